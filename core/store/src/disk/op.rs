@@ -78,7 +78,7 @@ pub enum DiskOutcome {
     Damaged(RecordFault),
     /// [`DiskOpKind::ReadRaw`]: what was read; shorter where the file ends before.
     Raw(Vec<u8>),
-    /// [`DiskOpKind::Write`]: all of it is with the operating system or the device.
+    /// [`DiskOpKind::ImageWrite`]: all of it is with the operating system or the device.
     Written,
     /// The system reports an error; for a write, any part of it may have been written.
     Failed(DiskFailure),

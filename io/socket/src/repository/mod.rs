@@ -489,7 +489,7 @@ impl Repository {
     /// Has objects that are written be there, whatever happens after: at the next start they are.
     ///
     /// # Errors
-    /// [`RepositoryError::Write`]. Some of them may be there.
+    /// [`RepositoryError::ImageWrite`]. Some of them may be there.
     pub fn settle(&self, all: Vec<Unsettled>) -> Result<Vec<Published>, RepositoryError> {
         let (kept, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
             all.into_iter().map(|unsettled| (unsettled.kept, unsettled.draft)).unzip();
@@ -505,7 +505,7 @@ impl Repository {
     /// these names. Nothing is removed before all of the new is taken in.
     ///
     /// # Errors
-    /// [`RepositoryError::Write`]: something could not be removed. Everything that has been put is
+    /// [`RepositoryError::ImageWrite`]: something could not be removed. Everything that has been put is
     /// taken in.
     pub fn take_in(
         &mut self,
@@ -545,7 +545,7 @@ impl Repository {
     /// Removes all objects whose name is `name` or below it. How many.
     ///
     /// # Errors
-    /// [`RepositoryError::Write`].
+    /// [`RepositoryError::ImageWrite`].
     pub fn remove(&mut self, name: &Name) -> Result<u64, RepositoryError> {
         let prefix = name.as_view();
         let is_below = |object: &Vec<u8>, _: &mut StoredObject| {

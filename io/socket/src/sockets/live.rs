@@ -16,7 +16,7 @@ use super::producer_endpoint::Told;
 use super::{Pending, ProducerOptions, SocketError, check_packet};
 
 /// Publishes an object that grows, such as a live stream: see
-/// [`Producer::publish_live`](super::Producer::publish_live). As [`io::Write`] it makes a segment,
+/// [`Producer::publish_live`](super::Producer::publish_live). As [`io::ImageWrite`] it makes a segment,
 /// or several, of each write; who needs larger ones puts a `BufWriter` around it.
 ///
 /// Each segment is signed for itself, as are the metadata, which change with each call. Segments

@@ -14,13 +14,13 @@ use weir_plan::hash::{HashedMap, of_octets};
 /// Interests of one name that may be answered, by when: until then they are worth an answer, ns.
 /// Nearly always there is one only, so that it has its place without an allocation.
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenInterests {
     last_ns: u64,
     /// Those that expire no later than the last one, in order.
     earlier_ns: Vec<u64>,
 }
 
-impl Open {
+impl OpenInterests {
     fn new(expires_ns: u64) -> Self {
         Self { last_ns: expires_ns, earlier_ns: Vec::new() }
     }
@@ -58,7 +58,7 @@ const PREFIX_SALT: u64 = 0x5bf0_3635_dcc9_8b87;
 /// The Interests that one end of a link has been given and may answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    open: HashedMap<Open>,
+    open: HashedMap<OpenInterests>,
     /// Names with CanBePrefix that came since `open` was empty; few consumers ask so.
     prefixes: u32,
     /// Interests with an implicit digest were seen.
@@ -92,7 +92,7 @@ impl Answers {
             Entry::Occupied(mut open) => open.get_mut().add(now_ns, expires_ns),
             Entry::Vacant(place) => {
                 self.prefixes += u32::from(can_be_prefix);
-                place.insert(Open::new(expires_ns));
+                place.insert(OpenInterests::new(expires_ns));
             }
         }
         lifetime_ns

@@ -4,7 +4,7 @@ use weir_forward::{Mark, RouterStats};
 use weir_store::disk::{DiskOpKind, DiskTierConfig};
 
 /// Checks the count of operations that a shard has under way at one disk.
-pub(crate) fn under_way(operations: u32, depth: u32) -> Result<(), String> {
+pub(crate) fn check_depth(operations: u32, depth: u32) -> Result<(), String> {
     if operations <= depth {
         return Ok(());
     }
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn operations_beyond_depth_or_beside_blocks_are_noticed() {
-        assert_eq!(under_way(8, 8), Ok(()));
-        assert!(under_way(9, 8).unwrap_err().contains("9 operations"));
+        assert_eq!(check_depth(8, 8), Ok(()));
+        assert!(check_depth(9, 8).unwrap_err().contains("9 operations"));
         let read = |offset, len| DiskOpKind::ReadRaw { offset, len };
         assert_eq!(aligned(&read(4096, 8192), 4096), Ok(()));
         assert!(aligned(&read(4097, 8192), 4096).is_err());

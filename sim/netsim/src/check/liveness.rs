@@ -7,11 +7,11 @@ const UNANSWERED_MIN: u32 = 64;
 /// Lifetimes that must have passed as well.
 const LIFETIMES: u64 = 10;
 /// Deliveries to one consumer at one moment, beyond which time stands still.
-const AT_ONCE_MAX: u32 = 1 << 20;
+const EVENTS_PER_INSTANT_MAX: u32 = 1 << 20;
 /// Calls in a row after each of which a router wants to be called again at once.
-const CALLS_AT_ONCE_MAX: u32 = 10_000;
+const CALLS_PER_INSTANT_MAX: u32 = 10_000;
 /// And this much time.
-const PATIENCE_MIN_NS: u64 = 10 * NS_PER_S;
+const STALL_TIMEOUT_MIN_NS: u64 = 10 * NS_PER_S;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
@@ -26,7 +26,7 @@ impl Progress {
     /// Of a consumer whose Interests live so long.
     pub(crate) fn new(lifetime_ms: u64) -> Self {
         let lifetime_ns = lifetime_ms.saturating_mul(1_000_000);
-        let patience_ns = lifetime_ns.saturating_mul(LIFETIMES).max(PATIENCE_MIN_NS);
+        let patience_ns = lifetime_ns.saturating_mul(LIFETIMES).max(STALL_TIMEOUT_MIN_NS);
         Self { patience_ns, latest_ns: 0, unanswered: 0, at_once: 0 }
     }
 
@@ -36,17 +36,17 @@ impl Progress {
         self.at_once = if now_ns == self.latest_ns { self.at_once + 1 } else { 0 };
         self.latest_ns = now_ns;
         self.unanswered = 0;
-        if self.at_once <= AT_ONCE_MAX {
+        if self.at_once <= EVENTS_PER_INSTANT_MAX {
             return Ok(());
         }
         Err(format!(
-            "time stands still: the consumer was given {AT_ONCE_MAX} packets at one moment, since \
+            "time stands still: the consumer was given {EVENTS_PER_INSTANT_MAX} packets at one moment, since \
              answers take no time or nothing limits its window; give its link a rate, or the \
              router's store a service time"
         ))
     }
 
-    /// The consumer sent an Interest. `excused_until_ns` is when the latest fault ended or will.
+    /// The consumer sent an Interest. `effects_end_ns` is when the latest fault ended or will.
     #[inline]
     pub(crate) fn on_interest(&mut self, now_ns: u64, excused_until_ns: u64) -> Result<(), String> {
         self.unanswered += 1;
@@ -67,7 +67,7 @@ impl Progress {
 }
 
 /// A consumer that is not done must want to be called again.
-pub(crate) fn wants_wakeup(is_done: bool, has_wakeup: bool) -> Result<(), String> {
+pub(crate) fn check_wakeup(is_done: bool, has_wakeup: bool) -> Result<(), String> {
     if is_done || has_wakeup {
         return Ok(());
     }
@@ -76,12 +76,12 @@ pub(crate) fn wants_wakeup(is_done: bool, has_wakeup: bool) -> Result<(), String
 
 /// A shard that has just been called for the `count`th time in a row still wants to be called at
 /// once. It may have work that it does bit by bit, but not for ever.
-pub(crate) fn comes_to_rest(count: u32) -> Result<(), String> {
-    if count <= CALLS_AT_ONCE_MAX {
+pub(crate) fn check_quiescence(count: u32) -> Result<(), String> {
+    if count <= CALLS_PER_INSTANT_MAX {
         return Ok(());
     }
     Err(format!(
-        "the router has been called {CALLS_AT_ONCE_MAX} times in a row and still wants to be \
+        "the router has been called {CALLS_PER_INSTANT_MAX} times in a row and still wants to be \
          called at once"
     ))
 }
@@ -118,14 +118,14 @@ mod tests {
             progress.on_interest(now_ns, 0).unwrap();
             progress.on_delivery(now_ns)
         };
-        for _ in 0..AT_ONCE_MAX {
+        for _ in 0..EVENTS_PER_INSTANT_MAX {
             ask(5).unwrap();
         }
-        for now_ns in 6..u64::from(AT_ONCE_MAX) + 20 {
+        for now_ns in 6..u64::from(EVENTS_PER_INSTANT_MAX) + 20 {
             ask(now_ns).unwrap();
         }
         let mut last = Ok(());
-        for _ in 0..AT_ONCE_MAX + 2 {
+        for _ in 0..EVENTS_PER_INSTANT_MAX + 2 {
             last = ask(NS_PER_S);
         }
         assert!(last.unwrap_err().contains("stands still"));
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn a_router_that_never_rests_is_noticed() {
-        assert_eq!(comes_to_rest(CALLS_AT_ONCE_MAX), Ok(()));
-        assert!(comes_to_rest(CALLS_AT_ONCE_MAX + 1).unwrap_err().contains("at once"));
+        assert_eq!(check_quiescence(CALLS_PER_INSTANT_MAX), Ok(()));
+        assert!(check_quiescence(CALLS_PER_INSTANT_MAX + 1).unwrap_err().contains("at once"));
     }
 
     #[test]
     fn an_idle_application_with_work_is_stuck() {
-        assert!(wants_wakeup(false, false).is_err());
-        assert_eq!(wants_wakeup(true, false), Ok(()));
-        assert_eq!(wants_wakeup(false, true), Ok(()));
+        assert!(check_wakeup(false, false).is_err());
+        assert_eq!(check_wakeup(true, false), Ok(()));
+        assert_eq!(check_wakeup(false, true), Ok(()));
     }
 }

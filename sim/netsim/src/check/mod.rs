@@ -12,13 +12,13 @@ use crate::error::ViolationKind;
 
 /// A promise that was broken, before time, seed and history are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct CheckFailure {
     pub(crate) kind: ViolationKind,
     pub(crate) node: u32,
     pub(crate) what: String,
 }
 
-impl Broken {
+impl CheckFailure {
     #[cold]
     pub(crate) fn invariant(node: u32, what: impl Into<String>) -> Self {
         Self { kind: ViolationKind::Invariant, node, what: what.into() }

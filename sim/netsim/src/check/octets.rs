@@ -7,11 +7,11 @@ use weir_plan::hash::{Digest, HashedMap, of_octets};
 
 /// What every producer has produced, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Produced {
+pub(crate) struct ProducedData {
     contents: HashedMap<u64>,
 }
 
-impl Produced {
+impl ProducedData {
     /// A producer made this Data.
     pub(crate) fn on_produced(&mut self, packet: &[u8]) {
         if let Ok(data) = DataView::decode(packet) {
@@ -38,7 +38,7 @@ fn digest(data: &DataView<'_>) -> u64 {
 }
 
 /// A consumer was given a Data that `is_genuine` or not, and counted it `as_received` or not.
-pub(crate) fn received(is_genuine: bool, as_received: bool) -> Result<(), String> {
+pub(crate) fn check_received(is_genuine: bool, as_received: bool) -> Result<(), String> {
     if is_genuine || !as_received {
         return Ok(());
     }
@@ -47,7 +47,11 @@ pub(crate) fn received(is_genuine: bool, as_received: bool) -> Result<(), String
 
 /// A consumer complains, in words, of a Data that `is_genuine` or not; `is_damaged` if a fault has
 /// damaged frames. Only damage can be a reason.
-pub(crate) fn complained(is_genuine: bool, is_damaged: bool, what: String) -> Result<(), String> {
+pub(crate) fn check_complaint(
+    is_genuine: bool,
+    is_damaged: bool,
+    what: String,
+) -> Result<(), String> {
     match (is_genuine, is_damaged) {
         (false, true) => Ok(()),
         (true, true) => Err(format!("{what}, though they are those produced")),
@@ -65,7 +69,7 @@ mod tests {
         let data = |content: &[u8]| {
             Data::new("/a/1".parse().unwrap()).content(content).encode_with_digest()
         };
-        let mut produced = Produced::default();
+        let mut produced = ProducedData::default();
         assert!(!produced.is_genuine(&data(b"right")), "never produced");
         produced.on_produced(&data(b"right"));
         assert!(produced.is_genuine(&data(b"right")));
@@ -73,17 +77,17 @@ mod tests {
         assert!(!produced.is_genuine(&[6, 200, 1]));
         let typed = Data::new("/a/1".parse().unwrap()).content(b"right").content_type(3);
         assert!(!produced.is_genuine(&typed.encode_with_digest()), "another type");
-        assert!(received(false, true).is_err());
-        assert_eq!(received(false, false), Ok(()));
-        assert_eq!(received(true, true), Ok(()));
+        assert!(check_received(false, true).is_err());
+        assert_eq!(check_received(false, false), Ok(()));
+        assert_eq!(check_received(true, true), Ok(()));
     }
 
     #[test]
     fn only_damage_excuses_a_complaint() {
         let wrong = || "wrong octets".to_owned();
-        assert_eq!(complained(false, true, wrong()), Ok(()));
-        assert!(complained(true, true, wrong()).is_err(), "damage elsewhere is no excuse");
-        assert!(complained(true, false, wrong()).is_err());
-        assert!(complained(false, false, wrong()).is_err());
+        assert_eq!(check_complaint(false, true, wrong()), Ok(()));
+        assert!(check_complaint(true, true, wrong()).is_err(), "damage elsewhere is no excuse");
+        assert!(check_complaint(true, false, wrong()).is_err());
+        assert!(check_complaint(false, false, wrong()).is_err());
     }
 }

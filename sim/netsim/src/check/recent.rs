@@ -7,7 +7,7 @@ const LINES: usize = 64;
 /// A kind of thing that happens. The numbers are part of the digest of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Happened {
+pub(crate) enum TraceKind {
     Interest = 1,
     Data,
     Nack,
@@ -33,7 +33,7 @@ pub(crate) enum Happened {
     Held,
 }
 
-impl Happened {
+impl TraceKind {
     fn text(self) -> &'static str {
         match self {
             Self::Interest => "got an Interest",
@@ -64,33 +64,33 @@ impl Happened {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct TraceLine {
     pub(crate) at_ns: u64,
     pub(crate) node: u32,
     /// The number of the face, 0 where there is none.
     pub(crate) face: u32,
-    pub(crate) what: Happened,
+    pub(crate) what: TraceKind,
     /// Octets, or another number that tells more.
     pub(crate) number: u32,
 }
 
 /// The last lines.
 #[derive(Debug)]
-pub(crate) struct Recent {
-    lines: Box<[Line; LINES]>,
+pub(crate) struct RecentEvents {
+    lines: Box<[TraceLine; LINES]>,
     count: u64,
 }
 
-impl Default for Recent {
+impl Default for RecentEvents {
     fn default() -> Self {
-        let empty = Line { at_ns: 0, node: 0, face: 0, what: Happened::Wakeup, number: 0 };
+        let empty = TraceLine { at_ns: 0, node: 0, face: 0, what: TraceKind::Wakeup, number: 0 };
         Self { lines: Box::new([empty; LINES]), count: 0 }
     }
 }
 
-impl Recent {
+impl RecentEvents {
     #[inline]
-    pub(crate) fn push(&mut self, line: Line) {
+    pub(crate) fn push(&mut self, line: TraceLine) {
         self.lines[self.count as usize % LINES] = line;
         self.count += 1;
     }
@@ -121,8 +121,9 @@ mod tests {
 
     #[test]
     fn keeps_the_last_lines_in_order() {
-        let mut recent = Recent::default();
-        let line = |at_ns| Line { at_ns, node: 3, face: 256, what: Happened::Data, number: 90 };
+        let mut recent = RecentEvents::default();
+        let line =
+            |at_ns| TraceLine { at_ns, node: 3, face: 256, what: TraceKind::Data, number: 90 };
         recent.push(line(1));
         let name = |node| format!("n{node}");
         assert_eq!(recent.texts(name), ["0.000000001 s n3 got a Data, 90, face 256"]);

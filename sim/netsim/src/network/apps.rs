@@ -6,8 +6,8 @@ use weir_wire::LpHeader;
 use super::links::Delivery;
 use super::timeline::Timeline;
 use crate::check::liveness::Progress;
-use crate::check::octets::{self, Produced};
-use crate::check::{Broken, liveness};
+use crate::check::octets::{self, ProducedData};
+use crate::check::{CheckFailure, liveness};
 use crate::peek::Peek;
 use weir_plan::app::{App, AppInput, AppOutbox, PathId};
 use weir_plan::event::EventKind;
@@ -20,7 +20,7 @@ pub(super) struct AppNode {
 
 /// What excuses an application that makes no progress or gets wrong octets.
 #[derive(Clone, Copy)]
-pub(super) struct Excuse {
+pub(super) struct FaultEffects {
     /// When the last fault so far has ended or will have, ns.
     pub(super) until_ns: u64,
     /// A fault has damaged frames. What was damaged may lie in a store for long.
@@ -32,7 +32,7 @@ pub(super) struct Apps {
     inputs: Vec<AppInput>,
     outbox: AppOutbox,
     /// Only where a fault of the plan flips octets.
-    produced: Option<Produced>,
+    produced: Option<ProducedData>,
     /// The links lose too much for progress to be promised.
     is_lossy: bool,
     damage_noticed: u64,
@@ -41,7 +41,7 @@ pub(super) struct Apps {
 }
 
 impl Apps {
-    pub(super) fn new(produced: Option<Produced>, is_lossy: bool) -> Self {
+    pub(super) fn new(produced: Option<ProducedData>, is_lossy: bool) -> Self {
         let (inputs, outbox) = (Vec::new(), AppOutbox::default());
         Self { inputs, outbox, produced, is_lossy, damage_noticed: 0, is_closed: false }
     }
@@ -68,10 +68,12 @@ impl Apps {
         app: &mut AppNode,
         delivery: Delivery,
         timeline: &Timeline,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CheckFailure> {
         let Delivery { node, face, header, packet, .. } = delivery;
         if let Some(progress) = &mut app.progress {
-            progress.on_delivery(timeline.now_ns()).map_err(|what| Broken::liveness(node, what))?;
+            progress
+                .on_delivery(timeline.now_ns())
+                .map_err(|what| CheckFailure::liveness(node, what))?;
         }
         self.inputs.push(AppInput { path: path_of(face), header, packet });
         Ok(())
@@ -83,9 +85,9 @@ impl Apps {
         &mut self,
         node: u32,
         app: &mut AppNode,
-        excuse: Excuse,
+        excuse: FaultEffects,
         timeline: &mut Timeline,
-    ) -> Result<Option<u64>, Broken> {
+    ) -> Result<Option<u64>, CheckFailure> {
         if self.is_closed {
             self.inputs.clear();
             return Ok(None);
@@ -95,11 +97,11 @@ impl Apps {
         self.inputs.clear();
         let wakeup = app.app.next_wakeup();
         let is_producer = matches!(app.app, App::Producer(_));
-        liveness::wants_wakeup(is_producer || app.app.is_done(), wakeup.is_some())
-            .map_err(|what| Broken::liveness(node, what))?;
+        liveness::check_wakeup(is_producer || app.app.is_done(), wakeup.is_some())
+            .map_err(|what| CheckFailure::liveness(node, what))?;
         if let Some(what) = self.outbox.violation.take() {
-            octets::complained(is_genuine, excuse.has_damage, what)
-                .map_err(|what| Broken::correctness(node, what))?;
+            octets::check_complaint(is_genuine, excuse.has_damage, what)
+                .map_err(|what| CheckFailure::correctness(node, what))?;
             self.damage_noticed += 1;
         }
         for kind in self.outbox.events.drain(..) {
@@ -107,9 +109,9 @@ impl Apps {
             match (&kind, progress) {
                 (EventKind::InterestSent { .. }, Some(progress)) => progress
                     .on_interest(timeline.now_ns(), excuse.until_ns)
-                    .map_err(|what| Broken::liveness(node, what))?,
-                (EventKind::DataReceived { .. }, _) => octets::received(is_genuine, true)
-                    .map_err(|what| Broken::correctness(node, what))?,
+                    .map_err(|what| CheckFailure::liveness(node, what))?,
+                (EventKind::DataReceived { .. }, _) => octets::check_received(is_genuine, true)
+                    .map_err(|what| CheckFailure::correctness(node, what))?,
                 _ => {}
             }
             timeline.emit(node, kind);

@@ -17,12 +17,12 @@ use super::faults::Faults;
 use super::links::{End, Links};
 use super::nodes::{Node, NodeKind, Nodes};
 use super::processors::Processors;
-use super::queue::{Due, INDEX_MAX};
-use super::router::{Library, RouterNode, Setup, disk_wait_max_ns, stages_wait_max_ns};
+use super::queue::{DueEvent, INDEX_MAX};
+use super::router::{ProducerSet, RouterNode, RouterSetup, disk_wait_max_ns, stages_wait_max_ns};
 use super::shared_disks::SharedDisks;
 use super::timeline::Timeline;
 use crate::check::liveness::Progress;
-use crate::check::octets::Produced;
+use crate::check::octets::ProducedData;
 use crate::experiments::Experiments;
 use weir_plan::app::{App, PathId};
 use weir_plan::hash::{Part, seed_of};
@@ -51,7 +51,7 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
     let (node_ends, ends) = build_ends(plan)?;
     let setups = router_setups(plan, experiments, &ends, &node_ends)?;
     let mut nodes = build_nodes(plan, experiments.controllers, setups, node_ends, &mut library)?;
-    let mut apps = Apps::new(has_damage.then(Produced::default), is_lossy(plan));
+    let mut apps = Apps::new(has_damage.then(ProducedData::default), is_lossy(plan));
     fill_disks(plan, &mut nodes, &mut apps, &mut library)?;
     fill_stores(plan, &mut nodes, &mut apps)?;
     let faults = Faults::new(plan.faults.clone());
@@ -66,7 +66,7 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
     }
     faults.schedule(&mut timeline);
     if plan.sample_ns > 0 {
-        timeline.schedule(0, Due::Sample);
+        timeline.schedule(0, DueEvent::Sample);
     }
     nodes.set_first_timers(&mut timeline);
     Ok(Network {
@@ -94,9 +94,9 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
 fn build_nodes(
     plan: &Plan,
     controllers: Controllers,
-    mut setups: BTreeMap<usize, Setup>,
+    mut setups: BTreeMap<usize, RouterSetup>,
     node_ends: Vec<Vec<u32>>,
-    library: &mut Library,
+    library: &mut ProducerSet,
 ) -> Result<Nodes, PlanError> {
     let mut nodes = Vec::with_capacity(plan.nodes.len());
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
@@ -304,7 +304,7 @@ fn router_setups(
     experiments: &Experiments,
     ends: &[End],
     node_ends: &[Vec<u32>],
-) -> Result<BTreeMap<usize, Setup>, PlanError> {
+) -> Result<BTreeMap<usize, RouterSetup>, PlanError> {
     let mut routes = routes(plan, ends);
     let routers = plan.nodes.iter().enumerate().filter_map(|(index, node)| match &node.role {
         Role::Router(router) => Some((index, router, node.name.as_str())),
@@ -319,7 +319,7 @@ fn router_setups(
             let scope = if link.is_local { FaceScope::Local } else { FaceScope::NonLocal };
             (ends[end as usize].face, scope)
         });
-        let setup = Setup {
+        let setup = RouterSetup {
             node: index as u32,
             seed: seed_of(plan.seed, Part::Router, index as u64),
             plan: router.clone(),
@@ -362,11 +362,11 @@ fn fill_stores(plan: &Plan, nodes: &mut Nodes, apps: &mut Apps) -> Result<(), Pl
 }
 
 /// What the producers of a plan can make again, if there are disks to hold it.
-fn library(plan: &Plan) -> Result<Library, PlanError> {
+fn library(plan: &Plan) -> Result<ProducerSet, PlanError> {
     let has_disk = |role: &Role| matches!(role, Role::Router(RouterPlan { disk: Some(_), .. }));
     match plan.nodes.iter().any(|node| has_disk(&node.role)) {
-        true => Ok(Library::new(plan.producers()?.into_values())),
-        false => Ok(Library::default()),
+        true => Ok(ProducerSet::new(plan.producers()?.into_values())),
+        false => Ok(ProducerSet::default()),
     }
 }
 
@@ -375,7 +375,7 @@ fn fill_disks(
     plan: &Plan,
     nodes: &mut Nodes,
     apps: &mut Apps,
-    library: &mut Library,
+    library: &mut ProducerSet,
 ) -> Result<(), PlanError> {
     for (index, node) in plan.nodes.iter().enumerate() {
         let Role::Router(RouterPlan { disk: Some(disk), .. }) = &node.role else { continue };

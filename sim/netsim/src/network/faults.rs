@@ -2,7 +2,7 @@
 
 use weir_base::Instant;
 
-use super::queue::Due;
+use super::queue::DueEvent;
 use super::timeline::Timeline;
 use weir_plan::{Fault, FaultPlan};
 
@@ -28,9 +28,9 @@ impl Faults {
     /// Schedules the beginning and the end of each fault.
     pub(super) fn schedule(&self, timeline: &mut Timeline) {
         for (index, FaultPlan { at_ns, fault }) in self.plans.iter().enumerate() {
-            timeline.schedule(*at_ns, Due::Fault(2 * index as u32));
+            timeline.schedule(*at_ns, DueEvent::Fault(2 * index as u32));
             let ends_ns = at_ns.saturating_add(fault.for_ns());
-            timeline.schedule(ends_ns, Due::Fault(2 * index as u32 + 1));
+            timeline.schedule(ends_ns, DueEvent::Fault(2 * index as u32 + 1));
         }
     }
 
@@ -44,7 +44,7 @@ impl Faults {
     }
 
     /// When the last fault so far has ended or will have, ns.
-    pub(super) fn excused_until_ns(&self) -> u64 {
+    pub(super) fn effects_end_ns(&self) -> u64 {
         self.excused_until_ns
     }
 }

@@ -23,19 +23,19 @@ use weir_control::message::Configuration;
 use weir_forward::{Command, Event as RouterEvent, FaceAttributes, FaceScope, Input, Outbox};
 use weir_wire::{HopSignal, LpHeader};
 
-use self::apps::{Apps, Excuse, path_of};
-use self::control::{ControlPlane, Faces};
+use self::apps::{Apps, FaultEffects, path_of};
+use self::control::{ControlPlane, NeighbourFaces};
 use self::faults::{FaultChange, Faults};
-use self::links::{Arrival, Delivery, Links, Waiting};
+use self::links::{Arrival, Delivery, Links, PacketSource};
 use self::nodes::{Node, NodeKind, Nodes};
 use self::processors::Processors;
-use self::queue::{Due, Moment};
-use self::router::Library;
+use self::queue::{DueEvent, EventKey};
+use self::router::ProducerSet;
 use self::shared_disks::SharedDisks;
 pub use self::summary::Summary;
 use self::timeline::Timeline;
-use crate::check::Broken;
-use crate::check::recent::Happened;
+use crate::check::CheckFailure;
+use crate::check::recent::TraceKind;
 use crate::error::Violation;
 use crate::experiments::Experiments;
 use weir_plan::app::{App, Application};
@@ -64,7 +64,7 @@ pub struct Network {
     processors: Processors,
     control: Option<Box<ControlPlane>>,
     /// Only where a router has disks.
-    library: Library,
+    library: ProducerSet,
     /// What was acknowledged must be on the disks: no fault makes one fail or lie, or brings other
     /// Data of a name, which replaces what is there.
     are_records_kept: bool,
@@ -174,7 +174,7 @@ impl Network {
         until_ns: u64,
         steps: u64,
         observer: &mut dyn Observer,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CheckFailure> {
         for _ in 0..steps {
             let Some(moment) = self.timeline.advance(until_ns) else { break };
             self.steps += 1;
@@ -191,40 +191,43 @@ impl Network {
 
     /// Dispatches one event to its component.
     #[inline]
-    fn step(&mut self, moment: Moment) -> Result<(), Broken> {
+    fn step(&mut self, moment: EventKey) -> Result<(), CheckFailure> {
         match moment.due() {
-            Due::Arrival(from_end) => self.on_arrival(from_end, moment),
-            Due::Wake(node) if self.nodes.is_due(node, moment) => self.wake(node),
-            Due::Link(end) if self.links.is_due(end, moment) => {
+            DueEvent::Arrival(from_end) => self.on_arrival(from_end, moment),
+            DueEvent::Wake(node) if self.nodes.is_due(node, moment) => self.wake(node),
+            DueEvent::Link(end) if self.links.is_due(end, moment) => {
                 self.links.poll(end, &self.timeline);
-                self.deliver_waiting(end, Waiting::Shaped)
+                self.deliver_waiting(end, PacketSource::Shaped)
             }
-            Due::Device(disk) if self.shared_disks.is_due(disk, moment) => {
+            DueEvent::Device(disk) if self.shared_disks.is_due(disk, moment) => {
                 self.end_shared_operations(disk)
             }
-            Due::Processor(processor) if self.processors.is_due(processor, moment) => {
+            DueEvent::Processor(processor) if self.processors.is_due(processor, moment) => {
                 self.end_turns(processor)
             }
-            Due::Fault(number) => self.change_fault(number),
-            Due::Control => self.on_control_message(),
-            Due::Sample => self.sample(),
+            DueEvent::Fault(number) => self.change_fault(number),
+            DueEvent::Control => self.on_control_message(),
+            DueEvent::Sample => self.sample(),
             // The component has replaced this event by an earlier one since.
-            Due::Wake(_) | Due::Link(_) | Due::Device(_) | Due::Processor(_) => Ok(()),
+            DueEvent::Wake(_)
+            | DueEvent::Link(_)
+            | DueEvent::Device(_)
+            | DueEvent::Processor(_) => Ok(()),
         }
     }
 
     /// A frame reaches the end of its link.
     #[inline]
-    fn on_arrival(&mut self, from_end: u32, moment: Moment) -> Result<(), Broken> {
+    fn on_arrival(&mut self, from_end: u32, moment: EventKey) -> Result<(), CheckFailure> {
         match self.links.arrive(from_end, moment, &mut self.timeline) {
             Arrival::Nothing => Ok(()),
             Arrival::Packet(delivery) => self.deliver(delivery),
-            Arrival::Run => self.deliver_waiting(from_end ^ 1, Waiting::Run),
+            Arrival::Run => self.deliver_waiting(from_end ^ 1, PacketSource::Run),
             Arrival::Signal { node, face, signal } => self.on_signal(node, face, signal),
         }
     }
 
-    fn deliver_waiting(&mut self, end: u32, waiting: Waiting) -> Result<(), Broken> {
+    fn deliver_waiting(&mut self, end: u32, waiting: PacketSource) -> Result<(), CheckFailure> {
         while let Some(delivery) = self.links.next_delivery(end, waiting, &mut self.timeline) {
             self.deliver(delivery)?;
         }
@@ -232,7 +235,7 @@ impl Network {
     }
 
     /// Hands a packet to the node that it has reached.
-    fn deliver(&mut self, delivery: Delivery) -> Result<(), Broken> {
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), CheckFailure> {
         let node = delivery.node;
         let router = match &mut self.nodes.get_mut(node).kind {
             NodeKind::Router(router) => router,
@@ -241,8 +244,8 @@ impl Network {
                 return self.call_app(node);
             }
         };
-        if delivery.what == Happened::Interest
-            && let Some(asked) = router.holdings_asked(&delivery.packet)
+        if delivery.what == TraceKind::Interest
+            && let Some(asked) = router.holdings_query(&delivery.packet)
         {
             return match router.holdings(self.timeline.now(), &asked) {
                 Some(answer) => {
@@ -252,7 +255,7 @@ impl Network {
                 None => Ok(()),
             };
         }
-        let life = router.life();
+        let life = router.incarnation();
         let received = router.receive(delivery, &mut self.outbox, &mut self.timeline);
         if received.wants_processor {
             self.processors.request(life, &mut self.nodes, &mut self.timeline);
@@ -261,17 +264,26 @@ impl Network {
     }
 
     /// What a neighbour says about itself concerns every shard of a router.
-    fn on_signal(&mut self, node: u32, face: FaceId, signal: HopSignal) -> Result<(), Broken> {
+    fn on_signal(
+        &mut self,
+        node: u32,
+        face: FaceId,
+        signal: HopSignal,
+    ) -> Result<(), CheckFailure> {
         self.give_all_shards(node, || Input::Signal { face, signal })
     }
 
     /// Gives every shard of a router an input.
-    fn give_all_shards(&mut self, node: u32, input: impl Fn() -> Input) -> Result<(), Broken> {
+    fn give_all_shards(
+        &mut self,
+        node: u32,
+        input: impl Fn() -> Input,
+    ) -> Result<(), CheckFailure> {
         let shards = self.nodes.router(node).map_or(0, |router| router.shard_count());
         (0..shards).try_for_each(|shard| self.give_shard(node, shard, input()))
     }
 
-    fn give_shard(&mut self, node: u32, shard: usize, input: Input) -> Result<(), Broken> {
+    fn give_shard(&mut self, node: u32, shard: usize, input: Input) -> Result<(), CheckFailure> {
         if let Some(router) = self.nodes.router_mut(node) {
             router.handle(shard, self.timeline.now(), input, &mut self.outbox);
         }
@@ -279,33 +291,33 @@ impl Network {
     }
 
     /// The time that a node has asked for has come.
-    fn wake(&mut self, node: u32) -> Result<(), Broken> {
+    fn wake(&mut self, node: u32) -> Result<(), CheckFailure> {
         self.timeline.note_wakeup(node);
         let Some(router) = self.nodes.router_mut(node) else { return self.call_app(node) };
         router.end_services(&mut self.outbox, &mut self.timeline);
         while let Some(router) = self.nodes.router_mut(node)
             && router.end_disk_operation(&mut self.library, &mut self.outbox, &mut self.timeline)
         {
-            self.carry_out(node)?;
+            self.execute(node)?;
         }
         if let Some(router) = self.nodes.router_mut(node) {
             router
                 .wake(self.timeline.now(), &mut self.outbox)
-                .map_err(|what| Broken::liveness(node, what))?;
+                .map_err(|what| CheckFailure::liveness(node, what))?;
         }
         self.after_router(node, 0)
     }
 
     /// Operations of a shared disk have ended: their routers are told.
-    fn end_shared_operations(&mut self, disk: u32) -> Result<(), Broken> {
+    fn end_shared_operations(&mut self, disk: u32) -> Result<(), CheckFailure> {
         while let Some((life, ended)) = self.shared_disks.complete(disk, &mut self.timeline) {
             let router = self.nodes.router_mut(life.node);
-            let Some(router) = router.filter(|router| router.is_living(life.number)) else {
+            let Some(router) = router.filter(|router| router.is_current(life.number)) else {
                 continue;
             };
             let (library, out) = (&mut self.library, &mut self.outbox);
             if let Some(shard) = router.end_shared(ended, library, out, &mut self.timeline) {
-                self.carry_out(life.node)?;
+                self.execute(life.node)?;
                 self.after_router(life.node, shard)?;
             }
         }
@@ -313,7 +325,7 @@ impl Network {
     }
 
     /// Routers have had their time on a processor: each takes up the packet that it had it for.
-    fn end_turns(&mut self, processor: u32) -> Result<(), Broken> {
+    fn end_turns(&mut self, processor: u32) -> Result<(), CheckFailure> {
         while let Some(life) = self.processors.next_ended(processor, &mut self.timeline) {
             let Some(router) = self.nodes.router_mut(life.node) else { continue };
             let turn = router.end_turn(life.number, &mut self.outbox, &mut self.timeline);
@@ -328,12 +340,12 @@ impl Network {
 
     /// Carries out what a router wants, and sets when it is called next.
     #[inline]
-    fn after_router(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
-        self.carry_out(node)?;
+    fn after_router(&mut self, node: u32, shard: usize) -> Result<(), CheckFailure> {
+        self.execute(node)?;
         let Some(router) = self.nodes.router_mut(node) else { return Ok(()) };
         let checked = router.check_sometimes(shard);
         let wakeup_ns = router.next_wakeup_ns();
-        checked.map_err(|what| Broken::invariant(node, what))?;
+        checked.map_err(|what| CheckFailure::invariant(node, what))?;
         self.nodes.set_timer(node, wakeup_ns, &mut self.timeline);
         Ok(())
     }
@@ -341,11 +353,11 @@ impl Network {
     /// Carries out what a router wants: operations of a shared disk, packets, signals, questions
     /// to the controller.
     #[inline]
-    fn carry_out(&mut self, node: u32) -> Result<(), Broken> {
+    fn execute(&mut self, node: u32) -> Result<(), CheckFailure> {
         if let Some(disk) = self.shared_disks.of_node(node)
             && let Some(router) = self.nodes.router_mut(node)
         {
-            let life = router.life();
+            let life = router.incarnation();
             if let Some(operations) = router.take_shared_operations() {
                 self.shared_disks.submit(disk, life, operations, &mut self.timeline);
             }
@@ -355,7 +367,7 @@ impl Network {
         for out in outbox.packets.drain(..) {
             if is_marked_by_store(&out.header) {
                 check_mark(state, links, &out.packet)
-                    .map_err(|what| Broken::invariant(node, what))?;
+                    .map_err(|what| CheckFailure::invariant(node, what))?;
             }
             if let Some(end) = state.end_of(out.face) {
                 links.send(end, out.header, out.packet, timeline)?;
@@ -373,16 +385,16 @@ impl Network {
                 && let Some(end) = state.end_of(ingress)
                 && !nodes.is_router(links.peer(end))
             {
-                control.ask(node, links.peer(end), object, timeline);
+                control.query(node, links.peer(end), object, timeline);
             }
         }
         Ok(())
     }
 
     /// Gives an application what came for it, and sends what it wants sent.
-    fn call_app(&mut self, node: u32) -> Result<(), Broken> {
-        let excuse = Excuse {
-            until_ns: self.faults.excused_until_ns(),
+    fn call_app(&mut self, node: u32) -> Result<(), CheckFailure> {
+        let excuse = FaultEffects {
+            until_ns: self.faults.effects_end_ns(),
             has_damage: self.links.damaged_frames() > 0,
         };
         let Node { kind: NodeKind::App(app), ends, .. } = self.nodes.get_mut(node) else {
@@ -397,7 +409,7 @@ impl Network {
     }
 
     /// A fault begins or ends.
-    fn change_fault(&mut self, number: u32) -> Result<(), Broken> {
+    fn change_fault(&mut self, number: u32) -> Result<(), CheckFailure> {
         let change = self.faults.change(number);
         let FaultChange { index: fault, begins, .. } = change;
         let node = match change.fault {
@@ -421,7 +433,7 @@ impl Network {
                 node as u32
             }
         };
-        let changed = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
+        let changed = if begins { TraceKind::FaultBegins } else { TraceKind::FaultEnds };
         self.timeline.note(node, 0, changed, fault);
         self.timeline.emit(node, EventKind::FaultChanged { fault, begins });
         if let Fault::LinkDown { link, .. } = change.fault {
@@ -466,7 +478,7 @@ impl Network {
     }
 
     /// A link has gone down or come up: an application with several links sees that.
-    fn report_link(&mut self, link: u32) -> Result<(), Broken> {
+    fn report_link(&mut self, link: u32) -> Result<(), CheckFailure> {
         for end in 2 * link..2 * link + 2 {
             let end = self.links.end(end);
             let (node, face, is_up) = (end.node, end.face, end.is_up());
@@ -481,7 +493,7 @@ impl Network {
     }
 
     /// A message to the controller, or from it, arrives.
-    fn on_control_message(&mut self) -> Result<(), Broken> {
+    fn on_control_message(&mut self) -> Result<(), CheckFailure> {
         let control = self.control.as_mut();
         match control.and_then(|control| control.receive(&mut self.timeline)) {
             Some((node, configuration)) => self.configure(node, &configuration),
@@ -491,8 +503,9 @@ impl Network {
 
     /// A router does what the controller says: routes, faces, parts of objects, and what it fetches
     /// ahead.
-    fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), Broken> {
-        let wrong = |what: &dyn std::fmt::Display| Broken::correctness(node, what.to_string());
+    fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), CheckFailure> {
+        let wrong =
+            |what: &dyn std::fmt::Display| CheckFailure::correctness(node, what.to_string());
         let faces = self.faces_to_routers(node);
         let Self { control: Some(control), nodes, .. } = self else { return Ok(()) };
         let Some(router) = nodes.router(node) else { return Ok(()) };
@@ -518,13 +531,13 @@ impl Network {
         Ok(())
     }
 
-    fn faces_to_routers(&self, node: u32) -> Faces {
+    fn faces_to_routers(&self, node: u32) -> NeighbourFaces {
         let faces = self.nodes.faces_to_routers(node, &self.links);
         faces.map(|(peer, _, face)| (peer, face)).collect()
     }
 
     /// Gives every shard of a router commands.
-    fn command<C>(&mut self, node: u32, commands: Vec<C>) -> Result<(), Broken>
+    fn command<C>(&mut self, node: u32, commands: Vec<C>) -> Result<(), CheckFailure>
     where
         C: Clone + Into<Command>,
     {
@@ -538,8 +551,8 @@ impl Network {
     }
 
     /// Joins two routers by a link of its own, with faces as those to their neighbours.
-    fn join(&mut self, one: u32, other: u32, delay_ns: u64) -> Result<(), Broken> {
-        if !self.links.have_room() {
+    fn join(&mut self, one: u32, other: u32, delay_ns: u64) -> Result<(), CheckFailure> {
+        if !self.links.has_capacity() {
             return Ok(());
         }
         let neighbour = |node| self.nodes.faces_to_routers(node, &self.links).next();
@@ -566,26 +579,26 @@ impl Network {
     }
 
     /// Samples everything, and schedules the next time.
-    fn sample(&mut self) -> Result<(), Broken> {
+    fn sample(&mut self) -> Result<(), CheckFailure> {
         self.check_bounds()?;
         self.nodes.sample(&mut self.links, &mut self.timeline);
         self.links.sample(&mut self.timeline);
         let next_ns = self.now_ns().saturating_add(self.sample_ns);
         if next_ns <= self.end_ns {
-            self.timeline.schedule(next_ns, Due::Sample);
+            self.timeline.schedule(next_ns, DueEvent::Sample);
         }
         Ok(())
     }
 
     /// Tables and queues are within their bounds.
-    fn check_bounds(&mut self) -> Result<(), Broken> {
+    fn check_bounds(&mut self) -> Result<(), CheckFailure> {
         self.nodes.check()?;
         self.links.check(&self.timeline)
     }
 
     /// Lets what is on its way end, with consumers and producers silent, and looks whether every
     /// PIT is empty then.
-    fn settle(&mut self, observer: &mut dyn Observer) -> Result<(), Broken> {
+    fn settle(&mut self, observer: &mut dyn Observer) -> Result<(), CheckFailure> {
         self.check_bounds()?;
         self.apps.close();
         self.timeline.trace.close();
@@ -610,15 +623,15 @@ impl Network {
     /// networks most steps wait for memory.
     #[inline]
     fn prefetch_next(&self) {
-        match self.timeline.peek().map(Moment::due) {
-            Some(Due::Arrival(end)) => self.links.prefetch_arrival(end),
-            Some(Due::Wake(node)) => prefetch_read(self.nodes.get(node)),
+        match self.timeline.peek().map(EventKey::due) {
+            Some(DueEvent::Arrival(end)) => self.links.prefetch_arrival(end),
+            Some(DueEvent::Wake(node)) => prefetch_read(self.nodes.get(node)),
             _ => {}
         }
     }
 
     #[cold]
-    fn violation(&self, broken: Broken) -> Violation {
+    fn violation(&self, broken: CheckFailure) -> Violation {
         let name = |node: u32| self.names[node as usize].clone();
         Violation {
             kind: broken.kind,

@@ -4,10 +4,10 @@ use weir_base::{FaceId, Instant};
 
 use super::apps::AppNode;
 use super::links::Links;
-use super::queue::{Due, Moment};
-use super::router::{Library, RouterNode};
+use super::queue::{DueEvent, EventKey};
+use super::router::{ProducerSet, RouterNode};
 use super::timeline::{Timeline, Timer};
-use crate::check::Broken;
+use crate::check::CheckFailure;
 use weir_plan::event::EventKind;
 
 pub(super) enum NodeKind {
@@ -111,7 +111,7 @@ impl Nodes {
     #[inline]
     pub(super) fn set_timer(&mut self, node: u32, at_ns: Option<u64>, timeline: &mut Timeline) {
         if let Some(at_ns) = at_ns {
-            self.nodes[node as usize].timer.set(at_ns, Due::Wake(node), timeline);
+            self.nodes[node as usize].timer.set(at_ns, DueEvent::Wake(node), timeline);
         }
     }
 
@@ -128,7 +128,7 @@ impl Nodes {
 
     /// Whether a node is up and this event is its timer's.
     #[inline]
-    pub(super) fn is_due(&mut self, node: u32, moment: Moment) -> bool {
+    pub(super) fn is_due(&mut self, node: u32, moment: EventKey) -> bool {
         let node = &mut self.nodes[node as usize];
         node.timer.fires(moment) && node.downs == 0
     }
@@ -183,9 +183,9 @@ impl Nodes {
     }
 
     /// The tables and queues of all routers are within their bounds.
-    pub(super) fn check(&self) -> Result<(), Broken> {
+    pub(super) fn check(&self) -> Result<(), CheckFailure> {
         self.routers().try_for_each(|(node, router)| {
-            router.check().map_err(|what| Broken::invariant(node, what))
+            router.check().map_err(|what| CheckFailure::invariant(node, what))
         })
     }
 
@@ -194,12 +194,12 @@ impl Nodes {
         &self,
         now: Instant,
         are_records_kept: bool,
-        library: &mut Library,
-    ) -> Result<(), Broken> {
+        library: &mut ProducerSet,
+    ) -> Result<(), CheckFailure> {
         self.routers().try_for_each(|(node, router)| {
             router
                 .check_drained(now, are_records_kept, library)
-                .map_err(|what| Broken::invariant(node, what))
+                .map_err(|what| CheckFailure::invariant(node, what))
         })
     }
 }

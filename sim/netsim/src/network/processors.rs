@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::nodes::Nodes;
-use super::queue::{Due, Moment};
-use super::router::{Life, Turn};
+use super::queue::{DueEvent, EventKey};
+use super::router::{Incarnation, TurnResult};
 use super::timeline::{Timeline, Timer};
 use weir_plan::{Plan, Role, RouterPlan};
 
@@ -15,9 +15,9 @@ use weir_plan::{Plan, Role, RouterPlan};
 struct Processor {
     cores_free: u32,
     /// Routers with packets that wait for a core.
-    waiting: VecDeque<Life>,
+    waiting: VecDeque<Incarnation>,
     /// When routers leave their cores, in order.
-    running: BinaryHeap<Reverse<(u64, u64, Life)>>,
+    running: BinaryHeap<Reverse<(u64, u64, Incarnation)>>,
     sequence: u64,
     timer: Timer,
 }
@@ -33,7 +33,7 @@ impl Processor {
         }
     }
 
-    fn run(&mut self, now_ns: u64, router: Life, for_ns: u64) {
+    fn run(&mut self, now_ns: u64, router: Incarnation, for_ns: u64) {
         self.sequence += 1;
         self.running.push(Reverse((now_ns.saturating_add(for_ns), self.sequence, router)));
     }
@@ -68,7 +68,12 @@ impl Processors {
     }
 
     /// A router has a packet for its processor, and is not waiting for it yet.
-    pub(super) fn request(&mut self, router: Life, nodes: &mut Nodes, timeline: &mut Timeline) {
+    pub(super) fn request(
+        &mut self,
+        router: Incarnation,
+        nodes: &mut Nodes,
+        timeline: &mut Timeline,
+    ) {
         let Some(index) = self.of_nodes[router.node as usize] else { return };
         self.processors[index as usize].waiting.push_back(router);
         self.start_waiting(index, nodes, timeline);
@@ -91,13 +96,17 @@ impl Processors {
     }
 
     /// Whether this event is a processor's timer's: routers have had their time.
-    pub(super) fn is_due(&mut self, index: u32, moment: Moment) -> bool {
+    pub(super) fn is_due(&mut self, index: u32, moment: EventKey) -> bool {
         self.processors[index as usize].timer.fires(moment)
     }
 
     /// The next router whose turn is over; [`Processors::end_turn`] must follow. After the last
     /// one the processor's timer is set.
-    pub(super) fn next_ended(&mut self, index: u32, timeline: &mut Timeline) -> Option<Life> {
+    pub(super) fn next_ended(
+        &mut self,
+        index: u32,
+        timeline: &mut Timeline,
+    ) -> Option<Incarnation> {
         let running = &mut self.processors[index as usize].running;
         match running.peek() {
             Some(&Reverse((ends_ns, _, router))) if ends_ns <= timeline.now_ns() => {
@@ -115,8 +124,8 @@ impl Processors {
     pub(super) fn end_turn(
         &mut self,
         index: u32,
-        router: Life,
-        turn: &Turn,
+        router: Incarnation,
+        turn: &TurnResult,
         nodes: &mut Nodes,
         timeline: &mut Timeline,
     ) {
@@ -135,7 +144,7 @@ impl Processors {
     fn set_timer(&mut self, index: u32, timeline: &mut Timeline) {
         let processor = &mut self.processors[index as usize];
         if let Some(&Reverse((ends_ns, ..))) = processor.running.peek() {
-            processor.timer.set(ends_ns, Due::Processor(index), timeline);
+            processor.timer.set(ends_ns, DueEvent::Processor(index), timeline);
         }
     }
 }

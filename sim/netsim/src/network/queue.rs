@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 /// What is due: a kind and an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum DueEvent {
     /// The first frame on its way from this end of a link arrives.
     Arrival(u32),
     /// A node wants to be called.
@@ -31,9 +31,9 @@ const SEQUENCE_MAX: u64 = 1 << (64 - INDEX_BITS - KIND_BITS);
 /// A moment, unique: from the highest bits down the time, a running number, what is due. Events of
 /// one time so come in the order in which they were scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u128);
+pub(crate) struct EventKey(u128);
 
-impl Moment {
+impl EventKey {
     /// Behind all others.
     pub(crate) const NEVER: Self = Self(u128::MAX);
 
@@ -43,18 +43,18 @@ impl Moment {
     }
 
     #[inline]
-    pub(crate) fn due(self) -> Due {
+    pub(crate) fn due(self) -> DueEvent {
         let low = self.0 as u64;
         let index = (low & (INDEX_MAX as u64 - 1)) as u32;
         match (low >> INDEX_BITS) & ((1 << KIND_BITS) - 1) {
-            0 => Due::Arrival(index),
-            1 => Due::Wake(index),
-            2 => Due::Link(index),
-            3 => Due::Fault(index),
-            4 => Due::Sample,
-            5 => Due::Device(index),
-            6 => Due::Processor(index),
-            _ => Due::Control,
+            0 => DueEvent::Arrival(index),
+            1 => DueEvent::Wake(index),
+            2 => DueEvent::Link(index),
+            3 => DueEvent::Fault(index),
+            4 => DueEvent::Sample,
+            5 => DueEvent::Device(index),
+            6 => DueEvent::Processor(index),
+            _ => DueEvent::Control,
         }
     }
 }
@@ -62,44 +62,44 @@ impl Moment {
 /// The moments to come.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    heap: BinaryHeap<Reverse<Moment>>,
+    heap: BinaryHeap<Reverse<EventKey>>,
     sequence: u64,
 }
 
 impl EventQueue {
     /// A moment for something due at `at_ns`, behind all others of that time; not scheduled yet.
     #[inline]
-    pub(crate) fn moment(&mut self, at_ns: u64, due: Due) -> Moment {
+    pub(crate) fn moment(&mut self, at_ns: u64, due: DueEvent) -> EventKey {
         let (kind, index) = match due {
-            Due::Arrival(index) => (0, index),
-            Due::Wake(index) => (1, index),
-            Due::Link(index) => (2, index),
-            Due::Fault(index) => (3, index),
-            Due::Sample => (4, 0),
-            Due::Device(index) => (5, index),
-            Due::Processor(index) => (6, index),
-            Due::Control => (7, 0),
+            DueEvent::Arrival(index) => (0, index),
+            DueEvent::Wake(index) => (1, index),
+            DueEvent::Link(index) => (2, index),
+            DueEvent::Fault(index) => (3, index),
+            DueEvent::Sample => (4, 0),
+            DueEvent::Device(index) => (5, index),
+            DueEvent::Processor(index) => (6, index),
+            DueEvent::Control => (7, 0),
         };
         assert!(self.sequence < SEQUENCE_MAX, "a run has at most 2^40 events");
         let low = (self.sequence << KIND_BITS | kind) << INDEX_BITS | u64::from(index);
         self.sequence += 1;
-        Moment(u128::from(at_ns) << 64 | u128::from(low))
+        EventKey(u128::from(at_ns) << 64 | u128::from(low))
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, moment: Moment) {
+    pub(crate) fn push(&mut self, moment: EventKey) {
         self.heap.push(Reverse(moment));
     }
 
     /// The next moment, which stays.
     #[inline]
-    pub(crate) fn peek(&self) -> Option<Moment> {
+    pub(crate) fn peek(&self) -> Option<EventKey> {
         self.heap.peek().map(|Reverse(moment)| *moment)
     }
 
     /// The next moment, unless it is later than `until_ns`.
     #[inline]
-    pub(crate) fn pop_until(&mut self, until_ns: u64) -> Option<Moment> {
+    pub(crate) fn pop_until(&mut self, until_ns: u64) -> Option<EventKey> {
         let Reverse(next) = self.heap.peek()?;
         if next.at_ns() > until_ns {
             return None;
@@ -116,14 +116,14 @@ mod tests {
     fn time_first_then_the_order_of_scheduling() {
         let mut queue = EventQueue::default();
         let dues = [
-            (5, Due::Wake(9)),
-            (3, Due::Sample),
-            (5, Due::Arrival(INDEX_MAX as u32 - 1)),
-            (3, Due::Fault(1)),
-            (5, Due::Link(0)),
-            (5, Due::Device(1)),
-            (5, Due::Processor(2)),
-            (5, Due::Control),
+            (5, DueEvent::Wake(9)),
+            (3, DueEvent::Sample),
+            (5, DueEvent::Arrival(INDEX_MAX as u32 - 1)),
+            (3, DueEvent::Fault(1)),
+            (5, DueEvent::Link(0)),
+            (5, DueEvent::Device(1)),
+            (5, DueEvent::Processor(2)),
+            (5, DueEvent::Control),
         ];
         for (at_ns, due) in dues {
             let moment = queue.moment(at_ns, due);
@@ -134,12 +134,13 @@ mod tests {
         while let Some(moment) = queue.pop_until(4) {
             order.push(moment.due());
         }
-        assert_eq!(order, [Due::Sample, Due::Fault(1)]);
+        assert_eq!(order, [DueEvent::Sample, DueEvent::Fault(1)]);
         while let Some(moment) = queue.pop_until(u64::MAX) {
             order.push(moment.due());
         }
-        let expected = [Due::Wake(9), Due::Arrival(INDEX_MAX as u32 - 1), Due::Link(0)];
+        let expected =
+            [DueEvent::Wake(9), DueEvent::Arrival(INDEX_MAX as u32 - 1), DueEvent::Link(0)];
         assert_eq!(order[2..5], expected);
-        assert_eq!(order[5..], [Due::Device(1), Due::Processor(2), Due::Control]);
+        assert_eq!(order[5..], [DueEvent::Device(1), DueEvent::Processor(2), DueEvent::Control]);
     }
 }

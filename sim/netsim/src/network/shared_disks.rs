@@ -3,22 +3,22 @@
 use weir_base::Slab;
 use weir_netem::{DiskConfig, DiskModel, DiskOp};
 
-use super::queue::{Due, Moment};
-use super::router::{Ended, Life};
+use super::queue::{DueEvent, EventKey};
+use super::router::{EndedOp, Incarnation};
 use super::timeline::{Timeline, Timer};
 use weir_plan::hash::{Part, seed_of};
 use weir_plan::{Plan, Role, RouterPlan};
 
 /// An operation of one of the routers.
-struct Asked {
-    by: Life,
+struct PendingOp {
+    by: Incarnation,
     /// The router's number for it.
     id: u64,
 }
 
 struct SharedDisk {
     model: DiskModel,
-    asked: Slab<Asked>,
+    asked: Slab<PendingOp>,
     timer: Timer,
 }
 
@@ -61,13 +61,13 @@ impl SharedDisks {
     pub(super) fn submit(
         &mut self,
         index: u32,
-        by: Life,
+        by: Incarnation,
         ops: impl Iterator<Item = DiskOp>,
         timeline: &mut Timeline,
     ) {
         let disk = &mut self.disks[index as usize];
         for op in ops {
-            let id = u64::from(disk.asked.insert(Asked { by, id: op.id }));
+            let id = u64::from(disk.asked.insert(PendingOp { by, id: op.id }));
             let taken = disk.model.submit(timeline.now(), DiskOp { id, ..op });
             debug_assert!(taken.is_ok(), "the model's queue has no bound");
         }
@@ -75,7 +75,7 @@ impl SharedDisks {
     }
 
     /// Whether this event is a disk's timer's: operations have ended.
-    pub(super) fn is_due(&mut self, index: u32, moment: Moment) -> bool {
+    pub(super) fn is_due(&mut self, index: u32, moment: EventKey) -> bool {
         self.disks[index as usize].timer.fires(moment)
     }
 
@@ -85,21 +85,21 @@ impl SharedDisks {
         &mut self,
         index: u32,
         timeline: &mut Timeline,
-    ) -> Option<(Life, Ended)> {
+    ) -> Option<(Incarnation, EndedOp)> {
         let disk = &mut self.disks[index as usize];
         let Some(completion) = disk.model.complete(timeline.now()) else {
             self.set_timer(index, timeline);
             return None;
         };
-        let Asked { by, id } = disk.asked.remove(completion.id as u32);
+        let PendingOp { by, id } = disk.asked.remove(completion.id as u32);
         let has_failed = completion.result.is_err();
-        Some((by, Ended { id, bytes: completion.op.bytes, has_failed }))
+        Some((by, EndedOp { id, bytes: completion.op.bytes, has_failed }))
     }
 
     fn set_timer(&mut self, index: u32, timeline: &mut Timeline) {
         let disk = &mut self.disks[index as usize];
         if let Some(at) = disk.model.next_completion() {
-            disk.timer.set(at.as_ns(), Due::Device(index), timeline);
+            disk.timer.set(at.as_ns(), DueEvent::Device(index), timeline);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What has happened in a run: its hash, its last lines, and the events for the observer.
 
-use crate::check::recent::{Happened, Line, Recent};
+use crate::check::recent::{RecentEvents, TraceKind, TraceLine};
 use weir_plan::event::{Event, EventKind};
 use weir_plan::hash::Digest;
 
@@ -8,7 +8,7 @@ use weir_plan::hash::Digest;
 #[derive(Default)]
 pub(super) struct Trace {
     digest: Digest,
-    recent: Recent,
+    recent: RecentEvents,
     /// Events of the present step.
     events: Vec<Event>,
     event_count: u64,
@@ -20,11 +20,11 @@ pub(super) struct Trace {
 
 impl Trace {
     #[inline]
-    pub(super) fn note(&mut self, at_ns: u64, node: u32, face: u32, what: Happened, number: u32) {
+    pub(super) fn note(&mut self, at_ns: u64, node: u32, face: u32, what: TraceKind, number: u32) {
         self.digest.mix(at_ns);
         self.digest.mix(u64::from(node) << 32 | u64::from(face));
         self.digest.mix((what as u64) << 32 | u64::from(number));
-        self.recent.push(Line { at_ns, node, face, what, number });
+        self.recent.push(TraceLine { at_ns, node, face, what, number });
     }
 
     /// Mixes the call of a node into the hash.

@@ -10,8 +10,8 @@ use weir_plan::{Plan, Role};
 use weir_wire::Name;
 
 /// How soon an object is asked about again: if there was an answer to go by, and if there was none.
-const AGAIN_NS: u64 = 60 * NS_PER_S;
-const AGAIN_SOON_NS: u64 = 5 * NS_PER_S;
+const RETRY_NS: u64 = 60 * NS_PER_S;
+const RETRY_SOON_NS: u64 = 5 * NS_PER_S;
 /// Between two looks of the controller at the clock, ns.
 pub(super) const TICK_NS: u64 = NS_PER_S;
 
@@ -22,7 +22,7 @@ pub(super) struct Agents {
     /// Of a router how far each node is; `u64::MAX` of one that it does not reach.
     distances: BTreeMap<u32, Vec<u64>>,
     /// When a router may ask about an object again.
-    again: BTreeMap<(u32, Name), u64>,
+    next_query_ns: BTreeMap<(u32, Name), u64>,
 }
 
 impl Agents {
@@ -36,30 +36,30 @@ impl Agents {
                 links[from].push((to as u32, delay_ns));
             }
         }
-        Self { links, distances: BTreeMap::new(), again: BTreeMap::new() }
+        Self { links, distances: BTreeMap::new(), next_query_ns: BTreeMap::new() }
     }
 
     /// Whether a router asks about an object now, which is then done.
-    pub(super) fn may_ask(&mut self, now_ns: u64, node: u32, object: &Name) -> bool {
-        let again_ns = self.again.entry((node, object.clone())).or_insert(0);
+    pub(super) fn try_begin_query(&mut self, now_ns: u64, node: u32, object: &Name) -> bool {
+        let again_ns = self.next_query_ns.entry((node, object.clone())).or_insert(0);
         let may = now_ns >= *again_ns;
         if may {
-            *again_ns = now_ns + AGAIN_SOON_NS;
+            *again_ns = now_ns + RETRY_SOON_NS;
         }
         may
     }
 
-    pub(super) fn answered(&mut self, now_ns: u64, node: u32, object: &Name, decision: Decision) {
+    pub(super) fn on_answer(&mut self, now_ns: u64, node: u32, object: &Name, decision: Decision) {
         let after_ns = match decision {
-            Decision::Small | Decision::Planned => AGAIN_NS,
-            Decision::Unknown | Decision::NoRoom => AGAIN_SOON_NS,
+            Decision::Small | Decision::Planned => RETRY_NS,
+            Decision::Unknown | Decision::NoRoom => RETRY_SOON_NS,
         };
-        self.again.insert((node, object.clone()), now_ns + after_ns);
+        self.next_query_ns.insert((node, object.clone()), now_ns + after_ns);
     }
 
     /// A router has forgotten what it has asked.
     pub(super) fn forget(&mut self, node: u32) {
-        self.again.retain(|(asking, _), _| *asking != node);
+        self.next_query_ns.retain(|(asking, _), _| *asking != node);
     }
 
     /// The least delay from a router to another: packets to its address go by that way.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use weir_control::message::{Configuration, RouterReport};
 use weir_wire::Name;
 
-use crate::network::queue::Due;
+use crate::network::queue::DueEvent;
 use crate::network::timeline::Timeline;
 
-pub(super) enum Message {
+pub(super) enum ControlMessage {
     /// A router asks for an object.
     Ask {
         node: u32,
@@ -34,37 +34,42 @@ pub(super) enum Message {
 }
 
 /// All messages on their way.
-pub(super) struct Mail {
+pub(super) struct MessageQueue {
     /// How long a message takes at least, ns.
     pub(super) delay_ns: u64,
     /// When consumers stop, ns.
     duration_ns: u64,
     /// By when they arrive, and by when they were sent.
-    messages: BTreeMap<(u64, u64), Message>,
+    messages: BTreeMap<(u64, u64), ControlMessage>,
     sent: u64,
 }
 
-impl Mail {
+impl MessageQueue {
     pub(super) fn new(delay_ns: u64, duration_ns: u64) -> Self {
         Self { delay_ns, duration_ns, messages: BTreeMap::new(), sent: 0 }
     }
 
     /// Sends a message that arrives after some time.
-    pub(super) fn send(&mut self, after_ns: u64, message: Message, timeline: &mut Timeline) {
+    pub(super) fn send(&mut self, after_ns: u64, message: ControlMessage, timeline: &mut Timeline) {
         let at_ns = timeline.now_ns() + after_ns;
         self.sent += 1;
         self.messages.insert((at_ns, self.sent), message);
-        timeline.schedule(at_ns, Due::Control);
+        timeline.schedule(at_ns, DueEvent::Control);
     }
 
     /// Sends a message of a kind that comes again and again, until consumers stop.
-    pub(super) fn repeat(&mut self, after_ns: u64, message: Message, timeline: &mut Timeline) {
+    pub(super) fn repeat(
+        &mut self,
+        after_ns: u64,
+        message: ControlMessage,
+        timeline: &mut Timeline,
+    ) {
         if timeline.now_ns() + after_ns < self.duration_ns {
             self.send(after_ns, message, timeline);
         }
     }
 
-    pub(super) fn take_first(&mut self) -> Option<Message> {
+    pub(super) fn take_first(&mut self) -> Option<ControlMessage> {
         self.messages.pop_first().map(|(_, message)| message)
     }
 }

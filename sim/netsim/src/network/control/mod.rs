@@ -19,10 +19,10 @@ use weir_forward::strategy::{Strategy, StrategyError};
 use weir_wire::Name;
 
 use self::agents::Agents;
-use self::mail::{Mail, Message};
+use self::mail::{ControlMessage, MessageQueue};
 use self::prefetch::Prefetchers;
 use self::routes::Routing;
-use self::setting::Setting;
+use self::setting::RouterSetting;
 use super::router::RouterNode;
 use super::timeline::Timeline;
 use weir_plan::app::App;
@@ -30,10 +30,10 @@ use weir_plan::{ControllerPlan, Plan, PlanError, Role};
 use weir_transport::Controllers;
 
 /// What a next hop to a part costs: more than any route, so that what is in no part goes by these.
-const PART_COST: u64 = u64::MAX;
+const RANGE_ROUTE_COST: u64 = u64::MAX;
 
 /// The faces of a router that lead to other routers, by the node of the other.
-pub(super) type Faces = BTreeMap<u32, FaceId>;
+pub(super) type NeighbourFaces = BTreeMap<u32, FaceId>;
 
 /// The controller, and what is on its way to it and from it.
 pub(super) struct ControlPlane {
@@ -41,7 +41,7 @@ pub(super) struct ControlPlane {
     names: Arc<[String]>,
     /// The nodes of routers by their names.
     nodes: BTreeMap<String, u32>,
-    mail: Mail,
+    mail: MessageQueue,
     /// Only where routers get their routes from it.
     routing: Option<Routing>,
     /// Only where routers do as real agents do.
@@ -83,18 +83,18 @@ impl ControlPlane {
             let report = report(plan, index, router.store.size.bytes);
             reports.insert(index as u32, report.clone());
             let refused = controller.report(Instant::ZERO, &node.name, report);
-            refused.map_err(|error| refuse(&node.name, &error.to_string()))?;
+            refused.map_err(|error| plan_error(&node.name, &error.to_string()))?;
         }
         for (index, file) in plan.files()? {
             let owner = &plan.nodes[index].name;
             let refused = controller.add_file(owner, file);
-            refused.map_err(|error| refuse(owner, &error.to_string()))?;
+            refused.map_err(|error| plan_error(owner, &error.to_string()))?;
         }
         Ok(Self {
             controller,
             names,
             nodes,
-            mail: Mail::new(of.delay_ns, plan.duration_ns),
+            mail: MessageQueue::new(of.delay_ns, plan.duration_ns),
             routing: of.routes.as_ref().map(|routes| Routing::new(routes, plan.seed, reports)),
             agents: of.agents.then(|| Agents::new(plan)),
             asked: BTreeSet::new(),
@@ -128,22 +128,22 @@ impl ControlPlane {
         if self.agents.is_some() {
             // It knows the links that were reported before by then.
             self.controller.tick(Instant::ZERO);
-            self.mail.send(agents::TICK_NS, Message::Tick, timeline);
+            self.mail.send(agents::TICK_NS, ControlMessage::Tick, timeline);
         }
     }
 
     /// A router lacks segments of an object that `asking`, an application, wants: it asks how to
     /// get them.
-    pub(super) fn ask(&mut self, node: u32, asking: u32, object: Name, timeline: &mut Timeline) {
+    pub(super) fn query(&mut self, node: u32, asking: u32, object: Name, timeline: &mut Timeline) {
         if self.prefetchers.contains(asking) {
             return;
         }
         let may_ask = match &mut self.agents {
-            Some(agents) => agents.may_ask(timeline.now_ns(), node, &object),
+            Some(agents) => agents.try_begin_query(timeline.now_ns(), node, &object),
             None => self.asked.insert((node, object.clone())),
         };
         if may_ask {
-            self.mail.send(self.mail.delay_ns, Message::Ask { node, object }, timeline);
+            self.mail.send(self.mail.delay_ns, ControlMessage::Ask { node, object }, timeline);
         }
     }
 
@@ -151,12 +151,14 @@ impl ControlPlane {
     /// by it.
     pub(super) fn receive(&mut self, timeline: &mut Timeline) -> Option<(u32, Box<Configuration>)> {
         match self.mail.take_first()? {
-            Message::Ask { node, object } => self.decide(node, &object, timeline),
-            Message::Configure { node, configuration } => return Some((node, configuration)),
-            Message::ReportDue { node } => self.send_report(node, timeline),
-            Message::Report { node, report } => self.take_report(node, *report, timeline),
-            Message::Tick => self.tick(timeline),
-            Message::Change => self.change_round_trip(timeline),
+            ControlMessage::Ask { node, object } => self.decide(node, &object, timeline),
+            ControlMessage::Configure { node, configuration } => {
+                return Some((node, configuration));
+            }
+            ControlMessage::ReportDue { node } => self.send_report(node, timeline),
+            ControlMessage::Report { node, report } => self.take_report(node, *report, timeline),
+            ControlMessage::Tick => self.tick(timeline),
+            ControlMessage::Change => self.change_round_trip(timeline),
         }
         None
     }
@@ -166,7 +168,7 @@ impl ControlPlane {
         let asking = &self.names[node as usize];
         let Ok(answer) = self.controller.forward(asking, object) else { return };
         if let Some(agents) = &mut self.agents {
-            agents.answered(timeline.now_ns(), node, object, answer.decision);
+            agents.on_answer(timeline.now_ns(), node, object, answer.decision);
         }
         self.send_changed(timeline);
     }
@@ -200,7 +202,7 @@ impl ControlPlane {
     ) {
         let configuration = Box::new(configuration);
         if let Some(delay_ns) = self.delay_ns() {
-            self.mail.send(delay_ns, Message::Configure { node, configuration }, timeline);
+            self.mail.send(delay_ns, ControlMessage::Configure { node, configuration }, timeline);
         }
     }
 
@@ -230,9 +232,13 @@ impl ControlPlane {
         if let Some(report) = routing.report_of(node)
             && let Some(delay_ns) = routing.delay_ns(self.mail.delay_ns)
         {
-            self.mail.send(delay_ns, Message::Report { node, report: Box::new(report) }, timeline);
+            self.mail.send(
+                delay_ns,
+                ControlMessage::Report { node, report: Box::new(report) },
+                timeline,
+            );
         }
-        self.mail.repeat(report_ns, Message::ReportDue { node }, timeline);
+        self.mail.repeat(report_ns, ControlMessage::ReportDue { node }, timeline);
     }
 
     /// A router's report has arrived. If it lacks its configuration, that got lost, or is on its
@@ -255,14 +261,14 @@ impl ControlPlane {
         self.controller.tick(timeline.now());
         self.send_changed(timeline);
         let after_ns = if self.agents.is_some() { agents::TICK_NS } else { routes::TICK_NS };
-        self.mail.repeat(after_ns, Message::Tick, timeline);
+        self.mail.repeat(after_ns, ControlMessage::Tick, timeline);
     }
 
     /// Both ends of some link report another round-trip time.
     fn change_round_trip(&mut self, timeline: &mut Timeline) {
         let Some(routing) = &mut self.routing else { return };
         routing.change_round_trip(&self.names, &self.nodes);
-        self.mail.repeat(routing.change_ns(), Message::Change, timeline);
+        self.mail.repeat(routing.change_ns(), ControlMessage::Change, timeline);
     }
 
     /// The commands that give a router the routes of a configuration, unless it has a newer one.
@@ -270,8 +276,8 @@ impl ControlPlane {
         &mut self,
         router: &RouterNode,
         configuration: &Configuration,
-        faces: &Faces,
-    ) -> Vec<Setting> {
+        faces: &NeighbourFaces,
+    ) -> Vec<RouterSetting> {
         let face_of = |router: &str| faces.get(self.nodes.get(router)?).copied();
         match &mut self.routing {
             Some(routing) => routing.settings(router, configuration, face_of),
@@ -285,7 +291,7 @@ impl ControlPlane {
         &mut self,
         node: u32,
         configuration: &Configuration,
-        faces: &Faces,
+        faces: &NeighbourFaces,
     ) -> Vec<(u32, u64)> {
         let Some(agents) = &mut self.agents else { return Vec::new() };
         let wanted = configuration.distributions.iter().flat_map(Distribution::routers);
@@ -302,28 +308,28 @@ impl ControlPlane {
         &mut self,
         router: &RouterNode,
         configuration: &Configuration,
-        faces: &Faces,
-    ) -> Result<Vec<Setting>, StrategyError> {
-        let (new, ended) = self.changed(router.life().node, configuration);
+        faces: &NeighbourFaces,
+    ) -> Result<Vec<RouterSetting>, StrategyError> {
+        let (new, ended) = self.changed(router.incarnation().node, configuration);
         let face_of = |router: &str| faces.get(self.nodes.get(router)?).copied();
-        let mut settings = vec![Setting::Rules(configuration.store_rules())];
+        let mut settings = vec![RouterSetting::Rules(configuration.store_rules())];
         for distribution in new {
             let prefix = distribution.object.clone();
             let mut next_hops = router.next_hops_of(&prefix).to_vec();
             let routes: Vec<FaceId> = next_hops.iter().map(|hop| hop.face).collect();
             for face in distribution.routers().filter_map(face_of) {
                 if next_hops.iter().all(|hop| hop.face != face) {
-                    next_hops.push(NextHop { face, cost: PART_COST });
+                    next_hops.push(NextHop { face, cost: RANGE_ROUTE_COST });
                 }
             }
             let name = distribution.strategy(face_of, &routes);
             let strategy = Some(Strategy::from_name(name.as_view())?);
-            settings.push(Setting::NextHops(prefix.clone(), next_hops));
-            settings.push(Setting::Strategy(prefix, strategy));
+            settings.push(RouterSetting::NextHops(prefix.clone(), next_hops));
+            settings.push(RouterSetting::Strategy(prefix, strategy));
         }
         for prefix in ended {
-            settings.push(Setting::NextHops(prefix.clone(), Vec::new()));
-            settings.push(Setting::Strategy(prefix, None));
+            settings.push(RouterSetting::NextHops(prefix.clone(), Vec::new()));
+            settings.push(RouterSetting::Strategy(prefix, None));
         }
         Ok(settings)
     }
@@ -352,7 +358,7 @@ impl ControlPlane {
     }
 }
 
-fn refuse(node: &str, problem: &str) -> PlanError {
+fn plan_error(node: &str, problem: &str) -> PlanError {
     PlanError::App { node: node.to_owned(), problem: format!("the controller: {problem}") }
 }
 

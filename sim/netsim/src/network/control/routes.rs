@@ -9,8 +9,8 @@ use weir_forward::NextHop;
 use weir_plan::RoutesPlan;
 use weir_wire::Name;
 
-use super::mail::Message;
-use super::setting::Setting;
+use super::mail::ControlMessage;
+use super::setting::RouterSetting;
 use crate::network::router::RouterNode;
 
 /// Between two looks of the controller at the clock, ns.
@@ -37,12 +37,12 @@ impl Routing {
     }
 
     /// What happens first, and after what time, ns.
-    pub(super) fn first_messages(&mut self) -> Vec<(u64, Message)> {
+    pub(super) fn first_messages(&mut self) -> Vec<(u64, ControlMessage)> {
         let nodes: Vec<u32> = self.reports.keys().copied().collect();
         let (report_ns, change_ns) = (self.plan.report_ns, self.plan.change_ns);
-        let report = |node| (self.up_to(report_ns), Message::ReportDue { node });
-        let mut first: Vec<(u64, Message)> = nodes.into_iter().map(report).collect();
-        first.extend([(TICK_NS, Message::Tick), (change_ns, Message::Change)]);
+        let report = |node| (self.up_to(report_ns), ControlMessage::ReportDue { node });
+        let mut first: Vec<(u64, ControlMessage)> = nodes.into_iter().map(report).collect();
+        first.extend([(TICK_NS, ControlMessage::Tick), (change_ns, ControlMessage::Change)]);
         first
     }
 
@@ -93,8 +93,8 @@ impl Routing {
         router: &RouterNode,
         configuration: &Configuration,
         face_of: impl Fn(&str) -> Option<FaceId>,
-    ) -> Vec<Setting> {
-        let node = router.life().node;
+    ) -> Vec<RouterSetting> {
+        let node = router.incarnation().node;
         let Some(report) = self.reports.get_mut(&node) else { return Vec::new() };
         if report.generation >= configuration.generation {
             return Vec::new();
@@ -110,7 +110,7 @@ impl Routing {
                 let (face, cost) = (face_of(&route.router)?, route.cost);
                 Some(NextHop { face, cost })
             }));
-            Setting::NextHops(prefix.clone(), next_hops)
+            RouterSetting::NextHops(prefix.clone(), next_hops)
         };
         old.union(&new).map(setting).collect()
     }

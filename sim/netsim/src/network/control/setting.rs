@@ -7,18 +7,20 @@ use weir_wire::Name;
 
 /// What the controller has a router set, in every shard.
 #[derive(Clone)]
-pub(in crate::network) enum Setting {
+pub(in crate::network) enum RouterSetting {
     Rules(Rules),
     NextHops(Name, Vec<NextHop>),
     Strategy(Name, Option<Strategy>),
 }
 
-impl From<Setting> for Command {
-    fn from(setting: Setting) -> Self {
+impl From<RouterSetting> for Command {
+    fn from(setting: RouterSetting) -> Self {
         match setting {
-            Setting::Rules(rules) => Self::Store(StoreCommand::SetRules { transaction: 0, rules }),
-            Setting::NextHops(prefix, next_hops) => Self::SetNextHops { prefix, next_hops },
-            Setting::Strategy(prefix, strategy) => Self::SetStrategy { prefix, strategy },
+            RouterSetting::Rules(rules) => {
+                Self::Store(StoreCommand::SetRules { transaction: 0, rules })
+            }
+            RouterSetting::NextHops(prefix, next_hops) => Self::SetNextHops { prefix, next_hops },
+            RouterSetting::Strategy(prefix, strategy) => Self::SetStrategy { prefix, strategy },
         }
     }
 }

@@ -7,14 +7,14 @@ use weir_link::{Link, LinkConfig};
 use weir_netem::LinkModel;
 
 use crate::check::answers::Answers;
-use crate::network::queue::Moment;
+use crate::network::queue::EventKey;
 use crate::network::timeline::Timer;
 use crate::peek::Peek;
 
 /// A frame on its way.
 #[derive(Debug)]
-pub(super) struct InFlight {
-    pub(super) moment: Moment,
+pub(super) struct FrameInFlight {
+    pub(super) moment: EventKey,
     /// [`LinkModel::cuts`] when it was sent.
     pub(super) cuts: u32,
     pub(super) frame: Packet,
@@ -26,7 +26,7 @@ pub(in crate::network) struct End {
     pub(in crate::network) link: Link,
     pub(in crate::network) model: LinkModel,
     /// By time of arrival. Only the first one is in the event queue.
-    pub(super) in_flight: VecDeque<InFlight>,
+    pub(super) in_flight: VecDeque<FrameInFlight>,
     /// What was asked here and may be answered.
     pub(super) answers: Answers,
     /// How long after its lifetime an Interest may still be answered, ns.
@@ -44,12 +44,12 @@ pub(in crate::network) struct End {
     /// When the face wants to be polled.
     pub(super) timer: Timer,
     /// Octets out, in, and drops, of links that crashed with their router.
-    pub(super) past: Past,
+    pub(super) past: PastCounters,
 }
 
 /// Counters of a face that began anew.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Past {
+pub(super) struct PastCounters {
     pub(super) in_bytes: u64,
     pub(super) out_bytes: u64,
     pub(super) drops: u64,
@@ -78,7 +78,7 @@ impl End {
             downs: 0,
             is_node_down: false,
             timer: Timer::UNSET,
-            past: Past::default(),
+            past: PastCounters::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl End {
 
     /// Puts a frame among those on their way. Whether it is the first to arrive now.
     #[inline]
-    pub(super) fn launch(&mut self, frame: InFlight) -> bool {
+    pub(super) fn launch(&mut self, frame: FrameInFlight) -> bool {
         if self.in_flight.back().is_none_or(|last| last.moment < frame.moment) {
             self.in_flight.push_back(frame);
             return self.in_flight.len() == 1;
@@ -159,9 +159,9 @@ impl End {
     }
 
     /// Counters since the start of the run.
-    pub(super) fn totals(&self) -> Past {
+    pub(super) fn totals(&self) -> PastCounters {
         let counters = self.link.counters();
-        Past {
+        PastCounters {
             in_bytes: self.past.in_bytes + counters.in_bytes,
             out_bytes: self.past.out_bytes + counters.out_bytes,
             drops: self.past.drops + counters.drops.total(),

@@ -12,11 +12,11 @@ use weir_plan::hash::{Part, seed_of};
 use weir_wire::{HopSignal, LpHeader};
 
 pub(super) use self::end::End;
-use self::end::InFlight;
-use super::queue::{Due, INDEX_MAX, Moment};
+use self::end::FrameInFlight;
+use super::queue::{DueEvent, EventKey, INDEX_MAX};
 use super::timeline::Timeline;
-use crate::check::recent::Happened;
-use crate::check::{Broken, bounds};
+use crate::check::recent::TraceKind;
+use crate::check::{CheckFailure, bounds};
 use crate::peek::Peek;
 
 /// Octets of free blocks for frames that are copied.
@@ -45,7 +45,7 @@ pub(super) struct Delivery {
     pub(super) node: u32,
     pub(super) face: FaceId,
     /// An Interest, a Data or a Nack.
-    pub(super) what: Happened,
+    pub(super) what: TraceKind,
     pub(super) header: LpHeader,
     pub(super) packet: Packet,
 }
@@ -66,7 +66,7 @@ pub(super) enum Arrival {
 
 /// Where packets that wait at an end are.
 #[derive(Clone, Copy)]
-pub(super) enum Waiting {
+pub(super) enum PacketSource {
     /// In the run that has just arrived.
     Run,
     /// Held by the shaping of Interests.
@@ -132,21 +132,21 @@ impl Links {
         header: LpHeader,
         packet: Packet,
         timeline: &mut Timeline,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CheckFailure> {
         let now = timeline.now();
         let end = &mut self.ends[end_index as usize];
         let (node, face) = (end.node, end.face.0 as u32);
         let len = packet.len() as u32;
         let is_nack = header.nack.is_some();
         let what = match packet.first() {
-            Some(&5) if is_nack => Happened::SentNack,
-            Some(&5) => Happened::SentInterest,
-            _ => Happened::SentData,
+            Some(&5) if is_nack => TraceKind::SentNack,
+            Some(&5) => TraceKind::SentInterest,
+            _ => TraceKind::SentData,
         };
-        if what != Happened::SentInterest && !end.may_answer(now, is_nack, &packet) {
+        if what != TraceKind::SentInterest && !end.may_answer(now, is_nack, &packet) {
             timeline.note(node, face, what, len);
             let peer = &self.names[self.peer(end_index) as usize];
-            return Err(unasked(node, is_nack, &packet, peer));
+            return Err(unsolicited_answer(node, is_nack, &packet, peer));
         }
         let backlog_bytes = end.model.queue_bytes(now);
         end.link.set_socket_backlog(backlog_bytes);
@@ -156,9 +156,9 @@ impl Links {
         let marking = &end.link.config().egress.marking;
         if end.link.counters().marks_set != marks_before && marking.policy == MarkingPolicy::Nfd {
             bounds::mark(backlog_bytes + queued_bytes, marking.threshold_bytes)
-                .map_err(|what| Broken::invariant(node, what))?;
+                .map_err(|what| CheckFailure::invariant(node, what))?;
         }
-        let what = if is_queued { what } else { Happened::DroppedByQueue };
+        let what = if is_queued { what } else { TraceKind::DroppedByQueue };
         timeline.note(node, face, what, len);
         if end.link.has_runs() {
             self.unflushed.push(end_index);
@@ -192,7 +192,7 @@ impl Links {
     pub(super) fn arrive(
         &mut self,
         from_end: u32,
-        moment: Moment,
+        moment: EventKey,
         timeline: &mut Timeline,
     ) -> Arrival {
         let sender = &mut self.ends[from_end as usize];
@@ -211,12 +211,12 @@ impl Links {
         let (node, face) = (end.node, end.face);
         let note = |what, timeline: &mut Timeline| timeline.note(node, face.0 as u32, what, bytes);
         if !survives {
-            note(Happened::LostInCut, timeline);
+            note(TraceKind::LostInCut, timeline);
             return Arrival::Nothing;
         }
         if end.is_node_down {
             end.past.drops += 1;
-            note(Happened::LostToCrash, timeline);
+            note(TraceKind::LostToCrash, timeline);
             return Arrival::Nothing;
         }
         let now = timeline.now();
@@ -231,25 +231,25 @@ impl Links {
             }
             Received::Run => return Arrival::Run,
             Received::Held | Received::Offer(_) => {
-                note(Happened::Held, timeline);
+                note(TraceKind::Held, timeline);
                 self.flush_and_poll(end_index, timeline);
             }
             Received::Partial => {
                 self.set_timer(end_index, timeline);
-                note(Happened::Fragment, timeline);
+                note(TraceKind::Fragment, timeline);
             }
             Received::Signal(signal) => {
                 self.ends[end_index as usize].had_signal = true;
-                note(Happened::Signal, timeline);
+                note(TraceKind::Signal, timeline);
                 return Arrival::Signal { node, face, signal };
             }
-            Received::Idle | Received::Drop(_) => note(Happened::Refused, timeline),
+            Received::Idle | Received::Drop(_) => note(TraceKind::Refused, timeline),
         }
         Arrival::Nothing
     }
 
     /// Whether this event is the timer's of the face at an end.
-    pub(super) fn is_due(&mut self, end: u32, moment: Moment) -> bool {
+    pub(super) fn is_due(&mut self, end: u32, moment: EventKey) -> bool {
         self.ends[end as usize].timer.fires(moment)
     }
 
@@ -265,14 +265,14 @@ impl Links {
     pub(super) fn next_delivery(
         &mut self,
         end_index: u32,
-        waiting: Waiting,
+        waiting: PacketSource,
         timeline: &mut Timeline,
     ) -> Option<Delivery> {
         let now = timeline.now();
         let end = &mut self.ends[end_index as usize];
         let next = match waiting {
-            Waiting::Run => end.link.next_in_run(now, &mut self.pool),
-            Waiting::Shaped => {
+            PacketSource::Run => end.link.next_in_run(now, &mut self.pool),
+            PacketSource::Shaped => {
                 end.set_backlog(now);
                 end.link.take_released(now)
             }
@@ -301,10 +301,10 @@ impl Links {
                 let (now_ns, patience_ns) = (timeline.now_ns(), end.patience_ns);
                 let lifetime_ns = end.answers.on_interest(now_ns, &packet, peek, patience_ns);
                 self.lifetime_max_ns = self.lifetime_max_ns.max(lifetime_ns);
-                Happened::Interest
+                TraceKind::Interest
             }
-            Some(peek) if peek.is_interest => Happened::Nack,
-            _ => Happened::Data,
+            Some(peek) if peek.is_interest => TraceKind::Nack,
+            _ => TraceKind::Data,
         };
         timeline.note(node, face.0 as u32, what, packet.len() as u32);
         Delivery { end: end_index, node, face, what, header, packet }
@@ -321,7 +321,7 @@ impl Links {
     fn set_timer(&mut self, end_index: u32, timeline: &mut Timeline) {
         let end = &mut self.ends[end_index as usize];
         if let Some(at) = end.link.next_wakeup() {
-            end.timer.set(at.as_ns(), Due::Link(end_index), timeline);
+            end.timer.set(at.as_ns(), DueEvent::Link(end_index), timeline);
         }
     }
 
@@ -335,7 +335,7 @@ impl Links {
             let Some(frame) = end.link.take_frame() else { return };
             let bytes = frame.len() as u32;
             let Transit::Arrives(at) = end.model.send(now, bytes) else {
-                timeline.note(end.node, end.face.0 as u32, Happened::DroppedByLink, bytes);
+                timeline.note(end.node, end.face.0 as u32, TraceKind::DroppedByLink, bytes);
                 continue;
             };
             let mut frame = joined(frame, &mut self.pool);
@@ -343,9 +343,9 @@ impl Links {
                 frame = self.damage(end_index, frame, timeline);
             }
             let end = &mut self.ends[end_index as usize];
-            let moment = timeline.reserve(at.as_ns(), Due::Arrival(end_index));
+            let moment = timeline.reserve(at.as_ns(), DueEvent::Arrival(end_index));
             let cuts = end.model.cuts();
-            if end.launch(InFlight { moment, cuts, frame }) {
+            if end.launch(FrameInFlight { moment, cuts, frame }) {
                 timeline.push(moment);
             }
         }
@@ -364,7 +364,7 @@ impl Links {
         // Never 0, so that something changes.
         octets[at] ^= 1 + self.damage_rng.below(255) as u8;
         self.damaged_frames += 1;
-        timeline.note(end.node, end.face.0 as u32, Happened::Damaged, at as u32);
+        timeline.note(end.node, end.face.0 as u32, TraceKind::Damaged, at as u32);
         Packet::from(octets)
     }
 
@@ -434,7 +434,7 @@ impl Links {
         number
     }
 
-    pub(super) fn have_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         self.ends.len() + 2 < INDEX_MAX
     }
 
@@ -472,7 +472,7 @@ impl Links {
     }
 
     /// The queues of all links are within their bounds.
-    pub(super) fn check(&mut self, timeline: &Timeline) -> Result<(), Broken> {
+    pub(super) fn check(&mut self, timeline: &Timeline) -> Result<(), CheckFailure> {
         let now = timeline.now();
         self.ends.iter_mut().try_for_each(|end| {
             let (bytes, packets) = (end.model.queue_bytes(now), end.model.queue_packets(now));
@@ -480,7 +480,7 @@ impl Links {
             let packets_max = config.queue_packets_max.into();
             bounds::queue("the queue of a link, in octets,", bytes, config.queue_bytes_max)
                 .and_then(|()| bounds::queue("the queue of a link", packets.into(), packets_max))
-                .map_err(|what| Broken::invariant(end.node, what))
+                .map_err(|what| CheckFailure::invariant(end.node, what))
         })
     }
 }
@@ -501,7 +501,7 @@ fn joined(frame: Frame, pool: &mut Pool) -> Packet {
 }
 
 #[cold]
-fn unasked(node: u32, is_nack: bool, packet: &[u8], peer: &str) -> Broken {
+fn unsolicited_answer(node: u32, is_nack: bool, packet: &[u8], peer: &str) -> CheckFailure {
     let name = Peek::of(packet)
         .and_then(|peek| weir_wire::NameView::from_value(&packet[peek.name]).ok())
         .map_or_else(|| "?".into(), |name| name.to_string());
@@ -509,5 +509,5 @@ fn unasked(node: u32, is_nack: bool, packet: &[u8], peer: &str) -> Broken {
     let what = format!(
         "{what} of `{name}` leaves towards `{peer}`, for which no Interest from there is open"
     );
-    Broken::invariant(node, what)
+    CheckFailure::invariant(node, what)
 }

@@ -8,7 +8,7 @@ use weir_plan::CpuPlan;
 use weir_wire::LpHeader;
 
 /// A packet that waits for a stage.
-pub(super) struct Job {
+pub(super) struct QueuedPacket {
     pub(super) shard: usize,
     pub(super) face: FaceId,
     pub(super) header: LpHeader,
@@ -17,7 +17,7 @@ pub(super) struct Job {
     pub(super) step: InterestStep,
 }
 
-impl Job {
+impl QueuedPacket {
     /// The packet as an input that passes no stages.
     pub(super) fn into_input(self) -> Input {
         let Self { face, header, packet, .. } = self;
@@ -27,7 +27,7 @@ impl Job {
 
 /// What a turn on a processor came to.
 #[derive(Debug, Default)]
-pub(in crate::network) struct Turn {
+pub(in crate::network) struct TurnResult {
     /// The shard that handled the packet.
     pub(in crate::network) shard: Option<usize>,
     /// How much longer the router needs its core for that packet, ns.
@@ -40,7 +40,7 @@ pub(in crate::network) struct Turn {
 pub(super) struct Cpu {
     plan: CpuPlan,
     /// Packets and whether they are Interests; the first one may be served.
-    queue: VecDeque<(bool, Job)>,
+    queue: VecDeque<(bool, QueuedPacket)>,
     /// Since when the router has a core, and until when, ns.
     served: Option<(u64, u64)>,
     /// It has it for what came of a packet that is not in the queue any more.
@@ -51,9 +51,9 @@ pub(super) struct Cpu {
 }
 
 /// What becomes of a packet before the processor.
-pub(super) enum CpuEntered {
+pub(super) enum CpuEntry {
     /// It does not need it.
-    AtOnce(Job),
+    AtOnce(QueuedPacket),
     Queued,
     /// None are.
     First,
@@ -68,17 +68,17 @@ impl Cpu {
     }
 
     /// A packet comes to the processor.
-    pub(super) fn enter(&mut self, is_interest: bool, job: Job) -> CpuEntered {
+    pub(super) fn enter(&mut self, is_interest: bool, job: QueuedPacket) -> CpuEntry {
         let service = if is_interest { &self.plan.interest } else { &self.plan.data };
         if service.is_zero() {
-            return CpuEntered::AtOnce(job);
+            return CpuEntry::AtOnce(job);
         }
         if self.queue.len() >= self.plan.capacity as usize {
-            return CpuEntered::Full;
+            return CpuEntry::Full;
         }
         let is_first = self.queue.is_empty() && self.served.is_none();
         self.queue.push_back((is_interest, job));
-        if is_first { CpuEntered::First } else { CpuEntered::Queued }
+        if is_first { CpuEntry::First } else { CpuEntry::Queued }
     }
 
     /// The router gets a core for the packet that is first. For how long, ns; `None` where none
@@ -92,7 +92,7 @@ impl Cpu {
     }
 
     /// A turn is over. The packet that had it, unless it was the rest of the last one's.
-    pub(super) fn end(&mut self, now_ns: u64) -> Option<(bool, Job)> {
+    pub(super) fn end(&mut self, now_ns: u64) -> Option<(bool, QueuedPacket)> {
         let (from_ns, until_ns) = self.served.take()?;
         self.busy_ns += until_ns.min(now_ns) - from_ns;
         if std::mem::take(&mut self.is_rest) { None } else { self.queue.pop_front() }

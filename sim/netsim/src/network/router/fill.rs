@@ -6,7 +6,7 @@ use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskTierConfig, OfferAt};
 use weir_wire::LpHeader;
 
-use super::disk::Library;
+use super::disk::ProducerSet;
 use super::shards::Shards;
 
 /// Data put on the disks after which what they are asked for is done.
@@ -39,7 +39,7 @@ pub(super) fn fill_store(
 pub(super) fn fill_disks(
     shards: &mut Shards,
     packets: impl IntoIterator<Item = Packet>,
-    library: &mut Library,
+    library: &mut ProducerSet,
 ) {
     shards.set_routers(|config| filler(config.clone()));
     for (number, packet) in packets.into_iter().enumerate() {

@@ -12,7 +12,7 @@ use super::RouterNode;
 use super::shards::Shards;
 
 /// The value of `/localhop/nfd/cs/holdings`.
-const QUESTION: &[u8] = b"\x08\x08localhop\x08\x03nfd\x08\x02cs\x08\x08holdings";
+const HOLDINGS_PREFIX: &[u8] = b"\x08\x08localhop\x08\x03nfd\x08\x02cs\x08\x08holdings";
 /// Octets of Content in a segment of an answer.
 const SEGMENT_BYTES: usize = 8000;
 const FRESHNESS_MS: u64 = 1000;
@@ -21,14 +21,15 @@ impl RouterNode {
     /// The name in an Interest that asks what this router holds, if it is one and the router
     /// answers those.
     #[inline]
-    pub(in crate::network) fn holdings_asked(&self, interest: &[u8]) -> Option<Name> {
+    pub(in crate::network) fn holdings_query(&self, interest: &[u8]) -> Option<Name> {
         if !self.setup.reports_holdings {
             return None;
         }
         // Most packets are no such question, and this is looked at for each.
-        let is_it = interest.windows(QUESTION.len()).take(8).any(|octets| octets == QUESTION);
+        let is_it =
+            interest.windows(HOLDINGS_PREFIX.len()).take(8).any(|octets| octets == HOLDINGS_PREFIX);
         let interest = is_it.then(|| InterestView::decode(interest).ok())??;
-        interest.name.value().starts_with(QUESTION).then(|| interest.name.to_name())
+        interest.name.value().starts_with(HOLDINGS_PREFIX).then(|| interest.name.to_name())
     }
 
     /// The answer to the question of that name.

@@ -12,14 +12,14 @@ use weir_base::{Counters, FaceId, Instant, Packet};
 use weir_forward::{Bypass, FaceScope, Input, InterestStep, Labels, Mark, NextHop, Outbox};
 use weir_wire::Name;
 
-use self::cpu::Job;
-pub(super) use self::cpu::Turn;
+use self::cpu::QueuedPacket;
+pub(super) use self::cpu::TurnResult;
 use self::disk::{DiskFaults, SharedOperations};
-pub(super) use self::disk::{Ended, Library, interest_wait_max_ns as disk_wait_max_ns};
-pub(super) use self::setup::{Life, Setup};
+pub(super) use self::disk::{EndedOp, ProducerSet, interest_wait_max_ns as disk_wait_max_ns};
+pub(super) use self::setup::{Incarnation, RouterSetup};
 use self::shards::Shards;
 pub(super) use self::stages::interest_wait_max_ns as stages_wait_max_ns;
-use self::stages::{Pass, Stages};
+use self::stages::{StageContext, Stages};
 use super::faults::FaultChange;
 use super::links::Delivery;
 use super::timeline::Timeline;
@@ -30,7 +30,7 @@ use weir_plan::event::{Queue, RouterSample};
 use weir_plan::hash::{Part, seed_of};
 
 /// What became of a packet that a router was given.
-pub(super) struct Received {
+pub(super) struct ReceiveResult {
     /// The shard that it belongs to.
     pub(super) shard: usize,
     /// It waits, and the router must request its processor for it.
@@ -45,7 +45,7 @@ struct StoreStalls {
 }
 
 pub(super) struct RouterNode {
-    setup: Setup,
+    setup: RouterSetup,
     /// With their disks, which outlive them.
     shards: Shards,
     stages: Option<Box<Stages>>,
@@ -58,7 +58,7 @@ pub(super) struct RouterNode {
 }
 
 impl RouterNode {
-    pub(super) fn new(setup: Setup, library: &mut Library) -> Self {
+    pub(super) fn new(setup: RouterSetup, library: &mut ProducerSet) -> Self {
         let mut router = Self {
             shards: Shards::new(&setup),
             stages: None,
@@ -85,7 +85,7 @@ impl RouterNode {
     }
 
     /// Begins, and knows what is on its disks before the run does.
-    fn start_at_once(&mut self, library: &mut Library) {
+    fn start_at_once(&mut self, library: &mut ProducerSet) {
         let outboxes = self.start(Instant::ZERO);
         self.shards.finish_disk_ops(outboxes, library);
     }
@@ -95,7 +95,7 @@ impl RouterNode {
     pub(super) fn fill_disks(
         &mut self,
         packets: impl IntoIterator<Item = Packet>,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) {
         if self.shards.disks().is_some() {
             fill::fill_disks(&mut self.shards, packets, library);
@@ -120,20 +120,20 @@ impl RouterNode {
         delivery: Delivery,
         out: &mut Outbox,
         timeline: &mut Timeline,
-    ) -> Received {
+    ) -> ReceiveResult {
         let Delivery { face, header, packet, .. } = delivery;
         let shard = self.shards.shard_of(&header, &packet);
-        let job = Job { shard, face, header, packet, step: InterestStep::Arrival };
+        let job = QueuedPacket { shard, face, header, packet, step: InterestStep::Arrival };
         let wants_processor = match &mut self.stages {
             Some(stages) => {
-                stages.receive(job, &mut Pass { shards: &mut self.shards, out, timeline })
+                stages.receive(job, &mut StageContext { shards: &mut self.shards, out, timeline })
             }
             None => {
                 self.shards.handle(shard, timeline.now(), job.into_input(), out);
                 false
             }
         };
-        Received { shard, wants_processor }
+        ReceiveResult { shard, wants_processor }
     }
 
     /// Gives a shard an input that takes no time in stages.
@@ -148,14 +148,14 @@ impl RouterNode {
     /// Takes up the packets whose service in a stage has ended.
     pub(super) fn end_services(&mut self, out: &mut Outbox, timeline: &mut Timeline) {
         if let Some(stages) = &mut self.stages {
-            stages.end_services(&mut Pass { shards: &mut self.shards, out, timeline });
+            stages.end_services(&mut StageContext { shards: &mut self.shards, out, timeline });
         }
     }
 
     /// Hands one disk operation that has ended by now to its shard; no for no more.
     pub(super) fn end_disk_operation(
         &mut self,
-        library: &mut Library,
+        library: &mut ProducerSet,
         out: &mut Outbox,
         timeline: &mut Timeline,
     ) -> bool {
@@ -170,8 +170,8 @@ impl RouterNode {
     /// Hands an operation that a shared disk has ended to its shard, which is the result.
     pub(super) fn end_shared(
         &mut self,
-        ended: Ended,
-        library: &mut Library,
+        ended: EndedOp,
+        library: &mut ProducerSet,
         out: &mut Outbox,
         timeline: &mut Timeline,
     ) -> Option<usize> {
@@ -191,7 +191,7 @@ impl RouterNode {
     pub(super) fn wake(&mut self, now: Instant, out: &mut Outbox) -> Result<(), String> {
         let is_hurried = self.shards.wake(now, out);
         self.calls_at_once = if is_hurried { self.calls_at_once + 1 } else { 0 };
-        liveness::comes_to_rest(self.calls_at_once)
+        liveness::check_quiescence(self.calls_at_once)
     }
 
     /// When the first shard, stage or disk wants to be called, ns.
@@ -201,19 +201,19 @@ impl RouterNode {
         self.shards.next_wakeup().into_iter().chain(stages).min().map(Instant::as_ns)
     }
 
-    pub(super) fn life(&self) -> Life {
-        Life { node: self.setup.node, number: self.lives }
+    pub(super) fn incarnation(&self) -> Incarnation {
+        Incarnation { node: self.setup.node, number: self.lives }
     }
 
     /// Whether a life goes on.
-    pub(super) fn is_living(&self, life: u64) -> bool {
+    pub(super) fn is_current(&self, life: u64) -> bool {
         self.lives == life && self.shards.count() > 0
     }
 
     /// The router gets a core, if that life goes on. For how long, ns; `None` where no packet
     /// waits.
     pub(super) fn start_turn(&mut self, life: u64, now_ns: u64) -> Option<u64> {
-        let is_living = self.is_living(life);
+        let is_living = self.is_current(life);
         self.stages.as_mut().filter(|_| is_living)?.start_turn(now_ns)
     }
 
@@ -224,16 +224,18 @@ impl RouterNode {
         life: u64,
         out: &mut Outbox,
         timeline: &mut Timeline,
-    ) -> Turn {
-        let is_living = self.is_living(life);
+    ) -> TurnResult {
+        let is_living = self.is_current(life);
         match self.stages.as_mut().filter(|_| is_living) {
-            Some(stages) => stages.end_turn(&mut Pass { shards: &mut self.shards, out, timeline }),
-            None => Turn::default(),
+            Some(stages) => {
+                stages.end_turn(&mut StageContext { shards: &mut self.shards, out, timeline })
+            }
+            None => TurnResult::default(),
         }
     }
 
     /// Everything it knew is lost, but what its disks hold.
-    pub(super) fn crash(&mut self, now: Instant, library: &mut Library) {
+    pub(super) fn crash(&mut self, now: Instant, library: &mut ProducerSet) {
         self.past = self.counters(now);
         self.past.clear_sizes();
         self.past.disk.clear_sizes();
@@ -357,7 +359,7 @@ impl RouterNode {
         &self,
         now: Instant,
         are_records_kept: bool,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) -> Result<(), String> {
         bounds::drained(self.shards.pit_entries())?;
         self.shards.check_disks_drained()?;
@@ -381,7 +383,7 @@ impl RouterNode {
         let options = disk.map(|plan| &plan.options);
         let mark = options.map_or(Mark::Off, |options| options.mark);
         let is_late = options.is_some_and(|options| options.bypass == Bypass::Late);
-        if mark != Mark::Off && (is_late || self.shards.outrun_disks()) {
+        if mark != Mark::Off && (is_late || self.shards.writes_lag_behind()) {
             // Marks follow how long reads take, or how much waits to be written.
             return Ok(());
         }

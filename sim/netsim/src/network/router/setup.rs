@@ -11,7 +11,7 @@ use weir_plan::{RouterPlan, filler_prefix};
 use weir_store::HoldingsConfig;
 use weir_wire::Name;
 
-pub(in crate::network) struct Setup {
+pub(in crate::network) struct RouterSetup {
     pub(in crate::network) node: u32,
     pub(in crate::network) seed: u64,
     pub(in crate::network) plan: RouterPlan,
@@ -26,7 +26,7 @@ pub(in crate::network) struct Setup {
     pub(in crate::network) reports_holdings: bool,
 }
 
-impl Setup {
+impl RouterSetup {
     /// What configures a shard at the start.
     pub(super) fn commands(&self) -> Vec<Command> {
         let face = |&(face, scope): &(FaceId, FaceScope)| {
@@ -66,7 +66,7 @@ impl Setup {
 
 /// A router in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::network) struct Life {
+pub(in crate::network) struct Incarnation {
     pub(in crate::network) node: u32,
     /// From 1.
     pub(in crate::network) number: u64,

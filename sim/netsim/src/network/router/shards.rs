@@ -9,8 +9,8 @@ use weir_store::StoreConfig;
 use weir_store::disk::{DiskOp, DiskTierConfig};
 use weir_wire::LpHeader;
 
-use super::disk::{Disks, Done, Library};
-use super::setup::Setup;
+use super::disk::{CompletedOp, Disks, ProducerSet};
+use super::setup::RouterSetup;
 use crate::check::{bounds, disk as promises};
 use weir_plan::DiskPlan;
 use weir_plan::event::{Queue, RouterSample};
@@ -19,11 +19,11 @@ use weir_plan::hash::{Part, seed_of};
 /// Inputs after which the bounds of a shard are looked at.
 const CHECK_INTERVAL: u32 = 256;
 /// Records looked for on each disk to see that none is lost.
-const RECORDS_LOOKED_FOR: usize = 2_000;
+const RECORDS_CHECKED_MAX: usize = 2_000;
 
 /// Reads and Interests that wait for the disks of a shard.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waiting {
+struct DiskBacklog {
     now: u64,
     /// Since when there are so many.
     since: Instant,
@@ -32,7 +32,7 @@ struct Waiting {
     peak: u64,
 }
 
-impl Waiting {
+impl DiskBacklog {
     fn update(&mut self, now: Instant, waiting: u64) {
         let is_first = self.now == 0 && waiting > 0 && now > self.since;
         self.peak = if is_first { waiting } else { self.peak.max(waiting) };
@@ -55,13 +55,13 @@ pub(super) struct Shards {
     /// Interests that a driver may hold up before the store of a shard.
     interests_waiting_max: u64,
     /// What waits for the disks of each shard.
-    waiting: Vec<Waiting>,
+    waiting: Vec<DiskBacklog>,
     until_check: u32,
 }
 
 impl Shards {
     /// No shards yet, and empty disks.
-    pub(super) fn new(setup: &Setup) -> Self {
+    pub(super) fn new(setup: &RouterSetup) -> Self {
         let (plan, seed) = (&setup.plan, setup.seed);
         let key = [seed_of(seed, Part::HashKey, 0), seed_of(seed, Part::HashKey, 1)];
         let disks = plan.disk.as_ref();
@@ -81,13 +81,13 @@ impl Shards {
     }
 
     /// Shards that are configured as the setup says. Returns what each wants done.
-    pub(super) fn start(&mut self, setup: &Setup, seed: u64, now: Instant) -> Vec<Outbox> {
+    pub(super) fn start(&mut self, setup: &RouterSetup, seed: u64, now: Instant) -> Vec<Outbox> {
         let config = |shard| self.config(setup, seed, shard);
         self.configs = (0..self.count).map(config).collect();
         self.set_routers(|config| Router::new(now, config.clone()));
         let extend = |router| setup.extension.as_ref().and_then(|it| it.extend(router));
         self.drivers = self.routers.iter_mut().map(extend).collect();
-        self.waiting = vec![Waiting::default(); self.routers.len()];
+        self.waiting = vec![DiskBacklog::default(); self.routers.len()];
         let outboxes = self.routers.iter_mut().map(|router| {
             let mut out = Outbox::default();
             for command in setup.commands() {
@@ -98,8 +98,8 @@ impl Shards {
         outboxes.collect()
     }
 
-    fn config(&self, setup: &Setup, seed: u64, shard: u16) -> RouterConfig {
-        let Setup { plan, pool_bytes_max, .. } = setup;
+    fn config(&self, setup: &RouterSetup, seed: u64, shard: u16) -> RouterConfig {
+        let RouterSetup { plan, pool_bytes_max, .. } = setup;
         let count = usize::from(self.count);
         let entries_max = (plan.pit_entries_max as usize).div_ceil(count);
         RouterConfig {
@@ -215,7 +215,7 @@ impl Shards {
     }
 
     /// Does on the disks what each shard wants, at the beginning of time.
-    pub(super) fn finish_disk_ops(&mut self, outboxes: Vec<Outbox>, library: &mut Library) {
+    pub(super) fn finish_disk_ops(&mut self, outboxes: Vec<Outbox>, library: &mut ProducerSet) {
         for (shard, out) in outboxes.into_iter().enumerate() {
             self.finish_disk_ops_of(shard, out, library);
         }
@@ -226,12 +226,14 @@ impl Shards {
         &mut self,
         shard: usize,
         mut out: Outbox,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) {
         let Some(disks) = &mut self.disks else { return };
         loop {
-            let done =
-                |op: DiskOp| Input::DiskDone { id: op.id, outcome: disks.do_at_once(op, library) };
+            let done = |op: DiskOp| Input::DiskDone {
+                id: op.id,
+                outcome: disks.execute_at_once(op, library),
+            };
             let mut inputs: Vec<Input> = out.disk_ops.drain(..).map(done).collect();
             inputs.push(Input::Wakeup);
             self.routers[shard].handle(Instant::ZERO, &mut inputs, &mut out);
@@ -242,8 +244,8 @@ impl Shards {
     }
 
     /// Hands what a disk has done to the shard that asked for it.
-    pub(super) fn end_disk_operation(&mut self, now: Instant, done: Done, out: &mut Outbox) {
-        let Done { shard, id, outcome, .. } = done;
+    pub(super) fn end_disk_operation(&mut self, now: Instant, done: CompletedOp, out: &mut Outbox) {
+        let CompletedOp { shard, id, outcome, .. } = done;
         self.handle(shard, now, Input::DiskDone { id, outcome }, out);
     }
 
@@ -268,7 +270,7 @@ impl Shards {
     }
 
     /// The shards end, and what their disks have under way ends wholly, in part or not at all.
-    pub(super) fn crash(&mut self, library: &mut Library) {
+    pub(super) fn crash(&mut self, library: &mut ProducerSet) {
         self.routers.clear();
         if let Some(disks) = &mut self.disks {
             disks.crash(library);
@@ -350,7 +352,7 @@ impl Shards {
     }
 
     /// Whether a shard stores faster than its disks write.
-    pub(super) fn outrun_disks(&self) -> bool {
+    pub(super) fn writes_lag_behind(&self) -> bool {
         let backlog_max = self.tier().map_or(0, |tier| tier.write_backlog_bytes_max);
         let backlog = |router: &Router| router.stats().store.disk.write_backlog_bytes;
         self.routers.iter().map(backlog).max().unwrap_or(0) > backlog_max / 4
@@ -359,7 +361,7 @@ impl Shards {
     /// The bounds of a shard, every so often, and promises to its disks.
     #[inline]
     pub(super) fn check_sometimes(&mut self, shard: usize) -> Result<(), String> {
-        self.disks.as_mut().map_or(Ok(()), |disks| disks.take_broken())?;
+        self.disks.as_mut().map_or(Ok(()), |disks| disks.take_failure())?;
         self.until_check -= 1;
         if self.until_check > 0 {
             return Ok(());
@@ -397,7 +399,7 @@ impl Shards {
         &self,
         now: Instant,
         are_records_kept: bool,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) -> Result<(), String> {
         let Some(disks) = &self.disks else { return Ok(()) };
         let is_recovering = |router: &Router| router.disk_stats().is_recovering();
@@ -405,7 +407,7 @@ impl Shards {
             return Ok(());
         }
         let skip = now.as_ns() as usize;
-        for (shard, record) in disks.acknowledged(RECORDS_LOOKED_FOR, skip, library) {
+        for (shard, record) in disks.acknowledged(RECORDS_CHECKED_MAX, skip, library) {
             let router = &self.routers[shard];
             promises::filter(router.is_filter_wrong(&record.packet), record.offset)?;
             if are_records_kept {

@@ -6,7 +6,7 @@ use weir_forward::{InterestStep, Onward, Outbox};
 use weir_netem::{Server, ServerConfig, ServiceTime};
 use weir_wire::PacketView;
 
-use super::cpu::{Cpu, CpuEntered, Job, Turn};
+use super::cpu::{Cpu, CpuEntry, QueuedPacket, TurnResult};
 use super::shards::Shards;
 use crate::check::bounds;
 use crate::network::timeline::Timeline;
@@ -34,53 +34,53 @@ impl<T> Stage<T> {
 pub(super) struct Stages {
     node: u32,
     cpu: Option<Cpu>,
-    store: Option<Stage<Job>>,
+    store: Option<Stage<QueuedPacket>>,
     /// What an Interest that the store cannot answer costs it, where that is another time.
     store_miss: Option<ServiceTime>,
     miss_rng: Rng,
     store_write: Option<Stage<()>>,
-    pit: Option<Stage<Job>>,
-    pit_data: Option<Stage<Job>>,
-    fib: Option<Stage<Job>>,
+    pit: Option<Stage<QueuedPacket>>,
+    pit_data: Option<Stage<QueuedPacket>>,
+    fib: Option<Stage<QueuedPacket>>,
 }
 
 /// What a packet on its way through the stages needs.
-pub(super) struct Pass<'a> {
+pub(super) struct StageContext<'a> {
     pub(super) shards: &'a mut Shards,
     pub(super) out: &'a mut Outbox,
     pub(super) timeline: &'a mut Timeline,
 }
 
-impl Pass<'_> {
+impl StageContext<'_> {
     /// A shard takes a packet at once.
-    fn handle(&mut self, job: Job) {
+    fn handle(&mut self, job: QueuedPacket) {
         self.shards.handle(job.shard, self.timeline.now(), job.into_input(), self.out);
     }
 
     /// A shard takes the next step of an Interest. Returns it with the step after that.
-    fn serve(&mut self, job: Job) -> Option<Job> {
+    fn serve(&mut self, job: QueuedPacket) -> Option<QueuedPacket> {
         let now = self.timeline.now();
         let input = (job.face, &job.header, &job.packet);
         let router = self.shards.router_mut(job.shard);
         let next = router.handle_interest_step(now, job.step, input, self.out);
         self.shards.after(job.shard, now, self.out);
-        next.map(|step| Job { step, ..job })
+        next.map(|step| QueuedPacket { step, ..job })
     }
 }
 
 /// Where a packet goes from here.
-pub(super) enum Entered {
+pub(super) enum StageEntry {
     Waits,
     /// There is no queue: it is served at once.
-    AtOnce(Job),
+    AtOnce(QueuedPacket),
     /// There is no room; what is to become of it.
-    Full(Job, WhenFull),
+    Full(QueuedPacket, WhenFull),
 }
 
 /// A packet whose service has ended.
-pub(super) enum Served {
-    Interest(Job),
-    Data(Job),
+pub(super) enum ServedPacket {
+    Interest(QueuedPacket),
+    Data(QueuedPacket),
 }
 
 impl Stages {
@@ -110,7 +110,7 @@ impl Stages {
 
     /// A packet that the router has been given, before the processor. Whether the router must
     /// request a core for it.
-    pub(super) fn receive(&mut self, job: Job, pass: &mut Pass<'_>) -> bool {
+    pub(super) fn receive(&mut self, job: QueuedPacket, pass: &mut StageContext<'_>) -> bool {
         let is_interest = match PacketView::decode(&job.packet) {
             Ok(PacketView::Interest(_)) if job.header.nack.is_none() => true,
             Ok(PacketView::Data(_)) => false,
@@ -122,13 +122,13 @@ impl Stages {
         };
         let entered = match &mut self.cpu {
             Some(cpu) => cpu.enter(is_interest, job),
-            None => CpuEntered::AtOnce(job),
+            None => CpuEntry::AtOnce(job),
         };
         match entered {
-            CpuEntered::AtOnce(job) => self.begin(is_interest, job, pass),
-            CpuEntered::Queued => {}
-            CpuEntered::First => return true,
-            CpuEntered::Full => pass.timeline.stage_full(self.node, Queue::Cpu, false),
+            CpuEntry::AtOnce(job) => self.begin(is_interest, job, pass),
+            CpuEntry::Queued => {}
+            CpuEntry::First => return true,
+            CpuEntry::Full => pass.timeline.stage_full(self.node, Queue::Cpu, false),
         }
         false
     }
@@ -140,10 +140,10 @@ impl Stages {
     }
 
     /// The packet that had a core has had its time, and the router takes it up.
-    pub(super) fn end_turn(&mut self, pass: &mut Pass<'_>) -> Turn {
+    pub(super) fn end_turn(&mut self, pass: &mut StageContext<'_>) -> TurnResult {
         let now_ns = pass.timeline.now_ns();
         let ended = self.cpu.as_mut().and_then(|cpu| cpu.end(now_ns));
-        let mut turn = Turn::default();
+        let mut turn = TurnResult::default();
         let mut decisions = (0, 0);
         if let Some((is_interest, job)) = ended {
             let shard = job.shard;
@@ -162,29 +162,29 @@ impl Stages {
     }
 
     /// A packet that the router looks at for the first time.
-    fn begin(&mut self, is_interest: bool, job: Job, pass: &mut Pass<'_>) {
+    fn begin(&mut self, is_interest: bool, job: QueuedPacket, pass: &mut StageContext<'_>) {
         if is_interest {
             // The queue before a store that blocks takes the place of those between the stages.
             if pass.shards.is_store_blocking() {
                 return pass.handle(job);
             }
-            return self.walk(job, pass);
+            return self.run_steps(job, pass);
         }
         match offer(&mut self.pit_data, pass.timeline.now(), job) {
-            Entered::Waits => {}
-            Entered::AtOnce(job) => self.serve_data(job, pass),
-            Entered::Full(..) => pass.timeline.stage_full(self.node, Queue::PitData, false),
+            StageEntry::Waits => {}
+            StageEntry::AtOnce(job) => self.serve_data(job, pass),
+            StageEntry::Full(..) => pass.timeline.stage_full(self.node, Queue::PitData, false),
         }
     }
 
     /// Takes up the packets whose service has ended by now.
-    pub(super) fn end_services(&mut self, pass: &mut Pass<'_>) {
+    pub(super) fn end_services(&mut self, pass: &mut StageContext<'_>) {
         while let Some(served) = self.take_served(pass.timeline.now()) {
             match served {
-                Served::Data(job) => self.serve_data(job, pass),
-                Served::Interest(job) => {
+                ServedPacket::Data(job) => self.serve_data(job, pass),
+                ServedPacket::Interest(job) => {
                     if let Some(job) = pass.serve(job) {
-                        self.walk(job, pass);
+                        self.run_steps(job, pass);
                     }
                 }
             }
@@ -192,31 +192,31 @@ impl Stages {
     }
 
     /// An Interest from the queue before its next step on, until it waits or has come to its end.
-    fn walk(&mut self, mut job: Job, pass: &mut Pass<'_>) {
+    fn run_steps(&mut self, mut job: QueuedPacket, pass: &mut StageContext<'_>) {
         loop {
             match self.enter(job, pass) {
-                Entered::Waits => return,
-                Entered::AtOnce(entered) => {
+                StageEntry::Waits => return,
+                StageEntry::AtOnce(entered) => {
                     let Some(served) = pass.serve(entered) else { return };
                     job = served;
                 }
-                Entered::Full(full, when_full) => {
+                StageEntry::Full(full, when_full) => {
                     let is_bypass = when_full == WhenFull::Bypass;
                     pass.timeline.stage_full(self.node, queue_of(&full.step), is_bypass);
                     if !is_bypass {
                         return;
                     }
-                    job = Job { step: InterestStep::Pit(Onward::Forward), ..full };
+                    job = QueuedPacket { step: InterestStep::Pit(Onward::Forward), ..full };
                 }
             };
         }
     }
 
     /// An Interest before the queue of its next step.
-    fn enter(&mut self, job: Job, pass: &mut Pass<'_>) -> Entered {
+    fn enter(&mut self, job: QueuedPacket, pass: &mut StageContext<'_>) -> StageEntry {
         let now = pass.timeline.now();
         let queue = match &job.step {
-            InterestStep::Arrival => return Entered::AtOnce(job),
+            InterestStep::Arrival => return StageEntry::AtOnce(job),
             InterestStep::Store => &mut self.store,
             InterestStep::Pit(_) => &mut self.pit,
             InterestStep::Fib(_) => &mut self.fib,
@@ -228,15 +228,15 @@ impl Stages {
         {
             let service_ns = miss.sample(&mut self.miss_rng);
             return match stage.server.offer_with(now, job, service_ns) {
-                Ok(()) => Entered::Waits,
-                Err(job) => Entered::Full(job, stage.when_full),
+                Ok(()) => StageEntry::Waits,
+                Err(job) => StageEntry::Full(job, stage.when_full),
             };
         }
         offer(queue, now, job)
     }
 
     /// The router takes a Data, and writes it to the store if there is room to.
-    fn serve_data(&mut self, mut job: Job, pass: &mut Pass<'_>) {
+    fn serve_data(&mut self, mut job: QueuedPacket, pass: &mut StageContext<'_>) {
         let now = pass.timeline.now();
         if !job.header.no_cache && !self.write(now) {
             job.header.no_cache = true;
@@ -252,15 +252,15 @@ impl Stages {
     }
 
     /// One packet whose service has ended by `now`.
-    pub(super) fn take_served(&mut self, now: Instant) -> Option<Served> {
+    pub(super) fn take_served(&mut self, now: Instant) -> Option<ServedPacket> {
         if let Some(stage) = &mut self.store_write {
             while stage.server.complete(now).is_some() {}
         }
         if let Some(job) = complete(&mut self.pit_data, now) {
-            return Some(Served::Data(job));
+            return Some(ServedPacket::Data(job));
         }
         let interests = [&mut self.store, &mut self.pit, &mut self.fib];
-        interests.into_iter().find_map(|stage| complete(stage, now)).map(Served::Interest)
+        interests.into_iter().find_map(|stage| complete(stage, now)).map(ServedPacket::Interest)
     }
 
     /// When the next service ends.
@@ -348,15 +348,15 @@ fn wait_max_ns(service: &ServiceTime, capacity: u32) -> u64 {
     }
 }
 
-fn offer(queue: &mut Option<Stage<Job>>, now: Instant, job: Job) -> Entered {
-    let Some(stage) = queue else { return Entered::AtOnce(job) };
+fn offer(queue: &mut Option<Stage<QueuedPacket>>, now: Instant, job: QueuedPacket) -> StageEntry {
+    let Some(stage) = queue else { return StageEntry::AtOnce(job) };
     match stage.server.offer(now, job) {
-        Ok(()) => Entered::Waits,
-        Err(job) => Entered::Full(job, stage.when_full),
+        Ok(()) => StageEntry::Waits,
+        Err(job) => StageEntry::Full(job, stage.when_full),
     }
 }
 
-fn complete(stage: &mut Option<Stage<Job>>, now: Instant) -> Option<Job> {
+fn complete(stage: &mut Option<Stage<QueuedPacket>>, now: Instant) -> Option<QueuedPacket> {
     stage.as_mut()?.server.complete(now)
 }
 

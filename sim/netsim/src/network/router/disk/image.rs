@@ -8,11 +8,11 @@ use weir_base::Packet;
 use weir_store::disk::record::{self, RecordLocation};
 use weir_store::disk::{Checksum, DiskOutcome, RecordFault, WriteChunk};
 
-use super::library::{Library, Made};
+use super::library::{ProducerSet, SegmentRef};
 
 /// How records are laid out on all disks of a router.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Format {
+pub(crate) struct RecordFormat {
     pub(crate) store_id: u64,
     pub(crate) block_bytes: u32,
     pub(crate) checksum: Checksum,
@@ -20,10 +20,10 @@ pub(crate) struct Format {
 
 /// A part of a write, kept as what it was.
 #[derive(Clone, Debug)]
-enum Body {
+enum ExtentBody {
     /// A Data that a producer can make again.
     Made {
-        made: Made,
+        made: SegmentRef,
         sequence: u32,
         fresh_until_unix_ms: u64,
     },
@@ -43,7 +43,7 @@ struct Extent {
     /// Where the part began on the disk.
     base: u64,
     whole_len: u64,
-    body: Body,
+    body: ExtentBody,
     /// The write was answered with [`DiskOutcome::Written`].
     is_acknowledged: bool,
 }
@@ -58,15 +58,15 @@ pub(crate) struct Acknowledged {
 
 /// The octets of a disk, kept as the parts that were written.
 #[derive(Debug)]
-pub(crate) struct Image {
-    format: Format,
+pub(crate) struct DiskImage {
+    format: RecordFormat,
     bytes: u64,
     /// By where they begin. They do not overlap; what no extent covers is zeros.
     extents: BTreeMap<u64, Extent>,
 }
 
 /// Parts that are written one after the other.
-pub(crate) struct Write {
+pub(crate) struct ImageWrite {
     pub(crate) offset: u64,
     pub(crate) sequence: u32,
     pub(crate) parts: Vec<WriteChunk>,
@@ -75,9 +75,9 @@ pub(crate) struct Write {
 /// Which blocks of a write reach the disk: from one up to another.
 pub(crate) type Blocks = Range<u32>;
 
-impl Image {
+impl DiskImage {
     /// A disk of `bytes` octets, all zeros.
-    pub(crate) fn new(format: Format, bytes: u64) -> Self {
+    pub(crate) fn new(format: RecordFormat, bytes: u64) -> Self {
         Self { format, bytes, extents: BTreeMap::new() }
     }
 
@@ -86,12 +86,17 @@ impl Image {
     }
 
     /// Writes all blocks, and acknowledges that.
-    pub(crate) fn write_all(&mut self, write: Write, library: &mut Library) {
+    pub(crate) fn write_all(&mut self, write: ImageWrite, library: &mut ProducerSet) {
         self.write(write, 0..u64::MAX, true, library);
     }
 
     /// Writes some blocks, and acknowledges nothing.
-    pub(crate) fn write_some(&mut self, write: Write, blocks: Blocks, library: &mut Library) {
+    pub(crate) fn write_some(
+        &mut self,
+        write: ImageWrite,
+        blocks: Blocks,
+        library: &mut ProducerSet,
+    ) {
         let block_bytes = u64::from(self.format.block_bytes);
         let at = |block: u32| write.offset + u64::from(block) * block_bytes;
         let written = at(blocks.start)..at(blocks.end);
@@ -101,12 +106,12 @@ impl Image {
     /// Writes what of the parts lies in `written`.
     fn write(
         &mut self,
-        write: Write,
+        write: ImageWrite,
         written: Range<u64>,
         is_acknowledged: bool,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) {
-        let Write { offset, sequence, parts } = write;
+        let ImageWrite { offset, sequence, parts } = write;
         let mut base = offset;
         for part in parts {
             let whole_len = part.size(self.format.block_bytes);
@@ -155,20 +160,20 @@ impl Image {
         offset: u64,
         len: u32,
         sequence: u32,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) -> DiskOutcome {
         let extent = self.extents.get(&offset).filter(|extent| {
             let is_whole = extent.base == offset && extent.len == extent.whole_len;
             is_whole && u64::from(len) >= extent.whole_len
         });
         let found = extent.and_then(|extent| match &extent.body {
-            Body::Made { made, sequence, fresh_until_unix_ms } => {
+            ExtentBody::Made { made, sequence, fresh_until_unix_ms } => {
                 Some((library.make(made), *sequence, *fresh_until_unix_ms))
             }
-            Body::Data { packet, sequence, fresh_until_unix_ms } => {
+            ExtentBody::Data { packet, sequence, fresh_until_unix_ms } => {
                 Some((packet.clone(), *sequence, *fresh_until_unix_ms))
             }
-            Body::Octets(_) => None,
+            ExtentBody::Octets(_) => None,
         });
         match found {
             Some((packet, found, fresh_until_unix_ms)) if found == sequence => {
@@ -195,7 +200,7 @@ impl Image {
     }
 
     /// Octets as they lie there, to the end of the disk at most.
-    pub(crate) fn read_octets(&self, offset: u64, len: u32, library: &mut Library) -> Vec<u8> {
+    pub(crate) fn read_octets(&self, offset: u64, len: u32, library: &mut ProducerSet) -> Vec<u8> {
         let end = offset.saturating_add(len.into()).min(self.bytes);
         let mut octets = vec![0; end.saturating_sub(offset) as usize];
         let first = self.extents.range(..=offset).next_back().map_or(offset, |(&at, _)| at);
@@ -212,21 +217,21 @@ impl Image {
     }
 
     /// All octets of the part that an extent is of.
-    fn lay_out(&self, extent: &Extent, library: &mut Library) -> Vec<u8> {
+    fn lay_out(&self, extent: &Extent, library: &mut ProducerSet) -> Vec<u8> {
         let mut octets = vec![0; extent.whole_len as usize];
         let (packet, sequence, fresh_until_unix_ms) = match &extent.body {
-            Body::Octets(found) => {
+            ExtentBody::Octets(found) => {
                 octets[..found.len()].copy_from_slice(found);
                 return octets;
             }
-            Body::Made { made, sequence, fresh_until_unix_ms } => {
+            ExtentBody::Made { made, sequence, fresh_until_unix_ms } => {
                 (library.make(made), *sequence, *fresh_until_unix_ms)
             }
-            Body::Data { packet, sequence, fresh_until_unix_ms } => {
+            ExtentBody::Data { packet, sequence, fresh_until_unix_ms } => {
                 (packet.clone(), *sequence, *fresh_until_unix_ms)
             }
         };
-        let Format { store_id, block_bytes, checksum } = self.format;
+        let RecordFormat { store_id, block_bytes, checksum } = self.format;
         let place = RecordLocation { store_id, offset: extent.base, sequence };
         let parts = [WriteChunk::Data { packet, fresh_until_unix_ms }];
         record::encode_chunks(&parts, &place, block_bytes, checksum, &mut octets);
@@ -239,16 +244,16 @@ impl Image {
         &self,
         count_max: usize,
         skip: usize,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) -> Vec<Acknowledged> {
         let step = (self.extents.len() / count_max.max(1)).max(1);
         let chosen = self.extents.iter().skip(skip % step).step_by(step);
         let records = chosen.filter_map(|(&offset, extent)| {
             let is_whole = extent.base == offset && extent.len == extent.whole_len;
             let (packet, sequence) = match &extent.body {
-                Body::Made { made, sequence, .. } => (library.make(made), *sequence),
-                Body::Data { packet, sequence, .. } => (packet.clone(), *sequence),
-                Body::Octets(_) => return None,
+                ExtentBody::Made { made, sequence, .. } => (library.make(made), *sequence),
+                ExtentBody::Data { packet, sequence, .. } => (packet.clone(), *sequence),
+                ExtentBody::Octets(_) => return None,
             };
             (is_whole && extent.is_acknowledged).then_some(Acknowledged {
                 offset,
@@ -260,13 +265,13 @@ impl Image {
     }
 }
 
-fn body_of(part: WriteChunk, sequence: u32, library: &mut Library) -> Body {
+fn body_of(part: WriteChunk, sequence: u32, library: &mut ProducerSet) -> ExtentBody {
     match part {
         WriteChunk::Data { packet, fresh_until_unix_ms } => match library.find(&packet) {
-            Some(made) => Body::Made { made, sequence, fresh_until_unix_ms },
-            None => Body::Data { packet, sequence, fresh_until_unix_ms },
+            Some(made) => ExtentBody::Made { made, sequence, fresh_until_unix_ms },
+            None => ExtentBody::Data { packet, sequence, fresh_until_unix_ms },
         },
-        WriteChunk::Raw(octets) => Body::Octets(octets.into()),
+        WriteChunk::Raw(octets) => ExtentBody::Octets(octets.into()),
     }
 }
 

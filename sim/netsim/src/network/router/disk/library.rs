@@ -8,7 +8,7 @@ use weir_plan::app::Producer;
 
 /// A segment of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct SegmentRef {
     /// An index into the library.
     producer: u32,
     object: u64,
@@ -17,17 +17,17 @@ pub(crate) struct Made {
 
 /// All producers of a plan.
 #[derive(Debug, Default)]
-pub(crate) struct Library {
+pub(crate) struct ProducerSet {
     producers: Vec<Producer>,
 }
 
-impl Library {
+impl ProducerSet {
     pub(crate) fn new(producers: impl IntoIterator<Item = Producer>) -> Self {
         Self { producers: producers.into_iter().collect() }
     }
 
     /// Who makes this Data, if it is exactly what somebody makes.
-    pub(crate) fn find(&mut self, packet: &Packet) -> Option<Made> {
+    pub(crate) fn find(&mut self, packet: &Packet) -> Option<SegmentRef> {
         let peek = Peek::of(packet)?;
         let name = NameView::from_value(peek.name_value(packet)).ok()?;
         (0..self.producers.len()).find_map(|index| {
@@ -39,7 +39,7 @@ impl Library {
                 && object < collection.object_count()
                 && segment < collection.shape(object).segments;
             let producer_number = index as u32;
-            (has_it && *producer.segment(object, segment) == **packet).then_some(Made {
+            (has_it && *producer.segment(object, segment) == **packet).then_some(SegmentRef {
                 producer: producer_number,
                 object,
                 segment,
@@ -48,7 +48,7 @@ impl Library {
     }
 
     /// The Data again.
-    pub(crate) fn make(&mut self, made: &Made) -> Packet {
+    pub(crate) fn make(&mut self, made: &SegmentRef) -> Packet {
         self.producers[made.producer as usize].segment(made.object, made.segment)
     }
 }

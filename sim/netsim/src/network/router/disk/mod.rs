@@ -10,10 +10,10 @@ use weir_store::disk::{
 };
 
 pub(crate) use self::image::Acknowledged;
-use self::image::{Blocks, Format, Image, Write};
-pub(in crate::network) use self::library::Library;
+use self::image::{Blocks, DiskImage, ImageWrite, RecordFormat};
+pub(in crate::network) use self::library::ProducerSet;
 use crate::check::disk as promises;
-use crate::check::recent::Happened;
+use crate::check::recent::TraceKind;
 use weir_plan::DiskPlan;
 use weir_plan::hash::of_octets;
 
@@ -30,7 +30,7 @@ fn checksum(octets: &[u8]) -> u32 {
 
 /// An operation that a disk has been given.
 #[derive(Debug)]
-struct UnderWay {
+struct ActiveOp {
     shard: u16,
     op: DiskOp,
 }
@@ -66,8 +66,8 @@ impl DiskFaults {
 struct Disk {
     /// `None`: other routers share it, and the network has it.
     model: Option<DiskModel>,
-    image: Image,
-    under_way: Slab<UnderWay>,
+    image: DiskImage,
+    under_way: Slab<ActiveOp>,
     under_way_by_shard: Vec<u32>,
     faults: DiskFaults,
     /// The highest sequence number that each region has been written with, 0 for none.
@@ -75,7 +75,7 @@ struct Disk {
 }
 
 /// An operation that a device has ended.
-pub(in crate::network) struct Ended {
+pub(in crate::network) struct EndedOp {
     /// The router's number for it.
     pub(in crate::network) id: u64,
     pub(in crate::network) bytes: u32,
@@ -86,12 +86,12 @@ pub(in crate::network) struct Ended {
 pub(in crate::network) type SharedOperations<'a> = std::vec::Drain<'a, Job>;
 
 /// What an operation that has ended came to.
-pub(crate) struct Done {
+pub(crate) struct CompletedOp {
     pub(crate) shard: usize,
     pub(crate) id: DiskOpId,
     pub(crate) outcome: DiskOutcome,
     /// For the record of what happened.
-    pub(crate) what: Happened,
+    pub(crate) what: TraceKind,
     pub(crate) bytes: u32,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Disks {
     shards: u16,
     /// Operations of a shard under way at a disk at most.
     depth: u32,
-    format: Format,
+    format: RecordFormat,
     disks: Vec<Disk>,
     error_probability: f64,
     rng: Rng,
@@ -115,14 +115,15 @@ impl Disks {
     /// Empty disks; all that is random about them follows from `seed`.
     pub(crate) fn new(plan: &DiskPlan, shards: u16, seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
-        let format = Format { store_id: rng.next_u64(), block_bytes: plan.block_bytes, checksum };
+        let format =
+            RecordFormat { store_id: rng.next_u64(), block_bytes: plan.block_bytes, checksum };
         let regions = plan.regions();
         let bytes = DATA_OFFSET + u64::from(regions) * plan.region_bytes;
         let config = DiskConfig { queue_max: u32::MAX, ..plan.device.clone() };
         let is_shared = plan.shared_as.is_some();
         let disk = |_| Disk {
             model: (!is_shared).then(|| DiskModel::new(config.clone(), rng.next_u64())),
-            image: Image::new(format, bytes),
+            image: DiskImage::new(format, bytes),
             under_way: Slab::new(),
             under_way_by_shard: vec![0; usize::from(shards)],
             faults: DiskFaults::default(),
@@ -174,12 +175,12 @@ impl Disks {
             let (kind, bytes) = disk.note(&op, self.plan.region_bytes);
             disk.under_way_by_shard[shard] += 1;
             let under_way = disk.under_way_by_shard[shard];
-            let checked = promises::under_way(under_way, self.depth)
+            let checked = promises::check_depth(under_way, self.depth)
                 .and_then(|()| promises::aligned(&op.kind, self.plan.block_bytes));
             if let Err(what) = checked {
                 self.broken = Some(what);
             }
-            let id = u64::from(disk.under_way.insert(UnderWay { shard: shard as u16, op }));
+            let id = u64::from(disk.under_way.insert(ActiveOp { shard: shard as u16, op }));
             let job = Job { id, kind, bytes };
             match &mut disk.model {
                 Some(model) => {
@@ -197,18 +198,18 @@ impl Disks {
     }
 
     /// The shared disk has done what it was asked for.
-    pub(crate) fn end_shared(&mut self, ended: Ended, library: &mut Library) -> Done {
+    pub(crate) fn end_shared(&mut self, ended: EndedOp, library: &mut ProducerSet) -> CompletedOp {
         self.end(0, ended, library)
     }
 
-    fn end(&mut self, index: usize, ended: Ended, library: &mut Library) -> Done {
-        let Ended { id, bytes, has_failed } = ended;
+    fn end(&mut self, index: usize, ended: EndedOp, library: &mut ProducerSet) -> CompletedOp {
+        let EndedOp { id, bytes, has_failed } = ended;
         let disk = &mut self.disks[index];
-        let UnderWay { shard, op } = disk.under_way.remove(id as u32);
+        let ActiveOp { shard, op } = disk.under_way.remove(id as u32);
         disk.under_way_by_shard[usize::from(shard)] -= 1;
         let id = op.id;
         let (outcome, what) = disk.carry_out(op.kind, has_failed, &mut self.rng, library);
-        Done { shard: shard.into(), id, outcome, what, bytes }
+        CompletedOp { shard: shard.into(), id, outcome, what, bytes }
     }
 
     /// When the next operation ends.
@@ -218,24 +219,28 @@ impl Disks {
     }
 
     /// One operation that has ended by `now`, in the order of ending.
-    pub(crate) fn complete(&mut self, now: Instant, library: &mut Library) -> Option<Done> {
+    pub(crate) fn complete(
+        &mut self,
+        now: Instant,
+        library: &mut ProducerSet,
+    ) -> Option<CompletedOp> {
         let at = self.next_completion().filter(|&at| at <= now)?;
         let index = self.disks.iter().position(|disk| disk.next_completion() == Some(at))?;
         let ended = self.disks[index].model.as_mut()?.complete(now)?;
         let has_failed = ended.result.is_err();
-        let ended = Ended { id: ended.id, bytes: ended.op.bytes, has_failed };
+        let ended = EndedOp { id: ended.id, bytes: ended.op.bytes, has_failed };
         Some(self.end(index, ended, library))
     }
 
     /// Carries an operation out without any time or fault: before the run begins.
-    pub(crate) fn do_at_once(&mut self, op: DiskOp, library: &mut Library) -> DiskOutcome {
+    pub(crate) fn execute_at_once(&mut self, op: DiskOp, library: &mut ProducerSet) -> DiskOutcome {
         let disk = &mut self.disks[usize::from(op.disk)];
         disk.note(&op, self.plan.region_bytes);
         disk.carry_out(op.kind, false, &mut self.rng, library).0
     }
 
     /// The router has died: what is under way ends wholly, in part or not at all.
-    pub(crate) fn crash(&mut self, library: &mut Library) {
+    pub(crate) fn crash(&mut self, library: &mut ProducerSet) {
         let rng = &mut self.rng;
         self.shared.clear();
         for disk in &mut self.disks {
@@ -251,8 +256,8 @@ impl Disks {
                 else {
                     continue;
                 };
-                let blocks = some_blocks(len / self.plan.block_bytes, rng);
-                disk.image.write_some(Write { offset, sequence, parts }, blocks, library);
+                let blocks = torn_blocks(len / self.plan.block_bytes, rng);
+                disk.image.write_some(ImageWrite { offset, sequence, parts }, blocks, library);
             }
         }
     }
@@ -279,7 +284,7 @@ impl Disks {
 
     /// A promise that the router has broken since this was asked last.
     #[inline]
-    pub(crate) fn take_broken(&mut self) -> Result<(), String> {
+    pub(crate) fn take_failure(&mut self) -> Result<(), String> {
         self.broken.take().map_or(Ok(()), Err)
     }
 
@@ -293,7 +298,7 @@ impl Disks {
         &self,
         count_max: usize,
         skip: usize,
-        library: &mut Library,
+        library: &mut ProducerSet,
     ) -> Vec<(usize, Acknowledged)> {
         let mut found = Vec::new();
         for disk in &self.disks {
@@ -344,29 +349,29 @@ impl Disk {
         kind: DiskOpKind,
         has_failed: bool,
         rng: &mut Rng,
-        library: &mut Library,
-    ) -> (DiskOutcome, Happened) {
+        library: &mut ProducerSet,
+    ) -> (DiskOutcome, TraceKind) {
         let flips = |share: f64, rng: &mut Rng| share > 0.0 && rng.unit() < share;
         match kind {
             DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
                 let block_count = len / self.image.block_bytes();
-                let write = Write { offset, sequence, parts };
+                let write = ImageWrite { offset, sequence, parts };
                 self.write(write, block_count, has_failed, rng, library)
             }
-            _ if has_failed => (DiskOutcome::Failed(DiskFailure::Io), Happened::DiskFailed),
+            _ if has_failed => (DiskOutcome::Failed(DiskFailure::Io), TraceKind::DiskFailed),
             DiskOpKind::ReadRecord { offset, len, sequence } => {
                 if !flips(self.faults.flipped, rng) {
                     let outcome = self.image.read_record(offset, len, sequence, library);
-                    return (outcome, Happened::DiskRead);
+                    return (outcome, TraceKind::DiskRead);
                 }
                 let octets = flipped(self.image.read_octets(offset, len, library), rng);
-                (self.image.open(&octets, offset, sequence), Happened::DiskDamaged)
+                (self.image.open(&octets, offset, sequence), TraceKind::DiskDamaged)
             }
             DiskOpKind::ReadRaw { offset, len } => {
                 let octets = self.image.read_octets(offset, len, library);
                 match flips(self.faults.flipped, rng) {
-                    true => (DiskOutcome::Raw(flipped(octets, rng)), Happened::DiskDamaged),
-                    false => (DiskOutcome::Raw(octets), Happened::DiskRead),
+                    true => (DiskOutcome::Raw(flipped(octets, rng)), TraceKind::DiskDamaged),
+                    false => (DiskOutcome::Raw(octets), TraceKind::DiskRead),
                 }
             }
         }
@@ -374,39 +379,39 @@ impl Disk {
 
     fn write(
         &mut self,
-        write: Write,
+        write: ImageWrite,
         block_count: u32,
         has_failed: bool,
         rng: &mut Rng,
-        library: &mut Library,
-    ) -> (DiskOutcome, Happened) {
+        library: &mut ProducerSet,
+    ) -> (DiskOutcome, TraceKind) {
         let failure = match (self.faults.full > 0.0, has_failed) {
             (true, _) => Some(DiskFailure::NoSpace),
             (_, true) => Some(DiskFailure::Io),
             _ => None,
         };
         if let Some(failure) = failure {
-            let blocks = some_blocks(block_count, rng);
+            let blocks = torn_blocks(block_count, rng);
             self.image.write_some(write, blocks, library);
-            return (DiskOutcome::Failed(failure), Happened::DiskFailed);
+            return (DiskOutcome::Failed(failure), TraceKind::DiskFailed);
         }
         let DiskFaults { lost, torn, .. } = self.faults;
         // Nothing is drawn where nothing can happen.
         let draw = if lost + torn > 0.0 { rng.unit() } else { 1.0 };
         if draw >= lost + torn {
             self.image.write_all(write, library);
-            return (DiskOutcome::Written, Happened::DiskWritten);
+            return (DiskOutcome::Written, TraceKind::DiskWritten);
         }
         if draw >= lost {
-            let blocks = some_blocks(block_count, rng);
+            let blocks = torn_blocks(block_count, rng);
             self.image.write_some(write, blocks, library);
         }
-        (DiskOutcome::Written, Happened::DiskDamaged)
+        (DiskOutcome::Written, TraceKind::DiskDamaged)
     }
 }
 
 /// All, none or some of the blocks of a write.
-fn some_blocks(count: u32, rng: &mut Rng) -> Blocks {
+fn torn_blocks(count: u32, rng: &mut Rng) -> Blocks {
     match rng.below(4) {
         0 => 0..count,
         1 => 0..0,

@@ -55,7 +55,7 @@ fn read(id: u64, record: u64) -> DiskOp {
 }
 
 fn finish(disks: &mut Disks, now: Instant) -> Vec<(u64, DiskOutcome)> {
-    let mut library = Library::default();
+    let mut library = ProducerSet::default();
     let mut done = Vec::new();
     while let Some(it) = disks.complete(now, &mut library) {
         done.push((it.id.0, it.outcome));
@@ -79,16 +79,16 @@ fn operations_end_in_their_time_with_what_was_written() {
     let done = finish(&mut disks, at(1_200));
     assert!(done[0].0 == 3 && is_record(&done[0].1, 3), "{done:?}");
     assert_eq!(disks.under_way(), 0);
-    assert_eq!(disks.take_broken(), Ok(()));
+    assert_eq!(disks.take_failure(), Ok(()));
     // Nine at once are one more than the depth says.
     disks.submit(at(1_200), 0, &mut (0..9).map(|id| read(id, 0)).collect());
-    assert!(disks.take_broken().unwrap_err().contains("9 operations"));
+    assert!(disks.take_failure().unwrap_err().contains("9 operations"));
 }
 
 /// A write that a crash cuts off leaves all, nothing or some blocks; never other octets.
 #[test]
 fn a_crash_tears_what_is_under_way() {
-    let mut library = Library::default();
+    let mut library = ProducerSet::default();
     let mut seen = BTreeSet::new();
     for seed in 0..64 {
         let mut disks = Disks::new(&plan(), 1, seed);
@@ -113,9 +113,9 @@ fn a_crash_tears_what_is_under_way() {
 
 #[test]
 fn faults_do_what_they_say() {
-    let mut library = Library::default();
+    let mut library = ProducerSet::default();
     let mut disks = Disks::new(&plan(), 1, 3);
-    disks.do_at_once(write(0), &mut library);
+    disks.execute_at_once(write(0), &mut library);
     assert_eq!(disks.acknowledged(10, 0, &mut library).len(), 3);
     let try_once = |disks: &mut Disks, op: DiskOp, now: u64| {
         disks.submit(at(now), 0, &mut vec![op]);
@@ -130,7 +130,7 @@ fn faults_do_what_they_say() {
     let outcome = try_once(&mut disks, write(2), 10_000);
     assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::NoSpace)), "{outcome:?}");
     disks.change_faults(0, full, false);
-    disks.do_at_once(write(3), &mut library);
+    disks.execute_at_once(write(3), &mut library);
     let flipped = DiskFaults { flipped: 1.0, ..DiskFaults::default() };
     disks.change_faults(0, flipped, true);
     let mut damaged = 0;
@@ -152,7 +152,7 @@ fn faults_do_what_they_say() {
 /// A write that is lost or torn in silence is answered like any other.
 #[test]
 fn silent_damage_is_silent() {
-    let mut library = Library::default();
+    let mut library = ProducerSet::default();
     for (faults, expected) in [
         (DiskFaults { lost: 1.0, ..DiskFaults::default() }, BTreeSet::from([0])),
         (DiskFaults { torn: 1.0, ..DiskFaults::default() }, BTreeSet::from([0, 1, 2, 3])),
@@ -165,7 +165,7 @@ fn silent_damage_is_silent() {
             disks.submit(at(0), 0, &mut ops);
             assert!(matches!(finish(&mut disks, at(1_000))[0].1, DiskOutcome::Written));
             let whole = (0..3).filter(|&record| {
-                let outcome = disks.do_at_once(read(1, record), &mut library);
+                let outcome = disks.execute_at_once(read(1, record), &mut library);
                 is_record(&outcome, record as u8 + 1)
             });
             seen.insert(whole.count());

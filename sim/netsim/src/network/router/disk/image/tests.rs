@@ -5,8 +5,8 @@ use weir_wire::Data;
 
 const BLOCK: u32 = 512;
 
-fn format() -> Format {
-    Format { store_id: 77, block_bytes: BLOCK, checksum }
+fn format() -> RecordFormat {
+    RecordFormat { store_id: 77, block_bytes: BLOCK, checksum }
 }
 
 fn data(number: u32, content_len: usize) -> Packet {
@@ -30,9 +30,9 @@ fn laid_out(offset: u64, sequence: u32, parts: &[WriteChunk]) -> Vec<u8> {
 #[test]
 fn an_image_is_an_array_of_octets() {
     let mut rng = Rng::from_seed(1);
-    let mut library = Library::default();
+    let mut library = ProducerSet::default();
     let blocks = 64;
-    let mut image = Image::new(format(), u64::from(blocks * BLOCK));
+    let mut image = DiskImage::new(format(), u64::from(blocks * BLOCK));
     let mut array = vec![0u8; (blocks * BLOCK) as usize];
     for sequence in 0..2_000 {
         let parts: Vec<WriteChunk> = (0..1 + rng.below(3))
@@ -53,7 +53,7 @@ fn an_image_is_an_array_of_octets() {
         let (from, to) = ((range.start * BLOCK) as usize, (range.end * BLOCK) as usize);
         let base = (at * BLOCK) as usize;
         array[base + from..base + to].copy_from_slice(&octets[from..to]);
-        let write = Write { offset: u64::from(at * BLOCK), sequence, parts };
+        let write = ImageWrite { offset: u64::from(at * BLOCK), sequence, parts };
         match torn {
             Some(blocks) => image.write_some(write, blocks, &mut library),
             None => image.write_all(write, &mut library),
@@ -69,13 +69,14 @@ fn an_image_is_an_array_of_octets() {
 
 #[test]
 fn records_are_read_back_or_found_wrong() {
-    let mut library = Library::default();
-    let mut image = Image::new(format(), 1 << 20);
+    let mut library = ProducerSet::default();
+    let mut image = DiskImage::new(format(), 1 << 20);
     let packets: Vec<Packet> = (0..4).map(|number| data(number, 700)).collect();
     let parts = packets.iter().map(part).collect();
-    image.write_all(Write { offset: 4096, sequence: 9, parts }, &mut library);
-    let mut read =
-        |image: &Image, at: u64, len, sequence| image.read_record(at, len, sequence, &mut library);
+    image.write_all(ImageWrite { offset: 4096, sequence: 9, parts }, &mut library);
+    let mut read = |image: &DiskImage, at: u64, len, sequence| {
+        image.read_record(at, len, sequence, &mut library)
+    };
     for (number, packet) in packets.iter().enumerate() {
         let at = 4096 + 1024 * number as u64;
         match read(&image, at, 1024, 9) {
@@ -92,10 +93,10 @@ fn records_are_read_back_or_found_wrong() {
     assert!(matches!(short, DiskOutcome::Damaged(RecordFault::Truncated)), "{short:?}");
     // The second block of record 1 is written over, as when a later write is torn.
     image.write_all(
-        Write { offset: 4096 + 1536, sequence: 10, parts: vec![part(&data(8, 10))] },
-        &mut Library::default(),
+        ImageWrite { offset: 4096 + 1536, sequence: 10, parts: vec![part(&data(8, 10))] },
+        &mut ProducerSet::default(),
     );
-    let mut library = Library::default();
+    let mut library = ProducerSet::default();
     let torn = image.read_record(4096 + 1024, 1024, 9, &mut library);
     assert!(matches!(torn, DiskOutcome::Damaged(RecordFault::Checksum)), "{torn:?}");
     assert_eq!(image.acknowledged(10, 0, &mut library).len(), 4, "three and the new one");
