@@ -67,7 +67,7 @@ impl LinkStats {
 
 /// A frame that waits for those before it to be sent.
 #[derive(Copy, Clone, Debug)]
-struct Waiting {
+struct QueuedFrame {
     /// When its turn comes and it leaves the queue.
     starts_ns: u64,
     bytes: u64,
@@ -145,7 +145,7 @@ pub struct LinkModel {
     busy_rest: u64,
     /// No frame arrives before this one, unless reordered.
     latest_arrival_ns: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedFrame>,
     waiting_bytes: u64,
     loss_rng: Rng,
     jitter_rng: Rng,
@@ -256,7 +256,7 @@ impl LinkModel {
             self.stats.dropped_queue_bytes += 1;
             return Err(LinkDrop::QueueBytes);
         }
-        self.waiting.push_back(Waiting { starts_ns: self.busy_until_ns, bytes: wire_bytes });
+        self.waiting.push_back(QueuedFrame { starts_ns: self.busy_until_ns, bytes: wire_bytes });
         self.waiting_bytes += wire_bytes;
         self.stats.queue_bytes_peak = self.stats.queue_bytes_peak.max(self.waiting_bytes);
         self.stats.queue_packets_peak =

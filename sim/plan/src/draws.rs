@@ -9,7 +9,7 @@ use weir_wire::{DataView, Name};
 
 use crate::app::Producer;
 use crate::error::PlanError;
-use crate::hash::{Part, seed_of};
+use crate::hash::{SeedPurpose, seed_of};
 use crate::plan::{DiskPlan, Plan, Role, RouterPlan};
 use crate::workload::{Demand, Popularity};
 
@@ -21,11 +21,11 @@ const NUMBER_BYTES: u64 = 8;
 impl Plan {
     /// The seed of a consumer or producer.
     pub fn app_seed(&self, node: usize) -> u64 {
-        seed_of(self.seed, Part::App, node as u64)
+        seed_of(self.seed, SeedPurpose::App, node as u64)
     }
 
     pub fn link_seed(&self, link: usize) -> u64 {
-        seed_of(self.seed, Part::Link, 2 * link as u64)
+        seed_of(self.seed, SeedPurpose::Link, 2 * link as u64)
     }
 
     /// The producers, by node, to make their Data with.
@@ -73,7 +73,7 @@ impl Plan {
         let mut producers = self.producers()?;
         let chosen = match share > 0.0 {
             true => {
-                let mut rng = Rng::from_seed(seed_of(self.seed, Part::Fill, node as u64));
+                let mut rng = Rng::from_seed(seed_of(self.seed, SeedPurpose::Fill, node as u64));
                 choose_segments(&producers, share, &mut rng)
             }
             false => Vec::new(),
@@ -94,7 +94,8 @@ impl Plan {
         let mut producers = self.producers()?;
         let chosen = match self.nodes.get(node).map(|node| &node.role) {
             Some(Role::Router(RouterPlan { disk: Some(disk), .. })) => {
-                let mut rng = Rng::from_seed(seed_of(self.seed, Part::FillDisk, node as u64));
+                let mut rng =
+                    Rng::from_seed(seed_of(self.seed, SeedPurpose::FillDisk, node as u64));
                 choose_on_disk(self, &producers, disk, &mut rng)
             }
             _ => Vec::new(),

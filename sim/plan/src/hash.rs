@@ -26,13 +26,13 @@ fn fold(word: u64) -> u64 {
 }
 
 /// The seed of one of many parts that share `seed`: what one part draws changes nothing for others.
-pub fn seed_of(seed: u64, part: Part, index: u64) -> u64 {
+pub fn seed_of(seed: u64, part: SeedPurpose, index: u64) -> u64 {
     mix(mix(seed.wrapping_add((part as u64 + 1).wrapping_mul(MULTIPLIER))).wrapping_add(index))
 }
 
 /// What draws random numbers.
 #[derive(Clone, Copy)]
-pub enum Part {
+pub enum SeedPurpose {
     /// Consumers and producers.
     App,
     /// Links: loss, jitter.
@@ -80,9 +80,9 @@ impl Digest {
 
 /// For maps whose keys are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ready(u64);
+pub struct PrehashedHasher(u64);
 
-impl std::hash::Hasher for Ready {
+impl std::hash::Hasher for PrehashedHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -96,7 +96,8 @@ impl std::hash::Hasher for Ready {
     }
 }
 
-pub type HashedMap<T> = std::collections::HashMap<u64, T, std::hash::BuildHasherDefault<Ready>>;
+pub type HashedMap<T> =
+    std::collections::HashMap<u64, T, std::hash::BuildHasherDefault<PrehashedHasher>>;
 
 #[cfg(test)]
 mod tests {

@@ -5,12 +5,12 @@ fn read(text: &str) -> Result<LinkConfig, String> {
 }
 
 #[test]
-fn nothing_is_an_ideal_link() {
+fn empty_config_is_an_ideal_link() {
     assert_eq!(read("").unwrap(), LinkConfig::default());
 }
 
 #[test]
-fn people_and_machines_write_the_same_link() {
+fn text_and_numeric_forms_agree() {
     let people = read(
         r#"
         rate = "40Mbit"
@@ -53,7 +53,7 @@ fn people_and_machines_write_the_same_link() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn config_survives_a_round_trip() {
     let losses = [
         Loss::None,
         Loss::Independent { probability: 0.125 },
@@ -81,7 +81,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn errors_say_where_and_what_would_be_right() {
+fn errors_name_key_and_remedy() {
     for (text, needles) in [
         ("rat = \"1Mbit\"", &["line 1", "unknown field `rat`"][..]),
         ("\nrate = \"fast\"", &["line 2", "40Mbit"]),
@@ -109,7 +109,7 @@ fn errors_say_where_and_what_would_be_right() {
 }
 
 #[test]
-fn links_made_by_hand_are_checked() {
+fn checks_links_built_in_code() {
     let bad = LinkConfig {
         loss: Loss::GilbertElliott {
             good_to_bad: 0.1,

@@ -19,7 +19,7 @@ fn config() -> DiskConfig {
 }
 
 #[test]
-fn reads_and_writes_cost_what_they_should() {
+fn reads_and_writes_take_configured_time() {
     let mut disk = DiskModel::new(config(), 1);
     disk.submit(at(0), op(1, DiskOpKind::Read, 8192)).unwrap();
     disk.submit(at(0), op(2, DiskOpKind::Write, 512)).unwrap();
@@ -33,7 +33,7 @@ fn reads_and_writes_cost_what_they_should() {
 }
 
 #[test]
-fn the_queue_is_bounded_beside_what_is_served() {
+fn queue_bound_excludes_active_operation() {
     let mut disk = DiskModel::new(DiskConfig { queue_max: 3, parallelism: 2, ..config() }, 1);
     for id in 0..5 {
         disk.submit(at(0), op(id, DiskOpKind::Read, 0)).unwrap();
@@ -45,7 +45,7 @@ fn the_queue_is_bounded_beside_what_is_served() {
 }
 
 #[test]
-fn errors_come_with_their_probability_and_after_their_time() {
+fn errors_have_configured_rate_and_time() {
     let count = 50_000u64;
     let mut disk = DiskModel::new(DiskConfig { error_probability: 0.1, ..config() }, 3);
     let mut errors = 0;
@@ -61,7 +61,7 @@ fn errors_come_with_their_probability_and_after_their_time() {
 }
 
 #[test]
-fn a_stalled_disk_goes_on_afterwards() {
+fn stalled_disk_resumes() {
     let mut disk = DiskModel::new(config(), 1);
     disk.submit(at(0), op(1, DiskOpKind::Read, 0)).unwrap();
     disk.stall(at(50), at(1_050));
@@ -73,7 +73,7 @@ fn a_stalled_disk_goes_on_afterwards() {
 }
 
 #[test]
-fn one_seed_one_result() {
+fn same_seed_gives_same_result() {
     let run = |seed| {
         let read = ServiceTime::Exponential { mean_ns: 1_000 };
         let mut disk =
@@ -104,7 +104,7 @@ fn configurations_are_read_and_checked() {
 }
 
 #[test]
-fn a_crash_forgets_what_was_taken() {
+fn crash_discards_queued_operations() {
     let mut disk = DiskModel::new(DiskConfig { parallelism: 2, ..config() }, 1);
     for id in [7, 3, 5] {
         disk.submit(at(0), op(id, DiskOpKind::Read, 0)).unwrap();

@@ -72,13 +72,13 @@ fn extreme_sizes_and_rates_do_not_overflow() {
 }
 
 #[test]
-fn a_rate_of_zero_made_by_hand_is_one_bit_a_second() {
+fn zero_rate_counts_as_one_bit_per_second() {
     let mut link = LinkModel::new(rated(0), 1);
     assert_eq!(arrival(link.send(at(0), 1)), 8_000_000_000);
 }
 
 #[test]
-fn a_queue_of_none_carries_what_finds_the_link_free() {
+fn empty_queue_sends_when_link_is_idle() {
     let config = LinkConfig { queue_packets_max: 0, delay_ns: 10, ..rated(8_000_000_000) };
     let mut link = LinkModel::new(config, 1);
     assert_eq!(link.send(at(0), 100), Transit::Arrives(at(110)));
@@ -87,7 +87,7 @@ fn a_queue_of_none_carries_what_finds_the_link_free() {
 }
 
 #[test]
-fn bytes_that_wait_are_bounded_with_their_overhead() {
+fn queue_bound_counts_frame_overhead() {
     let config = LinkConfig { queue_bytes_max: 240, overhead_bytes: 20, ..rated(8_000_000_000) };
     let mut link = LinkModel::new(config, 1);
     for _ in 0..3 {
@@ -136,7 +136,7 @@ impl Plain {
 
 proptest! {
     #[test]
-    fn drops_and_times_are_those_of_the_plain_model(
+    fn matches_the_reference_model(
         frames in prop::collection::vec((0u64..4_000, 0u32..3_000), 1..300),
         rate_bps in 1_000_000_000u64..20_000_000_000,
         queue_bytes_max in 0u64..20_000,
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn order_is_kept_and_counts_add_up_without_reorder(
+    fn keeps_order_and_counts_without_reorder(
         frames in prop::collection::vec((0u64..50_000, 0u32..9_000), 1..300),
         rate_mbps in prop::option::of(1u64..2_000),
         jitter in prop_oneof![
@@ -249,7 +249,7 @@ fn independent_loss_has_its_frequency() {
 /// The mean of a two-state chain over n steps has the variance p (1 - p) / n (1 + r) / (1 - r) with
 /// r = 1 - good_to_bad - bad_to_good; bursts are geometric.
 #[test]
-fn gilbert_elliott_loss_has_its_frequency_and_its_bursts() {
+fn gilbert_elliott_has_mean_rate_and_bursts() {
     let frames = 400_000u64;
     for (good_to_bad, bad_to_good) in [(0.01, 0.25), (0.002, 0.05), (0.3, 0.4)] {
         let loss = Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good: 0.0, loss_bad: 1.0 };
@@ -328,7 +328,7 @@ fn jitter_has_its_distribution() {
 }
 
 #[test]
-fn reordered_frames_come_late_by_the_extra_and_the_others_in_order() {
+fn reordered_frames_arrive_late_others_in_order() {
     let frames = 100_000u64;
     let config = LinkConfig {
         delay_ns: 1_000,
@@ -351,7 +351,7 @@ fn reordered_frames_come_late_by_the_extra_and_the_others_in_order() {
 }
 
 #[test]
-fn a_link_that_goes_down_loses_its_queue_and_what_is_on_its_way() {
+fn down_link_loses_queue_and_frames_in_flight() {
     let config = LinkConfig { delay_ns: 10_000, queue_packets_max: 4, ..rated(8_000_000_000) };
     let mut link = LinkModel::new(config, 1);
     let before = link.cuts();
@@ -376,7 +376,7 @@ fn a_link_that_goes_down_loses_its_queue_and_what_is_on_its_way() {
 }
 
 #[test]
-fn what_one_purpose_draws_changes_nothing_for_another() {
+fn random_streams_are_independent() {
     let loss = Loss::Independent { probability: 0.2 };
     let plain = LinkConfig { loss, ..LinkConfig::default() };
     let shaken = LinkConfig {
@@ -394,7 +394,7 @@ fn what_one_purpose_draws_changes_nothing_for_another() {
 }
 
 #[test]
-fn earlier_times_count_as_the_latest_given() {
+fn earlier_times_count_as_the_latest() {
     let mut link = LinkModel::new(LinkConfig { delay_ns: 5, ..LinkConfig::default() }, 1);
     assert_eq!(arrival(link.send(at(100), 1)), 105);
     assert_eq!(arrival(link.send(at(50), 1)), 105);
@@ -402,7 +402,7 @@ fn earlier_times_count_as_the_latest_given() {
 
 /// What waits keeps its time; what is offered later takes twice as long, until the rate is back.
 #[test]
-fn a_link_has_a_share_of_its_rate_for_a_time() {
+fn rate_share_lasts_for_its_period() {
     let mut link = LinkModel::new(rated(8_000_000_000), 1);
     assert_eq!(link.send(at(0), 100), Transit::Arrives(at(100)));
     link.set_rate_share(0.5);

@@ -33,7 +33,7 @@ fn jobs_are_served_one_after_another() {
 }
 
 #[test]
-fn what_has_ended_makes_room_though_nobody_took_it() {
+fn ended_jobs_free_their_slots() {
     let mut server = server(1, 1);
     assert_eq!(server.offer(at(0), 'a'), Ok(()));
     assert_eq!(server.offer(at(9), 'b'), Err('b'));
@@ -43,7 +43,7 @@ fn what_has_ended_makes_room_though_nobody_took_it() {
 }
 
 #[test]
-fn parallel_servers_take_jobs_as_they_become_free() {
+fn idle_server_takes_next_job() {
     let mut server = server(2, 10);
     for (job, service_ns) in [('a', 100), ('b', 30), ('c', 30), ('d', 10)] {
         assert_eq!(server.offer_with(at(0), job, service_ns), Ok(()));
@@ -57,7 +57,7 @@ fn parallel_servers_take_jobs_as_they_become_free() {
 }
 
 #[test]
-fn jobs_that_end_together_come_out_as_they_began() {
+fn simultaneous_ends_keep_start_order() {
     let mut server = server(3, 10);
     for job in 0..9 {
         assert_eq!(server.offer(at(0), job), Ok(()));
@@ -67,7 +67,7 @@ fn jobs_that_end_together_come_out_as_they_began() {
 }
 
 #[test]
-fn a_stall_holds_everything_up_by_its_length() {
+fn stall_delays_all_jobs() {
     let mut server = server(1, 10);
     assert_eq!(server.offer(at(0), 'a'), Ok(()));
     assert_eq!(server.offer(at(0), 'b'), Ok(()));
@@ -203,7 +203,7 @@ proptest! {
     /// A driver that comes late sees the same times as one that is always there; nothing is lost
     /// and the bound holds.
     #[test]
-    fn late_drivers_see_the_same_times(
+    fn late_polling_changes_no_times(
         jobs in prop::collection::vec((0u64..50, 0u64..100, any::<bool>()), 1..200),
         parallelism in 1u32..5,
         capacity in 1u32..12,

@@ -23,7 +23,7 @@ fn constant_and_exponential_have_their_means() {
 }
 
 #[test]
-fn histograms_are_drawn_by_weight_and_alike_in_both_ways() {
+fn both_histogram_forms_draw_by_weight() {
     let bins = vec![(100, 3.0), (7_000, 0.0), (900, 1.0)];
     let histogram = ServiceTime::Histogram { bins };
     assert_eq!(histogram.mean_ns(), 300.0);
@@ -49,7 +49,7 @@ fn histograms_without_sense_are_refused() {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Holder {
+struct ServiceFixture {
     service: ServiceTime,
 }
 
@@ -64,10 +64,10 @@ fn files_have_times_or_rates() {
             ServiceTime::Histogram { bins: vec![(100, 0.9), (2000, 0.1)] },
         ),
     ] {
-        let holder: Holder = toml::from_str(&format!("service = {text}")).unwrap();
+        let holder: ServiceFixture = toml::from_str(&format!("service = {text}")).unwrap();
         assert_eq!(holder.service, expected);
         let written = toml::to_string(&holder).unwrap();
-        assert_eq!(toml::from_str::<Holder>(&written).unwrap(), holder, "{written}");
+        assert_eq!(toml::from_str::<ServiceFixture>(&written).unwrap(), holder, "{written}");
     }
     for (text, needle) in [
         ("{ constant = { time = \"213\" } }", "4700/s"),
@@ -79,7 +79,7 @@ fn files_have_times_or_rates() {
         ("{ gamma = { } }", "unknown variant `gamma`"),
         ("{ histogram = { bins = [] } }", "bins = [[100000, 0.9]"),
     ] {
-        let error = toml::from_str::<Holder>(&format!("service = {text}")).unwrap_err();
+        let error = toml::from_str::<ServiceFixture>(&format!("service = {text}")).unwrap_err();
         assert!(error.to_string().contains(needle), "{error}");
     }
 }

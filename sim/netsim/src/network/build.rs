@@ -25,7 +25,7 @@ use crate::check::liveness::Progress;
 use crate::check::octets::ProducedData;
 use crate::experiments::Experiments;
 use weir_plan::app::{App, PathId};
-use weir_plan::hash::{Part, seed_of};
+use weir_plan::hash::{SeedPurpose, seed_of};
 use weir_plan::workload::ConsumerPlan;
 use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
 
@@ -249,10 +249,10 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
         for (node, config) in [(link.a, &link.a_to_b), (link.b, &link.b_to_a)] {
             let number = ends.len() as u32;
             let face = FaceId(FaceId::FIRST.0 + node_ends[node].len() as u64);
-            let seed = seed_of(plan.seed, Part::Link, number.into());
+            let seed = seed_of(plan.seed, SeedPurpose::Link, number.into());
             let model = LinkModel::new(config.clone(), seed);
             node_ends[node].push(number);
-            let seed = seed_of(plan.seed, Part::Egress, number.into());
+            let seed = seed_of(plan.seed, SeedPurpose::Egress, number.into());
             let link = face_config(plan, node, link, config, seed)?;
             ends.push(End::new(node as u32, face, link, model, patience_ns[node]));
         }
@@ -268,7 +268,7 @@ fn set_shaping(plan: &Plan, node_ends: &[Vec<u32>], ends: &mut [End]) -> Result<
         let shaping = router.face_shaping(&node.name)?;
         for &number in node_ends {
             let link = &mut ends[number as usize].link;
-            let shaping_seed = seed_of(plan.seed, Part::Shaping, number.into());
+            let shaping_seed = seed_of(plan.seed, SeedPurpose::Shaping, number.into());
             link.set_config(LinkConfig { shaping, shaping_seed, ..link.config().clone() });
         }
     }
@@ -282,7 +282,7 @@ fn build_app(
     links: usize,
 ) -> Result<App, PlanError> {
     let node = &plan.nodes[index];
-    let seed = seed_of(plan.seed, Part::App, index as u64);
+    let seed = seed_of(plan.seed, SeedPurpose::App, index as u64);
     let failed = |problem: String| PlanError::App { node: node.name.clone(), problem };
     let role = match &node.role {
         // It waits for orders.
@@ -321,7 +321,7 @@ fn router_setups(
         });
         let setup = RouterSetup {
             node: index as u32,
-            seed: seed_of(plan.seed, Part::Router, index as u64),
+            seed: seed_of(plan.seed, SeedPurpose::Router, index as u64),
             plan: router.clone(),
             extension: experiments.extension(name, router)?,
             strategy: router.strategy_of_root(name)?,

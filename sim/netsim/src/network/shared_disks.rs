@@ -6,7 +6,7 @@ use weir_netem::{DiskConfig, DiskModel, DiskOp};
 use super::queue::{DueEvent, EventKey};
 use super::router::{EndedOp, Incarnation};
 use super::timeline::{Timeline, Timer};
-use weir_plan::hash::{Part, seed_of};
+use weir_plan::hash::{SeedPurpose, seed_of};
 use weir_plan::{Plan, Role, RouterPlan};
 
 /// An operation of one of the routers.
@@ -40,7 +40,7 @@ impl SharedDisks {
             let known = names.iter().position(|&known| known == name);
             let index = known.unwrap_or_else(|| {
                 let config = DiskConfig { queue_max: u32::MAX, ..disk.device.clone() };
-                let seed = seed_of(plan.seed, Part::SharedDisk, names.len() as u64);
+                let seed = seed_of(plan.seed, SeedPurpose::SharedDisk, names.len() as u64);
                 names.push(name);
                 let model = DiskModel::new(config, seed);
                 disks.push(SharedDisk { model, asked: Slab::new(), timer: Timer::UNSET });

@@ -13,11 +13,11 @@ const RATE_MAX_HZ: f64 = 1e9;
 pub(crate) struct ArrivalProcess {
     start_ns: u64,
     rng: Rng,
-    state: State,
+    state: ArrivalState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum ArrivalState {
     /// Moments are computed from the number of those before, so that errors do not add up.
     Constant { rate_hz: f64, count: u64 },
     /// Time since the start of the last arrival.
@@ -43,17 +43,18 @@ impl ArrivalProcess {
         let mut rng = Rng::from_seed(seed);
         let state = match *plan {
             Arrivals::Constant { rate_hz } => {
-                State::Constant { rate_hz: check_rate(rate_hz)?, count: 0 }
+                ArrivalState::Constant { rate_hz: check_rate(rate_hz)?, count: 0 }
             }
-            Arrivals::Poisson { rate_hz } => {
-                State::Poisson { mean_ns: NS_PER_S as f64 / check_rate(rate_hz)?, at_ns: 0.0 }
-            }
+            Arrivals::Poisson { rate_hz } => ArrivalState::Poisson {
+                mean_ns: NS_PER_S as f64 / check_rate(rate_hz)?,
+                at_ns: 0.0,
+            },
             Arrivals::OnOff { rate_hz, on_ns, off_ns } => {
                 if on_ns == 0 {
                     return Err(WorkloadError::value("on_ns", "is 0; bursts must have a length"));
                 }
                 let len_ns = exponential(&mut rng, on_ns as f64);
-                State::OnOff {
+                ArrivalState::OnOff {
                     rate_hz: check_rate(rate_hz)?,
                     on_ns: on_ns as f64,
                     off_ns: off_ns as f64,
@@ -70,7 +71,7 @@ impl ArrivalProcess {
                 }
                 let gap_ns = NS_PER_S as f64 / check_rate(rate_hz)?;
                 let off_ns = (off_ns as f64, off_max_ns as f64);
-                State::Bursts { gap_ns, size, off_ns, at_ns: 0.0, left: size }
+                ArrivalState::Bursts { gap_ns, size, off_ns, at_ns: 0.0, left: size }
             }
         };
         Ok(Self { start_ns, rng, state })
@@ -80,12 +81,12 @@ impl ArrivalProcess {
     pub(crate) fn next_ns(&mut self) -> u64 {
         let rng = &mut self.rng;
         let since_start_ns = match &mut self.state {
-            State::Constant { rate_hz, count } => next_at_rate(*rate_hz, count),
-            State::Poisson { mean_ns, at_ns } => {
+            ArrivalState::Constant { rate_hz, count } => next_at_rate(*rate_hz, count),
+            ArrivalState::Poisson { mean_ns, at_ns } => {
                 *at_ns += exponential(rng, *mean_ns);
                 *at_ns
             }
-            State::OnOff { rate_hz, on_ns, off_ns, count, burst } => {
+            ArrivalState::OnOff { rate_hz, on_ns, off_ns, count, burst } => {
                 let at_on_ns = next_at_rate(*rate_hz, count);
                 while at_on_ns >= burst.begins_on_ns + burst.len_ns {
                     burst.begins_on_ns += burst.len_ns;
@@ -94,7 +95,7 @@ impl ArrivalProcess {
                 }
                 burst.begins_ns + (at_on_ns - burst.begins_on_ns)
             }
-            State::Bursts { gap_ns, size, off_ns: (least, most), at_ns, left } => {
+            ArrivalState::Bursts { gap_ns, size, off_ns: (least, most), at_ns, left } => {
                 let now_ns = *at_ns;
                 *left -= 1;
                 if *left == 0 {

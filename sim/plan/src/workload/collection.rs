@@ -68,10 +68,10 @@ impl Collection {
 
     /// How an object is cut into segments.
     #[inline]
-    pub fn shape(&self, object: u64) -> Shape {
+    pub fn shape(&self, object: u64) -> ObjectShape {
         let bytes = self.sizes.bytes(object);
         let segments = bytes.div_ceil(u64::from(self.segment_bytes)).max(1);
-        Shape { bytes, segments, segment_bytes: self.segment_bytes }
+        ObjectShape { bytes, segments, segment_bytes: self.segment_bytes }
     }
 
     /// Writes the content of a segment, as much of it as `out` has room for.
@@ -93,19 +93,19 @@ impl Collection {
         object: u64,
         segment: u64,
         data: &DataView<'_>,
-    ) -> Result<(), WrongData> {
+    ) -> Result<(), ContentError> {
         let shape = self.shape(object);
         let expected = shape.content_bytes(segment);
         if data.content.len() != expected {
-            return Err(WrongData::Length { found: data.content.len(), expected });
+            return Err(ContentError::Length { found: data.content.len(), expected });
         }
         if let Some(at) = self.key(object, segment).first_difference(data.content) {
-            return Err(WrongData::Octet { at, len: expected });
+            return Err(ContentError::Octet { at, len: expected });
         }
         let last = data.final_block_id().and_then(|component| component.as_segment());
         let expected = shape.last_segment();
         if last != Some(expected) || data.content_type != 0 {
-            return Err(WrongData::Meta { found: last, expected });
+            return Err(ContentError::Meta { found: last, expected });
         }
         Ok(())
     }
@@ -118,14 +118,14 @@ impl Collection {
 
 /// How an object is cut into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ObjectShape {
     pub bytes: u64,
     /// Its segments, at least 1.
     pub segments: u64,
     segment_bytes: u32,
 }
 
-impl Shape {
+impl ObjectShape {
     #[inline]
     pub fn last_segment(self) -> u64 {
         self.segments - 1
@@ -140,7 +140,7 @@ impl Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WrongData {
+pub(crate) enum ContentError {
     /// There are more or fewer octets of content than were produced.
     #[error("{found} octets of content instead of {expected}")]
     Length {

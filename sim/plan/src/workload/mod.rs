@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use weir_transport::{Holdings, PathSchedule};
 
 pub(crate) use self::arrivals::ArrivalProcess;
-pub(crate) use self::collection::WrongData;
-pub use self::collection::{Collection, Shape};
+pub(crate) use self::collection::ContentError;
+pub use self::collection::{Collection, ObjectShape};
 pub use self::error::WorkloadError;
-pub use self::naming::{Asked, Naming};
+pub use self::naming::{Naming, ParsedName};
 pub(crate) use self::popularity::ObjectChooser;
 pub use self::trace::Trace;
 

@@ -29,7 +29,7 @@ pub struct Naming {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct ParsedName<'a> {
     pub object: u64,
     pub segment: u64,
     /// The implicit digest at the end of the name.
@@ -130,7 +130,7 @@ impl Naming {
 
     /// What the name with this TLV-VALUE asks for; `None` when it is not one of these names.
     #[inline]
-    pub fn parse<'a>(&self, value: &'a [u8]) -> Option<Asked<'a>> {
+    pub fn parse<'a>(&self, value: &'a [u8]) -> Option<ParsedName<'a>> {
         let rest = value.strip_prefix(self.stem.as_slice())?;
         let (digits, rest) = short_component(rest, tlv::GENERIC_NAME_COMPONENT)?;
         let (number, rest) = short_component(rest, tlv::SEGMENT_NAME_COMPONENT)?;
@@ -143,7 +143,7 @@ impl Naming {
             }
             _ => return None,
         };
-        Some(Asked { object: number_of(digits)?, segment, digest })
+        Some(ParsedName { object: number_of(digits)?, segment, digest })
     }
 }
 
@@ -243,12 +243,15 @@ mod tests {
                 assert_eq!(naming.value_len(object, segment), len);
                 assert_eq!(
                     naming.parse(name.value()),
-                    Some(Asked { object, segment, digest: None })
+                    Some(ParsedName { object, segment, digest: None })
                 );
                 let mut full = name.clone();
                 full.append_implicit_digest([9; 32]);
                 let digest = Some(&[9; 32]);
-                assert_eq!(naming.parse(full.value()), Some(Asked { object, segment, digest }));
+                assert_eq!(
+                    naming.parse(full.value()),
+                    Some(ParsedName { object, segment, digest })
+                );
             }
         }
     }

@@ -14,11 +14,11 @@ const RANKS_MAX: u64 = 1 << 53;
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectChooser {
     rng: Rng,
-    kind: Kind,
+    kind: PopularityKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PopularityKind {
     Sequential { objects: u64, next: u64 },
     Uniform { objects: u64 },
     Zipf(Zipf),
@@ -35,13 +35,17 @@ impl ObjectChooser {
             return Err(WorkloadError::value("popularity", problem));
         }
         let kind = match plan {
-            Popularity::Sequential { .. } => Kind::Sequential { objects, next: 0 },
-            Popularity::Uniform { .. } => Kind::Uniform { objects },
-            Popularity::Zipf { exponent, .. } => Kind::Zipf(Zipf::new(objects, *exponent, 0.0)?),
-            Popularity::ZipfMandelbrot { exponent, shift, .. } => {
-                Kind::Zipf(Zipf::new(objects, *exponent, *shift)?)
+            Popularity::Sequential { .. } => PopularityKind::Sequential { objects, next: 0 },
+            Popularity::Uniform { .. } => PopularityKind::Uniform { objects },
+            Popularity::Zipf { exponent, .. } => {
+                PopularityKind::Zipf(Zipf::new(objects, *exponent, 0.0)?)
             }
-            Popularity::Trace { requests } => Kind::Trace { requests: requests.clone(), next: 0 },
+            Popularity::ZipfMandelbrot { exponent, shift, .. } => {
+                PopularityKind::Zipf(Zipf::new(objects, *exponent, *shift)?)
+            }
+            Popularity::Trace { requests } => {
+                PopularityKind::Trace { requests: requests.clone(), next: 0 }
+            }
         };
         Ok(Self { rng: Rng::from_seed(seed), kind })
     }
@@ -50,14 +54,14 @@ impl ObjectChooser {
     #[inline]
     pub(crate) fn next_request(&mut self) -> (u64, Option<u64>) {
         match &mut self.kind {
-            Kind::Sequential { objects, next } => {
+            PopularityKind::Sequential { objects, next } => {
                 let object = *next;
                 *next = (object + 1) % *objects;
                 (object, None)
             }
-            Kind::Uniform { objects } => (below(&mut self.rng, *objects), None),
-            Kind::Zipf(zipf) => (zipf.draw(&mut self.rng), None),
-            Kind::Trace { requests, next } => {
+            PopularityKind::Uniform { objects } => (below(&mut self.rng, *objects), None),
+            PopularityKind::Zipf(zipf) => (zipf.draw(&mut self.rng), None),
+            PopularityKind::Trace { requests, next } => {
                 let (object, segment) = requests[*next];
                 *next = (*next + 1) % requests.len();
                 (object, Some(segment))

@@ -10,11 +10,11 @@ use super::{Sizes, WorkloadError};
 #[derive(Clone, Debug)]
 pub(crate) struct SizeLaw {
     key: u64,
-    kind: Kind,
+    kind: SizeKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum SizeKind {
     Fixed(u64),
     LogNormal(LogNormal),
     List(Arc<[u64]>),
@@ -23,17 +23,17 @@ enum Kind {
 impl SizeLaw {
     pub(crate) fn new(plan: &Sizes, key: u64) -> Result<Self, WorkloadError> {
         let kind = match plan {
-            Sizes::Fixed { bytes } => Kind::Fixed(*bytes),
+            Sizes::Fixed { bytes } => SizeKind::Fixed(*bytes),
             Sizes::LogNormal { mean_bytes, sigma, min_bytes, max_bytes } => {
                 match LogNormal::new(*mean_bytes, *sigma, *min_bytes, *max_bytes)? {
-                    Some(law) => Kind::LogNormal(law),
-                    None => Kind::Fixed(*mean_bytes),
+                    Some(law) => SizeKind::LogNormal(law),
+                    None => SizeKind::Fixed(*mean_bytes),
                 }
             }
             Sizes::List { bytes } if bytes.is_empty() => {
                 return Err(WorkloadError::value("sizes", "is an empty list; name one size"));
             }
-            Sizes::List { bytes } => Kind::List(bytes.clone()),
+            Sizes::List { bytes } => SizeKind::List(bytes.clone()),
         };
         Ok(Self { key, kind })
     }
@@ -41,9 +41,9 @@ impl SizeLaw {
     #[inline]
     pub(crate) fn bytes(&self, object: u64) -> u64 {
         match &self.kind {
-            Kind::Fixed(bytes) => *bytes,
-            Kind::LogNormal(law) => law.quantile(weir_base::unit(mix(self.key ^ mix(object)))),
-            Kind::List(bytes) => bytes[(object % bytes.len() as u64) as usize],
+            SizeKind::Fixed(bytes) => *bytes,
+            SizeKind::LogNormal(law) => law.quantile(weir_base::unit(mix(self.key ^ mix(object)))),
+            SizeKind::List(bytes) => bytes[(object % bytes.len() as u64) as usize],
         }
     }
 }

@@ -173,7 +173,7 @@ impl<'a> Transfer<'a> {
         for round in 0..deepest {
             for path in 0..self.paths.len() {
                 if round < self.paths[path].pipeline_depth {
-                    self.ask(path, 0);
+                    self.request_next(path, 0);
                 }
             }
             if self.rest.iter().all(|rest| *rest == 0) {
@@ -191,7 +191,7 @@ impl<'a> Transfer<'a> {
                     result.segments += 1;
                     result.finished_ns = now_ns;
                     self.latency_sums_ns[path] += u128::from(now_ns - sent_ns);
-                    self.ask(path, now_ns);
+                    self.request_next(path, now_ns);
                 }
                 Event::Timeout { path } => {
                     self.results[path].retransmissions += 1;
@@ -222,7 +222,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Asks for the next segment over a path, if there is one.
-    fn ask(&mut self, path: usize, now_ns: u64) {
+    fn request_next(&mut self, path: usize, now_ns: u64) {
         let rest = &mut self.rest[if self.dynamic { 0 } else { path }];
         if *rest > 0 {
             *rest -= 1;
@@ -242,19 +242,19 @@ impl<'a> Transfer<'a> {
                 self.add(left_ns + after_ns, Event::Shared { path, sent_ns });
             }
             Some(left_ns) => self.add(left_ns + after_ns, Event::Data { path, sent_ns }),
-            None => self.give_up(path, sent_ns, now_ns),
+            None => self.schedule_timeout(path, sent_ns, now_ns),
         }
     }
 
     fn at_shared(&mut self, path: usize, sent_ns: u64, now_ns: u64) {
         match self.shared.as_mut().and_then(|link| link.send(now_ns)) {
             Some(left_ns) => self.add(left_ns, Event::Data { path, sent_ns }),
-            None => self.give_up(path, sent_ns, now_ns),
+            None => self.schedule_timeout(path, sent_ns, now_ns),
         }
     }
 
     /// The Data of an Interest is lost.
-    fn give_up(&mut self, path: usize, sent_ns: u64, now_ns: u64) {
+    fn schedule_timeout(&mut self, path: usize, sent_ns: u64, now_ns: u64) {
         let at_ns = sent_ns.saturating_add(self.timeouts_ns[path]).max(now_ns);
         self.add(at_ns, Event::Timeout { path });
     }

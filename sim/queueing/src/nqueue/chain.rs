@@ -52,7 +52,7 @@ pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQu
     let (mut sweeps, mut residual) = (0, 0.0);
     let mut full = 1.0;
     for _ in 0..model.queues {
-        let mut level = Level::new(model, &prefix, full);
+        let mut level = ChainLevel::new(model, &prefix, full);
         (sweeps, residual) = level.solve(options)?;
         let marginal = level.marginal();
         let blocking = match full {
@@ -95,7 +95,7 @@ fn too_many(model: &Model, states_max: usize) -> NQueueError {
 ///
 /// A state's number has the last queue's length as its highest digit to base K + 1 and the first
 /// queue's as its lowest, so that the states of one length of the last queue are contiguous.
-struct Level {
+struct ChainLevel {
     load: f64,
     threshold: usize,
     /// Number of states of the queues before.
@@ -107,12 +107,12 @@ struct Level {
 }
 
 /// The lengths of all queues of a state, counted up and down with its number.
-struct Lengths {
+struct QueueLengths {
     values: Vec<usize>,
     threshold: usize,
 }
 
-impl Lengths {
+impl QueueLengths {
     fn up(&mut self) {
         for value in &mut self.values {
             if *value < self.threshold {
@@ -134,7 +134,7 @@ impl Lengths {
     }
 }
 
-impl Level {
+impl ChainLevel {
     /// Starts with a last queue that knows only how often the others are all full.
     fn new(model: &Model, prefix: &[f64], full: f64) -> Self {
         let (threshold, load) = (model.threshold, model.load);
@@ -209,7 +209,7 @@ impl Level {
         let count = self.shares.len();
         let start = if falling { self.threshold } else { 0 };
         let values = vec![start; self.strides.len()];
-        let mut lengths = Lengths { values, threshold: self.threshold };
+        let mut lengths = QueueLengths { values, threshold: self.threshold };
         for at in 0..count {
             let state = if falling { count - 1 - at } else { at };
             let (into, out) = self.flows(state, &lengths.values);
@@ -243,7 +243,7 @@ impl Level {
         /// Below this, numbers lose digits.
         const TINY: f64 = 1e-290;
         let values = vec![0; self.strides.len()];
-        let mut lengths = Lengths { values, threshold: self.threshold };
+        let mut lengths = QueueLengths { values, threshold: self.threshold };
         let mut most = 0.0_f64;
         for (state, share) in self.shares.iter().enumerate() {
             let (into, out) = self.flows(state, &lengths.values);

@@ -11,8 +11,8 @@ mod line;
 mod stage;
 
 use super::{Model, NQueueError, QueueSolution, Solution};
-use line::Line;
-use stage::Stage;
+use line::SampleLine;
+use stage::OverflowStream;
 
 /// The highest threshold of the renewal method: its tables grow with the threshold.
 pub(crate) const RENEWAL_THRESHOLD_MAX: usize = 1024;
@@ -84,8 +84,8 @@ pub fn renewal(model: &Model) -> Result<RenewalSolution, NQueueError> {
 
 /// The solution with samples `step` apart, and how many there were.
 fn solve(model: &Model, step: f64) -> (Solution, usize) {
-    let line = Line::new(model, step);
-    let mut stage = Stage::first(&line, model);
+    let line = SampleLine::new(model, step);
+    let mut stage = OverflowStream::first(&line, model);
     let mut rate = model.load;
     let mut queues = Vec::with_capacity(model.queues);
     for index in 0..model.queues {

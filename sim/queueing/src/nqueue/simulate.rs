@@ -88,12 +88,12 @@ struct Run<'a> {
     busy_at: Vec<usize>,
     /// A bit for each queue with room.
     room: Vec<u64>,
-    counts: Vec<Count>,
+    counts: Vec<QueueCounters>,
     lost: u64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Count {
+struct QueueCounters {
     offered: u64,
     refused: u64,
     /// Integrals over time of its length and of whether it is busy, up to `since`.
@@ -117,7 +117,7 @@ impl<'a> Run<'a> {
             busy: Vec::with_capacity(queues),
             busy_at: vec![0; queues],
             room,
-            counts: vec![Count::default(); queues],
+            counts: vec![QueueCounters::default(); queues],
             lost: 0,
         }
     }
@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
         }
         self.now = 0.0;
         self.lost = 0;
-        self.counts.fill(Count::default());
+        self.counts.fill(QueueCounters::default());
         rest = arrivals;
         while rest > 0 {
             rest -= u64::from(self.step());

@@ -8,7 +8,7 @@ use weir_base::{FaceId, Packet, Pool, Rng};
 use weir_link::{Frame, MarkingPolicy, Received};
 use weir_netem::{LinkModel, Transit};
 use weir_plan::event::{EventKind, Queue, RouterSample};
-use weir_plan::hash::{Part, seed_of};
+use weir_plan::hash::{SeedPurpose, seed_of};
 use weir_wire::{HopSignal, LpHeader};
 
 pub(super) use self::end::End;
@@ -86,7 +86,7 @@ impl Links {
             names,
             ends,
             pool: Pool::new(POOL_BYTES_MAX),
-            damage_rng: Rng::from_seed(seed_of(seed, Part::WrongBytes, 0)),
+            damage_rng: Rng::from_seed(seed_of(seed, SeedPurpose::WrongBytes, 0)),
             damaged_frames: 0,
             packet_hops: 0,
             lifetime_max_ns,
@@ -425,10 +425,10 @@ impl Links {
         let seed = |part| seed_of(self.seed, part, number.into());
         let like = &self.ends[like as usize];
         let mut config = like.link.config().clone();
-        config.egress.seed = seed(Part::Egress);
-        config.shaping_seed = seed(Part::Shaping);
+        config.egress.seed = seed(SeedPurpose::Egress);
+        config.shaping_seed = seed(SeedPurpose::Shaping);
         let model = weir_netem::LinkConfig { delay_ns, ..weir_netem::LinkConfig::default() };
-        let model = LinkModel::new(model, seed(Part::Link));
+        let model = LinkModel::new(model, seed(SeedPurpose::Link));
         let end = End::new(like.node, face, config, model, like.patience_ns);
         self.ends.push(end);
         number

@@ -27,7 +27,7 @@ use crate::check::{bounds, disk as promises, liveness};
 use crate::peek::Peek;
 use weir_plan::Fault;
 use weir_plan::event::{Queue, RouterSample};
-use weir_plan::hash::{Part, seed_of};
+use weir_plan::hash::{SeedPurpose, seed_of};
 
 /// What became of a packet that a router was given.
 pub(super) struct ReceiveResult {
@@ -75,11 +75,11 @@ impl RouterNode {
     /// Begins with nothing but what is configured, and with what is on its disks: what it wants of
     /// them it submits.
     fn start(&mut self, now: Instant) -> Vec<Outbox> {
-        let seed = seed_of(self.setup.seed, Part::Router, self.lives);
+        let seed = seed_of(self.setup.seed, SeedPurpose::Router, self.lives);
         self.lives += 1;
         let outboxes = self.shards.start(&self.setup, seed, now);
         let stages = self.setup.plan.stages.as_ref();
-        let stage_seed = seed_of(seed, Part::Stage, 0);
+        let stage_seed = seed_of(seed, SeedPurpose::Stage, 0);
         self.stages = stages.map(|plan| Box::new(Stages::new(self.setup.node, plan, stage_seed)));
         outboxes
     }

@@ -14,7 +14,7 @@ use super::setup::RouterSetup;
 use crate::check::{bounds, disk as promises};
 use weir_plan::DiskPlan;
 use weir_plan::event::{Queue, RouterSample};
-use weir_plan::hash::{Part, seed_of};
+use weir_plan::hash::{SeedPurpose, seed_of};
 
 /// Inputs after which the bounds of a shard are looked at.
 const CHECK_INTERVAL: u32 = 256;
@@ -63,9 +63,9 @@ impl Shards {
     /// No shards yet, and empty disks.
     pub(super) fn new(setup: &RouterSetup) -> Self {
         let (plan, seed) = (&setup.plan, setup.seed);
-        let key = [seed_of(seed, Part::HashKey, 0), seed_of(seed, Part::HashKey, 1)];
+        let key = [seed_of(seed, SeedPurpose::HashKey, 0), seed_of(seed, SeedPurpose::HashKey, 1)];
         let disks = plan.disk.as_ref();
-        let disk_seed = seed_of(seed, Part::Disk, 0);
+        let disk_seed = seed_of(seed, SeedPurpose::Disk, 0);
         Self {
             key: HashKey::new(key),
             count: plan.shards,
@@ -106,7 +106,7 @@ impl Shards {
             shard,
             shard_count: self.count,
             hash_key: self.key,
-            seed: seed_of(seed, Part::Router, u64::from(shard)),
+            seed: seed_of(seed, SeedPurpose::Router, u64::from(shard)),
             store: StoreConfig {
                 capacity_bytes: plan.store.size.bytes / count as u64,
                 ..plan.store.config()

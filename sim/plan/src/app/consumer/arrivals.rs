@@ -5,7 +5,7 @@ use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader};
 
 use super::unanswered::Unanswered;
-use super::{AppInput, AppOutbox, Core};
+use super::{AppInput, AppOutbox, ConsumerCore};
 use crate::app::interest::InterestTemplate;
 use crate::event::EventKind;
 use crate::workload::random::{below, mix};
@@ -33,7 +33,11 @@ pub(super) struct OpenLoop {
 }
 
 impl OpenLoop {
-    pub(super) fn new(plan: &ConsumerPlan, core: &Core, seed: u64) -> Result<Self, WorkloadError> {
+    pub(super) fn new(
+        plan: &ConsumerPlan,
+        core: &ConsumerCore,
+        seed: u64,
+    ) -> Result<Self, WorkloadError> {
         let Demand::Arrivals { arrivals } = &plan.demand else { unreachable!("the caller looked") };
         let mut process = ArrivalProcess::new(arrivals, plan.start_ns, mix(seed ^ 1))?;
         let lifetime_ns = core.lifetime_ns as f64;
@@ -57,7 +61,12 @@ impl OpenLoop {
         })
     }
 
-    pub(super) fn packet(&mut self, core: &mut Core, input: &AppInput, out: &mut AppOutbox) {
+    pub(super) fn packet(
+        &mut self,
+        core: &mut ConsumerCore,
+        input: &AppInput,
+        out: &mut AppOutbox,
+    ) {
         let is_known = match input.header.nack {
             Some(reason) => self.refused(core, &input.packet, reason.code(), out),
             None => self.answered(core, input, out),
@@ -68,7 +77,7 @@ impl OpenLoop {
     /// An Interest came back with a Nack; nothing when it is none of ours.
     fn refused(
         &mut self,
-        core: &mut Core,
+        core: &mut ConsumerCore,
         packet: &[u8],
         reason: u64,
         out: &mut AppOutbox,
@@ -86,7 +95,12 @@ impl OpenLoop {
     }
 
     /// A Data came: it answers every Interest for its name. Nothing when it is none of ours.
-    fn answered(&mut self, core: &mut Core, input: &AppInput, out: &mut AppOutbox) -> Option<()> {
+    fn answered(
+        &mut self,
+        core: &mut ConsumerCore,
+        input: &AppInput,
+        out: &mut AppOutbox,
+    ) -> Option<()> {
         let data = DataView::decode(&input.packet).ok()?;
         let asked = core.collection.naming().parse(data.name.value())?;
         let (object, segment) = (asked.object, asked.segment);
@@ -106,7 +120,7 @@ impl OpenLoop {
         Some(())
     }
 
-    pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
+    pub(super) fn advance(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         while let Some(entry) = self.unanswered.take_expired(core.now) {
             core.timed_out(entry.object, entry.segment, out);
         }
@@ -127,7 +141,7 @@ impl OpenLoop {
         }
     }
 
-    fn send(&mut self, core: &mut Core, out: &mut AppOutbox) {
+    fn send(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         let (object, segment) = self.segments.next_segment(core);
         let nonce = self.nonces.next_u32();
         self.unanswered.insert(core.now, object, segment, nonce);
@@ -169,7 +183,7 @@ impl SegmentChooser {
         })
     }
 
-    fn next_segment(&mut self, core: &Core) -> (u64, u64) {
+    fn next_segment(&mut self, core: &ConsumerCore) -> (u64, u64) {
         if let Some((object, segment, segments)) = self.current {
             self.current = (segment + 1 < segments).then_some((object, segment + 1, segments));
             return (object, segment);

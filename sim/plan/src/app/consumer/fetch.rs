@@ -10,7 +10,7 @@ use weir_transport::{
 };
 use weir_wire::{DataView, LpHeader};
 
-use super::{AppInput, AppOutbox, Core};
+use super::{AppInput, AppOutbox, ConsumerCore};
 use crate::app::content::Content;
 use crate::event::EventKind;
 use crate::workload::{ConsumerPlan, WorkloadError};
@@ -19,17 +19,17 @@ use crate::workload::{ConsumerPlan, WorkloadError};
 pub(super) const WINDOW_MAX: u32 = 1 << 16;
 
 /// What a consumer of the transport fetches, and who is told how far it is.
-pub(super) trait Wanted {
+pub(super) trait FetchListener {
     /// The object of a range; none when the range is over.
     fn object_of(&self, range: RangeId) -> Option<u64>;
     /// The first Interest for a range leaves.
-    fn began(&mut self, core: &Core, range: RangeId, out: &mut AppOutbox);
+    fn on_first_interest(&mut self, core: &ConsumerCore, range: RangeId, out: &mut AppOutbox);
     /// A segment of a range came, with the right octets.
-    fn answered(&mut self, range: RangeId);
+    fn on_segment(&mut self, range: RangeId);
     /// Something else happened; what the consumer is to be told is appended to `inputs`.
-    fn happened(
+    fn on_event(
         &mut self,
-        core: &mut Core,
+        core: &mut ConsumerCore,
         event: ConsumerEvent,
         inputs: &mut Vec<ConsumerInput>,
         out: &mut AppOutbox,
@@ -42,18 +42,18 @@ pub(super) struct Fetch {
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     /// What answered since the consumer was called last.
-    answers: Vec<Answer>,
+    answers: Vec<ReceivedSegment>,
     /// Answers that were damaged; their segments are asked for again.
-    refused: Vec<Answer>,
+    refused: Vec<ReceivedSegment>,
     /// Octets to be compared, in the order in which that ends.
-    checks: VecDeque<Check>,
+    checks: VecDeque<PendingCheck>,
     /// Interests that were in flight at the end of the run and are not answered.
     left_over: Option<u32>,
 }
 
 /// A Data that a segment was answered with.
 #[derive(Clone, Copy, Debug)]
-struct Answer {
+struct ReceivedSegment {
     range: RangeId,
     segment: u64,
     path: PathId,
@@ -63,11 +63,11 @@ struct Answer {
 
 /// A packet whose octets are compared with those that were produced.
 #[derive(Debug)]
-struct Check {
+struct PendingCheck {
     ends: Instant,
     op: VerifyId,
     packet: Packet,
-    answer: Answer,
+    answer: ReceivedSegment,
     rtt_ns: u64,
 }
 
@@ -108,7 +108,12 @@ pub(super) fn config(
 
 impl Fetch {
     /// It begins now, or when the plan says, whichever is later.
-    pub(super) fn new(target: Target, config: ConsumerConfig, seed: u64, core: &Core) -> Self {
+    pub(super) fn new(
+        target: Target,
+        config: ConsumerConfig,
+        seed: u64,
+        core: &ConsumerCore,
+    ) -> Self {
         let add = |&path: &PathId| core.added(path);
         Self {
             consumer: Consumer::new(target, config, seed, core.now.max(core.start)),
@@ -130,7 +135,7 @@ impl Fetch {
         self.inputs.push(ConsumerInput::Packet { path, header, packet });
     }
 
-    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &Core) {
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &ConsumerCore) {
         // After the end there is none.
         if self.left_over.is_none() {
             self.inputs.push(match is_there {
@@ -141,7 +146,7 @@ impl Fetch {
     }
 
     /// The run is over: nothing is sent any more, what comes within a lifetime still counts.
-    pub(super) fn end(&mut self, core: &Core) {
+    pub(super) fn end(&mut self, core: &ConsumerCore) {
         if self.left_over.is_none() {
             self.left_over = Some(self.in_flight());
             let remove = |&path: &PathId| ConsumerInput::RemovePath { path };
@@ -150,7 +155,12 @@ impl Fetch {
     }
 
     /// Does all that is to be done now.
-    pub(super) fn turn(&mut self, core: &mut Core, wanted: &mut impl Wanted, out: &mut AppOutbox) {
+    pub(super) fn process(
+        &mut self,
+        core: &mut ConsumerCore,
+        wanted: &mut impl FetchListener,
+        out: &mut AppOutbox,
+    ) {
         let is_due = self.consumer.next_wakeup().is_some_and(|at| at <= core.now);
         if !is_due && self.inputs.is_empty() && !self.has_check(core.now) {
             return;
@@ -158,11 +168,11 @@ impl Fetch {
         loop {
             self.consumer.handle(core.now, &mut self.inputs, &mut self.out);
             for index in 0..self.out.trace.len() {
-                self.traced(core, self.out.trace[index], wanted, out);
+                self.on_trace(core, self.out.trace[index], wanted, out);
             }
             self.out.trace.clear();
             for event in self.out.events.drain(..) {
-                wanted.happened(core, event, &mut self.inputs, out);
+                wanted.on_event(core, event, &mut self.inputs, out);
             }
             for (path, wire) in self.out.interests.iter() {
                 out.packets.push((path, LpHeader::default(), core.pool.copy(wire)));
@@ -178,11 +188,11 @@ impl Fetch {
         }
     }
 
-    fn traced(
+    fn on_trace(
         &mut self,
-        core: &mut Core,
+        core: &mut ConsumerCore,
         event: TraceEvent,
-        wanted: &mut impl Wanted,
+        wanted: &mut impl FetchListener,
         out: &mut AppOutbox,
     ) {
         let object = wanted.object_of(event.range);
@@ -190,7 +200,7 @@ impl Fetch {
         match event.kind {
             TraceKind::Sent { is_resend } => {
                 if segment == 0 && !is_resend {
-                    wanted.began(core, event.range, out);
+                    wanted.on_first_interest(core, event.range, out);
                 }
                 core.stats.interests += 1;
                 out.events.push(EventKind::InterestSent {
@@ -202,7 +212,7 @@ impl Fetch {
             TraceKind::Answered { rtt_ns, is_marked } => {
                 let asked_at = Instant::from_ns(core.now.as_ns().saturating_sub(rtt_ns));
                 let TraceEvent { range, path, .. } = event;
-                self.answers.push(Answer { range, segment, path, asked_at, is_marked });
+                self.answers.push(ReceivedSegment { range, segment, path, asked_at, is_marked });
                 self.left_over = self.left_over.map(|count| count.saturating_sub(1));
             }
             TraceKind::TimedOut | TraceKind::Lost => {
@@ -216,13 +226,14 @@ impl Fetch {
         }
     }
 
-    fn begin_checks(&mut self, core: &mut Core) {
+    fn begin_checks(&mut self, core: &mut ConsumerCore) {
         let Self { out, answers, refused, checks, .. } = self;
         for op in out.verify.drain(..) {
             let PacketId::Segment(segment) = op.id else {
                 unreachable!("there are segments alone")
             };
-            let is_same = |answer: &Answer| (answer.range, answer.segment) == (op.range, segment);
+            let is_same =
+                |answer: &ReceivedSegment| (answer.range, answer.segment) == (op.range, segment);
             let answer = match answers.iter().position(is_same) {
                 Some(at) => answers.swap_remove(at),
                 // A second Data for a segment of which the first was damaged.
@@ -230,7 +241,7 @@ impl Fetch {
             };
             let rtt_ns = core.now.ns_since(answer.asked_at);
             let (op, packet, ends) = (op.op, op.packet, core.check_ends());
-            checks.push_back(Check { ends, op, packet, answer, rtt_ns });
+            checks.push_back(PendingCheck { ends, op, packet, answer, rtt_ns });
         }
         answers.clear();
     }
@@ -240,11 +251,16 @@ impl Fetch {
     }
 
     /// Compares the octets of the first packet.
-    fn end_check(&mut self, core: &mut Core, wanted: &mut impl Wanted, out: &mut AppOutbox) {
-        let Some(Check { op, packet, answer, rtt_ns, .. }) = self.checks.pop_front() else {
+    fn end_check(
+        &mut self,
+        core: &mut ConsumerCore,
+        wanted: &mut impl FetchListener,
+        out: &mut AppOutbox,
+    ) {
+        let Some(PendingCheck { op, packet, answer, rtt_ns, .. }) = self.checks.pop_front() else {
             return;
         };
-        let Answer { range, segment, path, is_marked, .. } = answer;
+        let ReceivedSegment { range, segment, path, is_marked, .. } = answer;
         // The range was given up meanwhile.
         let Some(object) = wanted.object_of(range) else {
             self.inputs.push(ConsumerInput::Verified { op, verdict: Verdict::Good });
@@ -253,7 +269,7 @@ impl Fetch {
         let data = DataView::decode(&packet).expect("the consumer decoded it");
         let verdict = match core.collection.check(object, segment, &data) {
             Ok(()) => {
-                wanted.answered(range);
+                wanted.on_segment(range);
                 core.path_bytes[usize::from(path.0)] += data.content.len() as u64;
                 core.received((object, segment), &data, rtt_ns, is_marked, out);
                 self.refused.retain(|it| (it.range, it.segment) != (range, segment));
@@ -270,8 +286,8 @@ impl Fetch {
         self.inputs.push(ConsumerInput::Verified { op, verdict });
     }
 
-    /// When [`Fetch::turn`] must be called at the latest.
-    pub(super) fn next_wakeup(&self, core: &Core) -> Option<Instant> {
+    /// When [`Fetch::process`] must be called at the latest.
+    pub(super) fn next_wakeup(&self, core: &ConsumerCore) -> Option<Instant> {
         let left_over = self.left_over.filter(|&count| count > 0);
         let given_up = left_over.map(|_| core.end.plus_ns(core.lifetime_ns));
         let given_up = given_up.filter(|&at| at > core.now);
@@ -281,7 +297,7 @@ impl Fetch {
 
     /// Whether it will do nothing any more unless it is given more: all is answered, or the run is
     /// over and what was in flight, too.
-    pub(super) fn is_over(&self, core: &Core) -> bool {
+    pub(super) fn is_over(&self, core: &ConsumerCore) -> bool {
         self.checks.is_empty()
             && (self.consumer.is_over()
                 || self.left_over.is_some_and(|count| {
@@ -295,7 +311,7 @@ impl Fetch {
 
     /// Packets that could not be decoded, and Data that nothing waited for.
     #[cfg(test)]
-    pub(super) fn strangers(&self) -> (u64, u64) {
+    pub(super) fn unexpected_packets(&self) -> (u64, u64) {
         let stats = self.consumer.stats();
         (stats.malformed, stats.unwanted)
     }

@@ -15,7 +15,7 @@ use self::objects::ObjectLoop;
 use self::window::WindowLoop;
 use super::{AppInput, AppOutbox};
 use crate::event::EventKind;
-use crate::workload::{Collection, ConsumerPlan, Demand, WorkloadError, WrongData};
+use crate::workload::{Collection, ConsumerPlan, ContentError, Demand, WorkloadError};
 
 /// Octets of blocks at rest: a large network has thousands of consumers.
 const POOL_BYTES: usize = 1 << 16;
@@ -45,12 +45,12 @@ pub(crate) struct ConsumerStats {
 /// Asks for what its plan says, and checks every octet that it gets.
 #[derive(Debug)]
 pub struct Consumer {
-    core: Core,
-    mode: Mode,
+    core: ConsumerCore,
+    mode: ConsumerMode,
 }
 
 #[derive(Debug)]
-enum Mode {
+enum ConsumerMode {
     Arrivals(Box<OpenLoop>),
     Window(Box<WindowLoop>),
     Objects(Box<ObjectLoop>),
@@ -58,7 +58,7 @@ enum Mode {
 
 /// What all ways of asking share.
 #[derive(Debug)]
-struct Core {
+struct ConsumerCore {
     collection: Collection,
     /// Those that the plan may name.
     controllers: Controllers,
@@ -102,7 +102,7 @@ impl Consumer {
         let stop_ns = plan.stop_ns.unwrap_or(duration_ns).min(duration_ns);
         let collection = Collection::new(&plan.names)?;
         collection.check_trace(&plan.names.popularity)?;
-        let core = Core {
+        let core = ConsumerCore {
             collection,
             controllers,
             pool: Pool::new(POOL_BYTES),
@@ -119,18 +119,22 @@ impl Consumer {
             path_bytes: vec![0],
         };
         let mode = match &plan.demand {
-            Demand::Arrivals { .. } => Mode::Arrivals(Box::new(OpenLoop::new(plan, &core, seed)?)),
-            Demand::Window { .. } | Demand::Controlled { .. } => {
-                Mode::Window(Box::new(WindowLoop::new(plan, &core, seed)?))
+            Demand::Arrivals { .. } => {
+                ConsumerMode::Arrivals(Box::new(OpenLoop::new(plan, &core, seed)?))
             }
-            Demand::Objects { .. } => Mode::Objects(Box::new(ObjectLoop::new(plan, &core, seed)?)),
+            Demand::Window { .. } | Demand::Controlled { .. } => {
+                ConsumerMode::Window(Box::new(WindowLoop::new(plan, &core, seed)?))
+            }
+            Demand::Objects { .. } => {
+                ConsumerMode::Objects(Box::new(ObjectLoop::new(plan, &core, seed)?))
+            }
         };
         Ok(Self { core, mode })
     }
 
     /// See [`App::set_path`](super::App::set_path).
     pub(crate) fn set_path(&mut self, path: PathId, is_there: bool) {
-        let Core { paths, path_bytes, .. } = &mut self.core;
+        let ConsumerCore { paths, path_bytes, .. } = &mut self.core;
         if paths.contains(&path) == is_there || *paths == [path] {
             return;
         }
@@ -140,9 +144,9 @@ impl Consumer {
         }
         path_bytes.resize(path_bytes.len().max(usize::from(path.0) + 1), 0);
         match &mut self.mode {
-            Mode::Arrivals(_) => {}
-            Mode::Window(window) => window.set_path(path, is_there, &self.core),
-            Mode::Objects(objects) => objects.set_path(path, is_there, &self.core),
+            ConsumerMode::Arrivals(_) => {}
+            ConsumerMode::Window(window) => window.set_path(path, is_there, &self.core),
+            ConsumerMode::Objects(objects) => objects.set_path(path, is_there, &self.core),
         }
     }
 
@@ -152,18 +156,18 @@ impl Consumer {
         core.now = now;
         let is_over = now >= core.end;
         match &mut self.mode {
-            Mode::Arrivals(arrivals) => {
+            ConsumerMode::Arrivals(arrivals) => {
                 inputs.drain(..).for_each(|input| arrivals.packet(core, &input, out));
                 arrivals.advance(core, out);
             }
-            Mode::Window(window) => {
+            ConsumerMode::Window(window) => {
                 if is_over {
                     window.end(core);
                 }
                 inputs.drain(..).for_each(|input| window.packet(input));
                 window.advance(core, out);
             }
-            Mode::Objects(objects) => {
+            ConsumerMode::Objects(objects) => {
                 if is_over {
                     objects.end(core);
                 }
@@ -176,29 +180,29 @@ impl Consumer {
     /// See [`App::next_wakeup`](super::App::next_wakeup).
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         match &self.mode {
-            Mode::Arrivals(arrivals) => arrivals.next_wakeup(),
-            Mode::Window(window) => window.next_wakeup(&self.core),
-            Mode::Objects(objects) => objects.next_wakeup(&self.core),
+            ConsumerMode::Arrivals(arrivals) => arrivals.next_wakeup(),
+            ConsumerMode::Window(window) => window.next_wakeup(&self.core),
+            ConsumerMode::Objects(objects) => objects.next_wakeup(&self.core),
         }
     }
 
     /// See [`App::is_done`](super::App::is_done).
     pub(crate) fn is_done(&self) -> bool {
         match &self.mode {
-            Mode::Arrivals(arrivals) => arrivals.next_wakeup().is_none(),
-            Mode::Window(window) => window.is_done(&self.core),
-            Mode::Objects(objects) => objects.is_done(&self.core),
+            ConsumerMode::Arrivals(arrivals) => arrivals.next_wakeup().is_none(),
+            ConsumerMode::Window(window) => window.is_done(&self.core),
+            ConsumerMode::Objects(objects) => objects.is_done(&self.core),
         }
     }
 
     /// See [`App::sample`](super::App::sample).
     pub(crate) fn sample(&self) -> Vec<EventKind> {
         let (window, outstanding) = match &self.mode {
-            Mode::Arrivals(_) => return Vec::new(),
+            ConsumerMode::Arrivals(_) => return Vec::new(),
             // What is left of a window when all is answered is no window.
-            Mode::Window(window) if window.is_done(&self.core) => return Vec::new(),
-            Mode::Window(window) => (window.fetch().window(), window.fetch().in_flight()),
-            Mode::Objects(objects) => (objects.window(), objects.in_flight()),
+            ConsumerMode::Window(window) if window.is_done(&self.core) => return Vec::new(),
+            ConsumerMode::Window(window) => (window.fetch().window(), window.fetch().in_flight()),
+            ConsumerMode::Objects(objects) => (objects.window(), objects.in_flight()),
         };
         let mut events = vec![EventKind::Window { window, outstanding }];
         let path_bytes = &self.core.path_bytes;
@@ -214,34 +218,34 @@ impl Consumer {
     /// The window of a link, 0 while it carries nothing.
     fn window_of(&self, path: PathId) -> f64 {
         match &self.mode {
-            Mode::Arrivals(_) => 0.0,
-            Mode::Window(window) => window.fetch().window_of(path),
-            Mode::Objects(objects) => objects.window_of(path),
+            ConsumerMode::Arrivals(_) => 0.0,
+            ConsumerMode::Window(window) => window.fetch().window_of(path),
+            ConsumerMode::Objects(objects) => objects.window_of(path),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn outstanding(&self) -> usize {
         match &self.mode {
-            Mode::Arrivals(arrivals) => arrivals.outstanding(),
-            Mode::Window(window) => window.fetch().in_flight() as usize,
-            Mode::Objects(objects) => objects.in_flight() as usize,
+            ConsumerMode::Arrivals(arrivals) => arrivals.outstanding(),
+            ConsumerMode::Window(window) => window.fetch().in_flight() as usize,
+            ConsumerMode::Objects(objects) => objects.in_flight() as usize,
         }
     }
 
     #[cfg(test)]
     pub(crate) fn stats(&self) -> ConsumerStats {
         let mut stats = self.core.stats;
-        if let Mode::Window(window) = &self.mode {
-            (stats.malformed, stats.unwanted) = window.fetch().strangers();
+        if let ConsumerMode::Window(window) = &self.mode {
+            (stats.malformed, stats.unwanted) = window.fetch().unexpected_packets();
         }
         stats
     }
 }
 
-impl Core {
+impl ConsumerCore {
     /// Whether there is still something new to ask for.
-    fn may_ask(&self) -> bool {
+    fn can_request(&self) -> bool {
         self.now >= self.start && self.now < self.stop
     }
 
@@ -282,7 +286,7 @@ impl Core {
     }
 
     #[cold]
-    fn damaged(&mut self, object: u64, segment: u64, wrong: WrongData, out: &mut AppOutbox) {
+    fn damaged(&mut self, object: u64, segment: u64, wrong: ContentError, out: &mut AppOutbox) {
         self.stats.damaged += 1;
         out.events.push(EventKind::DamagedData { object, segment });
         if out.violation.is_none() {

@@ -6,8 +6,8 @@ use weir_transport::{
 };
 use weir_wire::{DataView, InterestView};
 
-use super::fetch::{self, Fetch, Wanted};
-use super::{AppInput, AppOutbox, Core};
+use super::fetch::{self, Fetch, FetchListener};
+use super::{AppInput, AppOutbox, ConsumerCore};
 use crate::event::EventKind;
 use crate::workload::random::mix;
 use crate::workload::{ArrivalProcess, ConsumerPlan, Demand, ObjectChooser, WorkloadError};
@@ -29,25 +29,29 @@ pub(super) struct ObjectLoop {
     chooser: ObjectChooser,
     seeds: Rng,
     /// In the order in which they began.
-    fetches: Vec<(Fetch, Object)>,
+    fetches: Vec<(Fetch, ActiveObject)>,
 }
 
 /// An object that is being fetched.
 #[derive(Debug)]
-struct Object {
+struct ActiveObject {
     object: u64,
     started: Instant,
-    end: Option<End>,
+    end: Option<FetchOutcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum FetchOutcome {
     Complete,
     Failed,
 }
 
 impl ObjectLoop {
-    pub(super) fn new(plan: &ConsumerPlan, core: &Core, seed: u64) -> Result<Self, WorkloadError> {
+    pub(super) fn new(
+        plan: &ConsumerPlan,
+        core: &ConsumerCore,
+        seed: u64,
+    ) -> Result<Self, WorkloadError> {
         let Demand::Objects { arrivals, count, controller, window } = &plan.demand else {
             unreachable!("the caller looked")
         };
@@ -75,7 +79,7 @@ impl ObjectLoop {
         })
     }
 
-    pub(super) fn packet(&mut self, core: &mut Core, input: AppInput) {
+    pub(super) fn packet(&mut self, core: &mut ConsumerCore, input: AppInput) {
         if let [(fetch, _)] = &mut self.fetches[..] {
             return fetch.push_packet(input);
         }
@@ -99,21 +103,21 @@ impl ObjectLoop {
     }
 
     /// The run is over: nothing is sent any more.
-    pub(super) fn end(&mut self, core: &Core) {
+    pub(super) fn end(&mut self, core: &ConsumerCore) {
         for (fetch, _) in &mut self.fetches {
             fetch.end(core);
         }
     }
 
-    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &Core) {
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &ConsumerCore) {
         for (fetch, _) in &mut self.fetches {
             fetch.set_path(path, is_there, core);
         }
     }
 
-    pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
+    pub(super) fn advance(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         for (fetch, object) in &mut self.fetches {
-            fetch.turn(core, object, out);
+            fetch.process(core, object, out);
         }
         self.settle(core, out);
         while self.is_due(core) || self.is_free(core) {
@@ -122,13 +126,13 @@ impl ObjectLoop {
     }
 
     /// Whether the next object may begin after the last one.
-    fn is_free(&self, core: &Core) -> bool {
+    fn is_free(&self, core: &ConsumerCore) -> bool {
         let is_idle = self.arrivals.is_none() && self.fetches.is_empty();
-        is_idle && self.left > 0 && core.may_ask() && self.resume <= core.now
+        is_idle && self.left > 0 && core.can_request() && self.resume <= core.now
     }
 
     /// Whether an arrival is due; it is taken.
-    fn is_due(&mut self, core: &Core) -> bool {
+    fn is_due(&mut self, core: &ConsumerCore) -> bool {
         let Some((process, next)) = &mut self.arrivals else { return false };
         if self.left == 0 || next.is_none_or(|at| at > core.now) {
             return false;
@@ -142,7 +146,7 @@ impl ObjectLoop {
         true
     }
 
-    fn begin(&mut self, core: &mut Core, out: &mut AppOutbox) {
+    fn begin(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         self.left -= 1;
         let (object, _) = self.chooser.next_request();
         out.events.push(EventKind::ObjectStarted { object });
@@ -158,20 +162,20 @@ impl ObjectLoop {
         };
         let config = self.config.clone();
         let mut fetch = Fetch::new(target, config, self.seeds.next_u64(), core);
-        let mut object = Object { object, started: core.now, end: None };
-        fetch.turn(core, &mut object, out);
+        let mut object = ActiveObject { object, started: core.now, end: None };
+        fetch.process(core, &mut object, out);
         self.fetches.push((fetch, object));
     }
 
     /// Forgets what is over.
-    fn settle(&mut self, core: &mut Core, out: &mut AppOutbox) {
+    fn settle(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         self.fetches.retain(|(fetch, object)| {
             match object.end {
-                Some(End::Complete) => {
+                Some(FetchOutcome::Complete) => {
                     core.object_completed(object.object, object.started, out);
                     self.resume = core.now;
                 }
-                Some(End::Failed) => {
+                Some(FetchOutcome::Failed) => {
                     core.object_failed(object.object, out);
                     self.resume = core.now.plus_ns(PAUSE_NS);
                 }
@@ -181,7 +185,7 @@ impl ObjectLoop {
         });
     }
 
-    pub(super) fn next_wakeup(&self, core: &Core) -> Option<Instant> {
+    pub(super) fn next_wakeup(&self, core: &ConsumerCore) -> Option<Instant> {
         let next = match &self.arrivals {
             _ if self.left == 0 => None,
             Some((_, next)) => *next,
@@ -193,7 +197,7 @@ impl ObjectLoop {
         self.fetches.iter().filter_map(|(fetch, _)| fetch.next_wakeup(core)).chain(next).min()
     }
 
-    pub(super) fn is_done(&self, core: &Core) -> bool {
+    pub(super) fn is_done(&self, core: &ConsumerCore) -> bool {
         let more = match &self.arrivals {
             Some((_, next)) => next.is_some(),
             None => self.resume.max(core.now) < core.stop,
@@ -214,18 +218,18 @@ impl ObjectLoop {
     }
 }
 
-impl Wanted for Object {
+impl FetchListener for ActiveObject {
     fn object_of(&self, _: RangeId) -> Option<u64> {
         self.end.is_none().then_some(self.object)
     }
 
-    fn began(&mut self, _: &Core, _: RangeId, _: &mut AppOutbox) {}
+    fn on_first_interest(&mut self, _: &ConsumerCore, _: RangeId, _: &mut AppOutbox) {}
 
-    fn answered(&mut self, _: RangeId) {}
+    fn on_segment(&mut self, _: RangeId) {}
 
-    fn happened(
+    fn on_event(
         &mut self,
-        _: &mut Core,
+        _: &mut ConsumerCore,
         event: ConsumerEvent,
         inputs: &mut Vec<ConsumerInput>,
         _: &mut AppOutbox,
@@ -237,8 +241,8 @@ impl Wanted for Object {
                     reader: ReaderMode::None,
                 });
             }
-            ConsumerEvent::Done => self.end = Some(End::Complete),
-            ConsumerEvent::Failed(_) => self.end = Some(End::Failed),
+            ConsumerEvent::Done => self.end = Some(FetchOutcome::Complete),
+            ConsumerEvent::Failed(_) => self.end = Some(FetchOutcome::Failed),
             _ => {}
         }
     }

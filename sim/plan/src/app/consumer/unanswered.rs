@@ -8,7 +8,7 @@ use crate::workload::random::mix;
 
 /// An Interest that is not answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct UnansweredInterest {
     pub(super) object: u64,
     pub(super) segment: u64,
     pub(super) sent_at: Instant,
@@ -22,7 +22,7 @@ pub(super) struct Entry {
 pub(super) struct Unanswered {
     lifetime_ns: u64,
     by_segment: Table,
-    entries: Slab<Entry>,
+    entries: Slab<UnansweredInterest>,
     /// Place and order of each; those that were answered are skipped.
     sent: VecDeque<(u32, u64)>,
     next_order: u64,
@@ -50,13 +50,19 @@ impl Unanswered {
     pub(super) fn insert(&mut self, sent_at: Instant, object: u64, segment: u64, nonce: u32) {
         let order = self.next_order;
         self.next_order += 1;
-        let slot = self.entries.insert(Entry { object, segment, sent_at, nonce, order });
+        let slot =
+            self.entries.insert(UnansweredInterest { object, segment, sent_at, nonce, order });
         self.by_segment.insert(hash(object, segment), slot);
         self.sent.push_back((slot, order));
     }
 
     /// Takes out an Interest for a segment, the one with this nonce if one is given.
-    pub(super) fn take(&mut self, object: u64, segment: u64, nonce: Option<u32>) -> Option<Entry> {
+    pub(super) fn take(
+        &mut self,
+        object: u64,
+        segment: u64,
+        nonce: Option<u32>,
+    ) -> Option<UnansweredInterest> {
         let slot = self.by_segment.find(hash(object, segment), |slot| {
             self.entries.get(slot).is_some_and(|entry| {
                 (entry.object, entry.segment) == (object, segment)
@@ -64,26 +70,26 @@ impl Unanswered {
             })
         })?;
         let entry = self.remove(slot);
-        self.tidy();
+        self.drop_answered_front();
         Some(entry)
     }
 
-    fn remove(&mut self, slot: u32) -> Entry {
+    fn remove(&mut self, slot: u32) -> UnansweredInterest {
         let entry = self.entries.remove(slot);
         self.by_segment.remove(hash(entry.object, entry.segment), slot);
         entry
     }
 
     /// Takes out the oldest, if it is as old as a lifetime at `now`.
-    pub(super) fn take_expired(&mut self, now: Instant) -> Option<Entry> {
+    pub(super) fn take_expired(&mut self, now: Instant) -> Option<UnansweredInterest> {
         self.next_end().filter(|&at| at <= now)?;
         self.take_oldest()
     }
 
-    pub(super) fn take_oldest(&mut self) -> Option<Entry> {
+    pub(super) fn take_oldest(&mut self) -> Option<UnansweredInterest> {
         let (slot, _) = self.sent.pop_front()?;
         let entry = self.remove(slot);
-        self.tidy();
+        self.drop_answered_front();
         Some(entry)
     }
 
@@ -94,7 +100,7 @@ impl Unanswered {
     }
 
     /// Has the first place be that of an Interest that is there.
-    fn tidy(&mut self) {
+    fn drop_answered_front(&mut self) {
         while let Some(&(slot, order)) = self.sent.front()
             && self.entries.get(slot).is_none_or(|entry| entry.order != order)
         {

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use weir_base::Instant;
 use weir_transport::{ConsumerEvent, ConsumerInput, PathId, RangeId, Target};
 
-use super::fetch::{self, Fetch, WINDOW_MAX, Wanted};
-use super::{AppInput, AppOutbox, Core};
+use super::fetch::{self, Fetch, FetchListener, WINDOW_MAX};
+use super::{AppInput, AppOutbox, ConsumerCore};
 use crate::event::EventKind;
 use crate::workload::random::mix;
 use crate::workload::{ConsumerPlan, Demand, ObjectChooser, WorkloadError};
@@ -58,7 +58,11 @@ enum RangeKind {
 }
 
 impl WindowLoop {
-    pub(super) fn new(plan: &ConsumerPlan, core: &Core, seed: u64) -> Result<Self, WorkloadError> {
+    pub(super) fn new(
+        plan: &ConsumerPlan,
+        core: &ConsumerCore,
+        seed: u64,
+    ) -> Result<Self, WorkloadError> {
         let (config, count) = match &plan.demand {
             Demand::Window { window, count } => {
                 (fetch::config(plan, core.controllers, "fixed", Some(*window))?, *count)
@@ -89,15 +93,15 @@ impl WindowLoop {
         self.fetch.push_packet(input);
     }
 
-    pub(super) fn end(&mut self, core: &Core) {
+    pub(super) fn end(&mut self, core: &ConsumerCore) {
         self.fetch.end(core);
     }
 
-    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &Core) {
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &ConsumerCore) {
         self.fetch.set_path(path, is_there, core);
     }
 
-    pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
+    pub(super) fn advance(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         self.has_begun |= core.now >= core.start;
         if !self.has_begun {
             return;
@@ -107,22 +111,22 @@ impl WindowLoop {
             ranges.is_closed = true;
             fetch.push(ConsumerInput::Close);
         }
-        fetch.turn(core, ranges, out);
+        fetch.process(core, ranges, out);
         // A range that was given up may have made room in the count.
         while let Some(append) = ranges.append(core) {
             fetch.push(append);
-            fetch.turn(core, ranges, out);
+            fetch.process(core, ranges, out);
         }
     }
 
-    pub(super) fn next_wakeup(&self, core: &Core) -> Option<Instant> {
+    pub(super) fn next_wakeup(&self, core: &ConsumerCore) -> Option<Instant> {
         if self.has_begun {
             return self.fetch.next_wakeup(core);
         }
         Some(core.start).filter(|&at| at < core.stop)
     }
 
-    pub(super) fn is_done(&self, core: &Core) -> bool {
+    pub(super) fn is_done(&self, core: &ConsumerCore) -> bool {
         let begins_never = !self.has_begun && core.start.max(core.now) >= core.stop;
         begins_never || self.ranges.answered >= self.ranges.count || self.fetch.is_over(core)
     }
@@ -134,9 +138,9 @@ impl WindowLoop {
 
 impl Ranges {
     /// The next range, if the consumer is to have one.
-    fn append(&mut self, core: &Core) -> Option<ConsumerInput> {
+    fn append(&mut self, core: &ConsumerCore) -> Option<ConsumerInput> {
         let left = self.count - self.committed;
-        if !self.needs_more || left == 0 || !core.may_ask() {
+        if !self.needs_more || left == 0 || !core.can_request() {
             return None;
         }
         self.needs_more = false;
@@ -165,7 +169,7 @@ impl Ranges {
         self.ranges.get_mut(at).filter(|range| !range.is_over)
     }
 
-    fn tidy(&mut self) {
+    fn drop_finished_front(&mut self) {
         while self.ranges.front().is_some_and(|range| range.is_over) {
             self.ranges.pop_front();
             self.base += 1;
@@ -173,13 +177,13 @@ impl Ranges {
     }
 }
 
-impl Wanted for Ranges {
+impl FetchListener for Ranges {
     fn object_of(&self, range: RangeId) -> Option<u64> {
         let at = usize::try_from(range.0.checked_sub(self.base)?).ok()?;
         self.ranges.get(at).filter(|range| !range.is_over).map(|range| range.object)
     }
 
-    fn began(&mut self, core: &Core, range: RangeId, out: &mut AppOutbox) {
+    fn on_first_interest(&mut self, core: &ConsumerCore, range: RangeId, out: &mut AppOutbox) {
         let Some(WantedRange { object, kind, .. }) = self.get(range) else { return };
         if let RangeKind::Object { started } = kind {
             *started = core.now;
@@ -189,16 +193,16 @@ impl Wanted for Ranges {
         }
     }
 
-    fn answered(&mut self, range: RangeId) {
+    fn on_segment(&mut self, range: RangeId) {
         self.answered += 1;
         if let Some(range) = self.get(range) {
             range.left -= 1;
         }
     }
 
-    fn happened(
+    fn on_event(
         &mut self,
-        core: &mut Core,
+        core: &mut ConsumerCore,
         event: ConsumerEvent,
         inputs: &mut Vec<ConsumerInput>,
         out: &mut AppOutbox,
@@ -214,7 +218,7 @@ impl Wanted for Ranges {
                 if let WantedRange { object, kind: RangeKind::Object { started }, .. } = *range {
                     core.object_completed(object, started, out);
                 }
-                self.tidy();
+                self.drop_finished_front();
             }
             ConsumerEvent::RangeFailed { range, .. } => {
                 let Some(range) = self.get(range) else { return };
@@ -224,7 +228,7 @@ impl Wanted for Ranges {
                     core.object_failed(object, out);
                 }
                 self.committed -= left;
-                self.tidy();
+                self.drop_finished_front();
             }
             // Nothing else is told of a sequence whose verification is the driver's.
             _ => {}

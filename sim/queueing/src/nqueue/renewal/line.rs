@@ -17,7 +17,7 @@ const LANES: usize = 8;
 /// on them Cauchy's integral converges exponentially, also for a point close to the line once its
 /// own pole is accounted for: the sum is the integral over `1 - q`, where `q = exp(-2 pi i w /
 /// step)` at the complex parameter w of the point.
-pub(super) struct Line {
+pub(super) struct SampleLine {
     /// The samples with Im s >= 0; the others are their conjugates.
     pub(super) points: Vec<Complex64>,
     /// Coefficients wanted: of x^0 to x^threshold.
@@ -38,7 +38,7 @@ struct Shape {
     terms: usize,
 }
 
-impl Line {
+impl SampleLine {
     /// The line for `model` with the given step between samples.
     pub(super) fn new(model: &Model, step: f64) -> Self {
         let threshold = model.threshold as f64;
@@ -109,17 +109,17 @@ impl Line {
     }
 
     /// The first `active` samples, laid out for [`Line::coefficient`]; the others count as 0.
-    pub(super) fn pack(&self, samples: &[Complex64], active: usize) -> Packed {
+    pub(super) fn pack(&self, samples: &[Complex64], active: usize) -> PackedSamples {
         let used = active.next_multiple_of(LANES).min(self.half);
         let mut parts = vec![0.0; 2 * used];
         for (at, sample) in samples[..active].iter().enumerate() {
             (parts[at], parts[used + at]) = (sample.re, sample.im);
         }
-        Packed { parts }
+        PackedSamples { parts }
     }
 
     /// One row of a table times the samples.
-    fn product(&self, table: &[f64], row: usize, packed: &Packed) -> f64 {
+    fn product(&self, table: &[f64], row: usize, packed: &PackedSamples) -> f64 {
         let used = packed.parts.len() / 2;
         let row = &table[2 * self.half * row..][..2 * self.half];
         dot(&row[..used], &packed.parts[..used])
@@ -127,12 +127,17 @@ impl Line {
     }
 
     /// Coefficient of x^term of `E(1 - x)`, real.
-    pub(super) fn at_origin(&self, term: usize, packed: &Packed) -> f64 {
+    pub(super) fn at_origin(&self, term: usize, packed: &PackedSamples) -> f64 {
         self.product(&self.origin, term, packed)
     }
 
     /// Coefficient of x^term of `E(s + 1 - x)`, s the point `index`.
-    pub(super) fn coefficient(&self, index: usize, term: usize, packed: &Packed) -> Complex64 {
+    pub(super) fn coefficient(
+        &self,
+        index: usize,
+        term: usize,
+        packed: &PackedSamples,
+    ) -> Complex64 {
         let row = 2 * index * self.terms + term;
         let real = self.product(&self.table, row, packed);
         Complex64::new(real, self.product(&self.table, row + self.terms, packed))
@@ -140,7 +145,7 @@ impl Line {
 }
 
 /// Samples in the layout of a table's rows.
-pub(super) struct Packed {
+pub(super) struct PackedSamples {
     /// Real parts and then imaginary parts, each padded to a multiple of [`LANES`].
     parts: Vec<f64>,
 }

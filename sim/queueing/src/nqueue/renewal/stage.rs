@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 
 use super::super::Model;
-use super::line::{Line, Packed};
+use super::line::{PackedSamples, SampleLine};
 
 /// The stream that arrives at queue `index`, in units of the service rate.
 ///
@@ -12,8 +12,8 @@ use super::line::{Line, Packed};
 /// `index` servers at rate 1, one less for each arrival), whose passage time has
 /// `index base^2 - (s + load + index) base + load = 0`. What remains, E, falls fast along the line:
 /// this is what is sampled.
-pub(super) struct Stage<'a> {
-    line: &'a Line,
+pub(super) struct OverflowStream<'a> {
+    line: &'a SampleLine,
     load: f64,
     /// Queues that the stream has overflowed from.
     index: usize,
@@ -22,7 +22,7 @@ pub(super) struct Stage<'a> {
     /// E at the points of the line.
     samples: Vec<Complex64>,
     /// The same for the line's tables.
-    packed: Packed,
+    packed: PackedSamples,
     /// Samples from the real axis on of which some are above rounding; the rest are zero.
     active: usize,
     /// Coefficients of `A(s + 1 - x)` for the points in work.
@@ -31,9 +31,9 @@ pub(super) struct Stage<'a> {
     smaller: Vec<Lanes>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> OverflowStream<'a> {
     /// The Poisson stream into the first queue.
-    pub(super) fn first(line: &'a Line, model: &Model) -> Self {
+    pub(super) fn first(line: &'a SampleLine, model: &Model) -> Self {
         let samples = vec![Complex64::ZERO; line.samples()];
         let packed = line.pack(&samples, 0);
         let (terms, smaller) = (vec![Lanes::ZERO; line.terms], Vec::new());
