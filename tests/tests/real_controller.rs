@@ -121,7 +121,7 @@ fn only_the_filled_store_is_asked() {
     };
     let plan = ConsumerPlan {
         schedule: "round-robin".parse().expect("a schedule"),
-        holdings: weir_transport::Holdings::Wait,
+        holdings: weir_transport::HoldingsMode::Wait,
         ..reader(demand)
     };
     let host = draft.node("host", Role::Consumer(plan));

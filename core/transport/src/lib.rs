@@ -19,10 +19,10 @@ pub use congestion::{
 };
 pub use consumer::scoreboard::FailReason;
 pub use consumer::{
-    Behind, CHUNK_SEGMENTS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
-    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, Holdings, KeyId, MissingSegments,
-    OnBad, PacketId, PathSchedule, PathStats, RangeId, ReaderMode, Target, TraceEvent, TraceKind,
-    Verdict, Verification, VerifyId, VerifyOp,
+    CHUNK_SEGMENTS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
+    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, HoldingsMode, KeyId, LagPolicy,
+    MissingSegments, OnBad, PacketId, PathSchedule, PathStats, RangeId, ReaderMode, Target,
+    TraceEvent, TraceKind, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
 pub use mapping::{HicnName, HicnPrefix, MappingError, NameMapping, is_hicn_metadata};

@@ -14,7 +14,7 @@ use weir_link::{DisciplineConfig, MarkingPolicy};
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_options::StoreOptions;
 use weir_store::EvictionPolicy;
-use weir_transport::Holdings;
+use weir_transport::HoldingsMode;
 
 pub use self::disk::{DISKS_MAX, DiskPlan};
 pub use self::experiments::{Compare, DiskExperiments, IndexKind, StoreExperiments, StoreIo};
@@ -49,7 +49,7 @@ impl Plan {
     /// Whether a consumer asks routers what they hold.
     pub fn asks_holdings(&self) -> bool {
         let asks = |role: &Role| match role {
-            Role::Consumer(consumer) => consumer.holdings != Holdings::Ignore,
+            Role::Consumer(consumer) => consumer.holdings != HoldingsMode::Ignore,
             _ => false,
         };
         self.nodes.iter().any(|node| asks(&node.role))

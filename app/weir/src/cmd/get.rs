@@ -13,8 +13,8 @@ use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
-    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, Holdings, MissingSegments,
-    PathSchedule, Target,
+    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
+    MissingSegments, PathSchedule, Target,
 };
 use weir_wire::Name;
 
@@ -202,7 +202,7 @@ impl Args {
                     true => PathSchedule::Parallel,
                     false => PathSchedule::Single,
                 },
-                holdings: if self.ask_routers { Holdings::Ask } else { Holdings::Ignore },
+                holdings: if self.ask_routers { HoldingsMode::Ask } else { HoldingsMode::Ignore },
                 controller: self.pipeline.controller,
                 constants: self.pipeline.constants,
                 window: self.window,
@@ -291,7 +291,7 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             "the router has no route to {name}. If the producer is on this machine, is it running \
              (`weir put`)? If it is on another, add a route (`weir route add`)"
         ),
-        DownloadError::Fetch(ConsumerError::NoRouteBeyond(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => anyhow::anyhow!(
             "the router here has a route to {name}, but the one that this leads to has none. Is \
              the producer still running, and does that router have a route to it?"
         ),

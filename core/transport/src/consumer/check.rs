@@ -49,7 +49,7 @@ impl Check {
     /// Holds each packet against its own check. Implicit digests are computed side by side, which
     /// pays for batches of eight and more, and the signatures of one key are verified together.
     pub fn run_all(packets: &[(&Self, DataView<'_>)]) -> Vec<Verdict> {
-        let mut are_signed = signed_by_one(packets).into_iter().peekable();
+        let mut are_signed = verify_same_key(packets).into_iter().peekable();
         let by_digest = packets.iter().filter(|(check, _)| matches!(check, Self::Digest { .. }));
         let wires: Vec<&[u8]> = by_digest.map(|(_, data)| data.wire).collect();
         let mut digests = sha256_each(&wires).into_iter();
@@ -87,7 +87,7 @@ impl Check {
 
 /// Of the packets that are held against a signature of the first such packet's key, the places, and
 /// whether it is good.
-fn signed_by_one(packets: &[(&Check, DataView<'_>)]) -> Vec<(usize, bool)> {
+fn verify_same_key(packets: &[(&Check, DataView<'_>)]) -> Vec<(usize, bool)> {
     let mut keys = packets.iter().filter_map(|(check, _)| match check {
         Check::Signature(verifier) => Some(verifier),
         _ => None,
@@ -149,7 +149,7 @@ mod tests {
     use crate::metadata::ContentDigest;
 
     #[test]
-    fn verdicts_on_many_are_those_on_each() {
+    fn run_all_agrees_with_run() {
         let mut packets: Vec<Vec<u8>> = (0..40_u8)
             .map(|at| Data::new("/a".parse().unwrap()).content([at]).encode_with_digest())
             .collect();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn content_or_else_the_signature_says_that_a_sole_segment_is_right() {
+    fn sole_segment_passes_by_content_or_signature() {
         let good = Data::new("/a/54=%01/50=%00".parse().unwrap()).content("text");
         let good = good.encode_with_digest();
         let mut unsigned = good.clone();

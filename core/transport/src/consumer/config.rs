@@ -38,18 +38,18 @@ pub struct ConsumerConfig {
     /// that is lost, refused or damaged is reported as missed and skipped.
     pub is_reliable: bool,
     /// Whether segments of an object that get no answer are set aside, so that all the others are
-    /// fetched before it fails with [`Incomplete`](super::ConsumerError::Incomplete). If not, it
+    /// fetched before it fails with [`Fail`](super::ConsumerError::Incomplete). If not, it
     /// fails with the first of them.
     pub sets_aside: bool,
     /// Whether routers are asked what they hold of the object.
-    pub holdings: Holdings,
+    pub holdings: HoldingsMode,
     /// Segments requested, being verified or waiting for the reader: at most this many, or one
     /// chunk.
     pub reader_segments_max: u32,
     /// Segments of an object that grows that are asked for before they are made, at most.
     pub ahead_max: u32,
     /// What becomes of segments that an object grows by while the reader has no room.
-    pub behind: Behind,
+    pub behind: LagPolicy,
     pub verification: Verification,
     /// What becomes of a segment that is not what its producer signed.
     pub on_bad: OnBad,
@@ -72,7 +72,7 @@ pub struct ConsumerConfig {
 /// multipath-cache-management, Algorithm 1; docs/holdings.md). A segment that one holds then goes
 /// to one that does, and what none holds to all, as the schedule decides. Sequences ask no router.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Holdings {
+pub enum HoldingsMode {
     /// They are not asked.
     #[default]
     Ignore,
@@ -83,7 +83,7 @@ pub enum Holdings {
     Wait,
 }
 
-words!(Holdings { Ignore = "ignore", Ask = "ask", Wait = "wait" });
+words!(HoldingsMode { Ignore = "ignore", Ask = "ask", Wait = "wait" });
 
 /// How verified segments are handed out.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub enum Verification {
 pub enum OnBad {
     /// It is asked for again: by its digest if that is known, then fresh, then given up.
     #[default]
-    AskAgain,
+    RequestAgain,
     /// It is handed out all the same, marked as not verified.
     Deliver,
     Fail,
@@ -121,7 +121,7 @@ pub enum OnBad {
 
 /// What becomes of segments that an object grows by while the reader has no room.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Behind {
+pub enum LagPolicy {
     /// They are fetched later, as far as there is anyone who still has them.
     #[default]
     InOrder,
@@ -130,8 +130,8 @@ pub enum Behind {
     Skip,
 }
 
-words!(Behind { InOrder = "in-order", Skip = "skip" });
-words!(OnBad { AskAgain = "ask-again", Deliver = "deliver", Fail = "abort" });
+words!(LagPolicy { InOrder = "in-order", Skip = "skip" });
+words!(OnBad { RequestAgain = "ask-again", Deliver = "deliver", Fail = "abort" });
 
 impl ConsumerConfig {
     /// What every Interest for a segment says besides its name.
@@ -161,12 +161,12 @@ impl Default for ConsumerConfig {
             waits_for_lifetime: false,
             is_reliable: true,
             sets_aside: true,
-            holdings: Holdings::Ignore,
+            holdings: HoldingsMode::Ignore,
             reader_segments_max: 8192,
             ahead_max: 64,
-            behind: Behind::InOrder,
+            behind: LagPolicy::InOrder,
             verification: Verification::Signatures,
-            on_bad: OnBad::AskAgain,
+            on_bad: OnBad::RequestAgain,
             must_be_fresh: false,
             look_for_manifest: true,
             use_manifest: true,

@@ -20,7 +20,7 @@ use super::naming::{METADATA_INDEX, probe_index};
 use super::requests::{Requests, SINGLE_TRIES};
 use super::scoreboard::FailReason;
 use super::target::Target;
-use super::verify::{Incoming, REFUSALS_MAX};
+use super::verify::{BAD_COPIES_MAX, Incoming};
 use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
 use crate::mapping::NameMapping;
@@ -38,7 +38,7 @@ const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 
 /// What a request of discovery is for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Question {
+enum Purpose {
     Version,
     /// The first part of a manifest, if there is one.
     Manifest,
@@ -48,8 +48,8 @@ enum Question {
 
 /// A request that Data answers.
 #[derive(Debug)]
-pub(super) struct Answered {
-    question: Question,
+pub(super) struct AnsweredRequest {
+    purpose: Purpose,
     pub(super) request: Request,
 }
 
@@ -70,7 +70,7 @@ enum Stage {
     /// Requests the first segment and the first manifest part.
     Probing {
         /// The first segment, once it has come, and until when to wait for a manifest.
-        held: Option<(Incoming, Instant)>,
+        first_segment: Option<(Incoming, Instant)>,
         /// The level whose first part is requested.
         level: u8,
         /// A part has come: there is a manifest, which is waited for.
@@ -91,16 +91,16 @@ pub(super) enum Step {
     /// The metadata that came are not those of the object.
     BadMetadata(ConsumerError),
     /// The manifest part that came is not usable.
-    BadPart,
+    BadManifest,
     /// The first segment came: what it says of the last segment counts, and then
-    /// [`Discovery::first_segment_came`].
+    /// [`Discovery::on_first_segment`].
     FirstSegment,
     /// The names of all segments are known. The first one may have come already.
     Begin { manifest: Option<Shape>, first_segment: Option<Incoming> },
     /// There is nothing to fetch.
     Failed(ConsumerError),
     /// Nothing answers for the target.
-    GaveUp(FailReason),
+    Unanswered(FailReason),
 }
 
 #[derive(Debug)]
@@ -110,13 +110,13 @@ pub(super) struct Discovery {
     /// Those of Interests for segments.
     selectors: Selectors,
     stage: Stage,
-    requests: Requests<Question>,
+    requests: Requests<Purpose>,
     /// The version that was found.
     versioned: Name,
     /// Routers' stores have been asked for metadata.
-    has_asked_stores: bool,
+    has_queried_stores: bool,
     /// Why the metadata that came last were refused.
-    refused: Option<ConsumerError>,
+    last_refusal: Option<ConsumerError>,
 }
 
 impl Discovery {
@@ -128,14 +128,14 @@ impl Discovery {
             stage: Stage::Found,
             requests: Requests::default(),
             versioned: Name::new(),
-            has_asked_stores: false,
-            refused: None,
+            has_queried_stores: false,
+            last_refusal: None,
             target,
         };
         match discovery.target {
             Target::Latest { .. } => discovery.request_version(now, false),
             Target::Prefix { .. } => discovery.request_version(now, true),
-            Target::Version { .. } | Target::Range { .. } | Target::Known { .. } => {}
+            Target::Version { .. } | Target::Range { .. } | Target::KnownMetadata { .. } => {}
             Target::Sequence => discovery.stage = Stage::Over,
         }
         discovery
@@ -151,14 +151,14 @@ impl Discovery {
     }
 
     /// Whether Data may answer a request.
-    pub(super) fn is_asking(&self) -> bool {
+    pub(super) fn is_requesting(&self) -> bool {
         matches!(self.stage, Stage::Version { .. } | Stage::Probing { .. })
     }
 
     /// When [`Discovery::advance`] or [`Discovery::poll`] has something to do.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let probe_ends = match &self.stage {
-            Stage::Probing { held: Some((_, until)), has_part: false, .. } => Some(*until),
+            Stage::Probing { first_segment: Some((_, until)), has_part: false, .. } => Some(*until),
             _ => None,
         };
         self.requests.next_wakeup().into_iter().chain(probe_ends).min()
@@ -176,43 +176,45 @@ impl Discovery {
         let lifetime_ms = self.selectors.lifetime_ms;
         let selectors = Selectors { can_be_prefix, must_be_fresh, lifetime_ms, nonce: 0 };
         self.requests.clear();
-        self.requests.add(Question::Version, Request::new(&name, selectors, tries, now));
+        self.requests.add(Purpose::Version, Request::new(&name, selectors, tries, now));
         self.stage = Stage::Version { is_stored };
     }
 
     /// Removes the request that `data` answers.
-    pub(super) fn take_answered(&mut self, data: &DataView<'_>) -> Option<Answered> {
+    pub(super) fn take_answered(&mut self, data: &DataView<'_>) -> Option<AnsweredRequest> {
         let (question, request) = self.requests.take_answered(data)?;
-        Some(Answered { question, request })
+        Some(AnsweredRequest { purpose: question, request })
     }
 
     /// Data came for a request of [`Discovery::take_answered`].
     pub(super) fn on_data(
         &mut self,
         now: Instant,
-        Answered { question, request }: Answered,
+        AnsweredRequest { purpose: question, request }: AnsweredRequest,
         data: &DataView<'_>,
         incoming: Incoming,
     ) -> Step {
         let is_refusal = data.is_nack();
         match question {
-            Question::Version => self.on_version(now, data, incoming),
-            Question::Manifest => match ManifestPart::decode(data.content) {
-                Ok(part) if !is_refusal => self.on_part(now, part.shape, incoming),
+            Purpose::Version => self.on_version(now, data, incoming),
+            Purpose::Manifest => match ManifestPart::decode(data.content) {
+                Ok(part) if !is_refusal => self.on_manifest_part(now, part.shape, incoming),
                 // A bad copy, perhaps.
-                Err(ManifestError::Malformed) if !is_refusal => Step::BadPart,
+                Err(ManifestError::Malformed) if !is_refusal => Step::BadManifest,
                 _ => self.without_manifest(),
             },
             // Routers may have kept it from before there was such a version.
-            Question::FirstSegment if is_refusal => match request.refreshed(now) {
+            Purpose::FirstSegment if is_refusal => match request.refreshed(now) {
                 Some(again) => {
-                    self.requests.add(Question::FirstSegment, again);
+                    self.requests.add(Purpose::FirstSegment, again);
                     Step::Wait
                 }
                 None => Step::Failed(ConsumerError::Refused(self.target.name())),
             },
-            Question::FirstSegment => {
-                let Stage::Probing { held, .. } = &mut self.stage else { return Step::Wait };
+            Purpose::FirstSegment => {
+                let Stage::Probing { first_segment: held, .. } = &mut self.stage else {
+                    return Step::Wait;
+                };
                 let wait_ns = MANIFEST_ROUND_TRIPS * request.rtt_ns(now).unwrap_or(0);
                 *held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
                 Step::FirstSegment
@@ -225,7 +227,7 @@ impl Discovery {
         let object = self.target.name();
         if data.is_nack() {
             if is_stored {
-                return self.give_up(now, Question::Version, FailReason::NoRoute);
+                return self.on_request_failed(now, Purpose::Version, FailReason::NoRoute);
             }
             self.stage = Stage::Verifying { metadata: None, is_stored };
             return Step::Verify { index: METADATA_INDEX, incoming };
@@ -246,7 +248,7 @@ impl Discovery {
         };
         if !object.as_view().is_prefix_of(metadata.versioned.as_view()) {
             let versioned = metadata.versioned;
-            return Step::BadMetadata(ConsumerError::Elsewhere { object, versioned });
+            return Step::BadMetadata(ConsumerError::ForeignMetadata { object, versioned });
         }
         self.stage = Stage::Verifying { metadata: Some(metadata), is_stored };
         Step::Verify { index: METADATA_INDEX, incoming }
@@ -268,20 +270,20 @@ impl Discovery {
 
     /// The metadata that came are not usable: they are requested once more, fresh, so that routers
     /// pass over a bad copy.
-    pub(super) fn metadata_refused(&mut self, now: Instant, error: ConsumerError) {
-        self.refused = Some(error);
+    pub(super) fn request_metadata_again(&mut self, now: Instant, error: ConsumerError) {
+        self.last_refusal = Some(error);
         self.request_version(now, false);
     }
 
     /// The version is known.
-    pub(super) fn found(&mut self, versioned: Name) {
+    pub(super) fn set_version(&mut self, versioned: Name) {
         self.versioned = versioned;
-        self.refused = None;
+        self.last_refusal = None;
         self.stage = Stage::Found;
     }
 
     /// Needs no probe: the transfer begins.
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.stage = Stage::Over;
     }
 
@@ -289,53 +291,53 @@ impl Discovery {
     pub(super) fn probe(&mut self, now: Instant, first_segment: u64) {
         let mut first = self.mapping.version_prefix(self.versioned.as_view());
         first.append_segment(first_segment);
-        self.stage = Stage::Probing { held: None, level: 1, has_part: false };
-        self.request_part(now, 1, self.selectors);
+        self.stage = Stage::Probing { first_segment: None, level: 1, has_part: false };
+        self.request_manifest_part(now, 1, self.selectors);
         let request = Request::new(&first, self.selectors, DISCOVERY_TRIES, now);
-        self.requests.add(Question::FirstSegment, request);
+        self.requests.add(Purpose::FirstSegment, request);
     }
 
     /// Requests the first part of a level.
-    fn request_part(&mut self, now: Instant, level: u8, selectors: Selectors) {
+    fn request_manifest_part(&mut self, now: Instant, level: u8, selectors: Selectors) {
         let part = PartId { level, number: 0 };
         let name = self.mapping.part_name(self.versioned.as_view(), part);
         let request = Request::new(&name, selectors, SINGLE_TRIES, now);
-        self.requests.add(Question::Manifest, request);
+        self.requests.add(Purpose::Manifest, request);
     }
 
     /// A part of a manifest of that shape came. Its producer has signed only the highest level: the
     /// first part of that is requested, and verified before anything is made of it.
-    fn on_part(&mut self, now: Instant, shape: Shape, incoming: Incoming) -> Step {
+    fn on_manifest_part(&mut self, now: Instant, shape: Shape, incoming: Incoming) -> Step {
         let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         *has_part = true;
         match shape.levels.cmp(level) {
             Ordering::Equal => Step::Verify { index: probe_index(shape.levels), incoming },
             Ordering::Greater => {
                 *level = shape.levels;
-                self.request_part(now, shape.levels, self.selectors);
+                self.request_manifest_part(now, shape.levels, self.selectors);
                 Step::Wait
             }
-            Ordering::Less => Step::BadPart,
+            Ordering::Less => Step::BadManifest,
         }
     }
 
     /// The manifest part that came is not usable, for the `times`th time: another one is requested
     /// a few times, and then there is none.
-    pub(super) fn part_refused(&mut self, now: Instant, times: u32) -> Step {
+    pub(super) fn on_bad_manifest(&mut self, now: Instant, times: u32) -> Step {
         let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         (*level, *has_part) = (1, true);
-        if times > REFUSALS_MAX {
+        if times > BAD_COPIES_MAX {
             return self.without_manifest();
         }
         let must_be_fresh = self.selectors.must_be_fresh || times > 1;
-        self.request_part(now, 1, Selectors { must_be_fresh, ..self.selectors });
+        self.request_manifest_part(now, 1, Selectors { must_be_fresh, ..self.selectors });
         Step::Wait
     }
 
     /// After [`Step::FirstSegment`].
-    pub(super) fn first_segment_came(&mut self) -> Step {
+    pub(super) fn on_first_segment(&mut self) -> Step {
         let Stage::Probing { has_part: false, .. } = self.stage else { return Step::Wait };
-        match self.requests.contains(Question::Manifest) {
+        match self.requests.contains(Purpose::Manifest) {
             true => Step::Wait,
             false => self.end_probe(None),
         }
@@ -344,15 +346,17 @@ impl Discovery {
     /// There is no usable manifest. Continues without one once it is known that the object is
     /// there.
     fn without_manifest(&mut self) -> Step {
-        self.requests.take(Question::Manifest);
-        let Stage::Probing { held, has_part, .. } = &mut self.stage else { return Step::Wait };
+        self.requests.take(Purpose::Manifest);
+        let Stage::Probing { first_segment: held, has_part, .. } = &mut self.stage else {
+            return Step::Wait;
+        };
         *has_part = false;
         if held.is_some() { self.end_probe(None) } else { Step::Wait }
     }
 
     /// It is known whether there is a manifest.
     pub(super) fn end_probe(&mut self, manifest: Option<Shape>) -> Step {
-        let Stage::Probing { held, .. } = &mut self.stage else { return Step::Wait };
+        let Stage::Probing { first_segment: held, .. } = &mut self.stage else { return Step::Wait };
         let held = held.take();
         self.requests.clear();
         self.stage = Stage::Over;
@@ -365,7 +369,9 @@ impl Discovery {
     /// Ends the probe when the manifest has been waited for long enough.
     pub(super) fn advance(&mut self, now: Instant) -> Step {
         match self.stage {
-            Stage::Probing { held: Some((_, until)), has_part: false, .. } if now >= until => {
+            Stage::Probing { first_segment: Some((_, until)), has_part: false, .. }
+                if now >= until =>
+            {
                 self.end_probe(None)
             }
             _ => Step::Wait,
@@ -379,20 +385,20 @@ impl Discovery {
         interest: &InterestView<'_>,
         nack: Nack,
     ) -> Option<Step> {
-        let (question, result) = self.requests.nacked(interest, nack, now)?;
+        let (question, result) = self.requests.on_nack(interest, nack, now)?;
         Some(match (question, result) {
-            (_, Err(give_up)) => self.give_up(now, question, give_up),
+            (_, Err(give_up)) => self.on_request_failed(now, question, give_up),
             // Another path may have it.
             (_, Ok(false)) => Step::Wait,
             // Duplicate says nothing about the manifest; any other reason means that there is none.
-            (Question::Manifest, Ok(true)) if nack.reason != NackReason::Duplicate => {
+            (Purpose::Manifest, Ok(true)) if nack.reason != NackReason::Duplicate => {
                 self.without_manifest()
             }
             // While the producer may be coming up, a store may do.
-            (Question::Version, Ok(true))
-                if nack.reason == NackReason::NoRoute && self.may_ask_stores() =>
+            (Purpose::Version, Ok(true))
+                if nack.reason == NackReason::NoRoute && self.can_query_stores() =>
             {
-                self.ask_stores(now);
+                self.query_stores(now);
                 Step::Wait
             }
             _ => Step::Wait,
@@ -410,7 +416,7 @@ impl Discovery {
         sent: &mut u64,
     ) -> Option<Step> {
         let polled = self.requests.poll(paths, now, rng, out, |_, _| *sent += 1);
-        polled.err().map(|(question, reason)| self.give_up(now, question, reason))
+        polled.err().map(|(question, reason)| self.on_request_failed(now, question, reason))
     }
 
     pub(super) fn path_removed(&mut self, path: PathId, now: Instant) {
@@ -418,32 +424,32 @@ impl Discovery {
     }
 
     /// Whether metadata that need not be fresh will do, and have not been requested.
-    fn may_ask_stores(&self) -> bool {
+    fn can_query_stores(&self) -> bool {
         let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
-        is_wanted && !self.has_asked_stores
+        is_wanted && !self.has_queried_stores
     }
 
-    fn ask_stores(&mut self, now: Instant) {
-        self.has_asked_stores = true;
+    fn query_stores(&mut self, now: Instant) {
+        self.has_queried_stores = true;
         self.request_version(now, true);
     }
 
     /// A request has come to nothing. Without the first segment there is nothing to fetch; without
     /// the manifest there are signatures.
-    fn give_up(&mut self, now: Instant, question: Question, reason: FailReason) -> Step {
+    fn on_request_failed(&mut self, now: Instant, question: Purpose, reason: FailReason) -> Step {
         match (question, &self.stage) {
-            (Question::Manifest, _) => return self.without_manifest(),
+            (Purpose::Manifest, _) => return self.without_manifest(),
             // No store has it: back to waiting for the producer.
-            (Question::Version, Stage::Version { is_stored: true })
+            (Purpose::Version, Stage::Version { is_stored: true })
                 if reason == FailReason::NoRoute =>
             {
                 self.request_version(now, false);
             }
-            (Question::Version, Stage::Version { is_stored: false }) if self.may_ask_stores() => {
-                self.ask_stores(now);
+            (Purpose::Version, Stage::Version { is_stored: false }) if self.can_query_stores() => {
+                self.query_stores(now);
             }
             // What came and was refused says more than that nothing else came.
-            _ => return self.refused.take().map_or(Step::GaveUp(reason), Step::Failed),
+            _ => return self.last_refusal.take().map_or(Step::Unanswered(reason), Step::Failed),
         }
         Step::Wait
     }

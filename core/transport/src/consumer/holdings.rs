@@ -20,40 +20,40 @@ const OCTETS_MAX: usize = 80_000;
 
 /// The questions that are not answered.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
+pub(super) struct HoldingsQueries {
     /// What is asked, once the version is known.
     object: Option<Name>,
     /// The paths to ask on, and whether their routers are on this machine.
     paths: Vec<(PathId, bool)>,
-    open: Vec<Question>,
+    open: Vec<HoldingsQuery>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct HoldingsQuery {
     path: PathId,
     request: Request,
     /// When it is given up.
-    until: Instant,
+    deadline: Instant,
     /// What has come of the answer, of its first segments.
     octets: Vec<u8>,
 }
 
 /// What a packet is to the questions.
-pub(super) enum Reply {
+pub(super) enum QueryReply {
     /// It answers none of them.
-    Other,
+    Unrelated,
     /// It answers one, not usefully or not completely.
-    Taken,
+    Consumed,
     /// The router at the other end of the path holds these.
-    Held(PathId, HoldingsStatus),
+    Holdings(PathId, HoldingsStatus),
 }
 
-impl Questions {
+impl HoldingsQueries {
     /// Asks about the object by all paths that there are and that come.
     pub(super) fn begin(&mut self, object: Name, lifetime_ms: u64, now: Instant) {
         self.object = Some(object);
         for (path, is_local) in self.paths.clone() {
-            self.ask(path, is_local, lifetime_ms, now);
+            self.query(path, is_local, lifetime_ms, now);
         }
     }
 
@@ -65,10 +65,10 @@ impl Questions {
         now: Instant,
     ) {
         self.paths.push((path, is_local));
-        self.ask(path, is_local, lifetime_ms, now);
+        self.query(path, is_local, lifetime_ms, now);
     }
 
-    fn ask(&mut self, path: PathId, is_local: bool, lifetime_ms: u64, now: Instant) {
+    fn query(&mut self, path: PathId, is_local: bool, lifetime_ms: u64, now: Instant) {
         let Some(object) = &self.object else { return };
         let mut prefix = Name::new();
         prefix.append_str(if is_local { "localhost" } else { "localhop" }).append_str("nfd");
@@ -77,7 +77,7 @@ impl Questions {
             Selectors { can_be_prefix: true, must_be_fresh: true, lifetime_ms, nonce: 0 };
         let request = Request::new(&dataset, selectors, TRIES, now);
         let until = now.plus_ns(ANSWER_NS);
-        self.open.push(Question { path, request, until, octets: Vec::new() });
+        self.open.push(HoldingsQuery { path, request, deadline: until, octets: Vec::new() });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -90,13 +90,13 @@ impl Questions {
         self.open.retain_mut(|question| {
             let polled = question.request.poll(&[question.path], now, rng, out);
             sent += u64::from(polled == Ok(true));
-            polled.is_ok() && now < question.until
+            polled.is_ok() && now < question.deadline
         });
         sent
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        let due_at = |question: &Question| question.request.due_at().min(question.until);
+        let due_at = |question: &HoldingsQuery| question.request.due_at().min(question.deadline);
         self.open.iter().map(due_at).min()
     }
 
@@ -105,17 +105,22 @@ impl Questions {
         self.open.retain(|question| question.path != path);
     }
 
-    pub(super) fn take(&mut self, path: PathId, data: &DataView<'_>, now: Instant) -> Reply {
-        let is_it = |one: &Question| one.path == path && one.request.is_answered_by(data);
-        let Some(at) = self.open.iter().position(is_it) else { return Reply::Other };
+    pub(super) fn on_data(
+        &mut self,
+        path: PathId,
+        data: &DataView<'_>,
+        now: Instant,
+    ) -> QueryReply {
+        let is_it = |one: &HoldingsQuery| one.path == path && one.request.is_answered_by(data);
+        let Some(at) = self.open.iter().position(is_it) else { return QueryReply::Unrelated };
         let mut question = self.open.swap_remove(at);
         question.octets.extend_from_slice(data.content);
         let number = data.name.last().and_then(|last| last.as_segment());
         let last = data.final_block_id().and_then(|last| last.as_segment());
-        let (Some(number), Some(last)) = (number, last) else { return Reply::Taken };
+        let (Some(number), Some(last)) = (number, last) else { return QueryReply::Consumed };
         if number < last {
             if data.content.is_empty() || question.octets.len() > OCTETS_MAX {
-                return Reply::Taken;
+                return QueryReply::Consumed;
             }
             let mut name = data.name.parent().to_name();
             name.append_segment(number + 1);
@@ -123,17 +128,22 @@ impl Questions {
                 Selectors { lifetime_ms: question.request.lifetime_ms(), ..Selectors::default() };
             question.request = Request::new(&name, selectors, TRIES, now);
             self.open.push(question);
-            return Reply::Taken;
+            return QueryReply::Consumed;
         }
         // An application's refusal is no Holdings, either.
         match HoldingsStatus::decode(&question.octets) {
-            Ok(status) => Reply::Held(path, status),
-            Err(_) => Reply::Taken,
+            Ok(status) => QueryReply::Holdings(path, status),
+            Err(_) => QueryReply::Consumed,
         }
     }
 
     /// Takes a Nack; whether it is one for a question.
-    pub(super) fn nacked(&mut self, interest: &InterestView<'_>, nack: Nack, now: Instant) -> bool {
+    pub(super) fn on_nack(
+        &mut self,
+        interest: &InterestView<'_>,
+        nack: Nack,
+        now: Instant,
+    ) -> bool {
         let mut is_ours = false;
         self.open.retain_mut(|question| match question.request.nacked(interest, nack, now) {
             Ok(is_it) => {

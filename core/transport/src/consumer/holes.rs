@@ -60,26 +60,26 @@ pub(super) struct Holes {
     lifetime_ns: u64,
     patience_ns: u64,
     /// Indices that were requested without an answer, and those that a pass skipped.
-    aside: RangeSet<u64>,
-    /// The pass goes over `aside` alone; segments that it requests leave it.
-    is_again: bool,
+    set_aside: RangeSet<u64>,
+    /// The pass goes over `set_aside` alone; segments that it requests leave it.
+    is_repeat_pass: bool,
     /// The pass has met a hole of unknown length, and a round seeks its end, until this time at
     /// least.
     is_seeking: bool,
     seeks_until: Instant,
-    /// When the next round may start, where in `aside` it begins, and how many there were since
+    /// When the next round may start, where in `set_aside` it begins, and how many there were since
     /// something was verified.
-    round_at: Instant,
-    round_from: u64,
+    next_round_at: Instant,
+    round_start_index: u64,
     idle_rounds: u64,
     /// What had been verified when the pass began, and at the last look, and when that was new.
-    verified_before: u64,
+    verified_at_pass_start: u64,
     verified: u64,
     verified_at: Instant,
     /// When the first segment was set aside.
-    met_at: Instant,
+    first_hole_at: Instant,
     /// Manifest parts verified since.
-    parts: u64,
+    manifest_parts_verified: u64,
     /// Segments got no answer since something was verified, and segments were refused.
     has_unanswered: bool,
     has_refused: bool,
@@ -97,16 +97,16 @@ pub(super) struct PassState {
     /// The scoreboard has something to request or to wait for.
     pub(super) is_passing: bool,
     /// Nothing has come on any path since a timeout.
-    pub(super) is_silent: bool,
+    pub(super) is_unresponsive: bool,
     /// Interests of a round have no answer yet.
     pub(super) is_requesting: bool,
     /// The indices that the pass has not requested.
-    pub(super) rest: Range<u64>,
+    pub(super) unrequested: Range<u64>,
 }
 
 /// What the transfer does next about what is set aside.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum HoleStep {
     Wait,
     /// All of it came: there are no holes any more.
     Complete,
@@ -115,9 +115,9 @@ pub(super) enum Step {
     /// Ends the pass: sets aside what it has not requested.
     SkipRest,
     /// Begins a pass over what is set aside, at this index.
-    Pass(u64),
+    BeginPass(u64),
     /// Fails: nothing more comes.
-    Incomplete,
+    Fail,
 }
 
 impl Holes {
@@ -132,18 +132,18 @@ impl Holes {
         Self {
             lifetime_ns,
             patience_ns: lifetime_ns.saturating_mul(u64::from(retries.max(1))),
-            aside: RangeSet::new(),
-            is_again: false,
+            set_aside: RangeSet::new(),
+            is_repeat_pass: false,
             is_seeking: false,
             seeks_until: now,
-            round_at: now,
-            round_from: 0,
+            next_round_at: now,
+            round_start_index: 0,
             idle_rounds: 0,
-            verified_before: verified,
+            verified_at_pass_start: verified,
             verified,
             verified_at: since,
-            met_at: now,
-            parts: 0,
+            first_hole_at: now,
+            manifest_parts_verified: 0,
             has_unanswered: false,
             has_refused: false,
             reason: FailReason::Unanswered,
@@ -151,7 +151,7 @@ impl Holes {
     }
 
     pub(super) fn is_aside(&self, index: u64) -> bool {
-        self.aside.contains(&index)
+        self.set_aside.contains(&index)
     }
 
     /// A segment got no answer.
@@ -159,22 +159,22 @@ impl Holes {
         self.has_unanswered |= failed.reason == FailReason::Unanswered;
         self.has_refused |= failed.reason != FailReason::Unanswered;
         self.reason = failed.reason;
-        self.set_aside(failed.index);
+        self.add(failed.index);
     }
 
-    pub(super) fn set_aside(&mut self, index: u64) {
-        self.aside.insert(index..index + 1);
+    pub(super) fn add(&mut self, index: u64) {
+        self.set_aside.insert(index..index + 1);
     }
 
     /// A segment need not be requested again.
     pub(super) fn forget(&mut self, index: u64) {
-        self.aside.remove(index..index + 1);
+        self.set_aside.remove(index..index + 1);
     }
 
     /// A pass skipped `range`, of which `answered` came before.
     pub(super) fn skipped(&mut self, range: Range<u64>, answered: Vec<u64>) {
-        if !self.is_again && !range.is_empty() {
-            self.aside.insert(range);
+        if !self.is_repeat_pass && !range.is_empty() {
+            self.set_aside.insert(range);
             answered.into_iter().for_each(|index| self.forget(index));
         }
     }
@@ -184,17 +184,17 @@ impl Holes {
     pub(super) fn answered(&mut self, index: u64, now: Instant) -> bool {
         self.forget(index);
         // There may be more of it.
-        self.round_at = now;
+        self.next_round_at = now;
         core::mem::take(&mut self.is_seeking)
     }
 
     pub(super) fn part_verified(&mut self) {
-        self.parts += 1;
+        self.manifest_parts_verified += 1;
     }
 
     /// `segments` are verified by now. Returns whether more than at the last look.
     pub(super) fn note_verified(&mut self, segments: u64, now: Instant) -> bool {
-        let verified = segments + self.parts;
+        let verified = segments + self.manifest_parts_verified;
         let is_new = verified != self.verified;
         if is_new {
             (self.verified, self.verified_at) = (verified, now);
@@ -205,13 +205,13 @@ impl Holes {
 
     /// Whether the manifest part that lists a packet is set aside.
     pub(super) fn lacks_lister(&self, layout: &Layout, packet: PacketId) -> bool {
-        let lister = layout.lister_of(packet).and_then(|lister| layout.index_of(lister));
-        lister.is_some_and(|at| self.aside.contains(&at))
+        let lister = layout.listing_part(packet).and_then(|lister| layout.index_of(lister));
+        lister.is_some_and(|at| self.set_aside.contains(&at))
     }
 
     /// Whether the pass requests a packet, which is needed or not. One that it requests is not set
     /// aside any more.
-    pub(super) fn admits(
+    pub(super) fn claims_packet(
         &mut self,
         index: u64,
         is_needed: bool,
@@ -222,9 +222,9 @@ impl Holes {
             self.forget(index);
             return false;
         }
-        let is_aside = self.aside.contains(&index);
+        let is_aside = self.set_aside.contains(&index);
         let packet = layout.packet_at(index);
-        if self.is_again {
+        if self.is_repeat_pass {
             let is_requested = is_aside && verify.can_check(layout, packet);
             if is_requested {
                 self.forget(index);
@@ -232,36 +232,36 @@ impl Holes {
             return is_requested;
         }
         if self.lacks_lister(layout, packet) {
-            self.set_aside(index);
+            self.add(index);
             return false;
         }
         !is_aside
     }
 
     /// Where a pass over what is set aside continues, if that is far from `rest.start`.
-    pub(super) fn end_of_gap(
+    pub(super) fn skip_target(
         &self,
         rest: Range<u64>,
         layout: &Layout,
         verify: &VerifyQueue,
     ) -> Option<u64> {
-        if !self.is_again || rest.is_empty() {
+        if !self.is_repeat_pass || rest.is_empty() {
             return None;
         }
         let to = self.next_aside(rest.clone(), layout, verify);
         (to - rest.start > GAP_SEGMENTS).then_some(to)
     }
 
-    /// The next index that a pass over what is set aside requests, or the end of `rest`.
+    /// The next index that a pass over what is set aside requests, or the end of `unrequested`.
     fn next_aside(&self, rest: Range<u64>, layout: &Layout, verify: &VerifyQueue) -> u64 {
         let mut from = rest.start;
-        while let Some(range) = self.aside.overlapping(from..rest.end).next() {
+        while let Some(range) = self.set_aside.overlapping(from..rest.end).next() {
             from = from.max(range.start);
             let packet = layout.packet_at(from);
             if verify.can_check(layout, packet) {
                 return from;
             }
-            let lister = layout.lister_of(packet).and_then(|lister| layout.end_of_part(lister));
+            let lister = layout.listing_part(packet).and_then(|lister| layout.end_of_part(lister));
             from = lister.unwrap_or(from).max(from + 1);
         }
         rest.end
@@ -269,101 +269,101 @@ impl Holes {
 
     /// Segments that may be requested and unread, of `max`: where the reader wants all in order,
     /// half of its room stays free for what is set aside, which it needs first.
-    pub(super) fn reader_room(&self, max: u32, is_in_order: bool) -> u32 {
-        if is_in_order && !self.is_again { max / 2 } else { max }
+    pub(super) fn reader_capacity(&self, max: u32, is_in_order: bool) -> u32 {
+        if is_in_order && !self.is_repeat_pass { max / 2 } else { max }
     }
 
     /// Whether routers refuse everything that is requested, and did so in a round, too.
-    fn is_refused(&self) -> bool {
+    fn is_refused_everywhere(&self) -> bool {
         self.has_refused && !self.has_unanswered && self.idle_rounds > 0
     }
 
     /// What to do during a pass.
-    pub(super) fn advance(&mut self, state: &PassState) -> Step {
-        if state.is_passing && !self.is_again && self.aside.is_empty() {
+    pub(super) fn advance(&mut self, state: &PassState) -> HoleStep {
+        if state.is_passing && !self.is_repeat_pass && self.set_aside.is_empty() {
             // All of it came after all.
-            return Step::Complete;
+            return HoleStep::Complete;
         }
-        let is_in_hole = state.is_silent || (state.has_nothing && self.has_refused);
+        let is_in_hole = state.is_unresponsive || (state.has_nothing && self.has_refused);
         let is_lost = state.is_passing && is_in_hole && !state.is_in_order;
         self.is_seeking &= is_lost;
         if is_lost && !self.is_seeking {
             self.is_seeking = true;
             self.seeks_until = state.now.plus_ns(SEEK_NS);
-            return Step::Request(self.begin_round(state, true));
+            return HoleStep::Request(self.begin_round(state, true));
         }
         if !state.is_passing || state.is_requesting {
-            return Step::Wait;
+            return HoleStep::Wait;
         }
         if is_lost {
             if state.now < self.seeks_until {
-                return Step::Wait;
+                return HoleStep::Wait;
             }
             // The round found nothing behind the hole.
             self.is_seeking = false;
-            return Step::SkipRest;
+            return HoleStep::SkipRest;
         }
-        if state.is_in_order && self.is_refused() {
-            return Step::Incomplete;
+        if state.is_in_order && self.is_refused_everywhere() {
+            return HoleStep::Fail;
         }
         self.round_if_due(state)
     }
 
-    /// A pass is over; of its `rest`, `answered` came before. Another one begins if anything came
+    /// A pass is over; of its `unrequested`, `answered` came before. Another one begins if anything came
     /// since it began, or for the first time.
-    pub(super) fn end_pass(&mut self, state: &PassState, answered: Vec<u64>) -> Step {
-        if !self.is_again && !state.rest.is_empty() {
+    pub(super) fn end_pass(&mut self, state: &PassState, answered: Vec<u64>) -> HoleStep {
+        if !self.is_repeat_pass && !state.unrequested.is_empty() {
             // The reader has no room for it before the hole is filled.
-            self.aside.insert(state.rest.clone());
+            self.set_aside.insert(state.unrequested.clone());
         }
         answered.into_iter().for_each(|index| self.forget(index));
-        let Some(first) = self.first_aside() else { return Step::Complete };
-        let is_first = !core::mem::replace(&mut self.is_again, true);
-        if (is_first && !state.has_nothing) || self.verified != self.verified_before {
+        let Some(first) = self.first_aside() else { return HoleStep::Complete };
+        let is_first = !core::mem::replace(&mut self.is_repeat_pass, true);
+        if (is_first && !state.has_nothing) || self.verified != self.verified_at_pass_start {
             self.is_seeking = false;
-            self.verified_before = self.verified;
-            return Step::Pass(first);
+            self.verified_at_pass_start = self.verified;
+            return HoleStep::BeginPass(first);
         }
-        if self.is_refused() { Step::Incomplete } else { self.round_if_due(state) }
+        if self.is_refused_everywhere() { HoleStep::Fail } else { self.round_if_due(state) }
     }
 
-    fn round_if_due(&mut self, state: &PassState) -> Step {
-        if state.now < self.round_at {
-            return Step::Wait;
+    fn round_if_due(&mut self, state: &PassState) -> HoleStep {
+        if state.now < self.next_round_at {
+            return HoleStep::Wait;
         }
-        Step::Request(self.begin_round(state, false))
+        HoleStep::Request(self.begin_round(state, false))
     }
 
     /// The indices of a round: some of what is set aside, and if `is_seeking` some behind it.
     fn begin_round(&mut self, state: &PassState, is_seeking: bool) -> BTreeSet<u64> {
         let mut round = self.round(state.is_in_order);
-        if is_seeking && self.is_again {
-            round.extend(self.ends_behind(state.rest.start));
+        if is_seeking && self.is_repeat_pass {
+            round.extend(self.ends_behind(state.unrequested.start));
         } else if is_seeking {
-            round.extend(seek(&state.rest));
+            round.extend(seek_offsets(&state.unrequested));
         }
-        self.round_at = state.now.plus_ns(self.lifetime_ns);
+        self.next_round_at = state.now.plus_ns(self.lifetime_ns);
         self.idle_rounds += 1;
         round
     }
 
     /// When the transfer fails unless something is verified before.
-    pub(super) fn patience_ends(&self) -> Instant {
+    pub(super) fn deadline(&self) -> Instant {
         // However few the retries are, there is time for a round.
         let round_ns = SEEK_NS + self.lifetime_ns;
-        self.verified_at.plus_ns(self.patience_ns).max(self.met_at.plus_ns(round_ns))
+        self.verified_at.plus_ns(self.patience_ns).max(self.first_hole_at.plus_ns(round_ns))
     }
 
     /// When [`Holes::advance`] has something to do, if no packet comes before.
     pub(super) fn next_wakeup(&self, is_requesting: bool) -> Instant {
-        let round_at = if self.is_seeking { self.seeks_until } else { self.round_at };
-        let ends = self.patience_ends();
+        let round_at = if self.is_seeking { self.seeks_until } else { self.next_round_at };
+        let ends = self.deadline();
         if is_requesting { ends } else { ends.min(round_at) }
     }
 
     /// The first index that is set aside.
     pub(super) fn first_aside(&self) -> Option<u64> {
-        self.aside.first().map(|range| range.start)
+        self.set_aside.first().map(|range| range.start)
     }
 
     /// Why the last segment got no answer.
@@ -372,13 +372,14 @@ impl Holes {
     }
 
     fn segments(&self) -> u64 {
-        self.aside.iter().map(|range| range.end - range.start).sum()
+        self.set_aside.iter().map(|range| range.end - range.start).sum()
     }
 
     /// Segments at growing distances before the ends of the next ranges from `from` on. Where a
     /// pass has skipped to an island, its beginning lies there.
     fn ends_behind(&self, from: u64) -> impl Iterator<Item = u64> {
-        let ranges = self.aside.iter().filter(move |range| range.end > from).take(SOUGHT_RANGES);
+        let ranges =
+            self.set_aside.iter().filter(move |range| range.end > from).take(SOUGHT_RANGES);
         ranges.flat_map(|range| {
             let len = range.end - range.start;
             let near = doubling().take(SOUGHT_DISTANCES).take_while(move |&at| at < len);
@@ -389,23 +390,23 @@ impl Holes {
     /// Segments of the next round: some in order, and unless `is_in_order` some spread over all.
     fn round(&mut self, is_in_order: bool) -> BTreeSet<u64> {
         let mut segments = BTreeSet::new();
-        let from = if is_in_order { 0 } else { self.round_from };
+        let from = if is_in_order { 0 } else { self.round_start_index };
         let in_order = if is_in_order { ROUND_SEGMENTS } else { ROUND_SEGMENTS / 2 };
-        let after = self.aside.iter().flat_map(|range| range.start.max(from)..range.end);
-        let before = self.aside.iter().flat_map(|range| range.start..range.end.min(from));
+        let after = self.set_aside.iter().flat_map(|range| range.start.max(from)..range.end);
+        let before = self.set_aside.iter().flat_map(|range| range.start..range.end.min(from));
         let mut next_from = 0;
         for index in after.chain(before).take(in_order as usize) {
             segments.insert(index);
             next_from = index + 1;
         }
-        self.round_from = next_from;
+        self.round_start_index = next_from;
         if is_in_order {
             return segments;
         }
         let step = self.segments().div_ceil(ROUND_SEGMENTS / 2).max(1);
         // Another segment of each step in every round.
         let mut skip = self.idle_rounds % step;
-        for range in self.aside.iter() {
+        for range in self.set_aside.iter() {
             let len = range.end - range.start;
             while skip < len {
                 segments.insert(range.start + skip);
@@ -421,14 +422,14 @@ impl Holes {
         let layout = inventory.layout().expect("only objects have holes");
         let last_segment = inventory.last_segment();
         let mut segments: RangeSet<u64> = RangeSet::new();
-        for range in self.aside.iter() {
+        for range in self.set_aside.iter() {
             let range = layout.segments_at(range);
             if !range.is_empty() {
                 segments.insert(range);
             }
         }
         // What an earlier fetch had may lie in what a pass skipped.
-        inventory.have.ranges().for_each(|range| segments.remove(range));
+        inventory.received.ranges().for_each(|range| segments.remove(range));
         let mut parts = BTreeSet::new();
         for part in segments.iter().flat_map(|range| layout.parts_above(range)) {
             parts.extend(layout.index_of(part).filter(|&at| self.is_aside(at)));
@@ -453,7 +454,7 @@ impl Holes {
             first_ranges: segments.iter().take(RANGES_MAX).cloned().collect(),
             ranges: segments.iter().count() as u64,
             manifest_parts: parts.len() as u64,
-            octets,
+            bytes: octets,
             reason,
         }
     }
@@ -466,7 +467,7 @@ fn doubling() -> impl Iterator<Item = u64> {
 
 /// Segments behind a hole that begins at `rest.start`: at distances 1, 2, 4 and so on, and some all
 /// over the rest.
-fn seek(rest: &Range<u64>) -> impl Iterator<Item = u64> {
+fn seek_offsets(rest: &Range<u64>) -> impl Iterator<Item = u64> {
     let len = rest.end.saturating_sub(rest.start);
     let start = rest.start;
     let near = doubling().take_while(move |&at| at < len);

@@ -18,7 +18,7 @@ pub(super) enum Need {
     /// It is here already, or not wanted.
     Skip,
     /// It came before the scoreboard took over, and is with the reader or will be.
-    Came,
+    AlreadyReceived,
 }
 
 #[derive(Debug)]
@@ -27,13 +27,13 @@ pub(super) struct Inventory {
     /// What is known of the object, once it is found.
     pub(super) metadata: Option<Metadata>,
     /// Segments that were here at the start or have been verified.
-    pub(super) have: SegmentSet,
+    pub(super) received: SegmentSet,
     /// Whether verified segments are added to those: not of an object that is fetched in part.
-    keeps_have: bool,
+    tracks_received: bool,
     last_segment: Option<u64>,
     last_is_from_segment: bool,
     /// These came before the scoreboard took over.
-    first_part: Option<PartId>,
+    first_manifest_part: Option<PartId>,
     has_first_segment: bool,
 }
 
@@ -51,11 +51,11 @@ impl Inventory {
         Self {
             naming,
             metadata: None,
-            have: SegmentSet::new(),
-            keeps_have: !matches!(target, Target::Range { .. }),
+            received: SegmentSet::new(),
+            tracks_received: !matches!(target, Target::Range { .. }),
             last_segment: None,
             last_is_from_segment: false,
-            first_part: None,
+            first_manifest_part: None,
             has_first_segment: false,
         }
     }
@@ -99,15 +99,15 @@ impl Inventory {
     }
 
     /// The first part of a manifest came before the scoreboard took over.
-    pub(super) fn set_first_part(&mut self, id: PartId) {
-        self.first_part = Some(id);
+    pub(super) fn set_first_manifest_part(&mut self, id: PartId) {
+        self.first_manifest_part = Some(id);
     }
 
     /// The first segment came before the scoreboard took over. Returns its index if it is needed.
     pub(super) fn take_first_segment(&mut self) -> Option<u64> {
         let layout = self.layout()?;
         let first = layout.first_segment();
-        if self.have.contains(first) {
+        if self.received.contains(first) {
             return None;
         }
         let index = layout.index_of(PacketId::Segment(first));
@@ -116,8 +116,8 @@ impl Inventory {
     }
 
     pub(super) fn add_verified(&mut self, segment: u64) {
-        if self.keeps_have && self.layout().is_some_and(Layout::wants_all) {
-            self.have.insert(segment);
+        if self.tracks_received && self.layout().is_some_and(Layout::wants_all) {
+            self.received.insert(segment);
         }
     }
 
@@ -158,9 +158,9 @@ impl Inventory {
     }
 
     /// Whether a packet of an object is here or not wanted.
-    pub(super) fn is_had(&self, index: u64) -> bool {
+    pub(super) fn is_received(&self, index: u64) -> bool {
         self.layout().is_some_and(|layout| {
-            layout.is_had(layout.packet_at(index), &self.have, self.last_segment)
+            layout.is_received(layout.packet_at(index), &self.received, self.last_segment)
         })
     }
 
@@ -169,13 +169,13 @@ impl Inventory {
         let Some(layout) = self.layout() else { return Need::Fetch };
         let packet = layout.packet_at(index);
         match packet {
-            PacketId::Manifest(id) if self.first_part == Some(id) => Need::Skip,
+            PacketId::Manifest(id) if self.first_manifest_part == Some(id) => Need::Skip,
             PacketId::Segment(segment)
                 if self.has_first_segment && segment == layout.first_segment() =>
             {
-                Need::Came
+                Need::AlreadyReceived
             }
-            _ if layout.is_had(packet, &self.have, self.last_segment) => Need::Skip,
+            _ if layout.is_received(packet, &self.received, self.last_segment) => Need::Skip,
             _ => Need::Fetch,
         }
     }

@@ -135,7 +135,7 @@ impl Layout {
 
     /// The level and number under which a manifest part of the next level lists a packet; level 0
     /// for segments. `None` for packets verified by their signature.
-    pub(crate) fn listed_as(&self, packet: PacketId) -> Option<(u8, u64)> {
+    pub(crate) fn manifest_position(&self, packet: PacketId) -> Option<(u8, u64)> {
         match (packet, self.manifest?) {
             (PacketId::Segment(segment), _) => Some((0, segment)),
             (PacketId::Manifest(id), shape) if id.level < shape.levels => {
@@ -146,8 +146,8 @@ impl Layout {
     }
 
     /// The manifest part that lists a packet; `None` for packets verified by their signature.
-    pub(crate) fn lister_of(&self, packet: PacketId) -> Option<PacketId> {
-        let (level, number) = self.listed_as(packet)?;
+    pub(crate) fn listing_part(&self, packet: PacketId) -> Option<PacketId> {
+        let (level, number) = self.manifest_position(packet)?;
         let number = number / self.manifest?.digests_per_part();
         Some(PacketId::Manifest(PartId { level: level + 1, number }))
     }
@@ -191,7 +191,12 @@ impl Layout {
     }
 
     /// Whether a packet need not be fetched: its segments are held already, or are not wanted.
-    pub(crate) fn is_had(&self, packet: PacketId, have: &SegmentSet, last: Option<u64>) -> bool {
+    pub(crate) fn is_received(
+        &self,
+        packet: PacketId,
+        have: &SegmentSet,
+        last: Option<u64>,
+    ) -> bool {
         match (packet, self.manifest) {
             (PacketId::Segment(segment), _) => {
                 !self.wanted.contains(&segment) || have.contains(segment)
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_and_indices_are_one_to_one() {
+    fn packets_map_to_indices_and_back() {
         let shapes = [(1, 1), (3, 1), (248, 1), (1, 2), (3, 2), (20, 2)];
         let shapes = shapes.into_iter().map(|(per_part, levels)| Shape::new(per_part, levels));
         let hicn = "hicn:2001:db8::/32".parse().unwrap();
@@ -319,14 +324,15 @@ mod tests {
     }
 
     #[test]
-    fn a_range_begins_with_the_parts_above_it() {
+    fn range_starts_with_listing_parts() {
         let mut layout = layout(Shape::new(3, 2));
         layout.set_wanted(14..16);
         let have = SegmentSet::new();
         let from = layout.first_index();
         let end = layout.end_index(Some(100)).unwrap();
         let wanted = (from..end).map(|index| layout.packet_at(index));
-        let wanted: Vec<_> = wanted.filter(|part| !layout.is_had(*part, &have, None)).collect();
+        let wanted: Vec<_> =
+            wanted.filter(|part| !layout.is_received(*part, &have, None)).collect();
         let (top, leaf) = (PartId { level: 2, number: 1 }, PartId::leaf);
         let segment = |number| PacketId::Segment(number);
         let parts = [PacketId::Manifest(top), PacketId::Manifest(leaf(4)), segment(14)];
@@ -334,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_no_parts() {
+    fn rejects_foreign_names() {
         let layout = layout(Shape::new(3, 1));
         for name in ["/a/54=%01", "/a/54=%01/8=%00", "/a/54=%02/50=%00", "/a/54=%01/50=%00/b", "/"]
         {
@@ -344,17 +350,17 @@ mod tests {
     }
 
     #[test]
-    fn manifest_parts_of_what_is_there_are_not_fetched() {
+    fn skips_manifest_of_received_segments() {
         let layout = layout(Shape::new(3, 1));
         let mut have = SegmentSet::new();
         for segment in [0, 1, 2, 3] {
             have.insert(segment);
         }
-        assert!(layout.is_had(PacketId::Manifest(PartId::leaf(0)), &have, None));
-        assert!(!layout.is_had(PacketId::Manifest(PartId::leaf(1)), &have, None));
-        assert!(layout.is_had(PacketId::Manifest(PartId::leaf(1)), &have, Some(3)));
-        assert!(layout.is_had(PacketId::Segment(3), &have, None));
-        assert!(!layout.is_had(PacketId::Segment(4), &have, None));
+        assert!(layout.is_received(PacketId::Manifest(PartId::leaf(0)), &have, None));
+        assert!(!layout.is_received(PacketId::Manifest(PartId::leaf(1)), &have, None));
+        assert!(layout.is_received(PacketId::Manifest(PartId::leaf(1)), &have, Some(3)));
+        assert!(layout.is_received(PacketId::Segment(3), &have, None));
+        assert!(!layout.is_received(PacketId::Segment(4), &have, None));
     }
 
     #[test]

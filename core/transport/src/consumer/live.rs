@@ -20,7 +20,7 @@ use crate::metadata::Metadata;
 use crate::request::{Request, Tries};
 
 /// Metadata are requested again when nothing has come for this many lifetimes of an Interest.
-const QUIET_LIFETIMES: u64 = 2;
+const RENEW_AFTER_LIFETIMES: u64 = 2;
 /// How often they are: more often than before anything has come, as there was a producer.
 const RENEWAL_TRIES: Tries = Tries { sends_max: 6, nacks_max: 6, needs_route: false };
 
@@ -36,7 +36,7 @@ pub(super) struct Live {
     renewal: Option<Metadata>,
     is_verified: bool,
     /// The reader had no room, so that there may be segments to skip.
-    is_behind: bool,
+    is_reader_behind: bool,
 }
 
 /// How far the transfer is, as far as an object that grows needs to know.
@@ -62,9 +62,9 @@ impl Live {
             renew_at: now,
             renewal: None,
             is_verified: false,
-            is_behind: false,
+            is_reader_behind: false,
         };
-        live.postpone(now);
+        live.postpone_renewal(now);
         live
     }
 
@@ -73,28 +73,29 @@ impl Live {
     }
 
     /// Something came: the metadata need not be requested again for a while.
-    fn postpone(&mut self, now: Instant) {
-        self.renew_at = now.plus_ns(self.lifetime_ms.saturating_mul(QUIET_LIFETIMES * NS_PER_MS));
+    fn postpone_renewal(&mut self, now: Instant) {
+        self.renew_at =
+            now.plus_ns(self.lifetime_ms.saturating_mul(RENEW_AFTER_LIFETIMES * NS_PER_MS));
     }
 
     /// Whether something has come lately.
-    pub(super) fn is_heard_of(&self, now: Instant) -> bool {
+    pub(super) fn has_recent_data(&self, now: Instant) -> bool {
         now < self.renew_at
     }
 
     /// Whether nothing is requested until it is known what is new.
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_behind
+    pub(super) fn is_reader_behind(&self) -> bool {
+        self.is_reader_behind
     }
 
     /// The reader has no room, and skips what it misses.
-    pub(super) fn set_behind(&mut self) {
-        self.is_behind = true;
+    pub(super) fn set_reader_behind(&mut self) {
+        self.is_reader_behind = true;
     }
 
     /// Takes whether segments may have been missed.
-    pub(super) fn take_behind(&mut self) -> bool {
-        core::mem::take(&mut self.is_behind)
+    pub(super) fn take_reader_behind(&mut self) -> bool {
+        core::mem::take(&mut self.is_reader_behind)
     }
 
     /// Whether metadata can be requested, and are not on their way.
@@ -109,7 +110,7 @@ impl Live {
     /// Data came. What others of the same connection requested says nothing of this producer.
     pub(super) fn on_data(&mut self, now: Instant, name: NameView<'_>, versioned: &Name) {
         if versioned.as_view().is_prefix_of(name) {
-            self.postpone(now);
+            self.postpone_renewal(now);
         }
     }
 
@@ -124,7 +125,9 @@ impl Live {
                 self.renewal = Some(metadata);
                 Ok(())
             }
-            Ok(Metadata { versioned, .. }) => Err(ConsumerError::Elsewhere { object, versioned }),
+            Ok(Metadata { versioned, .. }) => {
+                Err(ConsumerError::ForeignMetadata { object, versioned })
+            }
             Err(error) => Err(ConsumerError::Metadata { name: object, error }),
         }
     }
@@ -151,7 +154,7 @@ impl Live {
             return Ok(None);
         }
         let Some(metadata) = self.renewal.take() else { return Ok(None) };
-        self.postpone(now);
+        self.postpone_renewal(now);
         let version = |versioned: &Name| versioned.as_view().last()?.as_version();
         if version(&metadata.versioned).cmp(&version(known)) == Ordering::Less {
             self.renew_later(now);
@@ -172,12 +175,12 @@ impl Live {
         mapping: NameMapping,
     ) -> Option<Request> {
         let mut is_due = now >= self.renew_at;
-        if self.is_behind && state.unread == 0 {
+        if self.is_reader_behind && state.unread == 0 {
             // What is requested ahead is not made yet: nothing has been missed.
-            self.is_behind = state.unanswered == 0 || state.unanswered > state.ahead;
+            self.is_reader_behind = state.unanswered == 0 || state.unanswered > state.ahead;
             is_due |= state.unanswered == 0 && state.is_drained;
         }
-        self.is_behind &= !state.is_end_known;
+        self.is_reader_behind &= !state.is_end_known;
         let object = self.object.as_ref().filter(|_| is_due && self.may_renew(state))?;
         let (name, can_be_prefix) = mapping.metadata_interest(object.as_view());
         let lifetime_ms = self.lifetime_ms;

@@ -27,7 +27,7 @@ pub struct MissingSegments {
     pub manifest_parts: u64,
     /// Content octets that are there, and those of the whole object, where metadata state the size
     /// and the whole object was wanted.
-    pub octets: Option<(u64, u64)>,
+    pub bytes: Option<(u64, u64)>,
     /// Why they are missing.
     pub reason: FailReason,
 }
@@ -39,7 +39,7 @@ impl MissingSegments {
     }
 
     /// How many of the wanted segments are there.
-    pub(crate) fn held(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.segments - self.missing
     }
 }
@@ -67,8 +67,8 @@ impl fmt::Display for MissingSegments {
             FailReason::NoRoute => "no route",
             FailReason::Nacked(_) => "refused by routers",
         };
-        write!(f, "{} of {} segments", self.held(), self.segments)?;
-        if let Some((held, all)) = self.octets {
+        write!(f, "{} of {} segments", self.received(), self.segments)?;
+        if let Some((held, all)) = self.bytes {
             write!(f, " ({held} of {all} bytes)")?;
         }
         write!(f, " of {} arrived, {} are missing ({why}): ", self.versioned, self.missing)?;
@@ -99,7 +99,7 @@ mod tests {
             first_ranges: vec![3..4, 10..14],
             ranges: 2,
             manifest_parts: 0,
-            octets: Some((950, 1000)),
+            bytes: Some((950, 1000)),
             reason: FailReason::Unanswered,
         };
         assert_eq!(
@@ -107,7 +107,7 @@ mod tests {
             "95 of 100 segments (950 of 1000 bytes) of /a/v=1 arrived, 5 are missing (no answer): \
              3, 10-13"
         );
-        (missing.ranges, missing.octets, missing.reason) = (4, None, FailReason::NoRoute);
+        (missing.ranges, missing.bytes, missing.reason) = (4, None, FailReason::NoRoute);
         missing.manifest_parts = 1;
         assert_eq!(
             format!("{missing}"),

@@ -68,12 +68,12 @@ use weir_store::{HoldingsStatus, SegmentRange};
 use weir_wire::{CongestionMark, DataView, InterestView, LpHeader};
 
 use self::discovery::{Discovery, Step};
-use self::holdings::{Questions, Reply};
+use self::holdings::{HoldingsQueries, QueryReply};
 use self::naming::{METADATA_INDEX, probe_index};
 use self::path::Answer;
 use self::schedule::Schedule;
 use self::transfer::{Transfer, Verified};
-use self::verify::{AcceptedPart, Incoming, REFUSALS_MAX};
+use self::verify::{AcceptedPart, BAD_COPIES_MAX, Incoming};
 use crate::PathId;
 use crate::metadata::Metadata;
 use crate::request::Nack;
@@ -82,7 +82,7 @@ use crate::segment_set::SegmentSet;
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
 pub(crate) use self::chunk::nack_wait_ns;
 pub use self::chunks::CHUNK_SEGMENTS_MAX;
-pub use self::config::{Behind, ConsumerConfig, Holdings, OnBad, ReaderMode, Verification};
+pub use self::config::{ConsumerConfig, HoldingsMode, LagPolicy, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
 pub use self::missing::MissingSegments;
 pub use self::outbox::{
@@ -100,7 +100,7 @@ pub struct Consumer {
     /// What is there to fetch?
     discovery: Discovery,
     /// Which router holds what of it?
-    questions: Questions,
+    holdings_queries: HoldingsQueries,
     /// Fetches it.
     transfer: Transfer,
 }
@@ -130,7 +130,7 @@ impl Consumer {
     ) -> Self {
         Self {
             rng: Rng::from_seed(seed),
-            questions: Questions::default(),
+            holdings_queries: HoldingsQueries::default(),
             discovery: Discovery::new(target.clone(), &config, now),
             transfer: Transfer::new(&target, config, schedule, seed),
         }
@@ -143,7 +143,7 @@ impl Consumer {
         inputs: &mut Vec<ConsumerInput>,
         out: &mut ConsumerOutbox,
     ) {
-        self.find_known(now, out);
+        self.start_known_version(now, out);
         for input in inputs.drain(..) {
             self.input(now, input, out);
         }
@@ -157,12 +157,12 @@ impl Consumer {
                 let is_new = self.transfer.scoreboard.add_path(path, window);
                 debug_assert!(is_new, "{path:?} is there already");
                 let lifetime_ms = self.transfer.config.lifetime_ms;
-                self.questions.path_added(path, is_local, lifetime_ms, now);
+                self.holdings_queries.path_added(path, is_local, lifetime_ms, now);
             }
             ConsumerInput::RemovePath { path } => {
                 self.discovery.path_removed(path, now);
                 self.transfer.path_removed(path, now);
-                self.questions.path_removed(path);
+                self.holdings_queries.path_removed(path);
             }
             ConsumerInput::Packet { path, header, packet } => {
                 self.packet(now, path, &header, packet, out);
@@ -173,16 +173,16 @@ impl Consumer {
             }
             ConsumerInput::Start { have, reader } => {
                 self.transfer.set_reader(reader);
-                self.ask_routers(now);
+                self.query_routers(now);
                 self.start(now, have, out);
             }
             ConsumerInput::Append { range, name, segments } => {
                 self.transfer.append(range, &name, segments, out);
             }
             ConsumerInput::Close => self.transfer.close(),
-            ConsumerInput::Verified { .. } | ConsumerInput::Key { .. } if self.is_over() => {}
-            ConsumerInput::Verified { op, verdict } => self.verdict(now, op, verdict, out),
-            ConsumerInput::Key { key, verifier } => self.key(now, key, verifier, out),
+            ConsumerInput::Verified { .. } | ConsumerInput::Key { .. } if self.has_ended() => {}
+            ConsumerInput::Verified { op, verdict } => self.on_verdict(now, op, verdict, out),
+            ConsumerInput::Key { key, verifier } => self.on_key(now, key, verifier, out),
             ConsumerInput::Read { segments } => self.transfer.reader.read(segments),
         }
     }
@@ -191,14 +191,14 @@ impl Consumer {
     fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         // 1. The probe for a manifest has waited long enough.
         let step = self.discovery.advance(now);
-        self.take_step(now, step, out);
+        self.apply_step(now, step, out);
         // 2. Losses and timeouts.
-        self.transfer.check(now, out);
+        self.transfer.detect_losses(now, out);
         // 3. Single Interests: those of discovery, those outside the window, and questions.
         self.poll_discovery(now, out);
         self.transfer.poll_requests(now, &mut self.rng, out);
-        if !self.questions.is_empty() && !self.is_over() {
-            let sent = self.questions.poll(now, &mut self.rng, &mut out.interests);
+        if !self.holdings_queries.is_empty() && !self.has_ended() {
+            let sent = self.holdings_queries.poll(now, &mut self.rng, &mut out.interests);
             self.transfer.stats.interests += sent;
         }
         // 4. The reader.
@@ -220,11 +220,11 @@ impl Consumer {
     pub fn next_wakeup(&self) -> Option<Instant> {
         // Without a path nothing can be sent; without a verdict or the driver's start, neither.
         let has_path = !self.transfer.scoreboard.paths().all().is_empty();
-        if !has_path || !(self.discovery.is_asking() || self.transfer.is_running()) {
+        if !has_path || !(self.discovery.is_requesting() || self.transfer.is_running()) {
             return None;
         }
         let discovery = self.discovery.next_wakeup();
-        let wakeups = [discovery, self.transfer.next_wakeup(), self.questions.next_wakeup()];
+        let wakeups = [discovery, self.transfer.next_wakeup(), self.holdings_queries.next_wakeup()];
         wakeups.into_iter().flatten().min()
     }
 }
@@ -251,15 +251,15 @@ impl Consumer {
             self.transfer.stats.malformed += 1;
             return;
         };
-        match self.questions.take(path, &data, now) {
-            Reply::Other => {}
-            Reply::Taken => return,
-            Reply::Held(path, status) => return self.set_held(path, status, out),
+        match self.holdings_queries.on_data(path, &data, now) {
+            QueryReply::Unrelated => {}
+            QueryReply::Consumed => return,
+            QueryReply::Holdings(path, status) => return self.on_holdings(path, status, out),
         }
         let incoming = Incoming::new(&data, packet, path, header.incoming_face.map(FaceId));
-        if self.is_over() {
+        if self.has_ended() {
             self.transfer.stats.unwanted += 1;
-        } else if self.discovery.is_asking() {
+        } else if self.discovery.is_requesting() {
             self.discovery_data(now, &data, incoming, out);
         } else if self.transfer.is_running() {
             let mark = CongestionMark::from_value(header.congestion_mark);
@@ -278,14 +278,14 @@ impl Consumer {
         nack: Nack,
         out: &mut ConsumerOutbox,
     ) {
-        if self.is_over() || self.questions.nacked(interest, nack, now) {
+        if self.has_ended() || self.holdings_queries.on_nack(interest, nack, now) {
             return;
         }
-        self.transfer.note_nack(nack);
+        self.transfer.note_nack_origin(nack);
         match self.discovery.on_nack(now, interest, nack) {
             Some(step) => {
                 self.transfer.stats.nacks += 1;
-                self.take_step(now, step, out);
+                self.apply_step(now, step, out);
             }
             None => self.transfer.on_nack(now, interest, nack, out),
         }
@@ -295,16 +295,16 @@ impl Consumer {
 /// Discovery.
 impl Consumer {
     /// The version of some targets is known from the start.
-    fn find_known(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+    fn start_known_version(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         if !self.discovery.is_found() || self.transfer.inventory.metadata.is_some() {
             return;
         }
         let metadata = match self.discovery.target() {
-            Target::Known { metadata } => metadata.clone(),
+            Target::KnownMetadata { metadata } => metadata.clone(),
             other => Metadata::new(other.name()),
         };
         let found = Step::Found { metadata, is_stored: false, is_whole: false };
-        self.take_step(now, found, out);
+        self.apply_step(now, found, out);
     }
 
     fn discovery_data(
@@ -324,27 +324,27 @@ impl Consumer {
         let mut step = self.discovery.on_data(now, answered, data, incoming);
         if let Step::FirstSegment = step {
             self.transfer.learn_last(data, out);
-            step = self.discovery.first_segment_came();
+            step = self.discovery.on_first_segment();
         }
-        self.take_step(now, step, out);
+        self.apply_step(now, step, out);
     }
 
     fn poll_discovery(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if !self.discovery.is_asking() {
+        if !self.discovery.is_requesting() {
             return;
         }
         let paths = self.transfer.scoreboard.paths().request_order();
-        while !self.is_over() && self.discovery.is_asking() {
+        while !self.has_ended() && self.discovery.is_requesting() {
             let sent = &mut self.transfer.stats.interests;
             let polled = self.discovery.poll(now, &paths, &mut self.rng, &mut out.interests, sent);
             let Some(step) = polled else { return };
-            self.take_step(now, step, out);
+            self.apply_step(now, step, out);
         }
     }
 
     /// Does what follows from discovery.
-    fn take_step(&mut self, now: Instant, step: Step, out: &mut ConsumerOutbox) {
-        if self.is_over() {
+    fn apply_step(&mut self, now: Instant, step: Step, out: &mut ConsumerOutbox) {
+        if self.has_ended() {
             return;
         }
         match step {
@@ -355,11 +355,11 @@ impl Consumer {
             }
             Step::Found { metadata, is_stored, is_whole } => {
                 self.transfer.inventory.set_metadata(metadata.clone(), is_whole);
-                self.discovery.found(metadata.versioned.clone());
+                self.discovery.set_version(metadata.versioned.clone());
                 out.events.push(ConsumerEvent::Found { metadata, is_stored });
             }
-            Step::BadMetadata(error) => self.metadata_refused(now, error, out),
-            Step::BadPart => self.part_refused(now, out),
+            Step::BadMetadata(error) => self.on_bad_metadata(now, error, out),
+            Step::BadManifest => self.on_bad_manifest(now, out),
             Step::Begin { manifest, first_segment } => {
                 self.transfer.begin(manifest, out);
                 let Some(incoming) = first_segment else { return };
@@ -369,7 +369,7 @@ impl Consumer {
                 }
             }
             Step::Failed(error) => self.transfer.fail(error, out),
-            Step::GaveUp(reason) => {
+            Step::Unanswered(reason) => {
                 let error = self.transfer.error_of(self.discovery.target().name(), reason);
                 self.transfer.fail(error, out);
             }
@@ -379,15 +379,15 @@ impl Consumer {
     /// The driver says which segments it has: fetches the others.
     fn start(&mut self, now: Instant, have: SegmentSet, out: &mut ConsumerOutbox) {
         let Some(metadata) = &self.transfer.inventory.metadata else { return };
-        if !self.discovery.is_found() || self.is_over() {
+        if !self.discovery.is_found() || self.has_ended() {
             return;
         }
         let (last, manifest) = (metadata.last_segment, metadata.manifest);
         let manifest = manifest.filter(|_| !metadata.grows());
-        self.transfer.inventory.have = have;
+        self.transfer.inventory.received = have;
         let target = self.discovery.target();
         let layout = self.transfer.inventory.layout_mut();
-        let has_metadata = matches!(target, Target::Latest { .. } | Target::Known { .. });
+        let has_metadata = matches!(target, Target::Latest { .. } | Target::KnownMetadata { .. });
         let looks = self.transfer.config.look_for_manifest;
         if !has_metadata && !layout.is_whole() && looks && self.transfer.uses_manifest() {
             let first_segment = self.transfer.inventory.layout_mut().first_segment();
@@ -395,28 +395,34 @@ impl Consumer {
         }
         if let Some(last) = last {
             self.transfer.set_last(last, false, out);
-            if self.is_over() {
+            if self.has_ended() {
                 return;
             }
         }
         self.transfer.begin(manifest, out);
         self.transfer.begin_live(now, target);
-        self.discovery.end();
+        self.discovery.finish();
     }
 }
 
 /// Verification.
 impl Consumer {
     /// The driver's verdict on a packet.
-    fn verdict(&mut self, now: Instant, op: VerifyId, verdict: Verdict, out: &mut ConsumerOutbox) {
+    fn on_verdict(
+        &mut self,
+        now: Instant,
+        op: VerifyId,
+        verdict: Verdict,
+        out: &mut ConsumerOutbox,
+    ) {
         let Transfer { verify, inventory, .. } = &mut self.transfer;
         let Some((index, outcome)) = verify.conclude(op, verdict, inventory) else { return };
-        let verified = self.transfer.settle(now, index, outcome, out);
+        let verified = self.transfer.apply_outcome(now, index, outcome, out);
         self.on_verified(now, verified, out);
     }
 
     /// The driver says what verifies a signer's packets, or that it does not trust the signer.
-    fn key(
+    fn on_key(
         &mut self,
         now: Instant,
         key: KeyId,
@@ -440,18 +446,18 @@ impl Consumer {
                     }
                     let (_, id) = inventory.packet_at(index);
                     let outcome = verify.untrusted(id, reason.clone());
-                    let verified = self.transfer.settle(now, index, outcome, out);
+                    let verified = self.transfer.apply_outcome(now, index, outcome, out);
                     self.on_verified(now, verified, out);
                 }
             }
         }
-        self.release(now, out);
+        self.retry_held_packets(now, out);
     }
 
     /// Looks again at the packets that were held.
-    fn release(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+    fn retry_held_packets(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         for (index, incoming) in self.transfer.verify.take_held() {
-            let verified = self.transfer.examine(now, index, incoming, out);
+            let verified = self.transfer.verify(now, index, incoming, out);
             self.on_verified(now, verified, out);
         }
     }
@@ -462,74 +468,79 @@ impl Consumer {
             None => {}
             Some(Verified::Metadata) => {
                 let step = self.discovery.metadata_verified();
-                self.take_step(now, step, out);
+                self.apply_step(now, step, out);
                 self.transfer.renewal_verified();
             }
-            Some(Verified::BadMetadata(error)) => self.metadata_refused(now, error, out),
-            Some(Verified::FirstPart(part)) => self.first_part(now, part, out),
-            Some(Verified::BadFirstPart) => self.part_refused(now, out),
-            Some(Verified::Part) => self.release(now, out),
+            Some(Verified::BadMetadata(error)) => self.on_bad_metadata(now, error, out),
+            Some(Verified::FirstManifestPart(part)) => self.on_first_manifest_part(now, part, out),
+            Some(Verified::BadManifest) => self.on_bad_manifest(now, out),
+            Some(Verified::ManifestPart) => self.retry_held_packets(now, out),
         }
     }
 
     /// The metadata that came are not those of the object, or not what its producer signed: they
     /// are requested again a few times.
-    fn metadata_refused(&mut self, now: Instant, error: ConsumerError, out: &mut ConsumerOutbox) {
-        if self.transfer.verify.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
+    fn on_bad_metadata(&mut self, now: Instant, error: ConsumerError, out: &mut ConsumerOutbox) {
+        if self.transfer.verify.count_bad_copy(METADATA_INDEX) > BAD_COPIES_MAX {
             return self.transfer.fail(error, out);
         }
         if !self.transfer.renew_later(now) {
-            self.discovery.metadata_refused(now, error);
+            self.discovery.request_metadata_again(now, error);
         }
     }
 
     /// The first part of the manifest is what its producer signed: it gives the shape.
-    fn first_part(&mut self, now: Instant, part: AcceptedPart, out: &mut ConsumerOutbox) {
+    fn on_first_manifest_part(
+        &mut self,
+        now: Instant,
+        part: AcceptedPart,
+        out: &mut ConsumerOutbox,
+    ) {
         let data = DataView::decode(&part.packet).expect("it was decoded before");
         let Ok(manifest) = ManifestPart::decode(data.content) else { return };
-        self.transfer.inventory.set_first_part(part.id);
+        self.transfer.inventory.set_first_manifest_part(part.id);
         let step = self.discovery.end_probe(Some(manifest.shape));
-        self.take_step(now, step, out);
+        self.apply_step(now, step, out);
         if let Err(error) = self.transfer.verify.add_part(part) {
             let (what, reason) = ("the manifest".into(), alloc::format!("{error}"));
             return self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
         }
-        self.release(now, out);
+        self.retry_held_packets(now, out);
     }
 
     /// The first part of the manifest is not usable.
-    fn part_refused(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        let times = self.transfer.verify.count_refusal(probe_index(1));
-        let step = self.discovery.part_refused(now, times);
-        self.take_step(now, step, out);
+    fn on_bad_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        let times = self.transfer.verify.count_bad_copy(probe_index(1));
+        let step = self.discovery.on_bad_manifest(now, times);
+        self.apply_step(now, step, out);
     }
 }
 
 /// What routers hold.
 impl Consumer {
     /// The version is known: asks the routers what they hold of it, if that is wanted.
-    fn ask_routers(&mut self, now: Instant) {
+    fn query_routers(&mut self, now: Instant) {
         let Transfer { config, inventory, .. } = &self.transfer;
         let (Some(metadata), Some(_)) = (&inventory.metadata, inventory.layout()) else { return };
-        if config.holdings == Holdings::Ignore {
+        if config.holdings == HoldingsMode::Ignore {
             return;
         }
         let versioned = config.mapping.version_prefix(metadata.versioned.as_view());
-        self.questions.begin(versioned, config.lifetime_ms, now);
+        self.holdings_queries.begin(versioned, config.lifetime_ms, now);
     }
 
     /// Whether the fetch waits for what the routers say.
     fn waits_for_routers(&self) -> bool {
-        self.transfer.config.holdings == Holdings::Wait && self.awaits_routers()
+        self.transfer.config.holdings == HoldingsMode::Wait && self.awaits_routers()
     }
 
     /// Whether routers are still to say what they hold: packets whose names are not below that of
     /// the object.
     pub fn awaits_routers(&self) -> bool {
-        !self.questions.is_empty()
+        !self.holdings_queries.is_empty()
     }
 
-    fn set_held(&mut self, path: PathId, status: HoldingsStatus, out: &mut ConsumerOutbox) {
+    fn on_holdings(&mut self, path: PathId, status: HoldingsStatus, out: &mut ConsumerOutbox) {
         let HoldingsStatus { memory, disk, is_partial, .. } = status;
         let ranges = SegmentRange::join([memory, disk].concat());
         let segments = ranges.iter().fold(0, |sum: u64, range| {
@@ -543,13 +554,13 @@ impl Consumer {
 /// State and measures.
 impl Consumer {
     /// Whether it has ended, well or not.
-    pub fn is_over(&self) -> bool {
-        self.transfer.is_over()
+    pub fn has_ended(&self) -> bool {
+        self.transfer.has_ended()
     }
 
     /// The segments that are there: those of the start, and those verified since.
-    pub fn have(&self) -> &SegmentSet {
-        &self.transfer.inventory.have
+    pub fn received(&self) -> &SegmentSet {
+        &self.transfer.inventory.received
     }
 
     /// Counters and measures so far. The window is that of all paths in use, the smoothed and the

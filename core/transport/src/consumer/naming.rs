@@ -69,7 +69,7 @@ impl Naming {
         name_below(prefix, segment)
     }
 
-    /// Replaces `found` by the indices of the packets that have this name.
+    /// Replaces `set_version` by the indices of the packets that have this name.
     pub(crate) fn find(&self, name: &[u8], found: &mut Vec<u64>) {
         found.clear();
         match self {

@@ -172,7 +172,7 @@ pub enum ConsumerError {
     NoRoute(Name),
     /// The router has a route for the name; another one that it leads to has none.
     #[error("a router farther on has no route to {0}")]
-    NoRouteBeyond(Name),
+    NoRouteFurtherOn(Name),
     /// No answer comes for the name.
     #[error("nobody answers for {0}")]
     Unanswered(Name),
@@ -212,7 +212,7 @@ pub enum ConsumerError {
     },
     /// The metadata is that of another object.
     #[error("the metadata of {object} names {versioned}, which is something else")]
-    Elsewhere {
+    ForeignMetadata {
         /// What was asked for.
         object: Name,
         versioned: Name,

@@ -19,7 +19,7 @@ struct WantedRange {
     /// `None`: one Data of this very name.
     segments: Option<Range<u64>>,
     /// Segments that are neither verified nor skipped.
-    left: u64,
+    remaining: u64,
     /// Its end has been reported.
     is_over: bool,
 }
@@ -80,14 +80,14 @@ impl Ranges {
             name,
             first_index: self.end_index,
             segments,
-            left: 0,
+            remaining: 0,
             is_over: false,
         };
-        range.left = range.len();
-        if range.left == 0 {
+        range.remaining = range.len();
+        if range.remaining == 0 {
             return false;
         }
-        self.end_index = self.end_index.saturating_add(range.left);
+        self.end_index = self.end_index.saturating_add(range.remaining);
         let number = self.base + self.ranges.len() as u64;
         self.by_name.insert(self.hash_key.hash(&range.name), number as u32);
         self.ranges.push_back(range);
@@ -150,8 +150,8 @@ impl Ranges {
         let at = self.at(index)?;
         let range = &mut self.ranges[at];
         debug_assert!(!range.is_over);
-        range.left -= 1;
-        if range.left > 0 {
+        range.remaining -= 1;
+        if range.remaining > 0 {
             return None;
         }
         range.is_over = true;
@@ -161,7 +161,7 @@ impl Ranges {
     /// Gives up the range of the segment `index`, unless that was done before. Returns the range
     /// and its indices before `asked_end`. Nothing has been requested from there on: the range ends
     /// there, and the later ones move up.
-    pub(crate) fn give_up(&mut self, index: u64, asked_end: u64) -> Option<(RangeId, Range<u64>)> {
+    pub(crate) fn cancel(&mut self, index: u64, asked_end: u64) -> Option<(RangeId, Range<u64>)> {
         debug_assert!(index < asked_end);
         let at = self.at(index)?;
         let range = &mut self.ranges[at];
@@ -180,7 +180,7 @@ impl Ranges {
     }
 
     /// Forgets the leading ranges that are over and lie before `index` with all their segments.
-    pub(crate) fn tidy(&mut self, index: u64) {
+    pub(crate) fn forget_finished(&mut self, index: u64) {
         while let Some(first) = self.ranges.front()
             && first.is_over
             && first.first_index + first.len() <= index

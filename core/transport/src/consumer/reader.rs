@@ -7,7 +7,7 @@ use super::config::ReaderMode;
 use super::outbox::Delivery;
 
 #[derive(Debug)]
-enum Entry {
+enum ReaderEntry {
     /// The packet has not come yet.
     Missing,
     /// The packet is no segment, or will not come.
@@ -18,9 +18,9 @@ enum Entry {
 #[derive(Debug)]
 pub(crate) struct Reader {
     mode: ReaderMode,
-    /// The packets from index `base` if the reader wants them in order, else those that are ready.
-    entries: VecDeque<Entry>,
-    base: u64,
+    /// The packets from index `base_index` if the reader wants them in order, else those that are ready.
+    entries: VecDeque<ReaderEntry>,
+    base_index: u64,
     ready: u32,
     /// Packets that came and have not been handed out: held, being verified, or ready.
     unread: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(mode: ReaderMode) -> Self {
-        Self { mode, entries: VecDeque::new(), base: 0, ready: 0, unread: 0, credit: 0 }
+        Self { mode, entries: VecDeque::new(), base_index: 0, ready: 0, unread: 0, credit: 0 }
     }
 
     /// Sets how segments are handed out, before the first one.
@@ -39,7 +39,7 @@ impl Reader {
         self.mode = mode;
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.mode != ReaderMode::None
     }
 
@@ -61,7 +61,7 @@ impl Reader {
     /// The first index, or the next one once everything has been handed out.
     pub(crate) fn start_at(&mut self, index: u64) {
         debug_assert!(self.entries.is_empty());
-        self.base = index;
+        self.base_index = index;
     }
 
     /// The reader takes this many more.
@@ -80,35 +80,36 @@ impl Reader {
     }
 
     /// The segment of this index is ready.
-    pub(crate) fn put(&mut self, index: u64, delivery: Delivery) {
+    pub(crate) fn add_ready(&mut self, index: u64, delivery: Delivery) {
         self.ready += 1;
         match self.mode {
-            ReaderMode::InOrder => self.set(index, Entry::Ready(delivery)),
-            _ => self.entries.push_back(Entry::Ready(delivery)),
+            ReaderMode::InOrder => self.set(index, ReaderEntry::Ready(delivery)),
+            _ => self.entries.push_back(ReaderEntry::Ready(delivery)),
         }
     }
 
     /// The packet of this index is no segment, or will not come.
     pub(crate) fn skip(&mut self, index: u64) {
         if self.mode == ReaderMode::InOrder {
-            self.set(index, Entry::Skipped);
+            self.set(index, ReaderEntry::Skipped);
         }
     }
 
     /// As [`Reader::skip`], unless the segment is ready.
     pub(crate) fn skip_missing(&mut self, index: u64) {
-        let at = index.checked_sub(self.base).map(|at| at as usize);
-        let is_ready = at.is_some_and(|at| matches!(self.entries.get(at), Some(Entry::Ready(_))));
+        let at = index.checked_sub(self.base_index).map(|at| at as usize);
+        let is_ready =
+            at.is_some_and(|at| matches!(self.entries.get(at), Some(ReaderEntry::Ready(_))));
         if !is_ready {
             self.skip(index);
         }
     }
 
-    fn set(&mut self, index: u64, entry: Entry) {
-        let Some(at) = index.checked_sub(self.base) else { return };
+    fn set(&mut self, index: u64, entry: ReaderEntry) {
+        let Some(at) = index.checked_sub(self.base_index) else { return };
         let at = at as usize;
         while self.entries.len() <= at {
-            self.entries.push_back(Entry::Missing);
+            self.entries.push_back(ReaderEntry::Missing);
         }
         self.entries[at] = entry;
     }
@@ -117,17 +118,17 @@ impl Reader {
     pub(crate) fn hand_out(&mut self, out: &mut Vec<Delivery>) {
         loop {
             match self.entries.front() {
-                Some(Entry::Skipped) => {}
-                Some(Entry::Ready(_)) if self.credit > 0 => {}
+                Some(ReaderEntry::Skipped) => {}
+                Some(ReaderEntry::Ready(_)) if self.credit > 0 => {}
                 _ => break,
             }
-            if let Some(Entry::Ready(delivery)) = self.entries.pop_front() {
+            if let Some(ReaderEntry::Ready(delivery)) = self.entries.pop_front() {
                 out.push(delivery);
                 self.credit -= 1;
                 self.ready -= 1;
                 self.unread -= 1;
             }
-            self.base += 1;
+            self.base_index += 1;
         }
     }
 }

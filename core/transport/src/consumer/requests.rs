@@ -18,7 +18,7 @@ const REQUESTS_MAX: usize = 256;
 pub(super) const SINGLE_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6, needs_route: false };
 
 #[derive(Debug)]
-struct Entry<P> {
+struct PendingRequest<P> {
     purpose: P,
     request: Request,
     /// What to continue with when the request comes to nothing.
@@ -28,7 +28,7 @@ struct Entry<P> {
 /// Requests, each for a purpose `P`.
 #[derive(Debug)]
 pub(super) struct Requests<P> {
-    all: Vec<Entry<P>>,
+    all: Vec<PendingRequest<P>>,
 }
 
 impl<P> Default for Requests<P> {
@@ -60,12 +60,12 @@ impl<P: Copy + PartialEq> Requests<P> {
 
     /// Sends a request from when it is due on.
     pub(super) fn add(&mut self, purpose: P, request: Request) {
-        self.all.push(Entry { purpose, request, fallback: None });
+        self.all.push(PendingRequest { purpose, request, fallback: None });
     }
 
     /// Sends a request from when it is due on, and another one when that comes to nothing.
     pub(super) fn add_with_fallback(&mut self, purpose: P, request: Request, fallback: Request) {
-        self.all.push(Entry { purpose, request, fallback: Some(fallback) });
+        self.all.push(PendingRequest { purpose, request, fallback: Some(fallback) });
     }
 
     /// Removes the request for this purpose, if there is one.
@@ -77,28 +77,29 @@ impl<P: Copy + PartialEq> Requests<P> {
     /// Removes the request that `data` answers.
     pub(super) fn take_answered(&mut self, data: &DataView<'_>) -> Option<(P, Request)> {
         let at = self.all.iter().position(|entry| entry.request.is_answered_by(data))?;
-        let Entry { purpose, request, .. } = self.all.swap_remove(at);
+        let PendingRequest { purpose, request, .. } = self.all.swap_remove(at);
         Some((purpose, request))
     }
 
     /// Removes the request for this purpose, if `data` answers it. Returns whether it does.
     pub(super) fn take_if_answered(&mut self, purpose: P, data: &DataView<'_>) -> bool {
-        let is_it =
-            |entry: &Entry<P>| entry.purpose == purpose && entry.request.is_answered_by(data);
+        let is_it = |entry: &PendingRequest<P>| {
+            entry.purpose == purpose && entry.request.is_answered_by(data)
+        };
         let found = self.all.iter().position(is_it);
         found.map(|at| self.all.swap_remove(at)).is_some()
     }
 
     /// Takes a Nack; what is given up for it, and if nothing is, whether all paths have refused.
     /// `None` when the Nack is of another Interest.
-    pub(super) fn nacked(
+    pub(super) fn on_nack(
         &mut self,
         interest: &InterestView<'_>,
         nack: Nack,
         now: Instant,
     ) -> Option<(P, Result<bool, FailReason>)> {
         for at in 0..self.all.len() {
-            let Entry { purpose, request, .. } = &mut self.all[at];
+            let PendingRequest { purpose, request, .. } = &mut self.all[at];
             let purpose = *purpose;
             match request.nacked(interest, nack, now) {
                 Ok(false) => {}
@@ -187,7 +188,7 @@ mod tests {
         let mut wire = wire.to_vec();
         loop {
             let interest = InterestView::decode(&wire).unwrap();
-            let (purpose, result) = requests.nacked(&interest, NACK, *now).unwrap();
+            let (purpose, result) = requests.on_nack(&interest, NACK, *now).unwrap();
             result.map_err(|give_up| (purpose, give_up))?;
             *now = requests.next_wakeup().unwrap().max(*now);
             let mut out = InterestBatch::default();
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_requests_is_bounded() {
+    fn limits_number_of_requests() {
         let mut requests = Requests::default();
         for purpose in 0..REQUESTS_MAX {
             assert!(requests.has_room());

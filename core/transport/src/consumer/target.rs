@@ -22,7 +22,7 @@ pub enum Target {
         versioned: Name,
     },
     /// The version that this metadata, verified before, names.
-    Known { metadata: Metadata },
+    KnownMetadata { metadata: Metadata },
     /// Whatever a router or producer has below a name, found with CanBePrefix: an object without
     /// metadata, or one Data that is the whole object.
     Prefix { name: Name },
@@ -46,7 +46,7 @@ impl Target {
             | Self::Version { versioned: name }
             | Self::Range { versioned: name, .. }
             | Self::Prefix { name } => name.clone(),
-            Self::Known { metadata } => metadata.versioned.clone(),
+            Self::KnownMetadata { metadata } => metadata.versioned.clone(),
             Self::Sequence => Name::new(),
         }
     }
@@ -62,7 +62,7 @@ impl Target {
     pub(crate) fn object(&self) -> Option<Name> {
         match self {
             Self::Latest { object, .. } => Some(object.clone()),
-            Self::Known { metadata } => {
+            Self::KnownMetadata { metadata } => {
                 let versioned = metadata.versioned.as_view();
                 versioned.last()?.as_version()?;
                 Some(versioned.parent().to_name())

@@ -144,7 +144,7 @@ fn one_window_lies_over_all_pieces_of_a_sequence() {
     bench.data(&segment("/b", 1));
     bench.verify(true);
     assert_eq!(bench.events(), ["RangeDone { range: RangeId(8) }", "Done"]);
-    assert!(bench.consumer.is_over());
+    assert!(bench.consumer.has_ended());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_piece_that_is_given_up_leaves_the_others_alone() {
     bench.verify(true);
     let events = bench.events();
     assert!(events.contains(&"RangeDone { range: RangeId(2) }".into()), "{events:?}");
-    assert!(bench.consumer.is_over(), "{events:?}");
+    assert!(bench.consumer.has_ended(), "{events:?}");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
     let expected: Vec<PacketId> =
         (5..15).filter(|number| *number != 8).map(PacketId::Segment).collect();
     assert_eq!(numbers, expected);
-    assert!(bench.consumer.is_over());
+    assert!(bench.consumer.has_ended());
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn of_a_known_version_only_what_is_wanted_is_asked_for() {
         };
         let config =
             ConsumerConfig { verification: Verification::ByDriver, ..ConsumerConfig::default() };
-        let mut bench = Bench::new(Target::Known { metadata }, config);
+        let mut bench = Bench::new(Target::KnownMetadata { metadata }, config);
         assert!(bench.asked.is_empty(), "the version is known");
         bench.inputs.push(ConsumerInput::Narrow { segments });
         bench.inputs.push(ConsumerInput::Read { segments: 100 });
@@ -301,8 +301,8 @@ fn of_a_known_version_only_what_is_wanted_is_asked_for() {
         let wanted: Vec<Name> = expected.map(|at| segment("/a/54=%01", at)).collect();
         assert_eq!(all, wanted);
         assert_eq!(bench.out.deliveries.len(), wanted.len());
-        assert!(bench.consumer.is_over());
-        assert!(bench.consumer.have().is_empty(), "it is not the object");
+        assert!(bench.consumer.has_ended());
+        assert!(bench.consumer.received().is_empty(), "it is not the object");
     }
 }
 

@@ -26,7 +26,7 @@ use crate::PathId;
 /// Signers of one object at most.
 const SIGNERS_MAX: usize = 16;
 /// Times that one packet is requested again because it came damaged or forged.
-pub(super) const REFUSALS_MAX: u32 = 4;
+pub(super) const BAD_COPIES_MAX: u32 = 4;
 /// Segments of an object at most: 32 octets of memory each while their manifest part is awaited.
 const SEGMENTS_MAX: u64 = 1 << 40;
 
@@ -58,7 +58,7 @@ impl Incoming {
 }
 
 /// A packet that the driver is verifying.
-struct Pending {
+struct PendingVerification {
     index: u64,
     last_segment: Option<u64>,
     content_bytes: u32,
@@ -96,11 +96,11 @@ impl KnownSigner {
 }
 
 /// What is known about a packet's signer.
-enum Signed {
+enum SignerState {
     By(Arc<dyn Verifier>),
     /// The driver has been asked.
-    NotKnownYet,
-    ByTooMany,
+    Unknown,
+    TooMany,
 }
 
 /// A segment that is verified, or wanted although it is not.
@@ -122,11 +122,11 @@ pub(super) struct AcceptedPart {
 }
 
 /// What becomes of a packet.
-pub(super) enum Outcome {
+pub(super) enum VerifyOutcome {
     /// The driver verifies it, or it is held until its signer is known.
-    Waits,
+    Pending,
     /// Its range was given up.
-    Unwanted,
+    Cancelled,
     /// The manifest part that lists it is not there.
     Unlisted(Incoming),
     Segment(AcceptedSegment),
@@ -141,7 +141,7 @@ pub(super) enum Outcome {
     /// Its signer is not trusted.
     Untrusted(String),
     /// It is not what its producer signed, and no other is requested.
-    Fatal(String),
+    Unrecoverable(String),
 }
 
 pub(super) struct VerifyQueue {
@@ -155,9 +155,9 @@ pub(super) struct VerifyQueue {
     next_key: u32,
     /// Packets that came before what they need to be checked, with their index.
     held: Vec<(u64, Incoming)>,
-    pending: Slab<Pending>,
+    pending: Slab<PendingVerification>,
     /// How often packets came damaged or forged, by index.
-    refusals: BTreeMap<u64, u32>,
+    bad_copies: BTreeMap<u64, u32>,
     /// The last segment as a verified one states it.
     last_segment: Option<u64>,
 }
@@ -174,7 +174,7 @@ impl VerifyQueue {
             next_key: 0,
             held: Vec::new(),
             pending: Slab::new(),
-            refusals: BTreeMap::new(),
+            bad_copies: BTreeMap::new(),
             last_segment: None,
         }
     }
@@ -203,21 +203,21 @@ impl VerifyQueue {
     }
 
     /// What the manifest says of a packet; `None` for one that is verified by its signature.
-    pub(super) fn listed(&self, layout: &Layout, packet: PacketId) -> Option<Listed> {
-        let (level, number) = layout.listed_as(packet)?;
+    pub(super) fn listed_digest(&self, layout: &Layout, packet: PacketId) -> Option<Listed> {
+        let (level, number) = layout.manifest_position(packet)?;
         Some(self.manifest.as_ref()?.listed(level, number))
     }
 
     /// Whether a packet could be verified if it came: the part that lists it is there.
     pub(super) fn can_check(&self, layout: &Layout, packet: PacketId) -> bool {
-        self.listed(layout, packet) != Some(Listed::Unknown)
+        self.listed_digest(layout, packet) != Some(Listed::Unknown)
     }
 
     /// The index of a packet, or of the manifest part that must come before it.
-    pub(super) fn needed_first(&self, layout: &Layout, index: u64) -> u64 {
+    pub(super) fn prerequisite(&self, layout: &Layout, index: u64) -> u64 {
         let mut packet = layout.packet_at(index);
         while !self.can_check(layout, packet)
-            && let Some(lister) = layout.lister_of(packet)
+            && let Some(lister) = layout.listing_part(packet)
         {
             packet = lister;
         }
@@ -227,7 +227,7 @@ impl VerifyQueue {
     /// Whether a packet is verified by its signature.
     pub(super) fn needs_signer(&self, inventory: &Inventory, index: u64) -> bool {
         let (_, packet) = inventory.packet_at(index);
-        inventory.layout().and_then(|layout| self.listed(layout, packet)).is_none()
+        inventory.layout().and_then(|layout| self.listed_digest(layout, packet)).is_none()
     }
 
     /// Whether nothing is held or being verified.
@@ -252,15 +252,15 @@ impl VerifyQueue {
     }
 
     /// A packet came damaged or forged. Returns how often it has by now.
-    pub(super) fn count_refusal(&mut self, index: u64) -> u32 {
-        let times = self.refusals.entry(index).or_default();
+    pub(super) fn count_bad_copy(&mut self, index: u64) -> u32 {
+        let times = self.bad_copies.entry(index).or_default();
         *times += 1;
         *times
     }
 
     /// A packet came as it should.
-    pub(super) fn forget_refusals(&mut self, index: u64) {
-        self.refusals.remove(&index);
+    pub(super) fn forget_bad_copies(&mut self, index: u64) {
+        self.bad_copies.remove(&index);
     }
 
     /// A verified segment states which one is the last.
@@ -278,16 +278,16 @@ impl VerifyQueue {
     }
 
     /// Has a packet verified, or holds it until that can be done.
-    pub(super) fn examine(
+    pub(super) fn verify(
         &mut self,
         index: u64,
         incoming: Incoming,
         inventory: &Inventory,
         out: &mut ConsumerOutbox,
-    ) -> Outcome {
+    ) -> VerifyOutcome {
         let (range, id) = inventory.packet_at(index);
         let is_segment = matches!(id, PacketId::Segment(_));
-        let listed = inventory.layout().and_then(|layout| self.listed(layout, id));
+        let listed = inventory.layout().and_then(|layout| self.listed_digest(layout, id));
         let mut signer = None;
         let check = match (self.mode, listed) {
             (Verification::ByDriver, _) => Check::ByDriver,
@@ -296,32 +296,32 @@ impl VerifyQueue {
                 let packet = self.has_reader.then_some(packet);
                 let is_verified = false;
                 let segment = AcceptedSegment { last_segment, content_bytes, packet, is_verified };
-                return Outcome::Segment(segment);
+                return VerifyOutcome::Segment(segment);
             }
-            (Verification::Off, _) => return Outcome::Metadata,
+            (Verification::Off, _) => return VerifyOutcome::Metadata,
             (Verification::Signatures, Some(Listed::As(digest))) => {
                 Check::Digest { digest, signer: self.manifest_signer.clone() }
             }
             (Verification::Signatures, Some(Listed::Unknown)) => {
-                return Outcome::Unlisted(incoming);
+                return VerifyOutcome::Unlisted(incoming);
             }
             (Verification::Signatures, Some(Listed::Not)) => {
-                return Outcome::Fatal("the manifest does not list it".to_string());
+                return VerifyOutcome::Unrecoverable("the manifest does not list it".to_string());
             }
             (Verification::Signatures, None) => {
                 match self.signer_of(&incoming.packet, &mut out.events) {
-                    Signed::By(verifier) => {
+                    SignerState::By(verifier) => {
                         signer = (!is_segment).then(|| verifier.clone());
                         match inventory.digest_of_sole(id, incoming.last_segment) {
                             Some(digest) => Check::Content { digest, signer: verifier },
                             None => Check::Signature(verifier),
                         }
                     }
-                    Signed::NotKnownYet => {
+                    SignerState::Unknown => {
                         self.hold(index, incoming);
-                        return Outcome::Waits;
+                        return VerifyOutcome::Pending;
                     }
-                    Signed::ByTooMany => {
+                    SignerState::TooMany => {
                         let reason = alloc::format!("it has more than {SIGNERS_MAX} signers");
                         return self.untrusted(id, reason);
                     }
@@ -330,20 +330,21 @@ impl VerifyQueue {
         };
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
         let kept = (!is_segment || self.has_reader).then(|| packet.clone());
-        let pending = Pending { index, last_segment, content_bytes, packet: kept, signer };
+        let pending =
+            PendingVerification { index, last_segment, content_bytes, packet: kept, signer };
         let op = VerifyId(self.pending.insert(pending));
         out.verify.push(VerifyOp { op, range, id, packet, path, incoming_face, check });
-        Outcome::Waits
+        VerifyOutcome::Pending
     }
 
     /// Whose signature a packet bears, or says it does.
-    fn signer_of(&mut self, packet: &Packet, events: &mut Vec<ConsumerEvent>) -> Signed {
+    fn signer_of(&mut self, packet: &Packet, events: &mut Vec<ConsumerEvent>) -> SignerState {
         let data = DataView::decode(packet).expect("it was decoded before");
         if let Some(known) = self.signers.iter().find(|signer| signer.signed(&data)) {
-            return known.verifier.clone().map_or(Signed::NotKnownYet, Signed::By);
+            return known.verifier.clone().map_or(SignerState::Unknown, SignerState::By);
         }
         if self.signers.len() >= SIGNERS_MAX {
-            return Signed::ByTooMany;
+            return SignerState::TooMany;
         }
         let id = KeyId(self.next_key);
         self.next_key += 1;
@@ -355,7 +356,7 @@ impl VerifyQueue {
             verifier: None,
         });
         events.push(ConsumerEvent::NeedKey { key: id, packet: packet.clone() });
-        Signed::NotKnownYet
+        SignerState::Unknown
     }
 
     /// The driver says what verifies a signer's packets. Returns false if the signer is not known.
@@ -372,11 +373,11 @@ impl VerifyQueue {
 
     /// The signer of a packet is not trusted. If another signer of this object is, the packet may
     /// be forged, and the right one may come.
-    pub(super) fn untrusted(&self, packet: PacketId, reason: String) -> Outcome {
+    pub(super) fn untrusted(&self, packet: PacketId, reason: String) -> VerifyOutcome {
         let has_other = self.signers.iter().any(|signer| signer.verifier.is_some());
         match packet {
-            PacketId::Segment(_) if has_other => Outcome::Bad { reason, digest: None },
-            _ => Outcome::Untrusted(reason),
+            PacketId::Segment(_) if has_other => VerifyOutcome::Bad { reason, digest: None },
+            _ => VerifyOutcome::Untrusted(reason),
         }
     }
 
@@ -387,30 +388,35 @@ impl VerifyQueue {
         op: VerifyId,
         verdict: Verdict,
         inventory: &Inventory,
-    ) -> Option<(u64, Outcome)> {
+    ) -> Option<(u64, VerifyOutcome)> {
         if !self.pending.contains(op.0) {
             debug_assert!(false, "a verdict on {op:?}, which is not pending");
             return None;
         }
-        let Pending { index, last_segment, content_bytes, packet, signer } =
+        let PendingVerification { index, last_segment, content_bytes, packet, signer } =
             self.pending.remove(op.0);
         if !inventory.is_wanted(index) {
-            return Some((index, Outcome::Unwanted));
+            return Some((index, VerifyOutcome::Cancelled));
         }
         let segment = |packet, is_verified| {
-            Outcome::Segment(AcceptedSegment { last_segment, content_bytes, packet, is_verified })
+            VerifyOutcome::Segment(AcceptedSegment {
+                last_segment,
+                content_bytes,
+                packet,
+                is_verified,
+            })
         };
         let outcome = match (verdict, inventory.packet_at(index).1) {
             (Verdict::Good, PacketId::Segment(_)) => segment(packet, true),
-            (Verdict::Good, PacketId::Metadata) => Outcome::Metadata,
+            (Verdict::Good, PacketId::Metadata) => VerifyOutcome::Metadata,
             (Verdict::Good, PacketId::Manifest(id)) => {
                 let packet = packet.expect("parts of the manifest are kept");
-                Outcome::Part(AcceptedPart { id, packet, signer })
+                VerifyOutcome::Part(AcceptedPart { id, packet, signer })
             }
             (Verdict::Bad { reason, digest }, id) => match self.on_bad {
                 OnBad::Deliver if matches!(id, PacketId::Segment(_)) => segment(packet, false),
-                OnBad::Fail => Outcome::Fatal(reason),
-                _ => Outcome::Bad { reason, digest },
+                OnBad::Fail => VerifyOutcome::Unrecoverable(reason),
+                _ => VerifyOutcome::Bad { reason, digest },
             },
         };
         Some((index, outcome))

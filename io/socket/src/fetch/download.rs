@@ -412,7 +412,7 @@ impl Download {
         let is_due = now >= self.saved.plus_ns(SAVE_NS);
         let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
         if let Some(output) = object.and_then(|object| object.output.take()) {
-            let have = self.consumer.have().clone();
+            let have = self.consumer.received().clone();
             keeper.submit(Keep::Save { serial: self.serial, output, have });
         }
     }
@@ -428,7 +428,7 @@ impl Download {
     fn is_over(&self) -> bool {
         let is_there = |object: &Object| matches!(object.place, Place::There);
         self.error.is_some()
-            || self.consumer.is_over()
+            || self.consumer.has_ended()
             || self.object.as_ref().is_some_and(is_there)
     }
 
@@ -461,7 +461,7 @@ impl Download {
             Place::File(_) | Place::Reader(_) => (None, true),
         };
         if let Some(error) = self.error {
-            let have = self.consumer.have().clone();
+            let have = self.consumer.received().clone();
             // What an earlier attempt left stays as it is when nothing has been added.
             let is_touched = is_opened && (object.resumed == 0 || !have.is_empty());
             let keep = Keep::Break { serial, output, writer, have };

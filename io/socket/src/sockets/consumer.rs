@@ -115,7 +115,11 @@ impl Consumer {
         octets: Range<u64>,
     ) -> Result<Reader, SocketError> {
         self.check(&metadata.versioned)?;
-        Ok(Reader::new(self.fetcher(false), Target::Known { metadata: metadata.clone() }, octets))
+        Ok(Reader::new(
+            self.fetcher(false),
+            Target::KnownMetadata { metadata: metadata.clone() },
+            octets,
+        ))
     }
 
     fn fetcher(&self, from_newest: bool) -> Fetcher {

@@ -101,7 +101,7 @@ impl From<io::Error> for SocketError {
 impl From<ConsumerError> for SocketError {
     fn from(error: ConsumerError) -> Self {
         match error {
-            ConsumerError::NoRoute(name) | ConsumerError::NoRouteBeyond(name) => {
+            ConsumerError::NoRoute(name) | ConsumerError::NoRouteFurtherOn(name) => {
                 Self::NoRoute(name)
             }
             ConsumerError::Unanswered(name) => Self::TimedOut(name),

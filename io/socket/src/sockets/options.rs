@@ -9,7 +9,7 @@ use weir_base::units::{Size, Time};
 use weir_base::{HashKey, NS_PER_MS};
 use weir_store::EvictionPolicy;
 use weir_transport::{
-    Behind, ConsumerConfig, Controller, Controllers, NameMapping, OnBad, ProducerConfig,
+    ConsumerConfig, Controller, Controllers, LagPolicy, NameMapping, OnBad, ProducerConfig,
     Unanswered, Verification,
 };
 use weir_wire::PACKET_SIZE_MAX;
@@ -66,7 +66,7 @@ kinds! {
     Time = OptionKind::Time;
     String = OptionKind::Path;
     NameMapping = OptionKind::Text;
-    Word<Behind> = OptionKind::Words(Behind::WORDS);
+    Word<LagPolicy> = OptionKind::Words(LagPolicy::WORDS);
     Word<OnBad> = OptionKind::Words(OnBad::WORDS);
     Word<Controller> = OptionKind::Words(Controllers::BUILT_IN_NAMES);
     Word<EvictionPolicy> = OptionKind::Words(EvictionPolicy::WORDS);
@@ -238,7 +238,7 @@ socket_options! {
         manifest: bool = true;
         /// What becomes of a packet that is not what its producer signed: "ask-again", and after
         /// some times fail; "deliver" it, with a flag; "abort".
-        on_bad: Word<OnBad> = Word(OnBad::AskAgain);
+        on_bad: Word<OnBad> = Word(OnBad::RequestAgain);
         /// Octets that wait for the reader, are asked for or being verified, at most, of each
         /// fetch.
         input_buffer: Size = size(16 * MIB), size(64 * KIB) => size(64 * GIB);
@@ -260,7 +260,7 @@ socket_options! {
         /// What becomes of what an object grows by while the reader's buffer is full: fetched
         /// "in-order" later, as far as there is anyone who has it, or "skip"ped up to the newest
         /// segment once what is in the buffer has been read.
-        behind: Word<Behind> = Word(Behind::InOrder);
+        behind: Word<LagPolicy> = Word(LagPolicy::InOrder);
         /// Whether stored segments must be fresh.
         fresh: bool = false;
         /// What names are in the network: the same ("identity"), or those of hICN below an IPv6

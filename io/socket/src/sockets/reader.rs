@@ -159,7 +159,7 @@ impl Reader {
         if self.metadata.is_none() {
             // What is read later is of the same version.
             if matches!(self.target, Target::Latest { .. }) {
-                self.target = Target::Known { metadata: start.metadata.clone() };
+                self.target = Target::KnownMetadata { metadata: start.metadata.clone() };
             }
             self.metadata = Some(start.metadata);
         }

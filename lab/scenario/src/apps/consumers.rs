@@ -10,7 +10,7 @@ use weir_baselines::controllers::CONTROLLERS;
 use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, Trace, WorkloadError,
 };
-use weir_transport::{CHUNK_SEGMENTS_MAX, Controller, ControllerError, Holdings, PathSchedule};
+use weir_transport::{CHUNK_SEGMENTS_MAX, Controller, ControllerError, HoldingsMode, PathSchedule};
 
 use super::{Place, ProducerGroup};
 use crate::document::{ScenarioError, Tree, suggestion, texts};
@@ -62,7 +62,7 @@ pub(crate) struct ConsumerTable {
     #[serde(default)]
     schedule: PathSchedule,
     #[serde(default)]
-    holdings: Holdings,
+    holdings: HoldingsMode,
     #[serde(default)]
     prefetches: bool,
     /// Links beside that to the place where it is.
@@ -142,7 +142,7 @@ pub(crate) struct ConsumerGroup {
     waits_for_lifetime: bool,
     chunk_units: u32,
     schedule: PathSchedule,
-    holdings: Holdings,
+    holdings: HoldingsMode,
     path_windows: Vec<Option<u32>>,
     pub(crate) prefetches: bool,
     /// The links of each beside the one to its place: the node, and what the link is like.
@@ -259,7 +259,7 @@ impl ConsumerTable {
     }
 
     fn check_holdings(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
-        if self.holdings == Holdings::Ignore || matches!(demand, Demand::Objects { .. }) {
+        if self.holdings == HoldingsMode::Ignore || matches!(demand, Demand::Objects { .. }) {
             return Ok(());
         }
         let problem = "routers are asked what they hold of whole objects; write objects = true";

@@ -7,7 +7,7 @@ use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
 use weir_netem::{LinkConfig, Loss};
 use weir_plan::Fault;
 use weir_transport::{
-    Answer, Behind, ConsumerConfig, ConsumerError, METADATA_KEYWORD, Metadata, ProducerConfig,
+    Answer, ConsumerConfig, ConsumerError, LagPolicy, METADATA_KEYWORD, Metadata, ProducerConfig,
     ProducerInput, ReaderMode, Source, Target,
 };
 use weir_wire::{Component, Data, InterestView};
@@ -340,7 +340,7 @@ fn every_segment_arrives_over_lossy_links() {
 
 #[test]
 fn slow_reader_continues_in_order_or_with_the_newest() {
-    for behind in [Behind::InOrder, Behind::Skip] {
+    for behind in [LagPolicy::InOrder, LagPolicy::Skip] {
         let mut broadcast = Broadcast::new(3);
         let config = ConsumerConfig { reader_segments_max: 8, behind, ..ConsumerConfig::default() };
         // It reads nothing for 10 s, then everything.
@@ -353,7 +353,7 @@ fn slow_reader_continues_in_order_or_with_the_newest() {
         assert!(fetch.stats().outstanding_max <= 8);
         let got = read(fetch);
         assert_eq!(got.last(), Some(&399));
-        if behind == Behind::InOrder {
+        if behind == LagPolicy::InOrder {
             done.assert_got(0, 0..400);
             continue;
         }
@@ -401,7 +401,7 @@ fn unresponsive_producer_is_given_up() {
 fn viewer_of_a_known_version_notices_its_end() {
     let known = || {
         let metadata = Metadata { next_segment: Some(0), ..Metadata::new(versioned(1)) };
-        Some(Target::Known { metadata })
+        Some(Target::KnownMetadata { metadata })
     };
     let superseded = ConsumerError::Superseded { versioned: versioned(1), newer: versioned(2) };
     for (change, expected) in [

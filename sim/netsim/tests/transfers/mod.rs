@@ -246,7 +246,7 @@ impl Application for Fetch {
             }
             self.take_outbox(now, out);
             if self.end.is_some() {
-                assert!(self.consumer.is_over());
+                assert!(self.consumer.has_ended());
                 return;
             }
             let is_check_due = self.checks.front().is_some_and(|(at, _)| *at <= now);

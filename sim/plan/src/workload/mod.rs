@@ -11,7 +11,7 @@ mod sizes;
 mod trace;
 
 use serde::{Deserialize, Serialize};
-use weir_transport::{Holdings, PathSchedule};
+use weir_transport::{HoldingsMode, PathSchedule};
 
 pub(crate) use self::arrivals::ArrivalProcess;
 pub(crate) use self::collection::ContentError;
@@ -54,7 +54,7 @@ pub struct ConsumerPlan {
     /// Whether it asks the routers that its links lead to what they hold of the object, if it
     /// fetches whole objects.
     #[serde(default, skip_serializing_if = "is_ignore")]
-    pub holdings: Holdings,
+    pub holdings: HoldingsMode,
     /// The windows of its links from the second on, at the start or for good, where they are not as
     /// the first one's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -79,7 +79,7 @@ impl ConsumerPlan {
             waits_for_lifetime: false,
             chunk_units: default_chunk_units(),
             schedule: PathSchedule::default(),
-            holdings: Holdings::default(),
+            holdings: HoldingsMode::default(),
             path_windows: Vec::new(),
             prefetches: false,
             names,
@@ -93,8 +93,8 @@ impl ConsumerPlan {
     }
 }
 
-fn is_ignore(holdings: &Holdings) -> bool {
-    *holdings == Holdings::Ignore
+fn is_ignore(holdings: &HoldingsMode) -> bool {
+    *holdings == HoldingsMode::Ignore
 }
 
 fn default_lifetime_ms() -> u64 {

@@ -186,7 +186,7 @@ fn one_data_may_be_the_whole_object() {
     let ids: Vec<PacketId> = bench.out.verify.iter().map(|op| op.id).collect();
     assert_eq!(ids, [PacketId::Segment(0)]);
     bench.verify(true);
-    assert!(bench.consumer.is_over());
+    assert!(bench.consumer.has_ended());
 }
 
 #[test]

@@ -12,7 +12,7 @@ const NEAR: PathId = PathId(4);
 const FAR: PathId = PathId(5);
 
 /// Two Interests on each path.
-fn config(holdings: Holdings) -> ConsumerConfig {
+fn config(holdings: HoldingsMode) -> ConsumerConfig {
     ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(2),
@@ -25,14 +25,14 @@ fn config(holdings: Holdings) -> ConsumerConfig {
 }
 
 /// The fetch of an object of 30 segments over three paths, which has begun.
-fn asking(holdings: Holdings) -> (Bench, Vec<Name>) {
+fn asking(holdings: HoldingsMode) -> (Bench, Vec<Name>) {
     asking_with(config(holdings), ReaderMode::Unordered)
 }
 
 fn asking_with(config: ConsumerConfig, reader: ReaderMode) -> (Bench, Vec<Name>) {
     let mut metadata = Metadata::new("/o/v=1".parse().unwrap());
     metadata.last_segment = Some(29);
-    let mut bench = Bench::new(Target::Known { metadata }, config);
+    let mut bench = Bench::new(Target::KnownMetadata { metadata }, config);
     for path in [NEAR, FAR] {
         bench.tell(ConsumerInput::AddPath { path, window: None, is_local: false });
     }
@@ -88,7 +88,7 @@ fn data(path: PathId, number: u64) -> ConsumerInput {
 
 #[test]
 fn each_router_is_asked_once_and_brings_what_it_holds() {
-    let (mut bench, names) = asking(Holdings::Wait);
+    let (mut bench, names) = asking(HoldingsMode::Wait);
     let asked = left(&bench, &names);
     assert_eq!(asked.len(), 3);
     assert!(asked.values().all(|(questions, segments)| *questions == 1 && segments.is_empty()));
@@ -128,7 +128,7 @@ fn each_router_is_asked_once_and_brings_what_it_holds() {
 
 #[test]
 fn answers_of_several_segments_are_put_together() {
-    let (mut bench, _) = asking(Holdings::Ask);
+    let (mut bench, _) = asking(HoldingsMode::Ask);
     let ranges: Vec<(u64, u64)> = (0..10).map(|at| (3 * at, 3 * at + 1)).collect();
     let parts = holdings(FAR, &ranges, 8);
     assert!(parts.len() > 2);
@@ -144,7 +144,7 @@ fn answers_of_several_segments_are_put_together() {
 
 #[test]
 fn routers_that_do_not_tell_hold_nobody_up_for_long() {
-    let (mut bench, names) = asking(Holdings::Wait);
+    let (mut bench, names) = asking(HoldingsMode::Wait);
     let question = bench.asked[0].clone();
     assert!(bench.nack(&question, NackReason::NoRoute).is_empty());
     let refused = Data::new({
@@ -161,7 +161,7 @@ fn routers_that_do_not_tell_hold_nobody_up_for_long() {
 
 #[test]
 fn segments_of_a_router_that_refuses_go_to_the_others() {
-    let (mut bench, _) = asking(Holdings::Wait);
+    let (mut bench, _) = asking(HoldingsMode::Wait);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
     bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
     let names = bench.step();
@@ -193,7 +193,7 @@ fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
         window: Some(4),
         schedule: PathSchedule::Parallel,
         reader_segments_max: 8,
-        ..config(Holdings::Wait)
+        ..config(HoldingsMode::Wait)
     };
     let (mut bench, _) = asking_with(config, ReaderMode::InOrder);
     let told = [(NEAR, &[(1, 4)][..]), (FAR, &[(0, 0), (5, 29)]), (PATH, &[])];
@@ -213,7 +213,7 @@ fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
 
 #[test]
 fn a_path_that_stands_by_is_no_holder() {
-    let config = ConsumerConfig { schedule: PathSchedule::Single, ..config(Holdings::Wait) };
+    let config = ConsumerConfig { schedule: PathSchedule::Single, ..config(HoldingsMode::Wait) };
     let (mut bench, _) = asking_with(config, ReaderMode::Unordered);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
     bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
@@ -223,7 +223,7 @@ fn a_path_that_stands_by_is_no_holder() {
 
 #[test]
 fn an_answer_without_an_end_holds_nobody_up() {
-    let (mut bench, names) = asking(Holdings::Wait);
+    let (mut bench, names) = asking(HoldingsMode::Wait);
     let mut dataset = names[0].clone();
     dataset.append_version(1);
     bench.inputs = [NEAR, FAR].iter().flat_map(|path| holdings(*path, &[], 8000)).collect();

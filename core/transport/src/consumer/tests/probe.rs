@@ -51,7 +51,7 @@ fn part_came(bench: &mut Bench, id: PartId, content: &[u8], is_good: bool) -> Ve
             other => bench.out.events.push(other),
         }
     }
-    if let (true, [_]) = (bench.consumer.discovery.is_asking(), &bench.out.verify[..]) {
+    if let (true, [_]) = (bench.consumer.discovery.is_requesting(), &bench.out.verify[..]) {
         assert_eq!(asked, [], "nothing is made of what is not verified");
         assert_eq!(bench.events(), [""; 0]);
         asked = bench.verify(is_good);

@@ -3,7 +3,7 @@
 use weir_base::Instant;
 use weir_wire::Name;
 
-use super::{Purpose, State, Transfer};
+use super::{Purpose, Transfer, TransferState};
 use crate::consumer::naming::Naming;
 use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::consumer::requests::SINGLE_TRIES;
@@ -12,17 +12,17 @@ use crate::request::{Request, Tries};
 
 impl Transfer {
     pub(in crate::consumer) fn is_running(&self) -> bool {
-        self.state == State::Running
+        self.state == TransferState::Running
     }
 
     /// Whether it has ended, well or not.
-    pub(in crate::consumer) fn is_over(&self) -> bool {
-        self.state == State::Over
+    pub(in crate::consumer) fn has_ended(&self) -> bool {
+        self.state == TransferState::Over
     }
 
     pub(in crate::consumer) fn fail(&mut self, error: ConsumerError, out: &mut ConsumerOutbox) {
-        if !self.is_over() {
-            self.state = State::Over;
+        if !self.has_ended() {
+            self.state = TransferState::Over;
             out.events.push(ConsumerEvent::Failed(error));
         }
     }
@@ -30,7 +30,7 @@ impl Transfer {
     /// Why there is nothing under this name.
     pub(in crate::consumer) fn error_of(&self, name: Name, reason: FailReason) -> ConsumerError {
         match reason {
-            FailReason::NoRoute if self.has_far_no_route => ConsumerError::NoRouteBeyond(name),
+            FailReason::NoRoute if self.is_no_route_remote => ConsumerError::NoRouteFurtherOn(name),
             FailReason::NoRoute => ConsumerError::NoRoute(name),
             FailReason::Unanswered => ConsumerError::Unanswered(name),
             FailReason::Nacked(reason) => ConsumerError::Nacked { name, reason },
@@ -48,7 +48,7 @@ impl Transfer {
             return self.fail(error, out);
         };
         let requested_end = self.scoreboard.outstanding().next_index();
-        let Some((range, indices)) = ranges.give_up(index, requested_end) else { return };
+        let Some((range, indices)) = ranges.cancel(index, requested_end) else { return };
         self.scoreboard.set_limit(Some(ranges.end_index()));
         for index in indices {
             if index >= self.scoreboard.outstanding().first_index() {
@@ -58,7 +58,7 @@ impl Transfer {
         }
         let is_wanted = |index| ranges.is_wanted(index);
         self.requests.retain(|purpose| match purpose {
-            Purpose::Again(index) => is_wanted(index),
+            Purpose::Refetch(index) => is_wanted(index),
             Purpose::Renewal => true,
         });
         self.reader.drop_unread(self.verify.retain(is_wanted));
@@ -66,15 +66,15 @@ impl Transfer {
     }
 
     /// A packet is skipped.
-    pub(super) fn miss(&mut self, index: u64, out: &mut ConsumerOutbox) {
+    pub(super) fn skip_packet(&mut self, index: u64, out: &mut ConsumerOutbox) {
         let (range, id) = self.inventory.packet_at(index);
         self.reader.skip(index);
         out.events.push(ConsumerEvent::Missed { range, id });
-        self.packet_done(index, out);
+        self.on_packet_done(index, out);
     }
 
     /// A packet is verified or skipped.
-    pub(super) fn packet_done(&mut self, index: u64, out: &mut ConsumerOutbox) {
+    pub(super) fn on_packet_done(&mut self, index: u64, out: &mut ConsumerOutbox) {
         if let Naming::Sequence(ranges) = &mut self.inventory.naming
             && let Some(range) = ranges.segment_done(index)
         {
@@ -84,9 +84,9 @@ impl Transfer {
 
     /// An answer says that there is no such packet. It is requested once more, past all caches; a
     /// second such answer ends the transfer.
-    pub(super) fn packet_refused(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
-        let is_first = self.verify.count_refusal(index) == 1 && self.config.is_reliable;
-        if !is_first || !self.request_again(now, index, None, true, self.config.retries_max) {
+    pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
+        let is_first = self.verify.count_bad_copy(index) == 1 && self.config.is_reliable;
+        if !is_first || !self.refetch(now, index, None, true, self.config.retries_max) {
             let name = self.inventory.naming.name_of(index);
             self.fail_packet(index, ConsumerError::Refused(name), out);
         }
@@ -96,7 +96,7 @@ impl Transfer {
     /// over what they have of its name. Should no one have the packet of this digest, any of the
     /// name may do: a producer may have signed the object again. Returns false when there are too
     /// many requests.
-    pub(super) fn request_again(
+    pub(super) fn refetch(
         &mut self,
         now: Instant,
         index: u64,
@@ -112,7 +112,7 @@ impl Transfer {
         selectors.must_be_fresh |= must_be_fresh;
         let tries = Tries { sends_max: retries_max.saturating_add(1), ..SINGLE_TRIES };
         let request = Request::new(&name, selectors, tries, now);
-        let purpose = Purpose::Again(index);
+        let purpose = Purpose::Refetch(index);
         match digest {
             Some(digest) => {
                 name.append_implicit_digest(digest);
@@ -125,8 +125,8 @@ impl Transfer {
     }
 
     /// Whether a packet is being requested outside the window.
-    pub(super) fn is_requesting_again(&self) -> bool {
-        self.requests.any(|purpose| matches!(purpose, Purpose::Again(_)))
+    pub(super) fn is_refetching(&self) -> bool {
+        self.requests.any(|purpose| matches!(purpose, Purpose::Refetch(_)))
     }
 
     /// The number of the last segment is known, or known better.

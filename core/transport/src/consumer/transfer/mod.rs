@@ -17,7 +17,7 @@ use weir_wire::{DataView, InterestView, NackReason, Name};
 
 pub(super) use self::verdicts::Verified;
 use super::chunks::CHUNK_SEGMENTS_MAX;
-use super::config::{Behind, ConsumerConfig, ReaderMode, Verification};
+use super::config::{ConsumerConfig, LagPolicy, ReaderMode, Verification};
 use super::holes::Holes;
 use super::inventory::{Inventory, Need};
 use super::live::{Live, LiveState};
@@ -40,11 +40,11 @@ enum Purpose {
     /// Whether an object that grows still does.
     Renewal,
     /// The packet of this index, outside the window: it came damaged, or got no answer.
-    Again(u64),
+    Refetch(u64),
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum State {
+enum TransferState {
     /// The names of the packets are not known yet.
     Waiting,
     Running,
@@ -53,7 +53,7 @@ enum State {
 
 pub(super) struct Transfer {
     pub(super) config: ConsumerConfig,
-    state: State,
+    state: TransferState,
     pub(super) inventory: Inventory,
     pub(super) scoreboard: Scoreboard,
     requests: Requests<Purpose>,
@@ -64,7 +64,7 @@ pub(super) struct Transfer {
     /// Packets that got no answer, if there are any.
     holes: Option<Box<Holes>>,
     /// A router behind the first one reported last that it has no route.
-    has_far_no_route: bool,
+    is_no_route_remote: bool,
     /// No range of the sequence follows.
     is_closed: bool,
     /// The driver has been asked for more ranges.
@@ -88,8 +88,8 @@ impl Transfer {
         }
         Self {
             state: match target {
-                Target::Sequence => State::Running,
-                _ => State::Waiting,
+                Target::Sequence => TransferState::Running,
+                _ => TransferState::Waiting,
             },
             inventory,
             scoreboard,
@@ -98,7 +98,7 @@ impl Transfer {
             reader: Reader::new(ReaderMode::None),
             live: None,
             holes: None,
-            has_far_no_route: false,
+            is_no_route_remote: false,
             is_closed: false,
             has_asked_for_more: false,
             stats: ConsumerStats::default(),
@@ -114,7 +114,7 @@ impl Transfer {
 
     pub(super) fn set_reader(&mut self, mode: ReaderMode) {
         self.reader.set_mode(mode);
-        self.verify.set_reader(self.reader.is_there());
+        self.verify.set_reader(self.reader.is_enabled());
         self.scoreboard.set_in_order(mode == ReaderMode::InOrder);
     }
 
@@ -159,7 +159,7 @@ impl Transfer {
         if self.config.is_reliable && self.config.sets_aside {
             self.scoreboard.set_hole_rules(HoleRules::Watch);
         }
-        self.state = State::Running;
+        self.state = TransferState::Running;
         self.verify.set_manifest(manifest);
         out.events.push(ConsumerEvent::Manifest { shape: manifest });
     }
@@ -203,11 +203,11 @@ impl Transfer {
         }
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
         for &index in &found {
-            if !self.answered(index, answer) {
+            if !self.on_answer(index, answer) {
                 continue;
             }
             if data.is_nack() {
-                self.packet_refused(now, index, out);
+                self.on_packet_absent(now, index, out);
                 continue;
             }
             if matches!(self.inventory.packet_at(index).1, PacketId::Segment(_)) {
@@ -223,14 +223,14 @@ impl Transfer {
     }
 
     /// A packet came. Returns whether it was wanted.
-    fn answered(&mut self, index: u64, answer: &Answer) -> bool {
-        if let Some(request) = self.requests.take(Purpose::Again(index)) {
+    fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
+        if let Some(request) = self.requests.take(Purpose::Refetch(index)) {
             let rtt_ns = request.elapsed_ns(answer.now);
             self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
-            self.answered_again(index, answer);
+            self.on_refetch_answer(index, answer);
             return true;
         }
-        self.scoreboard.on_answer(index, answer) || self.answered_aside(index, answer)
+        self.scoreboard.on_answer(index, answer) || self.on_late_answer(index, answer)
     }
 
     /// A segment says which one is the last.
@@ -249,8 +249,8 @@ impl Transfer {
     }
 
     /// Nacks count as being of the first router, or of one behind it.
-    pub(super) fn note_nack(&mut self, nack: Nack) {
-        self.has_far_no_route = nack.reason == NackReason::NoRoute && !nack.is_of_first_router;
+    pub(super) fn note_nack_origin(&mut self, nack: Nack) {
+        self.is_no_route_remote = nack.reason == NackReason::NoRoute && !nack.is_of_first_router;
     }
 
     pub(super) fn on_nack(
@@ -260,7 +260,7 @@ impl Transfer {
         nack: Nack,
         out: &mut ConsumerOutbox,
     ) {
-        if let Some((purpose, result)) = self.requests.nacked(interest, nack, now) {
+        if let Some((purpose, result)) = self.requests.on_nack(interest, nack, now) {
             self.stats.nacks += 1;
             if let Err(reason) = result {
                 self.request_failed(now, purpose, reason, out);
@@ -273,7 +273,7 @@ impl Transfer {
             let (_, segment) = self.inventory.naming.interest_name(index);
             let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
             if let Err(failed) = self.scoreboard.on_nack(index, nonce, nack.reason, now) {
-                self.packet_failed(now, failed, out);
+                self.on_packet_failed(now, failed, out);
             }
         }
         self.found = found;
@@ -288,10 +288,10 @@ impl Transfer {
         out: &mut ConsumerOutbox,
     ) {
         match (purpose, &self.live) {
-            (Purpose::Again(index), _) => {
-                self.packet_failed(now, FailedSegment { index, reason }, out)
+            (Purpose::Refetch(index), _) => {
+                self.on_packet_failed(now, FailedSegment { index, reason }, out)
             }
-            (Purpose::Renewal, Some(live)) if !live.is_heard_of(now) => {
+            (Purpose::Renewal, Some(live)) if !live.has_recent_data(now) => {
                 self.fail(self.error_of(live.target(), reason), out);
             }
             // Segments have come since: there is a producer.
@@ -303,11 +303,11 @@ impl Transfer {
 /// What is sent.
 impl Transfer {
     /// Finds what is lost or timed out.
-    pub(super) fn check(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+    pub(super) fn detect_losses(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         while self.is_running()
             && let Err(failed) = self.scoreboard.detect_losses(now)
         {
-            self.packet_failed(now, failed, out);
+            self.on_packet_failed(now, failed, out);
         }
     }
 
@@ -317,11 +317,11 @@ impl Transfer {
             return;
         }
         let paths = self.scoreboard.paths().request_order();
-        while !self.is_over() {
+        while !self.has_ended() {
             let Self { requests, stats, scoreboard, .. } = self;
             let polled = requests.poll(&paths, now, rng, &mut out.interests, |purpose, path| {
                 stats.interests += 1;
-                if let Purpose::Again(index) = purpose {
+                if let Purpose::Refetch(index) = purpose {
                     scoreboard.note_sent_again(index, path);
                 }
             });
@@ -375,8 +375,8 @@ impl Transfer {
         let is_idle = self.scoreboard.outstanding().unanswered() == 0
             && self.reader.is_drained()
             && self.verify.is_idle()
-            && !self.is_requesting_again();
-        let may_skip = is_idle && self.live.as_mut().is_some_and(Live::take_behind);
+            && !self.is_refetching();
+        let may_skip = is_idle && self.live.as_mut().is_some_and(Live::take_reader_behind);
         if let Some(newest) = metadata.newest_segment() {
             self.scoreboard.on_segment_exists(newest, now);
             if may_skip && newest > self.scoreboard.outstanding().next_index() {
@@ -394,7 +394,7 @@ impl Transfer {
         if let Some(live) = &mut self.live {
             live.renewal_verified();
         }
-        self.verify.forget_refusals(METADATA_INDEX);
+        self.verify.forget_bad_copies(METADATA_INDEX);
     }
 
     /// The metadata that came are not usable. Returns whether they are requested again, as those of
@@ -413,7 +413,7 @@ impl Transfer {
 
     /// Ends when all is there, or reports that more ranges may follow.
     pub(super) fn end_if_done(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if self.is_over() {
+        if self.has_ended() {
             return;
         }
         let may_end = match self.inventory.naming {
@@ -424,7 +424,7 @@ impl Transfer {
         self.reader.hand_out(&mut out.deliveries);
         let is_settled = self.requests.is_empty() && self.verify.is_idle() && self.holes.is_none();
         if may_end && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
-            self.state = State::Over;
+            self.state = TransferState::Over;
             out.events.push(ConsumerEvent::Done);
         } else if !may_end && !self.has_asked_for_more && self.scoreboard.wants_more(now) {
             self.has_asked_for_more = true;
@@ -435,11 +435,11 @@ impl Transfer {
     /// Requests chunks while a path, and the reader, have room. Returns whether the reader has.
     fn send(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) -> bool {
         let mut selectors = self.config.selectors();
-        let room_max = self.room_max();
+        let room_max = self.unread_max();
         // What is requested at once may leave as a run, whose nonces follow the segment numbers.
         let mut base = None;
         let has_room = loop {
-            let room = if self.may_request() { self.room(room_max) } else { 0 };
+            let room = if self.may_request() { self.new_segment_room(room_max) } else { 0 };
             if self.scoreboard.paths().knows_holders() {
                 let next =
                     self.inventory.naming.segment_of(self.scoreboard.outstanding().next_index());
@@ -454,29 +454,29 @@ impl Transfer {
             }
             self.scoreboard.on_sent(first, path, base, now);
         };
-        let skips = self.config.behind == Behind::Skip && self.reader.is_there();
+        let skips = self.config.behind == LagPolicy::Skip && self.reader.is_enabled();
         if !has_room
             && skips
             && self.inventory.last_segment().is_none()
             && let Some(live) = &mut self.live
         {
-            live.set_behind();
+            live.set_reader_behind();
         }
         has_room
     }
 
     /// Segments that may be requested and unread; those of one chunk at least.
-    fn room_max(&self) -> u32 {
+    fn unread_max(&self) -> u32 {
         let max = self.config.reader_segments_max;
         let max = match &self.holes {
-            Some(holes) => holes.reader_room(max, self.scoreboard.is_in_order()),
+            Some(holes) => holes.reader_capacity(max, self.scoreboard.is_in_order()),
             None => max,
         };
         max.max(self.chunk_segments())
     }
 
     /// The room for new segments, in whole chunks: a chunk is requested at once.
-    fn room(&self, room_max: u32) -> u32 {
+    fn new_segment_room(&self, room_max: u32) -> u32 {
         let committed =
             self.scoreboard.outstanding().unanswered().saturating_add(self.reader.unread());
         let room = room_max.saturating_sub(committed);
@@ -490,7 +490,7 @@ impl Transfer {
     /// Whether new segments may be requested: not before it is known what an object that grows has,
     /// or where a pass over what is set aside continues.
     fn may_request(&mut self) -> bool {
-        !self.live.as_ref().is_some_and(Live::is_behind) && self.skip_gap()
+        !self.live.as_ref().is_some_and(Live::is_reader_behind) && self.skip_gap()
     }
 
     /// The next chunk to request, by its first segment, and its path.
@@ -498,7 +498,7 @@ impl Transfer {
         let Self { scoreboard, inventory, reader, holes, verify, .. } = self;
         scoreboard.next_to_send(now, room, |index| {
             let need = inventory.need(index);
-            if need == Need::Came {
+            if need == Need::AlreadyReceived {
                 return false;
             }
             let is_needed = need == Need::Fetch;
@@ -506,7 +506,9 @@ impl Transfer {
                 reader.skip_missing(index);
             }
             match (&mut *holes, inventory.layout()) {
-                (Some(holes), Some(layout)) => holes.admits(index, is_needed, layout, verify),
+                (Some(holes), Some(layout)) => {
+                    holes.claims_packet(index, is_needed, layout, verify)
+                }
                 _ => is_needed,
             }
         })
@@ -533,7 +535,7 @@ impl Transfer {
             out.trace.push(TraceEvent { range, id, path, kind });
         }
         if let Naming::Sequence(ranges) = &mut inventory.naming {
-            ranges.tidy(scoreboard.outstanding().first_index());
+            ranges.forget_finished(scoreboard.outstanding().first_index());
         }
     }
 }

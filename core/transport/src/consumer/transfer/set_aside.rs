@@ -6,7 +6,7 @@ use alloc::collections::BTreeSet;
 use weir_base::{Instant, NS_PER_MS};
 
 use super::{Purpose, Transfer};
-use crate::consumer::holes::{Holes, PassState, Step};
+use crate::consumer::holes::{HoleStep, Holes, PassState};
 use crate::consumer::outbox::{ConsumerError, ConsumerOutbox};
 use crate::consumer::path::Answer;
 use crate::consumer::scoreboard::{FailedSegment, HoleRules};
@@ -14,30 +14,30 @@ use crate::consumer::target::PacketId;
 
 /// Segments of an object at most for packets of it to be set aside. A stranger may say that there
 /// are any number, and what is set aside is searched part by part.
-const SEGMENTS_MAX: u64 = 1 << 32;
+const SET_ASIDE_SEGMENTS_MAX: u64 = 1 << 32;
 
 impl Transfer {
     /// Whether a packet that gets no answer can be set aside: the object has a known end and does
     /// not grow.
-    fn may_set_aside(&self) -> bool {
+    fn can_set_aside(&self) -> bool {
         self.config.sets_aside
             && self.config.is_reliable
             && self.live.is_none()
             && self.is_running()
-            && self.inventory.end_index().is_some_and(|end| end <= SEGMENTS_MAX)
+            && self.inventory.end_index().is_some_and(|end| end <= SET_ASIDE_SEGMENTS_MAX)
     }
 
     /// A packet gets no answer. It is set aside if that is possible; otherwise its object fails.
-    pub(super) fn packet_failed(
+    pub(super) fn on_packet_failed(
         &mut self,
         now: Instant,
         failed: FailedSegment,
         out: &mut ConsumerOutbox,
     ) {
         if !self.config.is_reliable {
-            return self.miss(failed.index, out);
+            return self.skip_packet(failed.index, out);
         }
-        if !self.may_set_aside() {
+        if !self.can_set_aside() {
             let name = self.inventory.naming.name_of(failed.index);
             let error = self.error_of(name, failed.reason);
             return self.fail_packet(failed.index, error, out);
@@ -48,13 +48,13 @@ impl Transfer {
         }
         if self.holes.is_none() {
             // As long as nothing is there, waiting counts from the first Interest, as for any name.
-            let since = self.scoreboard.unresponsive_since().filter(|_| self.has_nothing());
+            let since = self.scoreboard.unresponsive_since().filter(|_| self.has_no_segment());
             let since = since.unwrap_or(now);
             let lifetime_ns = self.config.lifetime_ms.saturating_mul(NS_PER_MS);
             let retries_max = self.config.retries_max;
             let holes = Holes::new(lifetime_ns, retries_max, since, now, self.stats.segments);
             self.holes = Some(Box::new(holes));
-            self.set_aside_soon();
+            self.shorten_tries();
         }
         let Some(holes) = &mut self.holes else { return };
         holes.add_failed(failed);
@@ -65,15 +65,15 @@ impl Transfer {
 
     /// Packets without an answer are set aside soon from now on. In order nothing is gained by
     /// that, and as long as nothing is there they may all be missing.
-    fn set_aside_soon(&mut self) {
-        if !self.scoreboard.is_in_order() && !self.has_nothing() {
+    fn shorten_tries(&mut self) {
+        if !self.scoreboard.is_in_order() && !self.has_no_segment() {
             self.scoreboard.set_hole_rules(HoleRules::Known);
         }
     }
 
     /// Whether no segment is there.
-    fn has_nothing(&self) -> bool {
-        self.stats.segments == 0 && self.inventory.have.is_empty()
+    fn has_no_segment(&self) -> bool {
+        self.stats.segments == 0 && self.inventory.received.is_empty()
     }
 
     /// Sets aside the packets that wait for a manifest part which is missing.
@@ -94,13 +94,13 @@ impl Transfer {
         if !holes.lacks_lister(layout, layout.packet_at(index)) {
             return false;
         }
-        holes.set_aside(index);
+        holes.add(index);
         self.reader.drop_unread(1);
         true
     }
 
     /// Data came for a packet that was requested outside the window.
-    pub(super) fn answered_again(&mut self, index: u64, answer: &Answer) {
+    pub(super) fn on_refetch_answer(&mut self, index: u64, answer: &Answer) {
         // A pass may have requested it meanwhile, or may be about to.
         self.scoreboard.cancel(index);
         self.scoreboard.answered_early(index);
@@ -109,7 +109,7 @@ impl Transfer {
 
     /// Data came for a packet that is not requested. Returns whether it is set aside, so that it is
     /// wanted: it answers an Interest that was given up, whose time is not known any more.
-    pub(super) fn answered_aside(&mut self, index: u64, answer: &Answer) -> bool {
+    pub(super) fn on_late_answer(&mut self, index: u64, answer: &Answer) -> bool {
         if !self.holes.as_ref().is_some_and(|holes| holes.is_aside(index)) {
             return false;
         }
@@ -132,7 +132,7 @@ impl Transfer {
     /// manifest part that is needed to verify it.
     fn skip_to_answered(&mut self, index: u64) {
         let next = self.scoreboard.outstanding().next_index();
-        let to = self.needed_first(index);
+        let to = self.prerequisite(index);
         let to = if to < next { index } else { to };
         if to > next {
             self.skip(to);
@@ -140,16 +140,16 @@ impl Transfer {
     }
 
     /// The index of a packet, or of the manifest part without which it cannot be verified.
-    fn needed_first(&self, index: u64) -> u64 {
+    fn prerequisite(&self, index: u64) -> u64 {
         let layout = self.inventory.layout();
-        layout.map_or(index, |layout| self.verify.needed_first(layout, index))
+        layout.map_or(index, |layout| self.verify.prerequisite(layout, index))
     }
 
     /// The pass continues with the packet `to`; those before it are set aside.
     fn skip(&mut self, to: u64) {
         let Some(holes) = &mut self.holes else { return };
         for index in self.scoreboard.cancel_all() {
-            holes.set_aside(index);
+            holes.add(index);
         }
         let next = self.scoreboard.outstanding().next_index();
         let answered = self.scoreboard.skip_to(to);
@@ -165,7 +165,7 @@ impl Transfer {
         };
         let end = self.inventory.end_index().unwrap_or(u64::MAX);
         let rest = self.scoreboard.outstanding().next_index()..end;
-        let Some(to) = holes.end_of_gap(rest, layout, &self.verify) else { return true };
+        let Some(to) = holes.skip_target(rest, layout, &self.verify) else { return true };
         let is_idle = self.scoreboard.outstanding().unanswered() == 0;
         if is_idle {
             self.scoreboard.skip_to(to);
@@ -184,7 +184,7 @@ impl Transfer {
         let segments = self.stats.segments;
         let Some(holes) = &mut self.holes else { return false };
         if holes.note_verified(segments, now) {
-            self.set_aside_soon();
+            self.shorten_tries();
         }
         // 1. The pass under way.
         let is_stuck = !has_room && self.scoreboard.outstanding().unanswered() == 0;
@@ -193,62 +193,62 @@ impl Transfer {
         let step = holes.advance(&state);
         self.take_step(now, step, out);
         // 2. Its end, when nothing is on its way any more.
-        let is_idle = !self.is_requesting_again() && self.verify.is_idle();
+        let is_idle = !self.is_refetching() && self.verify.is_idle();
         let mut begins = false;
         if is_idle && self.holes.is_some() && (self.scoreboard.is_done() || is_stuck) {
             begins = self.end_pass(now, out);
         }
         // 3. The end of patience.
-        let ends = self.holes.as_ref().map(|holes| holes.patience_ends());
+        let ends = self.holes.as_ref().map(|holes| holes.deadline());
         if self.verify.is_idle() && ends.is_some_and(|ends| now >= ends) {
             self.fail_incomplete(out);
         }
-        begins && !self.is_over()
+        begins && !self.has_ended()
     }
 
     fn pass_state(&self, now: Instant, is_stuck: bool) -> PassState {
         let next = self.scoreboard.outstanding().next_index();
         PassState {
             now,
-            has_nothing: self.has_nothing(),
+            has_nothing: self.has_no_segment(),
             is_in_order: self.scoreboard.is_in_order(),
             is_passing: !self.scoreboard.is_done() && !is_stuck,
-            is_silent: self.scoreboard.is_unresponsive(),
-            is_requesting: self.is_requesting_again(),
-            rest: next..self.inventory.end_index().unwrap_or(next),
+            is_unresponsive: self.scoreboard.is_unresponsive(),
+            is_requesting: self.is_refetching(),
+            unrequested: next..self.inventory.end_index().unwrap_or(next),
         }
     }
 
     /// Ends a pass. Returns whether another one begins.
     fn end_pass(&mut self, now: Instant, out: &mut ConsumerOutbox) -> bool {
         let state = self.pass_state(now, false);
-        let answered = self.scoreboard.skip_to(state.rest.end);
+        let answered = self.scoreboard.skip_to(state.unrequested.end);
         let Some(holes) = &mut self.holes else { return false };
         let step = holes.end_pass(&state, answered);
-        let begins = matches!(step, Step::Pass(_));
+        let begins = matches!(step, HoleStep::BeginPass(_));
         self.take_step(now, step, out);
         begins
     }
 
-    fn take_step(&mut self, now: Instant, step: Step, out: &mut ConsumerOutbox) {
+    fn take_step(&mut self, now: Instant, step: HoleStep, out: &mut ConsumerOutbox) {
         match step {
-            Step::Wait => {}
-            Step::Complete => {
+            HoleStep::Wait => {}
+            HoleStep::Complete => {
                 self.scoreboard.set_hole_rules(HoleRules::Watch);
                 self.holes = None;
             }
-            Step::Request(round) => self.request_round(now, round),
-            Step::SkipRest => {
+            HoleStep::Request(round) => self.request_round(now, round),
+            HoleStep::SkipRest => {
                 self.skip(
                     self.inventory
                         .end_index()
                         .unwrap_or(self.scoreboard.outstanding().next_index()),
                 );
             }
-            Step::Pass(first) => {
+            HoleStep::BeginPass(first) => {
                 self.scoreboard.skip_to(first);
             }
-            Step::Incomplete => self.fail_incomplete(out),
+            HoleStep::Fail => self.fail_incomplete(out),
         }
     }
 
@@ -260,14 +260,14 @@ impl Transfer {
             // that the hole has ended.
             let is_aside = self.holes.as_ref().is_some_and(|holes| holes.is_aside(index));
             let is_behind = index >= next && !is_aside;
-            let index = if is_behind { index } else { self.needed_first(index) };
-            let is_requested = self.requests.contains(Purpose::Again(index))
+            let index = if is_behind { index } else { self.prerequisite(index) };
+            let is_requested = self.requests.contains(Purpose::Refetch(index))
                 || self.scoreboard.outstanding().is_open(index);
             if !is_requested
-                && !self.inventory.is_had(index)
+                && !self.inventory.is_received(index)
                 && !self.scoreboard.outstanding().is_answered_early(index)
             {
-                self.request_again(now, index, None, false, 0);
+                self.refetch(now, index, None, false, 0);
             }
         }
     }
@@ -276,18 +276,18 @@ impl Transfer {
     pub(super) fn holes_wakeup(&self) -> Option<Instant> {
         // A verdict comes first.
         let holes = self.holes.as_ref().filter(|_| self.verify.is_idle())?;
-        Some(holes.next_wakeup(self.is_requesting_again()))
+        Some(holes.next_wakeup(self.is_refetching()))
     }
 
     /// Nothing more comes.
     fn fail_incomplete(&mut self, out: &mut ConsumerOutbox) {
         let Some(mut holes) = self.holes.take() else { return };
         for index in self.scoreboard.cancel_all() {
-            holes.set_aside(index);
+            holes.add(index);
         }
         let next = self.scoreboard.outstanding().next_index();
         holes.skipped(next..self.inventory.end_index().unwrap_or(0), alloc::vec::Vec::new());
-        if self.has_nothing() {
+        if self.has_no_segment() {
             let name = self.inventory.naming.name_of(holes.first_aside().unwrap_or(0));
             return self.fail(self.error_of(name, holes.reason()), out);
         }

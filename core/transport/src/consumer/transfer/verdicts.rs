@@ -10,11 +10,13 @@ use super::Transfer;
 use crate::consumer::naming::is_probe;
 use crate::consumer::outbox::{ConsumerError, ConsumerOutbox, Delivery};
 use crate::consumer::target::PacketId;
-use crate::consumer::verify::{AcceptedPart, AcceptedSegment, Incoming, Outcome, REFUSALS_MAX};
+use crate::consumer::verify::{
+    AcceptedPart, AcceptedSegment, BAD_COPIES_MAX, Incoming, VerifyOutcome,
+};
 
 /// Times that a packet which came damaged or forged is requested by the digest that the manifest
 /// lists.
-const BY_DIGEST: u32 = 2;
+const DIGEST_REQUESTS_MAX: u32 = 2;
 
 /// What verification says that concerns others than the transfer.
 #[must_use]
@@ -23,11 +25,11 @@ pub(in crate::consumer) enum Verified {
     /// Metadata are not usable.
     BadMetadata(ConsumerError),
     /// The first part of a manifest whose shape was not known.
-    FirstPart(AcceptedPart),
+    FirstManifestPart(AcceptedPart),
     /// It is not usable.
-    BadFirstPart,
+    BadManifest,
     /// Another part of the manifest: packets that wait for it can be verified.
-    Part,
+    ManifestPart,
 }
 
 impl Transfer {
@@ -42,58 +44,58 @@ impl Transfer {
         self.reader.add_unread();
         self.stats.delivered += 1;
         self.stats.octets += incoming.packet.len() as u64;
-        self.examine(now, index, incoming, out)
+        self.verify(now, index, incoming, out)
     }
 
     /// Has a packet verified, now that it came, or that what it waited for may be there.
-    pub(in crate::consumer) fn examine(
+    pub(in crate::consumer) fn verify(
         &mut self,
         now: Instant,
         index: u64,
         incoming: Incoming,
         out: &mut ConsumerOutbox,
     ) -> Option<Verified> {
-        let outcome = self.verify.examine(index, incoming, &self.inventory, out);
-        self.settle(now, index, outcome, out)
+        let outcome = self.verify.verify(index, incoming, &self.inventory, out);
+        self.apply_outcome(now, index, outcome, out)
     }
 
     /// Does what follows from verification.
-    pub(in crate::consumer) fn settle(
+    pub(in crate::consumer) fn apply_outcome(
         &mut self,
         now: Instant,
         index: u64,
-        outcome: Outcome,
+        outcome: VerifyOutcome,
         out: &mut ConsumerOutbox,
     ) -> Option<Verified> {
         match outcome {
-            Outcome::Waits => {}
-            Outcome::Unwanted => self.reader.drop_unread(1),
-            Outcome::Unlisted(incoming) => {
+            VerifyOutcome::Pending => {}
+            VerifyOutcome::Cancelled => self.reader.drop_unread(1),
+            VerifyOutcome::Unlisted(incoming) => {
                 if !self.set_aside_unlisted(index) {
                     self.verify.hold(index, incoming);
                 }
             }
-            Outcome::Segment(segment) => self.accept_segment(index, segment, out),
-            Outcome::Metadata => {
+            VerifyOutcome::Segment(segment) => self.accept_segment(index, segment, out),
+            VerifyOutcome::Metadata => {
                 self.reader.drop_unread(1);
                 return Some(Verified::Metadata);
             }
-            Outcome::Part(part) => return self.accept_part(now, index, part, out),
-            Outcome::Bad { reason, digest } => {
-                return self.refuse(now, index, reason, digest, out);
+            VerifyOutcome::Part(part) => return self.accept_part(now, index, part, out),
+            VerifyOutcome::Bad { reason, digest } => {
+                return self.on_bad_packet(now, index, reason, digest, out);
             }
-            Outcome::Untrusted(reason) => {
+            VerifyOutcome::Untrusted(reason) => {
                 self.reader.drop_unread(1);
                 let error = ConsumerError::Untrusted(reason);
                 if is_probe(index) {
-                    return Some(Verified::BadFirstPart);
+                    return Some(Verified::BadManifest);
                 }
                 if self.inventory.packet_at(index).1 == PacketId::Metadata {
                     return Some(Verified::BadMetadata(error));
                 }
                 self.fail_packet(index, error, out);
             }
-            Outcome::Fatal(reason) => {
+            VerifyOutcome::Unrecoverable(reason) => {
                 self.reader.drop_unread(1);
                 let error = self.unverified(index, reason);
                 self.fail_packet(index, error, out);
@@ -122,17 +124,17 @@ impl Transfer {
     ) -> Option<Verified> {
         if is_probe(index) {
             self.reader.drop_unread(1);
-            return Some(Verified::FirstPart(part));
+            return Some(Verified::FirstManifestPart(part));
         }
         if let Err(error) = self.verify.add_part(part) {
-            return self.refuse(now, index, error.to_string(), None, out);
+            return self.on_bad_packet(now, index, error.to_string(), None, out);
         }
         self.reader.drop_unread(1);
         self.reader.skip(index);
         if let Some(holes) = &mut self.holes {
             holes.part_verified();
         }
-        Some(Verified::Part)
+        Some(Verified::ManifestPart)
     }
 
     /// A segment is there for good.
@@ -141,22 +143,24 @@ impl Transfer {
         self.stats.segments += 1;
         self.stats.content_octets += u64::from(content_bytes);
         let (range, id) = self.inventory.packet_at(index);
-        match packet.filter(|_| self.reader.is_there()) {
-            Some(packet) => self.reader.put(index, Delivery { range, id, packet, is_verified }),
+        match packet.filter(|_| self.reader.is_enabled()) {
+            Some(packet) => {
+                self.reader.add_ready(index, Delivery { range, id, packet, is_verified })
+            }
             None => self.reader.drop_unread(1),
         }
         if let (Some(layout), PacketId::Segment(number)) = (self.inventory.layout(), id) {
             let last_segment = last_segment.filter(|_| is_verified && !layout.is_whole());
             self.inventory.add_verified(number);
             if let Some(last) = last_segment {
-                self.last_verified(last, out);
+                self.on_last_segment_verified(last, out);
             }
         }
-        self.packet_done(index, out);
+        self.on_packet_done(index, out);
     }
 
     /// A verified segment says which one is the last.
-    fn last_verified(&mut self, stated: u64, out: &mut ConsumerOutbox) {
+    fn on_last_segment_verified(&mut self, stated: u64, out: &mut ConsumerOutbox) {
         if let Err(known) = self.verify.set_last_segment(stated) {
             let what = "the number of segments".to_string();
             let reason = format!("one says that {stated} is the last, another {known}");
@@ -166,7 +170,7 @@ impl Transfer {
     }
 
     /// A packet came that is not what its producer signed: it is requested once more, or given up.
-    fn refuse(
+    fn on_bad_packet(
         &mut self,
         now: Instant,
         index: u64,
@@ -181,26 +185,26 @@ impl Transfer {
             return Some(Verified::BadMetadata(error));
         }
         if is_probe(index) {
-            return Some(Verified::BadFirstPart);
+            return Some(Verified::BadManifest);
         }
         if !self.config.is_reliable {
-            self.miss(index, out);
+            self.skip_packet(index, out);
             return None;
         }
-        let times = self.verify.count_refusal(index);
-        if times > REFUSALS_MAX {
+        let times = self.verify.count_bad_copy(index);
+        if times > BAD_COPIES_MAX {
             self.fail_packet(index, error, out);
             return None;
         }
         let layout = self.inventory.layout();
-        let listed = match layout.and_then(|layout| self.verify.listed(layout, id)) {
+        let listed = match layout.and_then(|layout| self.verify.listed_digest(layout, id)) {
             Some(Listed::As(digest)) => Some(digest),
             _ => None,
         };
-        let digest = digest.or(listed).filter(|_| times <= BY_DIGEST);
+        let digest = digest.or(listed).filter(|_| times <= DIGEST_REQUESTS_MAX);
         // After the first time, damage on the way is less likely than a bad copy in a router.
         let must_be_fresh = digest.is_none() && times > 1;
-        if !self.request_again(now, index, digest, must_be_fresh, self.config.retries_max) {
+        if !self.refetch(now, index, digest, must_be_fresh, self.config.retries_max) {
             let name = self.inventory.naming.name_of(index);
             self.fail_packet(index, ConsumerError::Damaged(name), out);
             return None;

@@ -299,7 +299,7 @@ impl Fetch {
     /// over and what was in flight, too.
     pub(super) fn is_over(&self, core: &ConsumerCore) -> bool {
         self.checks.is_empty()
-            && (self.consumer.is_over()
+            && (self.consumer.has_ended()
                 || self.left_over.is_some_and(|count| {
                     count == 0 || core.now >= core.end.plus_ns(core.lifetime_ns)
                 }))
