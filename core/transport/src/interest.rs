@@ -8,7 +8,7 @@ use weir_wire::tlv::{self, encode_nni, var_number_size, write_var_number};
 use crate::PathId;
 
 /// Octets of everything but the name in one of our Interests at most.
-const REST_MAX: usize = 32;
+const FIELDS_BYTES_MAX: usize = 32;
 
 /// Interests to be sent, in order. Keeps its memory when cleared.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ impl InterestBatch {
             + 6
             + if has_lifetime { 2 + lifetime.len() } else { 0 };
         let start = self.octets.len();
-        self.octets.reserve(name_len + REST_MAX);
+        self.octets.reserve(name_len + FIELDS_BYTES_MAX);
         self.header(tlv::INTEREST, value_len);
         self.header(tlv::NAME, name_len);
         self.octets.extend_from_slice(prefix);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_read_what_was_written() {
+    fn decodes_written_interests() {
         let name: Name = "/a/long/name/54=%07".parse().unwrap();
         let mut batch = InterestBatch::default();
         for (i, segment) in [None, Some(0), Some(300), Some(70_000)].into_iter().enumerate() {

@@ -29,9 +29,9 @@ pub use mapping::{HicnName, HicnPrefix, MappingError, NameMapping, is_hicn_metad
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
 pub use producer::{
-    Answer, Catalog, Frame, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput,
-    ProducerOutbox, ProducerStats, ReadOp, SealedObject, SegmentTemplate, Signatures, Source,
-    Unanswered,
+    Answer, Catalog, Frame, MissPolicy, ObjectId, Producer, ProducerConfig, ProducerEvent,
+    ProducerInput, ProducerOutbox, ProducerStats, ReadOp, SealedObject, SegmentTemplate,
+    Signatures, Source,
 };
-pub use request::{Nack, Request, Tries};
+pub use request::{Nack, Request, RetryLimits};
 pub use segment_set::SegmentSet;

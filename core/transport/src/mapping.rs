@@ -45,7 +45,7 @@ pub enum MappingError {
     PrefixBits { bits: u8 },
     /// The prefix has bits beyond its length.
     #[error("{address} has bits beyond the {bits} of the prefix")]
-    HostBits {
+    BitsBeyondPrefix {
         /// As it was given.
         address: Ipv6Addr,
         bits: u8,
@@ -88,7 +88,7 @@ impl HicnPrefix {
             return Err(MappingError::PrefixBits { bits });
         }
         if address.to_bits() << bits != 0 {
-            return Err(MappingError::HostBits { address, bits });
+            return Err(MappingError::BitsBeyondPrefix { address, bits });
         }
         Ok(Self { address: address.octets(), bits })
     }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn comes_back_as_it_was() {
+    fn encodes_and_decodes() {
         for metadata in [full(), Metadata::new("/a/54=%00".parse().unwrap())] {
             assert_eq!(Metadata::decode(&metadata.encode()), Ok(metadata));
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_segment_is_the_last_or_the_one_before_the_next() {
+    fn newest_segment_follows_end_or_growth() {
         for (last_segment, next_segment, newest) in [
             (Some(7), None, Some(7)),
             (Some(7), Some(8), Some(7)),
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn skips_what_it_does_not_know() {
+    fn skips_unknown_elements() {
         let mut content = full().encode();
         content.extend_from_slice(&[0xFD, 0xF5, 0x0F, 1, 1, 0xFD, 0xF5, 0x0E, 1, 0]);
         assert_eq!(Metadata::decode(&content), Ok(full()));
     }
 
     #[test]
-    fn refuses_what_is_none() {
+    fn rejects_malformed_metadata() {
         let unversioned = Metadata::new("/a/b".parse().unwrap()).encode();
         assert_eq!(Metadata::decode(&unversioned), Err(MetadataError::Unversioned));
         let mut cut = full().encode();

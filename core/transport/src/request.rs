@@ -16,7 +16,7 @@ const TIMEOUT_NS: u64 = NS_PER_S;
 
 /// How often a request is tried.
 #[derive(Copy, Clone, Debug)]
-pub struct Tries {
+pub struct RetryLimits {
     /// Times it is sent at most.
     pub sends_max: u32,
     /// Nacks other than Duplicate at most.
@@ -29,15 +29,15 @@ pub struct Tries {
 pub struct Nack {
     pub reason: NackReason,
     /// It came from no farther than the router that the Interest was sent to.
-    pub is_of_first_router: bool,
+    pub is_from_first_router: bool,
 }
 
 impl Nack {
     /// The Nack of a packet with this header, if it is one. Routers that say where packets come
     /// from (NDNLPv2, IncomingFaceId) leave that out of their own.
-    pub fn of(header: &LpHeader) -> Option<Self> {
+    pub fn from_header(header: &LpHeader) -> Option<Self> {
         let reason = header.nack?;
-        Some(Self { reason, is_of_first_router: header.incoming_face.is_none() })
+        Some(Self { reason, is_from_first_router: header.incoming_face.is_none() })
     }
 }
 
@@ -46,14 +46,14 @@ impl Nack {
 pub struct Request {
     name: Vec<u8>,
     selectors: Selectors,
-    tries: Tries,
+    limits: RetryLimits,
     /// When it is to be sent, again or for the first time.
     due_at: Instant,
     sent_at: Instant,
     sends: u32,
     nacks: u32,
     /// Of these, those of a first router without a route.
-    without_route: u32,
+    no_route_nacks: u32,
     last_nack: Option<NackReason>,
     /// Paths that it might have been sent on the last time.
     paths: u32,
@@ -63,16 +63,16 @@ pub struct Request {
 
 impl Request {
     /// A request for `name`, which is due at `now`.
-    pub fn new(name: &Name, selectors: Selectors, tries: Tries, now: Instant) -> Self {
+    pub fn new(name: &Name, selectors: Selectors, tries: RetryLimits, now: Instant) -> Self {
         Self {
             name: name.value().to_vec(),
             selectors,
-            tries,
+            limits: tries,
             due_at: now,
             sent_at: now,
             sends: 0,
             nacks: 0,
-            without_route: 0,
+            no_route_nacks: 0,
             last_nack: None,
             paths: 1,
             path: None,
@@ -94,7 +94,7 @@ impl Request {
             return Ok(false);
         }
         self.paths = paths.len() as u32;
-        if self.sends >= self.tries.sends_max.saturating_mul(self.paths) {
+        if self.sends >= self.limits.sends_max.saturating_mul(self.paths) {
             return Err(match self.last_nack {
                 Some(reason) => FailReason::Nacked(reason),
                 None => FailReason::Unanswered,
@@ -102,7 +102,7 @@ impl Request {
         }
         if self.path.is_some() {
             // The request timed out: routers without a route are asked again, too.
-            self.without_route = 0;
+            self.no_route_nacks = 0;
         }
         self.selectors.nonce = rng.next_u32();
         let path = paths[(self.sends + self.nacks) as usize % paths.len()];
@@ -155,17 +155,17 @@ impl Request {
     }
 
     /// The same, to be answered afresh; `None` if it was.
-    pub(crate) fn refreshed(&self, now: Instant) -> Option<Self> {
+    pub(crate) fn to_fresh_request(&self, now: Instant) -> Option<Self> {
         let selectors = Selectors { must_be_fresh: true, ..self.selectors };
         let name = self.name().to_name();
-        (!self.selectors.must_be_fresh).then(|| Self::new(&name, selectors, self.tries, now))
+        (!self.selectors.must_be_fresh).then(|| Self::new(&name, selectors, self.limits, now))
     }
 
     /// Takes a Nack; whether it is one for this Interest.
     ///
     /// # Errors
     /// It was refused often enough.
-    pub fn nacked(
+    pub fn on_nack(
         &mut self,
         interest: &InterestView<'_>,
         nack: Nack,
@@ -184,9 +184,10 @@ impl Request {
         }
         self.last_nack = Some(reason);
         self.nacks += 1;
-        self.without_route += u32::from(reason == NackReason::NoRoute && nack.is_of_first_router);
-        let has_no_route = self.tries.needs_route && self.without_route >= self.paths;
-        if has_no_route || self.nacks >= self.tries.nacks_max.saturating_mul(self.paths) {
+        self.no_route_nacks +=
+            u32::from(reason == NackReason::NoRoute && nack.is_from_first_router);
+        let has_no_route = self.limits.needs_route && self.no_route_nacks >= self.paths;
+        if has_no_route || self.nacks >= self.limits.nacks_max.saturating_mul(self.paths) {
             return Err(match reason {
                 NackReason::NoRoute => FailReason::NoRoute,
                 other => FailReason::Nacked(other),
@@ -196,7 +197,7 @@ impl Request {
         self.sends -= 1;
         self.path = None;
         // Another path may have a route.
-        let wait_ns = match self.is_refused_by_all() {
+        let wait_ns = match self.is_refused_by_all_paths() {
             true => nack_wait_ns(self.nacks / self.paths - 1),
             false => 0,
         };
@@ -205,7 +206,7 @@ impl Request {
     }
 
     /// Whether the last Nack was that of the last path of a round.
-    pub(crate) fn is_refused_by_all(&self) -> bool {
+    pub(crate) fn is_refused_by_all_paths(&self) -> bool {
         self.nacks > 0 && self.nacks.is_multiple_of(self.paths)
     }
 

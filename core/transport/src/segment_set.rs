@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holds_what_was_put_in() {
+    fn contains_inserted_segments() {
         let mut set = SegmentSet::new();
         assert!(set.insert(0) && set.insert(63) && set.insert(64) && set.insert(1000));
         assert!(!set.insert(64));

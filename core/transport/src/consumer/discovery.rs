@@ -25,12 +25,12 @@ use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
 use crate::mapping::NameMapping;
 use crate::metadata::Metadata;
-use crate::request::{Nack, Request, Tries};
+use crate::request::{Nack, Request, RetryLimits};
 
 /// For the first Interest.
-const DISCOVERY_TRIES: Tries = Tries { needs_route: true, ..SINGLE_TRIES };
+const DISCOVERY_TRIES: RetryLimits = RetryLimits { needs_route: true, ..SINGLE_TRIES };
 /// For what only a router's store may have: 1 + 2 s.
-const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1, needs_route: false };
+const STORED_TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 1, needs_route: false };
 /// Once the first segment is there, its manifest is waited for this many round trips, and at least
 /// this long.
 const MANIFEST_ROUND_TRIPS: u64 = 4;
@@ -204,7 +204,7 @@ impl Discovery {
                 _ => self.without_manifest(),
             },
             // Routers may have kept it from before there was such a version.
-            Purpose::FirstSegment if is_refusal => match request.refreshed(now) {
+            Purpose::FirstSegment if is_refusal => match request.to_fresh_request(now) {
                 Some(again) => {
                     self.requests.add(Purpose::FirstSegment, again);
                     Step::Wait

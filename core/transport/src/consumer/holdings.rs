@@ -9,10 +9,10 @@ use weir_wire::{DataView, InterestView, Name};
 
 use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
-use crate::request::{Nack, Request, Tries};
+use crate::request::{Nack, Request, RetryLimits};
 
 /// Each segment of an answer is asked for once.
-const TRIES: Tries = Tries { sends_max: 1, nacks_max: 1, needs_route: false };
+const TRIES: RetryLimits = RetryLimits { sends_max: 1, nacks_max: 1, needs_route: false };
 /// A router that has not answered by then does not delay the fetch any longer.
 const ANSWER_NS: u64 = NS_PER_S;
 /// 4,096 ranges, the most that an answer has, take 73,728 octets at most.
@@ -145,7 +145,7 @@ impl HoldingsQueries {
         now: Instant,
     ) -> bool {
         let mut is_ours = false;
-        self.open.retain_mut(|question| match question.request.nacked(interest, nack, now) {
+        self.open.retain_mut(|question| match question.request.on_nack(interest, nack, now) {
             Ok(is_it) => {
                 is_ours |= is_it;
                 true

@@ -121,7 +121,7 @@ pub(super) enum HoleStep {
 }
 
 impl Holes {
-    /// A first segment is set aside at `now`; `verified` are, the last of them at `since`.
+    /// A first segment is set aside at `now`; `verified` are, the last of them at `second_began`.
     pub(super) fn new(
         lifetime_ns: u64,
         retries: u32,

@@ -17,12 +17,12 @@ use super::target::Target;
 use crate::interest::Selectors;
 use crate::mapping::NameMapping;
 use crate::metadata::Metadata;
-use crate::request::{Request, Tries};
+use crate::request::{Request, RetryLimits};
 
 /// Metadata are requested again when nothing has come for this many lifetimes of an Interest.
 const RENEW_AFTER_LIFETIMES: u64 = 2;
 /// How often they are: more often than before anything has come, as there was a producer.
-const RENEWAL_TRIES: Tries = Tries { sends_max: 6, nacks_max: 6, needs_route: false };
+const RENEWAL_TRIES: RetryLimits = RetryLimits { sends_max: 6, nacks_max: 6, needs_route: false };
 
 #[derive(Debug)]
 pub(super) struct Live {

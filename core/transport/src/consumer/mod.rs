@@ -240,7 +240,7 @@ impl Consumer {
         out: &mut ConsumerOutbox,
     ) {
         let octets = packet.clone();
-        if let Some(nack) = Nack::of(header) {
+        if let Some(nack) = Nack::from_header(header) {
             match InterestView::decode(&octets) {
                 Ok(interest) => self.nack(now, &interest, nack, out),
                 Err(_) => self.transfer.stats.malformed += 1,

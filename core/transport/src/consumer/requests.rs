@@ -9,13 +9,14 @@ use weir_wire::{DataView, InterestView};
 use super::scoreboard::FailReason;
 use crate::PathId;
 use crate::interest::InterestBatch;
-use crate::request::{Nack, Request, Tries};
+use crate::request::{Nack, Request, RetryLimits};
 
 /// Requests that [`Requests::has_room`] allows at one time.
 const REQUESTS_MAX: usize = 256;
 
 /// How often a single Interest is tried: 1 + 2 + 4 + 4 s with the default lifetime.
-pub(super) const SINGLE_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6, needs_route: false };
+pub(super) const SINGLE_TRIES: RetryLimits =
+    RetryLimits { sends_max: 4, nacks_max: 6, needs_route: false };
 
 #[derive(Debug)]
 struct PendingRequest<P> {
@@ -101,9 +102,9 @@ impl<P: Copy + PartialEq> Requests<P> {
         for at in 0..self.all.len() {
             let PendingRequest { purpose, request, .. } = &mut self.all[at];
             let purpose = *purpose;
-            match request.nacked(interest, nack, now) {
+            match request.on_nack(interest, nack, now) {
                 Ok(false) => {}
-                Ok(true) => return Some((purpose, Ok(request.is_refused_by_all()))),
+                Ok(true) => return Some((purpose, Ok(request.is_refused_by_all_paths()))),
                 Err(give_up) => {
                     return Some((purpose, self.fall_back(at, give_up).map(|()| true)));
                 }
@@ -171,10 +172,10 @@ mod tests {
     use super::*;
     use crate::interest::Selectors;
 
-    const NACK: Nack = Nack { reason: NackReason::NoRoute, is_of_first_router: true };
+    const NACK: Nack = Nack { reason: NackReason::NoRoute, is_from_first_router: true };
 
     fn request(name: &Name, sends_max: u32, now: Instant) -> Request {
-        let tries = Tries { sends_max, ..SINGLE_TRIES };
+        let tries = RetryLimits { sends_max, ..SINGLE_TRIES };
         Request::new(name, Selectors::default(), tries, now)
     }
 

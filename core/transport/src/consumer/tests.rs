@@ -28,22 +28,23 @@ mod rules;
 const PATH: PathId = PathId(3);
 
 /// A consumer, what it was told and what it did.
-struct Bench {
+struct Fixture {
     consumer: Consumer,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     now: Instant,
     /// The Interests of the last step, and the paths that they left by.
-    asked: Vec<Vec<u8>>,
+    requested: Vec<Vec<u8>>,
     out_paths: Vec<PathId>,
 }
 
-impl Bench {
+impl Fixture {
     fn new(target: Target, config: ConsumerConfig) -> Self {
         let consumer = Consumer::new(target, config, 1, Instant::ZERO);
         let inputs = vec![ConsumerInput::AddPath { path: PATH, window: None, is_local: false }];
         let (out, now, asked) = (ConsumerOutbox::default(), Instant::ZERO, Vec::new());
-        let mut bench = Self { consumer, inputs, out, now, asked, out_paths: Vec::new() };
+        let mut bench =
+            Self { consumer, inputs, out, now, requested: asked, out_paths: Vec::new() };
         bench.step();
         bench
     }
@@ -52,32 +53,32 @@ impl Bench {
     fn step(&mut self) -> Vec<Name> {
         self.consumer.handle(self.now, &mut self.inputs, &mut self.out);
         self.consumer.assert_consistent();
-        self.asked = self.out.interests.iter().map(|(_, wire)| wire.to_vec()).collect();
+        self.requested = self.out.interests.iter().map(|(_, wire)| wire.to_vec()).collect();
         self.out_paths = self.out.interests.iter().map(|(path, _)| path).collect();
         self.out.interests.clear();
-        let names = self.asked.iter().map(|wire| InterestView::decode(wire).unwrap().name);
+        let names = self.requested.iter().map(|wire| InterestView::decode(wire).unwrap().name);
         names.map(|name| name.to_name()).collect()
     }
 
     /// The one Interest of the last step.
     fn asked(&self) -> InterestView<'_> {
-        assert_eq!(self.asked.len(), 1);
-        InterestView::decode(&self.asked[0]).unwrap()
+        assert_eq!(self.requested.len(), 1);
+        InterestView::decode(&self.requested[0]).unwrap()
     }
 
     fn nack(&mut self, interest: &[u8], reason: NackReason) -> Vec<Name> {
         let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
-        self.tell(ConsumerInput::Packet { path: PATH, header, packet: interest.into() })
+        self.input(ConsumerInput::Packet { path: PATH, header, packet: interest.into() })
     }
 
-    fn tell(&mut self, input: ConsumerInput) -> Vec<Name> {
+    fn input(&mut self, input: ConsumerInput) -> Vec<Name> {
         self.inputs.push(input);
         self.step()
     }
 
     fn append(&mut self, range: u64, name: &str, segments: Option<Range<u64>>) -> Vec<Name> {
         let range = RangeId(range);
-        self.tell(ConsumerInput::Append { range, name: name.parse().unwrap(), segments })
+        self.input(ConsumerInput::Append { range, name: name.parse().unwrap(), segments })
     }
 
     fn data(&mut self, name: &Name) -> Vec<Name> {
@@ -86,7 +87,7 @@ impl Bench {
 
     fn data_with(&mut self, name: &Name, content: &[u8]) -> Vec<Name> {
         let packet = Data::new(name.clone()).content(content).encode_with_digest().into();
-        self.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet })
+        self.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet })
     }
 
     /// Gives the same verdict on all that is to be verified.
@@ -104,7 +105,7 @@ impl Bench {
     }
 }
 
-fn sequence(window: u32) -> Bench {
+fn sequence(window: u32) -> Fixture {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(window),
@@ -112,7 +113,7 @@ fn sequence(window: u32) -> Bench {
         trace: true,
         ..ConsumerConfig::default()
     };
-    Bench::new(Target::Sequence, config)
+    Fixture::new(Target::Sequence, config)
 }
 
 fn digest_verifier() -> Arc<dyn Verifier> {
@@ -125,7 +126,7 @@ fn segment(name: &str, number: u64) -> Name {
 }
 
 #[test]
-fn one_window_lies_over_all_pieces_of_a_sequence() {
+fn sequence_shares_one_window() {
     let mut bench = sequence(4);
     assert_eq!(bench.events(), ["NeedsMore"]);
     assert_eq!(bench.append(7, "/a", Some(5..8)).len(), 3);
@@ -139,7 +140,7 @@ fn one_window_lies_over_all_pieces_of_a_sequence() {
     assert_eq!(bench.events(), ["NeedsMore"]);
     bench.verify(true);
     assert_eq!(bench.events(), ["RangeDone { range: RangeId(7) }"]);
-    bench.tell(ConsumerInput::Close);
+    bench.input(ConsumerInput::Close);
     bench.data(&segment("/b", 0));
     bench.data(&segment("/b", 1));
     bench.verify(true);
@@ -148,7 +149,7 @@ fn one_window_lies_over_all_pieces_of_a_sequence() {
 }
 
 #[test]
-fn one_data_answers_all_segments_of_its_name() {
+fn data_answers_all_segments_of_its_name() {
     let mut bench = sequence(8);
     assert_eq!(bench.append(1, "/a", Some(3..4)), [segment("/a", 3)]);
     assert_eq!(bench.append(2, "/a", Some(3..4)), [segment("/a", 3)]);
@@ -170,7 +171,7 @@ fn one_data_answers_all_segments_of_its_name() {
 /// Regression: what had not been asked for of a range that failed was passed over one by one, which
 /// took minutes for a hundred million of them.
 #[test]
-fn of_a_piece_that_is_given_up_nothing_is_left() {
+fn cancelled_range_leaves_no_state() {
     let mut bench = sequence(100);
     bench.append(1, "/a", Some(0..1 << 60));
     bench.append(2, "/b", Some(5..7));
@@ -189,7 +190,7 @@ fn of_a_piece_that_is_given_up_nothing_is_left() {
 }
 
 #[test]
-fn a_piece_that_is_given_up_leaves_the_others_alone() {
+fn cancelled_range_leaves_other_ranges() {
     let mut bench = sequence(3);
     bench.append(1, "/a", Some(0..100));
     bench.append(2, "/b", Some(0..2));
@@ -209,7 +210,7 @@ fn a_piece_that_is_given_up_leaves_the_others_alone() {
     assert!(bench.out.verify.is_empty(), "it is not wanted any more");
     bench.data(&segment("/b", 0));
     bench.data(&segment("/b", 1));
-    bench.tell(ConsumerInput::Close);
+    bench.input(ConsumerInput::Close);
     bench.verify(true);
     let events = bench.events();
     assert!(events.contains(&"RangeDone { range: RangeId(2) }".into()), "{events:?}");
@@ -217,7 +218,7 @@ fn a_piece_that_is_given_up_leaves_the_others_alone() {
 }
 
 #[test]
-fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
+fn unreliable_consumer_skips_lost_segments() {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(10),
@@ -227,10 +228,10 @@ fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
     };
     let versioned: Name = "/live".parse().unwrap();
     let target = Target::Range { versioned, segments: 5..15 };
-    let mut bench = Bench::new(target, ConsumerConfig { look_for_manifest: false, ..config });
+    let mut bench = Fixture::new(target, ConsumerConfig { look_for_manifest: false, ..config });
     let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
     bench.inputs.push(ConsumerInput::Read { segments: 100 });
-    assert_eq!(bench.tell(ConsumerInput::Start { have, reader }).len(), 10);
+    assert_eq!(bench.input(ConsumerInput::Start { have, reader }).len(), 10);
     for number in (5..15).filter(|number| *number != 8) {
         bench.data(&segment("/live", number));
     }
@@ -245,7 +246,7 @@ fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
 }
 
 #[test]
-fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
+fn reader_limits_waiting_segments() {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(100),
@@ -255,9 +256,9 @@ fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
         ..ConsumerConfig::default()
     };
     let versioned: Name = "/a".parse().unwrap();
-    let mut bench = Bench::new(Target::Range { versioned, segments: 0..u64::MAX }, config);
+    let mut bench = Fixture::new(Target::Range { versioned, segments: 0..u64::MAX }, config);
     let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
-    let mut asked = bench.tell(ConsumerInput::Start { have, reader });
+    let mut asked = bench.input(ConsumerInput::Start { have, reader });
     let mut delivered = 0;
     for round in 0..20 {
         assert_eq!(asked.len(), if round == 0 { 10 } else { 4 });
@@ -265,7 +266,7 @@ fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
             assert!(bench.data(name).is_empty());
         }
         assert!(bench.verify(true).is_empty(), "the reader has not taken any");
-        asked = bench.tell(ConsumerInput::Read { segments: 4 });
+        asked = bench.input(ConsumerInput::Read { segments: 4 });
         for delivery in bench.out.deliveries.drain(..) {
             assert_eq!(delivery.id, PacketId::Segment(delivered));
             assert!(delivery.is_verified);
@@ -276,7 +277,7 @@ fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
 }
 
 #[test]
-fn of_a_known_version_only_what_is_wanted_is_asked_for() {
+fn requests_only_wanted_segments() {
     let versioned: Name = "/a/54=%01".parse().unwrap();
     for (segments, expected) in [(7..12, 7..12), (17..99, 17..20), (20..99, 0..0), (5..5, 0..0)] {
         let metadata = Metadata {
@@ -286,12 +287,12 @@ fn of_a_known_version_only_what_is_wanted_is_asked_for() {
         };
         let config =
             ConsumerConfig { verification: Verification::ByDriver, ..ConsumerConfig::default() };
-        let mut bench = Bench::new(Target::KnownMetadata { metadata }, config);
-        assert!(bench.asked.is_empty(), "the version is known");
+        let mut bench = Fixture::new(Target::KnownMetadata { metadata }, config);
+        assert!(bench.requested.is_empty(), "the version is known");
         bench.inputs.push(ConsumerInput::Narrow { segments });
         bench.inputs.push(ConsumerInput::Read { segments: 100 });
         let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
-        let mut asked = bench.tell(ConsumerInput::Start { have, reader });
+        let mut asked = bench.input(ConsumerInput::Start { have, reader });
         let mut all = Vec::new();
         while !asked.is_empty() {
             all.extend(asked.iter().cloned());
@@ -307,12 +308,12 @@ fn of_a_known_version_only_what_is_wanted_is_asked_for() {
 }
 
 #[test]
-fn marks_are_counted_by_round() {
+fn counts_marks_by_round() {
     /// Keeps the last sample of each round.
-    struct Counts(Arc<std::sync::Mutex<Seen>>);
+    struct Counts(Arc<std::sync::Mutex<RecordedCalls>>);
 
     #[derive(Default)]
-    struct Seen {
+    struct RecordedCalls {
         rounds: BTreeMap<u64, (u32, u32)>,
         meanings: Vec<(bool, bool)>,
     }
@@ -338,7 +339,7 @@ fn marks_are_counted_by_round() {
 
     let seen = Arc::default();
     let mut bench = sequence(1);
-    bench.tell(ConsumerInput::RemovePath { path: PATH });
+    bench.input(ConsumerInput::RemovePath { path: PATH });
     let control = Box::new(Counts(Arc::clone(&seen)));
     bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
     bench.append(1, "/a", Some(0..12));
@@ -348,15 +349,15 @@ fn marks_are_counted_by_round() {
         let congestion_mark = if number % 3 == 0 { [1, 2, 3, 8][number as usize / 3] } else { 0 };
         let header = LpHeader { congestion_mark, ..LpHeader::default() };
         let packet = Data::new(segment("/a", number)).encode_with_digest().into();
-        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+        bench.input(ConsumerInput::Packet { path: PATH, header, packet });
     }
-    let Seen { rounds, meanings } = &*seen.lock().unwrap();
+    let RecordedCalls { rounds, meanings } = &*seen.lock().unwrap();
     assert_eq!(rounds.values().copied().collect::<Vec<_>>(), [(4, 2), (4, 1), (4, 1)]);
     assert_eq!(meanings[..], [(true, false), (false, true), (true, true), (true, false)]);
 }
 
 #[test]
-fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
+fn rerequests_missing_part_of_chunk() {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(1),
@@ -364,7 +365,7 @@ fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
         chunk_segments: 70,
         ..ConsumerConfig::default()
     };
-    let mut bench = Bench::new(Target::Sequence, config);
+    let mut bench = Fixture::new(Target::Sequence, config);
     let chunk = |range: Range<u64>| range.map(|number| segment("/a", number)).collect::<Vec<_>>();
     assert_eq!(bench.append(1, "/a", Some(0..100)), chunk(0..70));
     for number in (0..70).filter(|number| ![3, 64, 69].contains(number)) {
@@ -385,7 +386,7 @@ fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
 /// Every Data is marked: the window is halved once a round trip, which grows with the queue that
 /// the marks are about, or once in the interval that is given (paper nb-cache, V-C.4: 50 ms).
 #[test]
-fn a_window_is_halved_once_in_the_interval_that_is_given() {
+fn halves_window_once_per_interval() {
     let decreases = |decrease_interval_ns| {
         let config = ConsumerConfig {
             controller: Controller::AIMD,
@@ -394,13 +395,13 @@ fn a_window_is_halved_once_in_the_interval_that_is_given() {
             decrease_interval_ns,
             ..ConsumerConfig::default()
         };
-        let mut bench = Bench::new(Target::Sequence, config);
+        let mut bench = Fixture::new(Target::Sequence, config);
         bench.append(1, "/a", Some(0..64));
         for number in 0..60 {
             bench.now = bench.now.plus_ns(NS_PER_MS);
             let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
             let packet = Data::new(segment("/a", number)).encode_with_digest().into();
-            bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+            bench.input(ConsumerInput::Packet { path: PATH, header, packet });
         }
         bench.consumer.stats().decreases
     };
@@ -412,7 +413,7 @@ fn a_window_is_halved_once_in_the_interval_that_is_given() {
 /// The interval holds for timeouts, too: those of Interests that left since the last decrease
 /// included.
 #[test]
-fn a_window_is_started_over_once_in_the_interval_that_is_given() {
+fn resets_window_once_per_interval() {
     let decreases = |decrease_interval_ns| {
         let config = ConsumerConfig {
             controller: Controller::AIMD,
@@ -421,7 +422,7 @@ fn a_window_is_started_over_once_in_the_interval_that_is_given() {
             decrease_interval_ns,
             ..ConsumerConfig::default()
         };
-        let mut bench = Bench::new(Target::Sequence, config);
+        let mut bench = Fixture::new(Target::Sequence, config);
         bench.append(1, "/a", Some(0..4));
         // Asked for at 0, 1, 3 and 7 s, when the timeout has doubled to 1, 2, 4 s; then each 4 s,
         // the lifetime.
@@ -439,7 +440,7 @@ fn a_window_is_started_over_once_in_the_interval_that_is_given() {
 
 /// Answers that overtake others by far are no sign of a loss where only lifetimes tell of one.
 #[test]
-fn an_interest_may_wait_for_its_lifetime() {
+fn interest_may_wait_for_its_lifetime() {
     let sent_again = |waits_for_lifetime| {
         let config = ConsumerConfig {
             controller: Controller::FIXED,
@@ -448,7 +449,7 @@ fn an_interest_may_wait_for_its_lifetime() {
             waits_for_lifetime,
             ..ConsumerConfig::default()
         };
-        let mut bench = Bench::new(Target::Sequence, config);
+        let mut bench = Fixture::new(Target::Sequence, config);
         bench.append(1, "/a", Some(0..10));
         for number in 1..10 {
             bench.now = bench.now.plus_ns(NS_PER_MS);
@@ -466,14 +467,14 @@ fn an_interest_may_wait_for_its_lifetime() {
 /// Two thirds of the content is in a store on the way, the rest waits in a queue behind it that
 /// grows to a hundred times that, and no Interest is lost.
 #[test]
-fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
+fn near_store_causes_no_false_losses() {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(256),
         verification: Verification::Off,
         ..ConsumerConfig::default()
     };
-    let mut bench = Bench::new(Target::Sequence, config);
+    let mut bench = Fixture::new(Target::Sequence, config);
     let mut answers = BTreeMap::new();
     let mut behind = Instant::ZERO;
     let mut asked = bench.append(1, "/a", Some(0..20_000));
@@ -499,7 +500,7 @@ fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
 /// A forged segment that says that it is the last neither shortens the object nor has segments that
 /// have come asked for, and handed out, a second time.
 #[test]
-fn a_forged_last_segment_is_no_end() {
+fn forged_last_segment_does_not_end_fetch() {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(6),
@@ -507,19 +508,19 @@ fn a_forged_last_segment_is_no_end() {
         look_for_manifest: false,
         ..ConsumerConfig::default()
     };
-    let mut bench = Bench::new(Target::Version { versioned: "/a".parse().unwrap() }, config);
+    let mut bench = Fixture::new(Target::Version { versioned: "/a".parse().unwrap() }, config);
     let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
-    assert_eq!(bench.tell(start).len(), 6);
-    bench.tell(ConsumerInput::Read { segments: 100 });
+    assert_eq!(bench.input(start).len(), 6);
+    bench.input(ConsumerInput::Read { segments: 100 });
     for number in 2..6 {
         bench.data(&segment("/a", number));
     }
     let forged = Data::new(segment("/a", 1)).final_block_id(Component::segment(1));
     let packet = forged.encode_with_digest().into();
-    bench.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
+    bench.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
     let last = bench.out.verify.pop().unwrap();
     let verdict = Verdict::Bad { reason: "forged".into(), digest: None };
-    let asked = bench.tell(ConsumerInput::Verified { op: last.op, verdict });
+    let asked = bench.input(ConsumerInput::Verified { op: last.op, verdict });
     assert_eq!(asked[0], segment("/a", 1));
     assert!((2..6).all(|number| !asked.contains(&segment("/a", number))), "{asked:?}");
     bench.data(&segment("/a", 0));
@@ -529,7 +530,7 @@ fn a_forged_last_segment_is_no_end() {
     }
     let end = Data::new(segment("/a", 9)).final_block_id(Component::segment(9));
     let packet = end.encode_with_digest().into();
-    bench.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
+    bench.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
     bench.verify(true);
     let parts: Vec<PacketId> = bench.out.deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!(parts, (0..10).map(PacketId::Segment).collect::<Vec<_>>());
@@ -538,7 +539,7 @@ fn a_forged_last_segment_is_no_end() {
 
 /// No more is asked for than the reader has room for; a chunk that never had room goes alone.
 #[test]
-fn the_reader_bounds_chunks() {
+fn reader_limits_chunks() {
     let asked = |chunk_segments, reader_segments_max| {
         let config = ConsumerConfig {
             chunk_segments,
@@ -548,7 +549,7 @@ fn the_reader_bounds_chunks() {
             verification: Verification::Off,
             ..ConsumerConfig::default()
         };
-        Bench::new(Target::Sequence, config).append(1, "/a", Some(0..5000)).len()
+        Fixture::new(Target::Sequence, config).append(1, "/a", Some(0..5000)).len()
     };
     assert_eq!(asked(32, 100), 96);
     assert_eq!(asked(1000, 100), 1000);

@@ -15,7 +15,7 @@ fn hicn(text: &str) -> NameMapping {
 
 /// The octets of the page on sockets.
 #[test]
-fn names_have_the_octets_that_the_manual_says() {
+fn encodes_names_as_documented() {
     let mapping = hicn("hicn:2001:db8:1::/48");
     let object = name("/site/film");
     let digest = sha256(&[object.value()]);
@@ -59,7 +59,7 @@ fn identity_has_the_conventions_of_ndn() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_an_error() {
+fn rejects_unmappable_names() {
     let parse = |text: &str| text.parse::<NameMapping>().unwrap_err();
     for text in ["", "hicn", "hicn:", "hicn:2001:db8::", "hicn:2001:db8::/x", "hicn:x/32", "ipv6"] {
         assert_eq!(parse(text), MappingError::Unknown(text.into()));
@@ -67,7 +67,7 @@ fn what_cannot_be_mapped_is_an_error() {
     for bits in [0, 8, 20, 80, 128] {
         assert_eq!(parse(&alloc::format!("hicn:::/{bits}")), MappingError::PrefixBits { bits });
     }
-    assert!(matches!(parse("hicn:2001:db8::/16"), MappingError::HostBits { bits: 16, .. }));
+    assert!(matches!(parse("hicn:2001:db8::/16"), MappingError::BitsBeyondPrefix { bits: 16, .. }));
     let mapping = hicn("hicn:2001:db8::/32");
     assert!(mapping.check_last(SEGMENTS_MAX - 1).is_ok());
     for segment in [SEGMENTS_MAX, 1 << 32, u64::MAX] {
@@ -76,7 +76,7 @@ fn what_cannot_be_mapped_is_an_error() {
 }
 
 #[test]
-fn other_names_are_none_of_hicn() {
+fn rejects_other_names() {
     let good = HicnName { address: Ipv6Addr::LOCALHOST, suffix: 7 }.to_name();
     assert!(HicnName::from_name(good.as_view()).is_some());
     let mut longer = good.clone();
@@ -97,14 +97,14 @@ fn other_names_are_none_of_hicn() {
 
 proptest! {
     #[test]
-    fn what_is_made_is_read(address: u128, suffix: u32) {
+    fn reads_mapped_names_back(address: u128, suffix: u32) {
         let hicn = HicnName { address: address.into(), suffix };
         prop_assert_eq!(HicnName::from_name(hicn.to_name().as_view()), Some(hicn));
         prop_assert_eq!(is_hicn_metadata(hicn.to_name().as_view()), suffix == u32::MAX);
     }
 
     #[test]
-    fn prefixes_are_read_as_they_are_shown(address: u128, groups in 1_u8..=4) {
+    fn parses_displayed_prefixes(address: u128, groups in 1_u8..=4) {
         let bits = 16 * groups;
         let address = Ipv6Addr::from(address >> (128 - bits) << (128 - bits));
         let mapping = NameMapping::Hicn(HicnPrefix::new(address, bits).unwrap());
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn suffixes_tell_segments_parts_and_metadata_apart(
+    fn suffixes_distinguish_packets(
         segment in 0..SEGMENTS_MAX,
         level in 1..=LEVELS_MAX,
         number in 0..SEGMENTS_MAX - 1,

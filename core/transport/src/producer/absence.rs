@@ -23,7 +23,7 @@ pub(super) struct Absence {
     prefixes: BTreeSet<Vec<u8>>,
     /// What was signed in the second that began then.
     signed: u32,
-    since: Instant,
+    second_began: Instant,
 }
 
 impl Absence {
@@ -31,20 +31,24 @@ impl Absence {
         self.signer = Some(signer);
     }
 
-    pub(super) fn own(&mut self, prefix: &Name) {
+    pub(super) fn add_prefix(&mut self, prefix: &Name) {
         self.prefixes.insert(prefix.value().to_vec());
     }
 
     /// The answer to an Interest for what there is not; `None` if this producer has none.
-    pub(super) fn answer(&mut self, now: Instant, interest: &InterestView<'_>) -> Option<Packet> {
+    pub(super) fn sign_answer(
+        &mut self,
+        now: Instant,
+        interest: &InterestView<'_>,
+    ) -> Option<Packet> {
         let signer = self.signer.as_deref()?;
         let name = interest.name;
         // Data of another name does not answer it.
-        if name.last()?.is_implicit_digest() || !owns(&self.prefixes, name) {
+        if name.last()?.is_implicit_digest() || !is_owned(&self.prefixes, name) {
             return None;
         }
-        if now.ns_since(self.since) >= NS_PER_S {
-            (self.signed, self.since) = (0, now);
+        if now.ns_since(self.second_began) >= NS_PER_S {
+            (self.signed, self.second_began) = (0, now);
         }
         if self.signed == SIGNED_MAX {
             return None;
@@ -57,7 +61,7 @@ impl Absence {
     }
 }
 
-fn owns(prefixes: &BTreeSet<Vec<u8>>, name: NameView<'_>) -> bool {
+fn is_owned(prefixes: &BTreeSet<Vec<u8>>, name: NameView<'_>) -> bool {
     let lengths = 0..=name.component_count();
     !prefixes.is_empty()
         && lengths.into_iter().any(|length| prefixes.contains(name.prefix(length).value()))

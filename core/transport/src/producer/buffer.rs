@@ -16,7 +16,7 @@ use super::ProducerConfig;
 /// Octets of blocks at rest.
 const POOL_BYTES: usize = 1 << 20;
 /// Records that wait for the disk from which on whoever publishes should wait as well.
-const RECORDS_WAITING_HIGH: u32 = 1024;
+const DISK_BACKLOG_HIGH: u32 = 1024;
 
 pub(super) struct Buffer {
     store: Store,
@@ -40,7 +40,7 @@ impl Buffer {
     }
 
     /// Whether it keeps anything at all.
-    pub(super) fn is_on(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.store.config().capacity_bytes > 0 || self.has_disk()
     }
 
@@ -57,7 +57,7 @@ impl Buffer {
     /// The Data that answers an Interest, or where on disk it lies. A producer's own Data counts as
     /// fresh.
     pub(super) fn find(&mut self, now: Instant, interest: &InterestView<'_>) -> Lookup {
-        if !self.is_on() {
+        if !self.is_enabled() {
             return Lookup::Miss;
         }
         let query = Query {
@@ -70,7 +70,7 @@ impl Buffer {
     }
 
     pub(super) fn insert(&mut self, now: Instant, data: &DataView<'_>) {
-        if !self.is_on() {
+        if !self.is_enabled() {
             return;
         }
         let hashes = self.hashes(data.name);
@@ -131,7 +131,7 @@ impl Buffer {
 
     /// Whether the disk should write some of what waits for it before it is given more.
     pub(super) fn is_disk_behind(&self) -> bool {
-        self.store.is_disk_behind(RECORDS_WAITING_HIGH)
+        self.store.is_disk_behind(DISK_BACKLOG_HIGH)
     }
 
     pub(super) fn disk_stats(&self) -> DiskTierStats {

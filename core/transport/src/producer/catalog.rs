@@ -26,9 +26,9 @@ pub enum Answer {
     Packet(Packet),
     /// Once it is made, which is certain to be tried: the Interest waits as long as it lives, and
     /// nobody needs to be told of it.
-    Later,
+    WhenMade,
     /// Not: there is no such thing here.
-    Unknown,
+    NotFound,
 }
 
 /// Knows what there is, by name.
@@ -49,17 +49,17 @@ struct Object {
 
 /// A packet that has a name of its own.
 #[derive(Clone, Debug)]
-enum Whole {
+enum WholePacket {
     Packet(Packet),
     /// The driver has it, by this number of an object.
-    Part(ObjectId, u64),
+    ReadByCaller(ObjectId, u64),
 }
 
-impl Whole {
+impl WholePacket {
     fn answer(&self) -> Answer {
         match *self {
             Self::Packet(ref packet) => Answer::Packet(packet.clone()),
-            Self::Part(object, segment) => Answer::Segment { object, segment },
+            Self::ReadByCaller(object, segment) => Answer::Segment { object, segment },
         }
     }
 }
@@ -72,11 +72,11 @@ pub struct Catalog {
     /// By the value of the versioned name.
     versions: BTreeMap<Vec<u8>, ObjectId>,
     /// By the value of the packet's name.
-    packets: BTreeMap<Vec<u8>, Whole>,
+    packets: BTreeMap<Vec<u8>, WholePacket>,
     /// The object asked for last: the next Interest is for it, too.
-    last: Option<ObjectId>,
+    last_requested: Option<ObjectId>,
     /// Numbers of objects that have been removed.
-    free: Vec<ObjectId>,
+    free_ids: Vec<ObjectId>,
 }
 
 impl Catalog {
@@ -92,7 +92,7 @@ impl Catalog {
     pub fn add_object(&mut self, versioned: NameView<'_>, segments: u64) -> ObjectId {
         assert!(segments > 0, "an empty object has one empty segment");
         let object = Object { versioned: versioned.value().to_vec(), segments };
-        let id = match self.free.pop() {
+        let id = match self.free_ids.pop() {
             Some(id) => {
                 self.objects[id.0 as usize] = object;
                 id
@@ -109,14 +109,14 @@ impl Catalog {
     /// Adds a Data packet that is kept whole.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
         let name = DataView::decode(&packet)?.name.value().to_vec();
-        self.packets.insert(name, Whole::Packet(packet));
+        self.packets.insert(name, WholePacket::Packet(packet));
         Ok(())
     }
 
     /// Adds a packet by name that the driver reads as it reads segments: as that of this `number`,
     /// which no segment of the object has.
-    pub fn add_part(&mut self, name: NameView<'_>, object: ObjectId, number: u64) {
-        self.packets.insert(name.value().to_vec(), Whole::Part(object, number));
+    pub fn add_read_packet(&mut self, name: NameView<'_>, object: ObjectId, number: u64) {
+        self.packets.insert(name.value().to_vec(), WholePacket::ReadByCaller(object, number));
     }
 
     /// Takes an object away, and the whole packets of these names. What has come in the place of
@@ -130,8 +130,8 @@ impl Catalog {
         let Object { versioned, segments } = &mut self.objects[object.0 as usize];
         let versioned = core::mem::take(versioned);
         *segments = 0;
-        self.free.push(object);
-        self.last = self.last.filter(|&last| last != object);
+        self.free_ids.push(object);
+        self.last_requested = self.last_requested.filter(|&last| last != object);
         if self.versions.get(&versioned) == Some(&object) {
             self.versions.remove(&versioned);
         }
@@ -146,7 +146,7 @@ impl Catalog {
     ) {
         for name in packets {
             let is_its = match self.packets.get(name.value()) {
-                Some(&Whole::Part(of, _)) => of == object,
+                Some(&WholePacket::ReadByCaller(of, _)) => of == object,
                 other => other.is_some(),
             };
             if is_its {
@@ -156,34 +156,34 @@ impl Catalog {
     }
 
     /// The short way for the common case: another segment of the object asked for last.
-    fn segment_of_last(&self, name: &[u8]) -> Option<Answer> {
-        let object_id = self.last?;
+    fn find_in_last_requested(&self, name: &[u8]) -> Option<Answer> {
+        let object_id = self.last_requested?;
         let object = &self.objects[object_id.0 as usize];
         let segment = tlv::segment(name.strip_prefix(object.versioned.as_slice())?)?;
         let answer = Answer::Segment { object: object_id, segment };
         (segment < object.segments).then_some(answer)
     }
 
-    fn search(&mut self, interest: &InterestView<'_>) -> Answer {
+    fn search_names(&mut self, interest: &InterestView<'_>) -> Answer {
         let (name, digest) = split_digest(interest.name);
         if let Some(whole) = self.packets.get(name.value()) {
             let fits = match (whole, digest) {
-                (Whole::Packet(packet), Some(digest)) => {
+                (WholePacket::Packet(packet), Some(digest)) => {
                     DataView::decode(packet).is_ok_and(|data| data.implicit_digest() == digest)
                 }
                 _ => true,
             };
-            return if fits { whole.answer() } else { Answer::Unknown };
+            return if fits { whole.answer() } else { Answer::NotFound };
         }
         if let Some(segment) = name.last().and_then(|last| last.as_segment())
             && let Some(&object) = self.versions.get(name.parent().value())
         {
-            self.last = Some(object);
+            self.last_requested = Some(object);
             let exists = segment < self.objects[object.0 as usize].segments;
-            return if exists { Answer::Segment { object, segment } } else { Answer::Unknown };
+            return if exists { Answer::Segment { object, segment } } else { Answer::NotFound };
         }
         if digest.is_some() || !interest.can_be_prefix {
-            return Answer::Unknown;
+            return Answer::NotFound;
         }
         self.search_prefix(name)
     }
@@ -205,17 +205,17 @@ impl Catalog {
         match (object.filter(|(name, _)| name.starts_with(prefix)), packet) {
             (Some((name, &object)), _) => {
                 // Unless the prefix says which version.
-                let latest = (name.len() > prefix.len()).then(|| self.latest_beside(name));
+                let latest = (name.len() > prefix.len()).then(|| self.latest_version_of(name));
                 let object = latest.flatten().unwrap_or(object);
                 Answer::Segment { object, segment: 0 }
             }
             (None, Some((_, packet))) => packet.answer(),
-            (None, None) => Answer::Unknown,
+            (None, None) => Answer::NotFound,
         }
     }
 
     /// The latest version of the object that `versioned` is a version of.
-    fn latest_beside(&self, versioned: &[u8]) -> Option<ObjectId> {
+    fn latest_version_of(&self, versioned: &[u8]) -> Option<ObjectId> {
         let name = NameView::from_value(versioned).ok()?;
         name.last()?.as_version()?;
         let object = name.parent().value();
@@ -235,9 +235,9 @@ impl Catalog {
 impl Source for Catalog {
     #[inline]
     fn find(&mut self, interest: &InterestView<'_>) -> Answer {
-        match self.segment_of_last(interest.name.value()) {
+        match self.find_in_last_requested(interest.name.value()) {
             Some(answer) => answer,
-            None => self.search(interest),
+            None => self.search_names(interest),
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
         data.encode_with_digest().into()
     }
 
-    fn ask(catalog: &mut Catalog, uri: &str, can_be_prefix: bool) -> Answer {
+    fn lookup(catalog: &mut Catalog, uri: &str, can_be_prefix: bool) -> Answer {
         let wire = Interest::new(name(uri)).can_be_prefix(can_be_prefix).encode();
         catalog.find(&InterestView::decode(&wire).unwrap())
     }
@@ -302,43 +302,43 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_found_by_their_full_names() {
+    fn finds_segments_by_full_name() {
         let mut catalog = catalog();
         for _ in 0..2 {
-            assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%09", false), segment(0, 9));
-            assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%00", false), segment(0, 0));
-            assert_eq!(ask(&mut catalog, "/a/b/54=%02/50=%02", false), segment(1, 2));
-            assert_eq!(ask(&mut catalog, "/a/b/54=%02/50=%03", false), Answer::Unknown);
-            assert_eq!(ask(&mut catalog, "/a/b/54=%03/50=%00", false), Answer::Unknown);
-            assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%00/x", false), Answer::Unknown);
+            assert_eq!(lookup(&mut catalog, "/a/b/54=%01/50=%09", false), segment(0, 9));
+            assert_eq!(lookup(&mut catalog, "/a/b/54=%01/50=%00", false), segment(0, 0));
+            assert_eq!(lookup(&mut catalog, "/a/b/54=%02/50=%02", false), segment(1, 2));
+            assert_eq!(lookup(&mut catalog, "/a/b/54=%02/50=%03", false), Answer::NotFound);
+            assert_eq!(lookup(&mut catalog, "/a/b/54=%03/50=%00", false), Answer::NotFound);
+            assert_eq!(lookup(&mut catalog, "/a/b/54=%01/50=%00/x", false), Answer::NotFound);
         }
     }
 
     #[test]
-    fn prefixes_lead_to_the_latest_version_or_the_one_named() {
+    fn prefix_finds_latest_or_named_version() {
         let mut catalog = catalog();
-        assert_eq!(ask(&mut catalog, "/a/b", true), segment(1, 0));
-        assert_eq!(ask(&mut catalog, "/a/b/54=%01", true), segment(0, 0));
-        assert_eq!(ask(&mut catalog, "/a/b", false), Answer::Unknown);
-        assert_eq!(ask(&mut catalog, "/a/d", true), Answer::Unknown);
-        assert_eq!(ask(&mut catalog, "/a", true), segment(1, 0));
+        assert_eq!(lookup(&mut catalog, "/a/b", true), segment(1, 0));
+        assert_eq!(lookup(&mut catalog, "/a/b/54=%01", true), segment(0, 0));
+        assert_eq!(lookup(&mut catalog, "/a/b", false), Answer::NotFound);
+        assert_eq!(lookup(&mut catalog, "/a/d", true), Answer::NotFound);
+        assert_eq!(lookup(&mut catalog, "/a", true), segment(1, 0));
     }
 
     #[test]
-    fn metadata_and_manifests_are_found() {
+    fn finds_metadata_and_manifests() {
         let mut catalog = catalog();
         let metadata = Answer::Packet(packet("/a/b/32=metadata/54=%02/50=%00"));
         let manifest = Answer::Packet(packet("/a/b/54=%02/32=manifest/50=%00"));
-        assert_eq!(ask(&mut catalog, "/a/b/32=metadata", true), metadata);
-        assert_eq!(ask(&mut catalog, "/a/b/32=metadata/54=%02", true), metadata);
-        assert_eq!(ask(&mut catalog, "/a/b/32=metadata/54=%02/50=%00", false), metadata);
-        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%00", false), manifest);
-        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), Answer::Unknown);
-        assert_eq!(ask(&mut catalog, "/a/b/32=metadata", false), Answer::Unknown);
+        assert_eq!(lookup(&mut catalog, "/a/b/32=metadata", true), metadata);
+        assert_eq!(lookup(&mut catalog, "/a/b/32=metadata/54=%02", true), metadata);
+        assert_eq!(lookup(&mut catalog, "/a/b/32=metadata/54=%02/50=%00", false), metadata);
+        assert_eq!(lookup(&mut catalog, "/a/b/54=%02/32=manifest/50=%00", false), manifest);
+        assert_eq!(lookup(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), Answer::NotFound);
+        assert_eq!(lookup(&mut catalog, "/a/b/32=metadata", false), Answer::NotFound);
     }
 
     #[test]
-    fn full_names_choose_the_packet() {
+    fn full_name_selects_packet() {
         let mut catalog = catalog();
         let digest =
             DataView::decode(&packet("/a/b/32=metadata/54=%02/50=%00")).unwrap().implicit_digest();
@@ -351,7 +351,7 @@ mod tests {
         other.append_implicit_digest([7; 32]);
         let wire = Interest::new(other).encode();
         let answer = catalog.find(&InterestView::decode(&wire).unwrap());
-        assert_eq!(answer, Answer::Unknown);
+        assert_eq!(answer, Answer::NotFound);
         let mut segment = name("/a/b/54=%01/50=%00");
         segment.append_implicit_digest([7; 32]);
         let wire = Interest::new(segment).encode();
@@ -360,42 +360,42 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_found_as_packets_are_and_asked_for_by_number() {
+    fn finds_parts_by_name_and_number() {
         let mut catalog = catalog();
         for (number, uri) in
             [(3, "/a/c/32=metadata/54=%01/50=%00"), (4, "/a/c/54=%01/32=manifest/50=%00")]
         {
-            catalog.add_part(name(uri).as_view(), ObjectId(2), number);
-            assert_eq!(ask(&mut catalog, uri, false), segment(2, number));
+            catalog.add_read_packet(name(uri).as_view(), ObjectId(2), number);
+            assert_eq!(lookup(&mut catalog, uri, false), segment(2, number));
             let mut full = name(uri);
             full.append_implicit_digest([7; 32]);
             let wire = Interest::new(full).encode();
             // The driver compares the digest.
             assert_eq!(catalog.find(&InterestView::decode(&wire).unwrap()), segment(2, number));
         }
-        assert_eq!(ask(&mut catalog, "/a/c/32=metadata", true), segment(2, 3));
-        assert_eq!(ask(&mut catalog, "/a/c", true), segment(2, 0));
+        assert_eq!(lookup(&mut catalog, "/a/c/32=metadata", true), segment(2, 3));
+        assert_eq!(lookup(&mut catalog, "/a/c", true), segment(2, 0));
     }
 
     #[test]
-    fn what_is_removed_is_gone_and_what_took_its_place_is_not() {
+    fn remove_keeps_replacement() {
         let mut catalog = catalog();
         let part = name("/a/b/54=%02/32=manifest/50=%01");
-        catalog.add_part(part.as_view(), ObjectId(1), 3);
-        assert_eq!(ask(&mut catalog, "/a/b/54=%02/50=%00", false), segment(1, 0));
+        catalog.add_read_packet(part.as_view(), ObjectId(1), 3);
+        assert_eq!(lookup(&mut catalog, "/a/b/54=%02/50=%00", false), segment(1, 0));
         let metadata = name("/a/b/32=metadata/54=%02/50=%00");
         catalog.remove(ObjectId(1), [part.as_view(), metadata.as_view()]);
         for uri in ["/a/b/54=%02/50=%00", "/a/b/54=%02/32=manifest/50=%01"] {
-            assert_eq!(ask(&mut catalog, uri, false), Answer::Unknown);
+            assert_eq!(lookup(&mut catalog, uri, false), Answer::NotFound);
         }
-        assert_eq!(ask(&mut catalog, "/a/b/32=metadata", true), Answer::Unknown);
-        assert_eq!(ask(&mut catalog, "/a/b", true), segment(0, 0));
+        assert_eq!(lookup(&mut catalog, "/a/b/32=metadata", true), Answer::NotFound);
+        assert_eq!(lookup(&mut catalog, "/a/b", true), segment(0, 0));
         // The same version once more, and then the end of the first.
         let again = catalog.add_object(name("/a/b/54=%01").as_view(), 4);
-        assert_eq!((again, catalog.objects.len() - catalog.free.len()), (ObjectId(1), 3));
-        catalog.add_part(part.as_view(), again, 4);
+        assert_eq!((again, catalog.objects.len() - catalog.free_ids.len()), (ObjectId(1), 3));
+        catalog.add_read_packet(part.as_view(), again, 4);
         catalog.remove(ObjectId(0), [part.as_view()]);
-        assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%03", false), segment(1, 3));
-        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), segment(1, 4));
+        assert_eq!(lookup(&mut catalog, "/a/b/54=%01/50=%03", false), segment(1, 3));
+        assert_eq!(lookup(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), segment(1, 4));
     }
 }

@@ -4,19 +4,19 @@ use weir_store::disk::DiskTierStats;
 
 /// What becomes of an Interest that cannot be answered.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum MissPolicy {
     /// A Nack goes back: `NoRoute` for what there is not, `Congestion` at a bound.
     #[default]
     Nack,
     /// It stays without an answer.
-    Silence,
+    Ignore,
 }
 
 /// How a producer answers.
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
     /// What becomes of an Interest that cannot be answered.
-    pub unanswered: Unanswered,
+    pub on_miss: MissPolicy,
     /// How long an Interest for what there is not yet waits for it, in nanoseconds; its lifetime
     /// bounds that, too. 0: none waits.
     pub wait_max_ns: u64,
@@ -37,7 +37,7 @@ impl ProducerConfig {
     /// For objects that are all there, whose content is read anew for each Interest.
     pub const fn new(hash_key: HashKey) -> Self {
         Self {
-            unanswered: Unanswered::Nack,
+            on_miss: MissPolicy::Nack,
             wait_max_ns: 0,
             waiting_max: 1 << 12,
             reads_max: 1 << 16,
@@ -50,7 +50,7 @@ impl ProducerConfig {
     /// For Data made when it is asked for: Interests wait up to `wait_max_ns` for it, and what
     /// never comes stays without an answer.
     pub const fn on_demand(hash_key: HashKey, wait_max_ns: u64) -> Self {
-        Self { unanswered: Unanswered::Silence, wait_max_ns, ..Self::new(hash_key) }
+        Self { on_miss: MissPolicy::Ignore, wait_max_ns, ..Self::new(hash_key) }
     }
 }
 

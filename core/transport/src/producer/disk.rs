@@ -8,32 +8,32 @@ use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 use weir_wire::{DataView, InterestView};
 
 use super::buffer::Buffer;
-use super::input::Asker;
+use super::input::PendingInterest;
 
 /// The Interests that wait, by the read.
 #[derive(Default)]
 pub(super) struct DiskReads {
-    askers: BTreeMap<ReadId, Vec<Asker>>,
+    waiting: BTreeMap<ReadId, Vec<PendingInterest>>,
     count: usize,
 }
 
 /// What became of an Interest whose answer lies on the disk.
-pub(super) enum Started {
-    Waits,
+pub(super) enum ReadStart {
+    Pending,
     /// Too many wait already.
-    Refused(Asker),
+    Refused(PendingInterest),
     /// The disk does not respond: it must be answered without it.
-    Stalled(Asker),
+    Stalled(PendingInterest),
 }
 
 /// A read that has ended.
 #[derive(Default)]
-pub(super) struct Finished {
+pub(super) struct FinishedRead {
     /// What the disk had, and the Interests that it answers.
     pub(super) data: Option<Packet>,
-    pub(super) answered: Vec<Asker>,
+    pub(super) answered: Vec<PendingInterest>,
     /// Interests that must be answered without the disk.
-    pub(super) unanswered: Vec<Asker>,
+    pub(super) unanswered: Vec<PendingInterest>,
 }
 
 impl DiskReads {
@@ -42,39 +42,43 @@ impl DiskReads {
         &mut self,
         buffer: &mut Buffer,
         found: &OnDisk,
-        asker: Asker,
+        asker: PendingInterest,
         max: usize,
-    ) -> Started {
+    ) -> ReadStart {
         if found.is_stalled {
             buffer.decline_read();
-            return Started::Stalled(asker);
+            return ReadStart::Stalled(asker);
         }
         let begun = if self.count < max { buffer.begin_read(found) } else { Err(ReadRefused) };
-        let Ok(read) = begun else { return Started::Refused(asker) };
+        let Ok(read) = begun else { return ReadStart::Refused(asker) };
         let interest = buffer.copy(&asker.interest);
         self.count += 1;
-        self.askers.entry(read).or_default().push(Asker { interest, ..asker });
-        Started::Waits
+        self.waiting.entry(read).or_default().push(PendingInterest { interest, ..asker });
+        ReadStart::Pending
     }
 
     /// The next read that has ended. What it brought goes back to memory.
-    pub(super) fn next_finished(&mut self, now: Instant, buffer: &mut Buffer) -> Option<Finished> {
+    pub(super) fn next_finished(
+        &mut self,
+        now: Instant,
+        buffer: &mut Buffer,
+    ) -> Option<FinishedRead> {
         let FinishedRead { read, outcome } = buffer.next_finished()?;
-        let askers = self.askers.remove(&read).unwrap_or_default();
+        let askers = self.waiting.remove(&read).unwrap_or_default();
         self.count -= askers.len();
         let ReadOutcome::Data { packet, fresh_until } = outcome else {
-            return Some(Finished { unanswered: askers, ..Finished::default() });
+            return Some(FinishedRead { unanswered: askers, ..FinishedRead::default() });
         };
         // The index knows hashes of names alone, and a checksum is no proof of what is there.
         let Ok(data) = DataView::decode(&packet) else {
-            return Some(Finished { unanswered: askers, ..Finished::default() });
+            return Some(FinishedRead { unanswered: askers, ..FinishedRead::default() });
         };
         buffer.promote(now, &packet, &data, fresh_until);
         let (answered, unanswered) = askers.into_iter().partition(|asker| {
             let interest = InterestView::decode(&asker.interest).expect("it was decoded before");
             data.satisfies(&interest)
         });
-        Some(Finished { data: Some(packet.clone()), answered, unanswered })
+        Some(FinishedRead { data: Some(packet.clone()), answered, unanswered })
     }
 
     /// Interests that wait.
@@ -84,9 +88,9 @@ impl DiskReads {
     }
 
     /// Removes all Interests; what is read for them is not sent.
-    pub(super) fn take_all(&mut self) -> Vec<Asker> {
+    pub(super) fn take_all(&mut self) -> Vec<PendingInterest> {
         self.count = 0;
-        core::mem::take(&mut self.askers).into_values().flatten().collect()
+        core::mem::take(&mut self.waiting).into_values().flatten().collect()
     }
 }
 

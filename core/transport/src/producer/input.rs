@@ -51,12 +51,12 @@ pub struct ReadOp {
     pub object: ObjectId,
     /// Its number, one that the object has.
     pub segment: u64,
-    pub(super) asker: Asker,
+    pub(super) pending: PendingInterest,
 }
 
 /// An Interest that is to be answered.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct PendingInterest {
     pub(super) path: PathId,
     pub(super) token: PitToken,
     /// When its lifetime is over.
@@ -65,7 +65,7 @@ pub(super) struct Asker {
     /// Its name ends in an implicit digest.
     pub(super) is_full_name: bool,
     /// What it waits for is to be made: should that take too long, its sender asks again.
-    pub(super) is_early: bool,
+    pub(super) awaits_segment: bool,
 }
 
 /// What the application is told.

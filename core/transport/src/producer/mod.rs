@@ -25,19 +25,19 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::absence::Absence;
 use self::buffer::Buffer;
-use self::disk::{DiskReads, Finished, Started};
-use self::input::Asker;
-use self::waiting::{Joined, Waiting};
+use self::disk::{DiskReads, FinishedRead, ReadStart};
+use self::input::PendingInterest;
+use self::waiting::{JoinResult, WaitingTable};
 use crate::{METADATA_KEYWORD, PathId};
 
 pub use self::catalog::{Answer, Catalog, ObjectId, Source};
-pub use self::config::{ProducerConfig, ProducerStats, Unanswered};
+pub use self::config::{MissPolicy, ProducerConfig, ProducerStats};
 pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
 pub use self::object::{SealedObject, Signatures};
 pub use self::template::{Frame, SegmentTemplate};
 
 /// How long an Interest for what will be made waits at most, whatever its lifetime.
-const EARLY_WAIT_NS_MAX: u64 = 60 * NS_PER_S;
+const SEGMENT_WAIT_NS_MAX: u64 = 60 * NS_PER_S;
 
 /// Answers Interests: with what its [`Source`] has, with what was put into its output buffer, or,
 /// once it is there, with what an Interest waits for.
@@ -45,7 +45,7 @@ pub struct Producer<S = Catalog> {
     source: S,
     config: ProducerConfig,
     buffer: Buffer,
-    waiting: Waiting,
+    waiting: WaitingTable,
     disk_reads: DiskReads,
     reads: usize,
     absence: Absence,
@@ -71,7 +71,7 @@ impl<S: Source> Producer<S> {
         Self {
             source,
             buffer: Buffer::new(&config, disk),
-            waiting: Waiting::new(&config),
+            waiting: WaitingTable::new(&config),
             disk_reads: DiskReads::default(),
             config,
             reads: 0,
@@ -97,8 +97,8 @@ impl<S: Source> Producer<S> {
     }
 
     /// Only this producer has what is below `prefix`.
-    pub fn own(&mut self, prefix: &Name) {
-        self.absence.own(prefix);
+    pub fn own_prefix(&mut self, prefix: &Name) {
+        self.absence.add_prefix(prefix);
     }
 
     /// Counters.
@@ -149,12 +149,12 @@ impl<S: Source> Producer<S> {
                 ProducerInput::Put(packet) => self.put(now, packet, out),
                 ProducerInput::Refuse(interest) => self.refuse_waiting(&interest, out),
                 ProducerInput::RefuseAll => self.refuse_all(out),
-                ProducerInput::Published(prefix) => self.look_again(&prefix, out),
+                ProducerInput::Published(prefix) => self.answer_published(&prefix, out),
                 ProducerInput::ReadDone { op, data } => self.on_read(now, op, data, out),
                 ProducerInput::ReadFailed { op } => {
-                    self.end_read();
+                    self.finish_read();
                     self.stats.reads_failed += 1;
-                    self.refuse(op.asker, NackReason::NoRoute, out);
+                    self.refuse(op.pending, NackReason::NoRoute, out);
                 }
                 ProducerInput::DiskDone { id, outcome } => {
                     self.buffer.on_disk_done(now, id, outcome);
@@ -170,10 +170,10 @@ impl<S: Source> Producer<S> {
     }
 
     fn expire(&mut self, now: Instant, out: &mut ProducerOutbox) {
-        let (stats, unanswered) = (&mut self.stats, self.config.unanswered);
+        let (stats, unanswered) = (&mut self.stats, self.config.on_miss);
         self.waiting.take_expired(now, |asker| {
             stats.expired += 1;
-            let unanswered = if asker.is_early { Unanswered::Silence } else { unanswered };
+            let unanswered = if asker.awaits_segment { MissPolicy::Ignore } else { unanswered };
             refuse(unanswered, asker, NackReason::NoRoute, out);
         });
     }
@@ -198,32 +198,32 @@ impl<S: Source> Producer<S> {
         self.stats.metadata +=
             u64::from(last.is_some_and(|last| last.is_keyword(METADATA_KEYWORD)));
         let lifetime_ns = interest.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
-        let asker = Asker {
+        let asker = PendingInterest {
             path,
             token: header.pit_token,
             deadline: now.plus_ns(lifetime_ns),
             is_full_name: last.is_some_and(|last| last.is_implicit_digest()),
-            is_early: false,
+            awaits_segment: false,
             interest: Packet::empty(),
         };
         let found = self.buffer.find(now, &interest);
         if let Lookup::Hit(hit) = found {
             return send(&mut self.stats, &asker, hit.packet, out);
         }
-        let asker = Asker { interest: packet.clone(), ..asker };
+        let asker = PendingInterest { interest: packet.clone(), ..asker };
         let Lookup::OnDisk(found) = found else {
-            return self.ask_source(now, &interest, asker, out);
+            return self.answer_from_source(now, &interest, asker, out);
         };
         let reads_max = self.config.reads_max;
         match self.disk_reads.start(&mut self.buffer, &found, asker, reads_max) {
-            Started::Waits => {}
-            Started::Refused(asker) => {
+            ReadStart::Pending => {}
+            ReadStart::Refused(asker) => {
                 self.stats.refused += 1;
                 self.refuse(asker, NackReason::Congestion, out);
             }
-            Started::Stalled(asker) => {
+            ReadStart::Stalled(asker) => {
                 self.stats.disk_vain += 1;
-                self.ask_source(now, &interest, asker, out);
+                self.answer_from_source(now, &interest, asker, out);
             }
         }
     }
@@ -234,7 +234,7 @@ impl<S: Source> Producer<S> {
             return;
         }
         while let Some(finished) = self.disk_reads.next_finished(now, &mut self.buffer) {
-            let Finished { data, answered, unanswered } = finished;
+            let FinishedRead { data, answered, unanswered } = finished;
             for (asker, data) in answered.into_iter().zip(data.iter().cycle()) {
                 if now > asker.deadline {
                     self.stats.reads_late += 1;
@@ -251,7 +251,12 @@ impl<S: Source> Producer<S> {
     }
 
     /// The disk has nothing for an Interest: it is answered as if there were no disk.
-    fn answer_without_disk(&mut self, now: Instant, asker: Asker, out: &mut ProducerOutbox) {
+    fn answer_without_disk(
+        &mut self,
+        now: Instant,
+        asker: PendingInterest,
+        out: &mut ProducerOutbox,
+    ) {
         self.stats.disk_vain += 1;
         if now > asker.deadline {
             self.stats.reads_late += 1;
@@ -264,41 +269,43 @@ impl<S: Source> Producer<S> {
             Lookup::Hit(hit) => send(&mut self.stats, &asker, hit.packet, out),
             Lookup::OnDisk(_) => {
                 self.buffer.decline_read();
-                self.ask_source(now, &interest, asker, out);
+                self.answer_from_source(now, &interest, asker, out);
             }
-            Lookup::Miss => self.ask_source(now, &interest, asker, out),
+            Lookup::Miss => self.answer_from_source(now, &interest, asker, out),
         }
     }
 
     /// Answers an Interest for what the output buffer has not.
-    fn ask_source(
+    fn answer_from_source(
         &mut self,
         now: Instant,
         interest: &InterestView<'_>,
-        asker: Asker,
+        asker: PendingInterest,
         out: &mut ProducerOutbox,
     ) {
         let until = |wait_ns: u64| asker.deadline.min(now.plus_ns(wait_ns));
         match self.source.find(interest) {
             Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
             Answer::Segment { object, segment } => self.read(object, segment, asker, out),
-            Answer::Later => {
-                let until = until(EARLY_WAIT_NS_MAX);
+            Answer::WhenMade => {
+                let until = until(SEGMENT_WAIT_NS_MAX);
                 let interest_copy = self.buffer.copy(&asker.interest);
-                let asker = Asker { interest: interest_copy, is_early: true, ..asker };
+                let asker =
+                    PendingInterest { interest: interest_copy, awaits_segment: true, ..asker };
                 self.wait(interest, until, asker, out);
             }
-            Answer::Unknown if self.config.wait_max_ns > 0 => {
+            Answer::NotFound if self.config.wait_max_ns > 0 => {
                 let until = until(self.config.wait_max_ns);
-                let asker = Asker { interest: self.buffer.copy(&asker.interest), ..asker };
+                let asker =
+                    PendingInterest { interest: self.buffer.copy(&asker.interest), ..asker };
                 self.wait(interest, until, asker, out);
             }
-            Answer::Unknown => {
+            Answer::NotFound => {
                 self.stats.unknown += 1;
                 // An answer to a shorter name would stand for what is below it.
                 let answer = match self.source.has_below(interest.name) {
                     true => None,
-                    false => self.absence.answer(now, interest),
+                    false => self.absence.sign_answer(now, interest),
                 };
                 match answer {
                     Some(data) => send(&mut self.stats, &asker, data, out),
@@ -308,30 +315,36 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    fn read(&mut self, object: ObjectId, segment: u64, asker: Asker, out: &mut ProducerOutbox) {
+    fn read(
+        &mut self,
+        object: ObjectId,
+        segment: u64,
+        asker: PendingInterest,
+        out: &mut ProducerOutbox,
+    ) {
         if self.reads >= self.config.reads_max {
             self.stats.refused += 1;
             self.refuse(asker, NackReason::Congestion, out);
             return;
         }
         self.reads += 1;
-        out.reads.push(ReadOp { object, segment, asker });
+        out.reads.push(ReadOp { object, segment, pending: asker });
     }
 
     fn wait(
         &mut self,
         interest: &InterestView<'_>,
         until: Instant,
-        asker: Asker,
+        asker: PendingInterest,
         out: &mut ProducerOutbox,
     ) {
-        let (copy, is_early) = (asker.interest.clone(), asker.is_early);
+        let (copy, is_early) = (asker.interest.clone(), asker.awaits_segment);
         match self.waiting.join(interest, until, asker) {
-            Joined::First if !is_early => {
+            JoinResult::First if !is_early => {
                 out.events.push(ProducerEvent::Wanted { interest: copy });
             }
-            Joined::First | Joined::Again => {}
-            Joined::Full(asker) => {
+            JoinResult::First | JoinResult::Replaced => {}
+            JoinResult::Full(asker) => {
                 self.stats.refused += 1;
                 self.refuse(asker, NackReason::Congestion, out);
             }
@@ -353,8 +366,8 @@ impl<S: Source> Producer<S> {
             self.stats.malformed += 1;
             return;
         };
-        let (stats, unanswered) = (&mut self.stats, self.config.unanswered);
-        self.waiting.take_asked(&interest, |asker| {
+        let (stats, unanswered) = (&mut self.stats, self.config.on_miss);
+        self.waiting.take_refused(&interest, |asker| {
             stats.unknown += 1;
             refuse(unanswered, asker, NackReason::NoRoute, out);
         });
@@ -362,7 +375,7 @@ impl<S: Source> Producer<S> {
 
     /// Refuses all that wait, also for the disk.
     fn refuse_all(&mut self, out: &mut ProducerOutbox) {
-        let unanswered = self.config.unanswered;
+        let unanswered = self.config.on_miss;
         let mut askers = self.disk_reads.take_all();
         self.waiting.take_all(|asker| askers.push(asker));
         self.stats.unknown += askers.len() as u64;
@@ -372,21 +385,21 @@ impl<S: Source> Producer<S> {
     }
 
     /// Has the Interests that wait for something near `prefix` looked up once more.
-    fn look_again(&mut self, prefix: &Name, out: &mut ProducerOutbox) {
+    fn answer_published(&mut self, prefix: &Name, out: &mut ProducerOutbox) {
         let (waiting, source) = (&mut self.waiting, &mut self.source);
-        for (asker, answer) in waiting.look_again(prefix.as_view(), source) {
+        for (asker, answer) in waiting.take_answerable(prefix.as_view(), source) {
             match answer {
                 Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
                 Answer::Segment { object, segment } => self.read(object, segment, asker, out),
-                Answer::Unknown | Answer::Later => unreachable!("such an Interest waits on"),
+                Answer::NotFound | Answer::WhenMade => unreachable!("such an Interest waits on"),
             }
         }
     }
 
     fn on_read(&mut self, now: Instant, op: ReadOp, data: Packet, out: &mut ProducerOutbox) {
-        self.end_read();
-        let asker = op.asker;
-        if self.buffer.is_on()
+        self.finish_read();
+        let asker = op.pending;
+        if self.buffer.is_enabled()
             && let Ok(view) = DataView::decode(&data)
         {
             self.buffer.insert(now, &view);
@@ -401,23 +414,33 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    fn end_read(&mut self) {
+    fn finish_read(&mut self) {
         self.reads = self.reads.checked_sub(1).expect("each read comes back once");
     }
 
-    fn refuse(&self, asker: Asker, reason: NackReason, out: &mut ProducerOutbox) {
-        refuse(self.config.unanswered, asker, reason, out);
+    fn refuse(&self, asker: PendingInterest, reason: NackReason, out: &mut ProducerOutbox) {
+        refuse(self.config.on_miss, asker, reason, out);
     }
 }
 
-fn refuse(unanswered: Unanswered, asker: Asker, reason: NackReason, out: &mut ProducerOutbox) {
-    if unanswered == Unanswered::Nack {
+fn refuse(
+    unanswered: MissPolicy,
+    asker: PendingInterest,
+    reason: NackReason,
+    out: &mut ProducerOutbox,
+) {
+    if unanswered == MissPolicy::Nack {
         let header = LpHeader { pit_token: asker.token, nack: Some(reason), ..LpHeader::default() };
         out.packets.push((asker.path, header, asker.interest));
     }
 }
 
-fn send(stats: &mut ProducerStats, asker: &Asker, data: Packet, out: &mut ProducerOutbox) {
+fn send(
+    stats: &mut ProducerStats,
+    asker: &PendingInterest,
+    data: Packet,
+    out: &mut ProducerOutbox,
+) {
     stats.data += 1;
     stats.octets += data.len() as u64;
     let header = LpHeader { pit_token: asker.token, ..LpHeader::default() };

@@ -116,15 +116,15 @@ impl SegmentTemplate {
         let mut at = write_header(tlv::DATA, frame.len - frame.signed.start, out);
         debug_assert_eq!(at, frame.signed.start);
         at += write_header(tlv::NAME, self.prefix.len() + 2 + number.len(), &mut out[at..]);
-        at = put(out, at, &self.prefix);
+        at = put_bytes(out, at, &self.prefix);
         at += write_header(tlv::SEGMENT_NAME_COMPONENT, number.len(), &mut out[at..]);
-        at = put(out, at, &number);
-        at = put(out, at, &self.meta);
+        at = put_bytes(out, at, &number);
+        at = put_bytes(out, at, &self.meta);
         at += write_header(tlv::CONTENT, content_len, &mut out[at..]);
         debug_assert_eq!(at, frame.content.start);
-        at = put(out, frame.content.end, &self.info);
+        at = put_bytes(out, frame.content.end, &self.info);
         at += write_header(tlv::SIGNATURE_VALUE, signature.len(), &mut out[at..]);
-        put(out, at, signature);
+        put_bytes(out, at, signature);
         frame
     }
 
@@ -187,7 +187,7 @@ fn write_header(typ: u32, len: usize, out: &mut [u8]) -> usize {
     at + write_var_number(len as u64, &mut out[at..])
 }
 
-fn put(out: &mut [u8], at: usize, octets: &[u8]) -> usize {
+fn put_bytes(out: &mut [u8], at: usize, octets: &[u8]) -> usize {
     let end = at + octets.len();
     out[at..end].copy_from_slice(octets);
     end
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_put_together_is_the_one_that_was_signed() {
+    fn writes_the_signed_segment() {
         let info = SignatureInfo::new(0);
         let template = SegmentTemplate::new(name().as_view(), 10_000, 300, &info);
         let mut scratch = Vec::new();
@@ -233,7 +233,7 @@ mod tests {
 
     /// Those of segments whose numbers have one octet and two, more than there are lanes.
     #[test]
-    fn digests_of_many_are_those_of_each() {
+    fn batch_digests_match_single_digests() {
         let info = SignatureInfo::new(0);
         let template = SegmentTemplate::new(name().as_view(), 10_000, 300, &info);
         let contents: Vec<Vec<u8>> = (0..50).map(|at| vec![at as u8; 40 * at]).collect();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_goes_over_to_another_object() {
+    fn template_is_reusable() {
         for freshness_ms in [0, 7, 70_000] {
             let info = SignatureInfo::new(weir_wire::signature_type::NULL);
             let mut template = SegmentTemplate::new(name().as_view(), freshness_ms, 3, &info);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_content_fills_a_packet() {
+    fn content_max_fills_a_packet() {
         let locator = KeyLocator::Name("/some/key/KEY/1".parse().unwrap());
         let info = SignatureInfo::new(3).key_locator(locator);
         let template = SegmentTemplate::new(name().as_view(), 10_000, 1 << 20, &info);

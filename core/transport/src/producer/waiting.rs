@@ -6,31 +6,31 @@ use core::mem;
 use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Slab, Table, TimerWheel};
 use weir_wire::{DataView, InterestView, NameView, tlv};
 
-use super::input::Asker;
+use super::input::PendingInterest;
 use super::{Answer, ProducerConfig, Source};
 
 /// Their timers need no finer one.
 const TICK_NS: u64 = NS_PER_MS;
 
-struct Entry {
-    asker: Asker,
+struct WaitingInterest {
+    asker: PendingInterest,
     /// Of the Interest's whole name.
     hash: u64,
 }
 
 /// What became of an Interest that was to wait.
 #[derive(Debug)]
-pub(super) enum Joined {
+pub(super) enum JoinResult {
     /// It waits, as the first of its kind.
     First,
     /// It waits in place of an older one of the same path, name and selectors.
-    Again,
-    Full(Asker),
+    Replaced,
+    Full(PendingInterest),
 }
 
 /// The table. Each path has one entry for a name and its selectors, as its router has.
-pub(super) struct Waiting {
-    entries: Slab<Entry>,
+pub(super) struct WaitingTable {
+    entries: Slab<WaitingInterest>,
     table: Table,
     timers: TimerWheel,
     /// Entries whose name ends in an implicit digest.
@@ -40,7 +40,7 @@ pub(super) struct Waiting {
     scratch: Vec<u32>,
 }
 
-impl Waiting {
+impl WaitingTable {
     pub(super) fn new(config: &ProducerConfig) -> Self {
         Self {
             entries: Slab::new(),
@@ -66,44 +66,52 @@ impl Waiting {
         &mut self,
         interest: &InterestView<'_>,
         until: Instant,
-        asker: Asker,
-    ) -> Joined {
+        asker: PendingInterest,
+    ) -> JoinResult {
         let hash = self.hash_key.hash(interest.name.value());
         let entries = &self.entries;
         let same = self.table.find(hash, |index| {
             let other = &entries[index].asker;
-            other.path == asker.path && is_same_question(&other.interest, interest)
+            other.path == asker.path && matches_interest(&other.interest, interest)
         });
         if let Some(index) = same {
             // The router's entry is the same one, and its later token is the one that holds.
             let entry = &mut self.entries[index];
             entry.asker = asker;
             self.timers.schedule(index, until);
-            return Joined::Again;
+            return JoinResult::Replaced;
         }
         if self.entries.len() >= self.max {
-            return Joined::Full(asker);
+            return JoinResult::Full(asker);
         }
         self.full_names += usize::from(asker.is_full_name);
-        let index = self.entries.insert(Entry { asker, hash });
+        let index = self.entries.insert(WaitingInterest { asker, hash });
         self.table.insert(hash, index);
         self.timers.schedule(index, until);
-        Joined::First
+        JoinResult::First
     }
 
-    pub(super) fn take_asked(&mut self, interest: &InterestView<'_>, mut then: impl FnMut(Asker)) {
+    pub(super) fn take_refused(
+        &mut self,
+        interest: &InterestView<'_>,
+        mut then: impl FnMut(PendingInterest),
+    ) {
         let mut found = mem::take(&mut self.scratch);
         let hash = self.hash_key.hash(interest.name.value());
         self.table.for_each_candidate(hash, |index| found.push(index));
         for index in found.drain(..) {
-            if is_same_question(&self.entries[index].asker.interest, interest) {
+            if matches_interest(&self.entries[index].asker.interest, interest) {
                 then(self.remove(index));
             }
         }
         self.scratch = found;
     }
 
-    pub(super) fn take_answered(&mut self, data: &DataView<'_>, mut then: impl FnMut(Asker)) {
+    pub(super) fn take_answered(
+        &mut self,
+        data: &DataView<'_>,
+        mut then: impl FnMut(PendingInterest),
+    ) {
         if self.entries.is_empty() {
             return;
         }
@@ -133,29 +141,29 @@ impl Waiting {
 
     /// Takes out, with its answer, what `source` can answer by now of all whose name is below
     /// `prefix` or that ask for whatever is below a prefix of it.
-    pub(super) fn look_again(
+    pub(super) fn take_answerable(
         &mut self,
         prefix: NameView<'_>,
         source: &mut impl Source,
-    ) -> Vec<(Asker, Answer)> {
-        let answer = |(index, entry): (u32, &Entry)| {
+    ) -> Vec<(PendingInterest, Answer)> {
+        let answer = |(index, entry): (u32, &WaitingInterest)| {
             let interest = InterestView::decode(&entry.asker.interest).ok()?;
             let is_related = prefix.is_prefix_of(interest.name)
                 || (interest.can_be_prefix && interest.name.is_prefix_of(prefix));
             let answer = is_related.then(|| source.find(&interest))?;
-            let is_there = !matches!(answer, Answer::Unknown | Answer::Later);
+            let is_there = !matches!(answer, Answer::NotFound | Answer::WhenMade);
             is_there.then_some((index, answer))
         };
         let found: Vec<_> = self.entries.iter().filter_map(answer).collect();
         found.into_iter().map(|(index, answer)| (self.remove(index), answer)).collect()
     }
 
-    pub(super) fn take_all(&mut self, mut then: impl FnMut(Asker)) {
+    pub(super) fn take_all(&mut self, mut then: impl FnMut(PendingInterest)) {
         let all: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| then(self.remove(index)));
     }
 
-    pub(super) fn take_expired(&mut self, now: Instant, mut then: impl FnMut(Asker)) {
+    pub(super) fn take_expired(&mut self, now: Instant, mut then: impl FnMut(PendingInterest)) {
         if self.timers.is_empty() {
             return;
         }
@@ -167,8 +175,8 @@ impl Waiting {
         self.scratch = expired;
     }
 
-    fn remove(&mut self, index: u32) -> Asker {
-        let Entry { asker, hash } = self.entries.remove(index);
+    fn remove(&mut self, index: u32) -> PendingInterest {
+        let WaitingInterest { asker, hash } = self.entries.remove(index);
         self.table.remove(hash, index);
         self.timers.cancel(index);
         self.full_names -= usize::from(asker.is_full_name);
@@ -185,7 +193,7 @@ impl Waiting {
     }
 }
 
-fn is_same_question(waiting: &Packet, interest: &InterestView<'_>) -> bool {
+fn matches_interest(waiting: &Packet, interest: &InterestView<'_>) -> bool {
     InterestView::decode(waiting).is_ok_and(|waiting| {
         waiting.name == interest.name
             && waiting.can_be_prefix == interest.can_be_prefix

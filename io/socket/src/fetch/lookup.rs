@@ -4,13 +4,13 @@ use weir_base::{Instant, Packet, Rng};
 use weir_security::trust::{Decision, Trust, Wanted};
 use weir_transport::{
     ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, Nack, PathId, Request,
-    Selectors, Tries, is_hicn_metadata,
+    RetryLimits, Selectors, is_hicn_metadata,
 };
 use weir_wire::{DataView, InterestView, LpHeader};
 
 /// How long a certificate is waited for: 1 + 2 s.
 const LIFETIME_MS: u64 = 2000;
-const TRIES: Tries = Tries { sends_max: 2, nacks_max: 2, needs_route: true };
+const TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 2, needs_route: true };
 
 /// What decisions depend on.
 struct Lookup {
@@ -98,11 +98,11 @@ impl Lookups {
         if self.open.is_empty() {
             return false;
         }
-        if let Some(nack) = Nack::of(header) {
+        if let Some(nack) = Nack::from_header(header) {
             let Ok(interest) = InterestView::decode(packet) else { return false };
             let asked = self.open.iter().position(|one| one.request.name() == interest.name);
             let Some(at) = asked else { return false };
-            if self.open[at].request.nacked(&interest, nack, now).is_err() {
+            if self.open[at].request.on_nack(&interest, nack, now).is_err() {
                 self.end(now, at, None, trust, inputs);
             }
             return true;

@@ -210,7 +210,7 @@ impl ObjectStore {
 
     /// What is below `prefix` this store has, or nobody.
     pub fn own(&mut self, prefix: &Name) {
-        self.producer.own(prefix);
+        self.producer.own_prefix(prefix);
     }
 
     /// Has versions served for that long after they have been replaced or removed, as far as their
@@ -235,7 +235,7 @@ impl ObjectStore {
             Form::Stored(kept) => {
                 self.has_bucket |= kept.place.file().is_none();
                 for (number, whole) in (kept.header.segments..).zip(&kept.header.whole) {
-                    catalog.add_part(whole.name.as_view(), id, number);
+                    catalog.add_read_packet(whole.name.as_view(), id, number);
                 }
             }
         }

@@ -148,8 +148,8 @@ impl Source for Latest {
         };
         match found {
             Some((_, packet)) if answers(packet) => Answer::Packet(packet.clone()),
-            _ if self.is_early(interest) => Answer::Later,
-            _ => Answer::Unknown,
+            _ if self.is_early(interest) => Answer::WhenMade,
+            _ => Answer::NotFound,
         }
     }
 }

@@ -9,8 +9,8 @@ use weir_base::units::{Size, Time};
 use weir_base::{HashKey, NS_PER_MS};
 use weir_store::EvictionPolicy;
 use weir_transport::{
-    ConsumerConfig, Controller, Controllers, LagPolicy, NameMapping, OnBad, ProducerConfig,
-    Unanswered, Verification,
+    ConsumerConfig, Controller, Controllers, LagPolicy, MissPolicy, NameMapping, OnBad,
+    ProducerConfig, Verification,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
@@ -369,7 +369,7 @@ impl ProducerOptions {
 
     pub(crate) fn config(&self, hash_key: HashKey) -> ProducerConfig {
         ProducerConfig {
-            unanswered: Unanswered::Nack,
+            on_miss: MissPolicy::Nack,
             wait_max_ns: self.request_wait.ns,
             waiting_max: self.requests_max as usize,
             buffer_bytes: self.output_buffer.bytes,

@@ -7,8 +7,8 @@ use weir_netem::{LinkConfig, Loss};
 use weir_plan::Fault;
 use weir_security::manifest::{PartId, Shape};
 use weir_transport::{
-    ConsumerConfig, ConsumerError, FailReason, MissingSegments, PathSchedule, ReaderMode,
-    SegmentSet, Unanswered,
+    ConsumerConfig, ConsumerError, FailReason, MissPolicy, MissingSegments, PathSchedule,
+    ReaderMode, SegmentSet,
 };
 
 use super::object::{FLAT, Object, version};
@@ -34,7 +34,7 @@ struct Holes {
     config: ConsumerConfig,
     have: SegmentSet,
     /// What becomes of Interests for what is absent.
-    unanswered: Unanswered,
+    unanswered: MissPolicy,
     /// The first link is down for this time, ns.
     outage: Range<u64>,
 }
@@ -50,7 +50,7 @@ impl Default for Holes {
             reader: ReaderMode::None,
             config: ConsumerConfig::default(),
             have: SegmentSet::new(),
-            unanswered: Unanswered::Silence,
+            unanswered: MissPolicy::Ignore,
             outage: 0..0,
         }
     }
@@ -144,7 +144,7 @@ fn fetches_segments_between_many_holes() {
 
 #[test]
 fn ends_soon_without_a_route() {
-    let unanswered = Unanswered::Nack;
+    let unanswered = MissPolicy::Nack;
     let holes = Holes { unanswered, ..Holes::at([50..450, 3000..3010]) };
     let done = holes.check();
     assert_eq!(incomplete(done.fetch(0)).reason, FailReason::NoRoute);
@@ -153,7 +153,7 @@ fn ends_soon_without_a_route() {
 
 #[test]
 fn gives_up_soon_if_everything_is_refused() {
-    let unanswered = Unanswered::Nack;
+    let unanswered = MissPolicy::Nack;
     let done = Holes { unanswered, ..Holes::one(0..COUNT) }.run();
     let first = version().append_segment(0).clone();
     assert_eq!(done.fetch(0).result(), Err(ConsumerError::NoRoute(first)));

@@ -81,8 +81,8 @@ impl Source for Growing {
         let segment = interest.name.last().and_then(|last| last.as_segment());
         let is_ours = interest.name.parent() == versioned(self.version).as_view();
         match segment {
-            Some(segment) if is_ours && segment >= self.next && !self.refuses => Answer::Later,
-            _ => Answer::Unknown,
+            Some(segment) if is_ours && segment >= self.next && !self.refuses => Answer::WhenMade,
+            _ => Answer::NotFound,
         }
     }
 }

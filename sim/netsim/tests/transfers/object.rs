@@ -6,7 +6,7 @@ use weir_base::{HashKey, Instant, Packet, Rng};
 use weir_security::manifest::{PartId, Shape};
 use weir_security::{DigestSigner, Signer, manifest, sha256};
 use weir_transport::{
-    Answer, Catalog, Metadata, ProducerConfig, ProducerInput, SegmentTemplate, Source, Unanswered,
+    Answer, Catalog, Metadata, MissPolicy, ProducerConfig, ProducerInput, SegmentTemplate, Source,
 };
 use weir_wire::{Component, Data, DataView, InterestView, Name, SignatureInfo};
 
@@ -31,7 +31,7 @@ pub(super) struct Object {
     pub(super) absent: BTreeSet<u64>,
     pub(super) absent_parts: BTreeSet<PartId>,
     pub(super) absent_until: Instant,
-    pub(super) unanswered: Unanswered,
+    pub(super) unanswered: MissPolicy,
     now: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Object {
             absent: BTreeSet::new(),
             absent_parts: BTreeSet::new(),
             absent_until: Instant::FAR_FUTURE,
-            unanswered: Unanswered::Silence,
+            unanswered: MissPolicy::Ignore,
             now: Instant::ZERO,
         }
     }
@@ -83,7 +83,7 @@ impl Object {
     pub(super) fn origin(self) -> Origin<Self> {
         let config = ProducerConfig::new(HashKey::new([1, 2]));
         let unanswered = self.unanswered;
-        Origin::new(self, ProducerConfig { unanswered, ..config })
+        Origin::new(self, ProducerConfig { on_miss: unanswered, ..config })
     }
 
     fn is_absent(&self, interest: &InterestView<'_>) -> bool {
@@ -105,7 +105,7 @@ impl Source for Object {
             return Answer::Packet(packet.clone());
         }
         if self.is_absent(interest) {
-            return Answer::Unknown;
+            return Answer::NotFound;
         }
         match self.catalog.find(interest) {
             Answer::Segment { segment, .. } => {

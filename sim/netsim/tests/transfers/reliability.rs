@@ -5,7 +5,7 @@ use weir_link::MarkingPolicy;
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 use weir_plan::{Fault, RouterPlan};
 use weir_security::manifest::Shape;
-use weir_transport::{ConsumerConfig, ConsumerError, Controller, SegmentSet, Target, Unanswered};
+use weir_transport::{ConsumerConfig, ConsumerError, Controller, MissPolicy, SegmentSet, Target};
 
 use super::object::{FLAT, Object, version};
 use super::{CLEAN, Done, Plan, Site, fetch_over, latest, object};
@@ -59,7 +59,7 @@ fn random_case(seed: u64) -> (Done, Vec<u8>) {
     let levels = 1 + (seed / 2 % 2) as u8;
     let manifest = (rng.below(2) == 0).then_some(Shape { levels, ..FLAT });
     let mut source = Object::new(content.clone(), segment_size, manifest);
-    source.unanswered = [Unanswered::Silence, Unanswered::Nack][rng.below(2) as usize];
+    source.unanswered = [MissPolicy::Ignore, MissPolicy::Nack][rng.below(2) as usize];
     let mut origin = source.origin();
     origin.refuses = f64::from(rng.below(20)) / 1000.0;
     let delay_ns =

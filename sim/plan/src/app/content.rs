@@ -61,7 +61,7 @@ impl Source for Content {
             Some(asked) => {
                 Answer::Segment { object: ObjectId(asked.object), segment: asked.segment }
             }
-            None => Answer::Unknown,
+            None => Answer::NotFound,
         }
     }
 }

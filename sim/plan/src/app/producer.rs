@@ -5,7 +5,7 @@ use std::fmt;
 
 use weir_base::{HashKey, Instant, Packet, Pool};
 use weir_transport::{
-    ProducerConfig, ProducerInput, ProducerOutbox, ProducerStats, ReadOp, Unanswered,
+    MissPolicy, ProducerConfig, ProducerInput, ProducerOutbox, ProducerStats, ReadOp,
 };
 
 use super::content::Content;
@@ -38,7 +38,7 @@ impl Producer {
             return Err(WorkloadError::value("popularity", problem));
         }
         let config = ProducerConfig {
-            unanswered: Unanswered::Silence,
+            on_miss: MissPolicy::Ignore,
             reads_max: DUE_MAX,
             ..ProducerConfig::new(HashKey::new([seed, !seed]))
         };

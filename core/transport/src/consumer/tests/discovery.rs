@@ -7,12 +7,12 @@ use super::*;
 
 /// Looks for metadata of `/a`, which has come from where it need not be fresh: from a store, for
 /// there is no route.
-fn asking_stores(verification: Verification) -> Bench {
+fn asking_stores(verification: Verification) -> Fixture {
     let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
     let config = ConsumerConfig { verification, ..ConsumerConfig::default() };
-    let mut bench = Bench::new(target, config);
+    let mut bench = Fixture::new(target, config);
     assert!(bench.asked().must_be_fresh);
-    let asked = bench.asked[0].clone();
+    let asked = bench.requested[0].clone();
     bench.nack(&asked, NackReason::NoRoute);
     assert!(!bench.asked().must_be_fresh);
     bench
@@ -25,16 +25,16 @@ fn metadata_of(versioned: &str) -> Vec<u8> {
 /// Metadata that is malformed, of another object, forged or of a stranger says nothing of the
 /// object: the right one may come, from beyond the store that has this one.
 #[test]
-fn bad_metadata_is_asked_for_again_and_fresh() {
+fn requests_fresh_metadata_after_bad() {
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
-    type Spoil = fn(&mut Bench, &Name);
-    let spoilt: [(Spoil, &str); 4] = [
+    type Corrupt = fn(&mut Fixture, &Name);
+    let spoilt: [(Corrupt, &str); 4] = [
         (|bench, name| drop(bench.data(name)), "Metadata {"),
         (|bench, name| drop(bench.data_with(name, &metadata_of("/b/54=%01"))), "Elsewhere {"),
         (
             |bench, name| {
                 bench.data_with(name, &metadata_of("/a/54=%01"));
-                assert!(bench.asked.is_empty());
+                assert!(bench.requested.is_empty());
                 bench.verify(false);
             },
             "Unverified {",
@@ -46,7 +46,7 @@ fn bad_metadata_is_asked_for_again_and_fresh() {
                 let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
                     panic!("the signer is not known")
                 };
-                bench.tell(ConsumerInput::Key { key, verifier: Err("a stranger".into()) });
+                bench.input(ConsumerInput::Key { key, verifier: Err("a stranger".into()) });
                 bench.consumer.transfer.verify.set_mode(Verification::ByDriver);
             },
             "Untrusted(",
@@ -64,7 +64,7 @@ fn bad_metadata_is_asked_for_again_and_fresh() {
 
         let mut bench = asking_stores(Verification::ByDriver);
         (0..5).for_each(|_| spoil(&mut bench, &name));
-        assert!(bench.asked.is_empty(), "it is asked for a bounded number of times");
+        assert!(bench.requested.is_empty(), "it is asked for a bounded number of times");
         let events = bench.events();
         assert!(events[0].starts_with(&std::format!("Failed({error}")), "{events:?}");
     }
@@ -72,12 +72,12 @@ fn bad_metadata_is_asked_for_again_and_fresh() {
 
 /// The store's copy was refused and the producer is away: the refusal is what the user can act on.
 #[test]
-fn why_metadata_was_refused_is_told_when_no_other_comes() {
+fn reports_reason_for_refused_metadata() {
     let mut bench = asking_stores(Verification::ByDriver);
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
     bench.data_with(&name, &metadata_of("/b/54=%01"));
     while bench.out.events.is_empty() {
-        match bench.asked.pop() {
+        match bench.requested.pop() {
             Some(asked) => bench.nack(&asked, NackReason::NoRoute),
             None => {
                 bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
@@ -91,10 +91,10 @@ fn why_metadata_was_refused_is_told_when_no_other_comes() {
 
 /// A Nack of another Interest does not tell that the producer of this one is away.
 #[test]
-fn only_a_nack_of_what_was_asked_leads_to_the_stores() {
+fn only_matching_nack_queries_stores() {
     let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
-    let mut bench = Bench::new(target, ConsumerConfig::default());
-    let asked = bench.asked[0].clone();
+    let mut bench = Fixture::new(target, ConsumerConfig::default());
+    let asked = bench.requested[0].clone();
     let nonce = bench.asked().nonce.unwrap();
     let name = bench.asked().name.to_name();
     let other = |name: &str, nonce| Interest::new(name.parse().unwrap()).nonce(nonce);
@@ -115,14 +115,14 @@ fn latest() -> Target {
 }
 
 #[test]
-fn metadata_of_something_else_is_refused() {
+fn rejects_metadata_of_other_object() {
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
     for (content, wanted) in [
         (metadata_of("/elsewhere/54=%01"), "names /elsewhere"),
         (vec![1, 2, 3], "malformed"),
         (metadata_of("/a"), "names no version"),
     ] {
-        let mut bench = Bench::new(latest(), ConsumerConfig::default());
+        let mut bench = Fixture::new(latest(), ConsumerConfig::default());
         for _ in 0..5 {
             bench.data_with(&name, &content);
         }
@@ -137,16 +137,16 @@ fn metadata_of_something_else_is_refused() {
 /// A producer may take some seconds to come up again, which a router behind the first one knows
 /// nothing of.
 #[test]
-fn missing_route_behind_the_first_router_is_retried() {
-    let mut bench = Bench::new(latest(), ConsumerConfig::default());
+fn retries_remote_missing_route() {
+    let mut bench = Fixture::new(latest(), ConsumerConfig::default());
     while bench.out.events.is_empty() {
-        match bench.asked.pop() {
+        match bench.requested.pop() {
             Some(asked) => {
                 bench.now = bench.now.plus_ns(10 * NS_PER_MS);
                 let nack = Some(NackReason::NoRoute);
                 let header = LpHeader { nack, incoming_face: Some(258), ..LpHeader::default() };
                 let packet = asked.as_slice().into();
-                bench.tell(ConsumerInput::Packet { path: PATH, header, packet })
+                bench.input(ConsumerInput::Packet { path: PATH, header, packet })
             }
             None => {
                 bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
@@ -161,9 +161,9 @@ fn missing_route_behind_the_first_router_is_retried() {
 }
 
 #[test]
-fn one_data_may_be_the_whole_object() {
+fn accepts_whole_object_in_one_data() {
     let name: Name = "/a".parse().unwrap();
-    let mut bench = Bench::new(Target::Prefix { name: name.clone() }, ConsumerConfig::default());
+    let mut bench = Fixture::new(Target::Prefix { name: name.clone() }, ConsumerConfig::default());
     let packet: Packet = Data::new(name.clone())
         .content(b"all of it")
         .final_block_id(Component::segment(0))
@@ -182,7 +182,7 @@ fn one_data_may_be_the_whole_object() {
     let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
         panic!("{:?}", bench.out)
     };
-    bench.tell(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
+    bench.input(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
     let ids: Vec<PacketId> = bench.out.verify.iter().map(|op| op.id).collect();
     assert_eq!(ids, [PacketId::Segment(0)]);
     bench.verify(true);
@@ -190,16 +190,16 @@ fn one_data_may_be_the_whole_object() {
 }
 
 #[test]
-fn garbage_is_counted_and_nothing_more() {
+fn counts_malformed_packets() {
     let mut rng = Rng::from_seed(5);
-    let mut bench = Bench::new(latest(), ConsumerConfig::default());
+    let mut bench = Fixture::new(latest(), ConsumerConfig::default());
     for i in 0..1000 {
         let mut octets = vec![0; rng.below(200) as usize];
         rng.fill(&mut octets);
         let nack = (i % 2 == 0).then_some(NackReason::NoRoute);
         let header = LpHeader { nack, ..LpHeader::default() };
         let packet = octets.into();
-        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+        bench.input(ConsumerInput::Packet { path: PATH, header, packet });
     }
     assert_eq!(bench.consumer.stats().malformed, 1000);
     assert!(bench.out.deliveries.is_empty() && bench.out.events.is_empty());

@@ -25,23 +25,23 @@ fn config(holdings: HoldingsMode) -> ConsumerConfig {
 }
 
 /// The fetch of an object of 30 segments over three paths, which has begun.
-fn asking(holdings: HoldingsMode) -> (Bench, Vec<Name>) {
+fn asking(holdings: HoldingsMode) -> (Fixture, Vec<Name>) {
     asking_with(config(holdings), ReaderMode::Unordered)
 }
 
-fn asking_with(config: ConsumerConfig, reader: ReaderMode) -> (Bench, Vec<Name>) {
+fn asking_with(config: ConsumerConfig, reader: ReaderMode) -> (Fixture, Vec<Name>) {
     let mut metadata = Metadata::new("/o/v=1".parse().unwrap());
     metadata.last_segment = Some(29);
-    let mut bench = Bench::new(Target::KnownMetadata { metadata }, config);
+    let mut bench = Fixture::new(Target::KnownMetadata { metadata }, config);
     for path in [NEAR, FAR] {
-        bench.tell(ConsumerInput::AddPath { path, window: None, is_local: false });
+        bench.input(ConsumerInput::AddPath { path, window: None, is_local: false });
     }
-    let names = bench.tell(ConsumerInput::Start { have: SegmentSet::new(), reader });
+    let names = bench.input(ConsumerInput::Start { have: SegmentSet::new(), reader });
     (bench, names)
 }
 
 /// What left by each path: questions, and segments.
-fn left(bench: &Bench, names: &[Name]) -> BTreeMap<PathId, (usize, Vec<u64>)> {
+fn left(bench: &Fixture, names: &[Name]) -> BTreeMap<PathId, (usize, Vec<u64>)> {
     let mut left: BTreeMap<PathId, (usize, Vec<u64>)> = BTreeMap::new();
     for (name, &path) in names.iter().zip(&bench.out_paths) {
         let of_path = left.entry(path).or_default();
@@ -87,7 +87,7 @@ fn data(path: PathId, number: u64) -> ConsumerInput {
 }
 
 #[test]
-fn each_router_is_asked_once_and_brings_what_it_holds() {
+fn queries_each_router_once() {
     let (mut bench, names) = asking(HoldingsMode::Wait);
     let asked = left(&bench, &names);
     assert_eq!(asked.len(), 3);
@@ -98,7 +98,7 @@ fn each_router_is_asked_once_and_brings_what_it_holds() {
     told.extend(holdings(FAR, &[(4, 5)], 8000));
     bench.inputs = told;
     assert!(bench.step().is_empty(), "the third has not answered");
-    let names = bench.tell(holdings(PATH, &[], 8000).remove(0));
+    let names = bench.input(holdings(PATH, &[], 8000).remove(0));
     let asked = left(&bench, &names);
     assert_eq!(asked[&NEAR].1, [0, 1], "and it has room for no more");
     assert_eq!(asked.len(), 1);
@@ -109,7 +109,7 @@ fn each_router_is_asked_once_and_brings_what_it_holds() {
     let mut under_way = VecDeque::from([(NEAR, 0), (NEAR, 1)]);
     let mut by = [NEAR; 30];
     while let Some((path, number)) = under_way.pop_front() {
-        let names = bench.tell(data(path, number));
+        let names = bench.input(data(path, number));
         for (path, (questions, segments)) in left(&bench, &names) {
             assert_eq!(questions, 0);
             for number in segments {
@@ -127,13 +127,13 @@ fn each_router_is_asked_once_and_brings_what_it_holds() {
 }
 
 #[test]
-fn answers_of_several_segments_are_put_together() {
+fn joins_segmented_answers() {
     let (mut bench, _) = asking(HoldingsMode::Ask);
     let ranges: Vec<(u64, u64)> = (0..10).map(|at| (3 * at, 3 * at + 1)).collect();
     let parts = holdings(FAR, &ranges, 8);
     assert!(parts.len() > 2);
     for (number, part) in parts.into_iter().enumerate() {
-        let names = bench.tell(part);
+        let names = bench.input(part);
         let next = names.iter().find(|name| name.to_string().contains("holdings"));
         let number = number as u64 + 1;
         let asked = next.map(|name| name.as_view().last().unwrap().as_segment());
@@ -143,9 +143,9 @@ fn answers_of_several_segments_are_put_together() {
 }
 
 #[test]
-fn routers_that_do_not_tell_hold_nobody_up_for_long() {
+fn silent_router_delays_fetch_briefly() {
     let (mut bench, names) = asking(HoldingsMode::Wait);
-    let question = bench.asked[0].clone();
+    let question = bench.requested[0].clone();
     assert!(bench.nack(&question, NackReason::NoRoute).is_empty());
     let refused = Data::new({
         let mut name = names[1].clone();
@@ -153,20 +153,20 @@ fn routers_that_do_not_tell_hold_nobody_up_for_long() {
     });
     let packet = refused.content([5, 0]).encode_with_digest().into();
     let header = LpHeader::default();
-    assert!(bench.tell(ConsumerInput::Packet { path: NEAR, header, packet }).is_empty());
+    assert!(bench.input(ConsumerInput::Packet { path: NEAR, header, packet }).is_empty());
     bench.now = bench.consumer.next_wakeup().expect("the third is waited for");
     assert!(bench.now <= Instant::from_ns(NS_PER_S));
     assert_eq!(bench.step().len(), 6, "all windows");
 }
 
 #[test]
-fn segments_of_a_router_that_refuses_go_to_the_others() {
+fn refused_segments_go_to_other_routers() {
     let (mut bench, _) = asking(HoldingsMode::Wait);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
     bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
     let names = bench.step();
     assert_eq!(left(&bench, &names)[&NEAR].1, [0, 1]);
-    let refused: Vec<Vec<u8>> = bench.asked.clone();
+    let refused: Vec<Vec<u8>> = bench.requested.clone();
     for interest in refused {
         let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
         let packet = interest.as_slice().into();
@@ -188,7 +188,7 @@ fn segments_of_a_router_that_refuses_go_to_the_others() {
 
 /// A router far away may be the only one that holds what a reader in order waits for.
 #[test]
-fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
+fn slow_holder_is_used_with_small_reader() {
     let config = ConsumerConfig {
         window: Some(4),
         schedule: PathSchedule::Parallel,
@@ -212,7 +212,7 @@ fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
 }
 
 #[test]
-fn a_path_that_stands_by_is_no_holder() {
+fn standby_path_is_no_holder() {
     let config = ConsumerConfig { schedule: PathSchedule::Single, ..config(HoldingsMode::Wait) };
     let (mut bench, _) = asking_with(config, ReaderMode::Unordered);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
@@ -222,7 +222,7 @@ fn a_path_that_stands_by_is_no_holder() {
 }
 
 #[test]
-fn an_answer_without_an_end_holds_nobody_up() {
+fn endless_answer_delays_fetch_briefly() {
     let (mut bench, names) = asking(HoldingsMode::Wait);
     let mut dataset = names[0].clone();
     dataset.append_version(1);
@@ -232,7 +232,7 @@ fn an_answer_without_an_end_holds_nobody_up() {
     for number in 0..12 {
         let mut name = dataset.clone();
         name.append_segment(number);
-        asked.extend(bench.tell(answer(PATH, &name, &[0xfd], 1 << 60)));
+        asked.extend(bench.input(answer(PATH, &name, &[0xfd], 1 << 60)));
         bench.now = bench.now.plus_ns(100 * NS_PER_MS);
     }
     let is_segment = |name: &&Name| name.as_view().component_count() == 3;

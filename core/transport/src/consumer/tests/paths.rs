@@ -18,9 +18,9 @@ impl CongestionControl for Paced {
 }
 
 #[test]
-fn the_pace_is_kept() {
+fn paces_interests() {
     let mut bench = sequence(1);
-    bench.tell(ConsumerInput::RemovePath { path: PATH });
+    bench.input(ConsumerInput::RemovePath { path: PATH });
     let path = Path::new(PathId(9), RttConfig::default(), Box::new(Paced));
     bench.consumer.transfer.scoreboard.push_path(path);
     assert_eq!(bench.append(1, "/a", Some(0..100)).len(), 1);
@@ -37,9 +37,9 @@ fn the_pace_is_kept() {
 
 /// The driver does not call for nothing while a path that is not used has room.
 #[test]
-fn a_path_that_stands_by_wakes_no_driver() {
+fn standby_path_causes_no_wakeup() {
     let mut bench = sequence(1);
-    bench.tell(ConsumerInput::AddPath { path: PathId(9), window: None, is_local: false });
+    bench.input(ConsumerInput::AddPath { path: PathId(9), window: None, is_local: false });
     assert_eq!(bench.append(1, "/a", Some(0..9)).len(), 1);
     let wakeup = bench.consumer.next_wakeup().unwrap();
     assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
@@ -48,11 +48,11 @@ fn a_path_that_stands_by_wakes_no_driver() {
 /// What was sent on a path that has gone is not taken for sent on another of the same number, whose
 /// order of sending begins anew.
 #[test]
-fn a_path_that_comes_back_knows_nothing_of_the_earlier_one() {
+fn readded_path_starts_fresh() {
     /// Keeps the places of the Interests that were answered.
-    struct Orders(alloc::sync::Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
+    struct RecordedOrders(alloc::sync::Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
 
-    impl CongestionControl for Orders {
+    impl CongestionControl for RecordedOrders {
         fn on_data(&mut self, sample: &Sample) {
             self.0.lock().unwrap().push((sample.sent_order, sample.next_order));
         }
@@ -68,9 +68,9 @@ fn a_path_that_comes_back_knows_nothing_of_the_earlier_one() {
 
     let mut bench = sequence(4);
     assert_eq!(bench.append(1, "/a", Some(0..4)).len(), 4);
-    assert!(bench.tell(ConsumerInput::RemovePath { path: PATH }).is_empty());
+    assert!(bench.input(ConsumerInput::RemovePath { path: PATH }).is_empty());
     let orders = alloc::sync::Arc::default();
-    let control = Box::new(Orders(alloc::sync::Arc::clone(&orders)));
+    let control = Box::new(RecordedOrders(alloc::sync::Arc::clone(&orders)));
     bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
     assert_eq!(bench.step(), [segment("/a", 0)], "the window is one");
     // The earlier path's last.
@@ -83,7 +83,7 @@ fn a_path_that_comes_back_knows_nothing_of_the_earlier_one() {
 /// With little room only the faster of two paths is used: what came by it would wait for the
 /// slower one (paper chopcop, 4.2: freeze and resume).
 #[test]
-fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
+fn freezes_slow_path_when_reader_is_full() {
     const SLOW: PathId = PathId(9);
     let asked_of_slow = |reader_segments_max| {
         let config = ConsumerConfig {
@@ -94,8 +94,8 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
             reader_segments_max,
             ..ConsumerConfig::default()
         };
-        let mut bench = Bench::new(Target::Sequence, config);
-        bench.tell(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
+        let mut bench = Fixture::new(Target::Sequence, config);
+        bench.input(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
         let mut asked = bench.append(1, "/a", Some(0..1000));
         // The first answers tell how fast the paths are: 1 and 20 ms.
         assert_eq!(asked.len(), 8);
@@ -109,7 +109,7 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
         for name in &of_slow {
             let packet = Data::new(name.clone()).encode_with_digest().into();
             let header = LpHeader::default();
-            bench.tell(ConsumerInput::Packet { path: SLOW, header, packet });
+            bench.input(ConsumerInput::Packet { path: SLOW, header, packet });
             count += bench.out_paths.iter().filter(|&&path| path == SLOW).count();
         }
         count
@@ -120,7 +120,7 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
 }
 
 #[test]
-fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
+fn probes_timed_out_path_with_one_chunk() {
     const SILENT: PathId = PathId(9);
     let config = ConsumerConfig {
         controller: Controller::FIXED,
@@ -129,8 +129,8 @@ fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
         schedule: PathSchedule::Parallel,
         ..ConsumerConfig::default()
     };
-    let mut bench = Bench::new(Target::Sequence, config);
-    bench.tell(ConsumerInput::AddPath { path: SILENT, window: None, is_local: false });
+    let mut bench = Fixture::new(Target::Sequence, config);
+    bench.input(ConsumerInput::AddPath { path: SILENT, window: None, is_local: false });
     let mut asked = bench.append(1, "/a", Some(0..10_000));
     assert_eq!(bench.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
     let mut lost = asked.split_off(4);

@@ -25,28 +25,28 @@ fn content(shape: Shape, level: u8) -> Vec<u8> {
 }
 
 /// Has asked whether the version has a manifest, and knows whose signatures it believes.
-fn probing() -> Bench {
+fn probing() -> Fixture {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
         window: Some(100),
         ..ConsumerConfig::default()
     };
-    let mut bench = Bench::new(Target::Version { versioned: versioned() }, config);
+    let mut bench = Fixture::new(Target::Version { versioned: versioned() }, config);
     let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
-    assert_eq!(bench.tell(start), [part(LEAF), segment("/a/54=%01", 0)]);
+    assert_eq!(bench.input(start), [part(LEAF), segment("/a/54=%01", 0)]);
     bench.out.events.clear();
     bench
 }
 
 /// A part comes, with a verdict on its signature.
-fn part_came(bench: &mut Bench, id: PartId, content: &[u8], is_good: bool) -> Vec<Name> {
+fn part_came(bench: &mut Fixture, id: PartId, content: &[u8], is_good: bool) -> Vec<Name> {
     let mut asked = bench.data_with(&part(id), content);
     let events = core::mem::take(&mut bench.out.events);
     for event in events {
         match event {
             ConsumerEvent::NeedKey { key, .. } => {
                 let verifier = Ok(digest_verifier());
-                asked.extend(bench.tell(ConsumerInput::Key { key, verifier }));
+                asked.extend(bench.input(ConsumerInput::Key { key, verifier }));
             }
             other => bench.out.events.push(other),
         }
@@ -59,7 +59,7 @@ fn part_came(bench: &mut Bench, id: PartId, content: &[u8], is_good: bool) -> Ve
     asked
 }
 
-fn begun(bench: &mut Bench) -> Option<Option<Shape>> {
+fn begun(bench: &mut Fixture) -> Option<Option<Shape>> {
     bench.out.events.drain(..).find_map(|event| match event {
         ConsumerEvent::Manifest { shape } => Some(shape),
         _ => None,
@@ -67,7 +67,7 @@ fn begun(bench: &mut Bench) -> Option<Option<Shape>> {
 }
 
 #[test]
-fn only_a_part_that_is_verified_says_what_the_manifest_is_like() {
+fn only_verified_part_sets_manifest_shape() {
     let forged = [shape(1, 1), shape(200, 1)];
     for false_shape in forged {
         let mut bench = probing();
@@ -83,7 +83,7 @@ fn only_a_part_that_is_verified_says_what_the_manifest_is_like() {
 }
 
 #[test]
-fn where_no_part_is_believed_signatures_say_what_is_right() {
+fn falls_back_to_signatures() {
     let malformed = vec![1, 2, 3];
     for spoilt in [content(shape(3, 1), 1), malformed] {
         let mut bench = probing();
@@ -98,7 +98,7 @@ fn where_no_part_is_believed_signatures_say_what_is_right() {
 }
 
 #[test]
-fn of_two_levels_the_higher_is_believed() {
+fn higher_manifest_level_wins() {
     let two = shape(3, 2);
     let mut bench = probing();
     assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
@@ -109,7 +109,7 @@ fn of_two_levels_the_higher_is_believed() {
     // A leaf may lie about what is above it.
     let mut bench = probing();
     assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
-    let asked = bench.asked[0].clone();
+    let asked = bench.requested[0].clone();
     bench.data(&segment("/a/54=%01", 0));
     bench.nack(&asked, NackReason::NoRoute);
     assert_eq!(begun(&mut bench), Some(None));
@@ -117,7 +117,7 @@ fn of_two_levels_the_higher_is_believed() {
 
 /// The time for which the first segment waits is for finding out whether there is a manifest.
 #[test]
-fn the_higher_level_is_asked_for_as_often_as_anything_else() {
+fn retries_higher_manifest_level() {
     let two = shape(3, 2);
     let mut bench = probing();
     bench.data(&segment("/a/54=%01", 0));
@@ -131,7 +131,7 @@ fn the_higher_level_is_asked_for_as_often_as_anything_else() {
 
 /// A key may have to be fetched: the time for which the first segment waits is not for that.
 #[test]
-fn a_part_that_is_being_verified_is_waited_for() {
+fn waits_for_part_under_verification() {
     let mut bench = probing();
     bench.data(&segment("/a/54=%01", 0));
     bench.data_with(&part(LEAF), &content(shape(3, 1), 1));
@@ -142,7 +142,7 @@ fn a_part_that_is_being_verified_is_waited_for() {
     bench.now = Instant::from_ns(10 * NS_PER_S);
     bench.step();
     let verifier = Ok(digest_verifier());
-    bench.tell(ConsumerInput::Key { key, verifier });
+    bench.input(ConsumerInput::Key { key, verifier });
     bench.verify(true);
     assert_eq!(begun(&mut bench), Some(Some(shape(3, 1))));
 }

@@ -3,9 +3,9 @@
 use super::*;
 
 /// A controller with rules of its own.
-struct Ruled(PathRules);
+struct FixedRules(PathRules);
 
-impl CongestionControl for Ruled {
+impl CongestionControl for FixedRules {
     fn on_data(&mut self, _sample: &Sample) {}
 
     fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
@@ -21,16 +21,16 @@ impl CongestionControl for Ruled {
     }
 }
 
-fn ruled(rules: PathRules) -> Bench {
+fn ruled(rules: PathRules) -> Fixture {
     let mut bench = sequence(1);
-    bench.tell(ConsumerInput::RemovePath { path: PATH });
-    let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
+    bench.input(ConsumerInput::RemovePath { path: PATH });
+    let path = Path::new(PATH, RttConfig::default(), Box::new(FixedRules(rules)));
     bench.consumer.transfer.scoreboard.push_path(path);
     bench
 }
 
 #[test]
-fn a_controller_sets_the_timeout_of_its_path() {
+fn controller_sets_timeout() {
     for (timeout, first_ms, second_ms) in [
         (Timeout::Estimated, 1000, 3000),
         (Timeout::After(300 * NS_PER_MS), 300, 600),
@@ -48,7 +48,7 @@ fn a_controller_sets_the_timeout_of_its_path() {
 }
 
 #[test]
-fn a_controller_says_what_overtaking_means() {
+fn controller_sets_loss_detection() {
     // Answers at 100, 101, ... 108 ms: the third of them is at 102, and 1.25 of the slowest is 135.
     for (overtaken, expected_ms) in [
         (LossDetection::AfterSlowest, Some(135)),
@@ -72,7 +72,7 @@ fn a_controller_says_what_overtaking_means() {
 
 /// Answers after 1 ms: routers do not take another Interest before 10 ms.
 #[test]
-fn a_loss_on_a_short_path_may_be_found_before_it_can_be_mended() {
+fn early_loss_waits_for_retransmission() {
     for (overtaken, lost_us, sent_us) in [
         (LossDetection::AfterSlowest, 10_000, 10_000),
         (LossDetection::AfterSlowestEarly, 1250, 10_000),
@@ -99,7 +99,7 @@ fn a_loss_on_a_short_path_may_be_found_before_it_can_be_mended() {
 /// Regression: on a path of 1 ms sixteen tries were over in 150 ms, while routers suppress
 /// repetitions for up to 250 ms each.
 #[test]
-fn what_is_lost_again_and_again_is_asked_for_less_and_less_often() {
+fn repeated_losses_back_off() {
     for overtaken in
         [LossDetection::AfterSlowest, LossDetection::AfterSlowestEarly, LossDetection::AfterThree]
     {
@@ -125,7 +125,7 @@ fn what_is_lost_again_and_again_is_asked_for_less_and_less_often() {
 
 /// Answers that come say that what is older waits in a queue: the timeout begins anew.
 #[test]
-fn answers_put_a_timeout_off_where_losses_are_found_early() {
+fn answers_postpone_timeout() {
     for (overtaken, timeouts) in
         [(LossDetection::AfterSlowest, 1), (LossDetection::AfterSlowestEarly, 0)]
     {
@@ -145,7 +145,7 @@ fn answers_put_a_timeout_off_where_losses_are_found_early() {
 
 /// The last Interests of an object have none behind them whose answers could overtake.
 #[test]
-fn the_end_of_an_object_does_not_wait_for_the_timeout() {
+fn tail_loss_is_found_before_timeout() {
     let mut bench = ruled(PathRules {
         loss_detection: LossDetection::AfterSlowestEarly,
         ..PathRules::default()
@@ -168,7 +168,7 @@ fn the_end_of_an_object_does_not_wait_for_the_timeout() {
 
 /// Regression: each stall doubled the margin for answers that overtake others, for good.
 #[test]
-fn a_stall_is_no_sign_of_reordering() {
+fn stall_does_not_widen_reorder_margin() {
     let mut bench = ruled(PathRules {
         loss_detection: LossDetection::AfterSlowestEarly,
         ..PathRules::default()
@@ -187,13 +187,13 @@ fn a_stall_is_no_sign_of_reordering() {
 
 /// What an unreliable consumer takes for lost is gone, and an answer may only be late.
 #[test]
-fn who_asks_once_gives_nothing_up_early() {
+fn unreliable_path_detects_no_early_loss() {
     for (asks_once, losses) in [(false, 1), (true, 0)] {
         let mut bench = sequence(1);
-        bench.tell(ConsumerInput::RemovePath { path: PATH });
+        bench.input(ConsumerInput::RemovePath { path: PATH });
         let rules =
             PathRules { loss_detection: LossDetection::AfterSlowestEarly, ..PathRules::default() };
-        let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
+        let path = Path::new(PATH, RttConfig::default(), Box::new(FixedRules(rules)));
         bench.consumer.transfer.scoreboard.push_path(path.with_rules(None, false, asks_once));
         bench.append(1, "/a", Some(0..10));
         bench.now = Instant::from_ns(NS_PER_MS);
@@ -208,14 +208,14 @@ fn who_asks_once_gives_nothing_up_early() {
 
 /// A mark that the controller does not hear of stands for no loss of its round trip.
 #[test]
-fn a_mark_that_is_not_heard_hides_no_timeout() {
+fn ignored_mark_hides_no_timeout() {
     for marks in [Marks::Reported, Marks::Unreported] {
         let mut bench = ruled(PathRules { marks, ..PathRules::default() });
         bench.append(1, "/a", Some(0..2));
         let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
         let packet = Data::new(segment("/a", 1)).encode_with_digest().into();
         bench.now = Instant::from_ns(NS_PER_MS);
-        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+        bench.input(ConsumerInput::Packet { path: PATH, header, packet });
         assert_eq!(bench.consumer.stats().marks, 1);
         let heard = u64::from(marks == Marks::Reported);
         assert_eq!(bench.consumer.stats().decreases, heard);

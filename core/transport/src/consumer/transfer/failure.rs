@@ -8,7 +8,7 @@ use crate::consumer::naming::Naming;
 use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::consumer::requests::SINGLE_TRIES;
 use crate::consumer::scoreboard::FailReason;
-use crate::request::{Request, Tries};
+use crate::request::{Request, RetryLimits};
 
 impl Transfer {
     pub(in crate::consumer) fn is_running(&self) -> bool {
@@ -110,7 +110,7 @@ impl Transfer {
         let mut name = self.inventory.naming.name_of(index);
         let mut selectors = self.config.selectors();
         selectors.must_be_fresh |= must_be_fresh;
-        let tries = Tries { sends_max: retries_max.saturating_add(1), ..SINGLE_TRIES };
+        let tries = RetryLimits { sends_max: retries_max.saturating_add(1), ..SINGLE_TRIES };
         let request = Request::new(&name, selectors, tries, now);
         let purpose = Purpose::Refetch(index);
         match digest {

@@ -250,7 +250,7 @@ impl Transfer {
 
     /// Nacks count as being of the first router, or of one behind it.
     pub(super) fn note_nack_origin(&mut self, nack: Nack) {
-        self.is_no_route_remote = nack.reason == NackReason::NoRoute && !nack.is_of_first_router;
+        self.is_no_route_remote = nack.reason == NackReason::NoRoute && !nack.is_from_first_router;
     }
 
     pub(super) fn on_nack(

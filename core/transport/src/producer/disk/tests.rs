@@ -57,7 +57,7 @@ struct Faults {
     fails: u32,
     no_space: u32,
     /// Writes that are acknowledged and not done.
-    lies: u32,
+    returns_wrong_record: u32,
     flips: u32,
 }
 
@@ -72,7 +72,7 @@ impl Disk {
         below(&mut self.rng, 100) < of_hundred
     }
 
-    fn carry_out(&mut self, kind: DiskOpKind) -> DiskOutcome {
+    fn run_op(&mut self, kind: DiskOpKind) -> DiskOutcome {
         if self.hits(self.faults.fails) {
             return DiskOutcome::Failed(DiskFailure::Io);
         }
@@ -80,7 +80,9 @@ impl Disk {
             DiskOpKind::Write { .. } if self.hits(self.faults.no_space) => {
                 DiskOutcome::Failed(DiskFailure::NoSpace)
             }
-            DiskOpKind::Write { .. } if self.hits(self.faults.lies) => DiskOutcome::Written,
+            DiskOpKind::Write { .. } if self.hits(self.faults.returns_wrong_record) => {
+                DiskOutcome::Written
+            }
             DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
                 let place = RecordLocation { store_id: STORE_ID, offset, sequence };
                 let out = &mut self.octets[offset as usize..][..len as usize];
@@ -146,7 +148,7 @@ impl Fixture {
         }
         let at = below(&mut self.disk.rng, self.ops.len() as u32) as usize;
         let DiskOp { id, kind, .. } = self.ops.swap_remove(at);
-        let outcome = self.disk.carry_out(kind);
+        let outcome = self.disk.run_op(kind);
         self.handle(vec![ProducerInput::DiskDone { id, outcome }]);
     }
 
@@ -157,7 +159,7 @@ impl Fixture {
         }
     }
 
-    fn pass(&mut self, ms: u64) {
+    fn advance_time(&mut self, ms: u64) {
         self.now = self.now.plus_ns(ms * NS_PER_MS);
         self.handle(Vec::new());
     }
@@ -167,13 +169,13 @@ impl Fixture {
         self.handle(vec![ProducerInput::Put(packet.clone())]);
         while self.producer.is_disk_behind() {
             if self.ops.is_empty() {
-                self.pass(5);
+                self.advance_time(5);
             }
             self.step();
         }
     }
 
-    fn ask(&mut self, interest: Interest) -> u32 {
+    fn send_interest(&mut self, interest: Interest) -> u32 {
         self.token += 1;
         let pit_token = PitToken::new(&self.token.to_be_bytes()).unwrap();
         let header = LpHeader { pit_token, ..LpHeader::default() };
@@ -192,7 +194,7 @@ impl Fixture {
         told.collect()
     }
 
-    fn wanted(&mut self) -> Vec<String> {
+    fn take_wanted(&mut self) -> Vec<String> {
         let events = self.out.events.drain(..);
         let told = events.map(|ProducerEvent::Wanted { interest }| {
             InterestView::decode(&interest).unwrap().name.to_name().to_string()
@@ -230,17 +232,17 @@ fn evicted_data_is_served_from_disk() {
         let mut fixture = Fixture::new(config(20_000, *policy), 16, 1);
         let packets: Vec<Packet> = (0..200).map(|at| segment(at, at as u8)).collect();
         packets.iter().for_each(|packet| fixture.put(packet));
-        fixture.pass(10);
+        fixture.advance_time(10);
         fixture.settle();
         let mut order: Vec<usize> = (0..200).chain((0..200).rev()).collect();
         order.extend((0..200).map(|_| below(&mut fixture.disk.rng, 200) as usize));
         for at in order {
-            let token = fixture.ask(interest(&uri(at)));
+            let token = fixture.send_interest(interest(&uri(at)));
             fixture.settle();
             assert_eq!(fixture.sent(), [(token, None, packets[at].clone())], "{policy:?}");
             assert!(fixture.producer.buffer_bytes() <= 20_000);
         }
-        assert_eq!(fixture.wanted(), Vec::<String>::new());
+        assert_eq!(fixture.take_wanted(), Vec::<String>::new());
         let stats = fixture.producer.stats();
         assert!(stats.disk_data > 300 && stats.disk_data < stats.data, "{stats:?}");
         assert_eq!((stats.data, stats.disk_vain, stats.unknown), (600, 0, 0));
@@ -254,10 +256,10 @@ fn evicted_data_is_served_from_disk() {
 fn data_read_from_disk_stays_in_memory() {
     let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Lru), 16, 2);
     (0..100).for_each(|at| fixture.put(&segment(at, 7)));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
     for reads in [1, 1, 1] {
-        fixture.ask(interest(&uri(0)));
+        fixture.send_interest(interest(&uri(0)));
         fixture.settle();
         assert_eq!(fixture.producer.stats().disk.reads, reads);
     }
@@ -266,28 +268,29 @@ fn data_read_from_disk_stays_in_memory() {
 
 /// With digest, by prefix, and two at once for one read.
 #[test]
-fn all_kinds_of_interests_are_answered_from_disk() {
+fn answers_all_interest_kinds_from_disk() {
     let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 3);
     let packets: Vec<Packet> = (0..100).map(|at| segment(at, at as u8)).collect();
     packets.iter().for_each(|packet| fixture.put(packet));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
     let digest = DataView::decode(&packets[3]).unwrap().implicit_digest();
     let mut full = name(&uri(3));
     full.append_implicit_digest(digest);
     let mut wrong = name(&uri(3));
     wrong.append_implicit_digest([9; 32]);
-    let mut tokens = vec![fixture.ask(interest(&uri(3))), fixture.ask(interest(&uri(3)))];
-    tokens.push(fixture.ask(Interest::new(full)));
-    tokens.push(fixture.ask(interest(&uri(3)).can_be_prefix(true)));
-    let wrong = fixture.ask(Interest::new(wrong));
+    let mut tokens =
+        vec![fixture.send_interest(interest(&uri(3))), fixture.send_interest(interest(&uri(3)))];
+    tokens.push(fixture.send_interest(Interest::new(full)));
+    tokens.push(fixture.send_interest(interest(&uri(3)).can_be_prefix(true)));
+    let wrong = fixture.send_interest(Interest::new(wrong));
     assert_eq!(fixture.sent(), []);
     fixture.settle();
     let mut sent: Vec<u32> = fixture.sent().into_iter().map(|(token, ..)| token).collect();
     sent.sort_unstable();
     assert_eq!(sent, tokens);
     // Nothing else of the name is to be had but from the application.
-    assert_eq!(fixture.wanted().len(), 1, "{wrong}");
+    assert_eq!(fixture.take_wanted().len(), 1, "{wrong}");
     assert_eq!((fixture.producer.stats().disk_data, fixture.producer.stats().disk_vain), (4, 1));
     assert_eq!(fixture.producer.stats().disk.reads, 1);
 }
@@ -296,22 +299,22 @@ fn all_kinds_of_interests_are_answered_from_disk() {
 fn republished_data_replaces_disk_copy() {
     let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 4);
     (0..100).for_each(|at| fixture.put(&segment(at, 1)));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
     // While the older one is being read, and before.
-    let reading = fixture.ask(interest(&uri(0)));
+    let reading = fixture.send_interest(interest(&uri(0)));
     let newer = [segment(0, 2), segment(1, 2)];
     newer.iter().for_each(|packet| fixture.put(packet));
     fixture.settle();
-    let before = fixture.ask(interest(&uri(1)));
+    let before = fixture.send_interest(interest(&uri(1)));
     fixture.settle();
     let [first, second] = newer;
     assert_eq!(fixture.sent(), [(reading, None, first.clone()), (before, None, second)]);
     // It leaves memory in its turn.
     (2..100).for_each(|at| fixture.put(&segment(at, 1)));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
-    let token = fixture.ask(interest(&uri(0)));
+    let token = fixture.send_interest(interest(&uri(0)));
     fixture.settle();
     assert_eq!(fixture.sent(), [(token, None, first)]);
 }
@@ -321,17 +324,17 @@ fn evicted_disk_data_is_requested_again() {
     let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 2, 5);
     let packets: Vec<Packet> = (0..250).map(|at| segment(at, at as u8)).collect();
     packets.iter().for_each(|packet| fixture.put(packet));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
     let stats = fixture.producer.stats();
     assert!(stats.disk.evictions > 0, "{stats:?}");
     let mut tokens = BTreeMap::new();
     for at in 0..250 {
-        tokens.insert(fixture.ask(interest(&uri(at))), at);
+        tokens.insert(fixture.send_interest(interest(&uri(at))), at);
         fixture.settle();
     }
     let sent = fixture.sent();
-    let wanted = fixture.wanted();
+    let wanted = fixture.take_wanted();
     // The last ones are there, as many as two regions and the memory hold at least in part.
     assert!(sent.len() > 40 && sent.len() + wanted.len() == 250, "{}", sent.len());
     for (token, nack, packet) in sent {
@@ -347,43 +350,40 @@ fn evicted_disk_data_is_requested_again() {
 }
 
 #[test]
-fn a_disk_that_does_not_answer_is_passed_by() {
+fn bypasses_unresponsive_disk() {
     let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 6);
     (0..100).for_each(|at| fixture.put(&segment(at, 1)));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
-    fixture.ask(interest(&uri(0)));
-    assert_eq!((fixture.sent(), fixture.wanted().len()), (vec![], 0));
+    fixture.send_interest(interest(&uri(0)));
+    assert_eq!((fixture.sent(), fixture.take_wanted().len()), (vec![], 0));
     let stalls_at = fixture.producer.next_wakeup().unwrap();
-    fixture.pass(stalls_at.ns_since(fixture.now).div_ceil(NS_PER_MS));
-    assert_eq!(fixture.wanted().len(), 1, "it waits for the application now");
+    fixture.advance_time(stalls_at.ns_since(fixture.now).div_ceil(NS_PER_MS));
+    assert_eq!(fixture.take_wanted().len(), 1, "it waits for the application now");
     // So does the next one at once, and nobody who publishes waits.
-    fixture.ask(interest(&uri(1)));
-    assert_eq!(fixture.wanted().len(), 1);
+    fixture.send_interest(interest(&uri(1)));
+    assert_eq!(fixture.take_wanted().len(), 1);
     assert!(!fixture.producer.is_disk_behind());
     assert_eq!((fixture.producer.stats().disk_vain, fixture.producer.stats().disk.stalls), (2, 1));
     // Until it answers.
     fixture.settle();
     fixture.sent();
-    let token = fixture.ask(interest(&uri(2)));
+    let token = fixture.send_interest(interest(&uri(2)));
     fixture.settle();
     assert_eq!(fixture.sent(), [(token, None, segment(2, 1))]);
 }
 
 #[test]
-fn as_many_as_may_wait_for_the_disk() {
+fn limits_interests_waiting_for_disk() {
     let config = ProducerConfig { reads_max: 2, ..config(20_000, EvictionPolicy::Fifo) };
-    let mut fixture = Fixture::new(
-        ProducerConfig { unanswered: super::super::Unanswered::Nack, ..config },
-        16,
-        7,
-    );
+    let mut fixture =
+        Fixture::new(ProducerConfig { on_miss: super::super::MissPolicy::Nack, ..config }, 16, 7);
     (0..100).for_each(|at| fixture.put(&segment(at, 1)));
-    fixture.pass(10);
+    fixture.advance_time(10);
     fixture.settle();
-    fixture.ask(interest(&uri(0)));
-    fixture.ask(interest(&uri(0)));
-    let refused = fixture.ask(interest(&uri(0)));
+    fixture.send_interest(interest(&uri(0)));
+    fixture.send_interest(interest(&uri(0)));
+    let refused = fixture.send_interest(interest(&uri(0)));
     let sent = fixture.sent();
     assert_eq!((sent.len(), sent[0].0, sent[0].1), (1, refused, Some(NackReason::Congestion)));
     fixture.settle();
@@ -392,7 +392,7 @@ fn as_many_as_may_wait_for_the_disk() {
 
 /// A record that another name's would be taken for.
 #[test]
-fn octets_that_are_not_the_data_are_no_answer() {
+fn rejects_wrong_bytes_from_disk() {
     for outcome in [
         DiskOutcome::Record { packet: segment(9, 9), fresh_until_unix_ms: 0 },
         DiskOutcome::Record { packet: Packet::from(&b"no Data"[..]), fresh_until_unix_ms: 0 },
@@ -401,13 +401,13 @@ fn octets_that_are_not_the_data_are_no_answer() {
     ] {
         let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 8);
         (0..100).for_each(|at| fixture.put(&segment(at, 1)));
-        fixture.pass(10);
+        fixture.advance_time(10);
         fixture.settle();
-        fixture.ask(interest(&uri(0)));
+        fixture.send_interest(interest(&uri(0)));
         let DiskOp { id, .. } = fixture.ops.pop().unwrap();
         fixture.handle(vec![ProducerInput::DiskDone { id, outcome }]);
         assert_eq!(fixture.sent(), []);
-        assert_eq!(fixture.wanted(), [name(&uri(0)).to_string()]);
+        assert_eq!(fixture.take_wanted(), [name(&uri(0)).to_string()]);
         assert_eq!(fixture.producer.stats().disk_vain, 1);
         fixture.put(&segment(0, 1));
         assert_eq!(fixture.sent().len(), 1);
@@ -426,8 +426,8 @@ fn faulty_disk_never_serves_wrong_data() {
         let mut fixture = Fixture::new(config(8_000, policy), 2 + below(rng, 6), seed);
         fixture.disk.faults = match seed % 3 {
             0 => Faults::default(),
-            1 => Faults { lies: 10, flips: 10, ..Faults::default() },
-            _ => Faults { fails: 20, no_space: 20, flips: 5, lies: 5 },
+            1 => Faults { returns_wrong_record: 10, flips: 10, ..Faults::default() },
+            _ => Faults { fails: 20, no_space: 20, flips: 5, returns_wrong_record: 5 },
         };
         run_history(rng, &mut fixture, seed);
         from_disk += fixture.producer.stats().disk_data;
@@ -448,11 +448,12 @@ fn run_history(rng: &mut Rng, fixture: &mut Fixture, seed: u64) {
             }
             3..6 => {
                 let lifetime_ms = 1 + u64::from(below(rng, 2000));
-                let token = fixture.ask(interest(&uri(at)).lifetime_ms(lifetime_ms));
+                let token = fixture.send_interest(interest(&uri(at)).lifetime_ms(lifetime_ms));
                 open.insert(token, (fixture.now.plus_ns(lifetime_ms * NS_PER_MS), uri(at)));
             }
             6..9 => (0..below(rng, 12)).for_each(|_| fixture.step()),
-            _ => fixture.pass(below(rng, if seed.is_multiple_of(2) { 20 } else { 300 }).into()),
+            _ => fixture
+                .advance_time(below(rng, if seed.is_multiple_of(2) { 20 } else { 300 }).into()),
         }
         for (token, nack, packet) in fixture.sent() {
             let (deadline, uri) = open.remove(&token).expect("one answer for one Interest");
@@ -462,7 +463,7 @@ fn run_history(rng: &mut Rng, fixture: &mut Fixture, seed: u64) {
     }
     fixture.disk.faults = Faults::default();
     fixture.settle();
-    fixture.pass(2500);
+    fixture.advance_time(2500);
     fixture.settle();
     assert_eq!(
         (fixture.producer.waiting(), fixture.producer.disk_reads.len()),
