@@ -115,6 +115,6 @@ pub(crate) fn holdings_status(
             Tier::Disk => status.disk = holding.ranges,
         }
     }
-    status.limit();
+    status.truncate();
     status
 }

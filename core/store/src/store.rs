@@ -578,7 +578,7 @@ impl Store {
         self.memory.remove(index)
     }
 
-    /// Removes Data whose names start with `prefix` or are it, at most `limit` of them, and returns
+    /// Removes Data whose names start with `prefix` or are it, at most `truncate` of them, and returns
     /// how many.
     ///
     /// `prefix_hash` is the keyed hash of the components of `prefix`. That of the empty name is not

@@ -512,7 +512,7 @@ impl DiskTier {
         was_there
     }
 
-    /// Erases what is at or below a prefix, `limit` at most, and says how many that were.
+    /// Erases what is at or below a prefix, `truncate` at most, and says how many that were.
     pub(crate) fn erase_below(&mut self, prefix: Option<u64>, limit: usize) -> usize {
         // A record that made room since its read was begun is not in the index any more, so nobody
         // can tell whether it is among them.

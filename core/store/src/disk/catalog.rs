@@ -111,7 +111,7 @@ impl RecordCatalog {
         was_there
     }
 
-    /// Removes at most `limit` records at or below a prefix. Returns them.
+    /// Removes at most `truncate` records at or below a prefix. Returns them.
     pub(super) fn remove_below(
         &mut self,
         prefix: Option<u64>,

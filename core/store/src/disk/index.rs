@@ -233,8 +233,8 @@ impl DiskIndex {
         }
     }
 
-    /// Removes all Data at or below a prefix, given by its hash, `limit` at most. Says how many
-    /// that were: fewer than `limit` when none is left.
+    /// Removes all Data at or below a prefix, given by its hash, `truncate` at most. Says how many
+    /// that were: fewer than `truncate` when none is left.
     pub(crate) fn erase_below(
         &mut self,
         prefix: Option<u64>,

@@ -15,15 +15,15 @@ pub(super) struct Block {
     /// Those that are held.
     bits: u64,
     /// Those that the reader believes to be, if it was told in this generation.
-    pub(super) told: u64,
+    pub(super) reported: u64,
     pub(super) generation: u32,
     pub(super) object: u32,
     /// Among the blocks of the object.
     next: u32,
     previous: u32,
     /// Among those of which something is to be told, if it is marked.
-    next_marked: u32,
-    is_marked: bool,
+    next_changed: u32,
+    is_changed: bool,
 }
 
 const _: () = assert!(size_of::<Option<Block>>() == 64);
@@ -35,22 +35,22 @@ impl Block {
     }
 
     #[inline]
-    pub(super) fn is_marked(&self) -> bool {
-        self.is_marked
+    pub(super) fn is_changed(&self) -> bool {
+        self.is_changed
     }
 
     /// Whether it holds nothing and waits to be told of.
-    fn is_vacant_marked(&self) -> bool {
-        self.is_marked && self.bits == 0
+    fn is_vacant_changed(&self) -> bool {
+        self.is_changed && self.bits == 0
     }
 
     #[inline]
-    pub(super) fn told_in(&self, generation: u32) -> u64 {
-        if self.generation == generation { self.told } else { 0 }
+    pub(super) fn reported_in(&self, generation: u32) -> u64 {
+        if self.generation == generation { self.reported } else { 0 }
     }
 }
 
-struct Object {
+struct TrackedObject {
     hash: u64,
     /// The TLV-VALUE of its name, empty while it is not known.
     name: Box<[u8]>,
@@ -60,35 +60,35 @@ struct Object {
 /// Octets that a block costs: itself, its place on the slab's list, its share of the table.
 const BLOCK_BYTES: u64 = size_of::<Option<Block>>() as u64 + 4 + 20;
 /// The same of an object, with what the allocator takes for its name.
-const OBJECT_BYTES: u64 = size_of::<Option<Object>>() as u64 + 4 + 20 + 16;
+const OBJECT_BYTES: u64 = size_of::<Option<TrackedObject>>() as u64 + 4 + 20 + 16;
 
 /// The blocks of one tier, by object and number.
 pub(super) struct Blocks {
     blocks: Slab<Block>,
     by_number: Table,
-    objects: Slab<Object>,
+    objects: Slab<TrackedObject>,
     by_hash: Table,
     name_bytes: u64,
     /// Objects whose names are not known.
-    nameless: u32,
+    unnamed: u32,
     /// Those of which something is to be told, in the order in which it happened.
-    first_marked: u32,
-    last_marked: u32,
+    first_changed: u32,
+    last_changed: u32,
     /// Of these, those that hold nothing.
-    vacant_marked: u32,
-    freed: Vec<u32>,
+    vacant_changed: u32,
+    to_free: Vec<u32>,
     /// The last blocks that were found: what comes and what leaves follow their own order.
-    recent: [Recent; 2],
+    recent: [RecentBlock; 2],
 }
 
 #[derive(Copy, Clone)]
-struct Recent {
+struct RecentBlock {
     object: u64,
     number: u64,
     at: u32,
 }
 
-const NOTHING_RECENT: Recent = Recent { object: 0, number: 0, at: NONE };
+const NO_RECENT_BLOCK: RecentBlock = RecentBlock { object: 0, number: 0, at: NONE };
 
 #[inline]
 fn block_hash(object: u64, number: u64) -> u64 {
@@ -103,12 +103,12 @@ impl Blocks {
             objects: Slab::new(),
             by_hash: Table::with_capacity(0),
             name_bytes: 0,
-            nameless: 0,
-            first_marked: NONE,
-            last_marked: NONE,
-            vacant_marked: 0,
-            freed: Vec::new(),
-            recent: [NOTHING_RECENT; 2],
+            unnamed: 0,
+            first_changed: NONE,
+            last_changed: NONE,
+            vacant_changed: 0,
+            to_free: Vec::new(),
+            recent: [NO_RECENT_BLOCK; 2],
         }
     }
 
@@ -131,22 +131,22 @@ impl Blocks {
                 return recent.at;
             }
         }
-        self.look_up(object, number)
+        self.find_in_table(object, number)
     }
 
-    fn look_up(&mut self, object: u64, number: u64) -> u32 {
+    fn find_in_table(&mut self, object: u64, number: u64) -> u32 {
         let is_it = |at: u32| {
             let block = &self.blocks[at];
             block.number == number && self.objects[block.object].hash == object
         };
         let found = self.by_number.find(block_hash(object, number), is_it);
-        found.inspect(|&at| self.note(object, number, at)).unwrap_or(NONE)
+        found.inspect(|&at| self.remember(object, number, at)).unwrap_or(NONE)
     }
 
     /// The older of the two makes room.
     #[inline]
-    fn note(&mut self, object: u64, number: u64, at: u32) {
-        self.recent = [Recent { object, number, at }, self.recent[0]];
+    fn remember(&mut self, object: u64, number: u64, at: u32) {
+        self.recent = [RecentBlock { object, number, at }, self.recent[0]];
     }
 
     pub(super) fn get(&self, at: u32) -> Option<&Block> {
@@ -162,18 +162,18 @@ impl Blocks {
     #[inline]
     pub(super) fn set_bits(&mut self, at: u32, bits: u64) {
         let block = &mut self.blocks[at];
-        self.vacant_marked -= u32::from(block.is_vacant_marked());
+        self.vacant_changed -= u32::from(block.is_vacant_changed());
         block.bits = bits;
-        self.vacant_marked += u32::from(block.is_vacant_marked());
+        self.vacant_changed += u32::from(block.is_vacant_changed());
     }
 
     /// One more than the highest place of a block.
-    pub(super) fn places(&self) -> u32 {
+    pub(super) fn slots(&self) -> u32 {
         self.blocks.places()
     }
 
     /// One more than the highest place of an object.
-    pub(super) fn objects(&self) -> u32 {
+    pub(super) fn object_slots(&self) -> u32 {
         self.objects.places()
     }
 
@@ -184,29 +184,29 @@ impl Blocks {
         let at = self.blocks.insert(Block {
             number,
             bits: 0,
-            told: 0,
+            reported: 0,
             generation: 0,
             object,
             next: first,
             previous: NONE,
-            next_marked: NONE,
-            is_marked: false,
+            next_changed: NONE,
+            is_changed: false,
         });
         if first != NONE {
             self.blocks[first].previous = at;
         }
         self.objects[object].first = at;
         self.by_number.insert(block_hash(hash, number), at);
-        self.note(hash, number, at);
+        self.remember(hash, number, at);
         at
     }
 
     fn object(&mut self, hash: u64, name: Vec<u8>) -> u32 {
         let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
         let at = found.unwrap_or_else(|| {
-            let at = self.objects.insert(Object { hash, name: Box::default(), first: NONE });
+            let at = self.objects.insert(TrackedObject { hash, name: Box::default(), first: NONE });
             self.by_hash.insert(hash, at);
-            self.nameless += 1;
+            self.unnamed += 1;
             at
         });
         self.name(at, name);
@@ -216,7 +216,7 @@ impl Blocks {
     fn name(&mut self, at: u32, name: Vec<u8>) {
         let object = &mut self.objects[at];
         if object.name.is_empty() && !name.is_empty() {
-            self.nameless -= 1;
+            self.unnamed -= 1;
             self.name_bytes += name.len() as u64;
             object.name = name.into_boxed_slice();
         }
@@ -224,11 +224,11 @@ impl Blocks {
 
     /// Objects whose names are not known.
     #[inline]
-    pub(super) fn nameless(&self) -> u32 {
-        self.nameless
+    pub(super) fn unnamed(&self) -> u32 {
+        self.unnamed
     }
 
-    pub(super) fn is_nameless(&self, hash: u64) -> bool {
+    pub(super) fn is_unnamed(&self, hash: u64) -> bool {
         let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
         found.is_some_and(|at| self.objects[at].name.is_empty())
     }
@@ -240,7 +240,7 @@ impl Blocks {
         self.name(object, name);
         let mut at = self.objects[object].first;
         while at != NONE && is_told {
-            self.mark(at);
+            self.mark_changed(at);
             at = self.blocks[at].next;
         }
     }
@@ -249,7 +249,7 @@ impl Blocks {
     /// nothing it is freed.
     pub(super) fn waits_for_name(&mut self, at: u32) -> bool {
         let block = &self.blocks[at];
-        let is_nameless = self.nameless > 0 && self.objects[block.object].name.is_empty();
+        let is_nameless = self.unnamed > 0 && self.objects[block.object].name.is_empty();
         if is_nameless && block.bits == 0 {
             self.free(at);
         }
@@ -260,7 +260,7 @@ impl Blocks {
     pub(super) fn free(&mut self, at: u32) {
         for recent in &mut self.recent {
             if recent.at == at {
-                *recent = NOTHING_RECENT;
+                *recent = NO_RECENT_BLOCK;
             }
         }
         let block = self.blocks.remove(at);
@@ -277,56 +277,56 @@ impl Blocks {
         if block.next == NONE {
             let object = self.objects.remove(block.object);
             self.name_bytes -= object.name.len() as u64;
-            self.nameless -= u32::from(object.name.is_empty());
+            self.unnamed -= u32::from(object.name.is_empty());
             self.by_hash.remove(hash, block.object);
         }
     }
 
     /// Something is to be told of a block.
     #[inline]
-    pub(super) fn mark(&mut self, at: u32) {
+    pub(super) fn mark_changed(&mut self, at: u32) {
         let block = &mut self.blocks[at];
-        if block.is_marked {
+        if block.is_changed {
             return;
         }
-        block.is_marked = true;
-        self.vacant_marked += u32::from(block.is_vacant_marked());
-        block.next_marked = NONE;
-        match self.last_marked {
-            NONE => self.first_marked = at,
-            last => self.blocks[last].next_marked = at,
+        block.is_changed = true;
+        self.vacant_changed += u32::from(block.is_vacant_changed());
+        block.next_changed = NONE;
+        match self.last_changed {
+            NONE => self.first_changed = at,
+            last => self.blocks[last].next_changed = at,
         }
-        self.last_marked = at;
+        self.last_changed = at;
     }
 
-    pub(super) fn has_marked(&self) -> bool {
-        self.first_marked != NONE
+    pub(super) fn has_changed(&self) -> bool {
+        self.first_changed != NONE
     }
 
     /// Whether one block in so many holds nothing and waits to be told of, and there is one.
     pub(super) fn is_vacant_share(&self, share: u32) -> bool {
-        let vacant = u64::from(self.vacant_marked);
+        let vacant = u64::from(self.vacant_changed);
         vacant > 0 && vacant * u64::from(share) >= self.blocks.len() as u64
     }
 
-    pub(super) fn take_marked(&mut self) -> u32 {
-        let at = self.first_marked;
+    pub(super) fn take_changed(&mut self) -> u32 {
+        let at = self.first_changed;
         if at != NONE {
             let block = &mut self.blocks[at];
-            self.vacant_marked -= u32::from(block.is_vacant_marked());
-            block.is_marked = false;
-            self.first_marked = block.next_marked;
-            if self.first_marked == NONE {
-                self.last_marked = NONE;
+            self.vacant_changed -= u32::from(block.is_vacant_changed());
+            block.is_changed = false;
+            self.first_changed = block.next_changed;
+            if self.first_changed == NONE {
+                self.last_changed = NONE;
             }
         }
         at
     }
 
     /// Nothing is to be told. Frees what holds nothing.
-    pub(super) fn unmark_all(&mut self) {
+    pub(super) fn clear_changed(&mut self) {
         loop {
-            match self.take_marked() {
+            match self.take_changed() {
                 NONE => return,
                 at if self.blocks[at].bits == 0 => self.free(at),
                 _ => {}
@@ -334,13 +334,13 @@ impl Blocks {
         }
     }
 
-    /// To be freed by [`Blocks::free_freed`].
-    pub(super) fn mark_freed(&mut self, at: u32) {
-        self.freed.push(at);
+    /// To be freed by [`Blocks::free_deferred`].
+    pub(super) fn free_later(&mut self, at: u32) {
+        self.to_free.push(at);
     }
 
-    pub(super) fn free_freed(&mut self) {
-        while let Some(at) = self.freed.pop() {
+    pub(super) fn free_deferred(&mut self) {
+        while let Some(at) = self.to_free.pop() {
             self.free(at);
         }
     }
@@ -395,10 +395,10 @@ impl Blocks {
             }
         }
         assert_eq!(reached, self.blocks.len());
-        let vacant = self.blocks.iter().filter(|(_, block)| block.is_vacant_marked());
-        assert_eq!(self.vacant_marked as usize, vacant.count());
+        let vacant = self.blocks.iter().filter(|(_, block)| block.is_vacant_changed());
+        assert_eq!(self.vacant_changed as usize, vacant.count());
         let nameless = self.objects.iter().filter(|(_, object)| object.name.is_empty());
-        assert_eq!(self.nameless as usize, nameless.count());
+        assert_eq!(self.unnamed as usize, nameless.count());
         let names = self.objects.iter().map(|(_, object)| object.name.len() as u64);
         assert_eq!(self.name_bytes, names.sum::<u64>());
     }

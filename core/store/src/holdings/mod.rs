@@ -14,11 +14,11 @@ use ranges::push_bits;
 use weir_wire::{Name, NameView};
 
 /// Segments that one block is about.
-const BLOCK: u64 = 64;
+const BLOCK_SEGMENTS: u64 = 64;
 /// The share of a full index that blocks hold of which it is only to be told that they are gone,
 /// from which on they are given up; and the share that is to be free before what it missed is
 /// looked for.
-const ROOM_SHARE: u32 = 8;
+const SPARE_SHARE: u32 = 8;
 
 /// How much is kept of what is held.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -111,11 +111,11 @@ pub(crate) struct Holdings {
     /// Segments that were held and had no room here.
     missed: u64,
     /// Whether somebody is told of changes.
-    is_watched: bool,
+    is_tracking_changes: bool,
     /// What a block was told of counts in this generation alone.
     generation: u32,
     /// Blocks before it were told of in this generation.
-    told_to: u32,
+    reported_to: u32,
 }
 
 impl Holdings {
@@ -124,9 +124,9 @@ impl Holdings {
             config,
             blocks: Blocks::new(),
             missed: 0,
-            is_watched: false,
+            is_tracking_changes: false,
             generation: 0,
-            told_to: 0,
+            reported_to: 0,
         }
     }
 
@@ -136,32 +136,32 @@ impl Holdings {
 
     /// Whether it may lack something that is held.
     pub(crate) fn is_partial(&self) -> bool {
-        self.missed > 0 || self.blocks.nameless() > 0
+        self.missed > 0 || self.blocks.unnamed() > 0
     }
 
     /// A segment of the object whose name has this hash is held. `name` is the object's name, empty
     /// if it is not known. Nothing happens if it was known to be held.
     #[inline]
     pub(crate) fn add(&mut self, object: u64, segment: u64, name: impl FnOnce() -> Vec<u8>) {
-        let number = segment / BLOCK;
+        let number = segment / BLOCK_SEGMENTS;
         let at = match self.blocks.find(object, number) {
-            NONE => match self.make(object, number, name) {
+            NONE => match self.add_block(object, number, name) {
                 NONE => return,
                 at => at,
             },
             at => {
-                if self.blocks.nameless() > 0 {
-                    self.learn(object, name);
+                if self.blocks.unnamed() > 0 {
+                    self.learn_name(object, name);
                 }
                 at
             }
         };
         let present = self.blocks.get_mut(at).bits();
-        let bits = present | 1 << (segment % BLOCK);
+        let bits = present | 1 << (segment % BLOCK_SEGMENTS);
         if bits != present {
             self.blocks.set_bits(at, bits);
-            if self.is_watched {
-                self.blocks.mark(at);
+            if self.is_tracking_changes {
+                self.blocks.mark_changed(at);
             }
         }
     }
@@ -169,38 +169,38 @@ impl Holdings {
     /// A segment is not held any more. Nothing happens if it was not known to be.
     #[inline]
     pub(crate) fn remove(&mut self, object: u64, segment: u64) {
-        let at = self.blocks.find(object, segment / BLOCK);
+        let at = self.blocks.find(object, segment / BLOCK_SEGMENTS);
         if at == NONE {
             return;
         }
         let block = self.blocks.get_mut(at);
-        let bits = block.bits() & !(1 << (segment % BLOCK));
+        let bits = block.bits() & !(1 << (segment % BLOCK_SEGMENTS));
         if bits == block.bits() {
             return;
         }
-        let is_told = block.is_marked() || block.told_in(self.generation) != 0;
+        let is_told = block.is_changed() || block.reported_in(self.generation) != 0;
         self.blocks.set_bits(at, bits);
         if bits == 0 && !is_told {
             self.blocks.free(at);
-        } else if self.is_watched {
-            self.blocks.mark(at);
+        } else if self.is_tracking_changes {
+            self.blocks.mark_changed(at);
         }
     }
 
     /// The name of an object has become known, if it was not.
     #[cold]
-    pub(crate) fn learn(&mut self, object: u64, name: impl FnOnce() -> Vec<u8>) {
-        if self.blocks.nameless() > 0 && self.blocks.is_nameless(object) {
-            self.blocks.set_name(object, name(), self.is_watched);
+    pub(crate) fn learn_name(&mut self, object: u64, name: impl FnOnce() -> Vec<u8>) {
+        if self.blocks.unnamed() > 0 && self.blocks.is_unnamed(object) {
+            self.blocks.set_name(object, name(), self.is_tracking_changes);
         }
     }
 
     #[cold]
-    fn make(&mut self, object: u64, number: u64, name: impl FnOnce() -> Vec<u8>) -> u32 {
+    fn add_block(&mut self, object: u64, number: u64, name: impl FnOnce() -> Vec<u8>) -> u32 {
         let name = name();
         let needed = Blocks::growth_bytes(name.len());
         if self.blocks.bytes() + needed > self.config.bytes_max {
-            self.forget_told();
+            self.drop_vacant();
         }
         if self.blocks.bytes() + needed > self.config.bytes_max {
             self.missed += 1;
@@ -211,18 +211,18 @@ impl Holdings {
 
     /// Frees what is only there to be told that it is gone, if that is a real share: the reader
     /// begins anew. Were it done for less, a reader of a full index would begin anew all the time.
-    fn forget_told(&mut self) {
-        if self.is_watched && self.blocks.is_vacant_share(ROOM_SHARE) {
+    fn drop_vacant(&mut self) {
+        if self.is_tracking_changes && self.blocks.is_vacant_share(SPARE_SHARE) {
             self.begin_generation();
         }
     }
 
     /// From now on the reader is told of all that is held.
     pub(crate) fn begin_generation(&mut self) {
-        self.is_watched = true;
+        self.is_tracking_changes = true;
         self.generation = self.generation.wrapping_add(1);
-        self.told_to = 0;
-        self.blocks.unmark_all();
+        self.reported_to = 0;
+        self.blocks.clear_changed();
     }
 
     /// The generation at present; any other than before voids what was told.
@@ -232,8 +232,8 @@ impl Holdings {
 
     /// Whether something was missed for which there may be room now. If so it counts as missed no
     /// more: all that is held is to be added again.
-    pub(crate) fn forget_missed(&mut self) -> bool {
-        let bytes_max = self.config.bytes_max - self.config.bytes_max / u64::from(ROOM_SHARE);
+    pub(crate) fn retry_missed(&mut self) -> bool {
+        let bytes_max = self.config.bytes_max - self.config.bytes_max / u64::from(SPARE_SHARE);
         let has_room = self.missed > 0 && self.blocks.bytes() <= bytes_max;
         if has_room {
             self.missed = 0;
@@ -242,10 +242,10 @@ impl Holdings {
     }
 
     /// Nobody is told any more.
-    pub(crate) fn stop_watching(&mut self) {
-        if self.is_watched {
+    pub(crate) fn stop_tracking_changes(&mut self) {
+        if self.is_tracking_changes {
             self.begin_generation();
-            self.is_watched = false;
+            self.is_tracking_changes = false;
         }
     }
 
@@ -259,8 +259,8 @@ impl Holdings {
     ) -> bool {
         let mut due = Vec::new();
         while due.len() < blocks_max {
-            let at = match self.blocks.take_marked() {
-                NONE => match self.next_untold() {
+            let at = match self.blocks.take_changed() {
+                NONE => match self.next_unreported() {
                     NONE => break,
                     at => at,
                 },
@@ -270,16 +270,16 @@ impl Holdings {
                 continue;
             }
             let block = self.blocks.get_mut(at);
-            let told = block.told_in(self.generation);
+            let told = block.reported_in(self.generation);
             let bits = block.bits();
             let (added, removed) = (bits & !told, told & !bits);
-            (block.told, block.generation) = (bits, self.generation);
+            (block.reported, block.generation) = (bits, self.generation);
             if added | removed != 0 {
                 due.push((block.object, block.number, added, removed));
             }
             if bits == 0 {
                 // Kept until the names were read.
-                self.blocks.mark_freed(at);
+                self.blocks.free_later(at);
             }
         }
         due.sort_unstable();
@@ -292,15 +292,15 @@ impl Holdings {
             }
             changes.push(change);
         }
-        self.blocks.free_freed();
-        self.blocks.has_marked() || self.told_to < self.blocks.places()
+        self.blocks.free_deferred();
+        self.blocks.has_changed() || self.reported_to < self.blocks.slots()
     }
 
     /// The next block that the reader was not told of in this generation.
-    fn next_untold(&mut self) -> u32 {
-        while self.told_to < self.blocks.places() {
-            let at = self.told_to;
-            self.told_to += 1;
+    fn next_unreported(&mut self) -> u32 {
+        while self.reported_to < self.blocks.slots() {
+            let at = self.reported_to;
+            self.reported_to += 1;
             let is_due = |block: &Block| block.bits() != 0 && block.generation != self.generation;
             if self.blocks.get(at).is_some_and(is_due) {
                 return at;
@@ -324,7 +324,7 @@ impl Holdings {
         visits_max: u32,
         holdings: &mut Vec<Holding>,
     ) -> Option<u32> {
-        let end = self.blocks.objects();
+        let end = self.blocks.object_slots();
         let to = end.min(from.saturating_add(visits_max));
         for object in from..to {
             let Some((name, ranges)) = self.blocks.object_below(object, prefix.value()) else {
@@ -339,7 +339,7 @@ impl Holdings {
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        self.blocks.check(self.is_watched);
+        self.blocks.check(self.is_tracking_changes);
     }
 }
 

@@ -1,4 +1,4 @@
-use super::BLOCK;
+use super::BLOCK_SEGMENTS;
 use alloc::vec::Vec;
 
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
@@ -35,7 +35,7 @@ pub(super) fn push_bits(ranges: &mut Vec<SegmentRange>, number: u64, mut bits: u
     while bits != 0 {
         let from = bits.trailing_zeros();
         let len = (!(bits >> from)).trailing_zeros().min(u64::BITS - from);
-        let first = number * BLOCK + u64::from(from);
+        let first = number * BLOCK_SEGMENTS + u64::from(from);
         let last = first + u64::from(len) - 1;
         match ranges.last_mut() {
             Some(range) if range.last + 1 == first => range.last = last,

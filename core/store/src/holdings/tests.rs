@@ -141,7 +141,7 @@ fn ranges_and_changes_equal_a_model() {
 }
 
 #[test]
-fn what_changes_back_is_not_told() {
+fn reverted_change_is_not_reported() {
     let mut fixture = Fixture::new(1 << 20);
     fixture.holdings.begin_generation();
     (0..100).for_each(|segment| fixture.add(1, segment));
@@ -164,7 +164,7 @@ fn what_changes_back_is_not_told() {
 }
 
 #[test]
-fn memory_stays_within_its_bound_and_the_reader_begins_anew() {
+fn full_index_starts_new_generation() {
     let bytes_max = 20_000;
     let mut fixture = Fixture::new(bytes_max);
     fixture.holdings.begin_generation();
@@ -186,7 +186,7 @@ fn memory_stays_within_its_bound_and_the_reader_begins_anew() {
 }
 
 #[test]
-fn what_has_no_room_is_not_listed_and_that_is_said() {
+fn full_index_reports_partial_list() {
     let mut fixture = Fixture::new(20_000);
     for object in 0..1_000 {
         fixture.add(object, 0);
@@ -203,7 +203,7 @@ fn what_has_no_room_is_not_listed_and_that_is_said() {
 }
 
 #[test]
-fn what_has_no_name_is_told_once_it_has() {
+fn reports_object_once_named() {
     let mut holdings = Holdings::new(HoldingsConfig::default());
     holdings.begin_generation();
     for object in [1, 2] {
@@ -213,7 +213,7 @@ fn what_has_no_name_is_told_once_it_has() {
     while holdings.take_changes(Tier::Disk, 2, &mut changes) {}
     assert_eq!(changes, []);
     (0..200).for_each(|segment| holdings.remove(2, segment));
-    holdings.learn(1, || name_of(1));
+    holdings.learn_name(1, || name_of(1));
     while holdings.take_changes(Tier::Disk, 100, &mut changes) {}
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].added, [SegmentRange { first: 0, last: 199 }]);
@@ -222,7 +222,7 @@ fn what_has_no_name_is_told_once_it_has() {
 }
 
 #[test]
-fn one_object_is_found_without_its_name() {
+fn finds_object_by_hash() {
     let mut holdings = Holdings::new(HoldingsConfig::default());
     for segment in 5..80 {
         holdings.add(9, segment, Vec::new);
@@ -240,7 +240,7 @@ fn one_object_is_found_without_its_name() {
 }
 
 #[test]
-fn a_reader_of_a_full_index_is_told_all_of_a_generation() {
+fn reports_full_generation_when_full() {
     let mut fixture = Fixture::new(20_000);
     fixture.holdings.begin_generation();
     let mut objects = 0;
@@ -267,7 +267,7 @@ fn a_reader_of_a_full_index_is_told_all_of_a_generation() {
 }
 
 #[test]
-fn a_reader_who_asks_for_nothing_does_not_fill_the_index() {
+fn silent_reader_does_not_fill_index() {
     let mut fixture = Fixture::new(20_000);
     fixture.holdings.begin_generation();
     let mut objects = 0;
@@ -291,7 +291,7 @@ fn a_reader_who_asks_for_nothing_does_not_fill_the_index() {
 }
 
 #[test]
-fn what_was_missed_is_forgotten_once_there_is_room() {
+fn retries_missed_when_space_is_free() {
     let mut fixture = Fixture::new(20_000);
     let mut objects = 0;
     while !fixture.holdings.is_partial() {
@@ -299,10 +299,10 @@ fn what_was_missed_is_forgotten_once_there_is_room() {
         objects += 1;
     }
     (objects..objects + 10).for_each(|object| fixture.add(object, 0));
-    assert!(!fixture.holdings.forget_missed(), "it is full");
+    assert!(!fixture.holdings.retry_missed(), "it is full");
     (0..objects / 2).for_each(|object| fixture.remove(object, 0));
     assert!(fixture.holdings.is_partial(), "some are there still");
-    assert!(fixture.holdings.forget_missed() && !fixture.holdings.forget_missed());
+    assert!(fixture.holdings.retry_missed() && !fixture.holdings.retry_missed());
     for (object, segment) in fixture.held.clone() {
         fixture.add(object, segment);
     }

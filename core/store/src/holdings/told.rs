@@ -65,7 +65,7 @@ impl HoldingsStatus {
     }
 
     /// Leaves out what an answer has no room for.
-    pub fn limit(&mut self) {
+    pub fn truncate(&mut self) {
         let disk_max = RANGES_MAX.saturating_sub(self.memory.len());
         self.is_partial |= self.memory.len() > RANGES_MAX || self.disk.len() > disk_max;
         self.memory.truncate(RANGES_MAX);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_as_documented() {
+    fn encodes_documented_bytes() {
         let status = HoldingsStatus {
             object: "/a".parse().unwrap(),
             memory: alloc::vec![range(0, 63), range(70, 70)],
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_ranges_are_refused() {
+    fn rejects_malformed_ranges() {
         let with = |ranges: &[u8]| {
             let mut writer = tlv::Writer::new();
             writer.nested(HoldingsStatus::TYPE, |inner| {
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_are_cut() {
+    fn truncates_long_answers() {
         let ranges = |count: u64| (0..count).map(|at| range(2 * at, 2 * at)).collect::<Vec<_>>();
         let mut status = HoldingsStatus { memory: ranges(4000), ..Default::default() };
-        status.limit();
+        status.truncate();
         assert!(!status.is_partial);
         status.disk = ranges(97);
-        status.limit();
+        status.truncate();
         assert!(status.is_partial);
         assert_eq!((status.memory.len(), status.disk.len()), (4000, 96));
         let decoded = HoldingsStatus::decode(&status.encode()).unwrap();

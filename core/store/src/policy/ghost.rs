@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_names_are_remembered_once() {
+    fn remembers_latest_names_once() {
         let mut ghost = GhostList::new();
         for number in 0..1_000 {
             ghost.insert(hash(number), 100);
@@ -124,7 +124,7 @@ mod tests {
 
     /// A set as it would be without looking at all ways at once.
     #[test]
-    fn a_set_forgets_the_oldest_and_only_when_it_is_full() {
+    fn full_set_forgets_oldest() {
         let mut ghost = GhostList::new();
         let mut known: [Option<(u32, u32)>; WAYS] = [None; WAYS];
         let mut rng = weir_base::Rng::from_seed(4);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_forgets_nothing_that_fits() {
+    fn growth_keeps_what_fits() {
         let mut ghost = GhostList::new();
         for number in 0..8 {
             ghost.insert(hash(number), 8);

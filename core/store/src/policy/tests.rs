@@ -97,7 +97,7 @@ fn lru_goes_by_the_last_use() {
 }
 
 #[test]
-fn lfu_goes_by_the_number_of_uses_then_by_the_last() {
+fn lfu_evicts_least_used_then_oldest() {
     let mut fixture = filled(EvictionPolicy::Lfu, 6);
     for key in [0, 0, 0, 1, 2, 2, 3] {
         fixture.hit(key);
@@ -143,7 +143,7 @@ fn lfu_and_lru_equal_their_definition() {
 }
 
 #[test]
-fn s3_fifo_lets_data_used_once_pass() {
+fn s3_fifo_evicts_data_used_once() {
     let mut fixture = Fixture::new(EvictionPolicy::S3Fifo);
     for key in 0..100 {
         fixture.request(key, 100);
@@ -160,7 +160,7 @@ fn s3_fifo_lets_data_used_once_pass() {
 }
 
 #[test]
-fn s3_fifo_remembers_what_fell_out() {
+fn s3_fifo_remembers_evicted_names() {
     let mut fixture = filled(EvictionPolicy::S3Fifo, 10);
     assert_eq!(fixture.evict(), Some(0));
     fixture.insert(0);

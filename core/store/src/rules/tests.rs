@@ -20,7 +20,7 @@ fn expected(rules: &[Rule], object: &Name, segment: Option<u64>) -> Option<u32> 
 }
 
 #[test]
-fn the_rule_is_that_of_the_definition() {
+fn rule_lookup_equals_definition() {
     let prefixes = ["/", "/a", "/a/b", "/a/b/c", "/ab", "/b"].map(name);
     let objects = ["/", "/a", "/a/b", "/a/b/c/d", "/a/c", "/ab/b", "/c"].map(name);
     let mut checked = 0;
@@ -64,7 +64,7 @@ fn the_rule_is_that_of_the_definition() {
 }
 
 #[test]
-fn each_prefix_is_gone_through_once_and_none_below_another() {
+fn kept_prefixes_are_disjoint() {
     let rule = |prefix: &str, first| Rule {
         prefix: name(prefix),
         segments: SegmentRange { first, last: first },

@@ -93,7 +93,7 @@ impl Disks {
     /// Data that is promoted from disk gives the index of what disks hold the name of its object.
     pub(super) fn learn_name(&mut self, arrival: &ArrivedData<'_>) {
         if let (Some(holdings), Some(object)) = (self.holdings_mut(), arrival.hashes.parent) {
-            holdings.learn(object, || arrival.data.name.parent().value().to_vec());
+            holdings.learn_name(object, || arrival.data.name.parent().value().to_vec());
         }
     }
 

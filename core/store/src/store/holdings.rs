@@ -162,7 +162,7 @@ impl StoreHoldings {
     pub(super) fn restart_changes(&mut self, disks: Option<&mut Disks>) {
         self.is_tracking_changes = true;
         self.memory.begin_generation();
-        if self.is_memory_built && self.memory.forget_missed() {
+        if self.is_memory_built && self.memory.retry_missed() {
             (self.build_position, self.is_memory_built) = (0, false);
         }
         let mut disk_generation = 0;
@@ -171,7 +171,7 @@ impl StoreHoldings {
         {
             holdings.begin_generation();
             disk_generation = holdings.generation();
-            if self.is_disk_built && holdings.forget_missed() {
+            if self.is_disk_built && holdings.retry_missed() {
                 self.is_disk_built = false;
                 disks.tier.restart_building();
             }
@@ -184,9 +184,9 @@ impl StoreHoldings {
     /// Keeps no changes any more.
     pub(super) fn stop_changes(&mut self, disk: Option<&mut Holdings>) {
         self.is_tracking_changes = false;
-        self.memory.stop_watching();
+        self.memory.stop_tracking_changes();
         if let Some(disk) = disk {
-            disk.stop_watching();
+            disk.stop_tracking_changes();
         }
     }
 

@@ -92,7 +92,7 @@ fn prefixes_of_any_depth_find_data() {
 }
 
 #[test]
-fn the_data_that_came_last_answers_for_a_prefix() {
+fn newest_data_answers_prefix() {
     let mut fixture = Fixture::large();
     for uri in ["/o/v=1/seg=0", "/o/v=1/seg=1", "/o/v=2/seg=0", "/o/v=1/seg=2", "/o/v=2/seg=1"] {
         fixture.now = fixture.now.plus_ns(1);
@@ -123,7 +123,7 @@ fn the_data_that_came_last_answers_for_a_prefix() {
 }
 
 #[test]
-fn a_prefix_lookup_passes_over_stale_data_as_far_as_its_bound() {
+fn prefix_lookup_skips_stale_up_to_limit() {
     let mut fixture = Fixture::large();
     for (prefix, count) in [("near", PREFIX_VISITS_MAX / 2), ("far", PREFIX_VISITS_MAX * 2)] {
         fixture.put(&format!("/{prefix}/fresh"), 1_000);
@@ -270,7 +270,7 @@ fn erase_takes_a_subtree_up_to_its_limit() {
 }
 
 #[test]
-fn all_data_of_one_name_are_found_by_their_digests() {
+fn finds_replaced_data_by_digest() {
     let mut fixture = Fixture::large();
     let wires: Vec<_> = (0..4_u8).map(|at| wire("/a/b", 100, &[at])).collect();
     let digest = |wire: &[u8]| DataView::decode(wire).unwrap().implicit_digest();
@@ -305,7 +305,7 @@ fn wire_of(at: u8) -> Vec<u8> {
 }
 
 #[test]
-fn word_that_there_is_no_such_data_counts_while_it_is_fresh() {
+fn application_nack_expires() {
     let mut fixture = Fixture::large();
     let nack = |uri: &str| {
         let data = Data::new(name(uri)).content_type(weir_wire::content_type::NACK);
@@ -328,7 +328,7 @@ fn word_that_there_is_no_such_data_counts_while_it_is_fresh() {
 }
 
 #[test]
-fn equal_hashes_of_different_names_are_told_apart() {
+fn hash_collisions_compare_names() {
     let mut fixture = Fixture::large();
     let clash = |uri: &str, fixture: &mut Fixture| {
         let wire = wire(uri, 0, b"");

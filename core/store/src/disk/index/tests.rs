@@ -215,7 +215,7 @@ impl Model {
 }
 
 #[test]
-fn a_path_that_has_one_hash_twice_does_no_harm() {
+fn path_may_repeat_a_hash() {
     let mut model = Model::default();
     model.apply(Step::Insert(std::vec![1, 0, 0, 0], 0, 0), poor_hash, false);
     check_nodes(&model.index);
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn names_that_share_hashes_do_no_harm(steps in vec(step(), 0..200)) {
+    fn colliding_hashes_keep_tree_valid(steps in vec(step(), 0..200)) {
         let mut model = Model::default();
         for step in steps {
             model.apply(step, poor_hash, false);
@@ -285,7 +285,7 @@ proptest! {
 }
 
 #[test]
-fn a_place_keeps_what_it_was_made_of() {
+fn address_round_trips() {
     for (disk, offset, units, generation) in
         [(0, 0, 0, 0), (15, (1 << 36) - 1, 255, 255), (3, 1 << 35, 17, 200)]
     {
@@ -301,7 +301,7 @@ fn a_place_keeps_what_it_was_made_of() {
 }
 
 #[test]
-fn lookups_by_prefix_take_the_newest_child_and_no_more_steps_than_they_may() {
+fn prefix_lookup_takes_newest_child() {
     let mut index = DiskIndex::new();
     for (path, segment) in [(&[1, 1][..], 5), (&[1, 2], WHOLE), (&[1, 2], 3), (&[1, 3], 9)] {
         insert(&mut index, hash, path, segment, place(segment & 0xFF));
@@ -319,7 +319,7 @@ fn lookups_by_prefix_take_the_newest_child_and_no_more_steps_than_they_may() {
 }
 
 #[test]
-fn the_path_is_asked_for_only_when_the_object_is_new() {
+fn path_is_computed_for_new_objects_only() {
     let mut index = DiskIndex::new();
     let mut calls = 0;
     for segment in 0..100 {
@@ -329,7 +329,7 @@ fn the_path_is_asked_for_only_when_the_object_is_new() {
 }
 
 #[test]
-fn a_round_meets_all_that_is_there_all_the_time() {
+fn sweep_visits_every_stable_entry() {
     let mut index = DiskIndex::new();
     let mut rng = Rng::from_seed(4);
     let lasting: BTreeSet<Key> = (0..500u64)
@@ -365,7 +365,7 @@ fn a_round_meets_all_that_is_there_all_the_time() {
 }
 
 #[test]
-fn one_round_over_a_still_index_meets_everything_once() {
+fn sweep_visits_each_entry_once() {
     let mut index = DiskIndex::new();
     for number in 0..2_000u64 {
         insert(&mut index, hash, &[(number % 50) as u8, 1], number / 50, place(number));
@@ -383,7 +383,7 @@ fn one_round_over_a_still_index_meets_everything_once() {
 }
 
 #[test]
-fn memory_is_counted_to_the_octet_and_given_back() {
+fn memory_bytes_is_exact() {
     let mut index = DiskIndex::new();
     let empty = allocation_counter::measure(|| drop(DiskIndex::new())).bytes_max;
     let mut rng = Rng::from_seed(9);
@@ -418,7 +418,7 @@ fn memory_is_counted_to_the_octet_and_given_back() {
 /// Objects with some segments each, in random order, until many are refused; then all but a few go
 /// and other ones come.
 #[test]
-fn memory_stays_within_its_bound_whatever_comes_and_goes() {
+fn memory_stays_within_limit() {
     let bytes_max = 600_000;
     let mut index = DiskIndex::with_bytes_max(bytes_max);
     let mut rng = Rng::from_seed(21);
@@ -468,7 +468,7 @@ fn memory_stays_within_its_bound_whatever_comes_and_goes() {
 
 /// 8.4 octets a segment, 8.25 of them in the cell of 64.
 #[test]
-fn segments_in_a_row_cost_little_more_than_their_places() {
+fn sequential_segments_cost_nine_bytes() {
     let mut index = DiskIndex::new();
     for segment in 0..1 << 20 {
         insert(&mut index, hash, &[1, 2, 3], segment, place(segment));
@@ -479,7 +479,7 @@ fn segments_in_a_row_cost_little_more_than_their_places() {
 
 /// In random order most cells leave small ones behind all over memory.
 #[test]
-fn a_round_gathers_what_is_scattered() {
+fn sweep_compacts_cells() {
     let mut index = DiskIndex::new();
     let count = 440 * 200_u64;
     let key = |number: u64| ([(number / 440) as u8, 1], number % 440);

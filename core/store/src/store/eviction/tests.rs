@@ -62,7 +62,7 @@ fn ranges_are_kept_and_others_refused() {
 }
 
 #[test]
-fn the_longest_prefix_holds_then_the_shortest_range() {
+fn longest_prefix_then_shortest_range_wins() {
     let mut fixture = Fixture::large();
     let rules = vec![
         rule("/", ALL, Retention::Refuse),
@@ -85,7 +85,7 @@ fn the_longest_prefix_holds_then_the_shortest_range() {
 }
 
 #[test]
-fn what_is_there_is_kept_and_what_is_kept_stays_within_its_bound() {
+fn pins_existing_entries_within_limit() {
     let mut fixture = Fixture::new(100_000, EvictionPolicy::default());
     (0..20).for_each(|segment| assert!(put(&mut fixture, "/f", segment)));
     set(&mut fixture, 1, vec![rule("/f", ALL, keep(10_000))]).unwrap();
@@ -107,7 +107,7 @@ fn what_is_there_is_kept_and_what_is_kept_stays_within_its_bound() {
 }
 
 #[test]
-fn plans_that_cannot_be_followed_are_refused() {
+fn rejects_invalid_plans() {
     let mut fixture = Fixture::new(160_000, EvictionPolicy::default());
     let present = vec![rule("/a", ALL, keep(1_000))];
     set(&mut fixture, 5, present.clone()).unwrap();
@@ -135,7 +135,7 @@ fn plans_that_cannot_be_followed_are_refused() {
 
 /// Room that is made for what a rule keeps says nothing about what comes next.
 #[test]
-fn a_file_is_read_in_order_while_a_rule_keeps_some_of_it() {
+fn scan_of_partly_pinned_file() {
     const FILE: u64 = 400;
     let mut fixture = Fixture::new(100_000, EvictionPolicy::Parts);
     set(&mut fixture, 1, vec![rule("/file/v=1", range(200, 229), keep(30_000))]).unwrap();

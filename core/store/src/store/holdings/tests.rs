@@ -25,7 +25,7 @@ const fn range(first: u64, last: u64) -> SegmentRange {
 }
 
 #[test]
-fn what_was_there_before_is_listed_once_the_index_is_built() {
+fn build_lists_earlier_entries() {
     let mut fixture = Fixture::large();
     (0..200).for_each(|segment| put(&mut fixture, "/a/v=1", segment));
     put(&mut fixture, "/b/v=1", 7);
@@ -58,7 +58,7 @@ fn what_was_there_before_is_listed_once_the_index_is_built() {
 }
 
 #[test]
-fn changes_add_up_to_what_is_held() {
+fn changes_sum_to_holdings() {
     for seed in 0..if cfg!(miri) { 1 } else { 20 } {
         let mut rng = Rng::from_seed(seed);
         let mut fixture =
@@ -122,7 +122,7 @@ fn changes_add_up_to_what_is_held() {
 }
 
 #[test]
-fn what_had_no_room_is_found_when_changes_are_told_anew() {
+fn restart_finds_missed_segments() {
     let mut fixture = Fixture::large();
     fixture.store.track_holdings(HoldingsConfig { bytes_max: 20_000 });
     while fixture.store.build_holdings(100) {}
@@ -158,7 +158,7 @@ fn what_had_no_room_is_found_when_changes_are_told_anew() {
 }
 
 #[test]
-fn generations_go_on_after_the_index_was_given_up() {
+fn generations_continue_after_stop() {
     let mut fixture = Fixture::large();
     put(&mut fixture, "/f/v=1", 1);
     assert_eq!(fixture.store.take_changes(10), None);

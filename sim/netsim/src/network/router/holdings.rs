@@ -76,7 +76,7 @@ fn holdings_of(shards: &mut Shards, now: Instant, object: Name) -> HoldingsStatu
     let range = |(first, last)| SegmentRange { first, last };
     let memory = held.ranges().map(range).collect();
     let mut status = HoldingsStatus { memory, object, ..HoldingsStatus::default() };
-    status.limit();
+    status.truncate();
     status
 }
 
