@@ -18,7 +18,7 @@ pub(crate) struct Header {
     /// Octets of payload.
     pub(crate) capacity: u32,
     /// The pool the block goes back to, if any.
-    pub(crate) pool: Option<NonNull<Shared>>,
+    pub(crate) pool: Option<NonNull<PoolShared>>,
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
@@ -36,7 +36,7 @@ impl Header {
     }
 
     /// A block with 1 holder and cleared payload.
-    pub(crate) fn allocate(capacity: u32, pool: Option<NonNull<Shared>>) -> NonNull<Self> {
+    pub(crate) fn allocate(capacity: u32, pool: Option<NonNull<PoolShared>>) -> NonNull<Self> {
         let layout = Self::layout(capacity);
         // SAFETY: the layout has at least the octets of the header.
         let memory = unsafe { alloc_zeroed(layout) };
@@ -45,7 +45,7 @@ impl Header {
     }
 
     /// The header of a block of a pool, with 1 holder.
-    pub(crate) fn of_pool(capacity: u32, pool: NonNull<Shared>) -> Self {
+    pub(crate) fn of_pool(capacity: u32, pool: NonNull<PoolShared>) -> Self {
         Self { holders: AtomicU32::new(1), capacity, pool: Some(pool) }
     }
 
@@ -55,7 +55,7 @@ impl Header {
         memory: *mut u8,
         layout: Layout,
         capacity: u32,
-        pool: Option<NonNull<Shared>>,
+        pool: Option<NonNull<PoolShared>>,
     ) -> NonNull<Self> {
         let Some(block) = NonNull::new(memory.cast::<Self>()) else { handle_alloc_error(layout) };
         // SAFETY: the memory is large enough and aligned for the header, by the layout.
@@ -124,13 +124,13 @@ impl Header {
     /// # Safety
     /// The caller must be a holder.
     #[inline]
-    pub(crate) unsafe fn hold(block: NonNull<Self>) {
+    pub(crate) unsafe fn retain(block: NonNull<Self>) {
         // Relaxed: a new holder is made from an existing one, which keeps the block alive.
         // SAFETY: alive, since the caller is a holder.
         let before = unsafe { block.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
         if before > HOLDERS_MAX {
             // SAFETY: as above.
-            unsafe { Self::too_many(block) };
+            unsafe { Self::too_many_holders(block) };
         }
     }
 
@@ -148,7 +148,7 @@ impl Header {
     /// # Safety
     /// The caller must be a holder.
     #[cold]
-    unsafe fn too_many(block: NonNull<Self>) {
+    unsafe fn too_many_holders(block: NonNull<Self>) {
         // SAFETY: alive, since the caller is a holder.
         unsafe { block.as_ref() }.holders.fetch_sub(1, Ordering::Relaxed);
         panic!("a packet was cloned and leaked {HOLDERS_MAX} times");
@@ -179,7 +179,7 @@ impl Header {
         // SAFETY: alive until handed over below, and handed over by the only holder.
         unsafe {
             match block.as_ref().pool {
-                Some(pool) => Shared::give_back(pool, block),
+                Some(pool) => PoolShared::give_back(pool, block),
                 None => Self::free(block),
             }
         }
@@ -188,8 +188,8 @@ impl Header {
 
 /// What a pool and its blocks share. Freed with the last of them.
 #[repr(align(64))]
-pub(crate) struct Shared {
-    /// The blocks that were dropped, most recent first, or [`closed`] once the pool is gone.
+pub(crate) struct PoolShared {
+    /// The blocks that were dropped, most recent first, or [`closed_marker`] once the pool is gone.
     pub(crate) returned: AtomicPtr<Header>,
     /// Octets on `returned`, counted before a block goes on.
     pub(crate) returned_bytes: AtomicUsize,
@@ -203,11 +203,11 @@ pub(crate) struct Shared {
 }
 
 /// The end mark of the return stack of a pool that is gone. Never dereferenced.
-pub(crate) fn closed() -> *mut Header {
+pub(crate) fn closed_marker() -> *mut Header {
     ptr::without_provenance_mut(align_of::<Header>())
 }
 
-impl Shared {
+impl PoolShared {
     /// Takes back a block that no packet holds any more. May be called on any thread.
     ///
     /// # Safety
@@ -221,12 +221,12 @@ impl Shared {
         // SAFETY: the caller is the only holder of the block.
         let bytes = unsafe { Header::block_bytes(block) };
         // Only the pool may put a block back into its span: there is no bound on these.
-        let is_of_span = is_cut_off_spans(this.span_bytes, bytes);
+        let is_of_span = fits_in_span(this.span_bytes, bytes);
         let returned = this.returned_bytes.load(Ordering::Relaxed);
         if is_of_span || returned + bytes <= this.returned_bytes_max {
             this.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
             let mut head = this.returned.load(Ordering::Relaxed);
-            while !ptr::eq(head, closed()) {
+            while !ptr::eq(head, closed_marker()) {
                 // SAFETY: the caller is the only holder, so the payload is free to hold the link.
                 unsafe { Header::set_next(block, head) };
                 // Release: the owner must see the link, and all reads of the packet must be done
@@ -262,7 +262,7 @@ impl Shared {
     #[inline]
     pub(crate) unsafe fn is_of_span(&self, block: NonNull<Header>) -> bool {
         // SAFETY: by the caller.
-        is_cut_off_spans(self.span_bytes, unsafe { Header::block_bytes(block) })
+        fits_in_span(self.span_bytes, unsafe { Header::block_bytes(block) })
     }
 
     /// Gives a block that is not of a span to the global allocator.
@@ -301,14 +301,14 @@ pub(crate) struct Span {
     pub(crate) outstanding: AtomicU32,
     pub(crate) class: u32,
     /// Blocks that were ever cut off. Memory behind them was never touched.
-    pub(crate) cut: u32,
+    pub(crate) carved: u32,
     /// Blocks that the span has room for.
-    pub(crate) places: u32,
+    pub(crate) block_capacity: u32,
     /// Where the span is among all of its pool.
     pub(crate) index: u32,
     pub(crate) has_room: bool,
     /// Its turn among those with room.
-    pub(crate) turn: u64,
+    pub(crate) queue_position: u64,
     /// Blocks that came back.
     pub(crate) free: *mut Header,
 }
@@ -317,7 +317,7 @@ pub(crate) const SPAN_HEADER_BYTES: usize = size_of::<Span>();
 
 /// Whether blocks that take `block_bytes` come from spans of `span_bytes`; with 0, none does.
 #[inline]
-pub(crate) fn is_cut_off_spans(span_bytes: usize, block_bytes: usize) -> bool {
+pub(crate) fn fits_in_span(span_bytes: usize, block_bytes: usize) -> bool {
     block_bytes * BLOCKS_MIN <= span_bytes
 }
 
@@ -337,7 +337,7 @@ pub(crate) unsafe fn span_of(block: NonNull<Header>, span_bytes: usize) -> NonNu
 /// # Safety
 /// The block must have been cut off a span of the pool of `shared`, the caller must be its only
 /// holder, which it is no more afterwards, and the pool must be closed or closing.
-pub(crate) unsafe fn release_block(shared: NonNull<Shared>, block: NonNull<Header>) {
+pub(crate) unsafe fn release_block(shared: NonNull<PoolShared>, block: NonNull<Header>) {
     // SAFETY: the span of the block counts as a holder of `shared`.
     let span = unsafe { span_of(block, shared.as_ref().span_bytes) };
     // SAFETY: the block counted, and counts no more.
@@ -346,7 +346,7 @@ pub(crate) unsafe fn release_block(shared: NonNull<Shared>, block: NonNull<Heade
 
 /// # Safety
 /// As [`release_block`], for one of those that `outstanding` counts.
-pub(crate) unsafe fn release_span(shared: NonNull<Shared>, span: NonNull<Span>) {
+pub(crate) unsafe fn release_span(shared: NonNull<PoolShared>, span: NonNull<Span>) {
     // AcqRel: whatever happened in the other blocks must be over before the span is used again.
     // SAFETY: alive, since the caller is counted.
     if unsafe { span.as_ref() }.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -355,9 +355,9 @@ pub(crate) unsafe fn release_span(shared: NonNull<Shared>, span: NonNull<Span>) 
     // SAFETY: the span is a holder of `shared`; nobody is left who knows the span.
     unsafe {
         if let Some(source) = &shared.as_ref().source {
-            source.give_back(span.cast(), span.as_ref().places);
+            source.give_back(span.cast(), span.as_ref().block_capacity);
         }
-        Shared::release(shared);
+        PoolShared::release(shared);
     }
 }
 

@@ -7,12 +7,12 @@ const COUNTERS: usize = 128;
 /// Counters in a word: 4 bits each.
 const COUNTERS_PER_WORD: u32 = 16;
 /// What a counter reaches at most; there it stays.
-const STUCK: u64 = 15;
+const COUNTER_MAX: u64 = 15;
 /// More probes would not find room in one hash.
 const PROBES_MAX: usize = 8;
 
 /// The factor in memory that another probe must save to be worth its time.
-const WORTH_A_PROBE: f64 = 1.02;
+const PROBE_GAIN_MIN: f64 = 1.02;
 
 /// A cache line of counters.
 #[repr(C, align(64))]
@@ -71,7 +71,7 @@ impl CountingBloom {
         let (mut load, mut probes) = (0.0, 1);
         for candidate in 1..=PROBES_MAX {
             let candidate_load = load_max(candidate, wanted);
-            if candidate_load > load * WORTH_A_PROBE {
+            if candidate_load > load * PROBE_GAIN_MIN {
                 (load, probes) = (candidate_load, candidate);
             }
         }
@@ -85,7 +85,7 @@ impl CountingBloom {
     /// The hash is read as a fraction of 1: times the number of blocks, the whole part is the block
     /// and what is left is independent of it.
     #[inline(always)]
-    fn place(&self, hash: u64) -> (usize, u64) {
+    fn block_and_probes(&self, hash: u64) -> (usize, u64) {
         let product = u128::from(hash) * self.blocks.len() as u128;
         let rest = product as u64;
         // The lowest bits of the rest are zeros when the number of blocks is even.
@@ -95,15 +95,15 @@ impl CountingBloom {
 
     #[inline]
     pub fn insert(&mut self, hash: u64) {
-        let (block, mut bits) = self.place(hash);
+        let (block, mut bits) = self.block_and_probes(hash);
         for _ in 0..self.probes {
             bits = bits.rotate_left(7);
             let (word, shift) = counter(bits);
             let word = &mut self.blocks[block].0[word];
-            let count = *word >> shift & STUCK;
-            if count != STUCK {
+            let count = *word >> shift & COUNTER_MAX;
+            if count != COUNTER_MAX {
                 *word += 1 << shift;
-                self.saturated += u64::from(count == STUCK - 1);
+                self.saturated += u64::from(count == COUNTER_MAX - 1);
             }
         }
     }
@@ -114,13 +114,13 @@ impl CountingBloom {
     #[inline]
     pub fn remove(&mut self, hash: u64) {
         debug_assert!(self.contains(hash), "only what was added can be removed");
-        let (block, mut bits) = self.place(hash);
+        let (block, mut bits) = self.block_and_probes(hash);
         for _ in 0..self.probes {
             bits = bits.rotate_left(7);
             let (word, shift) = counter(bits);
             let word = &mut self.blocks[block].0[word];
-            let count = *word >> shift & STUCK;
-            if count != STUCK && count != 0 {
+            let count = *word >> shift & COUNTER_MAX;
+            if count != COUNTER_MAX && count != 0 {
                 *word -= 1 << shift;
             }
         }
@@ -129,12 +129,12 @@ impl CountingBloom {
     /// Whether the hash may be in it; no means that it is not.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
-        let (block, mut bits) = self.place(hash);
+        let (block, mut bits) = self.block_and_probes(hash);
         let block = &self.blocks[block].0;
         for _ in 0..self.probes {
             bits = bits.rotate_left(7);
             let (word, shift) = counter(bits);
-            if block[word] >> shift & STUCK == 0 {
+            if block[word] >> shift & COUNTER_MAX == 0 {
                 return false;
             }
         }
@@ -144,7 +144,7 @@ impl CountingBloom {
     /// Asks for the line of `hash`, so that a later call does not wait for memory.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch_read(&self.blocks[self.place(hash).0]);
+        prefetch_read(&self.blocks[self.block_and_probes(hash).0]);
     }
 
     /// Octets of memory the filter takes.

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_gets_the_smallest_class_that_holds_it() {
+    fn size_maps_to_smallest_class() {
         let sizes = (0..=9_300).chain((9_300..262_400).step_by(if cfg!(miri) { 9_001 } else { 7 }));
         for size in sizes {
             let expected = CAPACITIES.iter().position(|&capacity| capacity as usize >= size);

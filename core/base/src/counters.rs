@@ -70,12 +70,12 @@ pub trait Counters: Default {
 
     /// Makes totals what they are since `before`; sizes stay.
     fn subtract_totals(&mut self, before: &Self) {
-        self.join_totals(before, u64::saturating_sub);
+        self.combine_totals(before, u64::saturating_sub);
     }
 
     /// Adds the totals of an earlier life of the same thing; sizes stay.
     fn add_totals(&mut self, earlier: &Self) {
-        self.join_totals(earlier, u64::saturating_add);
+        self.combine_totals(earlier, u64::saturating_add);
     }
 
     /// Makes sizes 0, as when a router has crashed; totals stay.
@@ -87,7 +87,7 @@ pub trait Counters: Default {
         }
     }
 
-    fn join_totals(&mut self, other: &Self, join: impl Fn(u64, u64) -> u64) {
+    fn combine_totals(&mut self, other: &Self, join: impl Fn(u64, u64) -> u64) {
         for ((index, counter), theirs) in Self::TABLE.iter().enumerate().zip(other.numbers()) {
             if counter.kind == CounterKind::Total {
                 let mine = self.number_mut(index);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_holds_all_that_is_said() {
+    fn declaration_becomes_table() {
         let [all, now, ..] = Table::TABLE else { panic!("four rows") };
         assert_eq!((all.name, all.help), ("all", " All of them, over time."));
         assert_eq!(
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_told_from_a_moment_on() {
+    fn totals_subtract_and_add() {
         let mut now = table(10, 5, 5, 1, [0, 0]);
         now.subtract_totals(&table(4, 9, 9, 0, [0, 0]));
         assert_eq!(now, table(6, 5, 5, 1, [0, 0]));

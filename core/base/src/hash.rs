@@ -14,7 +14,7 @@ impl HashKey {
     /// A hasher that has seen no octet yet.
     #[inline]
     pub fn hasher(&self) -> NameHasher {
-        NameHasher { state: State::new(self.0), tail: 0, length: 0 }
+        NameHasher { state: SipState::new(self.0), tail: 0, length: 0 }
     }
 
     /// The hash of `bytes`.
@@ -27,7 +27,7 @@ impl HashKey {
     /// a name in one pass.
     #[inline]
     pub fn prefixes<'a>(&self, bytes: &'a [u8]) -> PrefixHasher<'a> {
-        PrefixHasher { state: State::new(self.0), bytes, at: 0 }
+        PrefixHasher { state: SipState::new(self.0), bytes, at: 0 }
     }
 }
 
@@ -39,9 +39,9 @@ impl fmt::Debug for HashKey {
 
 /// The four words of SipHash (Aumasson and Bernstein, 2012) with 1 round a word and 3 at the end.
 #[derive(Copy, Clone)]
-struct State([u64; 4]);
+struct SipState([u64; 4]);
 
-impl State {
+impl SipState {
     #[inline(always)]
     fn new(key: [u64; 2]) -> Self {
         Self([
@@ -118,7 +118,7 @@ fn short_word(bytes: &[u8]) -> u64 {
 /// The value depends on the octets alone, not on how they were cut into pieces.
 #[derive(Copy, Clone)]
 pub struct NameHasher {
-    state: State,
+    state: SipState,
     /// The last `length % 8` octets, the first one lowest.
     tail: u64,
     length: usize,
@@ -168,7 +168,7 @@ impl fmt::Debug for NameHasher {
 /// Equal to a [`NameHasher`] over the same octets, but reads whole words straight from the run.
 #[derive(Copy, Clone)]
 pub struct PrefixHasher<'a> {
-    state: State,
+    state: SipState,
     bytes: &'a [u8],
     /// Octets absorbed, a multiple of 8.
     at: usize,
@@ -181,7 +181,7 @@ impl<'a> PrefixHasher<'a> {
     /// # Panics
     /// As [`PrefixHasher::hash_to`].
     #[inline(always)]
-    pub fn pass_to(&mut self, end: usize) {
+    pub fn absorb_to(&mut self, end: usize) {
         assert!(end <= self.bytes.len() && end >= self.at, "prefixes are hashed shortest first");
         let (words, _) = self.bytes[self.at..end].as_chunks::<8>();
         for word in words {
@@ -203,7 +203,7 @@ impl<'a> PrefixHasher<'a> {
     /// When `end` is beyond the octets, or before what is absorbed already.
     #[inline(always)]
     pub fn hash_to(&mut self, end: usize) -> u64 {
-        self.pass_to(end);
+        self.absorb_to(end);
         let rest = end - self.at;
         let tail = match word_at(self.bytes, self.at) {
             // The mask is of `rest` octets, fewer than 8.
@@ -275,7 +275,7 @@ mod tests {
                 prop_assert_eq!(streaming.finish(), expected);
                 prop_assert_eq!(prefixes.hash_to(end), expected);
                 let mut resumed = key_made.prefixes(&all[..end]);
-                resumed.pass_to(end);
+                resumed.absorb_to(end);
                 let whole = resumed.resume(&all).hash_to(all.len());
                 prop_assert_eq!(whole, reference(key, &all));
             }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_within_one_part_of_a_power_of_two() {
+    fn quantiles_are_within_one_bucket() {
         let mut histogram = Fine::default();
         assert_eq!((histogram.quantile(0.5), histogram.max()), (None, 0));
         for value in 1..=100_000 {

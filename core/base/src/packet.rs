@@ -1,4 +1,4 @@
-use crate::block::{Header, Shared};
+use crate::block::{Header, PoolShared};
 use crate::class::HEADER_BYTES;
 use crate::prefetch::prefetch_pointer;
 use alloc::alloc::alloc;
@@ -12,14 +12,14 @@ use core::sync::atomic::Ordering;
 const _: () = assert!(size_of::<Option<Packet>>() == 16);
 
 /// A run of octets of a block, or static octets: what [`Packet`] and [`PacketMut`] are made of.
-struct Part {
+struct BlockSlice {
     data: NonNull<u8>,
     len: u32,
     /// Octets from the start of the block to `data`; 0 when the octets are static.
     offset: u32,
 }
 
-impl Part {
+impl BlockSlice {
     #[inline]
     fn block(&self) -> Option<NonNull<Header>> {
         if self.offset == 0 {
@@ -34,7 +34,7 @@ impl Part {
     /// # Safety
     /// `start + len` must be at most the length of the part.
     #[inline]
-    unsafe fn narrowed(&self, start: usize, len: usize) -> Self {
+    unsafe fn subslice(&self, start: usize, len: usize) -> Self {
         debug_assert!(start + len <= self.len as usize);
         let offset = if self.offset == 0 { 0 } else { self.offset + start as u32 };
         // SAFETY: `start` is within the part or at its end.
@@ -42,15 +42,15 @@ impl Part {
     }
 
     #[inline]
-    fn hold(&self) {
+    fn retain(&self) {
         if let Some(block) = self.block() {
             // SAFETY: every part with a block is a holder of it.
-            unsafe { Header::hold(block) };
+            unsafe { Header::retain(block) };
         }
     }
 }
 
-impl Drop for Part {
+impl Drop for BlockSlice {
     #[inline]
     fn drop(&mut self) {
         if let Some(block) = self.block() {
@@ -64,7 +64,7 @@ impl Drop for Part {
 ///
 /// A clone or a slice counts up and allocates nothing. The memory goes back to its
 /// [`Pool`](crate::Pool) with the last holder, on whatever thread.
-pub struct Packet(Part);
+pub struct Packet(BlockSlice);
 
 // SAFETY: the octets do not change while they are shared, the count is atomic, and a block may be
 // given back on any thread.
@@ -88,7 +88,7 @@ impl Packet {
         assert!(bytes.len() <= u32::MAX as usize, "packets are below 4 GiB");
         // SAFETY: a reference is not null.
         let data = unsafe { NonNull::new_unchecked(bytes.as_ptr().cast_mut()) };
-        Self(Part { data, len: bytes.len() as u32, offset: 0 })
+        Self(BlockSlice { data, len: bytes.len() as u32, offset: 0 })
     }
 
     /// The octets of `range`, sharing the memory. An empty range holds no memory.
@@ -101,13 +101,13 @@ impl Packet {
         if range.is_empty() {
             return Self::empty();
         }
-        self.0.hold();
+        self.0.retain();
         // SAFETY: asserted above; the new holder was counted.
-        Self(unsafe { self.0.narrowed(range.start, range.end - range.start) })
+        Self(unsafe { self.0.subslice(range.start, range.end - range.start) })
     }
 
     /// Octets of memory of the block that the packet keeps, which others may keep too.
-    pub fn held_bytes(&self) -> usize {
+    pub fn block_bytes(&self) -> usize {
         // SAFETY: the packet is a holder of its block.
         self.0.block().map_or(0, |block| unsafe { Header::block_bytes(block) })
     }
@@ -125,15 +125,15 @@ impl Packet {
                 // SAFETY: the packet is a holder.
                 unsafe { block.as_ref() }.holders.store(2, Ordering::Relaxed);
             }
-            _ => self.0.hold(),
+            _ => self.0.retain(),
         }
         // SAFETY: the whole of the part; the new holder was counted.
-        Self(unsafe { self.0.narrowed(0, self.0.len as usize) })
+        Self(unsafe { self.0.subslice(0, self.0.len as usize) })
     }
 
     /// The block, when this is its only holder and it comes from the pool of `shared`.
     #[inline]
-    pub(crate) fn block_of(&self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
+    pub(crate) fn block_of(&self, shared: NonNull<PoolShared>) -> Option<NonNull<Header>> {
         let block = self.0.block()?;
         // SAFETY: the packet is a holder.
         let is_alone =
@@ -143,7 +143,7 @@ impl Packet {
 
     /// The same; the caller becomes the holder.
     #[inline]
-    pub(crate) fn into_block_of(self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
+    pub(crate) fn into_block_of(self, shared: NonNull<PoolShared>) -> Option<NonNull<Header>> {
         let block = self.block_of(shared)?;
         core::mem::forget(self);
         Some(block)
@@ -180,9 +180,9 @@ impl Packet {
 impl Clone for Packet {
     #[inline]
     fn clone(&self) -> Self {
-        self.0.hold();
+        self.0.retain();
         // SAFETY: the whole of the part; the new holder was counted.
-        Self(unsafe { self.0.narrowed(0, self.0.len as usize) })
+        Self(unsafe { self.0.subslice(0, self.0.len as usize) })
     }
 }
 
@@ -233,7 +233,7 @@ impl From<&[u8]> for Packet {
             let block = Header::initialise(memory, layout, capacity, None);
             let data = Header::payload(block);
             data.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
-            Self(Part { data, len: capacity, offset: HEADER_BYTES as u32 })
+            Self(BlockSlice { data, len: capacity, offset: HEADER_BYTES as u32 })
         }
     }
 }
@@ -263,7 +263,7 @@ fn checked_len(len: usize) -> u32 {
 
 /// A writable block, or the rest of one, that nobody else can see. Dereferences to its whole
 /// capacity, which is initialised.
-pub struct PacketMut(Part);
+pub struct PacketMut(BlockSlice);
 
 // SAFETY: the octets belong to the owner alone, the count is atomic, and a block may be given back
 // on any thread.
@@ -291,7 +291,7 @@ impl PacketMut {
         header.holders.store(1, Ordering::Relaxed);
         // SAFETY: alive, by the caller.
         let data = unsafe { Header::payload(block) };
-        Self(Part { data, len: header.capacity, offset: HEADER_BYTES as u32 })
+        Self(BlockSlice { data, len: header.capacity, offset: HEADER_BYTES as u32 })
     }
 
     /// Octets that can be written.
@@ -313,7 +313,7 @@ impl PacketMut {
         }
         let part = ManuallyDrop::new(self);
         // SAFETY: asserted above; the holder passes from one to the other.
-        Packet(unsafe { part.0.narrowed(0, len) })
+        Packet(unsafe { part.0.subslice(0, len) })
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::block::{Header, Shared, closed, is_cut_off_spans, release_block};
+use crate::block::{Header, PoolShared, closed_marker, fits_in_span, release_block};
 use crate::class::{self, CLASSES};
 use crate::packet::{Packet, PacketMut};
 use crate::source::SpanSource;
@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 /// beyond that they go back to where they came from: the global allocator, or their span. The
 /// packets may outlive the pool.
 pub struct Pool {
-    shared: NonNull<Shared>,
+    shared: NonNull<PoolShared>,
     /// One list of blocks for each size class.
     free: [*mut Header; CLASSES],
     /// Octets on `free`.
@@ -25,7 +25,7 @@ pub struct Pool {
     victim_class: usize,
     spans: Option<Spans>,
     /// No span was to be had, and the source was not asked since whether it has one.
-    is_short: bool,
+    is_out_of_spans: bool,
 }
 
 // SAFETY: the lists belong to the pool alone, and `Shared` is made of atomics, so another thread
@@ -36,18 +36,18 @@ impl Pool {
     /// A pool that keeps at most `cached_bytes_max` octets of blocks at rest. (Threads that drop
     /// packets at one instant may each go beyond it by one block.)
     pub fn new(cached_bytes_max: usize) -> Self {
-        Self::with(cached_bytes_max, None)
+        Self::with_source(cached_bytes_max, None)
     }
 
     /// The same with memory from `source`, but for blocks of more than a sixteenth of a span.
-    pub fn of_spans(cached_bytes_max: usize, source: Arc<dyn SpanSource>) -> Self {
-        Self::with(cached_bytes_max, Some(source))
+    pub fn with_spans(cached_bytes_max: usize, source: Arc<dyn SpanSource>) -> Self {
+        Self::with_source(cached_bytes_max, Some(source))
     }
 
-    fn with(cached_bytes_max: usize, source: Option<Arc<dyn SpanSource>>) -> Self {
+    fn with_source(cached_bytes_max: usize, source: Option<Arc<dyn SpanSource>>) -> Self {
         let spans = source.clone().map(Spans::of);
         let half = cached_bytes_max / 2;
-        let shared = Box::new(Shared {
+        let shared = Box::new(PoolShared {
             returned: AtomicPtr::new(ptr::null_mut()),
             returned_bytes: AtomicUsize::new(0),
             returned_bytes_max: half,
@@ -62,7 +62,7 @@ impl Pool {
             cached_bytes_max: half,
             victim_class: 0,
             spans,
-            is_short: false,
+            is_out_of_spans: false,
         }
     }
 
@@ -77,7 +77,7 @@ impl Pool {
         let Some(class) = class::class_of(size) else { return PacketMut::unpooled(size) };
         let block = match self.take(class) {
             Some(block) => block,
-            None => self.take_elsewhere(class),
+            None => self.take_from_span_or_slow(class),
         };
         // SAFETY: the block came off our list or is new, so nobody else holds it.
         unsafe { PacketMut::from_block(block) }
@@ -101,32 +101,32 @@ impl Pool {
         if let Some(block) = packet.into_block_of(self.shared) {
             // SAFETY: this is the only holder of the block.
             let bytes = unsafe { Header::block_bytes(block) };
-            self.keep(block, bytes);
+            self.put_back(block, bytes);
         }
     }
 
     /// Whether what is kept takes much more memory than it has octets, because it lies in spans
-    /// that are nearly empty: see [`Self::gather`]. Never so without spans.
+    /// that are nearly empty: see [`Self::compact`]. Never so without spans.
     #[inline]
-    pub fn is_scattered(&self) -> bool {
-        self.spans.as_ref().is_some_and(Spans::is_scattered)
+    pub fn is_fragmented(&self) -> bool {
+        self.spans.as_ref().is_some_and(Spans::is_fragmented)
     }
 
     /// While the source has no more spans: octets of those that the pool has. What does not fit
     /// into them comes from the global allocator: whoever keeps packets should keep no more.
     #[inline]
-    pub fn bytes_when_short(&mut self) -> Option<u64> {
-        if !self.is_short {
+    pub fn span_bytes_when_exhausted(&mut self) -> Option<u64> {
+        if !self.is_out_of_spans {
             return None;
         }
         let spans = self.spans.as_ref().filter(|spans| spans.is_exhausted());
-        self.is_short = spans.is_some();
+        self.is_out_of_spans = spans.is_some();
         spans.map(Spans::bytes)
     }
 
     /// Moves a packet out of a span of this pool that is half empty, so that the span can be used
     /// for something else. Leaves alone what others hold, too, and what lies well.
-    pub fn gather(&mut self, packet: &mut Packet) {
+    pub fn compact(&mut self, packet: &mut Packet) {
         // SAFETY: the pool is a holder of `Shared`; a block of it alone is looked at.
         let is_sparse = self.spans.as_ref().is_some_and(|spans| unsafe {
             packet.block_of(self.shared).is_some_and(|block| {
@@ -163,14 +163,14 @@ impl Pool {
         Some(block)
     }
 
-    fn take_elsewhere(&mut self, class: usize) -> NonNull<Header> {
+    fn take_from_span_or_slow(&mut self, class: usize) -> NonNull<Header> {
         // SAFETY: the pool is a holder of `Shared`.
         let span_bytes = unsafe { self.shared.as_ref() }.span_bytes;
         match &mut self.spans {
-            Some(spans) if is_cut_off_spans(span_bytes, class::class_bytes(class)) => {
-                match spans.take_of_current(class, self.shared) {
+            Some(spans) if fits_in_span(span_bytes, class::class_bytes(class)) => {
+                match spans.take_from_current(class, self.shared) {
                     Some(block) => block,
-                    None => self.take_of_span(class),
+                    None => self.take_from_new_span(class),
                 }
             }
             _ => self.take_slow(class),
@@ -178,10 +178,10 @@ impl Pool {
     }
 
     #[cold]
-    fn take_of_span(&mut self, class: usize) -> NonNull<Header> {
+    fn take_from_new_span(&mut self, class: usize) -> NonNull<Header> {
         self.collect();
         let block = self.spans.as_mut().and_then(|spans| spans.take(class, self.shared));
-        self.is_short |= block.is_none();
+        self.is_out_of_spans |= block.is_none();
         // Of no pool, since sizes tell a pool which of its blocks are of spans.
         block.unwrap_or_else(|| Header::allocate(class::capacity(class), None))
     }
@@ -213,16 +213,16 @@ impl Pool {
             let (next, bytes) = unsafe { (Header::next(block), Header::block_bytes(block)) };
             head = next;
             bytes_taken += bytes;
-            self.keep(block, bytes);
+            self.put_back(block, bytes);
         }
-        // SAFETY: as above; borrowed anew since `keep` takes the whole of `self`.
+        // SAFETY: as above; borrowed anew since `put_back` takes the whole of `self`.
         unsafe { self.shared.as_ref() }.returned_bytes.fetch_sub(bytes_taken, Ordering::Relaxed);
     }
 
     /// Puts a block that the pool alone holds into its span, or on its list. Makes room among other
     /// classes, whose time may be over.
     #[inline]
-    fn keep(&mut self, block: NonNull<Header>, bytes: usize) {
+    fn put_back(&mut self, block: NonNull<Header>, bytes: usize) {
         if let Some(spans) = &mut self.spans {
             // SAFETY: the pool is a holder of `Shared`, and alone holds the block, which comes from
             // it.
@@ -235,9 +235,9 @@ impl Pool {
         // SAFETY: the pool alone holds the block.
         let class = unsafe { Header::class(block) };
         while self.cached_bytes + bytes > self.cached_bytes_max {
-            if !self.free_one_not_of(class) {
+            if !self.free_from_other_class(class) {
                 // SAFETY: the pool alone holds the block, which comes from it and of no span.
-                unsafe { Shared::free(self.shared, block) };
+                unsafe { PoolShared::free(self.shared, block) };
                 return;
             }
         }
@@ -247,13 +247,13 @@ impl Pool {
         self.cached_bytes += bytes;
     }
 
-    fn free_one_not_of(&mut self, class: usize) -> bool {
+    fn free_from_other_class(&mut self, class: usize) -> bool {
         for _ in 0..CLASSES {
             if self.victim_class != class
                 && let Some(block) = self.take(self.victim_class)
             {
                 // SAFETY: the pool alone holds the block, which comes from it and of no span.
-                unsafe { Shared::free(self.shared, block) };
+                unsafe { PoolShared::free(self.shared, block) };
                 return true;
             }
             self.victim_class = (self.victim_class + 1) % CLASSES;
@@ -262,7 +262,7 @@ impl Pool {
     }
 
     /// Gives blocks back to where they came from when the pool is closed.
-    fn give_up_chain(&mut self, mut head: *mut Header) {
+    fn release_chain(&mut self, mut head: *mut Header) {
         while let Some(block) = NonNull::new(head) {
             // SAFETY: the caller took the chain off a list, so the pool alone holds its blocks; the
             // pool is a holder of `Shared`.
@@ -271,7 +271,7 @@ impl Pool {
                 if self.shared.as_ref().is_of_span(block) {
                     release_block(self.shared, block);
                 } else {
-                    Shared::free(self.shared, block);
+                    PoolShared::free(self.shared, block);
                 }
             }
         }
@@ -281,22 +281,23 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if let Some(spans) = &mut self.spans {
-            spans.hold();
+            spans.retain_all();
         }
         // AcqRel: see what others did with the blocks that they gave back, and have them see that
         // the spans are held when they find the stack closed.
         // SAFETY: the pool is a holder of `Shared`. From the swap on, no block goes on the stack.
-        let returned = unsafe { self.shared.as_ref() }.returned.swap(closed(), Ordering::AcqRel);
-        self.give_up_chain(returned);
+        let returned =
+            unsafe { self.shared.as_ref() }.returned.swap(closed_marker(), Ordering::AcqRel);
+        self.release_chain(returned);
         for class in 0..CLASSES {
             let head = core::mem::replace(&mut self.free[class], ptr::null_mut());
-            self.give_up_chain(head);
+            self.release_chain(head);
         }
         if let Some(spans) = &mut self.spans {
-            spans.let_go(self.shared);
+            spans.release_all(self.shared);
         }
         // SAFETY: the pool is a holder and does not use `Shared` any more.
-        unsafe { Shared::release(self.shared) };
+        unsafe { PoolShared::release(self.shared) };
     }
 }
 

@@ -14,12 +14,12 @@ where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
 {
-    from.deserialize_any(Read(expected, PhantomData))
+    from.deserialize_any(TextOrNumberVisitor(expected, PhantomData))
 }
 
-struct Read<T>(&'static str, PhantomData<T>);
+struct TextOrNumberVisitor<T>(&'static str, PhantomData<T>);
 
-impl<T: FromStr<Err: Display>> Visitor<'_> for Read<T> {
+impl<T: FromStr<Err: Display>> Visitor<'_> for TextOrNumberVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

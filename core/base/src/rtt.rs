@@ -30,12 +30,12 @@ impl Default for RttConfig {
 }
 
 /// Smoothing of the mean: 1 / alpha of RFC 6298.
-const MEAN_PARTS: i64 = 8;
+const MEAN_DIVISOR: i64 = 8;
 /// Smoothing of the deviation (RFC 6298, 1 / beta).
-const DEVIATION_PARTS: i64 = 4;
+const DEVIATION_DIVISOR: i64 = 4;
 /// The timeout lies this part of the smoothed time above it at least (RFC 6298, 2.3 has the grain
 /// of the clock): where round trips hardly deviate, the first packet of a queue would be a timeout.
-const MARGIN_PARTS: u64 = 4;
+const MARGIN_DIVISOR: u64 = 4;
 /// Factor by which a timeout grows each time it expires (RFC 6298, 5.5).
 const BACKOFF: u64 = 2;
 
@@ -77,14 +77,14 @@ impl RttEstimator {
             self.deviation_ns = rtt / 2;
         } else {
             let error = rtt - self.smoothed_ns;
-            self.deviation_ns += (error.abs() - self.deviation_ns) / (DEVIATION_PARTS * share);
-            self.smoothed_ns += error / (MEAN_PARTS * share);
+            self.deviation_ns += (error.abs() - self.deviation_ns) / (DEVIATION_DIVISOR * share);
+            self.smoothed_ns += error / (MEAN_DIVISOR * share);
         }
         self.samples += 1;
         self.min_ns = self.min_ns.min(rtt_ns);
         let deviation = self.config.deviations.saturating_mul(self.deviation_ns.unsigned_abs());
         let smoothed = self.smoothed_ns.unsigned_abs();
-        self.set_rto(smoothed.saturating_add(deviation.max(smoothed / MARGIN_PARTS)));
+        self.set_rto(smoothed.saturating_add(deviation.max(smoothed / MARGIN_DIVISOR)));
     }
 
     /// The timeout has expired: it doubles until the next sample.

@@ -12,7 +12,7 @@ const BLOCK: usize = 64;
 /// without AVX-512. As long as the longest of them takes: messages of about one length gain most.
 pub fn sha256_lanes(messages: &[&[u8]; SHA256_LANES]) -> Option<[[u8; 32]; SHA256_LANES]> {
     #[cfg(target_arch = "x86_64")]
-    if avx512::is_there() {
+    if avx512::is_available() {
         // SAFETY: the processor has what the function needs.
         return Some(unsafe { avx512::digests(messages) });
     }
@@ -35,7 +35,7 @@ mod avx512 {
     cpufeatures::new!(has_avx512, "avx512f", "avx512bw");
 
     /// Whether the processor has what [`digests`] needs.
-    pub(super) fn is_there() -> bool {
+    pub(super) fn is_available() -> bool {
         has_avx512::get()
     }
 
@@ -105,7 +105,7 @@ mod avx512 {
                 let block: Option<&[u8; BLOCK]> = messages[lane][at * BLOCK..].first_chunk();
                 block.expect("each message has so many blocks")
             };
-            state = after_block(state, words(core::array::from_fn(block)));
+            state = compress(state, words(core::array::from_fn(block)));
         }
         for at in shortest..longest {
             // A lane that is done takes part with any block and keeps its state.
@@ -118,7 +118,7 @@ mod avx512 {
             let is_open = |lane: &usize| at < blocks[*lane];
             let open: __mmask16 =
                 (0..SHA256_LANES).filter(is_open).fold(0, |m, lane| m | 1 << lane);
-            let next = after_block(state, words(core::array::from_fn(block)));
+            let next = compress(state, words(core::array::from_fn(block)));
             for (word, next) in state.iter_mut().zip(next) {
                 *word = _mm512_mask_mov_epi32(*word, open, next);
             }
@@ -190,7 +190,7 @@ mod avx512 {
     /// FIPS 180-4, 6.2.2, for all lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn after_block(before: [__m512i; 8], mut words: [__m512i; 16]) -> [__m512i; 8] {
+    fn compress(before: [__m512i; 8], mut words: [__m512i; 16]) -> [__m512i; 8] {
         let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = before;
         for (sixteen, constants) in ROUNDS.as_chunks::<16>().0.iter().enumerate() {
             for (at, &constant) in constants.iter().enumerate() {
@@ -244,7 +244,7 @@ mod tests {
 
     use super::{SHA256_LANES, sha256_lanes};
 
-    fn holds(messages: &[Vec<u8>; SHA256_LANES]) {
+    fn assert_digests(messages: &[Vec<u8>; SHA256_LANES]) {
         let Some(digests) = sha256_lanes(&messages.each_ref().map(Vec::as_slice)) else { return };
         for (message, digest) in messages.iter().zip(digests) {
             assert_eq!(digest, *Sha256::digest(message), "{} octets", message.len());
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn lanes_of_any_lengths_are_right() {
         for first in 0..260_usize {
-            holds(&core::array::from_fn(|lane| {
+            assert_digests(&core::array::from_fn(|lane| {
                 let len = if lane % 3 == 0 { first } else { (first * 7 + lane * 61) % 300 };
                 (0..len).map(|at| (at * 31 + lane * 7 + first) as u8).collect()
             }));
@@ -269,7 +269,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_messages(messages in prop::array::uniform16(message())) {
-            holds(&messages);
+            assert_digests(&messages);
         }
     }
 }

@@ -116,7 +116,7 @@ impl<T> Slab<T> {
 
     /// Places that have held an entry: every index is below.
     #[inline]
-    pub fn places(&self) -> u32 {
+    pub fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
 

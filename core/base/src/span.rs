@@ -1,6 +1,6 @@
 //! The spans of a pool.
 
-use crate::block::{Header, SPAN_HEADER_BYTES, Shared, Span, release_span, span_of};
+use crate::block::{Header, PoolShared, SPAN_HEADER_BYTES, Span, release_span, span_of};
 use crate::class::{self, CLASSES};
 use crate::source::SpanSource;
 use alloc::collections::VecDeque;
@@ -12,41 +12,41 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Spans {
     source: Arc<dyn SpanSource>,
     span_bytes: usize,
-    all: Vec<NonNull<Span>>,
-    classes: [Class; CLASSES],
+    spans: Vec<NonNull<Span>>,
+    classes: [ClassSpans; CLASSES],
     /// Spans that are being filled, one of a class at most.
-    filling: usize,
+    filling_count: usize,
     /// Octets of the blocks that are out.
-    out_bytes: usize,
+    used_bytes: usize,
 }
 
 /// Of what is out this part may be lost to spans that are not full, and so many spans beside those
 /// that are being filled.
-const WASTE_PARTS: usize = 32;
-const WASTED_SPANS: usize = 8;
+const WASTE_DIVISOR: usize = 32;
+const WASTED_SPANS_MAX: usize = 8;
 
 /// The spans of one class that have room.
 #[derive(Default)]
-struct Class {
+struct ClassSpans {
     /// Blocks are taken from this one until it is full.
     current: Option<NonNull<Span>>,
     /// Then from the one that has had room for longest. The others are left alone: what is in them
     /// may go as well, and then they are free. Spans that are gone leave their place empty.
-    waiting: VecDeque<Option<NonNull<Span>>>,
-    /// The turn of the first place of `waiting`.
-    first_turn: u64,
+    with_room: VecDeque<Option<NonNull<Span>>>,
+    /// The turn of the first place of `with_room`.
+    first_position: u64,
 }
 
-impl Class {
+impl ClassSpans {
     /// The turn of a span that waits from now on.
     fn push(&mut self, span: NonNull<Span>) -> u64 {
-        self.waiting.push_back(Some(span));
-        self.first_turn + self.waiting.len() as u64 - 1
+        self.with_room.push_back(Some(span));
+        self.first_position + self.with_room.len() as u64 - 1
     }
 
     fn pop(&mut self) -> Option<NonNull<Span>> {
-        while let Some(place) = self.waiting.pop_front() {
-            self.first_turn += 1;
+        while let Some(place) = self.with_room.pop_front() {
+            self.first_position += 1;
             if place.is_some() {
                 return place;
             }
@@ -55,10 +55,10 @@ impl Class {
     }
 
     fn remove(&mut self, turn: u64) {
-        self.waiting[(turn - self.first_turn) as usize] = None;
-        while let Some(None) = self.waiting.front() {
-            self.waiting.pop_front();
-            self.first_turn += 1;
+        self.with_room[(turn - self.first_position) as usize] = None;
+        while let Some(None) = self.with_room.front() {
+            self.with_room.pop_front();
+            self.first_position += 1;
         }
     }
 }
@@ -70,19 +70,19 @@ impl Spans {
         Self {
             source,
             span_bytes,
-            all: Vec::new(),
-            classes: core::array::from_fn(|_| Class::default()),
-            filling: 0,
-            out_bytes: 0,
+            spans: Vec::new(),
+            classes: core::array::from_fn(|_| ClassSpans::default()),
+            filling_count: 0,
+            used_bytes: 0,
         }
     }
 
     /// A block of `class` of the span in use, with whatever octets it had.
     #[inline]
-    pub(crate) fn take_of_current(
+    pub(crate) fn take_from_current(
         &mut self,
         class: usize,
-        shared: NonNull<Shared>,
+        shared: NonNull<PoolShared>,
     ) -> Option<NonNull<Header>> {
         let mut span = self.classes[class].current?;
         // SAFETY: the pool owns the fields of its spans.
@@ -94,8 +94,8 @@ impl Spans {
                 block
             }
             None => {
-                let at = SPAN_HEADER_BYTES + fields.cut as usize * class::class_bytes(class);
-                fields.cut += 1;
+                let at = SPAN_HEADER_BYTES + fields.carved as usize * class::class_bytes(class);
+                fields.carved += 1;
                 // SAFETY: a span with room has a block that came back, or one not yet cut off.
                 let block = unsafe { span.cast::<u8>().add(at) }.cast::<Header>();
                 // SAFETY: aligned to 16, as sizes of classes and of the header are; nobody else
@@ -105,11 +105,11 @@ impl Spans {
             }
         };
         *fields.outstanding.get_mut() += 1;
-        self.out_bytes += class::class_bytes(class);
-        if fields.free.is_null() && fields.cut == fields.places {
+        self.used_bytes += class::class_bytes(class);
+        if fields.free.is_null() && fields.carved == fields.block_capacity {
             fields.has_room = false;
             self.classes[class].current = None;
-            self.filling -= 1;
+            self.filling_count -= 1;
         }
         Some(block)
     }
@@ -118,7 +118,7 @@ impl Spans {
     pub(crate) fn take(
         &mut self,
         class: usize,
-        shared: NonNull<Shared>,
+        shared: NonNull<PoolShared>,
     ) -> Option<NonNull<Header>> {
         if self.classes[class].current.is_none() {
             let waiting = self.classes[class].pop();
@@ -126,31 +126,31 @@ impl Spans {
                 Some(span) => span,
                 None => self.grow(class, shared)?,
             });
-            self.filling += 1;
+            self.filling_count += 1;
         }
-        self.take_of_current(class, shared)
+        self.take_from_current(class, shared)
     }
 
     #[cold]
-    fn grow(&mut self, class: usize, shared: NonNull<Shared>) -> Option<NonNull<Span>> {
+    fn grow(&mut self, class: usize, shared: NonNull<PoolShared>) -> Option<NonNull<Span>> {
         let places = (self.span_bytes - SPAN_HEADER_BYTES) / class::class_bytes(class);
         let places = places as u32;
         let span = self.source.take(places)?.cast::<Span>();
         let fields = Span {
             outstanding: AtomicU32::new(0),
             class: class as u32,
-            cut: 0,
-            places,
-            index: self.all.len() as u32,
+            carved: 0,
+            block_capacity: places,
+            index: self.spans.len() as u32,
             has_room: true,
-            turn: 0,
+            queue_position: 0,
             free: ptr::null_mut(),
         };
         // SAFETY: large enough, aligned and ours, by the source's word.
         unsafe { span.write(fields) };
         // SAFETY: the pool is a holder of `shared`.
         unsafe { shared.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
-        self.all.push(span);
+        self.spans.push(span);
         Some(span)
     }
 
@@ -159,7 +159,7 @@ impl Spans {
     /// # Safety
     /// The block must have been cut off one of these spans, and the caller must be its only
     /// holder, which it is no more afterwards.
-    pub(crate) unsafe fn put(&mut self, block: NonNull<Header>, shared: NonNull<Shared>) {
+    pub(crate) unsafe fn put(&mut self, block: NonNull<Header>, shared: NonNull<PoolShared>) {
         // SAFETY: by the caller.
         let mut span = unsafe { span_of(block, self.span_bytes) };
         // SAFETY: the pool owns the fields of its spans.
@@ -169,20 +169,20 @@ impl Spans {
         fields.free = block.as_ptr();
         *fields.outstanding.get_mut() -= 1;
         let is_empty = *fields.outstanding.get_mut() == 0;
-        self.out_bytes -= class::class_bytes(fields.class as usize);
+        self.used_bytes -= class::class_bytes(fields.class as usize);
         let index = fields.index as usize;
         let class = &mut self.classes[fields.class as usize];
         if !fields.has_room {
             fields.has_room = true;
-            fields.turn = class.push(span);
+            fields.queue_position = class.push(span);
         }
         if !is_empty || class.current == Some(span) {
             return;
         }
-        let places = fields.places;
-        class.remove(fields.turn);
-        self.all.swap_remove(index);
-        if let Some(moved) = self.all.get_mut(index) {
+        let places = fields.block_capacity;
+        class.remove(fields.queue_position);
+        self.spans.swap_remove(index);
+        if let Some(moved) = self.spans.get_mut(index) {
             // SAFETY: as above.
             unsafe { moved.as_mut() }.index = index as u32;
         }
@@ -190,12 +190,12 @@ impl Spans {
         // `shared`, of which the pool is another.
         unsafe {
             self.source.give_back(span.cast(), places);
-            Shared::release(shared);
+            PoolShared::release(shared);
         }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.all.len() as u64 * self.span_bytes as u64
+        self.spans.len() as u64 * self.span_bytes as u64
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
@@ -204,10 +204,11 @@ impl Spans {
 
     /// Whether spans that are not full take more memory than they should. Those that are being
     /// filled do not count: nothing is moved out of them.
-    pub(crate) fn is_scattered(&self) -> bool {
-        let spans_wasted = WASTED_SPANS + self.filling;
-        let most = self.out_bytes + self.out_bytes / WASTE_PARTS + spans_wasted * self.span_bytes;
-        self.all.len() * self.span_bytes > most
+    pub(crate) fn is_fragmented(&self) -> bool {
+        let spans_wasted = WASTED_SPANS_MAX + self.filling_count;
+        let most =
+            self.used_bytes + self.used_bytes / WASTE_DIVISOR + spans_wasted * self.span_bytes;
+        self.spans.len() * self.span_bytes > most
     }
 
     /// Whether a block is in a span that is at most half full, and not the one being filled.
@@ -219,22 +220,22 @@ impl Spans {
         let span = unsafe { span_of(block, self.span_bytes) };
         // SAFETY: the pool owns the fields of its spans.
         let fields = unsafe { span.as_ref() };
-        2 * fields.outstanding.load(Ordering::Relaxed) <= fields.places
+        2 * fields.outstanding.load(Ordering::Relaxed) <= fields.block_capacity
             && self.classes[fields.class as usize].current != Some(span)
     }
 
-    /// Has the spans outlast the pool that is closing, until [`Self::let_go`].
-    pub(crate) fn hold(&mut self) {
-        for span in &mut self.all {
+    /// Has the spans outlast the pool that is closing, until [`Self::release_all`].
+    pub(crate) fn retain_all(&mut self) {
+        for span in &mut self.spans {
             // SAFETY: the pool owns the fields of its spans.
             *unsafe { span.as_mut() }.outstanding.get_mut() += 1;
         }
     }
 
-    /// Leaves the spans to the packets that are left, after [`Self::hold`].
-    pub(crate) fn let_go(&mut self, shared: NonNull<Shared>) {
-        for span in self.all.drain(..) {
-            // SAFETY: counted by `hold`.
+    /// Leaves the spans to the packets that are left, after [`Self::retain_all`].
+    pub(crate) fn release_all(&mut self, shared: NonNull<PoolShared>) {
+        for span in self.spans.drain(..) {
+            // SAFETY: counted by `retain_all`.
             unsafe { release_span(shared, span) };
         }
     }

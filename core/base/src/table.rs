@@ -145,16 +145,16 @@ impl Table {
     }
 
     #[inline(always)]
-    fn home(&self, tag: u32) -> usize {
+    fn home_line(&self, tag: u32) -> usize {
         (tag >> self.shift) as usize
     }
 
     #[inline(always)]
-    fn after(&self, line: usize) -> usize {
+    fn next_line(&self, line: usize) -> usize {
         (line + 1) & (self.lines.len() - 1)
     }
 
-    /// A line that [`Table::home`] or [`Table::after`] has given.
+    /// A line that [`Table::home_line`] or [`Table::next_line`] has given.
     #[inline(always)]
     fn line(&self, at: usize) -> &Line {
         debug_assert!(at < self.lines.len());
@@ -174,14 +174,14 @@ impl Table {
     /// Asks for the line of `hash`, so that a later [`Table::find`] does not wait for memory.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch_read(self.line(self.home(Self::tag(hash))));
+        prefetch_read(self.line(self.home_line(Self::tag(hash))));
     }
 
     /// The first index with `hash` (32 bits of it are compared) for which `is_match` says yes.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = Self::tag(hash);
-        let mut at = self.home(tag);
+        let mut at = self.home_line(tag);
         loop {
             let line = self.line(at);
             let mut bits = line.matches(tag);
@@ -195,7 +195,7 @@ impl Table {
             if !line.is_full() {
                 return None;
             }
-            at = self.after(at);
+            at = self.next_line(at);
         }
     }
 
@@ -217,15 +217,15 @@ impl Table {
         if self.len >= self.len_max {
             self.grow();
         }
-        self.place(Self::tag(hash), index);
+        self.insert_tag(Self::tag(hash), index);
         self.len += 1;
     }
 
     #[inline]
-    fn place(&mut self, tag: u32, index: u32) {
-        let mut at = self.home(tag);
+    fn insert_tag(&mut self, tag: u32, index: u32) {
+        let mut at = self.home_line(tag);
         while self.line(at).is_full() {
-            at = self.after(at);
+            at = self.next_line(at);
         }
         let line = self.line_mut(at);
         let slot = line.used();
@@ -238,7 +238,7 @@ impl Table {
         let mut larger = Self::with_lines(self.lines.len() * 2);
         for line in &self.lines {
             for slot in 0..line.used() {
-                larger.place(line.tags[slot], line.indexes[slot]);
+                larger.insert_tag(line.tags[slot], line.indexes[slot]);
             }
         }
         larger.len = self.len;
@@ -249,7 +249,7 @@ impl Table {
     #[inline(always)]
     pub fn remove(&mut self, hash: u64, index: u32) -> bool {
         let tag = Self::tag(hash);
-        let mut at = self.home(tag);
+        let mut at = self.home_line(tag);
         loop {
             let line = self.line_mut(at);
             let found = line.matches(tag) & equal_words(&line.indexes, index);
@@ -264,7 +264,7 @@ impl Table {
             if !line.is_full() {
                 return false;
             }
-            at = self.after(at);
+            at = self.next_line(at);
         }
     }
 
@@ -272,7 +272,7 @@ impl Table {
     /// home are full again.
     #[inline(never)]
     fn refill(&mut self, mut hole: usize) {
-        while let Some((from, slot)) = self.displaced_over(hole) {
+        while let Some((from, slot)) = self.find_displaced(hole) {
             let Line { tags, indexes } = self.lines[from];
             let line = &mut self.lines[hole];
             line.tags[SLOTS - 1] = tags[slot];
@@ -285,9 +285,9 @@ impl Table {
     }
 
     /// An entry behind `hole` that belongs there or before.
-    fn displaced_over(&self, hole: usize) -> Option<(usize, usize)> {
+    fn find_displaced(&self, hole: usize) -> Option<(usize, usize)> {
         let mask = self.lines.len() - 1;
-        let mut at = self.after(hole);
+        let mut at = self.next_line(hole);
         loop {
             let line = &self.lines[at];
             let distance = at.wrapping_sub(hole) & mask;
@@ -304,7 +304,7 @@ impl Table {
             if !line.is_full() {
                 return None;
             }
-            at = self.after(at);
+            at = self.next_line(at);
         }
     }
 

@@ -14,16 +14,16 @@ const IDLE: u16 = u16::MAX;
 
 /// A key's timer, and its place in the list of its slot.
 #[derive(Copy, Clone)]
-struct Link {
-    at: Instant,
+struct Timer {
+    deadline: Instant,
     next: u32,
     previous: u32,
     /// `level * SLOTS + slot`, or [`IDLE`].
     slot: u16,
 }
 
-impl Link {
-    const IDLE: Self = Self { at: Instant::ZERO, next: NONE, previous: NONE, slot: IDLE };
+impl Timer {
+    const IDLE: Self = Self { deadline: Instant::ZERO, next: NONE, previous: NONE, slot: IDLE };
 }
 
 /// A hierarchical timer wheel (Varghese and Lauck, 1987) with one timer for each key.
@@ -39,7 +39,7 @@ pub struct TimerWheel {
     heads: Box<[[u32; SLOTS]; LEVELS]>,
     /// A bit for each slot that is not empty.
     occupied: [u64; LEVELS],
-    links: Vec<Link>,
+    timers: Vec<Timer>,
     len: usize,
 }
 
@@ -55,7 +55,7 @@ impl TimerWheel {
             now_tick: now.as_ns() / tick_ns,
             heads: Box::new([[NONE; SLOTS]; LEVELS]),
             occupied: [0; LEVELS],
-            links: Vec::new(),
+            timers: Vec::new(),
             len: 0,
         }
     }
@@ -74,7 +74,7 @@ impl TimerWheel {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.heads) + self.links.capacity() * size_of::<Link>()
+        size_of_val(&*self.heads) + self.timers.capacity() * size_of::<Timer>()
     }
 
     /// Starts the timer of `key`, or moves it. A time that is past expires with the next
@@ -85,23 +85,23 @@ impl TimerWheel {
     #[inline(always)]
     pub fn schedule(&mut self, key: u32, at: Instant) {
         assert!(key != NONE, "u32::MAX is no key");
-        if key as usize >= self.links.len() {
-            self.links.resize(key as usize + 1, Link::IDLE);
+        if key as usize >= self.timers.len() {
+            self.timers.resize(key as usize + 1, Timer::IDLE);
         }
-        if self.links[key as usize].slot == IDLE {
+        if self.timers[key as usize].slot == IDLE {
             self.len += 1;
         } else {
-            self.unlink(key);
+            self.remove_timer(key);
         }
-        self.link(key, at);
+        self.insert_timer(key, at);
     }
 
     /// Stops the timer of `key`, if it runs.
     #[inline]
     pub fn cancel(&mut self, key: u32) {
-        if self.links.get(key as usize).is_some_and(|link| link.slot != IDLE) {
-            self.unlink(key);
-            self.links[key as usize].slot = IDLE;
+        if self.timers.get(key as usize).is_some_and(|link| link.slot != IDLE) {
+            self.remove_timer(key);
+            self.timers[key as usize].slot = IDLE;
             self.len -= 1;
         }
     }
@@ -109,13 +109,13 @@ impl TimerWheel {
     /// Asks for the memory of the timer of `key` without waiting for it.
     #[inline(always)]
     pub fn prefetch(&self, key: u32) {
-        prefetch_pointer(self.links.as_ptr().wrapping_add(key as usize).cast());
+        prefetch_pointer(self.timers.as_ptr().wrapping_add(key as usize).cast());
     }
 
     /// When the timer of `key` is due, if it runs.
     #[inline]
     pub fn deadline(&self, key: u32) -> Option<Instant> {
-        self.links.get(key as usize).filter(|link| link.slot != IDLE).map(|link| link.at)
+        self.timers.get(key as usize).filter(|link| link.slot != IDLE).map(|link| link.deadline)
     }
 
     /// Appends the keys of all timers that are due at `now` to `expired` and stops them. Never
@@ -165,13 +165,13 @@ impl TimerWheel {
         let mut key = core::mem::replace(&mut self.heads[0][slot], NONE);
         self.occupied[0] &= !(1 << slot);
         while key != NONE {
-            let link = &mut self.links[key as usize];
+            let link = &mut self.timers[key as usize];
             expired.push(key);
             link.slot = IDLE;
             key = link.next;
             self.len -= 1;
         }
-        expired[first..].sort_unstable_by_key(|&key| (self.links[key as usize].at, key));
+        expired[first..].sort_unstable_by_key(|&key| (self.timers[key as usize].deadline, key));
     }
 
     /// Spreads the timers of a slot that has begun over the levels below.
@@ -179,16 +179,16 @@ impl TimerWheel {
         let mut key = core::mem::replace(&mut self.heads[level][slot], NONE);
         self.occupied[level] &= !(1 << slot);
         while key != NONE {
-            let Link { at, next, .. } = self.links[key as usize];
-            self.link(key, at);
+            let Timer { deadline: at, next, .. } = self.timers[key as usize];
+            self.insert_timer(key, at);
             key = next;
         }
     }
 
-    /// The level and slot of a timer due at `at`, seen from now: the level is that of the first
+    /// The level and slot of a timer due at `deadline`, seen from now: the level is that of the first
     /// digit in which the ticks differ.
     #[inline]
-    fn place(&self, at: Instant) -> (usize, usize) {
+    fn slot_for(&self, at: Instant) -> (usize, usize) {
         let tick = at.as_ns().div_ceil(self.tick_ns).max(self.now_tick);
         let difference = (tick ^ self.now_tick) | (SLOTS as u64 - 1);
         let level = (63 - difference.leading_zeros()) / SLOT_BITS;
@@ -197,25 +197,25 @@ impl TimerWheel {
     }
 
     #[inline]
-    fn link(&mut self, key: u32, at: Instant) {
-        let (level, slot) = self.place(at);
+    fn insert_timer(&mut self, key: u32, at: Instant) {
+        let (level, slot) = self.slot_for(at);
         let next = core::mem::replace(&mut self.heads[level][slot], key);
         self.occupied[level] |= 1 << slot;
         if next != NONE {
-            self.links[next as usize].previous = key;
+            self.timers[next as usize].previous = key;
         }
         let slot = (level * SLOTS + slot) as u16;
-        self.links[key as usize] = Link { at, next, previous: NONE, slot };
+        self.timers[key as usize] = Timer { deadline: at, next, previous: NONE, slot };
     }
 
     #[inline]
-    fn unlink(&mut self, key: u32) {
-        let Link { next, previous, slot, .. } = self.links[key as usize];
+    fn remove_timer(&mut self, key: u32) {
+        let Timer { next, previous, slot, .. } = self.timers[key as usize];
         if next != NONE {
-            self.links[next as usize].previous = previous;
+            self.timers[next as usize].previous = previous;
         }
         if previous != NONE {
-            self.links[previous as usize].next = next;
+            self.timers[previous as usize].next = next;
             return;
         }
         let (level, slot) = (usize::from(slot) / SLOTS, usize::from(slot) % SLOTS);

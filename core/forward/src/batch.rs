@@ -124,7 +124,7 @@ impl Router {
         }
         let hasher = head.hasher.get_or_insert_with(|| {
             let mut hasher = key.prefixes(head.name.value());
-            hasher.pass_to(len);
+            hasher.absorb_to(len);
             hasher
         });
         let wants_parent = matches!(parsed, PacketView::Data(_)) || has_disk;

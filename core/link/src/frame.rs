@@ -83,7 +83,7 @@ impl Frame {
 /// Copies a payload out of the block that it lies in, if that is more than twice its size: the
 /// block is free then.
 pub(crate) fn detach(payload: &mut Packet, pool: &mut Pool) {
-    if payload.held_bytes() > 2 * Pool::footprint(payload.len()) {
+    if payload.block_bytes() > 2 * Pool::footprint(payload.len()) {
         *payload = pool.copy(payload);
     }
 }

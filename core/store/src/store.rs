@@ -340,7 +340,7 @@ impl Store {
             }
         }
         self.stats.insertions += 1;
-        if pool.is_scattered() {
+        if pool.is_fragmented() {
             self.memory.compact(pool);
         }
         Some(packet)
@@ -486,7 +486,7 @@ impl Store {
     ) -> (u32, usize) {
         let ArrivedData { data, hashes, .. } = *arrival;
         let bytes = self.memory.bytes_of(data);
-        let bytes_max = match pool.bytes_when_short() {
+        let bytes_max = match pool.span_bytes_when_exhausted() {
             // The pool has all the memory for packets that it will get.
             Some(bytes) => self.config.capacity_bytes.min(bytes + self.memory.overhead_bytes()),
             None => self.config.capacity_bytes,

@@ -151,7 +151,7 @@ impl StreamSocket {
 
     /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.tail.held_bytes()
+        self.tail.block_bytes()
     }
 
     /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or

@@ -34,7 +34,7 @@ fn the_rate_is_what_the_theory_says() {
 /// The same theory summed the long way: over the number of hashes in a block and of its counters in
 /// use.
 #[test]
-fn the_closed_form_equals_the_sum_over_block_loads() {
+fn closed_form_equals_sum_over_loads() {
     for (probes, load) in [(1, 3.0), (4, 9.5), (6, 12.0), (8, 20.0)] {
         let mut in_use = [0.0; COUNTERS + 1];
         in_use[0] = 1.0;
@@ -59,7 +59,7 @@ fn the_closed_form_equals_the_sum_over_block_loads() {
 }
 
 #[test]
-fn what_is_taken_out_leaves_no_trace() {
+fn removal_restores_empty_filter() {
     let mut rng = Rng::from_seed(12);
     let (mut filter, hashes) = full(ENTRIES, 10_000, &mut rng);
     let (gone, kept) = hashes.split_at(hashes.len() / 2);
@@ -97,7 +97,7 @@ fn a_counter_that_is_full_stays_and_is_counted() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "only what was added can be removed")]
-fn a_stranger_is_not_removed() {
+fn removal_of_unknown_hash_panics() {
     CountingBloom::new(1_000, 10_000).remove(5);
 }
 
@@ -106,7 +106,7 @@ proptest! {
 
     /// Too small on purpose: counters run full.
     #[test]
-    fn it_never_denies_what_is_in_it(
+    fn never_false_negative(
         entries in 0u64..60,
         ppm in 0u32..1_000_000,
         steps in vec((any::<bool>(), 0u64..40), 0..600),

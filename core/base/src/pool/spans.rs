@@ -12,21 +12,21 @@ const SPAN_BYTES: usize = 64 << 10;
 
 /// Spans of the global allocator, counted.
 #[derive(Debug)]
-struct Counted {
+struct CountingSource {
     span_bytes: usize,
     spans_max: AtomicUsize,
     taken: AtomicUsize,
     given_back: AtomicUsize,
 }
 
-impl Default for Counted {
+impl Default for CountingSource {
     fn default() -> Self {
         Self::of(SPAN_BYTES)
     }
 }
 
 // SAFETY: of the global allocator, by the layout.
-unsafe impl SpanSource for Counted {
+unsafe impl SpanSource for CountingSource {
     fn span_bytes(&self) -> usize {
         self.span_bytes
     }
@@ -51,7 +51,7 @@ unsafe impl SpanSource for Counted {
     }
 }
 
-impl Counted {
+impl CountingSource {
     fn of(span_bytes: usize) -> Self {
         Self {
             span_bytes,
@@ -78,8 +78,8 @@ fn filled(pool: &mut Pool, size: usize, octet: u8) -> Packet {
 
 #[test]
 fn blocks_fill_spans_side_by_side() {
-    let source = Arc::new(Counted::default());
-    let mut pool = Pool::of_spans(0, source.clone());
+    let source = Arc::new(CountingSource::default());
+    let mut pool = Pool::with_spans(0, source.clone());
     let block = Pool::footprint(1_000);
     let fit = (SPAN_BYTES - 64) / block;
     let mut packets: Vec<_> = (0..fit).map(|at| filled(&mut pool, 1_000, at as u8)).collect();
@@ -95,25 +95,25 @@ fn blocks_fill_spans_side_by_side() {
 }
 
 #[test]
-fn without_a_span_blocks_come_from_the_allocator_and_the_pool_says_so() {
-    let source = Arc::new(Counted::default());
+fn falls_back_to_allocator_without_spans() {
+    let source = Arc::new(CountingSource::default());
     source.spans_max.store(1, Ordering::Relaxed);
-    let mut pool = Pool::of_spans(0, source.clone());
+    let mut pool = Pool::with_spans(0, source.clone());
     let fit = (SPAN_BYTES - 64) / Pool::footprint(1_000);
     let mut packets: Vec<_> = (0..fit).map(|at| filled(&mut pool, 1_000, at as u8)).collect();
-    assert!(pool.bytes_when_short().is_none(), "a full span alone is no want");
+    assert!(pool.span_bytes_when_exhausted().is_none(), "a full span alone is no want");
     packets.push(filled(&mut pool, 1_000, fit as u8));
-    assert_eq!(pool.bytes_when_short(), Some(SPAN_BYTES as u64));
+    assert_eq!(pool.span_bytes_when_exhausted(), Some(SPAN_BYTES as u64));
     for (at, packet) in packets.iter().enumerate() {
         assert!(packet.iter().all(|&octet| octet == at as u8));
     }
     // A block that came back is used, whether or not there is another span.
     pool.recycle(packets.remove(0));
     packets.push(filled(&mut pool, 1_000, 0));
-    assert_eq!(pool.bytes_when_short(), Some(SPAN_BYTES as u64));
+    assert_eq!(pool.span_bytes_when_exhausted(), Some(SPAN_BYTES as u64));
     assert_eq!(source.in_use(), 1);
     source.spans_max.store(2, Ordering::Relaxed);
-    assert_eq!(pool.bytes_when_short(), None);
+    assert_eq!(pool.span_bytes_when_exhausted(), None);
     packets.push(filled(&mut pool, 1_000, 0));
     assert_eq!(source.in_use(), 2);
     drop(packets);
@@ -123,8 +123,8 @@ fn without_a_span_blocks_come_from_the_allocator_and_the_pool_says_so() {
 
 #[test]
 fn large_blocks_need_no_span() {
-    let source = Arc::new(Counted::default());
-    let mut pool = Pool::of_spans(1 << 20, source.clone());
+    let source = Arc::new(CountingSource::default());
+    let mut pool = Pool::with_spans(1 << 20, source.clone());
     let packet = filled(&mut pool, 8_000, 7);
     assert_eq!(source.in_use(), 0);
     pool.recycle(packet);
@@ -133,9 +133,9 @@ fn large_blocks_need_no_span() {
 }
 
 #[test]
-fn a_class_in_use_does_not_take_the_same_span_again_and_again() {
-    let source = Arc::new(Counted::default());
-    let mut pool = Pool::of_spans(0, source.clone());
+fn class_in_use_keeps_its_span() {
+    let source = Arc::new(CountingSource::default());
+    let mut pool = Pool::with_spans(0, source.clone());
     for _ in 0..100 {
         let packet = filled(&mut pool, 1_000, 1);
         pool.recycle(packet);
@@ -145,8 +145,8 @@ fn a_class_in_use_does_not_take_the_same_span_again_and_again() {
 
 #[test]
 fn packets_outlive_their_pool_with_its_spans() {
-    let source = Arc::new(Counted::default());
-    let mut pool = Pool::of_spans(1 << 16, source.clone());
+    let source = Arc::new(CountingSource::default());
+    let mut pool = Pool::with_spans(1 << 16, source.clone());
     let kept: Vec<_> = (0..200).map(|at| filled(&mut pool, 1_000, at)).collect();
     drop(filled(&mut pool, 100, 0));
     let listed = filled(&mut pool, 100, 0);
@@ -161,10 +161,10 @@ fn packets_outlive_their_pool_with_its_spans() {
 }
 
 #[test]
-fn whoever_drops_packets_and_pool_last_gives_the_spans_back() {
+fn last_drop_returns_spans() {
     for round in 0..if cfg!(miri) { 4 } else { 300 } {
-        let source = Arc::new(Counted::default());
-        let mut pool = Pool::of_spans(1 << 14, source.clone());
+        let source = Arc::new(CountingSource::default());
+        let mut pool = Pool::with_spans(1 << 14, source.clone());
         let (senders, threads): (Vec<_>, Vec<_>) = (0..3)
             .map(|_| {
                 let (sender, receiver) = mpsc::sync_channel::<(u8, Packet)>(8);
@@ -195,10 +195,10 @@ fn whoever_drops_packets_and_pool_last_gives_the_spans_back() {
 /// Regression: blocks that had come back were used first, in spans of which the rest was about to
 /// come back too, and the pool took twice the memory.
 #[test]
-fn sizes_of_all_kinds_fill_what_one_size_left() {
+fn mixed_sizes_reuse_freed_spans() {
     let (spans, rounds) = if cfg!(miri) { (40, 2_000) } else { (256, 40_000) };
-    let source = Arc::new(Counted::default());
-    let mut pool = Pool::of_spans(4 << 20, source.clone());
+    let source = Arc::new(CountingSource::default());
+    let mut pool = Pool::with_spans(4 << 20, source.clone());
     let (mut held, mut bytes, mut most_in_use) = (VecDeque::new(), 0, 0);
     let mut rng = Rng::from_seed(3);
     for round in 0..rounds {
@@ -207,7 +207,7 @@ fn sizes_of_all_kinds_fill_what_one_size_left() {
         held.push_back(filled(&mut pool, size, round as u8));
         while bytes > spans * SPAN_BYTES {
             let packet: Packet = held.pop_front().unwrap();
-            bytes -= packet.held_bytes();
+            bytes -= packet.block_bytes();
             pool.recycle(packet);
         }
         most_in_use = most_in_use.max(source.in_use());
@@ -219,14 +219,14 @@ fn sizes_of_all_kinds_fill_what_one_size_left() {
 /// Regression: with more than twelve sizes, each of which has a span that is being filled, what
 /// lies well was taken for scattered, and looked at again and again.
 #[test]
-fn spans_that_are_being_filled_are_not_scattered() {
+fn filling_spans_are_not_fragmented() {
     const LARGE_SPAN_BYTES: usize = 1 << 20;
-    let source = Arc::new(Counted::of(LARGE_SPAN_BYTES));
-    let mut pool = Pool::of_spans(0, source.clone());
+    let source = Arc::new(CountingSource::of(LARGE_SPAN_BYTES));
+    let mut pool = Pool::with_spans(0, source.clone());
     let sizes: Vec<_> = (0..30).map(|class| class::capacity(class) as usize).collect();
     let mut held: Vec<_> = sizes.iter().map(|&size| filled(&mut pool, size, 1)).collect();
     assert_eq!(source.in_use(), sizes.len());
-    assert!(!pool.is_scattered());
+    assert!(!pool.is_fragmented());
     // What is nearly alone in spans that were full still is, until it is moved.
     let many: Vec<_> = (0..24 * 16).map(|_| filled(&mut pool, sizes[29], 2)).collect();
     for (at, packet) in many.into_iter().enumerate() {
@@ -235,9 +235,9 @@ fn spans_that_are_being_filled_are_not_scattered() {
             _ => pool.recycle(packet),
         }
     }
-    assert!(pool.is_scattered());
-    held.iter_mut().for_each(|packet| pool.gather(packet));
-    assert!(!pool.is_scattered());
+    assert!(pool.is_fragmented());
+    held.iter_mut().for_each(|packet| pool.compact(packet));
+    assert!(!pool.is_fragmented());
     assert!(source.in_use() < sizes.len() + 4, "{}", source.in_use());
     assert_eq!(held.iter().filter(|packet| packet.iter().all(|&octet| octet == 2)).count(), 24);
 }

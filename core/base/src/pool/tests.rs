@@ -18,7 +18,7 @@ fn a_dropped_block_is_used_again() {
 }
 
 #[test]
-fn recycling_takes_only_whole_blocks_of_the_pool() {
+fn recycle_takes_whole_own_blocks() {
     let mut pool = Pool::new(1 << 20);
     let mut packet = pool.copy(b"one");
     let address = packet.as_ptr();
@@ -138,7 +138,7 @@ fn other_threads_give_blocks_back() {
 }
 
 #[test]
-fn a_pool_may_be_dropped_while_others_give_back() {
+fn pool_drops_while_blocks_return() {
     for _ in 0..if cfg!(miri) { 5 } else { 300 } {
         let mut pool = Pool::new(1 << 20);
         let packets: Vec<_> = (0..8).map(|_| pool.copy(&[1; 50])).collect();

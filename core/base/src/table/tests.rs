@@ -11,10 +11,10 @@ impl Table {
             assert!(line.indexes[used..].iter().all(|&index| index == NONE));
             entries += used;
             for &tag in &line.tags[..used] {
-                let mut between = self.home(tag);
+                let mut between = self.home_line(tag);
                 while between != at {
                     assert!(self.lines[between].is_full(), "a gap before an entry");
-                    between = self.after(between);
+                    between = self.next_line(between);
                 }
             }
         }

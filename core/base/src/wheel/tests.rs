@@ -58,12 +58,12 @@ fn far_timers_and_ends_of_the_range() {
 fn no_memory_for_timers_of_known_keys() {
     let mut wheel = wheel();
     (0..100).for_each(|key| wheel.schedule(key, ms(1)));
-    let capacity = wheel.links.capacity();
+    let capacity = wheel.timers.capacity();
     for round in 0..50 {
         (0..100).for_each(|key| wheel.schedule(key, ms(round * 1_000 + u64::from(key) * 77)));
         advance(&mut wheel, ms(round * 900));
     }
-    assert_eq!(wheel.links.capacity(), capacity);
+    assert_eq!(wheel.timers.capacity(), capacity);
 }
 
 #[derive(Clone, Debug)]

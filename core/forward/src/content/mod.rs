@@ -57,7 +57,7 @@ impl Content {
             reported_misses: MissWatch::Off,
             building_since: None,
             pool: match &config.memory {
-                Some(memory) => Pool::of_spans(config.pool_bytes_max, Arc::clone(memory)),
+                Some(memory) => Pool::with_spans(config.pool_bytes_max, Arc::clone(memory)),
                 None => Pool::new(config.pool_bytes_max),
             },
             hash_key: config.hash_key,

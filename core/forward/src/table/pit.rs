@@ -216,14 +216,14 @@ impl Pit {
     /// Whether there is room for `entries` more of `bytes` octets together. Places that are vacant
     /// are counted already.
     pub(crate) fn has_room(&self, entries: usize, bytes: u64) -> bool {
-        let vacant = self.entries.places() as usize - self.entries.len();
+        let vacant = self.entries.slots() as usize - self.entries.len();
         let bytes = bytes - entries.min(vacant) as u64 * PLACE_BYTES;
         self.entries.len() + entries <= self.entries_max && self.bytes + bytes <= self.bytes_max
     }
 
     /// Places of entries, used or not: every index is below.
     pub(crate) fn places(&self) -> u32 {
-        self.entries.places()
+        self.entries.slots()
     }
 
     /// The entry in a place, if there is one.
@@ -361,7 +361,7 @@ impl Pit {
         record: &InRecord,
     ) -> u32 {
         let bytes = Pool::footprint(interest.len()) as u64;
-        let places = self.entries.places();
+        let places = self.entries.slots();
         let hash = query.hashes.whole;
         let has_digest = ends_in_digest(query.name);
         // Only entries of these kinds are counted by length.
@@ -381,7 +381,7 @@ impl Pit {
             records: Records::new(record, token),
             bytes: bytes as u32,
         });
-        self.bytes += bytes + u64::from(self.entries.places() - places) * PLACE_BYTES;
+        self.bytes += bytes + u64::from(self.entries.slots() - places) * PLACE_BYTES;
         self.live.insert(index);
         self.table.insert(hash, index);
         self.timers.schedule(index, record.expiry);
@@ -423,7 +423,7 @@ impl Pit {
         self.bytes -= u64::from(entry.bytes);
         self.live.remove(index);
         self.entries.discard(index);
-        let place_bytes = u64::from(self.entries.places()) * PLACE_BYTES;
+        let place_bytes = u64::from(self.entries.slots()) * PLACE_BYTES;
         debug_assert!(self.bytes == place_bytes || !self.entries.is_empty());
         interest
     }

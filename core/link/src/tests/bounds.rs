@@ -49,7 +49,7 @@ fn a_queued_packet_keeps_no_block_much_larger_than_itself() {
     let compact = pool.copy(&data(7996));
     link.enqueue(START, LpHeader::default(), compact.clone()).unwrap();
     link.detach_frames(&mut pool);
-    let held = |packet: &Packet| packet.held_bytes();
+    let held = |packet: &Packet| packet.block_bytes();
     let frames: Vec<_> = link.frames().map(|frame| held(frame.payload())).collect();
     assert_eq!(frames, [8000, 40, 8000].map(Pool::footprint));
     assert_eq!(link.frames().nth(1).unwrap().payload()[..], small[..]);

@@ -256,7 +256,7 @@ fn a_kept_frame_holds_no_block_much_larger_than_itself() {
     link.detach_frames(&mut pool);
     link.poll(after_ms(1000));
     let again = link.frames().next().unwrap().payload();
-    assert_eq!((again.held_bytes(), &again[..]), (Pool::footprint(42), &interest()[..]));
+    assert_eq!((again.block_bytes(), &again[..]), (Pool::footprint(42), &interest()[..]));
 }
 
 /// Acks of what was never sent, of everything, again and again; TxSequences and Sequences anywhere.

@@ -169,12 +169,12 @@ impl Blocks {
 
     /// One more than the highest place of a block.
     pub(super) fn slots(&self) -> u32 {
-        self.blocks.places()
+        self.blocks.slots()
     }
 
     /// One more than the highest place of an object.
     pub(super) fn object_slots(&self) -> u32 {
-        self.objects.places()
+        self.objects.slots()
     }
 
     /// A new block, which is not there.

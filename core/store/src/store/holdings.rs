@@ -90,7 +90,7 @@ impl StoreHoldings {
     /// there is more to do.
     pub(super) fn build(&mut self, memory: &Memory, disks: Option<&mut Disks>, steps: u32) -> bool {
         if !self.is_memory_built {
-            let to = self.build_position.saturating_add(steps).min(memory.entries.places());
+            let to = self.build_position.saturating_add(steps).min(memory.entries.slots());
             for at in self.build_position..to {
                 let Some(entry) = memory.entries.get(at) else { continue };
                 if let Some((object, segment)) = segment_of(memory, entry) {
@@ -98,7 +98,7 @@ impl StoreHoldings {
                 }
             }
             self.build_position = to;
-            self.is_memory_built = to == memory.entries.places();
+            self.is_memory_built = to == memory.entries.slots();
             return true;
         }
         if !self.is_disk_built {

@@ -377,11 +377,11 @@ impl Memory {
     pub(super) fn compact(&mut self, pool: &mut Pool) {
         for _ in 0..COMPACT_ENTRIES {
             self.compacted_to = match self.compacted_to + 1 {
-                next if next < self.entries.places() => next,
+                next if next < self.entries.slots() => next,
                 _ => 0,
             };
             if let Some(entry) = self.entries.get_mut(self.compacted_to) {
-                pool.gather(&mut entry.packet);
+                pool.compact(&mut entry.packet);
             }
         }
     }

@@ -182,7 +182,7 @@ fn store_survives_exhausted_memory() {
     assert!(arena.take(1).is_none() && all.len() >= spans - 1);
     let config = StoreConfig { capacity_bytes: 16 * MIB, ..StoreConfig::default() };
     let mut store = Store::new(config);
-    let mut pool = Pool::of_spans(0, Arc::clone(&arena) as _);
+    let mut pool = Pool::with_spans(0, Arc::clone(&arena) as _);
     let key = HashKey::new([1, 2]);
     let mut bytes_most = 0;
     let mut put = |number: u64, content: &[u8], store: &mut Store| {
@@ -231,7 +231,7 @@ fn store_survives_exhausted_memory() {
 fn packets_outlive_preparer() {
     let mut preparer = Preparer::new(16 * MIB, MIB, 1).unwrap();
     preparer.start();
-    let mut pool = Pool::of_spans(0, Arc::clone(preparer.arena()) as _);
+    let mut pool = Pool::with_spans(0, Arc::clone(preparer.arena()) as _);
     let packets: Vec<_> = (0..2_000).map(|at| pool.copy(&[at as u8; 8_000])).collect();
     drop(preparer);
     drop(pool);

@@ -185,7 +185,7 @@ impl PacketReader for InboxWriter {
                 // Packets share the blocks that they were read into with others: those of a reader
                 // that is slow must not keep all of that.
                 let packet = &delivery.packet;
-                if state.packets.len() > places / 4 && packet.held_bytes() > 2 * packet.len() {
+                if state.packets.len() > places / 4 && packet.block_bytes() > 2 * packet.len() {
                     delivery.packet = Packet::from(&packet[..]);
                 }
                 state.packets.push_back(delivery);
