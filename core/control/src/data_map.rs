@@ -11,7 +11,7 @@ use weir_wire::Name;
 
 use crate::file::{File, List};
 use crate::objects::Objects;
-use crate::plan::{Part, Plan, segments_of};
+use crate::plan::{Part, Plan, segment_count};
 
 pub(crate) struct ActivePlan {
     pub(crate) plan: Plan,
@@ -21,7 +21,7 @@ pub(crate) struct ActivePlan {
     lists: Vec<List>,
     /// Routers whose configuration speaks of it: consumers, those that keep a part, and those
     /// between.
-    pub(crate) concerned: BTreeSet<String>,
+    pub(crate) involved: BTreeSet<String>,
     /// How much of each part its router has said to hold, and when that last became more.
     pub(crate) progress: Vec<(u64, Instant)>,
 }
@@ -29,27 +29,27 @@ pub(crate) struct ActivePlan {
 impl ActivePlan {
     pub(crate) fn new(plan: Plan, file: &File, concerned: BTreeSet<String>, now: Instant) -> Self {
         let progress = plan.parts.iter().map(|_| (0, now)).collect();
-        let (bytes_each, lists) = (file.stored_bytes_each(), file.manifest.clone());
-        Self { plan, bytes_each, lists, concerned, progress }
+        let (bytes_each, lists) = (file.stored_bytes_per_segment(), file.manifest.clone());
+        Self { plan, bytes_each, lists, involved: concerned, progress }
     }
 
     /// Ranges of packets that the router of a part keeps, by what is before their numbers: of each
     /// list the numbers of its segments, and these.
-    pub(crate) fn kept<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = Kept<'a>> {
+    pub(crate) fn kept_ranges<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = KeptRange<'a>> {
         let listed = self.lists.iter().filter(|list| part.first < list.packets);
         let listed = listed.map(|list| (&list.name, part.first, part.last.min(list.packets - 1)));
         let segments = (&self.plan.object, part.first, part.last);
         let kept = listed.chain(core::iter::once(segments));
-        kept.map(|(name, first, last)| Kept { name, first, last })
+        kept.map(|(name, first, last)| KeptRange { name, first, last })
     }
 
     /// Octets of memory that the router of a part has promised.
-    fn bytes_of(&self, part: &Part) -> u64 {
-        self.kept(part).map(|kept| kept.packets() * self.bytes_each).sum()
+    fn part_bytes(&self, part: &Part) -> u64 {
+        self.kept_ranges(part).map(|kept| kept.packets() * self.bytes_each).sum()
     }
 
     /// What is known of parts that are in the former plan of the same object, too.
-    pub(crate) fn take_progress(&mut self, former: &Self) {
+    pub(crate) fn inherit_progress(&mut self, former: &Self) {
         for (part, progress) in self.plan.parts.iter().zip(&mut self.progress) {
             if let Some(at) = former.plan.parts.iter().position(|other| other == part) {
                 *progress = former.progress[at];
@@ -59,23 +59,23 @@ impl ActivePlan {
 }
 
 /// Packets of consecutive numbers that a router keeps.
-pub(crate) struct Kept<'a> {
+pub(crate) struct KeptRange<'a> {
     pub(crate) name: &'a Name,
     pub(crate) first: u64,
     pub(crate) last: u64,
 }
 
-impl Kept<'_> {
+impl KeptRange<'_> {
     pub(crate) fn packets(&self) -> u64 {
         self.last - self.first + 1
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rules {
-    pub(crate) all: usize,
+pub(crate) struct RuleCounts {
+    pub(crate) total: usize,
     /// Those that have it keep something.
-    pub(crate) kept: usize,
+    pub(crate) keeping: usize,
 }
 
 /// Objects and plans.
@@ -86,17 +86,17 @@ pub(crate) struct DataMap {
     /// Octets of a router's store that plans have promised.
     promised: BTreeMap<String, u64>,
     /// Rules that plans have for a router's store, and how many of them have it keep something.
-    rules: BTreeMap<String, Rules>,
+    rules: BTreeMap<String, RuleCounts>,
     /// Objects whose plans concern a router.
     by_router: BTreeMap<String, BTreeSet<Name>>,
     /// Objects whose plan would be another one if stores had more room, or ways were others: those
     /// with segments in no part.
-    loose: BTreeSet<Name>,
+    incomplete: BTreeSet<Name>,
 }
 
 impl DataMap {
     /// Rules that plans have for a router's store.
-    pub(crate) fn rules_of(&self, router: &str) -> Rules {
+    pub(crate) fn rule_counts_of(&self, router: &str) -> RuleCounts {
         self.rules.get(router).copied().unwrap_or_default()
     }
 
@@ -114,14 +114,14 @@ impl DataMap {
     }
 
     /// The next so many objects after one of which some segments are in no part, by name.
-    pub(crate) fn loose_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
+    pub(crate) fn incomplete_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let later = self.loose.range::<Name, _>((from, Bound::Unbounded));
+        let later = self.incomplete.range::<Name, _>((from, Bound::Unbounded));
         later.take(count).cloned().collect()
     }
 
     /// The next so many plans after that of an object, by name.
-    pub(crate) fn objects_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
+    pub(crate) fn planned_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.plans.range::<Name, _>((from, Bound::Unbounded));
         later.take(count).map(|(object, _)| object.clone()).collect()
@@ -137,21 +137,21 @@ impl DataMap {
     pub(crate) fn insert_plan(&mut self, active: ActivePlan) -> Option<ActivePlan> {
         let former = self.remove_plan(&active.plan.object.clone());
         for part in &active.plan.parts {
-            let bytes = active.bytes_of(part);
+            let bytes = active.part_bytes(part);
             *self.promised.entry(part.router.clone()).or_default() += bytes;
         }
-        for (router, count) in rules(&active) {
+        for (router, count) in rule_counts(&active) {
             let rules = self.rules.entry(router.to_owned()).or_default();
-            rules.all += count.all;
-            rules.kept += count.kept;
+            rules.total += count.total;
+            rules.keeping += count.keeping;
         }
-        for router in &active.concerned {
+        for router in &active.involved {
             let objects = self.by_router.entry(router.clone()).or_default();
             objects.insert(active.plan.object.clone());
         }
-        let kept = segments_of(&active.plan.parts);
+        let kept = segment_count(&active.plan.parts);
         if self.objects.file(&active.plan.object).is_some_and(|file| kept < file.segments) {
-            self.loose.insert(active.plan.object.clone());
+            self.incomplete.insert(active.plan.object.clone());
         }
         self.plans.insert(active.plan.object.clone(), active);
         former
@@ -159,20 +159,20 @@ impl DataMap {
 
     pub(crate) fn remove_plan(&mut self, object: &Name) -> Option<ActivePlan> {
         let active = self.plans.remove(object)?;
-        self.loose.remove(object);
+        self.incomplete.remove(object);
         for part in &active.plan.parts {
-            let bytes = active.bytes_of(part);
+            let bytes = active.part_bytes(part);
             if let Some(promised) = self.promised.get_mut(&part.router) {
                 *promised -= bytes;
             }
         }
-        for (router, count) in rules(&active) {
+        for (router, count) in rule_counts(&active) {
             if let Some(rules) = self.rules.get_mut(router) {
-                rules.all -= count.all;
-                rules.kept -= count.kept;
+                rules.total -= count.total;
+                rules.keeping -= count.keeping;
             }
         }
-        for router in &active.concerned {
+        for router in &active.involved {
             if let Some(objects) = self.by_router.get_mut(router) {
                 objects.remove(object);
             }
@@ -183,18 +183,18 @@ impl DataMap {
 
 /// How many rules a plan has for each router's store: one for each range that it keeps, and one for
 /// all else.
-fn rules(active: &ActivePlan) -> BTreeMap<&str, Rules> {
+fn rule_counts(active: &ActivePlan) -> BTreeMap<&str, RuleCounts> {
     let mut rules = BTreeMap::new();
     if active.plan.parts.is_empty() {
         return rules;
     }
-    let other = Rules { all: 1, kept: 0 };
-    rules.extend(active.concerned.iter().map(|router| (router.as_str(), other)));
+    let other = RuleCounts { total: 1, keeping: 0 };
+    rules.extend(active.involved.iter().map(|router| (router.as_str(), other)));
     for part in &active.plan.parts {
-        let rules: &mut Rules = rules.entry(part.router.as_str()).or_default();
-        let kept = active.kept(part).count();
-        rules.all += kept;
-        rules.kept += kept;
+        let rules: &mut RuleCounts = rules.entry(part.router.as_str()).or_default();
+        let kept = active.kept_ranges(part).count();
+        rules.total += kept;
+        rules.keeping += kept;
     }
     rules
 }

@@ -60,7 +60,7 @@ impl File {
     const PACKET_BYTES_MAX: u64 = 8800;
 
     /// Whether there can be such a file.
-    pub fn is_possible(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let name = self.name.as_view();
         // Each lists several packets of the file or of the list before.
         let is_below = |list: &List| {
@@ -84,16 +84,16 @@ impl File {
     /// Octets of memory that its manifest takes in a store, at most.
     pub(crate) fn manifest_bytes(&self) -> u64 {
         let packets: u64 = self.manifest.iter().map(|list| list.packets).sum();
-        packets.saturating_mul(self.stored_bytes_each())
+        packets.saturating_mul(self.stored_bytes_per_segment())
     }
 
     /// Octets of memory that one of its segments takes in a store, at most.
-    pub(crate) fn stored_bytes_each(&self) -> u64 {
+    pub(crate) fn stored_bytes_per_segment(&self) -> u64 {
         self.packet_bytes + self.packet_bytes / BLOCK_SHARE + STORE_OVERHEAD_BYTES
     }
 
     /// Octets of memory that it takes in a store as a whole, at most.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        self.segments.saturating_mul(self.stored_bytes_each())
+        self.segments.saturating_mul(self.stored_bytes_per_segment())
     }
 }

@@ -412,7 +412,7 @@ impl Objects {
             return Some((LimitKind::Memory, 1));
         }
         let held = holders.iter().find(|held| held.router == router && held.tier == change.tier);
-        let known = held.map_or(0, |held| held.segments.count_of(&change.added));
+        let known = held.map_or(0, |held| held.segments.overlap_count(&change.added));
         let count = change.added.count() - known;
         let content = account.content_bytes[tier_index(change.tier)];
         let content = content.saturating_add(count.saturating_mul(each.unwrap_or(0)));

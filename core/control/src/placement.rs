@@ -12,10 +12,10 @@ use crate::plan::Part;
 
 /// Parts begin at multiples of this many segments: stores list what they hold, and shards divide
 /// objects, in blocks of 64.
-const BLOCK: u64 = 64;
+const RANGE_SEGMENTS: u64 = 64;
 /// A router that is farther than the producer by less than this is as near: routers tell the round
 /// trips of links to within a millisecond, and what routes are computed from swings as much.
-pub(crate) const AS_NEAR_NS: u64 = 4 * NS_PER_MS;
+pub(crate) const DISTANCE_TOLERANCE_NS: u64 = 4 * NS_PER_MS;
 /// Parts of a file at most. Who has no room for its share of so many is passed over, but for what
 /// is less than that: each part costs a face, a rule and a detour.
 const PARTS_MAX: u64 = 32;
@@ -51,7 +51,7 @@ pub(crate) struct Candidate {
 /// Divides segments `first` to `last` of a file among the candidates: in proportion to what each
 /// has free of those that are needed, or as much as fits if all together are too small. Parts
 /// come in order and side by side from `first`.
-pub(crate) fn place(
+pub(crate) fn assign_parts(
     policy: Placement,
     file: &File,
     (first, last): (u64, u64),
@@ -65,30 +65,30 @@ pub(crate) fn place(
             candidates.sort_by_key(|one| (one.distance, Reverse(one.free_bytes)));
         }
     }
-    let blocks = (last - first + 1).div_ceil(BLOCK);
-    let each = file.stored_bytes_each() * BLOCK;
-    let least = blocks.min(file.segments.div_ceil(BLOCK).div_ceil(PARTS_MAX));
+    let ranges = (last - first + 1).div_ceil(RANGE_SEGMENTS);
+    let each = file.stored_bytes_per_segment() * RANGE_SEGMENTS;
+    let min_ranges = ranges.min(file.segments.div_ceil(RANGE_SEGMENTS).div_ceil(PARTS_MAX));
     // Algorithm 4, line 3: how many routers are needed.
     let mut room = 0;
     let mut chosen = Vec::new();
     for candidate in candidates {
         let fits = candidate.free_bytes / each;
-        if fits >= least && room < blocks {
+        if fits >= min_ranges && room < ranges {
             room += fits;
             chosen.push((candidate.router, fits));
         }
     }
     let mut parts = Vec::new();
-    let (mut at, mut blocks_left, mut room_left) = (first, blocks.min(room), room);
+    let (mut at, mut ranges_left, mut room_left) = (first, ranges.min(room), room);
     for (router, fits) in chosen {
         // What is left is divided by what room is left, so that rounding leaves nothing over.
-        let share = u128::from(blocks_left) * u128::from(fits);
+        let share = u128::from(ranges_left) * u128::from(fits);
         let share = share.div_ceil(u128::from(room_left)) as u64;
         let share = share.min(fits);
         room_left -= fits;
-        blocks_left -= share;
+        ranges_left -= share;
         if share > 0 {
-            let end = (at + share * BLOCK - 1).min(last);
+            let end = (at + share * RANGE_SEGMENTS - 1).min(last);
             parts.push(Part { router, first: at, last: end });
             at = end + 1;
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn candidates(free: &[u64]) -> Vec<Candidate> {
-        let each = file(1).stored_bytes_each() * BLOCK;
+        let each = file(1).stored_bytes_per_segment() * RANGE_SEGMENTS;
         let candidate = |(at, free): (usize, &u64)| Candidate {
             router: at.to_string(),
             free_bytes: free * each + 1,
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_largest_come_first_and_no_more_than_are_needed() {
         let parts =
-            place(Placement::LargestFree, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
+            assign_parts(Placement::LargestFree, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
         let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
         assert_eq!(routers, ["1", "2"]);
         assert_eq!((parts[0].first, parts[1].last), (0, 6399));
@@ -135,16 +135,17 @@ mod tests {
 
     #[test]
     fn the_nearest_come_first() {
-        let parts = place(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
+        let parts =
+            assign_parts(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
         let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
         assert_eq!(routers, ["0", "1"]);
     }
 
     #[test]
     fn what_does_not_fit_anywhere_is_left_out() {
-        let parts = place(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 20]));
+        let parts = assign_parts(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 20]));
         assert_eq!(parts.last().unwrap().last, 50 * 64 - 1);
-        assert_eq!(place(Placement::Nearest, &file(6400), (0, 6399), candidates(&[0])), []);
+        assert_eq!(assign_parts(Placement::Nearest, &file(6400), (0, 6399), candidates(&[0])), []);
     }
 
     proptest! {
@@ -154,23 +155,23 @@ mod tests {
             first in 0_u64..40,
             free in proptest::collection::vec(0_u64..60, 0..6),
         ) {
-            let file = file(segments + first * BLOCK);
-            let range = (first * BLOCK, first * BLOCK + segments - 1);
+            let file = file(segments + first * RANGE_SEGMENTS);
+            let range = (first * RANGE_SEGMENTS, first * RANGE_SEGMENTS + segments - 1);
             for policy in [Placement::LargestFree, Placement::Nearest] {
-                let parts = place(policy, &file, range, candidates(&free));
+                let parts = assign_parts(policy, &file, range, candidates(&free));
                 let mut at = range.0;
                 for part in &parts {
                     prop_assert_eq!(part.first, at);
                     prop_assert!(part.first <= part.last && part.last <= range.1);
-                    let bytes = (part.last - part.first + 1) * file.stored_bytes_each();
+                    let bytes = (part.last - part.first + 1) * file.stored_bytes_per_segment();
                     let room = &candidates(&free)[part.router.parse::<usize>().unwrap()];
                     prop_assert!(bytes <= room.free_bytes);
                     at = part.last + 1;
                 }
-                let all = file.segments.div_ceil(BLOCK).div_ceil(PARTS_MAX);
-                let least = segments.div_ceil(BLOCK).min(all);
+                let all = file.segments.div_ceil(RANGE_SEGMENTS).div_ceil(PARTS_MAX);
+                let least = segments.div_ceil(RANGE_SEGMENTS).min(all);
                 let fits: u64 = free.iter().filter(|fits| **fits >= least).sum();
-                prop_assert_eq!(at - range.0, segments.min(fits * BLOCK));
+                prop_assert_eq!(at - range.0, segments.min(fits * RANGE_SEGMENTS));
             }
         }
     }

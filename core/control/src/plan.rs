@@ -18,7 +18,7 @@ pub struct Part {
 }
 
 /// How many segments are in some parts.
-pub(crate) fn segments_of(parts: &[Part]) -> u64 {
+pub(crate) fn segment_count(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.last - part.first + 1).sum()
 }
 
@@ -51,7 +51,7 @@ impl Plan {
 
     /// Whether there can be such a plan for a file of so many segments: its parts are in order, and
     /// of the file.
-    pub fn is_possible(&self, segments: u64) -> bool {
+    pub fn is_valid(&self, segments: u64) -> bool {
         let mut next = 0;
         self.parts.iter().all(|part| {
             let is_next = next <= part.first && part.first <= part.last && part.last < segments;

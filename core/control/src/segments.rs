@@ -29,7 +29,7 @@ pub(crate) enum SegmentsError {
     Backward { first: u64, last: u64 },
     /// A number that no file reaches.
     #[error("segment {0} is beyond the last that a file may have, {max}", max = Segments::LAST_MAX)]
-    Beyond(u64),
+    TooHigh(u64),
 }
 
 impl Segments {
@@ -61,12 +61,12 @@ impl Segments {
             }
             Ranges::Many(ranges) => {
                 ranges.insert(first..=last);
-                self.settle();
+                self.normalize();
             }
         }
     }
 
-    fn take(&mut self, range: RangeInclusive<u64>) {
+    fn remove_range(&mut self, range: RangeInclusive<u64>) {
         match &mut self.0 {
             Ranges::None => {}
             Ranges::One(from, to) if range.end() < from || *to < *range.start() => {}
@@ -78,11 +78,11 @@ impl Segments {
             }
             Ranges::Many(ranges) => ranges.remove(range),
         }
-        self.settle();
+        self.normalize();
     }
 
     /// One range or none is kept as such.
-    fn settle(&mut self) {
+    fn normalize(&mut self) {
         let Ranges::Many(ranges) = &self.0 else { return };
         let mut all = ranges.iter();
         match (all.next(), all.next()) {
@@ -102,7 +102,7 @@ impl Segments {
     /// Takes all of `other` away.
     pub(crate) fn remove(&mut self, other: &Self) {
         for (first, last) in other.ranges() {
-            self.take(first..=last);
+            self.remove_range(first..=last);
         }
     }
 
@@ -149,7 +149,7 @@ impl Segments {
     }
 
     /// How many of `other` are here.
-    pub(crate) fn count_of(&self, other: &Self) -> u64 {
+    pub(crate) fn overlap_count(&self, other: &Self) -> u64 {
         other.ranges().map(|(first, last)| self.count_within(first, last)).sum()
     }
 }
@@ -173,7 +173,7 @@ impl Segments {
             return Err(SegmentsError::Backward { first, last });
         }
         if last > Self::LAST_MAX {
-            return Err(SegmentsError::Beyond(last));
+            return Err(SegmentsError::TooHigh(last));
         }
         self.insert(first..=last);
         Ok(self)

@@ -88,7 +88,7 @@ fn files_and_plans_that_cannot_be_are_left_out() {
         spoil(|plan| plan.parts.last_mut().unwrap().last = u64::MAX),
     ];
     for plan in bad {
-        assert!(!plan.is_possible(12_000), "{plan:?}");
+        assert!(!plan.is_valid(12_000), "{plan:?}");
         for counts in [false, true] {
             made.adopt(plan.clone(), counts);
             assert_eq!(made.plans().next(), Some(&good), "{plan:?}");

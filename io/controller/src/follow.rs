@@ -39,7 +39,7 @@ pub(crate) async fn begin(
     let sizes: BTreeMap<&Name, u64> =
         files.iter().map(|(_, file)| (&file.name, file.segments)).collect();
     news.plans.retain(|plan| {
-        let can_be = sizes.get(&plan.object).is_none_or(|segments| plan.is_possible(*segments));
+        let can_be = sizes.get(&plan.object).is_none_or(|segments| plan.is_valid(*segments));
         if !can_be {
             database.note_impossible(plan.number);
         }
@@ -158,7 +158,7 @@ pub(crate) async fn catch_up(
 /// Whether a plan is one for its file, as far as that is known.
 fn can_be(known: &Known, plan: &Plan) -> bool {
     let file = known.controller.file(&plan.object);
-    file.is_none_or(|file| plan.is_possible(file.segments))
+    file.is_none_or(|file| plan.is_valid(file.segments))
 }
 
 fn take_up(known: &mut Known, news: FileChange) {

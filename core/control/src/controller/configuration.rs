@@ -14,7 +14,7 @@ use crate::message::{
     Configuration, Distribution, PartOrder, Peer, Prefetch, Retention, StoreRule,
 };
 use crate::network::Network;
-use crate::placement::{AS_NEAR_NS, Placement};
+use crate::placement::{DISTANCE_TOLERANCE_NS, Placement};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
@@ -22,14 +22,14 @@ use crate::segments::Segments;
 pub(super) const RULES_MAX: usize = 4096;
 
 /// What the configuration of a router is put together from.
-pub(super) struct Sources<'a> {
+pub(super) struct ConfigurationSources<'a> {
     pub(super) config: &'a ControllerConfig,
     pub(super) network: &'a Network,
     pub(super) map: &'a DataMap,
     pub(super) routing: &'a Routing,
 }
 
-impl Sources<'_> {
+impl ConfigurationSources<'_> {
     /// The configuration of a router; none of one that is unknown or has none yet.
     pub(super) fn configuration(&self, name: &str) -> Option<Configuration> {
         let router = self.network.routers.get(name).filter(|router| router.generation > 0)?;
@@ -79,7 +79,7 @@ impl Sources<'_> {
         let own = plan.parts.iter().filter(|part| part.router == name);
         for part in own {
             let is_read_first = plan.parts.first() == Some(part);
-            for kept in active.kept(part) {
+            for kept in active.kept_ranges(part) {
                 let (object, first, last) = (kept.name.clone(), kept.first, kept.last);
                 let retention = Retention::Keep { bytes_max: kept.packets() * active.bytes_each };
                 to.rules.push(StoreRule { object: object.clone(), first, last, retention });
@@ -100,7 +100,7 @@ impl Sources<'_> {
             let others = plan.parts.iter().filter(|part| {
                 part.router != name
                     && self.network.routers.contains_key(&part.router)
-                    && self.is_worth_asking(name, object, &part.router)
+                    && self.should_ask_keeper(name, object, &part.router)
             });
             let order = |part: &Part| PartOrder {
                 router: part.router.clone(),
@@ -118,7 +118,7 @@ impl Sources<'_> {
 
     /// Whether a consumer's router is to ask a keeper for its part: with `LargestFree` all do, else
     /// those that the producer is not nearer to. Parts are where they are for who asked first.
-    fn is_worth_asking(&self, consumer: &str, object: &Name, keeper: &str) -> bool {
+    fn should_ask_keeper(&self, consumer: &str, object: &Name, keeper: &str) -> bool {
         let ids = (self.network.id_of(consumer), self.network.id_of(keeper));
         let (Placement::Nearest | Placement::ByDemand, (Some(consumer), Some(keeper))) =
             (self.config.placement, ids)
@@ -129,7 +129,7 @@ impl Sources<'_> {
         let producers = self.network.producers_of(object);
         let producer = producers.iter().filter_map(|producer| paths.distance(*producer)).min();
         match (paths.distance(keeper), producer) {
-            (Some(keeper), Some(producer)) => keeper < producer + AS_NEAR_NS,
+            (Some(keeper), Some(producer)) => keeper < producer + DISTANCE_TOLERANCE_NS,
             _ => true,
         }
     }

@@ -19,8 +19,8 @@ use weir_wire::Name;
 pub use self::config::ControllerConfig;
 pub use self::event::{ControlError, Event, FileStatus};
 
-use self::configuration::Sources;
-use self::plans::{Context, Plans, promisable};
+use self::configuration::ConfigurationSources;
+use self::plans::{PlanContext, Plans, promisable_bytes};
 use self::registry::Registry;
 use self::routes::Routing;
 use self::startup::StartupStep;
@@ -69,13 +69,13 @@ impl Controller {
     /// file, but for those that cannot be. Routers that have not reported yet are not spoken of in
     /// configurations.
     pub fn restore(&mut self, files: Vec<(String, File)>, plans: Vec<Plan>) {
-        let files = files.into_iter().filter(|(_, file)| file.is_possible());
+        let files = files.into_iter().filter(|(_, file)| file.is_valid());
         files.for_each(|(owner, file)| self.plans.map.objects.add_file(&owner, file));
         let mut superseded = Vec::new();
         for plan in plans {
             self.registry.raise_generation(plan.number);
             let Some(file) = self.plans.map.objects.file(&plan.object) else { continue };
-            if plan.is_end() || !plan.is_possible(file.segments) {
+            if plan.is_end() || !plan.is_valid(file.segments) {
                 continue;
             }
             let keepers = plan.parts.iter().map(|part| part.router.clone());
@@ -160,7 +160,7 @@ impl Controller {
             self.refresh_routes();
         }
         if has_room {
-            self.plans.room_came();
+            self.plans.note_more_room();
         }
         if is_new || store_has_changed {
             self.registry.new_generation(name);
@@ -238,7 +238,7 @@ impl Controller {
     /// # Errors
     /// It is none, differs from what is known of it, or there are too many.
     pub fn file_status(&self, file: &File, after: usize) -> Result<FileStatus, ControlError> {
-        if !file.is_possible() {
+        if !file.is_valid() {
             return Err(ControlError::InvalidFile);
         }
         match self.plans.map.objects.file(&file.name) {
@@ -278,7 +278,7 @@ impl Controller {
                 let plan = self.plans.map.plan(&file.name).map(|active| active.plan.clone());
                 if let Some(plan) = plan {
                     let (plans, mut cx) = self.planning();
-                    plans.put_in_force(&mut cx, &file, plan);
+                    plans.activate(&mut cx, &file, plan);
                 }
                 self.plans.map.objects.set_manifest(&file.name, file.manifest);
             }
@@ -311,7 +311,7 @@ impl Controller {
         };
         let decision = match self.plans.map.objects.file(object) {
             None => Decision::Unknown,
-            Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
+            Some(file) if file.stored_bytes() <= promisable_bytes(router) => Decision::Small,
             Some(_) if self.newer_version(object).is_some() => Decision::NoRoom,
             Some(_) => {
                 if !self.plans.demand.record(self.registry.now, router.id, object) {
@@ -354,7 +354,7 @@ impl Controller {
         }
         self.registry.refill_plan_credits(now);
         let (plans, mut cx) = self.planning();
-        plans.upkeep(&mut cx);
+        plans.run_upkeep(&mut cx);
     }
 
     /// Whether it begins, waits, or has begun.
@@ -375,7 +375,7 @@ impl Controller {
             names.iter().for_each(|name| self.registry.new_generation(name));
         }
         let (plans, mut cx) = self.planning();
-        plans.take_up(&mut cx);
+        plans.repair_restored(&mut cx);
     }
 
     /// Computes routes again that something has changed for, and touches the routers that get
@@ -385,7 +385,7 @@ impl Controller {
             return;
         }
         if self.routing.update_graph(&self.registry.network) {
-            self.plans.room_came();
+            self.plans.note_more_room();
         }
         if !self.config.routes {
             return;
@@ -399,9 +399,9 @@ impl Controller {
     }
 
     /// The plans, and what they are made from.
-    fn planning(&mut self) -> (&mut Plans, Context<'_>) {
+    fn planning(&mut self) -> (&mut Plans, PlanContext<'_>) {
         let Self { config, registry, plans, routing } = self;
-        (plans, Context { registry, graph: &routing.graph, config })
+        (plans, PlanContext { registry, graph: &routing.graph, config })
     }
 
     fn withdraw(&mut self, object: &Name) {
@@ -443,14 +443,14 @@ impl Controller {
             return;
         }
         let file = self.plans.map.objects.file(&plan.object).cloned();
-        if file.as_ref().is_some_and(|file| !plan.is_possible(file.segments)) {
+        if file.as_ref().is_some_and(|file| !plan.is_valid(file.segments)) {
             return;
         }
         let gives_way = self.newer_version(&plan.object).is_some();
         match file.filter(|_| !plan.is_end() && !gives_way) {
             Some(file) => {
                 let (plans, mut cx) = self.planning();
-                plans.put_in_force(&mut cx, &file, plan);
+                plans.activate(&mut cx, &file, plan);
             }
             None => self.end_plan(&plan.object),
         }
@@ -469,7 +469,8 @@ impl Controller {
             return None;
         }
         let Self { config, registry, plans, routing } = self;
-        let sources = Sources { config, network: &registry.network, map: &plans.map, routing };
+        let sources =
+            ConfigurationSources { config, network: &registry.network, map: &plans.map, routing };
         sources.configuration(name)
     }
 

@@ -60,7 +60,7 @@ fn name(row: &AnyRow, column: &'static str) -> Result<Name, Unreadable> {
 
 pub(super) fn file(row: &AnyRow) -> Result<FileRow, Unreadable> {
     let file: File = from_json(row, "body")?;
-    if !file.is_possible() || file.name != name(row, "name")? {
+    if !file.is_valid() || file.name != name(row, "name")? {
         return Err(Unreadable("body: there cannot be such a file".to_owned()));
     }
     Ok(FileRow { file, owner: row.try_get("owner")? })

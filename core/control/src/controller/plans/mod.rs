@@ -1,9 +1,9 @@
 //! Files, what routers hold of them, and the plans for them.
 
-mod choice;
-mod in_force;
+mod activation;
+mod displacement;
 mod repair;
-mod room;
+mod selection;
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ use alloc::vec;
 
 use weir_wire::Name;
 
-pub(super) use self::choice::promisable;
+pub(super) use self::selection::promisable_bytes;
 use super::config::ControllerConfig;
 use super::registry::Registry;
 use crate::data_map::DataMap;
@@ -22,24 +22,24 @@ use crate::graph::Graph;
 use crate::limits::LimitKind;
 use crate::message::{Change, Decision};
 use crate::objects::{Applied, Limits, RouterId};
-use crate::plan::{Plan, segments_of};
+use crate::plan::{Plan, segment_count};
 
 /// Parts of objects that are looked at for room.
-const LOOKED_AT_MAX: usize = 64;
+const PARTS_EXAMINED_MAX: usize = 64;
 /// An object makes room for one that is asked for this many times as much: with less the two would
 /// change places again and again.
-const AHEAD: u64 = 2;
+const DEMAND_FACTOR: u64 = 2;
 
 /// What plans are made from, and whom they concern.
-pub(super) struct Context<'a> {
+pub(super) struct PlanContext<'a> {
     pub(super) registry: &'a mut Registry,
     pub(super) graph: &'a Graph,
     pub(super) config: &'a ControllerConfig,
 }
 
-impl Context<'_> {
+impl PlanContext<'_> {
     /// The first of the consumers of a plan that is there.
-    fn first_there(&self, consumers: &[String]) -> Option<String> {
+    fn first_present(&self, consumers: &[String]) -> Option<String> {
         let is_there = |consumer: &&String| self.registry.network.routers.contains_key(*consumer);
         consumers.iter().find(is_there).cloned()
     }
@@ -47,34 +47,34 @@ impl Context<'_> {
 
 /// Files, holdings, plans, and which plans must be looked at again.
 ///
-/// The files of this module build on each other in this order: `choice` only reads, `in_force`
-/// replaces one plan, `room` and `repair` replace plans until a state is reached, and this one
+/// The files of this module build on each other in this order: `selection` only reads, `activation`
+/// replaces one plan, `displacement` and `repair` replace plans until a state is reached, and this one
 /// answers routers.
 #[derive(Default)]
 pub(super) struct Plans {
     pub(super) map: DataMap,
     pub(super) demand: Demand,
-    upkeep: Upkeep,
+    upkeep: PlanUpkeep,
 }
 
 /// Which plans must be looked at.
 #[derive(Default)]
-struct Upkeep {
+struct PlanUpkeep {
     /// Those whose holders have changed, in turn.
     due: VecDeque<Name>,
     is_due: BTreeSet<Name>,
     /// Through those with segments in no part: where it is, whether it runs, and whether it is to
     /// run again.
-    swept: Option<Name>,
+    sweep_at: Option<Name>,
     is_sweeping: bool,
-    sweeps_again: bool,
-    watched: Option<Name>,
+    sweep_again: bool,
+    check_at: Option<Name>,
 }
 
-impl Upkeep {
+impl PlanUpkeep {
     /// A store has room that it had not, or there are other ways.
-    fn room_came(&mut self) {
-        self.sweeps_again |= self.is_sweeping;
+    fn note_more_room(&mut self) {
+        self.sweep_again |= self.is_sweeping;
         self.is_sweeping = true;
     }
 
@@ -94,8 +94,8 @@ impl Upkeep {
 
 impl Plans {
     /// A store has room that it had not, or there are other ways.
-    pub(super) fn room_came(&mut self) {
-        self.upkeep.room_came();
+    pub(super) fn note_more_room(&mut self) {
+        self.upkeep.note_more_room();
     }
 
     /// A router says that it holds other segments than before.
@@ -117,26 +117,32 @@ impl Plans {
     }
 
     /// A router asks for a file that is larger than its store.
-    pub(super) fn plan_for(&mut self, cx: &mut Context<'_>, name: &str, object: &Name) -> Decision {
+    pub(super) fn plan_for(
+        &mut self,
+        cx: &mut PlanContext<'_>,
+        name: &str,
+        object: &Name,
+    ) -> Decision {
         let Some(file) = self.map.objects.file(object).cloned() else { return Decision::Unknown };
         if self.map.plan(object).is_some() {
             if cx.registry.is_waiting() {
                 return Decision::Planned;
             }
-            self.grow(cx, object);
-            return self.join_plan(cx, name, &file);
+            self.extend_for_demand(cx, object);
+            return self.add_consumer(cx, name, &file);
         }
         if cx.registry.is_waiting() {
             // Routers that hold or could keep it may not have reported yet.
             return Decision::NoRoom;
         }
-        if !self.may_plan(cx, name) {
+        if !self.take_plan_credit(cx, name) {
             return Decision::NoRoom;
         }
-        let (mut parts, mut spread) = self.arrange(cx, name, &file);
-        let moved = self.make_room(cx, name, &file, file.segments - segments_of(&parts));
+        let (mut parts, mut spread) = self.choose(cx, name, &file);
+        let moved =
+            self.displace_less_demanded(cx, name, &file, file.segments - segment_count(&parts));
         if !moved.is_empty() {
-            (parts, spread) = self.arrange(cx, name, &file);
+            (parts, spread) = self.choose(cx, name, &file);
         }
         let decision = if parts.is_empty() && spread.is_empty() {
             Decision::NoRoom
@@ -145,19 +151,19 @@ impl Plans {
             Decision::Planned
         };
         for object in &moved {
-            self.examine(cx, object);
+            self.reexamine(cx, object);
         }
         decision
     }
 
     /// A router asks for a file that has a plan: it becomes one of its consumers.
-    fn join_plan(&mut self, cx: &mut Context<'_>, name: &str, file: &File) -> Decision {
+    fn add_consumer(&mut self, cx: &mut PlanContext<'_>, name: &str, file: &File) -> Decision {
         let Some(active) = self.map.plan(&file.name) else { return Decision::NoRoom };
         let Plan { parts, spread, consumers, .. } = active.plan.clone();
         if consumers.iter().any(|consumer| consumer == name) {
             return Decision::Planned;
         }
-        if self.are_ways(cx, file, &parts, &spread) || !self.may_plan(cx, name) {
+        if self.is_multipath(cx, file, &parts, &spread) || !self.take_plan_credit(cx, name) {
             return Decision::NoRoom;
         }
         let consumers = consumers.into_iter().chain([name.to_owned()]);
@@ -166,7 +172,7 @@ impl Plans {
     }
 
     /// Whether a router may ask for another plan now. One that asks for too many waits.
-    fn may_plan(&mut self, cx: &mut Context<'_>, name: &str) -> bool {
+    fn take_plan_credit(&mut self, cx: &mut PlanContext<'_>, name: &str) -> bool {
         let Some(router) = cx.registry.network.routers.get_mut(name) else { return false };
         let is_left = router.plan_credits > 0;
         router.plan_credits = router.plan_credits.saturating_sub(1);
@@ -178,16 +184,16 @@ impl Plans {
 
     /// An object that has a plan is asked for: segments that are in no part get one, if others are
     /// asked for less.
-    fn grow(&mut self, cx: &mut Context<'_>, object: &Name) {
+    fn extend_for_demand(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };
-        let kept = segments_of(&active.plan.parts);
-        let Some(consumer) = cx.first_there(&active.plan.consumers) else { return };
-        let moved = self.make_room(cx, &consumer, &file, file.segments - kept);
+        let kept = segment_count(&active.plan.parts);
+        let Some(consumer) = cx.first_present(&active.plan.consumers) else { return };
+        let moved = self.displace_less_demanded(cx, &consumer, &file, file.segments - kept);
         if !moved.is_empty() {
-            self.examine(cx, object);
+            self.reexamine(cx, object);
             for object in &moved {
-                self.examine(cx, object);
+                self.reexamine(cx, object);
             }
         }
     }

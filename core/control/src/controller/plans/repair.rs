@@ -8,27 +8,27 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_S};
 use weir_wire::Name;
 
-use super::{Context, Plans};
+use super::{PlanContext, Plans};
 use crate::controller::event::Event;
 use crate::data_map::{ActivePlan, DataMap};
 use crate::file::File;
-use crate::placement::place;
+use crate::placement::assign_parts;
 use crate::plan::{Part, Plan, Share};
 
 /// Plans that are looked at in one tick, and parts whose progress is, at most: so that no
 /// router can have the controller do nothing else.
 const EXAMINED_MAX: usize = 16;
-const WATCHED_MAX: usize = 1024;
+const CHECKED_MAX: usize = 1024;
 /// A router that has gained nothing for so long, though a part of it lacks segments, does not keep
 /// it: others get it. It is asked for them once every 2 s, six times, and again after 10 s.
-const PATIENCE_NS: u64 = 60 * NS_PER_S;
+const STALLED_NS: u64 = 60 * NS_PER_S;
 /// For so long it gets nothing more to keep.
 const DISTRUST_NS: u64 = 600 * NS_PER_S;
 
 impl Plans {
     /// Plans of a former run: what was given to routers that have not come back gets a new plan.
-    pub(in crate::controller) fn take_up(&mut self, cx: &mut Context<'_>) {
-        self.renew_concerned(cx);
+    pub(in crate::controller) fn repair_restored(&mut self, cx: &mut PlanContext<'_>) {
+        self.recompute_involved(cx);
         let named = self.map.plans().flat_map(|active| {
             let parts = active.plan.parts.iter().map(|part| &part.router);
             parts.chain(active.plan.spread.iter().map(|share| &share.router))
@@ -39,7 +39,11 @@ impl Plans {
     }
 
     /// Plans anew what routers that are gone were to keep. What others keep stays where it is.
-    pub(in crate::controller) fn repair(&mut self, cx: &mut Context<'_>, lost: &BTreeSet<String>) {
+    pub(in crate::controller) fn repair(
+        &mut self,
+        cx: &mut PlanContext<'_>,
+        lost: &BTreeSet<String>,
+    ) {
         let is_hit = |active: &&ActivePlan| {
             let Plan { parts, spread, .. } = &active.plan;
             parts.iter().any(|part| lost.contains(&part.router))
@@ -48,15 +52,15 @@ impl Plans {
         let hit: Vec<Name> =
             self.map.plans().filter(is_hit).map(|active| active.plan.object.clone()).collect();
         for object in hit {
-            self.plan_without(cx, &object, |router, _| lost.contains(router));
+            self.replan_without(cx, &object, |router, _| lost.contains(router));
         }
     }
 
     /// Plans an object anew without some routers, or without some of their parts, of which the
     /// first segment is given.
-    fn plan_without(
+    fn replan_without(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut PlanContext<'_>,
         object: &Name,
         is_gone: impl Fn(&str, u64) -> bool,
     ) {
@@ -72,18 +76,18 @@ impl Plans {
         }
         // First what is left, so that its room counts.
         self.make_plan(cx, &file, parts, spread, consumers);
-        self.fill(cx, &file);
+        self.fill_holes(cx, &file);
     }
 
     /// Has segments that are in no part of a plan kept, as far as there is room now.
-    fn fill(&mut self, cx: &mut Context<'_>, file: &File) {
+    fn fill_holes(&mut self, cx: &mut PlanContext<'_>, file: &File) {
         let object = &file.name;
         let Some(active) = self.map.plan(object).filter(|active| !active.plan.parts.is_empty())
         else {
             return;
         };
         let Plan { mut parts, spread, consumers, .. } = active.plan.clone();
-        let Some(consumer) = cx.first_there(&consumers) else { return };
+        let Some(consumer) = cx.first_present(&consumers) else { return };
         let before = parts.len();
         for range in holes(&parts, file.segments) {
             // What was placed a moment ago is promised, too.
@@ -91,10 +95,10 @@ impl Plans {
             for candidate in &mut candidates {
                 let new = parts[before..].iter().filter(|part| part.router == candidate.router);
                 let segments: u64 = new.map(|part| part.last - part.first + 1).sum();
-                let taken = segments * file.stored_bytes_each();
+                let taken = segments * file.stored_bytes_per_segment();
                 candidate.free_bytes = candidate.free_bytes.saturating_sub(taken);
             }
-            parts.extend(place(cx.config.placement, file, range, candidates));
+            parts.extend(assign_parts(cx.config.placement, file, range, candidates));
         }
         if parts.len() > before {
             parts.sort_by_key(|part| part.first);
@@ -104,20 +108,20 @@ impl Plans {
 
     /// Looks at a plan anew: room that has come is used, and who is asked in turn are those that
     /// hold the object now.
-    pub(super) fn examine(&mut self, cx: &mut Context<'_>, object: &Name) {
+    pub(super) fn reexamine(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         if cx.registry.is_waiting() {
             return;
         }
         let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };
         if !active.plan.parts.is_empty() {
-            return self.fill(cx, &file);
+            return self.fill_holes(cx, &file);
         }
         let mut consumers = active.plan.consumers.clone();
-        let Some(consumer) = cx.first_there(&consumers) else { return };
-        let (parts, spread) = self.arrange(cx, &consumer, &file);
+        let Some(consumer) = cx.first_present(&consumers) else { return };
+        let (parts, spread) = self.choose(cx, &consumer, &file);
         let before = consumers.len();
-        if self.are_ways(cx, &file, &parts, &spread) {
+        if self.is_multipath(cx, &file, &parts, &spread) {
             consumers.retain(|other| *other == consumer);
         }
         let is_left_out = consumers.len() < before;
@@ -135,44 +139,44 @@ impl Plans {
     }
 
     /// What is due of all that; a bounded part of it.
-    pub(in crate::controller) fn upkeep(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::controller) fn run_upkeep(&mut self, cx: &mut PlanContext<'_>) {
         if cx.registry.is_waiting() {
             return;
         }
         for _ in 0..EXAMINED_MAX {
             let Some(object) = self.upkeep.next_due() else { break };
-            self.examine(cx, &object);
+            self.reexamine(cx, &object);
         }
         if self.upkeep.is_sweeping {
-            let objects = self.map.loose_after(self.upkeep.swept.as_ref(), EXAMINED_MAX);
+            let objects = self.map.incomplete_after(self.upkeep.sweep_at.as_ref(), EXAMINED_MAX);
             for object in &objects {
-                self.examine(cx, object);
+                self.reexamine(cx, object);
             }
             let has_more = objects.len() == EXAMINED_MAX;
-            self.upkeep.swept = objects.into_iter().next_back().filter(|_| has_more);
+            self.upkeep.sweep_at = objects.into_iter().next_back().filter(|_| has_more);
             if !has_more {
-                self.upkeep.is_sweeping = core::mem::take(&mut self.upkeep.sweeps_again);
+                self.upkeep.is_sweeping = core::mem::take(&mut self.upkeep.sweep_again);
             }
         }
         if cx.config.prefetch {
-            self.watch_parts(cx);
+            self.check_progress(cx);
         }
     }
 
     /// Finds routers that do not keep what they were to keep, and gives it to others.
-    fn watch_parts(&mut self, cx: &mut Context<'_>) {
+    fn check_progress(&mut self, cx: &mut PlanContext<'_>) {
         let now = cx.registry.now;
         for router in cx.registry.network.routers.values_mut() {
             if router.distrusted_until.is_some_and(|until| until <= now) {
                 router.distrusted_until = None;
-                self.upkeep.room_came();
+                self.upkeep.note_more_room();
             }
         }
-        let objects = self.map.objects_after(self.upkeep.watched.as_ref(), WATCHED_MAX);
-        let has_more = objects.len() == WATCHED_MAX;
-        self.upkeep.watched = objects.last().filter(|_| has_more).cloned();
+        let objects = self.map.planned_after(self.upkeep.check_at.as_ref(), CHECKED_MAX);
+        let has_more = objects.len() == CHECKED_MAX;
+        self.upkeep.check_at = objects.last().filter(|_| has_more).cloned();
         for object in objects {
-            let lacking = self.lacking(cx, &object);
+            let lacking = self.stalled_parts(cx, &object);
             for (router, _, segments) in &lacking {
                 let until = now.plus_ns(DISTRUST_NS);
                 if let Some(record) = cx.registry.network.routers.get_mut(router)
@@ -183,7 +187,7 @@ impl Plans {
                 }
             }
             if !lacking.is_empty() {
-                self.plan_without(cx, &object, |router, first| {
+                self.replan_without(cx, &object, |router, first| {
                     lacking.iter().any(|(other, at, _)| other == router && *at == first)
                 });
             }
@@ -192,7 +196,7 @@ impl Plans {
 
     /// The routers that have had the time to fetch a part of an object and lack some of it, with
     /// the part's first segment and how much. None where it cannot be had at present.
-    fn lacking(&mut self, cx: &Context<'_>, object: &Name) -> Vec<(String, u64, u64)> {
+    fn stalled_parts(&mut self, cx: &PlanContext<'_>, object: &Name) -> Vec<(String, u64, u64)> {
         let (now, skips_first) = (cx.registry.now, !cx.config.prefetch_first);
         if cx.registry.network.producers_of(object).is_empty() {
             return Vec::new();
@@ -209,7 +213,7 @@ impl Plans {
             }
             *held = holds;
             let size = part.last - part.first + 1;
-            let has_waited = |from: Instant| now.ns_since(from) > PATIENCE_NS;
+            let has_waited = |from: Instant| now.ns_since(from) > STALLED_NS;
             if holds < size && has_waited(*since) && has_waited(router.last_gain) {
                 lacking.push((part.router.clone(), part.first, size - holds));
             }

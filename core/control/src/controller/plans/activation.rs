@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weir_wire::Name;
 
-use super::{Context, Plans};
+use super::{PlanContext, Plans};
 use crate::controller::configuration::RULES_MAX;
 use crate::controller::event::Event;
 use crate::data_map::ActivePlan;
@@ -17,7 +17,7 @@ impl Plans {
     /// Makes a plan, which takes the place of the one before.
     pub(super) fn make_plan(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut PlanContext<'_>,
         file: &File,
         parts: Vec<Part>,
         spread: Vec<Share>,
@@ -28,37 +28,37 @@ impl Plans {
         let parent = self.map.plan(&object).map_or(0, |active| active.plan.number);
         let plan = Plan { number, parent, object, consumers, parts, spread };
         cx.registry.record(Event::Planned(plan.clone()));
-        self.put_in_force(cx, file, plan);
+        self.activate(cx, file, plan);
     }
 
     /// Puts a plan into force in place of the one before.
-    pub(in crate::controller) fn put_in_force(
+    pub(in crate::controller) fn activate(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut PlanContext<'_>,
         file: &File,
         plan: Plan,
     ) {
-        let concerned = self.concerned(cx, &plan);
+        let concerned = self.involved_routers(cx, &plan);
         let touched = concerned.clone();
         let mut active = ActivePlan::new(plan, file, concerned, cx.registry.now);
         if let Some(former) = self.map.plan(&active.plan.object) {
-            active.take_progress(former);
+            active.inherit_progress(former);
         }
         let former = self.map.insert_plan(active);
         for router in &touched {
-            let surplus = self.map.rules_of(router).all.saturating_sub(RULES_MAX);
+            let surplus = self.map.rule_counts_of(router).total.saturating_sub(RULES_MAX);
             if surplus > 0 {
                 cx.registry.note_limit_exceeded(router, LimitKind::Rules, 1);
             }
         }
-        let former = former.map(|former| former.concerned).unwrap_or_default();
+        let former = former.map(|former| former.involved).unwrap_or_default();
         for router in touched.union(&former) {
             cx.registry.new_generation(router);
         }
     }
 
     /// Makes a plan that ends the present one of an object.
-    pub(in crate::controller) fn withdraw(&mut self, cx: &mut Context<'_>, object: &Name) {
+    pub(in crate::controller) fn withdraw(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         let Some(parent) = self.map.plan(object).map(|active| active.plan.number) else { return };
         let number = cx.registry.next_number();
         let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
@@ -68,10 +68,10 @@ impl Plans {
     }
 
     /// Removes the plan of an object.
-    pub(in crate::controller) fn end_plan(&mut self, cx: &mut Context<'_>, object: &Name) {
+    pub(in crate::controller) fn end_plan(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         if let Some(active) = self.map.remove_plan(object) {
-            self.upkeep.room_came();
-            for router in &active.concerned {
+            self.upkeep.note_more_room();
+            for router in &active.involved {
                 cx.registry.new_generation(router);
             }
         }
@@ -79,13 +79,13 @@ impl Plans {
 
     /// Finds the routers between those that plans of a former run speak of, now that paths are
     /// known.
-    pub(super) fn renew_concerned(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn recompute_involved(&mut self, cx: &mut PlanContext<'_>) {
         let objects: Vec<Name> =
             self.map.plans().map(|active| active.plan.object.clone()).collect();
         for object in objects {
             let Some(mut active) = self.map.remove_plan(&object) else { continue };
-            let concerned = self.concerned(cx, &active.plan);
-            let former = core::mem::replace(&mut active.concerned, concerned.clone());
+            let concerned = self.involved_routers(cx, &active.plan);
+            let former = core::mem::replace(&mut active.involved, concerned.clone());
             self.map.insert_plan(active);
             for router in concerned.difference(&former) {
                 cx.registry.new_generation(router);

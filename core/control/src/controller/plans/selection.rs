@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 
 use weir_wire::Name;
 
-use super::{AHEAD, Context, LOOKED_AT_MAX, Plans};
+use super::{DEMAND_FACTOR, PARTS_EXAMINED_MAX, PlanContext, Plans};
 use crate::controller::configuration::RULES_MAX;
 use crate::file::File;
 use crate::graph::Paths;
 use crate::network::Router;
 use crate::objects::RouterId;
-use crate::placement::{AS_NEAR_NS, Candidate, Placement, place};
+use crate::placement::{Candidate, DISTANCE_TOLERANCE_NS, Placement, assign_parts};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
@@ -27,9 +27,9 @@ const WEIGHT_MAX: u64 = 1000;
 impl Plans {
     /// Whether a plan is one over all ways. These are those of one router: from another they may
     /// lead back.
-    pub(super) fn are_ways(
+    pub(super) fn is_multipath(
         &self,
-        cx: &Context<'_>,
+        cx: &PlanContext<'_>,
         file: &File,
         parts: &[Part],
         spread: &[Share],
@@ -44,9 +44,9 @@ impl Plans {
 
     /// How a file is to be had by a consumer's router: from those that hold it, else from those
     /// that are to keep parts of it, else over all ways.
-    pub(super) fn arrange(
+    pub(super) fn choose(
         &self,
-        cx: &Context<'_>,
+        cx: &PlanContext<'_>,
         consumer: &str,
         file: &File,
     ) -> (Vec<Part>, Vec<Share>) {
@@ -54,25 +54,26 @@ impl Plans {
         let Some(id) = cx.registry.network.id_of(consumer) else { return (Vec::new(), Vec::new()) };
         let all = self.map.objects.holders(object);
         let all = all.iter().filter(|(_, held)| holds_all(held, file));
-        let holders = self.spread(cx, id, all.map(|(holder, _)| *holder));
+        let holders = self.weighted_shares(cx, id, all.map(|(holder, _)| *holder));
         if !holders.is_empty() {
             return (Vec::new(), holders);
         }
         let range = (0, file.segments - 1);
         let candidates = self.candidates(cx, consumer, object, file);
-        let parts = place(cx.config.placement, file, range, candidates);
+        let parts = assign_parts(cx.config.placement, file, range, candidates);
         if !parts.is_empty() {
             return (parts, Vec::new());
         }
-        let ways = self.spread(cx, id, self.leading(cx, id, object).into_iter());
+        let ways =
+            self.weighted_shares(cx, id, self.loop_free_neighbours(cx, id, object).into_iter());
         (Vec::new(), if ways.len() < 2 { Vec::new() } else { ways })
     }
 
     /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
     /// multipath-cache-management, Algorithm 3).
-    fn spread(
+    fn weighted_shares(
         &self,
-        cx: &Context<'_>,
+        cx: &PlanContext<'_>,
         consumer: RouterId,
         routers: impl Iterator<Item = RouterId>,
     ) -> Vec<Share> {
@@ -93,16 +94,26 @@ impl Plans {
 
     /// The neighbours of a consumer's router from which a path leads to the producer that does not
     /// come back.
-    fn leading(&self, cx: &Context<'_>, consumer: RouterId, object: &Name) -> Vec<RouterId> {
+    fn loop_free_neighbours(
+        &self,
+        cx: &PlanContext<'_>,
+        consumer: RouterId,
+        object: &Name,
+    ) -> Vec<RouterId> {
         let graph = &cx.graph;
         let paths = graph.paths(&cx.registry.network.producers_of(object));
-        let back = self.coming_back(cx, &paths, consumer);
+        let back = self.routers_leading_over(cx, &paths, consumer);
         let neighbours = graph.neighbours(consumer).iter().map(|(neighbour, _)| *neighbour);
         neighbours.filter(|id| paths.distance(*id).is_some() && !back.contains(id)).collect()
     }
 
     /// Routers from which a way to the producers may lead over another one.
-    fn coming_back(&self, cx: &Context<'_>, paths: &Paths, over: RouterId) -> BTreeSet<RouterId> {
+    fn routers_leading_over(
+        &self,
+        cx: &PlanContext<'_>,
+        paths: &Paths,
+        over: RouterId,
+    ) -> BTreeSet<RouterId> {
         let graph = &cx.graph;
         let mut back = BTreeSet::from([over]);
         let Some(least) = paths.distance(over) else { return back };
@@ -119,27 +130,27 @@ impl Plans {
     /// Routers that may keep a part of an object that `consumer` reads and have room for it.
     pub(super) fn candidates(
         &self,
-        cx: &Context<'_>,
+        cx: &PlanContext<'_>,
         consumer: &str,
         object: &Name,
         file: &File,
     ) -> Vec<Candidate> {
         let promised = |name: &str| self.map.promised_bytes(name);
-        self.keepers(cx, consumer, object, file, promised)
+        self.keeper_candidates(cx, consumer, object, file, promised)
     }
 
     /// Octets of a router's store that are promised to nobody.
-    pub(super) fn free_bytes(&self, cx: &Context<'_>, name: &str) -> u64 {
-        let promisable = cx.registry.network.routers.get(name).map_or(0, promisable);
+    pub(super) fn free_bytes(&self, cx: &PlanContext<'_>, name: &str) -> u64 {
+        let promisable = cx.registry.network.routers.get(name).map_or(0, promisable_bytes);
         promisable.saturating_sub(self.map.promised_bytes(name))
     }
 
     /// Routers that may keep a part of an object that `consumer` reads: those that have room beside
     /// what is promised, and a path to the producer. It may lead over the consumer, which asks
     /// others for what a keeper asks it for (strategy `multipath`).
-    pub(super) fn keepers(
+    pub(super) fn keeper_candidates(
         &self,
-        cx: &Context<'_>,
+        cx: &PlanContext<'_>,
         consumer: &str,
         object: &Name,
         file: &File,
@@ -153,7 +164,7 @@ impl Plans {
         let crowding = cx.registry.network.range_transfer_times();
         let far = |router: RouterId| {
             let distance = to_consumer.distance(router)?;
-            let took_ns = slowest_ns(&crowding, &to_consumer, router);
+            let took_ns = bottleneck_ns(&crowding, &to_consumer, router);
             Some((distance, distance.saturating_add(took_ns)))
         };
         let farthest = match cx.config.placement {
@@ -166,16 +177,16 @@ impl Plans {
         let candidate = |(name, router): (&String, &Router)| {
             // Room for the manifest at each: which of them keeps it is not known yet.
             let taken = promised(name) + file.manifest_bytes();
-            let free_bytes = promisable(router).saturating_sub(taken);
+            let free_bytes = promisable_bytes(router).saturating_sub(taken);
             let is_reached = to_producer.distance(router.id).is_some();
             let (distance, with_block) = far(router.id)?;
             let is_near = farthest.is_none_or(|farthest| {
-                distance < farthest.0 + AS_NEAR_NS
-                    && with_block < farthest.1.saturating_add(AS_NEAR_NS)
+                distance < farthest.0 + DISTANCE_TOLERANCE_NS
+                    && with_block < farthest.1.saturating_add(DISTANCE_TOLERANCE_NS)
             });
-            let fits = free_bytes >= file.stored_bytes_each();
+            let fits = free_bytes >= file.stored_bytes_per_segment();
             let is_trusted = router.distrusted_until.is_none();
-            let fits = fits && self.map.rules_of(name).kept < RULES_MAX;
+            let fits = fits && self.map.rule_counts_of(name).keeping < RULES_MAX;
             let is_one = fits && is_trusted && is_near && is_reached;
             is_one.then(|| Candidate { router: name.clone(), free_bytes, distance: with_block })
         };
@@ -184,7 +195,7 @@ impl Plans {
 
     /// Routers that Data of a plan passes through: from the producer to those that keep it, and
     /// from there to the consumers. Those that keep nothing are told to refuse it.
-    pub(super) fn concerned(&self, cx: &Context<'_>, plan: &Plan) -> BTreeSet<String> {
+    pub(super) fn involved_routers(&self, cx: &PlanContext<'_>, plan: &Plan) -> BTreeSet<String> {
         let mut concerned: BTreeSet<String> = plan.consumers.iter().cloned().collect();
         let keepers = plan.parts.iter().map(|part| &part.router);
         let keepers: BTreeSet<&String> = keepers.collect();
@@ -210,22 +221,22 @@ impl Plans {
     }
 
     /// Whether some router holds all of a file: it needs no room.
-    pub(super) fn is_held(&self, file: &File) -> bool {
+    pub(super) fn is_fully_held(&self, file: &File) -> bool {
         self.map.objects.holders(&file.name).values().any(|held| holds_all(held, file))
     }
 
     /// Objects with parts at some routers that are asked for less than another, the least first.
-    pub(super) fn less_wanted(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
+    pub(super) fn less_demanded(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
         let wanted = self.demand.score(than);
         let with_part = near.iter().flat_map(|one| {
             let plans = self.map.plans_of(&one.router);
             plans.filter(|active| active.plan.parts.iter().any(|part| part.router == one.router))
         });
-        let objects = with_part.take(LOOKED_AT_MAX).map(|active| &active.plan.object);
+        let objects = with_part.take(PARTS_EXAMINED_MAX).map(|active| &active.plan.object);
         let less = objects.filter(|object| *object != than);
         let mut less: Vec<(u64, &Name)> = less
             .map(|object| (self.demand.score(object), object))
-            .filter(|(asked, _)| asked.saturating_mul(AHEAD) <= wanted)
+            .filter(|(asked, _)| asked.saturating_mul(DEMAND_FACTOR) <= wanted)
             .collect();
         less.sort_unstable();
         less.dedup();
@@ -235,7 +246,7 @@ impl Plans {
 
 /// How long a block takes over the slowest of the links on a router's path, by what their loads
 /// leave; 0 where nobody knows the rate of one.
-fn slowest_ns(
+fn bottleneck_ns(
     crowding: &BTreeMap<(RouterId, RouterId), u64>,
     paths: &Paths,
     router: RouterId,
@@ -253,6 +264,6 @@ fn holds_all(held: &Segments, file: &File) -> bool {
 }
 
 /// Octets of a store that plans may have.
-pub(in crate::controller) fn promisable(router: &Router) -> u64 {
+pub(in crate::controller) fn promisable_bytes(router: &Router) -> u64 {
     router.report.store_bytes / PROMISED_SHARE.1 * PROMISED_SHARE.0
 }

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use weir_wire::Name;
 
-use super::{Context, Plans};
+use super::{PlanContext, Plans};
 use crate::file::File;
 use crate::placement::{Candidate, Placement};
-use crate::plan::{Plan, segments_of};
+use crate::plan::{Plan, segment_count};
 
 /// Routers whose parts are looked at, the nearest; and objects that one question may move.
 const NEAR_MAX: usize = 8;
@@ -18,48 +18,53 @@ impl Plans {
     /// Takes parts of objects that are asked for less from the routers nearest to a consumer, until
     /// so many segments of a file find room there. Returns the objects, which are to be examined
     /// when the file has its plan.
-    pub(super) fn make_room(
+    pub(super) fn displace_less_demanded(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut PlanContext<'_>,
         consumer: &str,
         file: &File,
         segments: u64,
     ) -> Vec<Name> {
-        if cx.config.placement != Placement::ByDemand || segments == 0 || self.is_held(file) {
+        if cx.config.placement != Placement::ByDemand || segments == 0 || self.is_fully_held(file) {
             return Vec::new();
         }
-        let mut near = self.keepers(cx, consumer, &file.name, file, |_| 0);
+        let mut near = self.keeper_candidates(cx, consumer, &file.name, file, |_| 0);
         near.sort_by(|one, other| {
             (one.distance, &one.router).cmp(&(other.distance, &other.router))
         });
         near.truncate(NEAR_MAX);
         let free: u64 = near.iter().map(|one| self.free_bytes(cx, &one.router)).sum();
-        let mut lacking = (segments * file.stored_bytes_each()).saturating_sub(free);
+        let mut lacking = (segments * file.stored_bytes_per_segment()).saturating_sub(free);
         let mut moved = Vec::new();
-        for object in self.less_wanted(&near, &file.name) {
+        for object in self.less_demanded(&near, &file.name) {
             if lacking == 0 || moved.len() == MOVED_MAX {
                 break;
             }
-            lacking = lacking.saturating_sub(self.move_from(cx, &near, &object));
+            lacking = lacking.saturating_sub(self.remove_parts_near(cx, &near, &object));
             moved.push(object);
         }
         moved
     }
 
     /// Takes the parts of an object that some routers keep. Returns how many octets that frees.
-    fn move_from(&mut self, cx: &mut Context<'_>, near: &[Candidate], object: &Name) -> u64 {
+    fn remove_parts_near(
+        &mut self,
+        cx: &mut PlanContext<'_>,
+        near: &[Candidate],
+        object: &Name,
+    ) -> u64 {
         let Some(file) = self.map.objects.file(object).cloned() else { return 0 };
         let Some(active) = self.map.plan(object) else { return 0 };
         let Plan { mut parts, spread, consumers, .. } = active.plan.clone();
-        let before = segments_of(&parts);
+        let before = segment_count(&parts);
         let is_near = |router: &String| near.iter().any(|one| one.router == *router);
         parts.retain(|part| !is_near(&part.router));
-        let left = segments_of(&parts);
+        let left = segment_count(&parts);
         if parts.is_empty() {
             self.withdraw(cx, object);
         } else {
             self.make_plan(cx, &file, parts, spread, consumers);
         }
-        (before - left) * file.stored_bytes_each()
+        (before - left) * file.stored_bytes_per_segment()
     }
 }
