@@ -258,7 +258,7 @@ impl Client {
     /// Sends what is queued, as far as the sockets take it.
     ///
     /// # Errors
-    /// [`ClientError::Lost`].
+    /// [`ClientError::FramingLost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.paths.flush(&mut self.pool)
     }
@@ -276,7 +276,7 @@ impl Client {
     /// are not waited for.
     ///
     /// # Errors
-    /// [`ClientError::Lost`].
+    /// [`ClientError::FramingLost`].
     pub fn poll(
         &mut self,
         deadline: Option<Instant>,
@@ -300,7 +300,7 @@ impl Client {
     /// nothing itself.
     ///
     /// # Errors
-    /// [`ClientError::Lost`].
+    /// [`ClientError::FramingLost`].
     pub fn poll_beside(
         &mut self,
         other: BorrowedFd<'_>,

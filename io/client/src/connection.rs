@@ -66,17 +66,17 @@ impl Connection {
 
     /// What tells that there is room again, once a [flush](Self::flush) found none.
     pub(crate) fn room_event(&self) -> PollFlags {
-        if self.socket.tells_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
+        if self.socket.signals_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
     }
 
     /// Whether a [flush](Self::flush) found no room and there is some, before any event says so.
     pub(crate) fn has_room_again(&self) -> bool {
-        self.socket.has_room_again()
+        self.socket.is_writable_again()
     }
 
     /// Takes what has told of packets that are not wanted now, so that it wakes nobody again.
     pub(crate) fn silence(&mut self) -> io::Result<()> {
-        self.socket.silence()
+        self.socket.discard_doorbells()
     }
 
     /// Appends what one read brings.

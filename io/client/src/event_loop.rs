@@ -204,7 +204,7 @@ impl<'a> EventLoop<'a> {
     /// returns false. What is queued by then has been sent as far as the socket took it.
     ///
     /// # Errors
-    /// [`ClientError::Lost`].
+    /// [`ClientError::FramingLost`].
     pub fn run(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
         let mut tick = self.client.now();
         while self.done_count() < self.slots.len() {
@@ -223,7 +223,7 @@ impl<'a> EventLoop<'a> {
     /// Sends what is queued, as far as the socket takes it.
     ///
     /// # Errors
-    /// [`ClientError::Lost`].
+    /// [`ClientError::FramingLost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.client.flush()
     }
@@ -232,7 +232,7 @@ impl<'a> EventLoop<'a> {
     /// endpoints that this concerns.
     ///
     /// # Errors
-    /// [`ClientError::Lost`].
+    /// [`ClientError::FramingLost`].
     pub fn turn(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
         let deadline = self.due.first().map(|&(at, _)| at).into_iter().chain(until).min();
         let mut packets = std::mem::take(&mut self.packets);

@@ -25,7 +25,7 @@ impl Default for UnixAccess {
 /// Groups of a peer that are looked at. Linux has at most this many (NGROUPS_MAX).
 const GROUPS_MAX: usize = 65536;
 /// What is asked for first.
-const GROUPS_USUAL: usize = 32;
+const GROUPS_FIRST_GUESS: usize = 32;
 
 /// Who is at the other end of a Unix connection: the user and groups that the process had when it
 /// connected, as the kernel has recorded them.
@@ -52,7 +52,7 @@ impl PeerCredentials {
 
 /// SO_PEERGROUPS.
 fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0_u32; GROUPS_USUAL];
+    let mut groups = vec![0_u32; GROUPS_FIRST_GUESS];
     loop {
         let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
         // SAFETY: the pointer and length describe `groups`, which lives through the call; a

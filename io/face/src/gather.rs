@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use weir_link::Link;
 
-pub(crate) const PIECES_MAX: usize = 128;
+pub(crate) const IO_SLICES_MAX: usize = 128;
 /// Octets of one call: enough to spread its cost, little enough for what it touches to stay in
 /// cache.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
@@ -18,13 +18,13 @@ thread_local! {
 }
 
 #[derive(Copy, Clone)]
-enum Piece<'a> {
-    Staged { start: usize, end: usize },
-    Octets(&'a [u8]),
+enum BatchSlice<'a> {
+    Copied { start: usize, end: usize },
+    Borrowed(&'a [u8]),
 }
 
 struct Batch<'a> {
-    pieces: [Piece<'a>; PIECES_MAX],
+    pieces: [BatchSlice<'a>; IO_SLICES_MAX],
     count: usize,
     bytes: usize,
     staged: usize,
@@ -33,7 +33,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn has_room_for(&self, prefix: &[u8], payload: &[u8]) -> bool {
         let staged_len = if is_small(prefix, payload) { COPY_BYTES_MAX } else { prefix.len() };
-        self.count + 2 <= PIECES_MAX
+        self.count + 2 <= IO_SLICES_MAX
             && self.staged + staged_len <= STAGING_BYTES
             && self.bytes < BATCH_BYTES_MAX
     }
@@ -43,7 +43,7 @@ impl<'a> Batch<'a> {
         if is_small(prefix, payload) {
             self.stage(payload, staging);
         } else {
-            self.pieces[self.count] = Piece::Octets(payload);
+            self.pieces[self.count] = BatchSlice::Borrowed(payload);
             self.count += 1;
         }
         self.bytes += prefix.len() + payload.len();
@@ -56,10 +56,10 @@ impl<'a> Batch<'a> {
         let (start, end) = (self.staged, self.staged + octets.len());
         staging[start..end].copy_from_slice(octets);
         self.staged = end;
-        if let Some(Piece::Staged { end: last, .. }) = self.pieces[..self.count].last_mut() {
+        if let Some(BatchSlice::Copied { end: last, .. }) = self.pieces[..self.count].last_mut() {
             *last = end;
         } else {
-            self.pieces[self.count] = Piece::Staged { start, end };
+            self.pieces[self.count] = BatchSlice::Copied { start, end };
             self.count += 1;
         }
     }
@@ -71,14 +71,18 @@ fn is_small(prefix: &[u8], payload: &[u8]) -> bool {
 
 /// Calls `send` with the octets of the oldest frames of `link`, leaving out the `skip` octets that
 /// went before.
-pub(crate) fn with_pieces<R>(
+pub(crate) fn with_io_slices<R>(
     link: &Link,
     skip: usize,
     send: impl FnOnce(&[IoSlice<'_>]) -> R,
 ) -> R {
     STAGING.with_borrow_mut(|staging| {
-        let mut batch =
-            Batch { pieces: [Piece::Octets(&[]); PIECES_MAX], count: 0, bytes: 0, staged: 0 };
+        let mut batch = Batch {
+            pieces: [BatchSlice::Borrowed(&[]); IO_SLICES_MAX],
+            count: 0,
+            bytes: 0,
+            staged: 0,
+        };
         let mut skip = skip;
         for frame in link.frames() {
             let prefix = &frame.prefix()[skip.min(frame.prefix().len())..];
@@ -89,11 +93,11 @@ pub(crate) fn with_pieces<R>(
             batch.push(prefix, payload, staging);
             skip = 0;
         }
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let mut slices = [IoSlice::new(&[]); IO_SLICES_MAX];
         for (slice, piece) in slices.iter_mut().zip(&batch.pieces[..batch.count]) {
             *slice = IoSlice::new(match *piece {
-                Piece::Staged { start, end } => &staging[start..end],
-                Piece::Octets(octets) => octets,
+                BatchSlice::Copied { start, end } => &staging[start..end],
+                BatchSlice::Borrowed(octets) => octets,
             });
         }
         send(&slices[..batch.count])

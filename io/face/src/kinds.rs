@@ -214,20 +214,20 @@ impl Socket {
 
     /// Whether room to send, once there was none, is told by something to read, and not by the
     /// socket's being writable.
-    pub fn tells_room_by_input(&self) -> bool {
-        matches!(self, Self::Shared(socket) if socket.tells_room_by_input())
+    pub fn signals_room_by_input(&self) -> bool {
+        matches!(self, Self::Shared(socket) if socket.signals_room_by_input())
     }
 
     /// Whether there was no room to send, and there is now. To be asked before a wait where
     /// [room is told by input](Self::tells_room_by_input): what told so may have been read already.
-    pub fn has_room_again(&self) -> bool {
-        matches!(self, Self::Shared(socket) if socket.has_room_again())
+    pub fn is_writable_again(&self) -> bool {
+        matches!(self, Self::Shared(socket) if socket.is_writable_again())
     }
 
     /// Takes what has told of something to read, which the caller knows of and leaves for later.
-    pub fn silence(&mut self) -> io::Result<()> {
+    pub fn discard_doorbells(&mut self) -> io::Result<()> {
         match self {
-            Self::Shared(socket) => socket.silence(),
+            Self::Shared(socket) => socket.discard_doorbells(),
             _ => Ok(()),
         }
     }

@@ -48,7 +48,7 @@ pub enum BindError {
 impl BindError {
     /// Whether another place may do where this one did not, for want of permission or of the
     /// directory.
-    fn is_about_the_place(&self) -> bool {
+    fn is_path_unusable(&self) -> bool {
         match self {
             Self::Io { source, .. } => matches!(
                 source.kind(),
@@ -84,7 +84,7 @@ impl UnixListener {
         make_directory(directory).map_err(fail)?;
         // Between finding a socket dead and replacing it, no other router may do the same.
         let _lock = lock_directory(directory).map_err(fail)?;
-        remove_stale(&path)?;
+        remove_stale_socket(&path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(fail)?;
         socket.set_nonblocking(true).map_err(fail)?;
         let address = SockAddr::unix(&path).map_err(fail)?;
@@ -108,7 +108,7 @@ impl UnixListener {
         let (last, first) = candidates.split_last().expect("the temporary directory is always one");
         for path in first {
             match Self::bind(path, access) {
-                Err(error) if error.is_about_the_place() => {}
+                Err(error) if error.is_path_unusable() => {}
                 result => return result,
             }
         }
@@ -181,7 +181,7 @@ fn lock_directory(directory: &Path) -> io::Result<Flock<File>> {
     Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
 }
 
-fn remove_stale(path: &Path) -> Result<(), BindError> {
+fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
     let fail = |source| BindError::Io { address: path.display().to_string(), source };
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

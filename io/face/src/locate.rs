@@ -32,7 +32,7 @@ fn temporary_path() -> String {
 /// Where applications look for a router, in order. A job may lack the session's variables (cron) or
 /// have a directory for temporary files of its own (Slurm), so places that they would name are
 /// looked at without them too, and at last every socket of such a name that a process listens on.
-fn places_to_look(variable: &impl Fn(&str) -> Option<String>, listening: &str) -> Vec<PathBuf> {
+fn paths_to_try(variable: &impl Fn(&str) -> Option<String>, listening: &str) -> Vec<PathBuf> {
     let usual_run = PathBuf::from(format!("/run/user/{}", nix::unistd::getuid()));
     let temporary = variable("TMPDIR").filter(|path| path.starts_with('/')).map(PathBuf::from);
     let runs = run_directory(variable).into_iter().chain([usual_run]);
@@ -40,12 +40,12 @@ fn places_to_look(variable: &impl Fn(&str) -> Option<String>, listening: &str) -
     let mut places = vec![PathBuf::from(SYSTEM_PATH)];
     places.extend(runs.map(|run| run.join(USER_PATH)));
     places.extend(temporaries.map(|directory| directory.join(temporary_path())));
-    places.extend(listening_places(listening));
+    places.extend(listening_paths(listening));
     places
 }
 
 /// The sockets of routers of this user in a text like that of /proc/net/unix.
-fn listening_places(table: &str) -> impl Iterator<Item = PathBuf> {
+fn listening_paths(table: &str) -> impl Iterator<Item = PathBuf> {
     // Of the flags, the one for sockets that listen.
     const LISTENS: &str = "00010000";
     table.lines().filter_map(|line| {
@@ -140,7 +140,7 @@ pub(crate) fn client_transport_from(
     {
         return resolve(transport, Origin::ConfigFile(path));
     }
-    let places = places_to_look(&variable, &listening_sockets());
+    let places = paths_to_try(&variable, &listening_sockets());
     let listening = places.into_iter().find(|path| is_listening(path));
     let origin = if listening.is_some() { Origin::Listening } else { Origin::Default };
     let path = listening.unwrap_or_else(|| PathBuf::from(SYSTEM_PATH));

@@ -13,7 +13,7 @@ use crate::udp_path::LocalAddress;
 /// Datagrams, or runs of them, of one call.
 pub(crate) const BATCH_MAX: usize = 32;
 /// Pieces of all messages of one sending call.
-pub(crate) const PIECES_MAX: usize = 512;
+pub(crate) const IO_SLICES_MAX: usize = 512;
 
 /// Room for the control messages asked for: segment size and drop counter, 24 octets each, the time
 /// of arrival, 32, and the address that the message came to, 40 for IPv6.
@@ -22,14 +22,14 @@ type Control = [u64; 15];
 type SentControl = [u64; 8];
 
 /// Where one message is received: its first and its further octets.
-pub(crate) struct Target<'a> {
+pub(crate) struct ReceiveTarget<'a> {
     pub(crate) head: &'a mut [u8],
     pub(crate) rest: &'a mut [u8],
 }
 
 /// One received message.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct ReceivedMessage {
     pub(crate) peer: Option<SocketAddr>,
     /// The address of this host that it came to, where that was asked for.
     pub(crate) local: Option<LocalAddress>,
@@ -40,11 +40,11 @@ pub(crate) struct Arrival {
     /// Datagrams this socket lost for want of buffer, since it was made.
     pub(crate) overflows: Option<u32>,
     /// When the system took it in, in nanoseconds since the Unix epoch, where that was asked for.
-    pub(crate) taken_in_unix_ns: Option<u64>,
+    pub(crate) received_unix_ns: Option<u64>,
 }
 
 /// Whether the system takes several messages a call.
-pub(crate) fn is_there(fd: RawFd) -> bool {
+pub(crate) fn is_supported(fd: RawFd) -> bool {
     // SAFETY: no message is received or sent, so that nothing is pointed to.
     unsafe {
         let (none, flags) = (std::ptr::null_mut(), libc::MSG_DONTWAIT);
@@ -53,15 +53,15 @@ pub(crate) fn is_there(fd: RawFd) -> bool {
     }
 }
 
-/// Receives into `targets`, one message each, and appends what came to `arrivals`.
+/// Receives into `targets`, one message each, and appends what came to `received`.
 ///
 /// # Errors
 /// WouldBlock when nothing waits, and whatever else the system says when the first message fails.
 pub(crate) fn receive(
     fd: RawFd,
-    targets: &mut [Target<'_>],
+    targets: &mut [ReceiveTarget<'_>],
     is_batched: bool,
-    arrivals: &mut Vec<Arrival>,
+    arrivals: &mut Vec<ReceivedMessage>,
 ) -> io::Result<()> {
     let count = targets.len().min(BATCH_MAX);
     // SAFETY: all of these are plain C structures for which zeros are a valid value.
@@ -99,16 +99,16 @@ pub(crate) fn receive(
     };
     for (message, name) in messages[..received].iter().zip(&names) {
         let len = message.msg_len as usize;
-        let ControlValues { local, segment, overflows, taken_in_unix_ns } =
+        let ControlValues { local, segment, overflows, received_unix_ns: taken_in_unix_ns } =
             read_control(&message.msg_hdr);
-        arrivals.push(Arrival {
+        arrivals.push(ReceivedMessage {
             peer: read_address(name),
             local,
             len,
             segment: segment.filter(|&size| size > 0).unwrap_or(len),
             is_truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             overflows,
-            taken_in_unix_ns,
+            received_unix_ns: taken_in_unix_ns,
         });
     }
     Ok(())
@@ -132,7 +132,7 @@ struct ControlValues {
     local: Option<LocalAddress>,
     segment: Option<usize>,
     overflows: Option<u32>,
-    taken_in_unix_ns: Option<u64>,
+    received_unix_ns: Option<u64>,
 }
 
 /// Local address (IP_PKTINFO, IPV6_PKTINFO), segment size (UDP_GRO), drop counter (SO_RXQ_OVFL) and
@@ -171,7 +171,7 @@ fn read_control(header: &libc::msghdr) -> ControlValues {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     let time = data.cast::<libc::timespec>().read_unaligned();
                     let (s, ns) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
-                    values.taken_in_unix_ns =
+                    values.received_unix_ns =
                         s.ok().zip(ns.ok()).map(|(s, ns)| s * 1_000_000_000 + ns);
                 }
                 _ => {}
@@ -209,11 +209,11 @@ fn piece_mut(octets: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() }
 }
 
-/// One message to send: `piece_count` pieces, cut by the kernel into datagrams of `segment` octets
+/// One message to send: `slice_count` pieces, cut by the kernel into datagrams of `segment` octets
 /// if that is not 0.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Departure {
-    pub(crate) piece_count: usize,
+pub(crate) struct OutgoingMessage {
+    pub(crate) slice_count: usize,
     pub(crate) segment: u16,
 }
 
@@ -225,18 +225,18 @@ pub(crate) struct Destination {
 }
 
 /// The octets of several messages, in order.
-pub(crate) struct Pieces<'a> {
-    pieces: [&'a [u8]; PIECES_MAX],
+pub(crate) struct IoSlices<'a> {
+    pieces: [&'a [u8]; IO_SLICES_MAX],
     count: usize,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> IoSlices<'a> {
     pub(crate) fn new() -> Self {
-        Self { pieces: [&[]; PIECES_MAX], count: 0 }
+        Self { pieces: [&[]; IO_SLICES_MAX], count: 0 }
     }
 
     pub(crate) fn free(&self) -> usize {
-        PIECES_MAX - self.count
+        IO_SLICES_MAX - self.count
     }
 
     pub(crate) fn push(&mut self, octets: &'a [u8]) {
@@ -245,18 +245,18 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Sends `departures`, at most [`BATCH_MAX`]; their pieces follow one another in
+/// Sends `messages`, at most [`BATCH_MAX`]; their pieces follow one another in
 /// `pieces`. Returns how many messages the socket took.
 pub(crate) fn send(
     fd: RawFd,
     destination: &Destination,
-    pieces: &Pieces<'_>,
-    departures: &[Departure],
+    pieces: &IoSlices<'_>,
+    departures: &[OutgoingMessage],
     is_batched: bool,
 ) -> io::Result<usize> {
     let count = departures.len().min(BATCH_MAX);
     // SAFETY: plain C structures for which zeros are a valid value.
-    let (mut vectors, mut messages): ([libc::iovec; PIECES_MAX], [libc::mmsghdr; BATCH_MAX]) =
+    let (mut vectors, mut messages): ([libc::iovec; IO_SLICES_MAX], [libc::mmsghdr; BATCH_MAX]) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
     let mut controls: [SentControl; BATCH_MAX] = [[0; 8]; BATCH_MAX];
     for (vector, octets) in vectors.iter_mut().zip(&pieces.pieces[..pieces.count]) {
@@ -266,8 +266,8 @@ pub(crate) fn send(
     }
     let mut first = 0;
     for (index, departure) in departures[..count].iter().enumerate() {
-        let vectors = &mut vectors[first..first + departure.piece_count];
-        first += departure.piece_count;
+        let vectors = &mut vectors[first..first + departure.slice_count];
+        first += departure.slice_count;
         let header = &mut messages[index].msg_hdr;
         header.msg_name = destination.address.as_ptr().cast_mut().cast();
         header.msg_namelen = destination.address.len();

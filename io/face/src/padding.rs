@@ -5,10 +5,10 @@
 use weir_link::Frame;
 use weir_wire::{PADDING_MAX, PADDING_MIN, pad_prefix, tlv};
 
-use crate::mmsg::PIECES_MAX;
+use crate::mmsg::IO_SLICES_MAX;
 
 /// Frames looked at for one call. Each has two pieces, header and packet.
-const FRAMES_MAX: usize = PIECES_MAX / 2;
+const FRAMES_MAX: usize = IO_SLICES_MAX / 2;
 /// Packets of fewer octets are left alone: padding would be a good part of them.
 const PACKET_BYTES_MIN: usize = 512;
 /// Frames whose lengths differ by more than this are left alone.

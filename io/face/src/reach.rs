@@ -21,7 +21,7 @@ const DATAGRAMS: u32 = 4;
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum ProbeOutcome {
     Answered,
     /// Nothing, which over UDP may be a router that drops what it has no route for.
     Silent,
@@ -39,18 +39,18 @@ impl FaceUri {
         let at = all.iter().position(|uri| Some(uri) == current);
         all.rotate_left(at.unwrap_or(0));
         all.truncate(ADDRESSES_MAX);
-        let chosen = if all.len() > 1 { choose(&all, at.is_some()) } else { 0 };
+        let chosen = if all.len() > 1 { first_reachable(&all, at.is_some()) } else { 0 };
         Ok(all.swap_remove(chosen))
     }
 
     /// Whether the host of a UDP address says that nothing listens there, or cannot be reached.
     pub fn is_refused(&self) -> bool {
-        matches!(self, Self::Udp(_)) && attempt(self) == Outcome::Failed
+        matches!(self, Self::Udp(_)) && probe(self) == ProbeOutcome::Failed
     }
 }
 
 /// `has_current`: the first is in use, and comes last where none answers.
-fn choose(all: &[FaceUri], has_current: bool) -> usize {
+fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
     let (tell, outcomes) = mpsc::channel();
     let mut results = vec![None; all.len()];
     let (mut begun, mut next_at) = (0, Instant::now());
@@ -58,9 +58,9 @@ fn choose(all: &[FaceUri], has_current: bool) -> usize {
         if begun < all.len() && Instant::now() >= next_at {
             let (tell, uri, index) = (tell.clone(), all[begun].clone(), begun);
             // It ends by itself; what it finds out too late does not matter.
-            let attempt = move || tell.send((index, attempt(&uri)));
+            let attempt = move || tell.send((index, probe(&uri)));
             if std::thread::Builder::new().name("weir-reach".into()).spawn(attempt).is_err() {
-                results[begun] = Some(Outcome::Silent);
+                results[begun] = Some(ProbeOutcome::Silent);
             }
             (begun, next_at) = (begun + 1, Instant::now() + STAGGER);
             continue;
@@ -70,7 +70,7 @@ fn choose(all: &[FaceUri], has_current: bool) -> usize {
             false => 2 * TCP_TIMEOUT,
         };
         match outcomes.recv_timeout(wait) {
-            Ok((index, Outcome::Answered)) => return index,
+            Ok((index, ProbeOutcome::Answered)) => return index,
             Ok((index, outcome)) => {
                 results[index] = Some(outcome);
                 next_at = Instant::now();
@@ -81,22 +81,22 @@ fn choose(all: &[FaceUri], has_current: bool) -> usize {
     }
     let first = usize::from(has_current);
     let mut in_turn = (first..all.len()).chain(0..first);
-    in_turn.find(|&index| results[index] != Some(Outcome::Failed)).unwrap_or(0)
+    in_turn.find(|&index| results[index] != Some(ProbeOutcome::Failed)).unwrap_or(0)
 }
 
-fn attempt(uri: &FaceUri) -> Outcome {
+fn probe(uri: &FaceUri) -> ProbeOutcome {
     let outcome = match uri {
         FaceUri::Tcp(address) => {
-            TcpStream::connect_timeout(address, TCP_TIMEOUT).map(|_| Outcome::Answered)
+            TcpStream::connect_timeout(address, TCP_TIMEOUT).map(|_| ProbeOutcome::Answered)
         }
-        FaceUri::Udp(address) => ask(*address),
-        _ => Ok(Outcome::Silent),
+        FaceUri::Udp(address) => probe_udp(*address),
+        _ => Ok(ProbeOutcome::Silent),
     };
-    outcome.unwrap_or(Outcome::Failed)
+    outcome.unwrap_or(ProbeOutcome::Failed)
 }
 
 /// Asks for a name that nobody has, which a router refuses and hands on to no other.
-fn ask(address: SocketAddr) -> io::Result<Outcome> {
+fn probe_udp(address: SocketAddr) -> io::Result<ProbeOutcome> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -110,12 +110,12 @@ fn ask(address: SocketAddr) -> io::Result<Outcome> {
         let nonce = u32::from(address.port());
         socket.send(&Interest::new(name.clone()).nonce(attempt << 16 | nonce).encode())?;
         match socket.recv(&mut [0; 64]) {
-            Ok(_) => return Ok(Outcome::Answered),
+            Ok(_) => return Ok(ProbeOutcome::Answered),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(Outcome::Silent)
+    Ok(ProbeOutcome::Silent)
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
         let listener = TcpListener::bind(loopback(3, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let all = [1, 2, 3].map(|last| FaceUri::Tcp(loopback(last, port)));
-        assert_eq!(choose(&all, false), 2);
+        assert_eq!(first_reachable(&all, false), 2);
     }
 
     #[test]
@@ -145,13 +145,13 @@ mod tests {
             let (_, from) = answering.recv_from(&mut [0; 100]).unwrap();
             answering.send_to(b"a Nack", from).unwrap();
         });
-        assert_eq!(choose(&all, false), 2);
+        assert_eq!(first_reachable(&all, false), 2);
         router.join().unwrap();
         assert!(!all[0].is_refused() && all[1].is_refused());
         // Now both are silent, and the second refuses: they are taken in turn.
         let answering = UdpSocket::bind(loopback(3, port));
         assert!(answering.is_ok());
-        assert_eq!(choose(&all, false), 0);
-        assert_eq!(choose(&all, true), 2);
+        assert_eq!(first_reachable(&all, false), 0);
+        assert_eq!(first_reachable(&all, true), 2);
     }
 }

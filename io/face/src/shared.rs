@@ -37,15 +37,15 @@ const OFFER: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 1];
 /// What follows comes through the ring.
 const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
 /// Look at the rings. An LpPacket without anything.
-const BELL: [u8; 2] = [0x64, 0];
+const DOORBELL: [u8; 2] = [0x64, 0];
 
 /// Frames that an application receives before it makes an offer: a command or two are not worth it.
 const FRAMES_BEFORE_OFFER: usize = 32;
 /// Octets after which the reader is told, while more are written.
 const PUBLISH_BYTES: u32 = 64 << 10;
 /// Doorbells are read in such portions, and so many at a time.
-const BELL_BYTES: usize = 512;
-const BELL_READS_MAX: usize = 8;
+const DOORBELL_READ_BYTES: usize = 512;
+const DOORBELL_READS_MAX: usize = 8;
 
 /// How much memory a router shares with its applications at most.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub(crate) struct SharedSocket {
     role: Role,
     rings: Option<Rings>,
     /// The other end is to be told where this end goes over.
-    owes_switch: bool,
+    must_send_switch: bool,
     reads_ring: bool,
     writes_ring: bool,
     /// The ring had no room.
@@ -145,7 +145,7 @@ impl SharedSocket {
             stream,
             role,
             rings: None,
-            owes_switch: false,
+            must_send_switch: false,
             reads_ring: false,
             writes_ring: false,
             is_blocked: false,
@@ -189,7 +189,7 @@ impl SharedSocket {
                 // Behind it there can only be doorbells.
                 frames.truncate(before + at + 1);
                 self.stream.forget_tail();
-                self.owes_switch |= matches!(self.role, Role::Application { .. });
+                self.must_send_switch |= matches!(self.role, Role::Application { .. });
                 self.reads_ring = true;
                 return Ok(RecvStatus::More);
             }
@@ -201,7 +201,7 @@ impl SharedSocket {
             }
             Role::Router { .. } => {
                 if frames[before..].iter().any(|frame| **frame == OFFER) {
-                    self.consider_offer();
+                    self.handle_offer();
                 }
             }
         }
@@ -210,19 +210,19 @@ impl SharedSocket {
 
     /// An offer is taken, or counted. There is no other after it.
     #[cold]
-    fn consider_offer(&mut self) {
+    fn handle_offer(&mut self) {
         let Role::Router { memory, claim } = &mut self.role else { return };
         let file = self.stream.take_file();
         let taken = file.and_then(|file| {
             let claimed = memory.claim()?;
-            let rings = Rings::take_over(file.get()).ok()?;
+            let rings = Rings::map_received(file.get()).ok()?;
             drop(file.into_memory());
             Some((claimed, rings))
         });
         match taken {
             Some((claimed, rings)) => {
                 memory.taken.fetch_add(1, Ordering::Relaxed);
-                (*claim, self.rings, self.owes_switch) = (Some(claimed), Some(rings), true);
+                (*claim, self.rings, self.must_send_switch) = (Some(claimed), Some(rings), true);
             }
             None => _ = memory.refused.fetch_add(1, Ordering::Relaxed),
         }
@@ -232,14 +232,14 @@ impl SharedSocket {
     #[cold]
     fn offer(&mut self) {
         let Role::Application { frames_before_offer, memory } = &mut self.role else { return };
-        let Some((rings, file)) = memory.take().or_else(|| Rings::make().ok()) else {
+        let Some((rings, file)) = memory.take().or_else(|| Rings::create().ok()) else {
             // Where there is no memory to be had the connection stays as it is.
             *frames_before_offer = usize::MAX;
             return;
         };
         match descriptor::send(self.stream.as_fd(), &OFFER, file.as_fd()) {
             Ok(_) => self.rings = Some(rings),
-            Err(error) if is_for_later(&error) => *memory = Some((rings, file)),
+            Err(error) if is_retryable(&error) => *memory = Some((rings, file)),
             // The system hands over no files, or no more. Octets may go through still.
             Err(_) => *frames_before_offer = usize::MAX,
         }
@@ -252,7 +252,7 @@ impl SharedSocket {
         let may_offer = self.rings.is_none()
             && matches!(self.role, Role::Application { frames_before_offer: 0, .. });
         // They go between two frames.
-        if (self.owes_switch || may_offer) && self.stream.finish_frame(link)? {
+        if (self.must_send_switch || may_offer) && self.stream.finish_frame(link)? {
             if may_offer {
                 self.offer();
             } else if self.switch()? {
@@ -264,9 +264,9 @@ impl SharedSocket {
 
     /// Says that what follows goes through the ring. Whether there was room to say so.
     fn switch(&mut self) -> io::Result<bool> {
-        match self.ring_with(&SWITCH) {
-            Ok(()) => (self.owes_switch, self.writes_ring) = (false, true),
-            Err(error) if is_for_later(&error) => {}
+        match self.send_control(&SWITCH) {
+            Ok(()) => (self.must_send_switch, self.writes_ring) = (false, true),
+            Err(error) if is_retryable(&error) => {}
             Err(error) => return Err(error),
         }
         Ok(self.writes_ring)
@@ -282,43 +282,43 @@ impl SharedSocket {
     }
 
     /// Whether room to send, once there was none, is told by something to read.
-    pub(crate) fn tells_room_by_input(&self) -> bool {
+    pub(crate) fn signals_room_by_input(&self) -> bool {
         self.writes_ring
     }
 
     /// Whether there was no room, and there is now: what told so may have been read already.
-    pub(crate) fn has_room_again(&self) -> bool {
+    pub(crate) fn is_writable_again(&self) -> bool {
         self.is_blocked && self.rings.as_ref().is_some_and(|rings| rings.writer.is_told())
     }
 
     fn recv_ring(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> io::Result<RecvStatus> {
         let rings = self.rings.as_mut().expect("there is a ring to be read");
         match rings.read(pool, frames) {
-            Ok(Found::Nothing) => {}
-            Ok(Found::Octets { wakes }) => {
+            Ok(RingRead::Nothing) => {}
+            Ok(RingRead::Octets { wakes }) => {
                 if wakes {
-                    self.ring_bell()?;
+                    self.ring_doorbell()?;
                 }
                 return Ok(RecvStatus::More);
             }
-            Ok(Found::Lost(error)) => return Ok(RecvStatus::FramingLost(error)),
+            Ok(RingRead::FramingLost(error)) => return Ok(RecvStatus::FramingLost(error)),
             Err(Broken) => return Ok(RecvStatus::RingBroken),
         }
-        let mut bells = Ok(Bells::Taken);
-        let is_empty = rings.reader.sleep(|| bells = take_bells(&mut self.stream));
+        let mut bells = Ok(DoorbellRead::Taken);
+        let is_empty = rings.reader.sleep(|| bells = drain_doorbells(&mut self.stream));
         match (bells?, is_empty) {
             (_, Err(Broken)) => Ok(RecvStatus::RingBroken),
-            (Bells::Taken, Ok(true)) => Ok(RecvStatus::Drained),
-            (Bells::Closed, Ok(true)) => Ok(RecvStatus::Closed),
+            (DoorbellRead::Taken, Ok(true)) => Ok(RecvStatus::Drained),
+            (DoorbellRead::Closed, Ok(true)) => Ok(RecvStatus::Closed),
             // What came meanwhile, or before the end.
-            (Bells::More, _) | (_, Ok(false)) => Ok(RecvStatus::More),
+            (DoorbellRead::More, _) | (_, Ok(false)) => Ok(RecvStatus::More),
         }
     }
 
     /// Takes the bells that have rung, so that they wake nobody again. For an end that knows that
     /// there is something to be read, and does not read it now.
-    pub(crate) fn silence(&mut self) -> io::Result<()> {
-        if self.reads_ring && take_bells(&mut self.stream)? == Bells::Closed {
+    pub(crate) fn discard_doorbells(&mut self) -> io::Result<()> {
+        if self.reads_ring && drain_doorbells(&mut self.stream)? == DoorbellRead::Closed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         Ok(())
@@ -329,12 +329,12 @@ impl SharedSocket {
         link.gather_runs(0);
         loop {
             let rings = self.rings.as_mut().expect("there is a ring to be written");
-            let Ok(Written { frames, wakes, has_room, waiting }) = rings.write(link) else {
+            let Ok(RingWrite { frames, wakes, has_room, waiting }) = rings.write(link) else {
                 return Ok(SendStatus::RingBroken);
             };
             link.frames_sent(frames);
             if wakes {
-                self.ring_bell()?;
+                self.ring_doorbell()?;
             }
             link.set_socket_backlog(waiting.into());
             if !has_room {
@@ -347,22 +347,22 @@ impl SharedSocket {
         }
     }
 
-    fn ring_bell(&self) -> io::Result<()> {
+    fn ring_doorbell(&self) -> io::Result<()> {
         if !self.stream.is_between_frames() {
             // What is left of that frame, which still goes over the connection, wakes as well.
             return Ok(());
         }
-        match self.ring_with(&BELL) {
+        match self.send_control(&DOORBELL) {
             // Whoever lets so many bells lie does not sleep.
-            Err(error) if is_for_later(&error) => Ok(()),
+            Err(error) if is_retryable(&error) => Ok(()),
             // What is there to be read comes first; then recv tells.
-            Err(error) if is_of_the_end(&error) => Ok(()),
+            Err(error) if is_disconnect(&error) => Ok(()),
             result => result,
         }
     }
 
     /// Sends so few octets that it is all or nothing.
-    fn ring_with(&self, octets: &[u8]) -> io::Result<()> {
+    fn send_control(&self, octets: &[u8]) -> io::Result<()> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the pointer and length describe `octets`, which live through the call.
         let sent = unsafe {
@@ -373,26 +373,26 @@ impl SharedSocket {
 }
 
 /// Reads the doorbells that have rung.
-fn take_bells(stream: &mut StreamSocket) -> io::Result<Bells> {
-    let mut bells = [0; BELL_BYTES];
-    for _ in 0..BELL_READS_MAX {
+fn drain_doorbells(stream: &mut StreamSocket) -> io::Result<DoorbellRead> {
+    let mut bells = [0; DOORBELL_READ_BYTES];
+    for _ in 0..DOORBELL_READS_MAX {
         match stream.read(&mut bells) {
-            Ok(0) => return Ok(Bells::Closed),
+            Ok(0) => return Ok(DoorbellRead::Closed),
             Ok(_) => {}
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => return Ok(Bells::Taken),
-                _ if is_of_the_end(&error) => return Ok(Bells::Closed),
+                io::ErrorKind::WouldBlock => return Ok(DoorbellRead::Taken),
+                _ if is_disconnect(&error) => return Ok(DoorbellRead::Closed),
                 io::ErrorKind::Interrupted => {}
                 _ => return Err(error),
             },
         }
     }
-    Ok(Bells::More)
+    Ok(DoorbellRead::More)
 }
 
 /// What a look for doorbells found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bells {
+enum DoorbellRead {
     Taken,
     /// More than are read at a time.
     More,
@@ -400,27 +400,27 @@ enum Bells {
     Closed,
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn is_of_the_end(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// What a look at the ring brought.
-enum Found {
+enum RingRead {
     Nothing,
     /// Frames, and whether the writer waits for their room.
     Octets {
         wakes: bool,
     },
     /// Octets that are no frames.
-    Lost(weir_wire::FrameError),
+    FramingLost(weir_wire::FrameError),
 }
 
 /// What was put into the ring.
-struct Written {
+struct RingWrite {
     frames: usize,
     wakes: bool,
     has_room: bool,
@@ -430,10 +430,10 @@ struct Written {
 
 impl Rings {
     /// Copies some of what is there, and cuts it into frames.
-    fn read(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> Result<Found, Broken> {
+    fn read(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> Result<RingRead, Broken> {
         let available = self.reader.available()? as usize;
         if available == 0 {
-            return Ok(Found::Nothing);
+            return Ok(RingRead::Nothing);
         }
         let len = available.min(READ_BYTES_MAX);
         let mut block = pool.alloc(len);
@@ -441,17 +441,17 @@ impl Rings {
         let octets = block.freeze(len);
         let cut = match cut_frames(&octets, frames) {
             Ok(cut) => cut,
-            Err(error) => return Ok(Found::Lost(error)),
+            Err(error) => return Ok(RingRead::FramingLost(error)),
         };
         if cut < len && len == available {
             // Frames are published whole.
             return Err(Broken);
         }
-        Ok(Found::Octets { wakes: self.reader.release(cut as u32) })
+        Ok(RingRead::Octets { wakes: self.reader.release(cut as u32) })
     }
 
     /// Copies the frames that are ready to where there is room for them.
-    fn write(&mut self, link: &Link) -> Result<Written, Broken> {
+    fn write(&mut self, link: &Link) -> Result<RingWrite, Broken> {
         let writer = &mut self.writer;
         let (mut frames, mut wakes, mut has_room) = (0, false, true);
         for frame in link.frames() {
@@ -469,7 +469,7 @@ impl Rings {
             }
         }
         wakes |= writer.publish();
-        Ok(Written { frames, wakes, has_room, waiting: writer.waiting()? })
+        Ok(RingWrite { frames, wakes, has_room, waiting: writer.waiting()? })
     }
 }
 

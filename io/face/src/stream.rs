@@ -12,7 +12,7 @@ use weir_link::Link;
 use weir_wire::{FrameError, peek_frame};
 
 use crate::descriptor;
-use crate::gather::with_pieces;
+use crate::gather::with_io_slices;
 use crate::socket::{Backlog, grow_send_buffer, socket_source};
 use crate::status::{RecvStatus, SendStatus};
 use crate::stranger_file::StrangerFile;
@@ -294,7 +294,7 @@ impl StreamSocket {
             if link.is_egress_empty() {
                 break Ok(SendStatus::Drained);
             }
-            let sent = with_pieces(link, self.front_sent, |pieces| {
+            let sent = with_io_slices(link, self.front_sent, |pieces| {
                 self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
             });
             match sent {

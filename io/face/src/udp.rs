@@ -8,7 +8,9 @@ use weir_base::{Packet, PacketMut, Pool};
 use weir_link::{Link, LinkDrop};
 use weir_wire::PACKET_SIZE_MAX;
 
-use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Destination, Pieces, Target};
+use crate::mmsg::{
+    self, BATCH_MAX, Destination, IoSlices, OutgoingMessage, ReceiveTarget, ReceivedMessage,
+};
 use crate::padding::Padding;
 use crate::socket::{
     Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
@@ -74,7 +76,7 @@ pub struct Datagram {
     pub frame: Packet,
     /// When the system took it in, in nanoseconds since the Unix epoch: with
     /// [`UdpOptions::timestamps`] alone. Datagrams of one run have the same time.
-    pub taken_in_unix_ns: Option<u64>,
+    pub received_unix_ns: Option<u64>,
 }
 
 /// What happened at a [`UdpPort`] beside datagrams delivered.
@@ -102,7 +104,7 @@ pub struct FramesSent {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ReceiveSlot {
     head: Option<PacketMut>,
     rest: Option<PacketMut>,
 }
@@ -113,8 +115,8 @@ pub struct UdpPort {
     socket: Socket,
     local: SocketAddr,
     peers: UdpPeers,
-    slots: Vec<Slot>,
-    arrivals: Vec<Arrival>,
+    slots: Vec<ReceiveSlot>,
+    received: Vec<ReceivedMessage>,
     is_batched: bool,
     /// Whether runs are received whole (GRO).
     is_joined: bool,
@@ -123,7 +125,7 @@ pub struct UdpPort {
     padding: Padding,
     backlog: Backlog,
     overflows_seen: u32,
-    lacking: Vec<&'static str>,
+    missing_features: Vec<&'static str>,
     counters: UdpCounters,
 }
 
@@ -151,7 +153,7 @@ impl UdpPort {
         // Without this only the count of such drops is missing.
         let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         if options.timestamps {
-            // Where the system has none, `Datagram::taken_in_unix_ns` stays `None`.
+            // Where the system has none, `Datagram::received_unix_ns` stays `None`.
             let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         }
         let mut lacking = Vec::new();
@@ -165,7 +167,7 @@ impl UdpPort {
         let cuts_runs = try_out("UDP_SEGMENT", options.offload, &|| set(libc::UDP_SEGMENT, 0));
         // Some filters of system calls say EPERM, as firewalls do of single messages: so the system
         // is asked before there are any.
-        let batches = || mmsg::is_there(socket.as_raw_fd());
+        let batches = || mmsg::is_supported(socket.as_raw_fd());
         let is_batched = try_out("sendmmsg and recvmmsg", options.batch, &batches);
         // A port bound to one address sends from that one anyway.
         let wants_local = options.local_addresses && address.ip().is_unspecified();
@@ -182,14 +184,14 @@ impl UdpPort {
             local,
             peers: UdpPeers::new(knows_local),
             slots: Vec::new(),
-            arrivals: Vec::with_capacity(BATCH_MAX),
+            received: Vec::with_capacity(BATCH_MAX),
             is_batched,
             is_joined,
             run_frame_max: if cuts_runs { usize::from(u16::MAX) } else { 0 },
             padding: Padding::default(),
             backlog: Backlog::default(),
             overflows_seen: 0,
-            lacking,
+            missing_features: lacking,
             counters: UdpCounters::default(),
         })
     }
@@ -205,8 +207,8 @@ impl UdpPort {
 
     /// What of [`UdpOptions`] the system does not have, by the names that operators know. Without
     /// it the port takes more processor time for each packet.
-    pub fn lacking(&self) -> &[&'static str] {
-        &self.lacking
+    pub fn missing_features(&self) -> &[&'static str] {
+        &self.missing_features
     }
 
     /// Receive buffer the system granted, in octets.
@@ -245,24 +247,24 @@ impl UdpPort {
         datagrams: &mut Vec<Datagram>,
     ) -> io::Result<RecvStatus> {
         self.fill_slots(pool);
-        self.arrivals.clear();
-        let mut targets = self.slots.iter_mut().map(|slot| Target {
+        self.received.clear();
+        let mut targets = self.slots.iter_mut().map(|slot| ReceiveTarget {
             head: slot.head.as_deref_mut().expect("filled above"),
             rest: slot.rest.as_deref_mut().unwrap_or_default(),
         });
-        let mut batch: [Target<'_>; BATCH_MAX] =
+        let mut batch: [ReceiveTarget<'_>; BATCH_MAX] =
             std::array::from_fn(|_| targets.next().expect("as many slots as targets"));
         let fd = self.socket.as_raw_fd();
-        match mmsg::receive(fd, &mut batch, self.is_batched, &mut self.arrivals) {
+        match mmsg::receive(fd, &mut batch, self.is_batched, &mut self.received) {
             Ok(()) => {}
             Err(error) => return self.on_receive_error(error),
         }
-        let arrivals = std::mem::take(&mut self.arrivals);
+        let arrivals = std::mem::take(&mut self.received);
         for (index, arrival) in arrivals.iter().enumerate() {
             self.deliver(index, arrival, pool, datagrams);
         }
         let is_full = arrivals.len() == BATCH_MAX;
-        self.arrivals = arrivals;
+        self.received = arrivals;
         Ok(if is_full { RecvStatus::More } else { RecvStatus::Drained })
     }
 
@@ -279,7 +281,7 @@ impl UdpPort {
     }
 
     fn fill_slots(&mut self, pool: &mut Pool) {
-        self.slots.resize_with(BATCH_MAX, Slot::default);
+        self.slots.resize_with(BATCH_MAX, ReceiveSlot::default);
         for slot in &mut self.slots {
             let head = slot.head.get_or_insert_with(|| pool.alloc(HEAD_BYTES));
             if self.is_joined && slot.rest.is_none() {
@@ -291,7 +293,7 @@ impl UdpPort {
     fn deliver(
         &mut self,
         index: usize,
-        arrival: &Arrival,
+        arrival: &ReceivedMessage,
         pool: &mut Pool,
         datagrams: &mut Vec<Datagram>,
     ) {
@@ -308,9 +310,11 @@ impl UdpPort {
             return;
         };
         let path = UdpPath { remote, local: arrival.local };
-        let key = self.peers.key_of_arrival(path);
-        let taken_in_unix_ns = arrival.taken_in_unix_ns;
-        let mut push = |frame| datagrams.push(Datagram { path, key, frame, taken_in_unix_ns });
+        let key = self.peers.key_of_datagram(path);
+        let taken_in_unix_ns = arrival.received_unix_ns;
+        let mut push = |frame| {
+            datagrams.push(Datagram { path, key, frame, received_unix_ns: taken_in_unix_ns })
+        };
         let slot = &mut self.slots[index];
         let head_capacity = slot.head.as_ref().map_or(0, PacketMut::capacity);
         let head_len = arrival.len.min(head_capacity);
@@ -356,7 +360,7 @@ impl UdpPort {
                 break Ok(SendStatus::Drained);
             }
             self.padding.plan(link.frames(), self.run_frame_max.min(link.config().codec.mtu));
-            let mut plan = Plan::new();
+            let mut plan = SendPlan::new();
             let frames = link.frames().enumerate().map(|(index, frame)| {
                 (self.padding.prefix_of(index, frame.prefix()), &frame.payload()[..])
             });
@@ -365,7 +369,7 @@ impl UdpPort {
                 self.socket.as_raw_fd(),
                 &destination,
                 &plan.pieces,
-                plan.departures(),
+                plan.messages(),
                 self.is_batched,
             );
             match sent {
@@ -374,9 +378,9 @@ impl UdpPort {
                     link.frames_sent(frames);
                 }
                 Err(error) => {
-                    let (departure, frame_count) = (plan.departures[0], plan.frame_counts[0]);
+                    let (departure, frame_count) = (plan.messages[0], plan.frame_counts[0]);
                     match self.on_send_error(error, departure, destination.source) {
-                        Ok(AfterError::Again) => {}
+                        Ok(AfterError::Retry) => {}
                         Ok(AfterError::Wait) => break Ok(SendStatus::WouldBlock),
                         Ok(AfterError::Drop) => {
                             self.counters.send_errors += frame_count as u64;
@@ -408,17 +412,17 @@ impl UdpPort {
         let destination = self.destination(path);
         let mut result = FramesSent::default();
         while result.done < frames.len() {
-            let mut plan = Plan::new();
+            let mut plan = SendPlan::new();
             let rest = frames[result.done..].iter().map(|frame| (&[][..], &frame[..]));
             plan.fill(rest, self.run_frame_max);
             let fd = self.socket.as_raw_fd();
-            let (pieces, departures) = (&plan.pieces, plan.departures());
+            let (pieces, departures) = (&plan.pieces, plan.messages());
             let sent = mmsg::send(fd, &destination, pieces, departures, self.is_batched);
             match sent {
                 Ok(count) => result.done += plan.frame_counts[..count].iter().sum::<usize>(),
                 Err(error) => {
-                    match self.on_send_error(error, plan.departures[0], destination.source)? {
-                        AfterError::Again => {}
+                    match self.on_send_error(error, plan.messages[0], destination.source)? {
+                        AfterError::Retry => {}
                         AfterError::Wait => break,
                         AfterError::Drop => {
                             let count = plan.frame_counts[0];
@@ -439,27 +443,27 @@ impl UdpPort {
     fn on_send_error(
         &mut self,
         error: io::Error,
-        departure: Departure,
+        departure: OutgoingMessage,
         source: Option<LocalAddress>,
     ) -> io::Result<AfterError> {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(AfterError::Wait),
-            Some(libc::EINTR) => Ok(AfterError::Again),
+            Some(libc::EINTR) => Ok(AfterError::Retry),
             // The address that the peer speaks to is not this host's any more, which says nothing
             // of runs to other peers.
-            Some(libc::EINVAL) if source.is_some_and(|source| !source.is_there()) => {
+            Some(libc::EINVAL) if source.is_some_and(|source| !source.is_assigned()) => {
                 Ok(AfterError::Drop)
             }
             // The route's MTU is below the segment size: such frames go one by one, as IP
             // fragments.
             Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {
                 self.run_frame_max = usize::from(departure.segment) - 1;
-                Ok(AfterError::Again)
+                Ok(AfterError::Retry)
             }
             // The device cannot cut runs.
             Some(libc::EIO | libc::EOPNOTSUPP) if departure.segment != 0 => {
                 self.run_frame_max = 0;
-                Ok(AfterError::Again)
+                Ok(AfterError::Retry)
             }
             Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Err(error),
             _ => Ok(AfterError::Drop),
@@ -469,7 +473,7 @@ impl UdpPort {
 
 /// What follows an error of sending.
 enum AfterError {
-    Again,
+    Retry,
     /// Wait until the socket is writable.
     Wait,
     /// The first message cannot be sent.
@@ -477,9 +481,9 @@ enum AfterError {
 }
 
 /// The messages of one call.
-struct Plan<'a> {
-    pieces: Pieces<'a>,
-    departures: [Departure; BATCH_MAX],
+struct SendPlan<'a> {
+    pieces: IoSlices<'a>,
+    messages: [OutgoingMessage; BATCH_MAX],
     frame_counts: [usize; BATCH_MAX],
     count: usize,
     /// Octets of the latest departure, and whether it may grow.
@@ -487,11 +491,11 @@ struct Plan<'a> {
     is_run_open: bool,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> SendPlan<'a> {
     fn new() -> Self {
         Self {
-            pieces: Pieces::new(),
-            departures: [Departure::default(); BATCH_MAX],
+            pieces: IoSlices::new(),
+            messages: [OutgoingMessage::default(); BATCH_MAX],
             frame_counts: [0; BATCH_MAX],
             count: 0,
             run_bytes: 0,
@@ -499,8 +503,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn departures(&self) -> &[Departure] {
-        &self.departures[..self.count]
+    fn messages(&self) -> &[OutgoingMessage] {
+        &self.messages[..self.count]
     }
 
     /// Each frame is of two parts, of which one may be empty.
@@ -514,7 +518,7 @@ impl<'a> Plan<'a> {
             if joins {
                 let latest = self.count - 1;
                 let segment = self.frame_size(latest);
-                self.departures[latest].segment = segment as u16;
+                self.messages[latest].segment = segment as u16;
                 self.is_run_open = len == segment;
             } else {
                 self.count += 1;
@@ -544,7 +548,7 @@ impl<'a> Plan<'a> {
         for octets in [prefix, payload] {
             if !octets.is_empty() {
                 self.pieces.push(octets);
-                self.departures[latest].piece_count += 1;
+                self.messages[latest].slice_count += 1;
             }
         }
         self.frame_counts[latest] += 1;
@@ -569,7 +573,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn address_that_is_gone_costs_other_peers_no_runs() {
+    fn stale_source_keeps_runs_of_other_peers() {
         let all = (Ipv4Addr::UNSPECIFIED, 0).into();
         let mut port = UdpPort::bind(all, &UdpOptions::default()).unwrap();
         let runs_before = port.run_frame_max;

@@ -28,7 +28,7 @@ impl LocalAddress {
     }
 
     /// Whether it is still this host's.
-    pub(crate) fn is_there(self) -> bool {
+    pub(crate) fn is_assigned(self) -> bool {
         UdpSocket::bind(self.with_port(0)).is_ok()
     }
 
@@ -136,7 +136,7 @@ impl UdpPeers {
     }
 
     /// The key of the peer that a datagram came from.
-    pub(crate) fn key_of_arrival(&mut self, path: UdpPath) -> Option<u64> {
+    pub(crate) fn key_of_datagram(&mut self, path: UdpPath) -> Option<u64> {
         match self.recent {
             Some((recent, key)) if recent == path => key,
             _ => {

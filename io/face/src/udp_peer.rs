@@ -18,7 +18,7 @@ pub struct UdpPeer {
     peer: SocketAddr,
     local: FaceUri,
     remote: FaceUri,
-    arrivals: Vec<Datagram>,
+    datagrams: Vec<Datagram>,
 }
 
 impl UdpPeer {
@@ -35,7 +35,7 @@ impl UdpPeer {
     /// Speaks to `peer` from `port`.
     pub fn at(port: UdpPort, peer: SocketAddr) -> Self {
         let local = udp_local_toward(port.local_addr(), peer);
-        Self { port, peer, local, remote: FaceUri::Udp(peer), arrivals: Vec::new() }
+        Self { port, peer, local, remote: FaceUri::Udp(peer), datagrams: Vec::new() }
     }
 
     pub(crate) fn recv(
@@ -43,9 +43,9 @@ impl UdpPeer {
         pool: &mut Pool,
         frames: &mut Vec<Packet>,
     ) -> io::Result<RecvStatus> {
-        let status = self.port.recv(pool, &mut self.arrivals)?;
+        let status = self.port.recv(pool, &mut self.datagrams)?;
         let peer = self.peer;
-        let ours = self.arrivals.drain(..).filter(|datagram| datagram.path.remote == peer);
+        let ours = self.datagrams.drain(..).filter(|datagram| datagram.path.remote == peer);
         frames.extend(ours.map(|datagram| datagram.frame));
         Ok(status)
     }

@@ -248,7 +248,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
     }
     assert!(refused > 500, "24 MB do not fit into queue and ring");
     assert!(router.link.queue_bytes() <= router.link.config().egress.queue_bytes_max);
-    assert!(router.socket.tells_room_by_input() && !router.wait(Duration::ZERO));
+    assert!(router.socket.signals_room_by_input() && !router.wait(Duration::ZERO));
     let reader = std::thread::spawn(move || {
         let end = Clock::now() + PATIENCE;
         while application.packets.len() < taken.len() && Clock::now() < end {
@@ -259,7 +259,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
         assert!(application.packets == taken, "{} came", application.packets.len());
     });
     while router.turn().unwrap() == SendStatus::WouldBlock {
-        let is_told = router.socket.has_room_again() || router.wait(PATIENCE);
+        let is_told = router.socket.is_writable_again() || router.wait(PATIENCE);
         assert!(is_told, "the writer is told of room");
     }
     reader.join().unwrap();
@@ -355,7 +355,7 @@ fn memory_that_is_not_as_it_must_be_is_refused() {
         router.turn().unwrap();
         assert_eq!(router.packets, [data(100, 1)], "{what}");
         // The router would have gone over with the first packet.
-        assert!(!router.socket.tells_room_by_input(), "{what}");
+        assert!(!router.socket.signals_room_by_input(), "{what}");
         assert_eq!(stranger.received().len(), 300, "{what}");
     }
     assert_eq!((listener.memory.refused(), listener.memory.used_bytes()), (count, 0));
@@ -381,7 +381,7 @@ fn incomplete_offers_change_nothing() {
     router.enqueue(&data(40, 2));
     router.turn().unwrap();
     assert_eq!(router.packets, [data(40, 1)]);
-    assert!(!router.socket.tells_room_by_input() && listener.memory.used_bytes() == 0);
+    assert!(!router.socket.signals_room_by_input() && listener.memory.used_bytes() == 0);
 }
 
 #[test]
@@ -513,7 +513,10 @@ fn no_bell_rings_within_a_frame() {
     };
     let sent_by_application = fill(&mut application);
     let sent_by_router = fill(&mut router) - sent_by_application;
-    assert!(router.socket.tells_room_by_input(), "the router has gone over, and its ring is full");
+    assert!(
+        router.socket.signals_room_by_input(),
+        "the router has gone over, and its ring is full"
+    );
     let end = Clock::now() + PATIENCE;
     while router.packets.len() < sent_by_application || application.packets.len() < sent_by_router {
         assert!(Clock::now() < end, "{application:?} {router:?}");

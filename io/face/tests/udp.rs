@@ -307,11 +307,11 @@ fn datagrams_say_when_they_were_taken_in_if_asked() {
         client.send_to(&data(50, index), plain.local_addr()).unwrap();
     }
     let arrived = receive(&mut stamping, &mut pool, 3);
-    let times: Vec<u64> = arrived.iter().map(|d| d.taken_in_unix_ns.unwrap()).collect();
+    let times: Vec<u64> = arrived.iter().map(|d| d.received_unix_ns.unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
     assert!(times[0] / 1_000_000 <= weir_face::unix_time_ms(), "{times:?}");
     let arrived = receive(&mut plain, &mut pool, 3);
-    assert!(arrived.iter().all(|datagram| datagram.taken_in_unix_ns.is_none()));
+    assert!(arrived.iter().all(|datagram| datagram.received_unix_ns.is_none()));
 }
 
 /// A port bound to all addresses answers each peer from the address that it asked. A connected

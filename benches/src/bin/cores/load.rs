@@ -110,7 +110,7 @@ impl End {
 
     /// Receives what is there; waits for it if there was nothing the last time.
     fn receive(&mut self, mut take: impl FnMut(&mut Link, LpHeader, Packet)) -> anyhow::Result<()> {
-        if self.is_drained && !self.socket.has_room_again() {
+        if self.is_drained && !self.socket.is_writable_again() {
             self.poll.poll(&mut self.events, Some(Duration::from_millis(20)))?;
         }
         let status = self.socket.recv(&mut self.pool, &mut self.frames)?;

@@ -117,7 +117,7 @@ impl Rings {
     }
 
     /// An application makes them, and has a file to hand over.
-    pub(super) fn make() -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
         if file_bytes_max() < SHARED_BYTES as u64 {
             // The system would end the program with a signal.
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -135,8 +135,8 @@ impl Rings {
     }
 
     /// A router takes over what a stranger hands it.
-    pub(super) fn take_over(file: &OwnedFd) -> io::Result<Self> {
-        expect_memory(file)?;
+    pub(super) fn map_received(file: &OwnedFd) -> io::Result<Self> {
+        check_size_seals(file)?;
         let mapping = Mapping::of(file)?;
         // SAFETY: no memory is involved.
         let sealed =
@@ -145,7 +145,7 @@ impl Rings {
             return Err(io::Error::last_os_error());
         }
         // No page can go any more, so that those that are there now stay.
-        expect_pages(file)?;
+        check_pages(file)?;
         Ok(Self::new(mapping, 0))
     }
 }
@@ -177,7 +177,7 @@ fn file_bytes_max() -> u64 {
 }
 
 /// Refuses what is not ordinary memory of the right size for good.
-fn expect_memory(file: &OwnedFd) -> io::Result<()> {
+fn check_size_seals(file: &OwnedFd) -> io::Result<()> {
     // SAFETY: no memory is involved. Other files than memory have no seals, which is an error.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 || seals & SIZE_SEALS != SIZE_SEALS {
@@ -191,7 +191,7 @@ fn expect_memory(file: &OwnedFd) -> io::Result<()> {
 }
 
 /// Refuses memory of which pages have yet to be made, when there may be none left.
-fn expect_pages(file: &OwnedFd) -> io::Result<()> {
+fn check_pages(file: &OwnedFd) -> io::Result<()> {
     match status(file)?.st_blocks * 512 >= SHARED_BYTES as libc::blkcnt_t {
         true => Ok(()),
         false => Err(refusal("the memory lacks pages")),

@@ -77,7 +77,7 @@ impl UdpEnd {
                 continue;
             }
             // By how long ago it was; a step of the wall clock in between is bounded on both sides.
-            let taken_in_unix_ns = datagram.taken_in_unix_ns.unwrap_or(now_unix_ns);
+            let taken_in_unix_ns = datagram.received_unix_ns.unwrap_or(now_unix_ns);
             let age_ns = now_unix_ns.saturating_sub(taken_in_unix_ns);
             arrivals.push(Arrival { frame: datagram.frame, age_ns });
         }

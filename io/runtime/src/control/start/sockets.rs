@@ -81,7 +81,7 @@ impl Sockets {
     /// What one port lacks, all of them do.
     fn warn_missing_features(&self) {
         let ports = self.ports.iter().flatten();
-        let lacking = ports.map(UdpPort::lacking).max_by_key(|lacking| lacking.len());
+        let lacking = ports.map(UdpPort::missing_features).max_by_key(|lacking| lacking.len());
         if let Some(lacking @ [_, ..]) = lacking {
             tracing::warn!(
                 lacking = lacking.join(", "),

@@ -73,7 +73,7 @@ impl Faces {
         if let Some(face) = self.table.at(slot)
             && face.is_socket_full
             && let FaceSocket::Own(socket) = &face.socket
-            && socket.has_room_again()
+            && socket.is_writable_again()
         {
             face.is_socket_full = false;
             self.mark_dirty(slot);
