@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peer_of_own_process_has_its_user_and_groups() {
+    fn reads_own_user_and_groups() {
         let (near, _far) = UnixStream::pair().unwrap();
         let peer = PeerCredentials::of(near.as_fd()).unwrap();
         assert_eq!(peer.user, nix::unistd::geteuid().as_raw());

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::stranger_file::StrangerFile;
+use crate::untrusted_file::UntrustedFile;
 
 /// What the system lets anybody send at a time (SCM_MAX_FD).
 const DESCRIPTORS_MAX: usize = 253;
@@ -43,7 +43,7 @@ pub(crate) fn send(
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     octets: &mut [u8],
-    files: &mut Vec<StrangerFile>,
+    files: &mut Vec<UntrustedFile>,
 ) -> io::Result<usize> {
     let mut piece = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
     let mut control = MaybeUninit::<[u64; control_bytes(DESCRIPTORS_MAX).div_ceil(8)]>::uninit();
@@ -64,7 +64,7 @@ pub(crate) fn receive(
                 let numbers = libc::CMSG_DATA(head).cast::<RawFd>();
                 for at in 0..(control.cmsg_len - control_bytes(0)) / size_of::<RawFd>() {
                     let file = OwnedFd::from_raw_fd(numbers.add(at).read_unaligned());
-                    files.push(StrangerFile::new(file));
+                    files.push(UntrustedFile::new(file));
                 }
             }
             head = libc::CMSG_NXTHDR(&raw const message, head);

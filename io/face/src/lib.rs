@@ -15,11 +15,11 @@ mod socket;
 mod standard_output;
 mod status;
 mod steering;
-mod stranger_file;
 mod stream;
 mod udp;
 mod udp_path;
 mod udp_peer;
+mod untrusted_file;
 mod uri;
 
 pub use access::{PeerCredentials, UnixAccess};

@@ -200,7 +200,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_job_finds_the_router_of_its_user() {
+    fn batch_job_finds_users_router() {
         let user = nix::unistd::getuid();
         let found = [
             (&[][..], format!("/run/user/{user}/weir/nfd.sock")),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_comes_first_then_the_first_file() {
+    fn environment_overrides_config_files() {
         let files = [
             (
                 "/home/u/.ndn/client.conf",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn without_configuration_a_listening_router_is_found() {
+    fn finds_listening_router_by_default() {
         let variables = [("XDG_RUNTIME_DIR", "/run/user/7")];
         let choice = choose(&variables, &[], "/run/user/7/weir/nfd.sock").unwrap();
         assert_eq!(choice.uri.to_string(), "unix:///run/user/7/weir/nfd.sock");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_in_a_foreign_directory_is_nobodys_router() {
+    fn ignores_socket_in_foreign_directory() {
         let directory = tempfile::tempdir().unwrap();
         let ours = directory.path().join("ours");
         std::fs::create_dir(&ours).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_address_says_where_it_is_from() {
+    fn bad_address_names_its_origin() {
         let error = choose(&[("NDN_CLIENT_TRANSPORT", "nonsense")], &[], "").unwrap_err();
         let text = error.to_string();
         assert!(text.contains("nonsense") && text.contains("NDN_CLIENT_TRANSPORT"), "{text}");

@@ -104,7 +104,7 @@ mod tests {
     }
 
     /// By how many octets each becomes longer.
-    fn grown(frames: &[Frame], frame_max: usize) -> Vec<usize> {
+    fn padding_added(frames: &[Frame], frame_max: usize) -> Vec<usize> {
         let mut padding = Padding::default();
         padding.plan(frames.iter(), frame_max);
         let prefix_len = |(index, frame): (usize, &Frame)| {
@@ -118,37 +118,37 @@ mod tests {
     }
 
     #[test]
-    fn data_of_nearly_one_length_become_one_length() {
-        assert_eq!(grown(&data(&[4000, 4002, 4001]), 8800), [6, 4, 5]);
-        assert_eq!(grown(&data(&[4000, 4008]), 8800), [12, 4]);
-        assert_eq!(grown(&data(&[512, 513]), 8800), [5, 4]);
+    fn pads_data_to_equal_length() {
+        assert_eq!(padding_added(&data(&[4000, 4002, 4001]), 8800), [6, 4, 5]);
+        assert_eq!(padding_added(&data(&[4000, 4008]), 8800), [12, 4]);
+        assert_eq!(padding_added(&data(&[512, 513]), 8800), [5, 4]);
         // Up to the longest that may be.
         let most = 8800 - HEADER_BYTES - PADDING_MIN;
-        assert_eq!(grown(&data(&[most - 2, most]), 8800), [6, 4]);
+        assert_eq!(padding_added(&data(&[most - 2, most]), 8800), [6, 4]);
     }
 
     #[test]
-    fn what_need_not_or_must_not_become_longer_stays_as_it_is() {
-        assert_eq!(grown(&data(&[4000, 4000, 4000]), 8800), [0; 3]);
+    fn leaves_other_frames_unpadded() {
+        assert_eq!(padding_added(&data(&[4000, 4000, 4000]), 8800), [0; 3]);
         // The last of a message may be shorter.
-        assert_eq!(grown(&data(&[4002, 4002, 4000]), 8800), [0; 3]);
-        assert_eq!(grown(&data(&[4000, 4009]), 8800), [0; 2]);
-        assert_eq!(grown(&data(&[510, 511]), 8800), [0; 2]);
-        assert_eq!(grown(&data(&[4000, 4002]), 0), [0; 2]);
+        assert_eq!(padding_added(&data(&[4002, 4002, 4000]), 8800), [0; 3]);
+        assert_eq!(padding_added(&data(&[4000, 4009]), 8800), [0; 2]);
+        assert_eq!(padding_added(&data(&[510, 511]), 8800), [0; 2]);
+        assert_eq!(padding_added(&data(&[4000, 4002]), 0), [0; 2]);
         let interests = [frame(600, 5, true), frame(602, 5, true)];
-        assert_eq!(grown(&interests, 8800), [0; 2]);
+        assert_eq!(padding_added(&interests, 8800), [0; 2]);
         // One that is too long for it stops no other, and a bare one stays bare.
         let most = 1420 - HEADER_BYTES - PADDING_MIN;
-        assert_eq!(grown(&data(&[most - 2, most, most + 1]), 1420), [6, 4, 0]);
+        assert_eq!(padding_added(&data(&[most - 2, most, most + 1]), 1420), [6, 4, 0]);
         let mut mixed = data(&[4000, 4002, 4000, 4002]);
         mixed.insert(2, frame(4001, 6, false));
-        assert_eq!(grown(&mixed, 8800), [6, 4, 0, 6, 4]);
+        assert_eq!(padding_added(&mixed, 8800), [6, 4, 0, 6, 4]);
     }
 
     #[test]
-    fn frames_beyond_those_that_are_looked_at_stay_as_they_are() {
+    fn pads_only_first_frames() {
         let lens: Vec<usize> = (0..FRAMES_MAX + 3).map(|index| 600 + index % 2).collect();
-        let grown = grown(&data(&lens), 8800);
+        let grown = padding_added(&data(&lens), 8800);
         assert!(grown[..FRAMES_MAX].iter().all(|&by| by > 0));
         assert_eq!(grown[FRAMES_MAX..], [0; 3]);
     }

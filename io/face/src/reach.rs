@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_takes_the_address_that_accepts() {
+    fn tcp_selects_accepting_address() {
         let listener = TcpListener::bind(loopback(3, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let all = [1, 2, 3].map(|last| FaceUri::Tcp(loopback(last, port)));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_takes_the_address_that_answers() {
+    fn udp_selects_answering_address() {
         let silent = UdpSocket::bind(loopback(1, 0)).unwrap();
         let port = silent.local_addr().unwrap().port();
         let answering = UdpSocket::bind(loopback(3, port)).unwrap();

@@ -188,7 +188,7 @@ impl SharedSocket {
             if let Some(at) = switch {
                 // Behind it there can only be doorbells.
                 frames.truncate(before + at + 1);
-                self.stream.forget_tail();
+                self.stream.discard_partial_frame();
                 self.must_send_switch |= matches!(self.role, Role::Application { .. });
                 self.reads_ring = true;
                 return Ok(RecvStatus::More);

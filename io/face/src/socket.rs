@@ -59,11 +59,11 @@ pub(crate) fn unsent_bytes(socket: &Socket) -> u64 {
 /// when the socket says more, since what Unix and UDP sockets tell is memory: 768 octets for a
 /// packet of 100.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub(crate) struct BacklogEstimate {
     bytes_max: u64,
 }
 
-impl Backlog {
+impl BacklogEstimate {
     pub(crate) fn after_send(
         &mut self,
         socket: &Socket,

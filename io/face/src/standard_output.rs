@@ -14,7 +14,7 @@ pub fn standard_output_was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-extern "C" fn look() {
+extern "C" fn check_stdout() {
     // SAFETY: the call takes a number and no memory.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     WAS_CLOSED.store(flags == -1, Ordering::Relaxed);
@@ -24,4 +24,4 @@ extern "C" fn look() {
 // ignores. `look` uses nothing that is set up later.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static CHECK_STDOUT: extern "C" fn() = check_stdout;

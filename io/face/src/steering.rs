@@ -167,7 +167,7 @@ mod tests {
     use weir_base::Pool;
 
     #[test]
-    fn what_came_before_a_port_was_shared_is_dropped() {
+    fn drops_datagrams_from_before_sharing() {
         let options = UdpOptions::default();
         let any = (Ipv4Addr::LOCALHOST, 0).into();
         let first = UdpPort::bind(any, &options).unwrap();

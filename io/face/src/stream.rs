@@ -13,9 +13,9 @@ use weir_wire::{FrameError, peek_frame};
 
 use crate::descriptor;
 use crate::gather::with_io_slices;
-use crate::socket::{Backlog, grow_send_buffer, socket_source};
+use crate::socket::{BacklogEstimate, grow_send_buffer, socket_source};
 use crate::status::{RecvStatus, SendStatus};
-use crate::stranger_file::StrangerFile;
+use crate::untrusted_file::UntrustedFile;
 use crate::uri::FaceUri;
 
 /// Blocks to read into grow and shrink between these with what the peer sends at a time.
@@ -36,17 +36,17 @@ pub struct StreamSocket {
     remote: FaceUri,
     is_local: bool,
     /// The beginning of a frame whose rest has not come yet.
-    tail: Packet,
+    partial_frame: Packet,
     read_bytes: usize,
     small_reads: u32,
     /// Octets of the link's oldest frame that were sent already.
     front_sent: usize,
-    backlog: Backlog,
+    backlog: BacklogEstimate,
     /// An error that came after octets that had to be delivered first.
     error: Option<io::Error>,
     /// Files that the peer may still hand over; `None`: it is no stranger, who could.
     files_left: Option<u8>,
-    file: Option<StrangerFile>,
+    file: Option<UntrustedFile>,
 }
 
 impl StreamSocket {
@@ -123,11 +123,11 @@ impl StreamSocket {
             local,
             remote,
             is_local,
-            tail: Packet::empty(),
+            partial_frame: Packet::empty(),
             read_bytes: READ_BYTES_MIN,
             small_reads: 0,
             front_sent: 0,
-            backlog: Backlog::default(),
+            backlog: BacklogEstimate::default(),
             error: None,
             files_left: None,
             file: None,
@@ -151,7 +151,7 @@ impl StreamSocket {
 
     /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.tail.block_bytes()
+        self.partial_frame.block_bytes()
     }
 
     /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or
@@ -163,9 +163,9 @@ impl StreamSocket {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        let carried = self.tail.len();
+        let carried = self.partial_frame.len();
         let mut block = pool.alloc(self.read_bytes);
-        block[..carried].copy_from_slice(&self.tail);
+        block[..carried].copy_from_slice(&self.partial_frame);
         let mut filled = carried;
         let status = loop {
             if filled == block.capacity() {
@@ -199,17 +199,17 @@ impl StreamSocket {
 
     #[inline]
     pub(crate) fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
-        if self.files_left.is_none() || !StrangerFile::may_be_taken() {
+        if self.files_left.is_none() || !UntrustedFile::can_accept() {
             return (&self.socket).read(octets);
         }
         let mut files = Vec::new();
         let read = descriptor::receive(self.socket.as_fd(), octets, &mut files)?;
-        files.into_iter().try_for_each(|file| self.keep(file))?;
+        files.into_iter().try_for_each(|file| self.keep_file(file))?;
         Ok(read)
     }
 
     #[cold]
-    fn keep(&mut self, file: StrangerFile) -> io::Result<()> {
+    fn keep_file(&mut self, file: UntrustedFile) -> io::Result<()> {
         let left = self.files_left.and_then(|left| left.checked_sub(1));
         let refusal = || io::Error::new(io::ErrorKind::InvalidData, "it hands over several files");
         self.files_left = Some(left.ok_or_else(refusal)?);
@@ -218,7 +218,7 @@ impl StreamSocket {
     }
 
     /// The file that the peer has handed over.
-    pub(crate) fn take_file(&mut self) -> Option<StrangerFile> {
+    pub(crate) fn take_file(&mut self) -> Option<UntrustedFile> {
         self.file.take()
     }
 
@@ -248,8 +248,8 @@ impl StreamSocket {
     }
 
     /// What has been read of the next frame is of no use.
-    pub(crate) fn forget_tail(&mut self) {
-        self.tail = Packet::empty();
+    pub(crate) fn discard_partial_frame(&mut self) {
+        self.partial_frame = Packet::empty();
     }
 
     /// Cuts the frames out of `octets` and keeps the rest. `Some` when framing is lost.
@@ -259,13 +259,13 @@ impl StreamSocket {
         pool: &mut Pool,
         frames: &mut Vec<Packet>,
     ) -> Option<RecvStatus> {
-        self.tail = Packet::empty();
+        self.partial_frame = Packet::empty();
         let at = match cut_frames(octets, frames) {
             Ok(at) => at,
             Err(error) => return Some(RecvStatus::FramingLost(error)),
         };
         if at < octets.len() {
-            self.tail = pool.copy(&octets[at..]);
+            self.partial_frame = pool.copy(&octets[at..]);
         }
         None
     }

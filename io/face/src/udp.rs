@@ -13,7 +13,7 @@ use crate::mmsg::{
 };
 use crate::padding::Padding;
 use crate::socket::{
-    Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
+    BacklogEstimate, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
 };
 use crate::status::{RecvStatus, SendStatus};
 use crate::udp_path::{LocalAddress, UdpPath, UdpPeers};
@@ -123,7 +123,7 @@ pub struct UdpPort {
     /// Frames up to this size are sent in runs (GSO); 0 turns it off.
     run_frame_max: usize,
     padding: Padding,
-    backlog: Backlog,
+    backlog: BacklogEstimate,
     overflows_seen: u32,
     missing_features: Vec<&'static str>,
     counters: UdpCounters,
@@ -189,7 +189,7 @@ impl UdpPort {
             is_joined,
             run_frame_max: if cuts_runs { usize::from(u16::MAX) } else { 0 },
             padding: Padding::default(),
-            backlog: Backlog::default(),
+            backlog: BacklogEstimate::default(),
             overflows_seen: 0,
             missing_features: lacking,
             counters: UdpCounters::default(),

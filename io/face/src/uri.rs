@@ -187,7 +187,7 @@ impl FaceUri {
     /// Whether [`Self::resolve`] can do something with `text`, as far as can be said without a look
     /// at the name service.
     pub fn check(text: &str) -> Result<(), FaceUriError> {
-        read_lenient(text).map(|_| ())
+        parse_lenient(text).map(|_| ())
     }
 
     /// Reads what people type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A
@@ -203,9 +203,9 @@ impl FaceUri {
     /// As [`FaceUri::resolve`], with all addresses of a host, at least one: in the order of the
     /// system (RFC 6724), the families by turns (RFC 8305, 4).
     pub fn resolve_all(text: &str) -> Result<Vec<Self>, ResolveError> {
-        let (ip, host, port) = match read_lenient(text)? {
-            Lenient::Whole(uri) => return Ok(vec![uri]),
-            Lenient::Host { ip, host, port } => (ip, host, port),
+        let (ip, host, port) = match parse_lenient(text)? {
+            ParsedText::Whole(uri) => return Ok(vec![uri]),
+            ParsedText::Host { ip, host, port } => (ip, host, port),
         };
         let found = (host, port)
             .to_socket_addrs()
@@ -234,33 +234,33 @@ impl FaceUri {
 
     /// Whether `text` has a host name, whose addresses may change.
     pub fn has_host_name(text: &str) -> bool {
-        matches!(read_lenient(text), Ok(Lenient::Host { .. }))
+        matches!(parse_lenient(text), Ok(ParsedText::Host { .. }))
     }
 }
 
 /// What people type, as far as it can be read without the name service.
-enum Lenient<'a> {
+enum ParsedText<'a> {
     Whole(FaceUri),
     Host { ip: IpScheme, host: &'a str, port: u16 },
 }
 
-fn read_lenient(text: &str) -> Result<Lenient<'_>, FaceUriError> {
+fn parse_lenient(text: &str) -> Result<ParsedText<'_>, FaceUriError> {
     let (scheme, rest) = split_scheme(text)?;
     let Some(ip) = ip_scheme(scheme) else {
-        return text.parse().map(Lenient::Whole);
+        return text.parse().map(ParsedText::Whole);
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = split_host_port(rest, text)?;
     let port = port.unwrap_or(ip.port_default);
     let Some(address) = parse_address(host, port)? else {
-        return Ok(Lenient::Host { ip, host, port });
+        return Ok(ParsedText::Host { ip, host, port });
     };
     if !ip.family.has(address.ip()) {
         return Err(FaceUriError::NotCanonical(text.to_owned()));
     }
     let uri = (ip.make)(address);
     uri.check_peer(text)?;
-    Ok(Lenient::Whole(uri))
+    Ok(ParsedText::Whole(uri))
 }
 
 impl FromStr for FaceUri {
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_canonical_is_told_apart() {
+    fn rejects_non_canonical_uris() {
         for text in [
             "udp://192.0.2.1:6363",
             "udp4://router.example:6363",
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_peer_is_said_without_a_lookup() {
+    fn rejects_non_peers_without_lookup() {
         let refusal = |text| FaceUri::check(text).expect_err(text);
         assert_eq!(refusal("udp://x:99999"), FaceUriError::Port("udp://x:99999".into()));
         for text in ["udp://0.0.0.0", "tcp://[::]:6363", "udp4://192.0.2.1:0"] {
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_type_is_resolved() {
+    fn resolves_short_forms() {
         let uri = |text| FaceUri::resolve(text).unwrap().to_string();
         assert_eq!(uri("udp://192.0.2.1"), "udp4://192.0.2.1:6363");
         assert_eq!(uri("tcp://[::1]:7000"), "tcp6://[::1]:7000");

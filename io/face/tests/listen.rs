@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener as PlainListener, UnixStream};
 use weir_face::{BindError, TcpListener, UnixAccess, UnixListener};
 
 #[test]
-fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
+fn replaces_only_dead_sockets() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
     drop(PlainListener::bind(&path).unwrap());
@@ -28,7 +28,7 @@ fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
 }
 
 #[test]
-fn a_file_that_is_no_socket_is_left_alone() {
+fn keeps_file_that_is_not_a_socket() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
     fs::write(&path, "precious").unwrap();
@@ -53,7 +53,7 @@ fn another_routers_socket_is_not_removed() {
 }
 
 #[test]
-fn the_directory_is_made_for_this_user_and_the_socket_for_all() {
+fn directory_is_private_and_socket_public() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/nfd.sock");
     let listener = UnixListener::bind(&path, UnixAccess::default()).unwrap();

@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn whatever_a_stranger_writes_harms_nobody(script in vec(any::<u8>(), 0..600)) {
+    fn arbitrary_ring_writes_are_safe(script in vec(any::<u8>(), 0..600)) {
         any_ring::check(&script);
     }
 }
@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn whatever_a_stranger_does_harms_nobody(script in vec(any::<u8>(), 0..240)) {
+    fn arbitrary_shared_peer_is_safe(script in vec(any::<u8>(), 0..240)) {
         any_shared::check(&script);
     }
 }

@@ -34,12 +34,12 @@ struct Inbox {
 }
 
 #[derive(Default)]
-struct Line {
+struct LoomSocket {
     inbox: Mutex<Inbox>,
     changed: Condvar,
 }
 
-impl Line {
+impl LoomSocket {
     fn post(&self, change: impl FnOnce(&mut Inbox)) {
         change(&mut self.inbox.lock().unwrap());
         self.changed.notify_one();
@@ -61,7 +61,7 @@ impl Line {
 /// Directions and lines by who reads them.
 struct Shared<const LEN: usize> {
     directions: [Direction<LEN>; 2],
-    lines: [Line; 2],
+    lines: [LoomSocket; 2],
 }
 
 /// One direction, as one end has it.
@@ -96,7 +96,7 @@ impl<const LEN: usize> Memory for Half<LEN> {
 }
 
 /// One end, which does what `SharedSocket` and whoever polls it do.
-struct End<const LEN: usize> {
+struct LoomEnd<const LEN: usize> {
     reader: Reader<Half<LEN>>,
     writer: Writer<Half<LEN>>,
     near: usize,
@@ -109,7 +109,7 @@ struct End<const LEN: usize> {
     read: u8,
 }
 
-impl<const LEN: usize> End<LEN> {
+impl<const LEN: usize> LoomEnd<LEN> {
     fn new(shared: Arc<Shared<LEN>>, near: usize, start: Start) -> Self {
         let half = |reader| Half(Arc::clone(&shared), reader);
         let (reader, writer) = (Reader::new(half(near)), Writer::new(half(1 - near)));
@@ -206,7 +206,7 @@ impl<const LEN: usize> End<LEN> {
         true
     }
 
-    fn far(&self) -> &Line {
+    fn far(&self) -> &LoomSocket {
         &self.shared.lines[1 - self.near]
     }
 
@@ -238,8 +238,8 @@ fn check<const LEN: usize>(start: Start, to_router: u8, to_application: u8) {
         };
         let directions: [Direction<LEN>; 2] = std::array::from_fn(|_| direction());
         let shared = Arc::new(Shared { directions, lines: Default::default() });
-        let router = End::new(Arc::clone(&shared), ROUTER, start);
-        let application = End::new(shared, APPLICATION, start);
+        let router = LoomEnd::new(Arc::clone(&shared), ROUTER, start);
+        let application = LoomEnd::new(shared, APPLICATION, start);
         let router = thread::spawn(move || router.run(to_application, to_router));
         application.run(to_router, to_application);
         router.join().unwrap();
@@ -254,19 +254,19 @@ fn sleeping_end_is_woken() {
 }
 
 #[test]
-fn who_waits_for_room_is_woken() {
+fn blocked_writer_is_woken() {
     // One more than the ring holds.
     check::<4>(Start::Over, 3, 0);
 }
 
 #[test]
-fn who_waits_for_room_while_packets_come_is_woken() {
+fn blocked_writer_wakes_while_reading() {
     check::<2>(Start::Over, 2, 1);
     check::<2>(Start::Over, 2, 2);
 }
 
 #[test]
-fn who_goes_over_is_woken() {
+fn switching_end_is_woken() {
     check::<4>(Start::Offered, 1, 1);
     check::<2>(Start::Offered, 2, 2);
 }

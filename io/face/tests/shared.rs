@@ -14,7 +14,7 @@ use weir_face::{
 };
 use weir_io_fixture::PATIENCE;
 use weir_io_fixture::face::data;
-use weir_io_fixture::stranger::{self, FromApplication, FromRouter, SHARED_BYTES, Stranger};
+use weir_io_fixture::hostile_peer::{self, FromApplication, FromRouter, HostilePeer, SHARED_BYTES};
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::FrameError;
 
@@ -37,44 +37,44 @@ impl SharingListener {
         Self { listener: Listener::Unix(listener), memory, uri, _directory: directory }
     }
 
-    fn accept(&self) -> End {
-        End::new(self.listener.accept().unwrap().expect("a connection waits"))
+    fn accept(&self) -> SharedEnd {
+        SharedEnd::new(self.listener.accept().unwrap().expect("a connection waits"))
     }
 
     /// An application and the router's end.
-    fn pair(&self) -> (End, End) {
+    fn pair(&self) -> (SharedEnd, SharedEnd) {
         let near = Socket::connect(&self.uri, Duration::from_secs(1)).unwrap();
-        (End::new(near), self.accept())
+        (SharedEnd::new(near), self.accept())
     }
 
     /// The same, gone over to shared memory.
-    fn shared_pair(&self) -> (End, End) {
+    fn shared_pair(&self) -> (SharedEnd, SharedEnd) {
         let (mut application, mut router) = self.pair();
-        go_over(&mut application, &mut router);
+        switch_to_ring(&mut application, &mut router);
         (application, router)
     }
 
-    fn stranger(&self) -> (Stranger, End) {
+    fn stranger(&self) -> (HostilePeer, SharedEnd) {
         let FaceUri::Unix(path) = &self.uri else { panic!("a path") };
         let stream = UnixStream::connect(path).unwrap();
-        (Stranger::new(stream), self.accept())
+        (HostilePeer::new(stream), self.accept())
     }
 
     /// A stranger whose offer has been taken.
-    fn shared_stranger(&self) -> (Stranger, End) {
+    fn shared_stranger(&self) -> (HostilePeer, SharedEnd) {
         let (mut stranger, mut router) = self.stranger();
-        stranger.offer();
+        hostile_peer.offer();
         router.turn().unwrap();
         router.enqueue(&data(40, 0));
         router.turn().unwrap();
-        stranger.switch();
+        hostile_peer.switch();
         router.turn().unwrap();
         assert!(router.socket.is_shared());
-        (stranger, router)
+        (hostile_peer, router)
     }
 }
 
-struct End {
+struct SharedEnd {
     socket: Socket,
     link: Link,
     pool: Pool,
@@ -82,7 +82,7 @@ struct End {
     packets: Vec<Packet>,
 }
 
-impl End {
+impl SharedEnd {
     fn new(socket: Socket) -> Self {
         let link = Link::new(LinkConfig { ..socket.link_config() });
         Self { socket, link, pool: Pool::new(4 << 20), frames: Vec::new(), packets: Vec::new() }
@@ -132,7 +132,7 @@ impl End {
 }
 
 /// Has packets go both ways until both ends are in shared memory.
-fn go_over(application: &mut End, router: &mut End) {
+fn switch_to_ring(application: &mut SharedEnd, router: &mut SharedEnd) {
     let end = Clock::now() + PATIENCE;
     while !application.socket.is_shared() || !router.socket.is_shared() {
         assert!(Clock::now() < end, "{application:?} {router:?}");
@@ -150,7 +150,7 @@ fn go_over(application: &mut End, router: &mut End) {
     router.packets.clear();
 }
 
-impl std::fmt::Debug for End {
+impl std::fmt::Debug for SharedEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.socket.fmt(f)
     }
@@ -230,7 +230,7 @@ fn sleeping_end_is_woken() {
 /// As with a socket: a bounded queue, then refusals; and when the reader reads again, all that was
 /// taken comes, and the writer is told of the room.
 #[test]
-fn a_reader_that_stops_costs_a_bounded_queue() {
+fn stopped_reader_costs_bounded_queue() {
     let listener = SharingListener::new(1 << 30);
     let (mut application, mut router) = listener.shared_pair();
     let mut taken = Vec::new();
@@ -305,8 +305,8 @@ fn a_router_without_shared_memory_serves_on() {
         UnixListener::bind(&directory.path().join("s"), UnixAccess::default()).unwrap(),
     );
     let near = Socket::connect(&listener.local_uri(), Duration::from_secs(1)).unwrap();
-    let mut application = End::new(near);
-    let mut router = End::new(listener.accept().unwrap().unwrap());
+    let mut application = SharedEnd::new(near);
+    let mut router = SharedEnd::new(listener.accept().unwrap().unwrap());
     for index in 0..200 {
         router.enqueue(&data(1000, index));
         router.turn().unwrap();
@@ -340,18 +340,18 @@ fn memory_limit_keeps_faces_on_sockets() {
 }
 
 #[test]
-fn memory_that_is_not_as_it_must_be_is_refused() {
+fn rejects_unsuitable_memory() {
     let listener = SharingListener::new(1 << 30);
-    let files = stranger::bad_files();
+    let files = hostile_peer::bad_files();
     let count = files.len() as u64;
     for (what, file) in files {
         let (mut stranger, mut router) = listener.stranger();
-        stranger.offer_file(file.as_fd());
+        hostile_peer.offer_file(file.as_fd());
         for index in 0..3 {
             router.enqueue(&data(100, index));
             router.turn().unwrap();
         }
-        stranger.send(&data(100, 1));
+        hostile_peer.send(&data(100, 1));
         router.turn().unwrap();
         assert_eq!(router.packets, [data(100, 1)], "{what}");
         // The router would have gone over with the first packet.
@@ -364,7 +364,7 @@ fn memory_that_is_not_as_it_must_be_is_refused() {
 #[test]
 fn memory_keeps_its_size_and_its_pages() {
     let (stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
-    stranger.expect_sealed();
+    hostile_peer.expect_sealed();
     router.enqueue(&data(8000, 1));
     assert_eq!(router.turn(), Ok(SendStatus::Drained));
 }
@@ -373,10 +373,10 @@ fn memory_keeps_its_size_and_its_pages() {
 fn incomplete_offers_change_nothing() {
     let listener = SharingListener::new(1 << 30);
     let (mut stranger, mut router) = listener.stranger();
-    stranger.send(&stranger::OFFER);
-    stranger.switch();
+    hostile_peer.send(&hostile_peer::OFFER);
+    hostile_peer.switch();
     router.turn().unwrap();
-    stranger.send_with_file(&data(40, 1));
+    hostile_peer.send_with_file(&data(40, 1));
     router.turn().unwrap();
     router.enqueue(&data(40, 2));
     router.turn().unwrap();
@@ -389,12 +389,12 @@ fn nonsense_in_a_ring_ends_the_face() {
     let listener = SharingListener::new(1 << 30);
     for written in [600 << 10, (512 << 10) + 1, u32::MAX, 1 << 31] {
         let (stranger, mut router) = listener.shared_stranger();
-        stranger.set(FromApplication::Written, written);
+        hostile_peer.set(FromApplication::Written, written);
         assert_eq!(router.turn(), Err(RecvStatus::RingBroken), "written {written}");
     }
     for read in [600 << 10, 9000, u32::MAX, 1 << 31] {
         let (stranger, mut router) = listener.shared_stranger();
-        stranger.set(FromRouter::Read, read);
+        hostile_peer.set(FromRouter::Read, read);
         router.enqueue(&data(8000, 1));
         let sent = router.socket.send(&mut router.link).unwrap();
         assert_eq!(sent, SendStatus::RingBroken, "read {read}");
@@ -413,7 +413,7 @@ fn octets_that_are_no_packets_end_the_face() {
         (vec![6, 254, 0, 1, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_542))),
     ] {
         let (mut stranger, mut router) = listener.shared_stranger();
-        stranger.write(&octets);
+        hostile_peer.write(&octets);
         assert_eq!(router.turn(), Err(expected));
     }
 }
@@ -424,14 +424,14 @@ fn endless_bells_do_not_block() {
     let (mut stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
     router.packets.clear();
     for index in 0..200 {
-        stranger.set(FromApplication::Reader, index);
-        stranger.set(FromApplication::Writer, index % 3);
-        stranger.set(FromRouter::Reader, 0);
-        stranger.set(FromRouter::Writer, index);
+        hostile_peer.set(FromApplication::Reader, index);
+        hostile_peer.set(FromApplication::Writer, index % 3);
+        hostile_peer.set(FromRouter::Reader, 0);
+        hostile_peer.set(FromRouter::Writer, index);
         for _ in 0..20 {
-            stranger.send(&[0x64, 0]);
+            hostile_peer.send(&[0x64, 0]);
         }
-        stranger.write(&data(100, index as usize));
+        hostile_peer.write(&data(100, index as usize));
         router.enqueue(&data(100, 0));
         router.turn().unwrap();
         router.read_all();
@@ -444,10 +444,10 @@ fn endless_bells_do_not_block() {
 #[test]
 fn slow_close_of_a_file_blocks_no_thread() {
     let listener = SharingListener::new(1 << 30);
-    for sends in [stranger::OFFER.as_slice(), &data(40, 1)] {
+    for sends in [hostile_peer::OFFER.as_slice(), &data(40, 1)] {
         let (mut stranger, router) = listener.stranger();
-        let (lingers, _other_end) = stranger::lingering_connection();
-        stranger.send_with(sends, &[lingers.as_fd()]);
+        let (lingers, _other_end) = hostile_peer::lingering_connection();
+        hostile_peer.send_with(sends, &[lingers.as_fd()]);
         drop(lingers);
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
@@ -464,7 +464,7 @@ fn slow_close_of_a_file_blocks_no_thread() {
 #[test]
 fn files_from_strangers_are_closed() {
     let listener = SharingListener::new(1 << 30);
-    let closes: [fn(&mut End); 3] = [
+    let closes: [fn(&mut SharedEnd); 3] = [
         |router| _ = router.turn(),
         // It is still in the connection when the face ends.
         |_| {},
@@ -475,7 +475,7 @@ fn files_from_strangers_are_closed() {
     for close in closes {
         let (mut stranger, mut router) = listener.stranger();
         let (reader, writer) = std::io::pipe().unwrap();
-        stranger.send_with(&stranger::OFFER, &[writer.as_fd()]);
+        hostile_peer.send_with(&hostile_peer::OFFER, &[writer.as_fd()]);
         drop(writer);
         close(&mut router);
         drop(router);
@@ -500,7 +500,7 @@ fn no_bell_rings_within_a_frame() {
     application.packets.clear();
     let packets: Vec<Packet> = (0..300).map(|index| data(8000, index)).collect();
     let mut sent = 0;
-    let mut fill = |end: &mut End| {
+    let mut fill = |end: &mut SharedEnd| {
         for packet in &packets[sent..] {
             sent += usize::from(
                 end.link.enqueue(Instant::ZERO, Default::default(), packet.clone()).is_ok(),
@@ -537,7 +537,7 @@ fn face_with_several_files_is_closed() {
         let (mut stranger, mut router) = listener.stranger();
         let file = File::open("/dev/null").unwrap();
         for _ in 0..2 {
-            stranger.send_with(&data(40, 1), &vec![file.as_fd(); at_once]);
+            hostile_peer.send_with(&data(40, 1), &vec![file.as_fd(); at_once]);
         }
         let result = (0..2)
             .try_for_each(|_| router.socket.recv(&mut router.pool, &mut router.frames).map(drop));

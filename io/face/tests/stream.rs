@@ -55,7 +55,7 @@ fn tcp_pair(ip: std::net::IpAddr) -> (StreamSocket, StreamSocket, TcpListener) {
 }
 
 #[test]
-fn frames_split_at_every_octet_come_out_whole() {
+fn reassembles_frames_split_anywhere() {
     let server = server();
     let packets = [data(2, 0), data(300, 1), data(40, 2)];
     let octets = octets_of(&link_with(&packets, LinkConfig::stream()));
@@ -112,7 +112,7 @@ fn a_batch_of_small_packets_is_sent_whole() {
 }
 
 #[test]
-fn a_reader_that_stops_costs_a_bounded_queue() {
+fn stopped_reader_costs_bounded_queue() {
     let (mut plain, mut face) = server().plain_pair();
     let mut link = weir_link::Link::new(LinkConfig::stream());
     let mut pool = Pool::new(1 << 20);

@@ -40,7 +40,7 @@ fn frames(datagrams: Vec<Datagram>) -> Vec<Packet> {
 /// Runs of equal sizes, single ones, and all sizes mixed: everything arrives as it was sent, in
 /// order.
 #[test]
-fn datagrams_arrive_as_they_were_sent_in_every_mode() {
+fn every_mode_delivers_datagrams() {
     let equal = |len| (0..300).map(|index| data(len, index)).collect::<Vec<_>>();
     let mixed: Vec<Packet> =
         (0..300).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
@@ -89,7 +89,7 @@ fn exchange(
 /// Signatures of ECDSA have 70 to 72 octets: without padding such Data would hardly ever go in
 /// runs.
 #[test]
-fn datagrams_of_nearly_one_length_leave_with_one_length() {
+fn pads_similar_datagrams() {
     let lengths = |packets: &[Packet], token: &[u8], offload| -> Vec<usize> {
         let far = UdpSocket::bind(ANY_V4).unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -121,7 +121,7 @@ fn datagrams_of_nearly_one_length_leave_with_one_length() {
 
 /// More than are looked at for one call, and more than one call takes.
 #[test]
-fn many_datagrams_of_nearly_one_length_arrive_as_they_were_sent() {
+fn delivers_many_padded_datagrams() {
     let packets: Vec<Packet> = (0..900).map(|index| data(600 + index * 5 % 7, index)).collect();
     let mut near = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let mut far = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
@@ -155,7 +155,7 @@ fn fragments_cross_and_are_put_together() {
 }
 
 #[test]
-fn peers_are_told_apart_and_answered_from_the_same_port() {
+fn distinguishes_peers_of_one_port() {
     let mut pool = Pool::new(1 << 20);
     let mut port = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind(ANY_V4).unwrap()).collect();
@@ -279,7 +279,7 @@ fn local_addresses_are_those_the_peer_sees() {
 
 /// Without a link: each frame is a datagram of its own, and what cannot be sent is told.
 #[test]
-fn frames_are_sent_without_a_link_in_every_mode() {
+fn every_mode_sends_frames_without_link() {
     let packets: Vec<Packet> = (0..90).map(|index| data(2 + (index / 9) * 131, index)).collect();
     for sending in all_options() {
         let mut near = UdpPort::bind(ANY_V4, &sending).unwrap();
@@ -296,7 +296,7 @@ fn frames_are_sent_without_a_link_in_every_mode() {
 }
 
 #[test]
-fn datagrams_say_when_they_were_taken_in_if_asked() {
+fn timestamps_are_optional() {
     let options = UdpOptions { timestamps: true, ..UdpOptions::default() };
     let mut stamping = UdpPort::bind(ANY_V4, &options).unwrap();
     let mut plain = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
@@ -317,7 +317,7 @@ fn datagrams_say_when_they_were_taken_in_if_asked() {
 /// A port bound to all addresses answers each peer from the address that it asked. A connected
 /// client takes datagrams from no other.
 #[test]
-fn answers_leave_from_the_address_that_was_asked() {
+fn answers_from_requested_address() {
     let packets: Vec<Packet> = (0..60).map(|index| data(900, index)).collect();
     for options in all_options() {
         let all: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
@@ -378,7 +378,7 @@ fn ipv6_ports_know_which_address_was_asked() {
 /// A peer whose local address the system chooses is found by what it answers to that address, and
 /// what it sends to another address is another peer's.
 #[test]
-fn routed_peer_is_known_at_the_address_of_its_route() {
+fn routed_peer_is_known_at_route_address() {
     let all: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
     let mut port = UdpPort::bind(all, &UdpOptions::default()).unwrap();
     let peer = UdpSocket::bind(ANY_V4).unwrap();
@@ -428,7 +428,7 @@ fn datagrams_reach_the_selected_socket() {
 
 /// Two routers at one port would each get some of the peers.
 #[test]
-fn a_port_of_several_sockets_is_not_shared_unawares() {
+fn port_sharing_excludes_other_routers() {
     let (ports, _) = UdpPort::bind_all(ANY_V4, 2, &UdpOptions::default()).unwrap();
     let at = ports[0].local_addr();
     let second = UdpPort::bind_all(at, 2, &UdpOptions::default());

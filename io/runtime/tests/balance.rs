@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_base::{Instant as Time, Pool};
 use weir_face::{FaceUri, Socket};
-use weir_io_fixture::router::{Got, Peer, TestRouter, data, interest, name_of};
+use weir_io_fixture::router::{Peer, ReceivedPacket, TestRouter, data, interest, name_of};
 use weir_link::{Link, Received};
 use weir_runtime::Snapshot;
 use weir_wire::{LpFraming, LpHeader, NackReason};
@@ -31,7 +31,9 @@ fn serve(mut producer: Peer<UnixStream>) -> JoinHandle<()> {
     producer.socket.set_read_timeout(None).unwrap();
     std::thread::spawn(move || {
         while let Ok(Some(frame)) = producer.try_frame() {
-            let Got::Interest { header, wire } = Got::of_frame(&frame) else { continue };
+            let ReceivedPacket::Interest { header, wire } = ReceivedPacket::of_frame(&frame) else {
+                continue;
+            };
             let packet = data(&name_of(&wire), &[7; 1000]);
             let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
             let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
@@ -54,7 +56,7 @@ fn window(next: &mut u64) -> (BTreeSet<String>, Vec<Vec<u8>>) {
 fn exchange(consumer: &mut Peer<UnixStream>, next: &mut u64) {
     let (asked, interests) = window(next);
     consumer.send(&interests.concat());
-    let came: BTreeSet<String> = (0..WINDOW).map(|_| name_of(&consumer.got().data())).collect();
+    let came: BTreeSet<String> = (0..WINDOW).map(|_| name_of(&consumer.receive().data())).collect();
     assert_eq!(came, asked);
 }
 
@@ -239,7 +241,7 @@ fn a_face_that_has_moved_goes_from_all_shards() {
             let asked: Vec<Vec<u8>> = (0..WINDOW).map(|_| interest("/nobody")).collect();
             peer.send(&asked.concat());
             for _ in 0..WINDOW {
-                assert_eq!(peer.got().nack(), NackReason::NoRoute);
+                assert_eq!(peer.receive().nack(), NackReason::NoRoute);
             }
         }
     }
@@ -248,7 +250,7 @@ fn a_face_that_has_moved_goes_from_all_shards() {
     for number in 0..2 {
         for segment in 0..8 {
             consumer.send(&interest(&format!("/p{number}/{}", segment * 64)));
-            assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+            assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
         }
     }
 }

@@ -42,9 +42,9 @@ impl StoreFixture {
         for segment in segments {
             let uri = format!("/a/v=1/seg={segment}");
             self.consumer.send(&interest(&uri));
-            self.producer.got().interest();
+            self.producer.receive().interest();
             self.producer.send(&data(&uri, b"x"));
-            self.consumer.got().data();
+            self.consumer.receive().data();
         }
     }
 
@@ -205,9 +205,9 @@ fn applications_of_this_process_need_no_listener() {
     let (mut producer, mut consumer) = (peer(), peer());
     producer.register("/a");
     consumer.send(&interest("/a/1"));
-    producer.got().interest();
+    producer.receive().interest();
     producer.send(&data("/a/1", b"x"));
-    assert_eq!(content_of(&consumer.got().data()), b"x");
+    assert_eq!(content_of(&consumer.receive().data()), b"x");
     router.stop();
     assert!(consumer.try_frame().unwrap().is_none(), "the stream ends with the router");
 }
@@ -228,7 +228,7 @@ fn clients_and_neighbours_list_holdings() {
         // The index is built from the first question on.
         let held = loop {
             fixture.consumer.send(&ask(Scope::Localhost));
-            let held = status(&fixture.consumer.got().data());
+            let held = status(&fixture.consumer.receive().data());
             if !held.is_partial {
                 break held;
             }
@@ -238,12 +238,12 @@ fn clients_and_neighbours_list_holdings() {
         // Neighbours likewise.
         let neighbour = fixture.router.udp();
         neighbour.send(&ask(Scope::Localhop));
-        assert_eq!(status(&neighbour.got().data()).memory, [range(0, 99)]);
+        assert_eq!(status(&neighbour.receive().data()).memory, [range(0, 99)]);
 
         // What is no name of an object is refused.
         let bad = Interest::new(name("/localhost/nfd/cs/holdings/x")).can_be_prefix(true);
         fixture.consumer.send(&bad.must_be_fresh(true).nonce(7).encode());
-        let answer = fixture.consumer.got().data();
+        let answer = fixture.consumer.receive().data();
         assert_eq!(DataView::decode(&answer).unwrap().content_type, 3);
     }
 }
@@ -255,7 +255,7 @@ fn neighbours_list_holdings_only_if_configured() {
     let ask = Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(1).encode();
     let neighbour = router.udp();
     neighbour.send(&ask);
-    neighbour.got().nack();
+    neighbour.receive().nack();
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn the_first_question_of_a_client_begins_the_index() {
     loop {
         let ask = Interest::new(dataset.clone()).can_be_prefix(true).must_be_fresh(true);
         fixture.consumer.send(&ask.nonce(rand()).encode());
-        let held = HoldingsStatus::decode(&content_of(&fixture.consumer.got().data())).unwrap();
+        let held = HoldingsStatus::decode(&content_of(&fixture.consumer.receive().data())).unwrap();
         if !held.is_partial {
             assert_eq!(held.memory, [range(0, 99)]);
             break;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use weir_forward::DropReason;
 use weir_io_fixture::PATIENCE;
-use weir_io_fixture::router::{Got, Peer, TestRouter, content_of, data, interest, name, name_of};
+use weir_io_fixture::router::{
+    Peer, ReceivedPacket, TestRouter, content_of, data, interest, name, name_of,
+};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_runtime::{PitTokenChoice, StaticFace};
@@ -17,7 +19,7 @@ fn with_neighbour(threads: usize) -> (TestRouter, weir_io_fixture::router::UdpPe
     let router = TestRouter::start_with(|config| config.threads = threads);
     let producer = router.udp_from([127, 0, 0, 2]);
     producer.send(&interest("/unknown"));
-    producer.got().nack();
+    producer.receive().nack();
     let face_id = Some(router.snapshot().faces[0].id);
     let parameters =
         ControlParameters { name: Some(name("/a")), face_id, ..ControlParameters::default() };
@@ -28,7 +30,9 @@ fn with_neighbour(threads: usize) -> (TestRouter, weir_io_fixture::router::UdpPe
 /// That of the Interest for `uri`; retransmissions of others may come before it.
 fn token_of(producer: &weir_io_fixture::router::UdpPeer, uri: &str) -> PitToken {
     loop {
-        let Got::Interest { header, wire } = producer.got() else { panic!("an Interest was due") };
+        let ReceivedPacket::Interest { header, wire } = producer.receive() else {
+            panic!("an Interest was due")
+        };
         if weir_io_fixture::router::name_of(&wire) == uri {
             return header.pit_token;
         }
@@ -60,8 +64,8 @@ fn unsolicited_data_is_not_forwarded_or_stored() {
             });
             consumer.send(&interest(&uri));
             producer.send(&with_token(token, &data(&uri, b"right")));
-            assert_eq!(weir_io_fixture::router::content_of(&consumer.got().data()), b"right");
-            assert_eq!(weir_io_fixture::router::content_of(&forger.got().data()), b"right");
+            assert_eq!(weir_io_fixture::router::content_of(&consumer.receive().data()), b"right");
+            assert_eq!(weir_io_fixture::router::content_of(&forger.receive().data()), b"right");
         }
         router.stop();
     }
@@ -85,7 +89,7 @@ fn forged_data_without_token_is_dropped() {
             });
         }
         producer.send(&with_token(token, &data(&uri, b"right")));
-        assert_eq!(weir_io_fixture::router::content_of(&consumer.got().data()), b"right");
+        assert_eq!(weir_io_fixture::router::content_of(&consumer.receive().data()), b"right");
     }
     assert_eq!(drops(&router, DropReason::NotAsked), 0);
     router.stop();
@@ -97,7 +101,9 @@ fn answer_of_ndnd(frame: &[u8]) -> Option<Vec<u8>> {
     let view = LpView::decode(frame).unwrap();
     // An idle packet, such as the offer of runs that begins a connection.
     view.fragment?;
-    let Got::Interest { header, wire } = Got::of_frame(frame) else { return None };
+    let ReceivedPacket::Interest { header, wire } = ReceivedPacket::of_frame(frame) else {
+        return None;
+    };
     let len = header.pit_token.as_slice().len();
     assert!([0, 6].contains(&len), "a token of {len} octets ends ndnd");
     Some(with_token(header.pit_token, &data(&name_of(&wire), b"ndnd")))
@@ -154,7 +160,7 @@ fn neighbours_get_tokens_that_end_none_of_them() {
         let mut consumer = router.unix();
         for turn in 0..20 {
             consumer.send(&interest(&format!("/a/{turn}")));
-            assert_eq!(content_of(&consumer.got().data()), b"ndnd");
+            assert_eq!(content_of(&consumer.receive().data()), b"ndnd");
         }
         assert_eq!(drops(&router, DropReason::Spoofed), 0);
         router.stop();
@@ -177,7 +183,7 @@ fn tokens_are_long_or_off_where_configured() {
         let token = LpView::decode(&octets[..read]).unwrap().header.pit_token;
         assert_eq!(token.as_slice().len(), len, "{choice:?}");
         producer.send_to(&with_token(token, &data("/a/1", b"right")), from).unwrap();
-        assert_eq!(content_of(&consumer.got().data()), b"right");
+        assert_eq!(content_of(&consumer.receive().data()), b"right");
         router.stop();
     }
 }

@@ -8,7 +8,7 @@ use weir_io_fixture::wait_until;
 use socket2::{Domain, Type};
 use weir_face::steered_to;
 use weir_io_fixture::PATIENCE;
-use weir_io_fixture::router::{Peer, TestRouter, data, interest, name, runs_among_hosts};
+use weir_io_fixture::router::{Peer, TestRouter, data, interest, name, run_in_network_namespace};
 use weir_link::LinkDrop;
 use weir_runtime::Listener;
 use weir_wire::{Interest, LpFraming, LpHeader, NackReason};
@@ -37,7 +37,7 @@ fn stuck_peer_costs_one_bounded_queue() {
     for i in 0..1000 {
         let uri = format!("/big/{i}");
         deaf.send(&interest(&uri));
-        producer.got().interest();
+        producer.receive().interest();
         producer.send(&data(&uri, &content));
     }
     router.wait_until("drops at the bound", |snapshot| {
@@ -49,9 +49,9 @@ fn stuck_peer_costs_one_bounded_queue() {
     // Others are served as ever.
     let mut other = router.unix();
     other.send(&interest("/big/5"));
-    other.got().data();
+    other.receive().data();
     // And when it reads at last, it gets what was kept for it.
-    deaf.got().data();
+    deaf.receive().data();
 }
 
 /// The least that one packet thread works with: 2 MiB wait to be sent, 1 MiB is in reassembly,
@@ -68,7 +68,7 @@ fn stuck_peers_share_one_memory_limit() {
     for i in 0..400 {
         let uri = format!("/big/{i}");
         deaf[0].send(&interest(&uri));
-        producer.got().interest();
+        producer.receive().interest();
         producer.send(&data(&uri, &content));
         for peer in &mut deaf[1..] {
             peer.send(&interest(&uri));
@@ -84,10 +84,10 @@ fn stuck_peers_share_one_memory_limit() {
     let mut other = router.unix();
     for i in 0..400 {
         other.send(&interest(&format!("/big/{i}")));
-        other.got().data();
+        other.receive().data();
     }
     // What a deaf one gets when it reads at last is whole and in order.
-    let numbers = (0..100).map(|_| weir_io_fixture::router::name_of(&deaf[7].got().data()));
+    let numbers = (0..100).map(|_| weir_io_fixture::router::name_of(&deaf[7].receive().data()));
     assert!(numbers.eq((0..100).map(|i| format!("/big/{i}"))));
     assert_eq!(runtime_drops(&router, "face-stalled"), 0);
 }
@@ -102,18 +102,18 @@ fn stuck_connection_is_closed() {
     producer.register("/big");
     let (mut deaf, mut idle) = (router.tcp(), router.tcp());
     idle.send(&interest("/nowhere"));
-    idle.got().nack();
+    idle.receive().nack();
     let content = vec![1; 8000];
     for i in 0..2000 {
         let uri = format!("/big/{i}");
         deaf.send(&interest(&uri));
-        producer.got().interest();
+        producer.receive().interest();
         producer.send(&data(&uri, &content));
     }
     router.wait_until("it is closed", |_| runtime_drops(&router, "face-stalled") == 1);
     // A connection for which nothing waits may be silent for as long as it likes.
     idle.send(&interest("/nowhere"));
-    idle.got().nack();
+    idle.receive().nack();
     assert_eq!(router.snapshot().faces.len(), 2);
 }
 
@@ -143,7 +143,7 @@ fn partial_packets_share_one_memory_limit() {
     let (first, rest) = whole.split_at(10);
     honest.send(&fragment(70, 0, 2, first));
     honest.send(&fragment(70, 1, 2, rest));
-    assert_eq!(honest.got().nack(), NackReason::NoRoute);
+    assert_eq!(honest.receive().nack(), NackReason::NoRoute);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn partial_reads_share_one_memory_limit() {
     honest.send(&whole[..10]);
     std::thread::sleep(Duration::from_millis(20));
     honest.send(&whole[10..]);
-    assert_eq!(honest.got().nack(), NackReason::NoRoute);
+    assert_eq!(honest.receive().nack(), NackReason::NoRoute);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_stream_closes_when_framing_is_lost_and_only_then() {
     peer.send(&[5, 2, 7, 0]);
     peer.send(&[100, 3, 80, 1, 9]);
     peer.send(&interest("/a"));
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     let snapshot = router.snapshot();
     assert_eq!(snapshot.router.drops[weir_forward::DropReason::Malformed as usize], 1);
     assert_eq!(snapshot.router.malformed.values().sum::<u64>(), 1);
@@ -192,7 +192,7 @@ fn a_packet_in_single_octets_is_a_packet() {
     for octet in interest("/slow") {
         peer.socket.write_all(&[octet]).unwrap();
     }
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
 }
 
 #[test]
@@ -207,12 +207,12 @@ fn udp_garbage_is_counted_and_closes_nothing() {
     });
     assert!(router.snapshot().faces.is_empty(), "garbage makes no face");
     peer.send(&interest("/a"));
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     for garbage in [&b"hello"[..], &[100, 3, 80, 1, 9]] {
         peer.send(garbage);
     }
     peer.send(&interest("/a"));
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     assert_eq!(router.snapshot().faces.len(), 1);
     let counted =
         link_drops(&router, LinkDrop::Malformed) + link_drops(&router, LinkDrop::NotNetworkPacket);
@@ -235,11 +235,11 @@ fn over_a_thousand_faces() {
         peer.send(&interest(&format!("/n/{index}")));
     }
     for _ in 0..peers.len() {
-        let asked = producer.got().interest();
+        let asked = producer.receive().interest();
         producer.send(&data(&weir_io_fixture::router::name_of(&asked), b"x"));
     }
     for (index, peer) in peers.iter_mut().enumerate() {
-        let got = peer.got().data();
+        let got = peer.receive().data();
         assert_eq!(weir_io_fixture::router::name_of(&got), format!("/n/{index}"));
     }
     drop(peers);
@@ -283,9 +283,9 @@ fn pit_flood_leaves_room_for_others() {
                 true => local.send(&interest(&uri)),
                 false => neighbour.send(&interest(&uri)),
             }
-            assert_eq!(weir_io_fixture::router::name_of(&producer.got().interest()), uri);
+            assert_eq!(weir_io_fixture::router::name_of(&producer.receive().interest()), uri);
             producer.send(&data(&uri, b"x"));
-            let got = if is_local { local.got() } else { neighbour.got() };
+            let got = if is_local { local.receive() } else { neighbour.receive() };
             assert_eq!(weir_io_fixture::router::name_of(&got.data()), uri);
         }
     }
@@ -306,12 +306,12 @@ fn excess_faces_are_refused_and_counted() {
     // Applications of this machine take no room from peers elsewhere.
     let unknown = router.udp();
     unknown.send(&interest("/a"));
-    assert_eq!(unknown.got().nack(), NackReason::NoRoute);
+    assert_eq!(unknown.receive().nack(), NackReason::NoRoute);
     drop(kept);
     router.wait_until("room again", |snapshot| snapshot.faces.len() == 1);
     let mut peer = router.unix();
     peer.send(&interest("/a"));
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
 }
 
 /// Sends until the router has answered once: peers that are silent for a second make room.
@@ -348,10 +348,10 @@ fn one_host_with_many_ports(threads: usize) {
     assert!(router.snapshot().faces.len() <= 8);
     let other = router.udp_from([127, 0, 0, 3]);
     other.send(&interest("/a"));
-    assert_eq!(other.got().nack(), NackReason::NoRoute);
+    assert_eq!(other.receive().nack(), NackReason::NoRoute);
     let mut local = router.unix();
     local.send(&interest("/a"));
-    assert_eq!(local.got().nack(), NackReason::NoRoute);
+    assert_eq!(local.receive().nack(), NackReason::NoRoute);
     // Nor is the host itself locked out for longer than a moment.
     is_answered_in_the_end(&router, FLOODER);
     assert!(router.snapshot().faces.len() <= 10);
@@ -363,7 +363,7 @@ fn full_table_evicts_idle_peers() {
     let used = router.udp_from([127, 0, 1, 1]);
     let use_it = || {
         used.send(&interest("/a"));
-        assert_eq!(used.got().nack(), NackReason::NoRoute);
+        assert_eq!(used.receive().nack(), NackReason::NoRoute);
     };
     for host in 2..8 {
         use_it();
@@ -393,7 +393,7 @@ fn threads_make_room_for_peers_of_each_other() {
     let silent: Vec<_> = (2..6).map(|host| of_thread(0, host)).collect();
     for peer in &silent {
         peer.send(&interest("/a"));
-        assert_eq!(peer.got().nack(), NackReason::NoRoute);
+        assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     }
     let peer = of_thread(2, 9);
     peer.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -415,7 +415,7 @@ fn metrics_tell_of_all_this() {
     });
     let mut peer = router.unix();
     peer.send(&interest("/a"));
-    peer.got().nack();
+    peer.receive().nack();
     let mut http = TcpStream::connect(router.handle().metrics_address().unwrap()).unwrap();
     http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();
@@ -466,7 +466,7 @@ fn scrapers_that_do_not_read_hold_up_no_other() {
 
 #[test]
 fn tcp_peers_take_room_from_their_own_host_alone() {
-    if !runs_among_hosts("tcp_peers_among_hosts") {
+    if !run_in_network_namespace("tcp_peers_among_hosts") {
         eprintln!("NOT tested with TCP peers of other hosts: no network namespace can be made");
     }
 }
@@ -496,7 +496,7 @@ fn tcp_peers_among_hosts() {
     assert!(is_answered(&mut connect(3)), "another host");
     let mut local = router.unix();
     local.send(&interest("/a"));
-    assert_eq!(local.got().nack(), NackReason::NoRoute);
+    assert_eq!(local.receive().nack(), NackReason::NoRoute);
     // Nor is the host itself locked out for longer than a moment: silent ones make room.
     wait_until("it answers", || is_answered(&mut connect(2)));
     assert!(runtime_drops(&router, "face-displaced") > 0);
@@ -525,7 +525,7 @@ fn a_flood_does_not_starve_others() {
         }
         let sent = Instant::now();
         quiet.send(&interest("/quiet"));
-        quiet.got().nack();
+        quiet.receive().nack();
         slowest = slowest.max(sent.elapsed());
     }
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weir_io_fixture::PATIENCE;
 use weir_io_fixture::router::{
-    Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of, runs_among_hosts,
+    Peer, ReceivedPacket, TestRouter, content_of, data, interest, name, name_of, response_of,
+    run_in_network_namespace,
 };
 use weir_link::{LinkCounters, LinkDrop};
 use weir_manage::commands::Command;
@@ -29,9 +30,9 @@ fn a_udp_stranger_gets_a_face_and_its_data() {
     producer.register("/p");
     let consumer = router.udp();
     consumer.send(&interest("/p/1"));
-    assert_eq!(name_of(&producer.got().interest()), "/p/1");
+    assert_eq!(name_of(&producer.receive().interest()), "/p/1");
     producer.send(&data("/p/1", &[7; 8000]));
-    assert_eq!(content_of(&consumer.got().data()), [7; 8000]);
+    assert_eq!(content_of(&consumer.receive().data()), [7; 8000]);
     let snapshot = router.snapshot();
     let face = snapshot.faces.iter().find(|face| face.uri.starts_with("udp4://")).unwrap();
     assert_eq!(face.uri, format!("udp4://{}", consumer.socket.local_addr().unwrap()));
@@ -60,12 +61,15 @@ fn udp_answers_from_the_address_that_was_asked() {
                 let asked = (Ipv4Addr::new(127, 0, 0, last), port);
                 let uri = format!("/p/{round}/{last}");
                 peer.send_to(&interest(&uri), asked).unwrap();
-                producer.got().interest();
+                producer.receive().interest();
                 producer.send(&data(&uri, &[last; 5000]));
                 let mut datagram = [0; 9000];
                 let (len, from) = peer.recv_from(&mut datagram).unwrap();
                 assert_eq!(from, asked.into());
-                assert_eq!(content_of(&Got::of_frame(&datagram[..len]).data()), [last; 5000]);
+                assert_eq!(
+                    content_of(&ReceivedPacket::of_frame(&datagram[..len]).data()),
+                    [last; 5000]
+                );
             }
         }
         let snapshot = router.snapshot();
@@ -82,7 +86,7 @@ fn udp_answers_from_the_address_that_was_asked() {
 
 #[test]
 fn udp_faces_leave_from_the_address_of_the_route() {
-    if !runs_among_hosts("udp_faces_among_networks") {
+    if !run_in_network_namespace("udp_faces_among_networks") {
         eprintln!("NOT tested with two networks: no network namespace can be made");
     }
 }
@@ -219,7 +223,9 @@ fn udp_faces_follow_hosts() {
             let mut octets = [0; 9000];
             loop {
                 let (len, from) = socket.recv_from(&mut octets).unwrap();
-                let Got::Interest { header, wire } = Got::of_frame(&octets[..len]) else {
+                let ReceivedPacket::Interest { header, wire } =
+                    ReceivedPacket::of_frame(&octets[..len])
+                else {
                     panic!("an Interest was due")
                 };
                 // Or one that asks whether anybody is there, which stays silent.
@@ -230,7 +236,7 @@ fn udp_faces_follow_hosts() {
                     break;
                 }
             }
-            assert_eq!(content_of(&consumer.got().data()), b"here");
+            assert_eq!(content_of(&consumer.receive().data()), b"here");
         };
         let face = leads_to(&first);
         router.wait_until("the route", |snapshot| snapshot.router.fib_entries >= 1);
@@ -267,10 +273,10 @@ fn small_mtu_cuts_data_into_fragments_that_are_put_together() {
     };
     assert_eq!(consumer.command(Command::RibRegister, &route).code, 200);
     consumer.send(&interest("/far/1"));
-    producer.got().interest();
+    producer.receive().interest();
     let content: Vec<u8> = (0..8000).map(|i| i as u8).collect();
     producer.send(&data("/far/1", &content));
-    assert_eq!(content_of(&consumer.got().data()), content);
+    assert_eq!(content_of(&consumer.receive().data()), content);
     let snapshot = near.snapshot();
     let udp = snapshot.faces.iter().find(|found| found.id == face).unwrap();
     assert_eq!(udp.counters.reassembled, 1);
@@ -287,9 +293,9 @@ fn tcp_peers_consume_and_produce() {
     for i in 0..3 {
         let uri = format!("/t/{i}");
         consumer.send(&interest(&uri));
-        assert_eq!(name_of(&producer.got().interest()), uri);
+        assert_eq!(name_of(&producer.receive().interest()), uri);
         producer.send(&data(&uri, uri.as_bytes()));
-        assert_eq!(content_of(&consumer.got().data()), uri.as_bytes());
+        assert_eq!(content_of(&consumer.receive().data()), uri.as_bytes());
     }
 }
 
@@ -349,7 +355,7 @@ fn a_permanent_tcp_face_comes_back_with_its_routes() {
     let parameters = create_face(&uri, FacePersistency::Permanent);
     peer.send(&weir_io_fixture::router::command_interest(Command::FacesCreate, &parameters));
     let (first, _) = listener.accept().unwrap();
-    let face = response_of(&peer.got().data()).body.unwrap().face_id;
+    let face = response_of(&peer.receive().data()).body.unwrap().face_id;
     let route = ControlParameters {
         name: Some(name("/far")),
         face_id: face,
@@ -367,7 +373,7 @@ fn a_permanent_tcp_face_comes_back_with_its_routes() {
         snapshot.faces.iter().any(|face| face.id == id && face.up)
     });
     peer.send(&interest("/far/x"));
-    assert_eq!(name_of(&far.got().interest()), "/far/x");
+    assert_eq!(name_of(&far.receive().interest()), "/far/x");
 }
 
 /// Two machines are joined by two lines on one of them.
@@ -392,12 +398,12 @@ fn static_faces_join_two_routers() {
         let mut consumer = near.unix();
         let uri = format!("/far/{scheme}");
         consumer.send(&interest(&uri));
-        producer.got().interest();
+        producer.receive().interest();
         producer.send(&data(&uri, b"across"));
-        assert_eq!(content_of(&consumer.got().data()), b"across");
+        assert_eq!(content_of(&consumer.receive().data()), b"across");
         // The far end answers only what it has a route to.
         consumer.send(&interest("/elsewhere"));
-        assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+        assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
     }
 }
 
@@ -429,9 +435,9 @@ fn lost_frames_are_sent_again() {
     });
     let mut consumer = near.unix();
     consumer.send(&interest("/far/1"));
-    producer.got().interest();
+    producer.receive().interest();
     producer.send(&data("/far/1", &[7; 8000]));
-    assert_eq!(content_of(&consumer.got().data()), [7; 8000]);
+    assert_eq!(content_of(&consumer.receive().data()), [7; 8000]);
     // The Interest, and the fragments of the Data.
     near.wait_until("the far router acknowledges", |snapshot| {
         snapshot.faces.iter().any(|face| face.counters.acknowledged == 1)
@@ -455,7 +461,7 @@ fn lost_frames_are_sent_again() {
     let answer = LpHeader::default().encode(&framing, &[1, 2, 3], Some(&answer));
     deaf.send_to(&answer, router).unwrap();
     deaf.send_to(&answer, router).unwrap();
-    assert_eq!(content_of(&consumer.got().data()), b"heard");
+    assert_eq!(content_of(&consumer.receive().data()), b"heard");
     loop {
         let len = deaf.recv(&mut datagram).unwrap();
         let idle = LpView::decode(&datagram[..len]).unwrap();
@@ -472,7 +478,7 @@ fn lost_frames_are_sent_again() {
 }
 
 /// Sends an Interest, or gets what came.
-type Consumer<'a> = &'a mut dyn FnMut(Option<&str>) -> Option<Got>;
+type Consumer<'a> = &'a mut dyn FnMut(Option<&str>) -> Option<ReceivedPacket>;
 
 /// Of 20 Interests at once 11 ask for what the queue towards the consumer has room for (8192 octets
 /// each are expected at first), 5 may wait, and 4 are refused.
@@ -484,7 +490,7 @@ fn ask_for_too_much(kind: &str, consumer: Consumer<'_>, producer: &mut Peer<Unix
     let mut asked = Vec::new();
     for answered in [0..11, 11..16] {
         for _ in answered.clone() {
-            asked.push(name_of(&producer.got().interest()));
+            asked.push(name_of(&producer.receive().interest()));
         }
         for name in &names[answered] {
             producer.send(&data(name, b"x"));
@@ -510,15 +516,15 @@ fn interests_wait_until_the_queue_has_room_for_their_data() {
     let (mut unix, mut tcp, udp) = (router.unix(), router.tcp(), router.udp());
     let unix: Consumer<'_> = &mut |name| match name {
         Some(name) => (unix.send(&interest(name)), None).1,
-        None => Some(unix.got()),
+        None => Some(unix.receive()),
     };
     let tcp: Consumer<'_> = &mut |name| match name {
         Some(name) => (tcp.send(&interest(name)), None).1,
-        None => Some(tcp.got()),
+        None => Some(tcp.receive()),
     };
     let udp: Consumer<'_> = &mut |name| match name {
         Some(name) => (udp.send(&interest(name)), None).1,
-        None => Some(udp.got()),
+        None => Some(udp.receive()),
     };
     for (kind, consumer) in [("unix", unix), ("tcp", tcp), ("udp", udp)] {
         ask_for_too_much(kind, consumer, &mut producer);
@@ -539,12 +545,12 @@ fn idle_udp_faces_close() {
     });
     let peer = router.udp();
     peer.send(&interest("/a"));
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     assert_eq!(router.snapshot().faces.len(), 1);
     router.wait_until("the face is closed", |snapshot| snapshot.faces.is_empty());
     // Its next packet makes it another face.
     peer.send(&interest("/a"));
-    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(peer.receive().nack(), NackReason::NoRoute);
 }
 
 #[test]
@@ -553,7 +559,7 @@ fn incoming_face_is_told_only_where_local_fields_are_on() {
     let (mut producer, mut consumer) = (router.unix(), router.unix());
     producer.register("/a");
     consumer.send(&interest("/a/1"));
-    let Got::Interest { header, .. } = producer.got() else { panic!("an Interest") };
+    let ReceivedPacket::Interest { header, .. } = producer.receive() else { panic!("an Interest") };
     assert_eq!(header.incoming_face, None);
     let update =
         ControlParameters { flags: Some(1), mask: Some(1), ..ControlParameters::default() };

@@ -5,17 +5,17 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use weir_io_fixture::PATIENCE;
+use weir_io_fixture::hostile_peer::{FromApplication, FromRouter, HostilePeer, SHARED_BYTES};
 use weir_io_fixture::router::{TestRouter, content_of, data, interest};
-use weir_io_fixture::stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
 use weir_link::LinkDrop;
 use weir_runtime::{Snapshot, UnsolicitedPolicy};
 use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
 
 /// An application whose packets go through shared memory.
-fn shared(router: &TestRouter) -> Stranger {
+fn shared(router: &TestRouter) -> HostilePeer {
     let stream = UnixStream::connect(&router.path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut stranger = Stranger::new(stream);
+    let mut stranger = HostilePeer::new(stream);
     stranger.offer();
     // The router goes over when it has something to send.
     stranger.send(&interest("/nobody/serves/this"));
@@ -49,7 +49,7 @@ fn interests_go_through_the_ring_and_data_comes_back() {
     let mut consumer = shared(&router);
     consumer.write(&interest("/movies/one"));
     consumer.send(&[0x64, 0]);
-    producer.got().interest();
+    producer.receive().interest();
     producer.send(&data("/movies/one", b"first"));
     let len = data("/movies/one", b"first").len() as u32;
     let packet = consumer.wait_for_octets(len, PATIENCE);
@@ -78,7 +78,7 @@ fn answers_are_sent_during_one_read() {
         let interests: Vec<u8> = (0..COUNT).flat_map(|number| interest(&uri(number))).collect();
         let mut consumer = match is_shared {
             true => shared(&router),
-            false => Stranger::new(UnixStream::connect(&router.path).unwrap()),
+            false => HostilePeer::new(UnixStream::connect(&router.path).unwrap()),
         };
         if is_shared {
             consumer.write(&interests);
@@ -97,7 +97,7 @@ fn answers_are_sent_during_one_read() {
 #[test]
 fn nonsense_in_a_ring_closes_the_face() {
     let router = TestRouter::start();
-    type Harm = fn(&mut Stranger);
+    type Harm = fn(&mut HostilePeer);
     let harms: [(&str, Harm); 4] = [
         ("shared-memory-broken", |stranger| stranger.set(FromApplication::Written, 1 << 30)),
         ("shared-memory-broken", |stranger| stranger.write(&[6, 100, 1, 2])),
@@ -125,8 +125,8 @@ fn excess_memory_offers_are_refused() {
     let router = TestRouter::start_with(|config| {
         config.memory_bytes_max = 16 * 2 * SHARED_BYTES as u64;
     });
-    let mut strangers: Vec<Stranger> =
-        (0..3).map(|_| Stranger::new(UnixStream::connect(&router.path).unwrap())).collect();
+    let mut strangers: Vec<HostilePeer> =
+        (0..3).map(|_| HostilePeer::new(UnixStream::connect(&router.path).unwrap())).collect();
     for stranger in &mut strangers {
         stranger.offer();
         stranger.send(&interest("/nobody/serves/this"));
@@ -174,8 +174,8 @@ fn metrics_tell_of_faces_memory_and_offers() {
     let mut first = shared(&router);
     expect(1, 1, [1, 0, 0]);
     // One that has not gone over yet.
-    let mut second = Stranger::new(UnixStream::connect(&router.path).unwrap());
-    let mut third = Stranger::new(UnixStream::connect(&router.path).unwrap());
+    let mut second = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
+    let mut third = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
     for stranger in [&mut second, &mut third] {
         stranger.offer();
         stranger.send(&interest("/nobody/serves/this"));

@@ -41,7 +41,7 @@ fn a_store_takes_what_it_is_given_whatever_is_in_it() {
             if sent % 10 == 0 {
                 for _ in 0..2 {
                     producer.send(&interest(&uri));
-                    producer.got().data();
+                    producer.receive().data();
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Several packet threads: names belong to shards, faces to threads, and no peer can tell.
 
-use weir_io_fixture::router::{Got, Peer, TestRouter, content_of, data, interest, name_of};
+use weir_io_fixture::router::{
+    Peer, ReceivedPacket, TestRouter, content_of, data, interest, name_of,
+};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_wire::{Data, Interest, LpFraming, LpHeader, LpView, NackReason};
@@ -21,7 +23,9 @@ fn every_prefix_is_reached_from_every_face() {
         for (number, consumer) in consumers.iter_mut().enumerate() {
             let uri = format!("/p{index}/{number}");
             consumer.send(&interest(&uri));
-            let Got::Interest { header, wire } = producer.got() else { panic!("an Interest") };
+            let ReceivedPacket::Interest { header, wire } = producer.receive() else {
+                panic!("an Interest")
+            };
             assert_eq!(name_of(&wire), uri);
             // A producer returns the token; its Data finds the shard by it.
             assert!(!header.pit_token.is_empty());
@@ -30,15 +34,15 @@ fn every_prefix_is_reached_from_every_face() {
             let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
             let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
             producer.send(&[&prefix[..prefix_len], &packet].concat());
-            assert_eq!(content_of(&consumer.got().data()), b"x");
+            assert_eq!(content_of(&consumer.receive().data()), b"x");
             // From the store of whatever shard has it; and without a token it works too.
             consumer.send(&interest(&uri));
-            assert_eq!(content_of(&consumer.got().data()), b"x");
+            assert_eq!(content_of(&consumer.receive().data()), b"x");
             let bare = format!("{uri}/bare");
             consumer.send(&interest(&bare));
-            producer.got().interest();
+            producer.receive().interest();
             producer.send(&data(&bare, b"y"));
-            assert_eq!(content_of(&consumer.got().data()), b"y");
+            assert_eq!(content_of(&consumer.receive().data()), b"y");
         }
     }
     let snapshot = router.snapshot();
@@ -58,7 +62,7 @@ fn udp_strangers_are_known_to_all_shards() {
     for index in 0..8 {
         let uri = format!("/s{index}/x");
         peer.send(&interest(&uri));
-        assert_eq!(name_of(&producer.got().interest()), uri);
+        assert_eq!(name_of(&producer.receive().interest()), uri);
         producer.send(&data(&uri, b"z"));
         let frame = peer.frame();
         let view = LpView::decode(&frame).unwrap();
@@ -66,7 +70,7 @@ fn udp_strangers_are_known_to_all_shards() {
     }
     for index in 0..8 {
         peer.send(&interest(&format!("/nobody{index}")));
-        assert_eq!(peer.got().nack(), NackReason::NoRoute);
+        assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     }
 }
 
@@ -91,14 +95,16 @@ fn udp_peers_with_faces_by_command_are_spread_over_threads() {
     for (index, peer) in peers.iter().enumerate() {
         let uri = format!("/u{index}/x");
         consumer.send(&interest(&uri));
-        let Got::Interest { header, wire } = peer.got() else { panic!("an Interest") };
+        let ReceivedPacket::Interest { header, wire } = peer.receive() else {
+            panic!("an Interest")
+        };
         assert_eq!(name_of(&wire), uri);
         let packet = data(&uri, b"z");
         let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
         let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
         let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
         peer.send(&[&prefix[..prefix_len], &packet].concat());
-        assert_eq!(content_of(&consumer.got().data()), b"z");
+        assert_eq!(content_of(&consumer.receive().data()), b"z");
     }
     let snapshot = router.snapshot();
     let udp: Vec<_> = snapshot.faces.iter().filter(|face| face.uri.starts_with("udp")).collect();
@@ -114,9 +120,9 @@ fn erasing_reaches_all_shards() {
         producer.register(&format!("/e{index}"));
         let uri = format!("/e{index}/1");
         consumer.send(&interest(&uri));
-        producer.got().interest();
+        producer.receive().interest();
         producer.send(&data(&uri, b"x"));
-        consumer.got().data();
+        consumer.receive().data();
     }
     let parameters = ControlParameters {
         name: Some(weir_io_fixture::router::name("/")),
@@ -139,7 +145,7 @@ fn faces_go_from_all_shards() {
     let mut consumer = router.unix();
     for index in 0..6 {
         consumer.send(&interest(&format!("/g{index}/x")));
-        assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+        assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
     }
 }
 
@@ -152,7 +158,9 @@ fn prefix_interest(uri: &str, must_be_fresh: bool) -> Vec<u8> {
 
 /// An Interest that came to a producer, its header, and the answer to it, which bears its token.
 fn answer<S: std::io::Read + std::io::Write>(producer: &mut Peer<S>, uri: &str, packet: &[u8]) {
-    let Got::Interest { header, wire } = producer.got() else { panic!("an Interest") };
+    let ReceivedPacket::Interest { header, wire } = producer.receive() else {
+        panic!("an Interest")
+    };
     assert_eq!(name_of(&wire), uri);
     let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
     let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
@@ -173,7 +181,7 @@ fn one_object_is_spread_over_threads_and_found_by_its_prefix() {
             let consumer = &mut consumers[segment % 3];
             consumer.send(&interest(&uri));
             answer(&mut producer, &uri, &data(&uri, b"x"));
-            assert_eq!(content_of(&consumer.got().data()), b"x");
+            assert_eq!(content_of(&consumer.receive().data()), b"x");
         }
         // What a fetcher asks first: metadata that only the producer can name.
         let metadata = "/site/o/32=metadata";
@@ -189,19 +197,19 @@ fn one_object_is_spread_over_threads_and_found_by_its_prefix() {
                     .encode_with_digest();
                     answer(&mut producer, metadata, &fresh);
                 }
-                assert_eq!(content_of(&consumer.got().data()), [version], "{threads} threads");
+                assert_eq!(content_of(&consumer.receive().data()), [version], "{threads} threads");
             }
             std::thread::sleep(std::time::Duration::from_millis(1100));
         }
         consumers[0].send(&prefix_interest("/site/o/v=1", false));
-        let newest = Got::data(consumers[0].got());
+        let newest = ReceivedPacket::data(consumers[0].receive());
         let found = weir_wire::DataView::decode(&newest).unwrap().name.to_string();
         assert_eq!(found, "/site/o/v=1/seg=632", "the segment that came last");
         consumers[1].send(&prefix_interest("/elsewhere", false));
-        assert_eq!(consumers[1].got().nack(), NackReason::NoRoute);
+        assert_eq!(consumers[1].receive().nack(), NackReason::NoRoute);
         // Management: a dataset by its prefix, and a count over all shards.
         consumers[2].send(&prefix_interest("/localhost/nfd/fib/list", true));
-        consumers[2].got().data();
+        consumers[2].receive().data();
         let snapshot = router.snapshot();
         assert_eq!(snapshot.router.shard_timeouts, 0);
         let parameters = ControlParameters {

@@ -4,8 +4,8 @@ use std::os::unix::net::UnixStream;
 
 use weir_io_fixture::PATIENCE;
 use weir_io_fixture::router::{
-    Got, TestRouter, command_interest, config, content_of, data, interest, name, name_of,
-    response_of,
+    ReceivedPacket, TestRouter, command_interest, config, content_of, data, interest, name,
+    name_of, response_of,
 };
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, Element, FaceStatus};
@@ -19,16 +19,16 @@ fn interest_reaches_the_producer_and_data_comes_back_and_is_kept() {
     producer.register("/movies");
 
     consumer.send(&interest("/movies/one"));
-    let asked = producer.got().interest();
+    let asked = producer.receive().interest();
     assert_eq!(name_of(&asked), "/movies/one");
     producer.send(&data("/movies/one", b"first"));
-    assert_eq!(content_of(&consumer.got().data()), b"first");
+    assert_eq!(content_of(&consumer.receive().data()), b"first");
 
     // The producer is not asked again.
     consumer.send(&interest("/movies/one"));
-    assert_eq!(content_of(&consumer.got().data()), b"first");
+    assert_eq!(content_of(&consumer.receive().data()), b"first");
     consumer.send(&interest("/movies/two"));
-    assert_eq!(name_of(&producer.got().interest()), "/movies/two");
+    assert_eq!(name_of(&producer.receive().interest()), "/movies/two");
 
     let snapshot = router.snapshot();
     assert_eq!(snapshot.router.store.hits, 1);
@@ -55,9 +55,9 @@ fn a_burst_of_new_faces_gets_its_routes() {
         };
         let mut producers: Vec<_> = prefixes.iter().map(begin).collect();
         for (prefix, producer) in prefixes.iter().zip(&mut producers) {
-            assert_eq!(response_of(&producer.got().data()).code, 200);
+            assert_eq!(response_of(&producer.receive().data()).code, 200);
             consumer.send(&interest(prefix));
-            assert_eq!(name_of(&producer.got().interest()), *prefix);
+            assert_eq!(name_of(&producer.receive().interest()), *prefix);
         }
     }
 }
@@ -74,9 +74,11 @@ fn unsolicited_data_is_stored_if_configured() {
             snapshot.faces.iter().any(|face| face.counters.in_data == 1)
         });
         consumer.send(&interest("/pushed"));
-        match consumer.got() {
-            Got::Data { wire, .. } if is_stored => assert_eq!(content_of(&wire), b"early"),
-            Got::Nack { .. } if !is_stored => {}
+        match consumer.receive() {
+            ReceivedPacket::Data { wire, .. } if is_stored => {
+                assert_eq!(content_of(&wire), b"early")
+            }
+            ReceivedPacket::Nack { .. } if !is_stored => {}
             other => panic!("{policy:?}: {other:?}"),
         }
     }
@@ -97,7 +99,7 @@ fn producer_region_hints_are_removed() {
                 .forwarding_hint(vec![name("/net/x")])
                 .encode();
             consumer.send(&asked);
-            let wire = producer.got().interest();
+            let wire = producer.receive().interest();
             assert_eq!(name_of(&wire), format!("/a/{number}"));
             assert!(InterestView::decode(&wire).unwrap().forwarding_hint.is_empty());
         }
@@ -110,7 +112,7 @@ fn no_route_is_answered_with_a_nack() {
     let mut consumer = router.unix();
     let sent = interest("/nobody/serves/this");
     consumer.send(&sent);
-    assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+    assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn pit_token_comes_back_on_data_from_producer_and_store() {
         let prefix_len = header.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
         consumer.send(&[&prefix[..prefix_len], &packet].concat());
         if token == b"first" {
-            producer.got().interest();
+            producer.receive().interest();
             producer.send(&data("/a/b", b"x"));
         }
         let frame = consumer.try_frame().unwrap().unwrap();
@@ -143,18 +145,18 @@ fn datasets_list_faces_and_routes() {
         Interest::new(name(uri)).can_be_prefix(true).must_be_fresh(true).nonce(77).encode()
     };
     peer.send(&ask("/localhost/nfd/faces/list"));
-    let faces = FaceStatus::decode_all(&content_of(&peer.got().data())).unwrap();
+    let faces = FaceStatus::decode_all(&content_of(&peer.receive().data())).unwrap();
     assert_eq!(faces.len(), 1);
     assert!(faces[0].info.uri.starts_with("fd://"), "{faces:?}");
     assert_eq!(faces[0].info.local_uri, format!("unix://{}", router.path.display()));
     assert!(faces[0].counters.in_interests >= 2);
 
     peer.send(&ask("/localhost/nfd/fib/list"));
-    let fib = weir_manage::FibEntry::decode_all(&content_of(&peer.got().data())).unwrap();
+    let fib = weir_manage::FibEntry::decode_all(&content_of(&peer.receive().data())).unwrap();
     assert!(fib.iter().any(|entry| entry.name == name("/a/b")), "{fib:?}");
 
     peer.send(&ask("/localhost/nfd/cs/info"));
-    let store = weir_manage::CsInfo::decode(&content_of(&peer.got().data())).unwrap();
+    let store = weir_manage::CsInfo::decode(&content_of(&peer.receive().data())).unwrap();
     assert_eq!(store.capacity_bytes, Some(16 << 20));
 }
 
@@ -167,7 +169,7 @@ fn routes_of_a_face_go_with_it() {
     router.wait_until("the face is closed", |snapshot| snapshot.faces.is_empty());
     let mut consumer = router.unix();
     consumer.send(&interest("/gone/x"));
-    assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+    assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
 }
 
 #[test]
@@ -176,14 +178,14 @@ fn erasing_the_store() {
     let (mut producer, mut consumer) = (router.unix(), router.unix());
     producer.register("/a");
     consumer.send(&interest("/a/1"));
-    producer.got().interest();
+    producer.receive().interest();
     producer.send(&data("/a/1", b"x"));
-    consumer.got().data();
+    consumer.receive().data();
     let parameters = ControlParameters { name: Some(name("/a")), ..Default::default() };
     let response = consumer.command(Command::CsErase, &parameters);
     assert_eq!((response.code, response.body.unwrap().count), (200, Some(1)));
     consumer.send(&interest("/a/1"));
-    assert_eq!(name_of(&producer.got().interest()), "/a/1");
+    assert_eq!(name_of(&producer.receive().interest()), "/a/1");
 }
 
 #[test]

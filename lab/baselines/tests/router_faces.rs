@@ -30,7 +30,7 @@ fn held_interests_leave_by_timer() {
         let names = [0, 1, 2, 3, 4].map(|number| format!("/far/{scheme}/{number}"));
         consumer.send(&names.iter().flat_map(|name| interest(name)).collect::<Vec<u8>>());
         for name in names {
-            assert_eq!(name_of(&producer.got().interest()), name);
+            assert_eq!(name_of(&producer.receive().interest()), name);
         }
     }
 }

@@ -10,17 +10,17 @@ use std::time::Duration;
 use socket2::SockRef;
 
 /// Files that wait to be closed, beyond which no more are taken: somebody keeps one from closing.
-const WAITING_MAX: usize = 64;
+const OPEN_CLOSES_MAX: usize = 64;
 
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+static OPEN_CLOSES: AtomicUsize = AtomicUsize::new(0);
 
 /// A file from a stranger. Nothing is known of it, not even that closing it ends: one of a user's
 /// own file system waits for whoever serves that, a TCP connection that lingers for its other end.
 /// So a thread of its own closes all of them, and never one that forwards packets.
 #[derive(Debug)]
-pub(crate) struct StrangerFile(Option<OwnedFd>);
+pub(crate) struct UntrustedFile(Option<OwnedFd>);
 
-impl StrangerFile {
+impl UntrustedFile {
     pub(crate) fn new(file: OwnedFd) -> Self {
         Self(Some(file))
     }
@@ -35,15 +35,15 @@ impl StrangerFile {
     }
 
     /// Whether more may be taken. If not, the system closes what comes, in the thread that reads.
-    pub(crate) fn may_be_taken() -> bool {
-        WAITING.load(Ordering::Relaxed) < WAITING_MAX
+    pub(crate) fn can_accept() -> bool {
+        OPEN_CLOSES.load(Ordering::Relaxed) < OPEN_CLOSES_MAX
     }
 }
 
-impl Drop for StrangerFile {
+impl Drop for UntrustedFile {
     fn drop(&mut self) {
         let Some(file) = self.0.take() else { return };
-        WAITING.fetch_add(1, Ordering::Relaxed);
+        OPEN_CLOSES.fetch_add(1, Ordering::Relaxed);
         let left = match closer() {
             Some(closer) => closer.send(file).err().map(|unsent| unsent.0),
             None => Some(file),
@@ -62,7 +62,7 @@ fn closer() -> Option<&'static mpsc::Sender<OwnedFd>> {
         let close = move || {
             for file in files {
                 close(file);
-                WAITING.fetch_sub(1, Ordering::Relaxed);
+                OPEN_CLOSES.fetch_sub(1, Ordering::Relaxed);
             }
         };
         thread::Builder::new().name("weir-close".into()).spawn(close).ok().map(|_| sender)
