@@ -218,7 +218,7 @@ fn unreachable_bucket_is_logged_once() {
 }
 
 #[test]
-fn a_damaged_object_in_a_bucket_is_never_sent() {
+fn never_sends_damaged_bucket_objects() {
     let fixture = Fixture::new();
     let sums =
         [1, 2].map(|seed| random_file(&fixture.host.path(&format!("f{seed}")), 80 * KIB, seed));
@@ -310,7 +310,7 @@ fn stalled_bucket_does_not_block() {
 }
 
 #[test]
-fn a_watched_directory_is_kept_in_a_bucket() {
+fn watched_directory_is_kept_in_a_bucket() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.host.path("source")).expect("a folder");
     let (process, _) = fixture.put(&["source", "/data", "--watch"]);
@@ -328,7 +328,7 @@ fn a_watched_directory_is_kept_in_a_bucket() {
 
 /// Young files are waited for, and nothing that is kept goes because a process starts.
 #[test]
-fn a_start_removes_nothing_from_a_bucket() {
+fn start_removes_nothing_from_a_bucket() {
     let fixture = Fixture::new();
     let host = &fixture.host;
     fs::create_dir(host.path("source")).expect("a folder");

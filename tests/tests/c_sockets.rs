@@ -64,7 +64,7 @@ fn stays_within_the_given_buffers() {
 }
 
 #[test]
-fn random_calls_do_not_crash_hang_or_write_elsewhere() {
+fn random_calls_never_crash_or_hang() {
     let router = Router::on_new_host();
     for seed in 1..=6 {
         let mut command = router.host.command(&sanitized("tests/random.c"));
@@ -75,7 +75,7 @@ fn random_calls_do_not_crash_hang_or_write_elsewhere() {
 }
 
 #[test]
-fn every_failure_has_its_error_number() {
+fn each_failure_has_its_errno() {
     check("errors");
 }
 
@@ -92,12 +92,12 @@ fn options_are_set_and_read_by_name() {
 }
 
 #[test]
-fn objects_come_in_pieces_and_in_order() {
+fn objects_arrive_in_order() {
     check("objects");
 }
 
 #[test]
-fn the_key_that_signs_and_the_anchors_are_chosen() {
+fn signing_key_and_anchors_can_be_chosen() {
     let router = Router::on_new_host();
     let certificate = |identity: &str, file: &str, more: &[&str]| {
         let file = router.host.path(file).to_str().unwrap().to_owned();
@@ -112,12 +112,12 @@ fn the_key_that_signs_and_the_anchors_are_chosen() {
 }
 
 #[test]
-fn a_range_comes_without_the_rest() {
+fn reads_a_range_without_the_rest() {
     check_of("choices", "ranges");
 }
 
 #[test]
-fn sockets_of_one_program_talk_to_several_routers() {
+fn one_program_uses_several_routers() {
     let router = Router::on_new_host();
     let other = Router::start_at(&router.host, "other.sock");
     let path = other.socket().to_str().unwrap();
@@ -130,17 +130,17 @@ fn close_wakes_waiting_threads() {
 }
 
 #[test]
-fn closing_ends_binding_whatever_the_router_does() {
+fn close_ends_a_pending_bind() {
     check_of("closing", "binding");
 }
 
 #[test]
-fn publishing_little_holds_no_signal_back() {
+fn publishing_does_not_block_signals() {
     check_of("closing", "publishing-little");
 }
 
 #[test]
-fn connect_times_out() {
+fn connect_times_out_without_reply() {
     check_of("closing", "timing-out");
 }
 
@@ -158,7 +158,7 @@ fn closing_ends_publishing() {
 }
 
 #[test]
-fn threads_do_not_hold_each_other_up() {
+fn threads_do_not_block_each_other() {
     check("threads");
 }
 
@@ -193,17 +193,17 @@ fn offered_object_is_fetched_and_answered() {
 }
 
 #[test]
-fn a_forked_child_is_refused() {
+fn calls_in_a_forked_child_fail() {
     check("fork");
 }
 
 #[test]
-fn signals_are_for_threads_of_the_application() {
+fn library_threads_block_signals() {
     check("signals");
 }
 
 #[test]
-fn the_header_is_good_cpp_too() {
+fn header_compiles_as_cpp() {
     let compiler = ["c++", "g++", "clang++"].into_iter().find(|name| {
         Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
     });
@@ -214,7 +214,7 @@ fn the_header_is_good_cpp_too() {
 }
 
 #[test]
-fn the_static_library_is_enough() {
+fn static_library_links_alone() {
     let installed = CLibrary::installed();
     let mut command = Command::new("cc");
     command

@@ -197,14 +197,14 @@ fn evicted_by_reuse(after: &Value) -> u64 {
 }
 
 #[test]
-fn kill_9_under_load_never_yields_a_wrong_octet() {
+fn sigkill_under_load_corrupts_nothing() {
     let whole: u64 = ENGINES.iter().map(|engine| kill_loop(4, "", engine)).sum();
     assert!(whole > 0, "no file was ever whole: nothing was tested");
 }
 
 #[test]
 #[ignore = "kills a hundred routers for each engine, which takes minutes"]
-fn kill_9_a_hundred_times_under_load_never_yields_a_wrong_octet() {
+fn hundred_sigkills_under_load_corrupt_nothing() {
     for engine in ENGINES {
         let whole = kill_loop(100, "", engine);
         assert!(whole > 100, "{whole} whole files in 100 rounds");
@@ -212,7 +212,7 @@ fn kill_9_a_hundred_times_under_load_never_yields_a_wrong_octet() {
 }
 
 #[test]
-fn two_routers_on_one_disk_are_refused() {
+fn refuses_a_second_router_on_a_disk() {
     let host = Host::new();
     let store = DiskStore::new("first");
     let first = store.start(&host);
@@ -229,7 +229,7 @@ fn two_routers_on_one_disk_are_refused() {
 }
 
 #[test]
-fn a_foreign_file_is_refused_and_not_touched() {
+fn refuses_and_keeps_a_foreign_file() {
     let host = Host::new();
     let store = DiskStore { size: "8MiB".into(), ..DiskStore::new("router") };
     let file = store.file(&host, 0);
@@ -256,7 +256,7 @@ fn refusal(host: &Host, store: &DiskStore) -> String {
 }
 
 #[test]
-fn a_disk_that_is_missing_or_cannot_be_made_is_named() {
+fn error_names_missing_or_unusable_disk() {
     let host = Host::new();
     let nowhere = DiskStore { folder: Some(host.path("no/folder")), ..DiskStore::new("router") };
     let message = refusal(&host, &nowhere);
@@ -336,7 +336,7 @@ fn flipped_bits_are_found_and_refetched() {
 }
 
 #[test]
-fn a_truncated_disk_loses_what_was_cut_off_and_no_more() {
+fn truncated_disk_loses_only_the_cut_part() {
     let pair = Pair::with_file_on_disk(DiskStore {
         size: "16MiB".into(),
         each: "region_size = \"1MiB\"\n".into(),
@@ -354,7 +354,7 @@ fn a_truncated_disk_loses_what_was_cut_off_and_no_more() {
 }
 
 #[test]
-fn a_disk_whose_superblock_is_gone_is_refused() {
+fn refuses_a_disk_without_superblock() {
     let pair =
         Pair::with_file_on_disk(DiskStore { size: "16MiB".into(), ..DiskStore::new("near") });
     let file = pair.store.file(&pair.host, 0);
@@ -369,7 +369,7 @@ fn a_disk_whose_superblock_is_gone_is_refused() {
 }
 
 #[test]
-fn a_read_only_disk_is_served_and_not_written() {
+fn serves_a_read_only_disk() {
     let pair =
         Pair::with_file_on_disk(DiskStore { size: "16MiB".into(), ..DiskStore::new("near") });
     let Pair { host, store, name, expected, .. } = &pair;
@@ -528,7 +528,7 @@ fn dead_disk_does_not_block_start_or_stop() {
 }
 
 #[test]
-fn a_second_signal_ends_the_last_writes() {
+fn second_signal_aborts_final_writes() {
     let host = Host::new();
     let store = DiskStore {
         memory: "16MiB".into(),

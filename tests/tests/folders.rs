@@ -136,7 +136,7 @@ fn conflicts_of_files_and_folders_are_named() {
 
 /// A file name may hold what a terminal would obey.
 #[test]
-fn names_that_others_chose_are_shown_escaped() {
+fn untrusted_names_are_shown_escaped() {
     const NAME: &str = "\u{1b}[2Jfile\u{7}";
     let host = Host::new();
     let router = Router::start(&host);
@@ -257,7 +257,7 @@ fn changed_files_are_named_and_skipped() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_served_ends_put() {
+fn put_ends_when_its_file_changes() {
     let router = Router::on_new_host();
     let path = router.host.write("source", b"as it was");
     let words = ["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
@@ -272,7 +272,7 @@ fn a_file_that_changes_while_it_is_served_ends_put() {
 
 /// Execute permissions and times come along when they are wanted; set-user-ID never does.
 #[test]
-fn modes_and_times_are_restored_when_asked() {
+fn preserve_restores_modes_and_times() {
     let host = Host::new();
     let router = Router::start(&host);
     let changed = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_000_000);
@@ -319,7 +319,7 @@ fn second_producer_of_a_name_is_reported() {
 
 /// Where nothing was fetched there is nothing to report but why.
 #[test]
-fn a_folder_of_which_nothing_was_got_has_no_summary() {
+fn failed_folder_has_no_summary() {
     let host = Host::new();
     let router = Router::start(&host);
     let file = host.write("source/file", b"content");

@@ -34,7 +34,7 @@ fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &At
 /// The forger is the cheaper next hop. What it has put into the store does not outlive its
 /// discovery, and the rest comes from the other next hop.
 #[test]
-fn false_copies_are_erased_and_their_next_hop_is_left() {
+fn erases_forged_copies_and_avoids_their_hop() {
     for threads in ["1", "3"] {
         get_past_forger(threads);
     }

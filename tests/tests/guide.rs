@@ -23,7 +23,7 @@ const PROGRAMS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn its_programs_are_those_that_are_run() {
+fn guide_shows_the_tested_programs() {
     let guide = std::fs::read_to_string(repository().join("docs/write-an-application.md")).unwrap();
     for (language, path) in PROGRAMS {
         let program = std::fs::read_to_string(repository().join(path)).unwrap();
@@ -75,7 +75,7 @@ fn assert_says(finished: Finished, words: &str, language: Language) {
 
 /// As someone sees it who has just begun.
 #[test]
-fn without_a_router_they_say_so_in_one_line() {
+fn examples_report_missing_router() {
     let host = Host::new();
     let router = format!("unix://{}", host.path("none").display());
     for language in Language::all() {
@@ -105,7 +105,7 @@ fn examples_report_errors_in_one_line() {
 }
 
 #[test]
-fn ctrl_c_ends_the_publisher_in_python_without_a_word() {
+fn ctrl_c_ends_python_publisher_silently() {
     if interop_is_skipped() {
         return;
     }
@@ -130,17 +130,17 @@ fn publishes(publisher: Language) {
 }
 
 #[test]
-fn every_language_gets_objects_of_rust() {
+fn every_language_reads_rust_objects() {
     publishes(Language::Rust);
 }
 
 #[test]
-fn every_language_gets_objects_of_c() {
+fn every_language_reads_c_objects() {
     publishes(Language::C);
 }
 
 #[test]
-fn every_language_gets_objects_of_python() {
+fn every_language_reads_python_objects() {
     if !interop_is_skipped() {
         publishes(Language::Python);
     }

@@ -113,7 +113,7 @@ fn kill_at_random_moments(runs: u32) {
 }
 
 #[test]
-fn kills_lose_no_key() {
+fn kills_lose_no_stored_key() {
     kill_at_random_moments(10);
 }
 
@@ -187,7 +187,7 @@ fn full_disk_and_read_only_disk_lose_no_key() {
 }
 
 #[test]
-fn processes_that_write_at_once_lose_nothing() {
+fn concurrent_processes_lose_no_key() {
     let host = Host::new();
     let home = host.path("home/weir");
     let weir = |arguments: &[&str]| process(host.command(weir_binary()), arguments);

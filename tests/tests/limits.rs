@@ -80,7 +80,7 @@ fn expect_less(router: &Router, limit: &str) {
 }
 
 #[test]
-fn disks_without_io_uring_are_used_by_threads() {
+fn uses_threads_without_io_uring() {
     if denial_is_skipped() {
         return;
     }
@@ -100,7 +100,7 @@ fn disks_without_io_uring_are_used_by_threads() {
 
 /// The kernel of Linux 5.11 to 5.14 has io_uring, but not all that a router asks of it.
 #[test]
-fn disks_with_an_older_io_uring_are_used_with_it() {
+fn uses_older_io_uring_for_disks() {
     if denial_is_skipped() {
         return;
     }
@@ -122,7 +122,7 @@ fn disks_with_an_older_io_uring_are_used_with_it() {
 }
 
 #[test]
-fn nothing_newer_than_linux_5_10_is_needed() {
+fn runs_on_linux_5_10_system_calls() {
     if denial_is_skipped() {
         return;
     }
@@ -164,7 +164,7 @@ fn udp_works_without_batches_and_gso() {
 }
 
 #[test]
-fn applications_without_shared_memory_stay_with_the_socket() {
+fn socket_is_used_without_shared_memory() {
     if denial_is_skipped() {
         return;
     }
@@ -235,21 +235,21 @@ fn store_continues_when_memory_is_refused() {
 }
 
 #[test]
-fn a_router_with_a_limit_of_data_has_a_smaller_store() {
+fn data_limit_shrinks_the_store() {
     let host = Host::new();
     let router = Router::start_after(&host, "ulimit -d 131072", &store("256MiB"));
     expect_less(&router, "RLIMIT_DATA");
 }
 
 #[test]
-fn a_router_with_a_limit_of_address_space_has_a_smaller_store() {
+fn address_space_limit_shrinks_the_store() {
     let host = Host::new();
     let router = Router::start_after(&host, "ulimit -v 307200", &store("256MiB"));
     expect_less(&router, "RLIMIT_AS");
 }
 
 #[test]
-fn a_store_made_larger_later_gets_what_the_limits_allow() {
+fn growing_store_stays_within_limits() {
     let host = Host::new();
     let router = Router::start_after(&host, "ulimit -d 196608", &store("16MiB"));
     let served = serve(&router, FILE_BYTES);

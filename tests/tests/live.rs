@@ -106,7 +106,7 @@ fn interests(host: &Host, consumers: usize) -> u64 {
 }
 
 #[test]
-fn the_producer_sees_no_interest_of_each_of_many_consumers() {
+fn router_aggregates_many_consumers() {
     let host = Host::new();
     let (of_one, of_many) = (interests(&host, 1), interests(&host, 24));
     eprintln!("{of_one} {of_many}");
@@ -184,7 +184,7 @@ fn abandoned_object_leads_to_newer_version() {
 }
 
 #[test]
-fn a_producer_that_dies_ends_its_readers() {
+fn dead_producer_ends_its_readers() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let dying = producer(&one, "/live");
@@ -203,7 +203,7 @@ fn a_producer_that_dies_ends_its_readers() {
 }
 
 #[test]
-fn the_examples_show_lines_to_several_as_they_come() {
+fn examples_stream_lines_to_several_readers() {
     let router = Router::on_new_host();
     let start = |example: &str, arguments: &[&str], input: Stdio| {
         let mut command = router.host.command(&socket_example(example));
@@ -234,7 +234,7 @@ fn the_examples_show_lines_to_several_as_they_come() {
 
 /// What grows is made known anew with each segment, and stays the version that it is.
 #[test]
-fn a_later_version_stays_the_latest_while_an_earlier_one_grows() {
+fn growing_older_version_is_not_latest() {
     let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, "/live");

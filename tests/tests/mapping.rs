@@ -31,7 +31,7 @@ fn read(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn objects_are_published_and_read_under_names_of_hicn() {
+fn publishes_and_reads_hicn_names() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     // Two levels of a manifest, and one.
@@ -85,7 +85,7 @@ fn only_hicn_names_are_on_the_wire() {
 }
 
 #[test]
-fn a_new_version_is_found_and_the_old_one_by_its_name() {
+fn finds_new_version_and_old_by_name() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = mapped_producer(&one, "/p", &[("metadata_freshness", "0s")]);

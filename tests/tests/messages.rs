@@ -16,61 +16,71 @@ use weir_tests::{Host, PATIENCE, Process, Router, weir_binary};
 
 /// What there is when the command runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum With {
+enum Environment {
     /// No router.
-    Nothing,
+    NoRouter,
     /// A router, producers, and keys.
     Router,
     /// A router that takes connections and never answers.
-    Silence,
+    SilentRouter,
     /// Somebody else, to whom nothing belongs, and a router.
-    Stranger,
+    OtherUser,
 }
 
-use With::{Nothing, Router as Running, Silence, Stranger};
+use Environment::{NoRouter, OtherUser, Router as Running, SilentRouter};
 
 /// What is tried; which words of the message say what to do next.
 struct Case {
-    what: &'static str,
-    with: With,
+    title: &'static str,
+    with: Environment,
     /// Words of the command line. SITE stands for the folder of the test, PORT for the router's.
     command: &'static str,
-    next: &'static str,
+    next_step: &'static str,
 }
 
-const fn case(what: &'static str, with: With, command: &'static str, next: &'static str) -> Case {
-    Case { what, with, command, next }
+const fn case(
+    what: &'static str,
+    with: Environment,
+    command: &'static str,
+    next: &'static str,
+) -> Case {
+    Case { title: what, with, command, next_step: next }
 }
 
 const CASES: &[Case] = &[
     // What is typed.
-    case("an unknown command", Nothing, "fetch /a", "--help"),
-    case("an option that does not exist", Nothing, "get /a --fast", "--help"),
-    case("an argument is missing", Nothing, "put file", "Usage: weir put <PATH> <NAME>"),
-    case("a name without a slash", Nothing, "get a/b", "begins with a slash: /a/b"),
-    case("a name of nothing", Nothing, "get /", "such as /data/file"),
-    case("too many threads", Nothing, "get /a --threads 100000", "at most 256"),
-    case("a window of nothing", Nothing, "get /a --window 0", "must be at least 1"),
-    case("a size without sense", Nothing, "cs config --capacity 5zz", "use one of B, kB"),
-    case("an address without a port", Nothing, "router --udp here", "write IP:PORT"),
-    case("a port beyond the last", Nothing, "router --tcp 127.0.0.1:99999", "write IP:PORT"),
-    case("a part that does not exist", Nothing, "status stomach", "possible values"),
-    case("a kind of key that does not exist", Nothing, "key new /a --type xx", "possible values"),
+    case("an unknown command", NoRouter, "fetch /a", "--help"),
+    case("an option that does not exist", NoRouter, "get /a --fast", "--help"),
+    case("an argument is missing", NoRouter, "put file", "Usage: weir put <PATH> <NAME>"),
+    case("a name without a slash", NoRouter, "get a/b", "begins with a slash: /a/b"),
+    case("a name of nothing", NoRouter, "get /", "such as /data/file"),
+    case("too many threads", NoRouter, "get /a --threads 100000", "at most 256"),
+    case("a window of nothing", NoRouter, "get /a --window 0", "must be at least 1"),
+    case("a size without sense", NoRouter, "cs config --capacity 5zz", "use one of B, kB"),
+    case("an address without a port", NoRouter, "router --udp here", "write IP:PORT"),
+    case("a port beyond the last", NoRouter, "router --tcp 127.0.0.1:99999", "write IP:PORT"),
+    case("a part that does not exist", NoRouter, "status stomach", "possible values"),
+    case("a kind of key that does not exist", NoRouter, "key new /a --type xx", "possible values"),
     case("nothing to change", Running, "cs config", "--capacity SIZE"),
     // Which router.
-    case("no router", Nothing, "get /a", "start one with `weir router`"),
-    case("no router for commands", Nothing, "status", "start one with `weir router`"),
-    case("no router at that port", Nothing, "get /a --router tcp://127.0.0.1:1", "--router URI"),
-    case("an unknown host", Nothing, "get /a --router tcp://a.invalid", "or give its address"),
-    case("no address", Nothing, "get /a --router nonsense", "such as udp4://192.0.2.1:6363"),
-    case("a port of no peer", Nothing, "get /a --router udp://h:99999", "beyond 65535"),
-    case("the address of no peer", Nothing, "get /a --router udp://0.0.0.0", "give that of one"),
+    case("no router", NoRouter, "get /a", "start one with `weir router`"),
+    case("no router for commands", NoRouter, "status", "start one with `weir router`"),
+    case("no router at that port", NoRouter, "get /a --router tcp://127.0.0.1:1", "--router URI"),
+    case("an unknown host", NoRouter, "get /a --router tcp://a.invalid", "or give its address"),
+    case("no address", NoRouter, "get /a --router nonsense", "such as udp4://192.0.2.1:6363"),
+    case("a port of no peer", NoRouter, "get /a --router udp://h:99999", "beyond 65535"),
+    case("the address of no peer", NoRouter, "get /a --router udp://0.0.0.0", "give that of one"),
     case("commands over UDP", Running, "status --router udp://127.0.0.1:PORT", "tcp://127.0.0.1"),
-    case("a router that does not answer", Silence, "status", "may know no such command"),
-    case("no leave to use the router", Stranger, "status --router SITE/closed.sock", "weir router"),
+    case("a router that does not answer", SilentRouter, "status", "may know no such command"),
+    case(
+        "no leave to use the router",
+        OtherUser,
+        "status --router SITE/closed.sock",
+        "weir router",
+    ),
     // put
     case("put: no such file", Running, "put nowhere /a", "check how the path is written"),
-    case("put: no leave to read", Stranger, "put SITE/secret /a", "ask its owner"),
+    case("put: no leave to read", OtherUser, "put SITE/secret /a", "ask its owner"),
     case("put: a device", Running, "put /dev/null /a", "to a file first"),
     case("put: a file of no size", Running, "put /proc/version /a", "to a file first"),
     case("put: a name of this machine", Running, "put file /localhost/a", "use another"),
@@ -80,7 +90,7 @@ const CASES: &[Case] = &[
     case("put: an empty repository", Running, "put --repo SITE/none", "name a file or directory"),
     // get
     case("get: nobody has it", Running, "get /nobody/has", "`weir put`"),
-    case("get: no answer", Silence, "get /a", "Is its producer running?"),
+    case("get: no answer", SilentRouter, "get /a", "Is its producer running?"),
     case("get: not signed", Running, "get /unsigned", "--allow-unsigned"),
     case("get: signed by somebody else", Running, "get /signed --trust-anchor other", "--router"),
     case("get: no trust anchor there", Running, "get /a --trust-anchor none", "weir key export"),
@@ -97,7 +107,7 @@ const CASES: &[Case] = &[
     case("get: a local file of that name", Running, "get /unsigned --allow-unsigned", "--force"),
     case("get: a symbolic link", Running, "get /signed -o link", "--follow-links"),
     case("get: a directory to a pipe", Running, "get /folder -o pipe", "with -o"),
-    case("get: no leave to write", Stranger, "get /signed -o SITE/closed/a", "with -o"),
+    case("get: no leave to write", OtherUser, "get /signed -o SITE/closed/a", "with -o"),
     case(
         "get: no version of that number",
         Running,
@@ -112,13 +122,13 @@ const CASES: &[Case] = &[
     case("no such route", Running, "route remove /a udp4://127.0.0.1:9", "`weir route list`"),
     case("no such strategy", Running, "strategy set /a best", "best-route or multicast"),
     // Keys
-    case("no key is the default", Stranger, "key show", "`weir key new` makes one"),
-    case("no such key", Nothing, "key show /none", "`weir key list`"),
-    case("nothing to import", Nothing, "key import nowhere", "check how the path is written"),
-    case("no key to import", Nothing, "key import file", "`weir key export`"),
-    case("no certificate to trust", Nothing, "key trust file", "`weir key export`"),
-    case("no signer to forget", Nothing, "key trust forget /none", "`weir key trust list`"),
-    case("a file that is there", Nothing, "key export /other -o file", "name another"),
+    case("no key is the default", OtherUser, "key show", "`weir key new` makes one"),
+    case("no such key", NoRouter, "key show /none", "`weir key list`"),
+    case("nothing to import", NoRouter, "key import nowhere", "check how the path is written"),
+    case("no key to import", NoRouter, "key import file", "`weir key export`"),
+    case("no certificate to trust", NoRouter, "key trust file", "`weir key export`"),
+    case("no signer to forget", NoRouter, "key trust forget /none", "`weir key trust list`"),
+    case("a file that is there", NoRouter, "key export /other -o file", "name another"),
     // The router
     case(
         "another router has the socket",
@@ -132,24 +142,24 @@ const CASES: &[Case] = &[
         "router --unix SITE/b.sock --udp 127.0.0.1:PORT --tcp 127.0.0.1:PORT",
         "choose another port",
     ),
-    case("no configuration there", Nothing, "router --config nowhere", "--print-default-config"),
-    case("an unknown key", Nothing, "router --config key.toml", "expected one of"),
-    case("a value of the wrong kind", Nothing, "router --config kind.toml", "default-config"),
-    case("a value out of bounds", Nothing, "router --config bound.toml", "default-config"),
-    case("a port beyond the last in a file", Nothing, "router --config port.toml", "65535"),
-    case("a prefix without a slash", Nothing, "router --config slash.toml", "begins with a slash"),
-    case("a route to a face of no name", Nothing, "router --config route.toml", "add one"),
-    case("remote commands, nobody believed", Nothing, "router --config remote.toml", "add a"),
+    case("no configuration there", NoRouter, "router --config nowhere", "--print-default-config"),
+    case("an unknown key", NoRouter, "router --config key.toml", "expected one of"),
+    case("a value of the wrong kind", NoRouter, "router --config kind.toml", "default-config"),
+    case("a value out of bounds", NoRouter, "router --config bound.toml", "default-config"),
+    case("a port beyond the last in a file", NoRouter, "router --config port.toml", "65535"),
+    case("a prefix without a slash", NoRouter, "router --config slash.toml", "begins with a slash"),
+    case("a route to a face of no name", NoRouter, "router --config route.toml", "add one"),
+    case("remote commands, nobody believed", NoRouter, "router --config remote.toml", "add a"),
     case(
         "no place for the socket",
-        Stranger,
+        OtherUser,
         "router --unix SITE/closed/a.sock --udp 127.0.0.1:0 --tcp 127.0.0.1:0",
         "--unix PATH",
     ),
     // Packets
-    case("no packet", Nothing, "packet file", "--help"),
-    case("no file of packets", Nothing, "packet nowhere", "check how the path is written"),
-    case("no hexadecimal", Nothing, "packet --hex xyz", "0 to 9 and a to f"),
+    case("no packet", NoRouter, "packet file", "--help"),
+    case("no file of packets", NoRouter, "packet nowhere", "check how the path is written"),
+    case("no hexadecimal", NoRouter, "packet --hex xyz", "0 to 9 and a to f"),
 ];
 
 const FILES: &[(&str, &str)] = &[
@@ -245,18 +255,18 @@ impl Fixture {
         self.host.path("").to_str().expect("UTF-8").trim_end_matches('/').to_owned()
     }
 
-    fn command(&self, with: With) -> Command {
+    fn command(&self, with: Environment) -> Command {
         const NOBODY: u32 = 65534;
-        let program = if with == Stranger { &self.stranger } else { weir_binary() };
+        let program = if with == OtherUser { &self.stranger } else { weir_binary() };
         let mut command = self.host.command(program);
         let transport = match with {
-            Nothing => format!("unix://{}", self.host.path("none.sock").display()),
-            Silence => format!("unix://{}", self.host.path("silent.sock").display()),
+            NoRouter => format!("unix://{}", self.host.path("none.sock").display()),
+            SilentRouter => format!("unix://{}", self.host.path("silent.sock").display()),
             Running => self.router.unix(),
-            Stranger => self.router.tcp(),
+            OtherUser => self.router.tcp(),
         };
         command.current_dir(self.host.path("")).env("NDN_CLIENT_TRANSPORT", transport);
-        if with == Stranger {
+        if with == OtherUser {
             let home = self.host.path("stranger");
             command.env("HOME", &home).env("WEIR_HOME", &home);
             if nix::unistd::geteuid().is_root() {
@@ -307,15 +317,15 @@ fn replace_after(text: &str, mark: &str, by: &str, belong: impl Fn(char) -> bool
 /// A row of the table, or what is wrong with the case.
 fn row(case: &Case, code: i32, message: &str) -> Result<String, String> {
     if code == 0 {
-        return Err(format!("{}: it succeeds", case.what));
+        return Err(format!("{}: it succeeds", case.title));
     }
     for (is_wrong, why) in [
         (message.is_empty(), "it says nothing"),
         (message.contains("panicked at"), "it panics"),
-        (!message.contains(case.next), "it does not say what to do next"),
+        (!message.contains(case.next_step), "it does not say what to do next"),
     ] {
         if is_wrong {
-            return Err(format!("{}: {why} ({:?}):\n{message}", case.what, case.next));
+            return Err(format!("{}: {why} ({:?}):\n{message}", case.title, case.next_step));
         }
     }
     let cell = |text: &str| {
@@ -324,10 +334,10 @@ fn row(case: &Case, code: i32, message: &str) -> Result<String, String> {
     };
     Ok(format!(
         "| {} | `weir {}` | {code} | {} | {} |",
-        case.what,
+        case.title,
         case.command,
         cell(message),
-        cell(case.next)
+        cell(case.next_step)
     ))
 }
 
@@ -345,7 +355,7 @@ signal N (130 after Ctrl-C); 0 where Ctrl-C is how it ends: `weir router`, `weir
 ";
 
 #[test]
-fn every_message_is_in_the_table_and_says_what_to_do_next() {
+fn messages_match_the_table() {
     let fixture = Fixture::new();
     let commands = CASES.iter().map(|case| {
         let mut command = fixture.command(case.with);
@@ -356,7 +366,7 @@ fn every_message_is_in_the_table_and_says_what_to_do_next() {
     let mut table = HEAD.to_owned();
     let mut wrong = Vec::new();
     for case in CASES {
-        let (code, log) = &results[case.what];
+        let (code, log) = &results[case.title];
         match row(case, *code, &fixture.normalised(log)) {
             Ok(row) => writeln!(table, "{row}").expect("a string"),
             Err(why) => wrong.push(why),
@@ -376,11 +386,11 @@ fn run_all(commands: Vec<(&Case, Command)>) -> BTreeMap<&str, (i32, String)> {
                 loop {
                     let next = commands.lock().expect("commands").pop();
                     let Some((case, command)) = next else { return };
-                    let finished = Process::start(case.what, command).finish_within(PATIENCE);
+                    let finished = Process::start(case.title, command).finish_within(PATIENCE);
                     let code = finished.status.code().expect("an exit code");
                     let before = (code, finished.errors);
-                    let before = results.lock().expect("results").insert(case.what, before);
-                    assert!(before.is_none(), "two cases are called {:?}", case.what);
+                    let before = results.lock().expect("results").insert(case.title, before);
+                    assert!(before.is_none(), "two cases are called {:?}", case.title);
                 }
             });
         }

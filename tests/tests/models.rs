@@ -59,7 +59,7 @@ fn three_methods_print_the_same_object() {
 }
 
 #[test]
-fn table_5_of_the_measurement_paper() {
+fn factorial_reproduces_published_table() {
     let folder = tempfile::tempdir().expect("folder");
     let file = write(folder.path(), "runs.csv", TABLE_5);
     let analysis = json(&["factorial", &file, "--json"]);
@@ -104,7 +104,7 @@ fn figures_and_diagrams_are_written() {
 }
 
 #[test]
-fn impossible_arguments_are_refused_with_a_remedy() {
+fn refuses_bad_arguments_with_advice() {
     let of = |queues, load, more: &[&'static str]| {
         let base = ["nqueue", "--queues", queues, "--threshold", "9", "--load", load];
         refused(&[&base[..], more].concat())

@@ -126,12 +126,12 @@ fn accept_key(router: &Router, kind: &str, key: &Path, key_name: &str) {
 }
 
 #[test]
-fn python_ndn_reads_and_verifies_what_weir_put() {
+fn python_ndn_reads_and_verifies_weir_objects() {
     weir_object_read_by(Library::PythonNdn);
 }
 
 #[test]
-fn ndnts_reads_and_verifies_what_weir_put() {
+fn ndnts_reads_and_verifies_weir_objects() {
     weir_object_read_by(Library::Ndnts);
 }
 
@@ -212,12 +212,12 @@ fn pass_in_bursts(from: &UdpSocket, to: &UdpSocket) {
 }
 
 #[test]
-fn weir_reads_and_verifies_what_python_ndn_put() {
+fn weir_reads_and_verifies_python_ndn_objects() {
     object_of(Library::PythonNdn);
 }
 
 #[test]
-fn weir_reads_and_verifies_what_ndnts_put() {
+fn weir_reads_and_verifies_ndnts_objects() {
     object_of(Library::Ndnts);
 }
 
@@ -247,7 +247,7 @@ fn refuses_object_signed_by_another_key() {
 }
 
 #[test]
-fn the_metadata_of_both_libraries_is_understood_with_a_digest_alone() {
+fn reads_digest_signed_metadata_of_both() {
     if interop_is_skipped() {
         return;
     }

@@ -63,7 +63,7 @@ const COMMANDS: [&[&str]; 5] = [
 ];
 
 #[test]
-fn other_users_serve_and_fetch_but_change_nothing() {
+fn other_users_cannot_change_the_router() {
     if is_skipped() {
         return;
     }
@@ -96,7 +96,7 @@ fn other_users_serve_and_fetch_but_change_nothing() {
 }
 
 #[test]
-fn members_of_the_configured_group_command() {
+fn group_members_may_send_commands() {
     if is_skipped() {
         return;
     }
@@ -119,7 +119,7 @@ fn members_of_the_configured_group_command() {
 }
 
 #[test]
-fn a_configuration_may_be_stricter_or_as_nfd() {
+fn config_can_restrict_or_relax_access() {
     if is_skipped() {
         return;
     }
@@ -149,7 +149,7 @@ fn in_own_run(host: &Host, script: &str) -> Finished {
 }
 
 #[test]
-fn the_systems_router_is_open_to_all_whatever_the_umask() {
+fn system_socket_ignores_umask() {
     let unshared = || Command::new("unshare").args(["-m", "true"]).status();
     if is_skipped() || !unshared().is_ok_and(|status| status.success()) {
         eprintln!("no mount namespaces: NOT tested");
@@ -166,7 +166,7 @@ fn the_systems_router_is_open_to_all_whatever_the_umask() {
 }
 
 #[test]
-fn jobs_find_the_router_of_their_users_session() {
+fn finds_session_router_without_its_env() {
     let host = Host::new();
     let session = host.path("run");
     let mut command = host.command(weir_tests::weir_binary());

@@ -102,7 +102,7 @@ fn several_publish_and_read_at_once() {
 }
 
 #[test]
-fn an_object_that_grew_is_read_from_its_beginning() {
+fn grown_object_is_read_from_its_start() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
@@ -118,7 +118,7 @@ fn an_object_that_grew_is_read_from_its_beginning() {
 
 /// With an unreliable producer, and without a disk, what leaves memory is lost.
 #[test]
-fn an_unreliable_producer_has_no_disk() {
+fn unreliable_producer_has_no_disk() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
@@ -170,7 +170,7 @@ fn data_evicted_from_disk_is_requested_again() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_made_is_an_error_of_bind() {
+fn unusable_disk_fails_the_bind() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let session = session(&router);

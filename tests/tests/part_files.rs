@@ -171,18 +171,18 @@ fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
 }
 
 #[test]
-fn kill_9_leaves_the_old_file_or_the_new_one() {
+fn sigkill_leaves_old_or_new_file() {
     kill_at_random_moments(10);
 }
 
 #[test]
 #[ignore = "200 kills take minutes"]
-fn kill_9_200_times_leaves_the_old_file_or_the_new_one() {
+fn many_sigkills_leave_old_or_new_file() {
     kill_at_random_moments(200);
 }
 
 #[test]
-fn a_stopped_get_continues_after_a_restart() {
+fn get_resumes_after_a_restart() {
     let mut fixture = Fixture::new(32 * MIB);
     let target = fixture.target();
     let words = ["-o", text(&target)];
@@ -201,7 +201,7 @@ fn a_stopped_get_continues_after_a_restart() {
 /// A producer that is started again gives its file a new version. What was fetched of an unchanged
 /// file is used all the same.
 #[test]
-fn a_stopped_get_continues_with_a_restarted_producer() {
+fn get_resumes_with_a_restarted_producer() {
     let mut fixture = Fixture::new(32 * MIB);
     let target = fixture.target();
     let words = ["-o", text(&target), "--json"];
@@ -227,7 +227,7 @@ fn a_stopped_get_continues_with_a_restarted_producer() {
 }
 
 #[test]
-fn two_gets_of_one_file_never_shorten_it() {
+fn concurrent_gets_never_truncate_a_file() {
     let fixture = Fixture::new(MIB);
     let target = fixture.target();
     let words = ["-o", text(&target)];
@@ -261,7 +261,7 @@ fn two_gets_of_one_file_never_shorten_it() {
 const SHOW: &str = "echo code $?; ls -A out; test ! -e out/file || sha256sum out/file";
 
 #[test]
-fn a_full_disk_keeps_the_old_file_and_then_takes_the_new_one() {
+fn full_disk_keeps_the_old_file() {
     let fixture = Fixture::new(8 * MIB);
     let old = random_file(&fixture.host.path("old"), 100_000, 6);
     let script = format!(
@@ -279,7 +279,7 @@ fn a_full_disk_keeps_the_old_file_and_then_takes_the_new_one() {
 }
 
 #[test]
-fn a_read_only_disk_keeps_the_old_file_and_is_named() {
+fn read_only_disk_keeps_the_old_file() {
     let fixture = Fixture::new(MIB);
     let old = random_file(&fixture.host.path("old"), 100_000, 6);
     let script = format!(
@@ -297,7 +297,7 @@ fn a_read_only_disk_keeps_the_old_file_and_is_named() {
 
 /// A limit for the size of files, whose signal is ignored, as batch systems may set both.
 #[test]
-fn a_limit_of_file_sizes_is_named() {
+fn error_names_the_file_size_limit() {
     let fixture = Fixture::new(4 * MIB);
     let mut command = fixture.host.command(Path::new("sh"));
     command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(weir_binary());
@@ -310,7 +310,7 @@ fn a_limit_of_file_sizes_is_named() {
 
 /// The order that a power failure cannot break: data, name, directory.
 #[test]
-fn a_name_is_given_between_two_syncs() {
+fn renames_between_two_syncs() {
     let fixture = Fixture::new(MIB);
     let trace = fixture.host.path("trace");
     let mut command = fixture.host.command(Path::new("strace"));
@@ -447,7 +447,7 @@ fn links_planted_in_a_folder_are_not_followed() {
 /// In a folder like `/tmp`, by another user. Linux may refuse to open such a file even for the
 /// superuser, who alone can become another user here.
 #[test]
-fn part_files_of_other_users_are_discarded() {
+fn discards_part_files_of_other_users() {
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         eprintln!("not the superuser: part files of other users are NOT tested");
@@ -477,7 +477,7 @@ fn part_files_of_other_users_are_discarded() {
 }
 
 #[test]
-fn a_folder_does_not_go_to_a_device() {
+fn refuses_a_folder_to_a_device() {
     let fixture = Fixture::new(1000);
     fs::create_dir(fixture.host.path("tree")).expect("a folder");
     fixture.host.write("tree/top", b"from the network");
@@ -491,7 +491,7 @@ fn a_folder_does_not_go_to_a_device() {
 }
 
 #[test]
-fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
+fn unread_pipe_waits_until_stopped() {
     let fixture = Fixture::new(MIB);
     let pipe = fixture.host.path("out/pipe");
     make_pipe(&pipe);
@@ -523,7 +523,7 @@ fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
 }
 
 #[test]
-fn an_output_that_takes_nothing_is_an_error() {
+fn unwritable_output_is_an_error() {
     let fixture = Fixture::new(1000);
     for (redirection, words) in [
         (">&-", &["-o", "-"][..]),
@@ -553,7 +553,7 @@ fn an_output_that_takes_nothing_is_an_error() {
 }
 
 #[test]
-fn a_file_without_a_size_is_not_served_as_empty() {
+fn refuses_to_serve_files_without_size() {
     let host = Host::new();
     let router = Router::start(&host);
     for path in ["/proc/cpuinfo", "/sys/kernel/mm/transparent_hugepage/enabled"] {

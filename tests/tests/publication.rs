@@ -173,7 +173,7 @@ fn failing_signer_is_reported_and_isolated() {
 
 /// Regression: each publication of a large object made threads of its own.
 #[test]
-fn large_objects_are_signed_by_the_threads_of_the_session() {
+fn session_threads_sign_large_objects() {
     let router = Router::on_new_host();
     let session = session(&router);
     let watched = Watched::default();

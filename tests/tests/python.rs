@@ -16,7 +16,7 @@ fn get_put_consumers_and_producers() {
 }
 
 #[test]
-fn objects_that_grow_offers_answers_and_binds_that_are_given_up() {
+fn growth_offers_answers_and_cancelled_binds() {
     test("test_live.py");
 }
 
@@ -26,12 +26,12 @@ fn processes_that_fork_spawn_stop_and_end() {
 }
 
 #[test]
-fn pandas_dask_xarray_and_uproot_open_files_by_name() {
+fn fsspec_libraries_open_files_by_name() {
     test("test_files.py");
 }
 
 #[test]
-fn types_readme_and_options_are_as_they_say() {
+fn types_readme_and_options_are_accurate() {
     test("test_manual.py");
 }
 

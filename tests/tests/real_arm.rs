@@ -72,7 +72,7 @@ fn a_consumer_with_two_links_uses_both() {
 
 /// The process is not told that its second link is down, and goes on with the first.
 #[test]
-fn transfer_uses_the_other_of_two_links() {
+fn transfer_uses_the_remaining_link() {
     let host = Host::new();
     let mut plan = plan_of_two_links(5 * S);
     plan.faults.push(FaultPlan { at_ns: S, fault: Fault::LinkDown { link: 2, for_ns: 4 * S } });
@@ -152,7 +152,7 @@ fn kill_it(id: i32) {
 }
 
 #[test]
-fn an_application_that_dies_is_named() {
+fn error_names_dead_application() {
     for (file, title) in [("node-1.json", "consumer `asker`"), ("node-2.json", "producer `source`")]
     {
         let text = disturbed(file, |id, _| kill_it(id)).to_string();
@@ -161,13 +161,13 @@ fn an_application_that_dies_is_named() {
 }
 
 #[test]
-fn a_router_that_dies_is_named_before_its_applications() {
+fn error_names_dead_router_first() {
     let text = disturbed("node-0.toml", |id, _| kill_it(id)).to_string();
     assert!(text.contains("the router `edge`") && text.contains("signal: 9"), "{text}");
 }
 
 #[test]
-fn a_run_can_be_broken_off() {
+fn run_can_be_interrupted() {
     let error = disturbed("node-0.toml", |_, options| options.stop.store(true, Ordering::Relaxed));
     assert!(matches!(error, RealError::Interrupted), "{error}");
 }
@@ -192,7 +192,7 @@ fn start_failures_are_errors() {
 }
 
 #[test]
-fn plans_that_only_the_simulator_can_run_are_refused() {
+fn refuses_plans_for_simulator_only() {
     let good = plan(Transport::Unix, S);
     let shaped = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
     let mut cases = Vec::new();
@@ -235,7 +235,7 @@ fn plans_that_only_the_simulator_can_run_are_refused() {
 
 /// A router that crashes loses what it had, comes back with its routes, and the consumer goes on.
 #[test]
-fn a_router_crashes_and_comes_back() {
+fn router_crashes_and_restarts() {
     for transport in [Transport::Unix, Transport::Udp] {
         let host = Host::new();
         let mut plan = plan(transport, 3 * S);
@@ -265,7 +265,7 @@ fn a_router_crashes_and_comes_back() {
 
 /// A link that goes down for a time loses Interests, and no more after that.
 #[test]
-fn a_link_goes_down_and_up() {
+fn link_goes_down_and_up() {
     let mut plan = plan(Transport::Udp, 3 * S);
     let fault = Fault::LinkDown { link: 1, for_ns: 700 * MS };
     plan.faults.push(FaultPlan { at_ns: S, fault });
@@ -291,7 +291,7 @@ fn a_link_goes_down_and_up() {
 
 /// A million prefixes that lead nowhere are there when the run begins, and in its way they are not.
 #[test]
-fn a_large_fib() {
+fn router_starts_with_a_large_fib() {
     let mut plan = plan(Transport::Unix, S);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
     router.fib_filler = 20_000;

@@ -92,7 +92,7 @@ fn parts(demand: Demand) -> (Plan, usize) {
 /// have an agent each, which asked the controller, fetched ahead and set up what it said, by links
 /// that take time.
 #[test]
-fn a_file_larger_than_any_store_is_kept_in_parts() {
+fn file_larger_than_stores_is_split() {
     const READINGS: u64 = 20;
     let demand = Demand::Window { window: 20, count: Some(READINGS * SEGMENTS) };
     let (plan, origin) = parts(demand);

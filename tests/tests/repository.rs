@@ -88,7 +88,7 @@ fn packets_are_served_again_without_file_or_key() {
 
 /// Of a folder only what has changed is signed; what is gone is served no more.
 #[test]
-fn a_folder_is_signed_as_far_as_it_has_changed() {
+fn signs_only_changed_files_of_a_folder() {
     let host = Host::new();
     let router = Router::without_store(&host);
     fs::create_dir_all(host.path("source/below")).expect("a folder");
@@ -257,7 +257,7 @@ fn serving_process_serves_new_objects() {
 }
 
 #[test]
-fn a_damaged_packet_is_never_sent() {
+fn never_sends_damaged_packets() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let sums = [1, 2].map(|seed| random_file(&host.path(&format!("f{seed}")), 80 * KIB, seed));
@@ -358,7 +358,7 @@ fn damaged_certificate_is_written_again() {
 /// After the last version that there can be comes none: another content under its name would be
 /// taken for damage.
 #[test]
-fn there_is_no_version_after_the_last() {
+fn refuses_to_exceed_the_last_version() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let first = random_file(&host.path("source"), 20 * KIB, 1);

@@ -33,7 +33,7 @@ fn fetch(near_runs: bool) -> (u64, u64) {
 }
 
 #[test]
-fn programs_of_ours_send_runs() {
+fn weir_programs_send_runs() {
     let (to_router, to_producer) = fetch(true);
     assert!(to_router > 300 && to_producer == 0, "{to_router} of 1049, {to_producer}");
 }

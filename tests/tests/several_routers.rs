@@ -92,7 +92,7 @@ fn asked_routers_serve_their_holdings() {
 }
 
 #[test]
-fn all_routers_that_are_given_take_part() {
+fn uses_all_given_routers() {
     let network = Network::new(16 * MIB);
     let routers = [network.router("a"), network.router("b"), network.router("c")];
     let uris = [routers[0].unix(), routers[1].tcp(), routers[2].udp()];
@@ -108,7 +108,7 @@ fn all_routers_that_are_given_take_part() {
 }
 
 #[test]
-fn a_router_that_is_killed_does_not_end_the_transfer() {
+fn transfer_survives_a_killed_router() {
     let network = Network::new(64 * MIB);
     let (mut first, second) = (network.router("a"), network.router("b"));
     let transfer = network.get(&[first.unix(), second.unix()]);
@@ -128,7 +128,7 @@ fn broken_connection_is_named_and_replaced() {
 
 /// The other one never answers, so that the file is not whole before the first is back.
 #[test]
-fn a_router_that_comes_back_is_used_again() {
+fn restarted_router_is_used_again() {
     let network = Network::new(64 * MIB);
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let silent_uri = format!("udp4://{}", silent.local_addr().expect("bound"));
@@ -144,7 +144,7 @@ fn a_router_that_comes_back_is_used_again() {
 }
 
 #[test]
-fn a_router_without_a_route_stops_nothing() {
+fn router_without_route_does_not_block() {
     let network = Network::new(8 * MIB);
     let (lost, other) = (Router::start_at(&network.host, "a"), network.router("b"));
     for uris in [[lost.unix(), other.unix()], [other.unix(), lost.udp()]] {
@@ -157,7 +157,7 @@ fn a_router_without_a_route_stops_nothing() {
 }
 
 #[test]
-fn a_router_that_never_answers_stops_nothing() {
+fn silent_router_does_not_block() {
     let network = Network::new(8 * MIB);
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let silent_uri = format!("udp4://{}", silent.local_addr().expect("bound"));
@@ -180,7 +180,7 @@ fn missing_router_is_named_and_replaced() {
 }
 
 #[test]
-fn commands_take_one_router() {
+fn other_commands_take_one_router() {
     let host = Host::new();
     host.write("x", b"x");
     let router = Router::start_at(&host, "a");

@@ -72,7 +72,7 @@ fn shared_memory_can_be_disabled() {
 }
 
 #[test]
-fn without_room_programs_stay_on_the_socket() {
+fn programs_without_memory_use_the_socket() {
     let host = Host::new();
     // A sixteenth of it is not enough for one.
     let router = router(&host, "[router]\nmemory_max = \"16MiB\"\nthreads = 1\n");
@@ -82,7 +82,7 @@ fn without_room_programs_stay_on_the_socket() {
 }
 
 #[test]
-fn a_consumer_that_is_killed_leaves_no_trace() {
+fn killed_consumer_leaves_no_trace() {
     let host = Host::new();
     let router = router(&host, "");
     let published = publish(&router);
@@ -102,7 +102,7 @@ fn a_consumer_that_is_killed_leaves_no_trace() {
 }
 
 #[test]
-fn a_producer_that_is_killed_leaves_no_trace() {
+fn killed_producer_leaves_no_trace() {
     let host = Host::new();
     let router = router(&host, "");
     let mut published = publish(&router);
@@ -118,7 +118,7 @@ fn a_producer_that_is_killed_leaves_no_trace() {
 }
 
 #[test]
-fn a_router_that_stops_ends_its_programs() {
+fn programs_end_when_the_router_stops() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let host = Host::new();
         let mut router = router(&host, "");

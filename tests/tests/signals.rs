@@ -71,7 +71,7 @@ fn router_survives_a_closed_terminal() {
 }
 
 #[test]
-fn servers_end_in_good_order() {
+fn signals_end_servers_cleanly() {
     let host = Host::new();
     let router = Router::start(&host);
     let database = host.path("controller.db");
@@ -99,7 +99,7 @@ fn servers_end_in_good_order() {
 }
 
 #[test]
-fn hangup_that_was_ignored_at_the_start_stays_ignored() {
+fn ignored_hangup_stays_ignored() {
     let router = Router::on_new_host();
     for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
         let (mut put, name) = put(&router, after(&router.host, "trap '' HUP QUIT"), 10_000);
@@ -162,7 +162,7 @@ fn file_size_limit_is_named() {
 
 /// A router whose disk exceeds a limit that was set later still forwards.
 #[test]
-fn router_with_a_disk_beyond_its_file_size_limit_forwards() {
+fn file_size_limit_does_not_stop_router() {
     let host = Host::new();
     let store = DiskStore { size: "20MiB".into(), ..DiskStore::new("router") };
     let mut router = store.start(&host);

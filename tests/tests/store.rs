@@ -359,18 +359,18 @@ fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
 }
 
 #[test]
-fn kill_9_loses_nothing_that_a_disk_has_taken() {
+fn sigkill_loses_nothing_written() {
     kill_rounds(5);
 }
 
 #[test]
 #[ignore = "kills 200 routers, which takes minutes"]
-fn kill_9_200_times_loses_nothing_that_a_disk_has_taken() {
+fn many_sigkills_lose_nothing_written() {
     kill_rounds(200);
 }
 
 #[test]
-fn a_full_disk_is_reported_and_used_again() {
+fn full_disk_is_reported_and_recovers() {
     let host = Host::new();
     let Some(small) = SmallDisk::mount(&host, "small", "24m") else { return };
     let store = DiskStore {

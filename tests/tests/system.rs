@@ -55,7 +55,7 @@ fn files_of_all_sizes_come_back_identical() {
 }
 
 #[test]
-fn a_file_crosses_two_routers_and_outlives_its_producer() {
+fn file_crosses_routers_and_outlives_producer() {
     let host = Host::new();
     let near = Router::start_at(&host, "near");
     let far = Router::start_at(&host, "far");
@@ -106,7 +106,7 @@ fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &s
 }
 
 #[test]
-fn a_file_larger_than_the_store_leaves_a_part() {
+fn store_keeps_part_of_a_larger_file() {
     for threads in ["1", "2"] {
         fetch_through_a_store_too_small(19 * MIB, 16 * MIB, threads);
     }
@@ -114,12 +114,12 @@ fn a_file_larger_than_the_store_leaves_a_part() {
 
 #[test]
 #[ignore = "moves 600 MiB"]
-fn a_file_of_300_mib_leaves_a_part_in_256() {
+fn store_of_256_mib_keeps_part_of_300() {
     fetch_through_a_store_too_small(300 * MIB, 256 * MIB, "1");
 }
 
 #[test]
-fn a_folder_comes_back_whole() {
+fn transfers_a_folder_completely() {
     let host = Host::new();
     let router = Router::start(&host);
     fs::create_dir_all(host.path("album/deep/er")).expect("folders");
@@ -188,7 +188,7 @@ fn get_without_producer_leaves_no_file() {
 }
 
 #[test]
-fn tools_without_a_router_say_how_to_start_one() {
+fn tools_explain_how_to_start_a_router() {
     let host = Host::new();
     let nowhere = format!("unix://{}", host.path("nothing.sock").display());
     for words in [&["status"][..], &["get", "/x", "-o", "x"]] {
@@ -210,7 +210,7 @@ fn second_router_on_a_socket_is_refused() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn error_names_the_port_in_use() {
     let router = Router::on_new_host();
     let taken = format!("127.0.0.1:{}", router.port());
     let socket = router.host.path("second.sock");
@@ -269,7 +269,7 @@ fn transfer_resumes_after_a_killed_router() {
 }
 
 #[test]
-fn a_broken_connection_is_resumed_from_where_it_broke() {
+fn resumes_after_a_broken_connection() {
     let host = Host::new();
     let router = Router::start(&host);
     let expected = random_file(&host.path("source"), 8 * MIB, 11);
@@ -291,7 +291,7 @@ fn a_broken_connection_is_resumed_from_where_it_broke() {
 }
 
 #[test]
-fn a_disk_that_fills_up_is_a_message_and_no_file() {
+fn full_disk_gives_message_and_no_file() {
     let host = Host::new();
     let router = Router::start(&host);
     random_file(&host.path("source"), 4 * MIB, 13);
@@ -332,7 +332,7 @@ fn on_a_full_disk(host: &Host) -> Command {
 }
 
 #[test]
-fn ping_says_whether_a_neighbour_lives() {
+fn ping_reports_whether_a_router_runs() {
     let router = Router::on_new_host();
     for uri in [router.udp(), router.tcp()] {
         let said = router.weir(&["ping", &uri, "-c", "2", "-i", "10"]).success();
@@ -463,7 +463,7 @@ fn a_signature_for_each_manifest_is_enough() {
 }
 
 #[test]
-fn content_without_a_signature_is_got_only_when_allowed() {
+fn unsigned_content_needs_permission() {
     let host = Host::new();
     let router = Router::start(&host);
     let expected = random_file(&host.path("source"), 20_000, 5);
@@ -480,7 +480,7 @@ fn content_without_a_signature_is_got_only_when_allowed() {
 }
 
 #[test]
-fn a_demo_that_is_broken_off_leaves_nothing() {
+fn interrupted_demo_leaves_nothing() {
     let host = Host::new();
     fs::create_dir(host.path("tmp")).expect("folder");
     let demo_dir = || fs::read_dir(host.path("tmp")).expect("readable").next();
@@ -501,7 +501,7 @@ fn a_demo_that_is_broken_off_leaves_nothing() {
 }
 
 #[test]
-fn exit_codes_and_help_are_there_for_every_command() {
+fn every_command_has_help_and_exit_codes() {
     let listed = Command::new(weir_binary()).arg("--help").output().expect("weir starts");
     let listed = String::from_utf8(listed.stdout).expect("UTF-8");
     for command in [

@@ -289,7 +289,7 @@ fn a_reliable_link_that_loses() {
 
 /// Small stores in a line: what is popular stays near the consumer.
 #[test]
-fn stores_in_a_line() {
+fn line_of_stores_agrees_in_both_arms() {
     let zipf = Popularity::Zipf { objects: 300, exponent: 1.0 };
     let names = names(zipf, 1000, 1000);
     let mut draft = builder(3, 3 * S);

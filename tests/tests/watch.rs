@@ -148,7 +148,7 @@ fn only_directories_are_watched() {
 
 /// A deployment turns a link, or swaps a folder, as a whole.
 #[test]
-fn folders_that_are_replaced_are_watched_on() {
+fn replaced_folders_stay_watched() {
     let host = Host::new();
     let router = Router::without_store(&host);
     for (path, content) in [("one/f", "1"), ("one/in/g", "2"), ("two/f", "3"), ("two/in/g", "4")] {
@@ -231,7 +231,7 @@ fn get_while_replaced(every: Duration, replace_list: impl Fn(&Host, &str, &[u8])
 }
 
 #[test]
-fn files_that_are_replaced_can_always_be_got() {
+fn replaced_files_stay_available() {
     get_while_replaced(Duration::from_millis(200), |host, list, content| {
         host.write(&format!("{list}.new"), content);
         fs::rename(host.path(&format!("{list}.new")), host.path(list)).expect("renamed");
@@ -241,7 +241,7 @@ fn files_that_are_replaced_can_always_be_got() {
 /// A version that was replaced or removed is served for a while to those who know its name, and
 /// not to those who ask for the latest.
 #[test]
-fn versions_linger_as_long_as_they_should() {
+fn old_versions_linger_for_the_given_time() {
     let host = Host::new();
     let router = Router::without_store(&host);
     host.write("source/file", b"zero");
@@ -282,7 +282,7 @@ fn versions_linger_as_long_as_they_should() {
 
 /// Small files are copied, so that they may be overwritten.
 #[test]
-fn files_that_are_overwritten_can_be_got() {
+fn overwritten_files_stay_available() {
     let overwrite = |host: &Host, list: &str, content: &[u8]| drop(host.write(list, content));
     get_while_replaced(Duration::from_millis(200), overwrite);
 }
@@ -312,7 +312,7 @@ fn link_follows_its_target() {
 
 /// Routers drop names of more than 64 components, and packets of more than 8,800 bytes.
 #[test]
-fn names_that_are_too_long_are_skipped_by_name() {
+fn skips_names_that_are_too_long() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let deep = format!("source/{}", vec!["d"; 62].join("/"));

@@ -31,7 +31,7 @@ fn file_in_parts_is_read_without_producer() {
 /// Regression: the version before kept its room until somebody withdrew it, and of the second the
 /// routers kept what was left.
 #[test]
-fn a_second_version_is_read_again_without_its_producer_too() {
+fn second_version_is_read_without_producer() {
     let network = Network::start();
     let (producer, first, hash) = network.put("/data/large");
     assert_eq!(network.get(&first, "first"), hash);
@@ -163,7 +163,7 @@ fn transfers_survive_a_controller_restart() {
 /// Regression: while a keeper stood still for a moment its part was asked of the producer. One that
 /// is gone is not waited for.
 #[test]
-fn stopped_keeper_stays_and_killed_one_goes() {
+fn transfer_survives_stopped_and_killed_keeper() {
     let mut network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     assert_eq!(network.get("/data/large", "first"), hash);
@@ -251,7 +251,7 @@ fn stopped_controller_loses_no_router() {
 
 /// What is watched is registered as it appears, in its latest version, and withdrawn as it goes.
 #[test]
-fn a_watched_directory_is_registered_as_it_changes() {
+fn watch_registers_changes_with_controller() {
     let host = Host::new();
     let mut controller = Controller::start(&host);
     let router = Router::start(&host);
@@ -305,7 +305,7 @@ fn a_watched_directory_is_registered_as_it_changes() {
 /// `--ignored --nocapture`.
 #[test]
 #[ignore = "it measures"]
-fn what_killing_the_controller_costs_a_transfer() {
+fn measures_transfer_when_controller_dies() {
     const ROUNDS: usize = 15;
     let mut network = Network::with(768 * MIB);
     let (_producer, versioned, hash) = network.put("/data/large");

@@ -42,7 +42,7 @@ fn small_disk(size: &str) -> (Fixture, Mounted) {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_is_used_again() {
+fn full_disk_loses_nothing_and_recovers() {
     if !has_own_mounts() {
         return;
     }
@@ -76,7 +76,7 @@ fn a_full_disk_loses_nothing_and_is_used_again() {
 }
 
 #[test]
-fn a_read_only_disk_is_served_and_written_when_it_can_be() {
+fn read_only_disk_is_served_then_written() {
     if !has_own_mounts() {
         return;
     }

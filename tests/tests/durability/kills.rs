@@ -136,19 +136,19 @@ fn kill_at_random_moments(rounds: u64) {
 }
 
 #[test]
-fn kills_lose_nothing_that_was_acknowledged() {
+fn kills_lose_nothing_acknowledged() {
     kill_at_random_moments(10);
 }
 
 #[test]
 #[ignore = "200 kills take minutes"]
-fn many_kills_lose_nothing_that_was_acknowledged() {
+fn many_kills_lose_nothing_acknowledged() {
     kill_at_random_moments(200);
 }
 
 /// The log is written when the process starts, so that it may not be whole.
 #[test]
-fn a_start_keeps_files_that_are_being_written() {
+fn start_keeps_files_being_written() {
     let fixture = Fixture::new();
     for file in ["a", "b", "c", "log"] {
         fixture.write_old(file, file.as_bytes());
@@ -191,7 +191,7 @@ fn a_start_keeps_files_that_are_being_written() {
 
 /// Both start at once on a folder that is not there.
 #[test]
-fn of_two_processes_one_has_the_repository() {
+fn one_of_two_processes_gets_repository() {
     let fixture = Fixture::new();
     fixture.write_old("a", b"a");
     for round in 0..5 {

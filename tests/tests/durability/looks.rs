@@ -17,7 +17,7 @@ const OLD: Duration = Duration::from_millis(600);
 
 /// A script makes a data set, publishes it and notifies its readers.
 #[test]
-fn ready_means_that_young_files_are_published() {
+fn ready_follows_recent_files() {
     for repo in [false, true] {
         let fixture = Fixture::new();
         for file in 0..20 {
@@ -39,7 +39,7 @@ fn ready_means_that_young_files_are_published() {
 
 /// A file that is written all the time is published as it is, and the user reads so.
 #[test]
-fn a_start_waits_for_writers_within_a_bound() {
+fn start_waits_for_writers_up_to_a_limit() {
     let fixture = Fixture::new();
     fixture.write_old("whole", b"whole");
     let log = File::create(fixture.source("log")).expect("a log");
@@ -66,7 +66,7 @@ fn a_start_waits_for_writers_within_a_bound() {
 
 /// The directory is a mount point, and its file system comes and goes.
 #[test]
-fn an_empty_mount_point_withdraws_nothing() {
+fn empty_mount_point_withdraws_nothing() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.source("sub")).expect("a folder");
     for file in ["a", "b", "sub/c"] {
@@ -161,7 +161,7 @@ fn content(fixture: &Fixture, name: &str) -> Vec<u8> {
 
 /// Each way by which a file can become another one, with what is kept of it after.
 #[test]
-fn a_file_is_replaced_in_every_way() {
+fn follows_every_way_to_replace_a_file() {
     let fixture = Fixture::new();
     let path = fixture.source("f");
     fixture.write_old("stays", b"stays");
@@ -236,7 +236,7 @@ fn map_and_write(path: &Path, text: &str) -> bool {
 
 /// Large files take long to sign; meanwhile others take their names.
 #[test]
-fn a_file_that_is_replaced_while_it_is_signed_is_whole() {
+fn file_replaced_while_signed_stays_whole() {
     const SIZE: usize = 2_000_000;
     let fixture = Fixture::new();
     fixture.write_old("f", &vec![0; SIZE]);
@@ -278,7 +278,7 @@ fn versions_grow_when_the_clock_jumps() {
 
 /// Files from before and after their time.
 #[test]
-fn times_of_files_that_jump_remove_nothing() {
+fn jumping_file_times_remove_nothing() {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     let fixture = Fixture::new();
     let now = SystemTime::now();
@@ -307,7 +307,7 @@ fn times_of_files_that_jump_remove_nothing() {
 
 /// A process whose clock shows another time, where `faketime` is installed.
 #[test]
-fn a_clock_that_jumps_shadows_nothing() {
+fn jumping_clock_hides_nothing() {
     let is_there = Command::new("faketime").args(["-f", "+1d", "true"]).status();
     if !is_there.is_ok_and(|status| status.success()) {
         eprintln!("faketime is not installed: NOT tested with another clock");
@@ -335,7 +335,7 @@ fn a_clock_that_jumps_shadows_nothing() {
 
 /// A look that failed is repeated without an event.
 #[test]
-fn a_directory_that_is_missing_for_a_while_stays_published() {
+fn missing_directory_stays_published() {
     let fixture = Fixture::new();
     fixture.write_old("a", b"a");
     let (process, _) = fixture.watch();
