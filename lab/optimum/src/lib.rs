@@ -5,13 +5,13 @@ use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, Variable};
 
 /// A network, its files and what is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Case {
+pub struct PlacementProblem {
     /// Hops from a router to another.
     pub hops: Vec<Vec<u32>>,
     /// The router at which each file is produced, and its blocks.
     pub files: Vec<(usize, usize)>,
     /// Blocks that each router has room for.
-    pub room: Vec<usize>,
+    pub capacity: Vec<usize>,
     /// How often each router asks for each file.
     pub requests: Vec<Vec<u32>>,
 }
@@ -26,7 +26,7 @@ pub enum Copies {
 
 /// Why there is no best placement.
 #[derive(Debug, thiserror::Error)]
-pub enum NoOptimum {
+pub enum OptimumError {
     #[error("the solver says: {0}")]
     Solver(#[from] Error),
     /// It did not come to an end.
@@ -35,11 +35,11 @@ pub enum NoOptimum {
 }
 
 /// The routers that keep each block, by file and block.
-pub type Kept = Vec<Vec<Vec<usize>>>;
+pub type BlockPlacement = Vec<Vec<Vec<usize>>>;
 
-impl Case {
+impl PlacementProblem {
     fn routers(&self) -> std::ops::Range<usize> {
-        0..self.room.len()
+        0..self.capacity.len()
     }
 
     /// Hops that a router saves for all who ask for a file by keeping a block of it that nobody
@@ -52,7 +52,7 @@ impl Case {
 
     /// The hops of all blocks of all requests, each from the nearest of its keepers and its
     /// producer.
-    pub fn cost(&self, kept: &Kept) -> u64 {
+    pub fn cost(&self, kept: &BlockPlacement) -> u64 {
         let mut hops = 0;
         for consumer in self.routers() {
             for (file, &(producer, _)) in self.files.iter().enumerate() {
@@ -67,7 +67,7 @@ impl Case {
         hops
     }
 
-    pub fn empty(&self) -> Kept {
+    pub fn empty(&self) -> BlockPlacement {
         self.files.iter().map(|&(_, blocks)| vec![Vec::new(); blocks]).collect()
     }
 }
@@ -76,9 +76,9 @@ impl Case {
 ///
 /// # Errors
 /// The solver failed.
-pub fn best(case: &Case, copies: Copies) -> Result<Kept, NoOptimum> {
+pub fn best(case: &PlacementProblem, copies: Copies) -> Result<BlockPlacement, OptimumError> {
     let mut problem = Problem::new(OptimizationDirection::Maximize);
-    let mut stored: Vec<Vec<Variable>> = vec![Vec::new(); case.room.len()];
+    let mut stored: Vec<Vec<Variable>> = vec![Vec::new(); case.capacity.len()];
     let mut choices: Vec<(usize, usize, usize, Variable)> = Vec::new();
     for (file, &(_, blocks)) in case.files.iter().enumerate() {
         let saved_by =
@@ -101,15 +101,17 @@ pub fn best(case: &Case, copies: Copies) -> Result<Kept, NoOptimum> {
                 choices.push((file, block, keeper, variable));
             }
             match copies {
-                Copies::One => at_most(&mut problem, of_block.iter().map(|(_, one)| *one), 1),
-                Copies::Any => ask_one(&mut problem, case, file, &of_block),
+                Copies::One => {
+                    add_upper_bound(&mut problem, of_block.iter().map(|(_, one)| *one), 1)
+                }
+                Copies::Any => add_consumer_terms(&mut problem, case, file, &of_block),
             }
         }
     }
-    for (&room, stored) in case.room.iter().zip(&stored) {
-        at_most(&mut problem, stored.iter().copied(), room);
+    for (&room, stored) in case.capacity.iter().zip(&stored) {
+        add_upper_bound(&mut problem, stored.iter().copied(), room);
     }
-    let solved = problem.solve()?.into_solution().map_err(|_| NoOptimum::Unsolved)?;
+    let solved = problem.solve()?.into_solution().map_err(|_| OptimumError::Unsolved)?;
     let mut kept = case.empty();
     for (file, block, keeper, variable) in choices {
         if solved.var_value(variable) > 0.5 {
@@ -120,7 +122,12 @@ pub fn best(case: &Case, copies: Copies) -> Result<Kept, NoOptimum> {
 }
 
 /// Each consumer has a block from one of those that keep it.
-fn ask_one(problem: &mut Problem, case: &Case, file: usize, of_block: &[(usize, Variable)]) {
+fn add_consumer_terms(
+    problem: &mut Problem,
+    case: &PlacementProblem,
+    file: usize,
+    of_block: &[(usize, Variable)],
+) {
     for consumer in case.routers() {
         let mut asked = Vec::new();
         for &(keeper, variable) in of_block {
@@ -131,11 +138,11 @@ fn ask_one(problem: &mut Problem, case: &Case, file: usize, of_block: &[(usize, 
                 asked.push(asks);
             }
         }
-        at_most(problem, asked.into_iter(), 1);
+        add_upper_bound(problem, asked.into_iter(), 1);
     }
 }
 
-fn at_most(problem: &mut Problem, of: impl Iterator<Item = Variable>, count: usize) {
+fn add_upper_bound(problem: &mut Problem, of: impl Iterator<Item = Variable>, count: usize) {
     let terms: Vec<(Variable, f64)> = of.map(|variable| (variable, 1.0)).collect();
     if terms.len() > count {
         problem.add_constraint(&terms, ComparisonOp::Le, count as f64);
@@ -148,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// All placements of three blocks, of two files, in two routers with room for one or two.
-    fn least_of_all(case: &Case, copies: Copies) -> u64 {
+    fn brute_force_cost(case: &PlacementProblem, copies: Copies) -> u64 {
         let mut least = u64::MAX;
         for bits in 0_u32..64 {
             let mut kept = case.empty();
@@ -164,7 +171,7 @@ mod tests {
                 }
                 most = most.max(kept[file][block].len());
             }
-            let fits = taken.iter().zip(&case.room).all(|(taken, room)| taken <= room);
+            let fits = taken.iter().zip(&case.capacity).all(|(taken, room)| taken <= room);
             if fits && (copies == Copies::Any || most <= 1) {
                 least = least.min(case.cost(&kept));
             }
@@ -179,15 +186,15 @@ mod tests {
             room in proptest::collection::vec(0_usize..3, 2),
         ) {
             // Routers 0 and 1 are neighbours; the producer, 2, is 2 hops from 0 and 3 from 1.
-            let case = Case {
+            let case = PlacementProblem {
                 hops: vec![vec![0, 1, 2], vec![1, 0, 3], vec![2, 3, 0]],
                 files: vec![(2, 2), (2, 1)],
-                room: vec![room[0], room[1], 0],
+                capacity: vec![room[0], room[1], 0],
                 requests: vec![asked[..2].to_vec(), asked[2..].to_vec(), vec![0, 0]],
             };
             for copies in [Copies::One, Copies::Any] {
                 let kept = best(&case, copies).unwrap();
-                prop_assert_eq!(case.cost(&kept), least_of_all(&case, copies));
+                prop_assert_eq!(case.cost(&kept), brute_force_cost(&case, copies));
             }
         }
     }

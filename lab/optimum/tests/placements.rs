@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
 use weir_control::message::{FaceReport, PartOrder, RouterReport};
 use weir_control::{Controller, ControllerConfig, File, Placement};
-use weir_optimum::{Case, Copies, Kept, best};
+use weir_optimum::{BlockPlacement, Copies, PlacementProblem, best};
 use weir_topology::{Generator, LinkDefaults, Metric, RoutePlanner, Topology};
 use weir_wire::Name;
 
@@ -25,7 +25,7 @@ const PACKET: u64 = 8200;
 /// A network, and who asks for which file, one after another.
 struct Network {
     topology: Topology,
-    case: Case,
+    case: PlacementProblem,
     requests: Vec<(usize, usize)>,
 }
 
@@ -63,7 +63,7 @@ fn network(seed: u64) -> Network {
     for &(consumer, file) in &requests {
         counts[consumer][file] += 1;
     }
-    let case = Case { hops, files, room: vec![ROOM; ROUTERS], requests: counts };
+    let case = PlacementProblem { hops, files, capacity: vec![ROOM; ROUTERS], requests: counts };
     Network { topology, case, requests }
 }
 
@@ -97,7 +97,7 @@ fn file(at: usize) -> File {
 
 /// What the controller has kept when it has heard all requests, and the hops of all requests then:
 /// each router asks whom it is told to ask.
-fn placed(network: &Network, placement: Placement) -> (Kept, u64) {
+fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
     let config = ControllerConfig {
         placement,
         prefetch: false,
@@ -188,7 +188,7 @@ fn placements_beside_the_best() {
     let mut ratios = [const { Vec::new() }; 5];
     for seed in 1..=SEEDS {
         let network = network(seed);
-        let cost = |kept: &Kept| network.case.cost(kept) as f64;
+        let cost = |kept: &BlockPlacement| network.case.cost(kept) as f64;
         let one = cost(&best(&network.case, Copies::One).unwrap());
         let any = cost(&best(&network.case, Copies::Any).unwrap());
         assert!(any <= one);

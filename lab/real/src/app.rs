@@ -92,7 +92,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> AppError {
     |source| AppError::System { what, source }
 }
 
-fn lost(error: ClientError) -> AppError {
+fn connection_lost(error: ClientError) -> AppError {
     system("the connection to the router is lost")(io::Error::other(error))
 }
 
@@ -109,24 +109,24 @@ pub fn run_app(path: &Path) -> Result<(), AppError> {
         .map_err(system(format!("cannot write {}", spec.events.display())))?;
     // Without it the process wakes up later than it asks for, and that is all.
     let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
-    let mut control = Control::default();
+    let mut control = CoordinatorInput::default();
     let client = connect_first(&spec, &mut control)?;
     let mut driver = Driver::new(spec, app, client, EventWriter::new(file));
     driver.register()?;
-    say(&serde_json::json!({ "ready": true }))?;
+    print_line(&serde_json::json!({ "ready": true }))?;
     let start_ns = control.argument("start ")?.parse().map_err(|_| AppError::Orphaned)?;
     driver.run(start_ns, &mut control)?;
-    say(&serde_json::json!({ "report": driver.report() }))
+    print_line(&serde_json::json!({ "report": driver.report() }))
 }
 
-fn connect_first(spec: &AppSpec, control: &mut Control) -> Result<Client, AppError> {
+fn connect_first(spec: &AppSpec, control: &mut CoordinatorInput) -> Result<Client, AppError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let count = if spec.transport == Transport::Udp { spec.mtus.len() } else { 0 };
     let bind = |_| UdpPort::bind(any, &UdpOptions::default());
     let ports = (0..count).map(bind).collect::<io::Result<Vec<_>>>();
     let ports = ports.map_err(system("cannot open a UDP port"))?;
     let uri_of = |port: &UdpPort| FaceUri::Udp(port.local_addr()).to_string();
-    say(&serde_json::json!({ "bound": ports.iter().map(uri_of).collect::<Vec<_>>() }))?;
+    print_line(&serde_json::json!({ "bound": ports.iter().map(uri_of).collect::<Vec<_>>() }))?;
     let mut uri = || -> Result<FaceUri, AppError> {
         control.argument("connect ")?.parse().map_err(|_| AppError::Orphaned)
     };
@@ -142,18 +142,18 @@ fn connect_first(spec: &AppSpec, control: &mut Control) -> Result<Client, AppErr
     Client::over_udp(routers).map_err(failed)
 }
 
-fn say(line: &serde_json::Value) -> Result<(), AppError> {
+fn print_line(line: &serde_json::Value) -> Result<(), AppError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| AppError::Orphaned)
 }
 
 /// What the coordinator says, line by line, without a reader's thread.
 #[derive(Default)]
-struct Control {
+struct CoordinatorInput {
     octets: Vec<u8>,
 }
 
-impl Control {
+impl CoordinatorInput {
     /// Waits for the next line and gives what follows `word`.
     fn argument(&mut self, word: &str) -> Result<String, AppError> {
         loop {
@@ -223,20 +223,20 @@ impl Driver {
     }
 
     /// Waits for the common start, then works until it is told to stop.
-    fn run(&mut self, start_ns: u64, control: &mut Control) -> Result<(), AppError> {
+    fn run(&mut self, start_ns: u64, control: &mut CoordinatorInput) -> Result<(), AppError> {
         self.start_ns = start_ns;
         let wait_ns = start_ns.saturating_sub(monotonic_now().as_ns());
         std::thread::sleep(Duration::from_nanos(wait_ns));
         let cpu_before_ns = super::proc::own_cpu_ns();
         let is_consumer = matches!(self.app, App::Consumer(_));
         let mut is_done = false;
-        self.turn()?;
+        self.step()?;
         loop {
             if is_consumer && !is_done && (self.app.is_done() || self.is_over()) {
                 is_done = true;
                 self.flush_events()?;
                 self.report.cpu_ns = super::proc::own_cpu_ns() - cpu_before_ns;
-                say(&serde_json::json!({ "done": true }))?;
+                print_line(&serde_json::json!({ "done": true }))?;
             }
             if self.wait(is_done)? {
                 control.argument("stop")?;
@@ -246,7 +246,7 @@ impl Driver {
             if is_done {
                 self.inputs.clear();
             } else {
-                self.turn()?;
+                self.step()?;
             }
         }
         if !is_done {
@@ -291,10 +291,10 @@ impl Driver {
     }
 
     /// One turn of the state machine: what came, what is due, and what follows from it.
-    fn turn(&mut self) -> Result<(), AppError> {
+    fn step(&mut self) -> Result<(), AppError> {
         let now = self.now();
         let due = self.app.next_wakeup().filter(|&at| at <= now);
-        let now = self.in_time(due, now);
+        let now = self.before_stop(due, now);
         if let Some(due) = due {
             self.lateness.record(now.ns_since(due));
         }
@@ -316,7 +316,7 @@ impl Driver {
 
     /// What was due just before a consumer stops asking is asked for although this process woke up
     /// late, so that a busy machine asks for as much as an idle one.
-    fn in_time(&self, due: Option<Instant>, now: Instant) -> Instant {
+    fn before_stop(&self, due: Option<Instant>, now: Instant) -> Instant {
         let Role::Consumer(plan) = &self.spec.role else {
             return now;
         };
@@ -368,7 +368,7 @@ impl Driver {
     fn reconnect(&mut self, error: ClientError) -> Result<(), AppError> {
         let uri = self.client.uri().clone();
         if !self.spec.reconnect || matches!(uri, FaceUri::Udp(_)) {
-            return Err(lost(error));
+            return Err(connection_lost(error));
         }
         self.report.dropped += self.client.dropped();
         loop {

@@ -52,7 +52,7 @@ impl Control {
         dir: &Path,
         deadline: Instant,
     ) -> Result<Self, RealError> {
-        let place = Place { options, dir, config: dir.join("controller.toml") };
+        let place = ControllerFiles { options, dir, config: dir.join("controller.toml") };
         let database = dir.join("controller.db");
         place.write_config(&config_text(of, &database))?;
         let operator = place.token("operator", "laboratory")?;
@@ -140,7 +140,7 @@ impl Control {
         deadline: Instant,
     ) -> Result<(), RealError> {
         loop {
-            let lacks = match self.lacks(plan, filled) {
+            let lacks = match self.missing_knowledge(plan, filled) {
                 Ok(None) => return Ok(()),
                 Ok(Some(lacks)) => lacks,
                 Err(error) => error.to_string(),
@@ -156,7 +156,7 @@ impl Control {
     }
 
     /// Something that it does not know yet.
-    fn lacks(
+    fn missing_knowledge(
         &self,
         plan: &Plan,
         filled: &BTreeMap<usize, Option<u64>>,
@@ -187,7 +187,7 @@ impl Control {
                 }
                 Role::Router(_) => {
                     let wanted = filled.get(&index).copied().flatten().unwrap_or(0);
-                    if wanted > 0 && self.held(&node.name)? < wanted {
+                    if wanted > 0 && self.held_segments(&node.name)? < wanted {
                         return Ok(Some(format!("what the store of `{}` holds", node.name)));
                     }
                 }
@@ -201,7 +201,7 @@ impl Control {
     }
 
     /// Segments of the plan's files that a router says it holds.
-    fn held(&self, router: &str) -> Result<u64, ureq::Error> {
+    fn held_segments(&self, router: &str) -> Result<u64, ureq::Error> {
         let mut held = 0;
         for file in &self.files {
             let rows = self.get("/v1/files/holdings", &[("name", &file.name.to_string())])?;
@@ -257,13 +257,13 @@ fn config_text(of: &ControllerPlan, database: &Path) -> String {
 }
 
 /// Where the controller's files are.
-struct Place<'a> {
+struct ControllerFiles<'a> {
     options: &'a RealOptions,
     dir: &'a Path,
     config: PathBuf,
 }
 
-impl Place<'_> {
+impl ControllerFiles<'_> {
     fn write_config(&self, text: &str) -> Result<(), RealError> {
         std::fs::write(&self.config, text).map_err(|source| {
             let what = format!("cannot write {}", self.config.display());

@@ -7,7 +7,7 @@ use weir_client::monotonic_now;
 use weir_plan::event::{Event, EventKind, Observer, RouterSample};
 use weir_plan::{Fault, Plan};
 
-use super::site::Site;
+use super::site::Testbed;
 use super::{
     AppReport, RealError, RealOptions, RealReport, RouterReport, check, links, merge, proc,
 };
@@ -29,7 +29,7 @@ pub(super) fn run(
     let mut run = Run::new(plan, options)?;
     run.site.start()?;
     run.begin()?;
-    run.watch()?;
+    run.run_until_done()?;
     let mut report = run.end()?;
     run.events.sort_by_key(|event| (event.at_ns, event.node));
     let files: Vec<_> =
@@ -50,7 +50,7 @@ enum Task {
 struct Run<'a> {
     plan: &'a Plan,
     options: &'a RealOptions,
-    site: Site<'a>,
+    site: Testbed<'a>,
     start_ns: u64,
     /// What is due, the next one last.
     tasks: Vec<(u64, Task)>,
@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             plan,
             options,
-            site: Site::new(plan, options)?,
+            site: Testbed::new(plan, options)?,
             start_ns: 0,
             tasks,
             away: Vec::new(),
@@ -98,13 +98,13 @@ impl<'a> Run<'a> {
         let ahead_ns = START_AHEAD_NS + START_AHEAD_EACH_NS * apps.len() as u64;
         self.start_ns = monotonic_now().as_ns() + ahead_ns;
         for node in apps {
-            self.site.tell(node, &format!("start {}", self.start_ns))?;
+            self.site.send_line(node, &format!("start {}", self.start_ns))?;
         }
         Ok(())
     }
 
     /// Lets it run until all consumers are done, or the time is over.
-    fn watch(&mut self) -> Result<(), RealError> {
+    fn run_until_done(&mut self) -> Result<(), RealError> {
         loop {
             let now_ns = self.now_ns();
             let is_started = monotonic_now().as_ns() >= self.start_ns;
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
             let next_ns = self.tasks.last().map_or(u64::MAX, |&(at_ns, _)| at_ns);
             let next_ns =
                 next_ns.saturating_add(self.start_ns).saturating_sub(monotonic_now().as_ns());
-            self.site.watch(Duration::from_nanos(next_ns))?;
+            self.site.poll_outputs(Duration::from_nanos(next_ns))?;
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
                 node
             }
             Fault::Crash { node, .. } => {
-                self.site.revive(node)?;
+                self.site.restart_router(node)?;
                 self.away.retain(|&away| away != node);
                 node
             }
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
         let nodes = self.site.app_nodes();
         self.site.expect_ends();
         for &node in &nodes {
-            self.site.tell(node, "stop")?;
+            self.site.send_line(node, "stop")?;
         }
         let deadline = std::time::Instant::now() + REPORT_PATIENCE;
         let mut reports = Vec::new();

@@ -18,13 +18,13 @@ const FILL_BACKLOG: Size = Size { bytes: 8 << 30 };
 
 /// Where the disks of one router are, and how they are drawn.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DiskFiles {
     dir: PathBuf,
     node: usize,
     seed: u64,
 }
 
-impl Place {
+impl DiskFiles {
     /// In `dir`; `seed` is the run's.
     pub(super) fn new(dir: &Path, node: usize, seed: u64) -> Self {
         Self { dir: dir.to_owned(), node, seed }
@@ -78,7 +78,7 @@ pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
 
 /// The part of a configuration that is about disks. Disks that are being filled are as fast as
 /// they can be and take all that comes.
-pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> String {
+pub(super) fn config_text(plan: &DiskPlan, place: &DiskFiles, is_filled: bool) -> String {
     let mut text = String::new();
     let quoted = |path: &Path| Value::from(path.display().to_string()).to_string();
     for disk in 0..plan.disks {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_configuration_is_toml_and_paces_what_the_plan_says() {
-        let place = Place::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
+        let place = DiskFiles::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
         let read = ServiceTime::Exponential { mean_ns: 212_766 };
         let device =
             DiskConfig { read: read.clone(), write: read, parallelism: 4, ..DiskConfig::default() };

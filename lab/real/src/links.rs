@@ -10,7 +10,8 @@ use weir_plan::event::{Event, EventKind};
 
 use super::{RealError, proc};
 use crate::emulator::{
-    Control, DirectionStats, Emulator, EmulatorConfig, EmulatorError, EmulatorStats, UdpEnds,
+    DirectionStats, Emulator, EmulatorConfig, EmulatorControl, EmulatorError, EmulatorStats,
+    UdpEnds,
 };
 
 /// A link, which runs from [`EmulatedLink::begin`] on. It stops when this is dropped.
@@ -19,7 +20,7 @@ pub(super) struct EmulatedLink {
     /// Where side a and side b send to.
     pub(super) a: SocketAddr,
     pub(super) b: SocketAddr,
-    control: Arc<Control>,
+    control: Arc<EmulatorControl>,
     /// Until it runs.
     emulator: Option<Emulator>,
     thread: Option<JoinHandle<Result<EmulatorStats, EmulatorError>>>,

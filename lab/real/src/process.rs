@@ -112,7 +112,7 @@ impl Process {
         self.child.id()
     }
 
-    pub(super) fn tell(&mut self, line: &str) -> Result<(), RealError> {
+    pub(super) fn send_line(&mut self, line: &str) -> Result<(), RealError> {
         let told = self.input.as_mut().map(|input| writeln!(input, "{line}"));
         match told {
             Some(Ok(())) => Ok(()),

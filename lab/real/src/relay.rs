@@ -8,8 +8,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// Octets that are passed on at once, and so many such pieces may be under way each way.
-const PIECE_BYTES: usize = 64 << 10;
-const PIECES_MAX: usize = 1024;
+const CHUNK_BYTES: usize = 64 << 10;
+const CHUNKS_MAX: usize = 1024;
 
 /// A relay. It takes no new connections when this is dropped; those that there are end with the
 /// processes at their ends.
@@ -62,10 +62,10 @@ fn join(near: TcpStream, target: SocketAddr, delay: Duration) -> io::Result<()> 
 
 /// Passes on what comes, each piece as much later as it came.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
-    let (sender, receiver) = sync_channel::<(Instant, Vec<u8>)>(PIECES_MAX);
+    let (sender, receiver) = sync_channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
     let Ok(ends) = to.try_clone() else { return };
     let reads = std::thread::Builder::new().name("weir-relay-reads".into()).spawn(move || {
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut piece = vec![0; CHUNK_BYTES];
         while let Ok(count @ 1..) = from.read(&mut piece) {
             if sender.send((Instant::now() + delay, piece[..count].to_vec())).is_err() {
                 break;

@@ -16,12 +16,12 @@ use weir_options::StoreOptions;
 use weir_plan::RouterPlan;
 use weir_plan::event::RouterSample;
 
-use super::disks::{self, Place};
+use super::disks::{self, DiskFiles};
 use super::process::Process;
 use super::{RealError, metrics, proc};
 
 /// The discard port: no program listens there, and nothing is ever sent to it.
-const NOWHERE: &str = "udp4://127.0.0.1:9";
+const DISCARD_FACE: &str = "udp4://127.0.0.1:9";
 /// Entries of the FIB beyond those that the plan asks for: management, and what applications
 /// register, ten thousand of them in one scenario.
 const FIB_ENTRIES_SPARE: u64 = 1 << 15;
@@ -42,7 +42,7 @@ impl Addresses {
     }
 
     /// What a router's line says when it is ready.
-    pub(super) fn learn(&mut self, ready: &Value) -> Option<()> {
+    pub(super) fn set_from_ready_line(&mut self, ready: &Value) -> Option<()> {
         let listening = ready["listening"].as_array()?;
         let address = |scheme: &str| {
             listening
@@ -61,7 +61,7 @@ impl Addresses {
 
 /// What a router's configuration says beside its plan.
 #[derive(Debug)]
-pub(super) struct Setting<'a> {
+pub(super) struct RouterContext<'a> {
     pub(super) at: &'a Addresses,
     pub(super) routes: usize,
     /// Whether one frame may stand for several Interests at its faces.
@@ -69,7 +69,7 @@ pub(super) struct Setting<'a> {
     /// A file of prefixes that lead nowhere.
     pub(super) filler: Option<&'a Path>,
     /// Where its disks are, and whether this life of it is there to fill them.
-    pub(super) disks: (&'a Place, bool),
+    pub(super) disks: (&'a DiskFiles, bool),
     /// Whether neighbours may ask what it holds.
     pub(super) holdings: bool,
     /// Its part about a controller, if there is one.
@@ -80,8 +80,8 @@ pub(super) struct Setting<'a> {
 const FILL_STORE_BYTES: u64 = 16 << 20;
 
 /// The configuration file of a router.
-pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
-    let &Setting { at, routes, runs, filler, disks: (place, is_filled), .. } = setting;
+pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> String {
+    let &RouterContext { at, routes, runs, filler, disks: (place, is_filled), .. } = setting;
     let is_open = is_filled || plan.store_filled > 0.0;
     let mut text = String::new();
     let quoted = |text: &str| Value::from(text).to_string();
@@ -129,7 +129,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
     }
     if let Some(filler) = filler {
         let path = quoted(&filler.display().to_string());
-        let _ = write!(text, "\n[[face]]\nuri = \"{NOWHERE}\"\nroutes_file = {path}\n");
+        let _ = write!(text, "\n[[face]]\nuri = \"{DISCARD_FACE}\"\nroutes_file = {path}\n");
     }
     text
 }
@@ -302,10 +302,10 @@ impl Router {
             let cpu_ns = proc::cpu_ns(self.process.id())?;
             Ok((RouterSample { cpu_ns, ..sample }, queues))
         });
-        sample.map_err(|error| self.silent(&error))
+        sample.map_err(|error| self.unresponsive(&error))
     }
 
-    fn silent(&mut self, error: &std::io::Error) -> RealError {
+    fn unresponsive(&mut self, error: &std::io::Error) -> RealError {
         self.process.failure(&format!("does not answer at {} ({error})", self.at.metrics))
     }
 
@@ -338,21 +338,21 @@ mod tests {
             "listening": ["unix:///tmp/r.sock", "tcp4://127.0.0.1:7001", "udp4://127.0.0.1:7002"],
             "metrics": "http://127.0.0.1:7003/metrics",
         });
-        at.learn(&line).unwrap();
+        at.set_from_ready_line(&line).unwrap();
         let ports = [at.tcp.port(), at.udp.port(), at.metrics.port()];
         assert_eq!(ports, [7001, 7002, 7003]);
-        assert!(at.learn(&serde_json::json!({ "ready": true })).is_none());
+        assert!(at.set_from_ready_line(&serde_json::json!({ "ready": true })).is_none());
     }
 
     #[test]
     fn a_configuration_is_toml() {
         let at = Addresses::any("/tmp/\"odd\".sock".into());
         let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
-        let place = Place::new(Path::new("/tmp"), 0, 1);
+        let place = DiskFiles::new(Path::new("/tmp"), 0, 1);
         let filler = Some(Path::new("/tmp/filler.txt"));
         let control = Some("\n[controller]\nname = \"r\"\n".to_owned());
         let (routes, runs, disks, holdings) = (3, false, (&place, false), true);
-        let setting = Setting { at: &at, routes, runs, filler, disks, holdings, control };
+        let setting = RouterContext { at: &at, routes, runs, filler, disks, holdings, control };
         let text = config_text(&plan, &setting);
         let value: toml::Value = toml::from_str(&text).unwrap();
         assert_eq!(value["faces"]["unix"].as_str(), Some("/tmp/\"odd\".sock"));

@@ -14,11 +14,11 @@ use weir_plan::{Plan, Role, Transport};
 
 use super::app::{AppSpec, EXIT_WRONG_BYTES};
 use super::control::Control;
-use super::disks::{self, Place};
+use super::disks::{self, DiskFiles};
 use super::links::EmulatedLink;
 use super::outputs::{Interruption, Outputs, STOP_CHECK};
 use super::process::{END_PATIENCE, Launch, Process};
-use super::router::{Addresses, Router, Setting, config_text};
+use super::router::{Addresses, Router, RouterContext, config_text};
 use super::{RealError, RealOptions, check, fill};
 
 /// How long a router may take for each prefix that leads nowhere, beyond the usual.
@@ -35,7 +35,7 @@ pub(super) struct Application {
 }
 
 /// The processes, and what joins them.
-pub(super) struct Site<'a> {
+pub(super) struct Testbed<'a> {
     pub(super) plan: &'a Plan,
     pub(super) options: &'a RealOptions,
     pub(super) routers: BTreeMap<usize, Router>,
@@ -52,7 +52,7 @@ pub(super) struct Site<'a> {
     temporary: TempDir,
 }
 
-impl<'a> Site<'a> {
+impl<'a> Testbed<'a> {
     pub(super) fn new(plan: &'a Plan, options: &'a RealOptions) -> Result<Self, RealError> {
         let system = |what: String| move |source| RealError::System { what, source };
         let temporary = tempfile::Builder::new()
@@ -216,8 +216,8 @@ impl<'a> Site<'a> {
         router.process.stop()
     }
 
-    fn disks_of(&self, node: usize) -> Place {
-        Place::new(&self.dir, node, self.plan.app_seed(node))
+    fn disks_of(&self, node: usize) -> DiskFiles {
+        DiskFiles::new(&self.dir, node, self.plan.app_seed(node))
     }
 
     /// Has a disk of a router, or all of them, stall or go on.
@@ -261,7 +261,7 @@ impl<'a> Site<'a> {
         let control = self.control.as_ref().filter(|_| !is_filled);
         let control =
             control.map(|control| control.agent_text(self.plan, node, &self.addresses_of(node)));
-        let setting = Setting { at, routes, runs, filler, disks, holdings, control };
+        let setting = RouterContext { at, routes, runs, filler, disks, holdings, control };
         let text = config_text(plan, &setting);
         let path = self.dir.join(format!("node-{node}.toml"));
         write_file(&path, text.as_bytes())?;
@@ -288,10 +288,10 @@ impl<'a> Site<'a> {
         let mut process = process;
         let ready = match self.line_of(node, "ready", deadline) {
             Ok(ready) => ready,
-            Err(Ended::Process) => return Err(process.failure("did not start")),
-            Err(Ended::Other(error)) => return Err(error),
+            Err(NoLine::Process) => return Err(process.failure("did not start")),
+            Err(NoLine::Other(error)) => return Err(error),
         };
-        if at.learn(&ready).is_none() {
+        if at.set_from_ready_line(&ready).is_none() {
             return Err(process.failure("did not say where it listens"));
         }
         match self.routers.remove(&node) {
@@ -389,7 +389,7 @@ impl<'a> Site<'a> {
                         Transport::Unix => FaceUri::Unix(at.unix.clone()),
                         Transport::Tcp | Transport::Udp => FaceUri::Tcp(at.tcp),
                     };
-                    self.tell(app, &format!("connect {uri}"))?;
+                    self.send_line(app, &format!("connect {uri}"))?;
                 }
             }
         }
@@ -437,7 +437,7 @@ impl<'a> Site<'a> {
         }
         for (node, peer) in sides {
             if !check::is_router(self.plan, node) {
-                self.tell(node, &format!("connect {}", FaceUri::Udp(peer)))?;
+                self.send_line(node, &format!("connect {}", FaceUri::Udp(peer)))?;
             }
         }
         Ok(())
@@ -508,7 +508,7 @@ impl<'a> Site<'a> {
     }
 
     /// Starts a router that crashed once more, where it was, with its faces and routes.
-    pub(super) fn revive(&mut self, node: usize) -> Result<(), RealError> {
+    pub(super) fn restart_router(&mut self, node: usize) -> Result<(), RealError> {
         let deadline = self.start_deadline();
         let at = self.routers[&node].at.clone();
         let process = self.start_router(node, &at, false)?;
@@ -536,9 +536,9 @@ impl<'a> Site<'a> {
         self.routers.get_mut(&node).expect("every router was started").crash()
     }
 
-    pub(super) fn tell(&mut self, node: usize, line: &str) -> Result<(), RealError> {
+    pub(super) fn send_line(&mut self, node: usize, line: &str) -> Result<(), RealError> {
         let app = self.apps.get_mut(&node).expect("every application was started");
-        app.process.tell(line).map_err(|_| self.failure_of(node))
+        app.process.send_line(line).map_err(|_| self.failure_of(node))
     }
 
     /// The next line of an application that has `key`.
@@ -549,18 +549,18 @@ impl<'a> Site<'a> {
         deadline: Instant,
     ) -> Result<Value, RealError> {
         self.line_of(node, key, deadline).map_err(|ended| match ended {
-            Ended::Process => self.failure_of(node),
-            Ended::Other(error) => error,
+            NoLine::Process => self.failure_of(node),
+            NoLine::Other(error) => error,
         })
     }
 
-    fn line_of(&mut self, node: usize, key: &str, deadline: Instant) -> Result<Value, Ended> {
+    fn line_of(&mut self, node: usize, key: &str, deadline: Instant) -> Result<Value, NoLine> {
         loop {
             if let Some(line) = self.outputs.next_with(node, key) {
                 return Ok(line);
             }
             if self.outputs.has_ended(node) {
-                return Err(Ended::Process);
+                return Err(NoLine::Process);
             }
             if Instant::now() > deadline {
                 let error = match self.apps.get_mut(&node) {
@@ -571,20 +571,20 @@ impl<'a> Site<'a> {
                         log: String::new(),
                     },
                 };
-                return Err(Ended::Other(error));
+                return Err(NoLine::Other(error));
             }
             match self.outputs.receive(STOP_CHECK) {
                 Ok(()) => {}
-                Err(Interruption::Ended(of)) if of == node => return Err(Ended::Process),
-                Err(Interruption::Ended(of)) => return Err(Ended::Other(self.failure_of(of))),
-                Err(Interruption::Stop) => return Err(Ended::Other(RealError::Interrupted)),
+                Err(Interruption::Ended(of)) if of == node => return Err(NoLine::Process),
+                Err(Interruption::Ended(of)) => return Err(NoLine::Other(self.failure_of(of))),
+                Err(Interruption::Stop) => return Err(NoLine::Other(RealError::Interrupted)),
             }
         }
     }
 
     /// Waits for at most `patience` and notices consumers that are done; an error when a process
     /// ends that should not.
-    pub(super) fn watch(&mut self, patience: Duration) -> Result<(), RealError> {
+    pub(super) fn poll_outputs(&mut self, patience: Duration) -> Result<(), RealError> {
         match self.outputs.receive(patience) {
             Ok(()) => {}
             Err(Interruption::Ended(node)) => return Err(self.failure_of(node)),
@@ -631,7 +631,7 @@ impl<'a> Site<'a> {
 }
 
 /// Why no line came.
-enum Ended {
+enum NoLine {
     /// The process that should have said it has ended.
     Process,
     Other(RealError),

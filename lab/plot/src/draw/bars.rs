@@ -32,7 +32,7 @@ pub(super) fn draw_bars(
     let slot = frame.area.width / bars.categories.len().max(1) as f64;
     let width = (slot * 0.78 / groups as f64).min(90.0);
     if figure.y.scale == Scale::Log {
-        notes.say("On this logarithmic axis the length of a bar has no meaning; its end has.");
+        notes.add("On this logarithmic axis the length of a bar has no meaning; its end has.");
     }
     let mut drawn = 0;
     for category in 0..bars.categories.len() {
@@ -40,13 +40,13 @@ pub(super) fn draw_bars(
         for (index, group) in bars.groups.iter().enumerate() {
             let Some(point) = group.values.get(category) else { continue };
             if !drawable(point.y, figure.y.scale) {
-                notes.left_out(point.y);
+                notes.count_undrawn(point.y);
                 continue;
             }
             drawn += 1;
             let x = middle + (index as f64 + 0.5 - groups as f64 / 2.0) * width;
             let name = format!("{}, {}", bars.categories[category], group.name);
-            canvas.open(Some(&told(figure, &name, point)));
+            canvas.open(Some(&tooltip(figure, &name, point)));
             bar(canvas, frame, x, width * 0.92, point.y, index);
             canvas.close();
             let labelled = bars.categories.len() * groups <= LABELLED;
@@ -58,7 +58,7 @@ pub(super) fn draw_bars(
     }
 }
 
-fn told(figure: &Figure, name: &str, point: &Point) -> String {
+fn tooltip(figure: &Figure, name: &str, point: &Point) -> String {
     let unit = &figure.y.unit;
     let interval = match (point.low, point.high) {
         (Some(low), Some(high)) => {
@@ -151,7 +151,7 @@ pub(super) fn draw_boxes(
     for (index, group) in boxes.groups.iter().enumerate() {
         for (category, samples) in group.samples.iter().take(boxes.categories.len()).enumerate() {
             for value in samples.iter().filter(|value| !drawable(**value, figure.y.scale)) {
-                notes.left_out(*value);
+                notes.count_undrawn(*value);
             }
             let Some(summary) = summary(samples, figure.y.scale) else { continue };
             let middle = frame.area.x + (category as f64 + 0.5) * slot;
@@ -176,7 +176,7 @@ pub(super) fn draw_boxes(
     if drawn == 0 {
         series::no_data(canvas, frame.area);
     } else {
-        notes.say(
+        notes.add(
             "Boxes are quartiles about the median; whiskers reach the last sample within 1.5 \
              interquartile ranges; points are samples beyond.",
         );

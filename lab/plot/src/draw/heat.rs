@@ -49,11 +49,11 @@ pub(super) fn draw(
             let value = heat.values.get(row).and_then(|row| row.get(column)).copied();
             let Some(value) = value.filter(|value| drawable(*value, heat.bar.scale)) else {
                 canvas.path(&style::diagonals(cell, 6.0, true), stroke(GRID, 1.0));
-                notes.say("Hatched cells have no value.");
+                notes.add("Hatched cells have no value.");
                 continue;
             };
             if !bar.contains(value) {
-                notes.say("Colours end where the colour bar ends; values beyond have its last.");
+                notes.add("Colours end where the colour bar ends; values beyond have its last.");
             }
             let (colour, dark) = style::heat(bar.share(value));
             let name = format!("{}, {}", heat.columns[column], heat.rows[row]);
@@ -75,7 +75,7 @@ pub(super) fn draw(
     row_title(canvas, area, heat, &figure.y);
     colour_bar(canvas, area, &bar);
     if heat.bar.scale == Scale::Log {
-        notes.say("Colours are on a logarithmic scale.");
+        notes.add("Colours are on a logarithmic scale.");
     }
 }
 
@@ -85,7 +85,7 @@ fn row_title(canvas: &mut Canvas, area: Area, heat: &Heat, axis: &Axis) {
     canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).turn(-90.0));
 }
 
-fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::Fitted) {
+fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::FittedAxis) {
     const STEPS: usize = 48;
     let x = area.x + area.width + 18.0;
     let step = area.height / STEPS as f64;

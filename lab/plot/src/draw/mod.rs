@@ -18,7 +18,7 @@ use crate::{Figure, Kind, Scale, font};
 use canvas::{AXIS, Anchor, Area, Canvas, DIM, GRID, INK, PAPER, stroke, text_of};
 use legend::Legend;
 use notes::Notes;
-use scale::Fitted;
+use scale::FittedAxis;
 
 pub(crate) use canvas::escape;
 pub use scale::readable;
@@ -31,13 +31,13 @@ const NOTE: f64 = 11.0;
 const MARGIN: f64 = 16.0;
 
 /// The horizontal axis of a block, or the rows of a heat map.
-enum Across {
-    Values(Fitted),
+enum HorizontalAxis {
+    Values(FittedAxis),
     Names(categories::Names),
 }
 
 /// A figure that has been measured for its width.
-struct Block<'a> {
+struct FigureLayout<'a> {
     figure: &'a Figure,
     title_size: f64,
     width: f64,
@@ -45,8 +45,8 @@ struct Block<'a> {
     title: Vec<String>,
     subtitle: Vec<String>,
     legend: Option<Legend>,
-    x: Across,
-    y: Option<Fitted>,
+    x: HorizontalAxis,
+    y: Option<FittedAxis>,
     left: f64,
     right: f64,
 }
@@ -54,8 +54,8 @@ struct Block<'a> {
 /// Where things of a block lie once it is placed.
 struct Frame<'a> {
     area: Area,
-    x: Option<&'a Fitted>,
-    y: &'a Fitted,
+    x: Option<&'a FittedAxis>,
+    y: &'a FittedAxis,
 }
 
 impl Frame<'_> {
@@ -88,7 +88,7 @@ pub(crate) fn svg(figure: &Figure) -> String {
 fn single(canvas: &mut Canvas, figure: &Figure) -> (f64, f64) {
     let width = 760.0;
     let mut notes = Notes::default();
-    let block = Block::measure(figure, width, 360.0, None);
+    let block = FigureLayout::measure(figure, width, 360.0, None);
     let head = block.head_height();
     block.draw(canvas, (0.0, 0.0), head, block.left, &mut notes);
     let bottom = head + block.plot_height + block.foot_height();
@@ -126,13 +126,13 @@ fn grid(canvas: &mut Canvas, figure: &Figure, panels: &crate::Panels) -> (f64, f
     }
     let mut notes = Notes::default();
     for row in figures.chunks(columns) {
-        let blocks: Vec<Block<'_>> = row
+        let blocks: Vec<FigureLayout<'_>> = row
             .iter()
-            .map(|panel| Block::measure(panel, cell, cell * 0.58, Some(shared.is_none())))
+            .map(|panel| FigureLayout::measure(panel, cell, cell * 0.58, Some(shared.is_none())))
             .collect();
-        let head = blocks.iter().map(Block::head_height).fold(0.0, f64::max);
+        let head = blocks.iter().map(FigureLayout::head_height).fold(0.0, f64::max);
         let left = blocks.iter().map(|block| block.left).fold(0.0, f64::max);
-        let foot = blocks.iter().map(Block::foot_height).fold(0.0, f64::max);
+        let foot = blocks.iter().map(FigureLayout::foot_height).fold(0.0, f64::max);
         for (index, block) in blocks.iter().enumerate() {
             block.draw(canvas, (index as f64 * cell, y), head, left, &mut notes);
         }
@@ -141,9 +141,14 @@ fn grid(canvas: &mut Canvas, figure: &Figure, panels: &crate::Panels) -> (f64, f
     (width, notes.draw(canvas, (MARGIN, y), width - 2.0 * MARGIN) + MARGIN)
 }
 
-impl<'a> Block<'a> {
+impl<'a> FigureLayout<'a> {
     /// `panel`: whether this is a panel, and then whether it has a legend of its own.
-    fn measure(figure: &'a Figure, width: f64, plot_height: f64, panel: Option<bool>) -> Block<'a> {
+    fn measure(
+        figure: &'a Figure,
+        width: f64,
+        plot_height: f64,
+        panel: Option<bool>,
+    ) -> FigureLayout<'a> {
         let title_size = if panel.is_some() { TITLE * 0.88 } else { TITLE };
         let inner = width - 2.0 * MARGIN;
         let y = fitted_y(figure);
@@ -163,16 +168,20 @@ impl<'a> Block<'a> {
         let right = if matches!(figure.kind, Kind::Heat(_)) { heat::RIGHT } else { MARGIN + 6.0 };
         let room = (width - left - right).max(40.0);
         let x = match &figure.kind {
-            Kind::Bars(bars) => Across::Names(categories::Names::fit(&bars.categories, room)),
-            Kind::Boxes(boxes) => Across::Names(categories::Names::fit(&boxes.categories, room)),
-            Kind::Heat(heat) => Across::Names(categories::Names::fit(&heat.columns, room)),
-            _ => Across::Values(series::fit_x(figure, (room / 58.0) as usize)),
+            Kind::Bars(bars) => {
+                HorizontalAxis::Names(categories::Names::fit(&bars.categories, room))
+            }
+            Kind::Boxes(boxes) => {
+                HorizontalAxis::Names(categories::Names::fit(&boxes.categories, room))
+            }
+            Kind::Heat(heat) => HorizontalAxis::Names(categories::Names::fit(&heat.columns, room)),
+            _ => HorizontalAxis::Values(series::fit_x(figure, (room / 58.0) as usize)),
         };
         let overhang = match &x {
-            Across::Names(names) => names.overhang(room) + 6.0,
-            Across::Values(_) => 0.0,
+            HorizontalAxis::Names(names) => names.overhang(room) + 6.0,
+            HorizontalAxis::Values(_) => 0.0,
         };
-        Block {
+        FigureLayout {
             figure,
             title_size,
             width,
@@ -195,8 +204,8 @@ impl<'a> Block<'a> {
 
     fn foot_height(&self) -> f64 {
         let (ticks, title) = match &self.x {
-            Across::Values(axis) => (TICK * 1.6, axis.title.clone()),
-            Across::Names(names) => (names.height, self.figure.x.label_with_unit()),
+            HorizontalAxis::Values(axis) => (TICK * 1.6, axis.title.clone()),
+            HorizontalAxis::Names(names) => (names.height, self.figure.x.label_with_unit()),
         };
         8.0 + ticks + if title.is_empty() { 0.0 } else { LABEL * 1.5 } + 8.0
     }
@@ -232,8 +241,8 @@ impl<'a> Block<'a> {
         }
         let Some(y) = &self.y else { return };
         let x = match &self.x {
-            Across::Values(axis) => Some(axis),
-            Across::Names(_) => None,
+            HorizontalAxis::Values(axis) => Some(axis),
+            HorizontalAxis::Names(_) => None,
         };
         let frame = Frame { area, x, y };
         grid_lines(canvas, &frame);
@@ -258,7 +267,7 @@ impl<'a> Block<'a> {
 
     /// Names of categories and the axis below them.
     fn names(&self, canvas: &mut Canvas, area: Area) {
-        let Across::Names(names) = &self.x else { return };
+        let HorizontalAxis::Names(names) = &self.x else { return };
         let base = area.y + area.height;
         canvas.line((area.x, base), (area.x + area.width, base), stroke(AXIS, 1.2));
         names.draw(canvas, area);
@@ -278,7 +287,7 @@ impl crate::Axis {
     }
 }
 
-fn fitted_y(figure: &Figure) -> Option<Fitted> {
+fn fitted_y(figure: &Figure) -> Option<FittedAxis> {
     let references = figure.references.iter().filter(|r| !r.vertical).map(|r| r.value);
     match &figure.kind {
         Kind::Series(all) => {
@@ -332,7 +341,7 @@ fn vertical_axis(canvas: &mut Canvas, frame: &Frame<'_>) {
     canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).turn(-90.0));
 }
 
-fn horizontal_axis(canvas: &mut Canvas, frame: &Frame<'_>, axis: &Fitted) {
+fn horizontal_axis(canvas: &mut Canvas, frame: &Frame<'_>, axis: &FittedAxis) {
     let Area { x, y, width, height } = frame.area;
     let base = y + height;
     canvas.line((x, base), (x + width, base), stroke(AXIS, 1.2));

@@ -16,7 +16,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// A sentence; each is written once.
-    pub(crate) fn say(&mut self, line: impl Into<String>) {
+    pub(crate) fn add(&mut self, line: impl Into<String>) {
         let line = line.into();
         if !self.lines.contains(&line) {
             self.lines.push(line);
@@ -24,7 +24,7 @@ impl Notes {
     }
 
     /// A value that was not drawn since its axis cannot show it.
-    pub(crate) fn left_out(&mut self, value: f64) {
+    pub(crate) fn count_undrawn(&mut self, value: f64) {
         if value.is_finite() && value <= 1e-300 {
             self.not_positive += 1;
         } else {

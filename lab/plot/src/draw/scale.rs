@@ -15,7 +15,7 @@ pub(crate) struct Tick {
 
 /// An axis fitted to data.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fitted {
+pub(crate) struct FittedAxis {
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) log: bool,
@@ -35,7 +35,7 @@ pub(crate) enum Values {
     WithUnit(String),
 }
 
-impl Fitted {
+impl FittedAxis {
     /// Where `value` lies, 0 at the low end and 1 at the high end; outside for values beyond, but
     /// never far enough to trouble a renderer.
     pub(crate) fn share(&self, value: f64) -> f64 {
@@ -74,7 +74,7 @@ pub(crate) fn fit(
     zero: bool,
     roomy: bool,
     ticks: usize,
-) -> Fitted {
+) -> FittedAxis {
     let log = axis.scale == Scale::Log;
     let mut least = f64::INFINITY;
     let mut greatest = f64::NEG_INFINITY;
@@ -99,7 +99,7 @@ pub(crate) fn fit(
     };
     // An axis without data has no values to show.
     if given.is_none() && least > greatest {
-        Fitted { ticks: Vec::new(), ..fitted }
+        FittedAxis { ticks: Vec::new(), ..fitted }
     } else {
         fitted
     }
@@ -235,7 +235,7 @@ pub(crate) fn superscript(exponent: i32) -> String {
         .collect()
 }
 
-fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) -> Fitted {
+fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) -> FittedAxis {
     let largest = low.abs().max(high.abs());
     let exponent = unit.fitting(largest);
     let shift = exponent - unit.exponent;
@@ -270,7 +270,7 @@ fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) 
         })
         .collect();
     let values = Values::Scaled(shift + thousands, suffix);
-    Fitted { low, high, log: false, title: unit.title(&axis.label, exponent), ticks, values }
+    FittedAxis { low, high, log: false, title: unit.title(&axis.label, exponent), ticks, values }
 }
 
 fn scaled(value: f64, exponent: i32) -> f64 {
@@ -303,7 +303,7 @@ fn nice_step(rough: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> Fitted {
+fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> FittedAxis {
     let first = low.log10().floor() as i32;
     let last = high.log10().ceil() as i32;
     let decades = high.log10() - low.log10();
@@ -318,7 +318,7 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> Fitted {
     };
     if labelled.is_empty() {
         let linear = fit_linear(axis, unit, low, high, 5);
-        return Fitted { log: true, ..linear };
+        return FittedAxis { log: true, ..linear };
     }
     let labels = LogLabels::for_range(unit, first, last);
     let mut ticks = Vec::new();
@@ -343,7 +343,7 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> Fitted {
         Some(_) => Values::WithUnit(axis.unit.clone()),
         None => Values::Scaled(0, ""),
     };
-    Fitted { low, high, log: true, title, ticks, values }
+    FittedAxis { low, high, log: true, title, ticks, values }
 }
 
 /// How decades are written: one way for a whole axis.

@@ -4,7 +4,7 @@ use crate::{Axis, Figure, Interval, Join, Kind, Point, Series};
 
 use super::canvas::{Anchor, Area, Canvas, DIM, Ink, Stroke, stroke, text_of, through};
 use super::notes::Notes;
-use super::scale::{self, Fitted};
+use super::scale::{self, FittedAxis};
 use super::{Frame, LABEL, decimate, style};
 use crate::figure::drawable;
 
@@ -18,7 +18,7 @@ const TITLED: usize = 400;
 const MARKER: f64 = 4.2;
 
 /// The horizontal axis of a figure of series.
-pub(super) fn fit_x(figure: &Figure, ticks: usize) -> Fitted {
+pub(super) fn fit_x(figure: &Figure, ticks: usize) -> FittedAxis {
     let Kind::Series(all) = &figure.kind else {
         return scale::fit(&figure.x, std::iter::empty(), false, false, ticks.clamp(2, 9));
     };
@@ -58,9 +58,9 @@ pub(super) fn draw(
     }
     for point in all.iter().flat_map(|one| &one.points) {
         if !drawable(point.x, figure.x.scale) {
-            notes.left_out(point.x);
+            notes.count_undrawn(point.x);
         } else if !drawable(point.y, figure.y.scale) {
-            notes.left_out(point.y);
+            notes.count_undrawn(point.y);
         } else if !frame.shows(point.x, point.y) {
             notes.outside();
         }
@@ -246,13 +246,13 @@ fn markers(
     // Series of equal abscissas show their markers at different ones.
     let first = if thinned { stride * (2 * index + 1) / (2 * count.max(1)) } else { 0 };
     for point in shown.into_iter().skip(first).step_by(stride) {
-        canvas.open(Some(&told(figure, &series.name, point)));
+        canvas.open(Some(&tooltip(figure, &series.name, point)));
         style::mark(canvas, place(point), marker, ink, MARKER);
         canvas.close();
     }
 }
 
-fn told(figure: &Figure, name: &str, point: &Point) -> String {
+fn tooltip(figure: &Figure, name: &str, point: &Point) -> String {
     let with =
         |axis: &Axis, value: f64| format!("{} {}", axis.label, scale::readable(value, &axis.unit));
     let interval = interval_of(point).map_or(String::new(), |(low, high)| {

@@ -145,7 +145,7 @@ impl Direction {
         let mut stats = self.stats.clone();
         stats.add_link(self.model.stats());
         stats.in_flight_frames = (self.pending.len() + self.due.len()) as u64;
-        stats.strangers = receiving.strangers();
+        stats.strangers = receiving.foreign_frames();
         stats.dropped_socket = receiving.overflows();
         stats.lateness = LatenessStats::of(&self.lateness);
         stats

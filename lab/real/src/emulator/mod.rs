@@ -20,8 +20,8 @@ mod run;
 mod stats;
 
 pub use config::{EmulatorConfig, EmulatorError, UdpEnds};
-pub(crate) use run::Control;
 pub use run::Emulator;
+pub(crate) use run::EmulatorControl;
 pub(crate) use stats::LatenessHistogram;
 pub use stats::{DirectionStats, EmulatorStats, LatenessStats};
 

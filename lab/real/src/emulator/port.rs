@@ -97,7 +97,7 @@ impl UdpEnd {
     }
 
     /// Frames that did not come from the peer, dropped.
-    pub(crate) fn strangers(&self) -> u64 {
+    pub(crate) fn foreign_frames(&self) -> u64 {
         self.strangers
     }
 

@@ -23,7 +23,7 @@ const BATCHES_MAX: usize = 4;
 
 /// What can be done to a running emulator from another thread. Takes effect within 10 ms.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct EmulatorControl {
     /// Set to end [`Emulator::run`].
     pub stop: AtomicBool,
     /// Whether the link from a to b is up. Taking it down loses what is on it.
@@ -34,7 +34,7 @@ pub(crate) struct Control {
     pub rate_permille: AtomicU32,
 }
 
-impl Default for Control {
+impl Default for EmulatorControl {
     fn default() -> Self {
         Self {
             stop: AtomicBool::new(false),
@@ -47,15 +47,15 @@ impl Default for Control {
 
 /// One side: its port, and when the latest frame came from there.
 #[derive(Debug)]
-struct Side {
+struct EmulatorSide {
     port: UdpEnd,
     latest_ns: u64,
 }
 
 /// A link between two UDP ports, see [the module](super).
 pub struct Emulator {
-    a: Side,
-    b: Side,
+    a: EmulatorSide,
+    b: EmulatorSide,
     a_to_b: Direction,
     b_to_a: Direction,
     config: EmulatorConfig,
@@ -78,8 +78,8 @@ impl Emulator {
             a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
             // Another stream of draws, as the other direction may be configured alike.
             b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
-            a: Side { port: a, latest_ns: 0 },
-            b: Side { port: b, latest_ns: 0 },
+            a: EmulatorSide { port: a, latest_ns: 0 },
+            b: EmulatorSide { port: b, latest_ns: 0 },
             pool: Pool::new(bytes_max.min(POOL_BYTES_MAX)),
             arrivals: Vec::with_capacity(4_096),
             start: Clock::now(),
@@ -109,7 +109,10 @@ impl Emulator {
     }
 
     /// As [`run`](Self::run), with links that can be taken down and up and be slowed down.
-    pub(crate) fn run_controlled(self, control: &Control) -> Result<EmulatorStats, EmulatorError> {
+    pub(crate) fn run_controlled(
+        self,
+        control: &EmulatorControl,
+    ) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|a_to_b, b_to_a| {
             a_to_b.set_up(control.a_to_b_is_up.load(Ordering::Relaxed));
             b_to_a.set_up(control.b_to_a_is_up.load(Ordering::Relaxed));
@@ -133,7 +136,7 @@ impl Emulator {
             if !goes_on(&mut self.a_to_b, &mut self.b_to_a) {
                 break Ok(());
             }
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.step() {
                 break Err(error);
             }
         };
@@ -154,7 +157,7 @@ impl Emulator {
     }
 
     /// Waits for a frame to come or for a frame to be due, and does what is to be done then.
-    fn turn(&mut self) -> Result<(), EmulatorError> {
+    fn step(&mut self) -> Result<(), EmulatorError> {
         let dues_ns = [self.a_to_b.next_due_ns(), self.b_to_a.next_due_ns()];
         let next_due_ns = dues_ns.into_iter().flatten().min();
         let mut now_ns = self.now_ns();
@@ -240,7 +243,7 @@ fn check(config: &EmulatorConfig) -> Result<(), EmulatorError> {
 
 /// Reads what waits at `side` into `direction`.
 fn receive(
-    side: &mut Side,
+    side: &mut EmulatorSide,
     direction: &mut Direction,
     has_peer: bool,
     pool: &mut Pool,

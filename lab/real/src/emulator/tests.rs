@@ -20,7 +20,7 @@ struct Rig {
     far: UdpPort,
     to_far: SocketAddr,
     to_near: SocketAddr,
-    control: Arc<Control>,
+    control: Arc<EmulatorControl>,
     thread: JoinHandle<Result<EmulatorStats, EmulatorError>>,
     pool: Pool,
 }
@@ -32,7 +32,7 @@ impl Rig {
         let ends = UdpEnds { peer_b: Some(far.local_addr()), ..UdpEnds::new(ANY, ANY) };
         let emulator = Emulator::bind(ends, EmulatorConfig::symmetric(link)).unwrap();
         let (to_far, to_near) = (emulator.local_a(), emulator.local_b());
-        let control = Arc::new(Control::default());
+        let control = Arc::new(EmulatorControl::default());
         let its_control = control.clone();
         Self {
             near: UdpPort::bind(ANY, &UdpOptions::default()).unwrap(),
@@ -183,7 +183,7 @@ fn a_run_of_datagrams_stays_so_many_datagrams_and_the_queue_is_bounded() {
 }
 
 /// Ends the emulator when a test fails in the scope that waits for it.
-struct StopOnDrop<'a>(&'a Control);
+struct StopOnDrop<'a>(&'a EmulatorControl);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
@@ -197,7 +197,7 @@ fn peers_are_learnt_and_strangers_kept_out() {
         Emulator::bind(UdpEnds::new(ANY, ANY), EmulatorConfig::symmetric(LinkConfig::default()))
             .unwrap();
     let (at_a, at_b) = (emulator.local_a(), emulator.local_b());
-    let control = Control::default();
+    let control = EmulatorControl::default();
     let stats = std::thread::scope(|scope| {
         let stop = StopOnDrop(&control);
         let thread = scope.spawn(|| emulator.run_controlled(&control));

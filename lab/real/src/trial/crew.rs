@@ -11,31 +11,31 @@ use weir_scenario::trial::Trial;
 
 use super::super::process::{Launch, OutputLine, Process};
 use super::super::{RealError, RealOptions};
-use super::part::{PartSpec, Role};
+use super::part::{Role, RoleSpec};
 
 /// How often the wish to stop is looked for.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// Processes, which end with this.
-pub(super) struct Crew<'a> {
+pub(super) struct ProcessGroup<'a> {
     options: &'a RealOptions,
     dir: &'a Path,
     deadline: Instant,
-    members: Vec<Member>,
+    members: Vec<GroupProcess>,
     received: Receiver<OutputLine>,
     sender: Sender<OutputLine>,
 }
 
-struct Member {
+struct GroupProcess {
     process: Process,
     lines: VecDeque<String>,
     has_ended: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MemberId(usize);
+pub(super) struct GroupProcessId(usize);
 
-impl<'a> Crew<'a> {
+impl<'a> ProcessGroup<'a> {
     /// A crew that works in `dir` and has to be done by `deadline`.
     pub(super) fn new(options: &'a RealOptions, dir: &'a Path, deadline: Instant) -> Self {
         let (sender, received) = channel();
@@ -54,9 +54,9 @@ impl<'a> Crew<'a> {
         at: &str,
         index: u32,
         key: &str,
-    ) -> Result<(MemberId, Value), RealError> {
+    ) -> Result<(GroupProcessId, Value), RealError> {
         let spec =
-            PartSpec { role, trial: trial.clone(), at: at.to_owned(), index, key: key.to_owned() };
+            RoleSpec { role, trial: trial.clone(), at: at.to_owned(), index, key: key.to_owned() };
         let path = self.dir.join(format!("part-{}.json", self.members.len()));
         let text = serde_json::to_vec(&spec).expect("a specification is plain data");
         write(&path, &text)?;
@@ -72,7 +72,7 @@ impl<'a> Crew<'a> {
         &mut self,
         program: &Path,
         arguments: &[&str],
-    ) -> Result<MemberId, RealError> {
+    ) -> Result<GroupProcessId, RealError> {
         self.start(program.display().to_string(), Some(program), arguments)
     }
 
@@ -81,7 +81,7 @@ impl<'a> Crew<'a> {
         title: String,
         other: Option<&Path>,
         arguments: &[&str],
-    ) -> Result<MemberId, RealError> {
+    ) -> Result<GroupProcessId, RealError> {
         let number = self.members.len();
         let launch = Launch {
             title,
@@ -94,16 +94,16 @@ impl<'a> Crew<'a> {
             output: &self.sender,
         };
         let process = Process::start(&launch, arguments)?;
-        self.members.push(Member { process, lines: VecDeque::new(), has_ended: false });
-        Ok(MemberId(number))
+        self.members.push(GroupProcess { process, lines: VecDeque::new(), has_ended: false });
+        Ok(GroupProcessId(number))
     }
 
-    pub(super) fn tell(&mut self, id: MemberId, line: &str) -> Result<(), RealError> {
-        self.members[id.0].process.tell(line)
+    pub(super) fn send_line(&mut self, id: GroupProcessId, line: &str) -> Result<(), RealError> {
+        self.members[id.0].process.send_line(line)
     }
 
     /// The next line of a part that has `key`.
-    pub(super) fn value(&mut self, id: MemberId, key: &str) -> Result<Value, RealError> {
+    pub(super) fn value(&mut self, id: GroupProcessId, key: &str) -> Result<Value, RealError> {
         loop {
             while let Some(line) = self.members[id.0].lines.pop_front() {
                 if let Ok(value) = serde_json::from_str::<Value>(&line)
@@ -116,26 +116,26 @@ impl<'a> Crew<'a> {
             if member.has_ended {
                 return Err(member.process.failure("ended before its time"));
             }
-            self.hear(id)?;
+            self.receive_output(id)?;
         }
     }
 
     /// All that a program prints until it ends; whether it ended with success.
-    pub(super) fn output(&mut self, id: MemberId) -> Result<(String, bool), RealError> {
+    pub(super) fn output(&mut self, id: GroupProcessId) -> Result<(String, bool), RealError> {
         while !self.members[id.0].has_ended {
-            self.hear(id)?;
+            self.receive_output(id)?;
         }
         let member = &mut self.members[id.0];
         let text = member.lines.drain(..).collect::<Vec<_>>().join("\n");
         Ok((text, member.process.wait().is_ok()))
     }
 
-    pub(super) fn failure(&mut self, id: MemberId, what: &str) -> RealError {
+    pub(super) fn failure(&mut self, id: GroupProcessId, what: &str) -> RealError {
         self.members[id.0].process.failure(what)
     }
 
     /// Takes in what processes say, for a moment; `id` is the one that is waited for.
-    fn hear(&mut self, id: MemberId) -> Result<(), RealError> {
+    fn receive_output(&mut self, id: GroupProcessId) -> Result<(), RealError> {
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(RealError::Interrupted);
         }

@@ -19,13 +19,13 @@ use weir_face::FaceUri;
 use weir_plan::Plan;
 use weir_scenario::trial::{Trial, What};
 
-pub use self::part::{PartError, run_part};
+pub use self::part::{RoleError, run_part};
 pub use self::report::TrialReport;
 
-use self::crew::{Crew, MemberId};
+use self::crew::{GroupProcessId, ProcessGroup};
 use self::part::Role;
 use self::report::{jain, rate_bps};
-use super::site::Site;
+use super::site::Testbed;
 use super::{RealError, RealOptions, check};
 
 /// Runs a trial at the routers of `plan`, within its duration.
@@ -35,13 +35,13 @@ use super::{RealError, RealOptions, check};
 pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialReport, RealError> {
     plan.check().map_err(|error| RealError::Unsupported(error.to_string()))?;
     check::check(plan)?;
-    let mut site = Site::new(plan, options)?;
+    let mut site = Testbed::new(plan, options)?;
     if trial.what.has_routers() {
         site.start()?;
     }
     let dir = site.dir().to_path_buf();
     let deadline = Instant::now() + Duration::from_nanos(plan.duration_ns);
-    let mut crew = Crew::new(options, &dir, deadline);
+    let mut crew = ProcessGroup::new(options, &dir, deadline);
     let report = match trial.what {
         What::Transfer => transfer(trial, &mut crew, &mut site)?,
         What::Answers => answers(trial, &mut crew, &site)?,
@@ -58,19 +58,24 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
 }
 
 /// Where applications find each router.
-fn routers_at(site: &Site<'_>) -> Vec<String> {
+fn routers_at(site: &Testbed<'_>) -> Vec<String> {
     let at = |router: &super::router::Router| FaceUri::Unix(router.at.unix.clone()).to_string();
     site.routers.values().map(at).collect()
 }
 
 /// Where applications find the first and the last router.
-fn ends(site: &Site<'_>) -> (String, String) {
+fn ends(site: &Testbed<'_>) -> (String, String) {
     let at = routers_at(site);
     let end = |at: Option<&String>| at.expect("a plan has routers").clone();
     (end(at.first()), end(at.last()))
 }
 
-fn number(crew: &mut Crew<'_>, id: MemberId, of: &Value, key: &str) -> Result<u64, RealError> {
+fn number(
+    crew: &mut ProcessGroup<'_>,
+    id: GroupProcessId,
+    of: &Value,
+    key: &str,
+) -> Result<u64, RealError> {
     of[key].as_u64().ok_or_else(|| crew.failure(id, &format!("did not say its `{key}`")))
 }
 
@@ -82,8 +87,8 @@ fn samples(report: &mut TrialReport, measure: &'static str, of: &Value) {
 
 fn transfer(
     trial: &Trial,
-    crew: &mut Crew<'_>,
-    site: &mut Site<'_>,
+    crew: &mut ProcessGroup<'_>,
+    site: &mut Testbed<'_>,
 ) -> Result<TrialReport, RealError> {
     let (near, far) = ends(site);
     let (mut producers, mut consumers) = (Vec::new(), Vec::new());
@@ -118,7 +123,7 @@ fn transfer(
     report.add("out-per-cpu", rate_bps(octets, busiest_ns));
     let (mut cpu_ns, mut published_ns) = (0, 0);
     for id in producers {
-        crew.tell(id, "report")?;
+        crew.send_line(id, "report")?;
         let done = crew.value(id, "published_ns")?;
         published_ns = number(crew, id, &done, "published_ns")?.max(published_ns);
         cpu_ns += number(crew, id, &done, "cpu_ns")?;
@@ -129,14 +134,21 @@ fn transfer(
 }
 
 /// Has all consumers fetch at once.
-fn fetch(crew: &mut Crew<'_>, consumers: &[MemberId]) -> Result<Vec<(MemberId, Value)>, RealError> {
+fn fetch(
+    crew: &mut ProcessGroup<'_>,
+    consumers: &[GroupProcessId],
+) -> Result<Vec<(GroupProcessId, Value)>, RealError> {
     for &id in consumers {
-        crew.tell(id, "fetch")?;
+        crew.send_line(id, "fetch")?;
     }
     consumers.iter().map(|&id| Ok((id, crew.value(id, "took_ns")?))).collect()
 }
 
-fn answers(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialReport, RealError> {
+fn answers(
+    trial: &Trial,
+    crew: &mut ProcessGroup<'_>,
+    site: &Testbed<'_>,
+) -> Result<TrialReport, RealError> {
     let (near, far) = ends(site);
     let (_, ready) = crew.part(Role::Answer, trial, &far, 0, "")?;
     let key = ready["key"].as_str().unwrap_or_default().to_owned();
@@ -144,7 +156,11 @@ fn answers(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialR
     times(crew, asks)
 }
 
-fn echo(trial: &Trial, crew: &mut Crew<'_>, relays: usize) -> Result<TrialReport, RealError> {
+fn echo(
+    trial: &Trial,
+    crew: &mut ProcessGroup<'_>,
+    relays: usize,
+) -> Result<TrialReport, RealError> {
     let (_, ready) = crew.part(Role::EchoServer, trial, "", 0, "")?;
     let mut at = ready["at"].as_str().unwrap_or_default().to_owned();
     for index in 0..relays {
@@ -155,17 +171,17 @@ fn echo(trial: &Trial, crew: &mut Crew<'_>, relays: usize) -> Result<TrialReport
     times(crew, client)
 }
 
-fn times(crew: &mut Crew<'_>, id: MemberId) -> Result<TrialReport, RealError> {
-    crew.tell(id, "begin")?;
+fn times(crew: &mut ProcessGroup<'_>, id: GroupProcessId) -> Result<TrialReport, RealError> {
+    crew.send_line(id, "begin")?;
     let done = crew.value(id, "times_s")?;
     let mut report = TrialReport::default();
     samples(&mut report, "answer-time", &done["times_s"]);
     Ok(report)
 }
 
-fn cryptography(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
+fn cryptography(trial: &Trial, crew: &mut ProcessGroup<'_>) -> Result<TrialReport, RealError> {
     let (id, _) = crew.part(Role::Cryptography, trial, "", 0, "")?;
-    crew.tell(id, "begin")?;
+    crew.send_line(id, "begin")?;
     let done = crew.value(id, "sign_s")?;
     let mut report = TrialReport::default();
     samples(&mut report, "sign-time", &done["sign_s"]);
@@ -174,9 +190,9 @@ fn cryptography(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealE
     Ok(report)
 }
 
-fn publication(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
+fn publication(trial: &Trial, crew: &mut ProcessGroup<'_>) -> Result<TrialReport, RealError> {
     let (id, _) = crew.part(Role::Publication, trial, "", 0, "")?;
-    crew.tell(id, "begin")?;
+    crew.send_line(id, "begin")?;
     let done = crew.value(id, "took_ns")?;
     let mut report = TrialReport::default();
     for took_ns in done["took_ns"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
@@ -185,10 +201,14 @@ fn publication(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealEr
     Ok(report)
 }
 
-fn sockets(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialReport, RealError> {
+fn sockets(
+    trial: &Trial,
+    crew: &mut ProcessGroup<'_>,
+    site: &Testbed<'_>,
+) -> Result<TrialReport, RealError> {
     let (near, _) = ends(site);
     let (id, _) = crew.part(Role::Sockets, trial, &near, 0, "")?;
-    crew.tell(id, "begin")?;
+    crew.send_line(id, "begin")?;
     let done = crew.value(id, "bytes_each")?;
     let mut report = TrialReport::default();
     report.samples.insert("socket-memory", done["bytes_each"].as_f64().into_iter().collect());

@@ -9,7 +9,7 @@ use serde_json::{from_str, json};
 use weir_scenario::trial::{Trial, What};
 
 use super::super::RealError;
-use super::crew::{Crew, find, write};
+use super::crew::{ProcessGroup, find, write};
 use super::report::TrialReport;
 
 const SCRIPT: &str = include_str!("../../../socket-api/comparison.py");
@@ -24,7 +24,10 @@ struct Answer {
     missing: Option<String>,
 }
 
-pub(super) fn measure(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
+pub(super) fn measure(
+    trial: &Trial,
+    crew: &mut ProcessGroup<'_>,
+) -> Result<TrialReport, RealError> {
     let Some(python) = find("python3") else {
         return Ok(TrialReport::missing("python3 is not installed here; install python3"));
     };
@@ -64,9 +67,9 @@ mod tests {
     const SHELL: &str = "#!/bin/sh\n";
 
     /// Programs of the names that the script runs, and a folder for its files.
-    struct StandIns(tempfile::TempDir);
+    struct FakePrograms(tempfile::TempDir);
 
-    impl StandIns {
+    impl FakePrograms {
         fn new(programs: &[(&str, &str)]) -> Self {
             let folder = tempfile::tempdir().expect("a folder");
             std::fs::create_dir(folder.path().join("bin")).expect("a folder");
@@ -123,7 +126,7 @@ time.sleep(60)
         let iperf = "[ \"$1\" = --server ] && exit 0\n\
                      echo '{\"end\":{\"sum_received\":{\"bits_per_second\":5e9}}}'\n";
         let log = format!("{SHELL}echo \"$0 $@\" >>calls.log\n");
-        let programs = StandIns::new(&[
+        let programs = FakePrograms::new(&[
             ("unshare", &format!("{log}while [ \"$1\" != sh ]; do shift; done\nexec \"$@\"\n")),
             ("ip", &log),
             ("ethtool", &log),
@@ -146,7 +149,7 @@ time.sleep(60)
     fn a_namespace_that_is_refused_is_missing() {
         let refused = format!("{SHELL}echo refused >&2\nexit 1\n");
         let other = ["ip", "ethtool", "iperf3"].map(|name| (name, SHELL));
-        let programs = StandIns::new(&[&[("unshare", &refused[..])], &other[..]].concat());
+        let programs = FakePrograms::new(&[&[("unshare", &refused[..])], &other[..]].concat());
         let missing = programs.answer("tcp").missing.expect("nothing is measured");
         assert!(missing.contains("(refused); user namespaces, or root, are needed"), "{missing}");
     }
@@ -154,7 +157,7 @@ time.sleep(60)
     #[test]
     fn transfers_by_https_are_added_and_compared() {
         let programs =
-            StandIns::new(&[("nginx", NGINX), ("curl", &curl(1000)), ("openssl", SHELL)]);
+            FakePrograms::new(&[("nginx", NGINX), ("curl", &curl(1000)), ("openssl", SHELL)]);
         let report = programs.answer("https");
         // 8 and 4 Mbit/s.
         assert_eq!(report.samples["goodput"], [12e6]);
@@ -168,7 +171,8 @@ time.sleep(60)
 
     #[test]
     fn a_file_that_does_not_arrive_whole_is_an_error() {
-        let programs = StandIns::new(&[("nginx", NGINX), ("curl", &curl(999)), ("openssl", SHELL)]);
+        let programs =
+            FakePrograms::new(&[("nginx", NGINX), ("curl", &curl(999)), ("openssl", SHELL)]);
         let output = programs.run("https");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains("did not get the file"), "{errors}");
@@ -176,7 +180,7 @@ time.sleep(60)
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
-        let programs = StandIns::new(&[("ip", SHELL), ("unshare", SHELL)]);
+        let programs = FakePrograms::new(&[("ip", SHELL), ("unshare", SHELL)]);
         let missing = programs.answer("tcp").missing.expect("nothing is measured");
         for program in ["iperf3", "ethtool"] {
             let is_installed = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin"]

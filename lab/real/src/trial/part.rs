@@ -25,13 +25,13 @@ use weir_security::Verifier;
 use weir_socket::{Session, SocketError};
 use weir_wire::Name;
 
-pub(super) use self::subscribers::late_of;
+pub(super) use self::subscribers::late_count;
 
 use super::keys;
 
 /// What `weir lab trial` is told in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct PartSpec {
+pub(super) struct RoleSpec {
     pub(super) role: Role,
     pub(super) trial: Trial,
     /// Its router's FaceUri; the address to connect to, of a relay or a client; or empty.
@@ -73,7 +73,7 @@ pub(super) enum Role {
 
 /// Why a part ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub enum PartError {
+pub enum RoleError {
     /// Its file cannot be used.
     #[error("cannot use {0}: {1}")]
     Spec(String, String),
@@ -91,10 +91,10 @@ pub enum PartError {
 }
 
 /// Does what the file at `path` says.
-pub fn run_part(path: &Path) -> Result<(), PartError> {
-    let bad = |reason: String| PartError::Spec(path.display().to_string(), reason);
+pub fn run_part(path: &Path) -> Result<(), RoleError> {
+    let bad = |reason: String| RoleError::Spec(path.display().to_string(), reason);
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
-    let spec: PartSpec = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+    let spec: RoleSpec = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
     let done = match spec.role {
         Role::Produce => transfer::produce(&spec),
         Role::Consume => transfer::consume(&spec),
@@ -111,17 +111,17 @@ pub fn run_part(path: &Path) -> Result<(), PartError> {
     };
     match done {
         // Standard input has closed: that is how most parts end.
-        Err(PartError::Orphaned) => Ok(()),
+        Err(RoleError::Orphaned) => Ok(()),
         done => done,
     }
 }
 
-impl PartSpec {
-    fn router(&self) -> Result<FaceUri, PartError> {
-        self.at.parse().map_err(|error| PartError::Wrong(format!("{}: {error}", self.at)))
+impl RoleSpec {
+    fn router(&self) -> Result<FaceUri, RoleError> {
+        self.at.parse().map_err(|error| RoleError::Wrong(format!("{}: {error}", self.at)))
     }
 
-    fn session(&self) -> Result<Session, PartError> {
+    fn session(&self) -> Result<Session, RoleError> {
         Ok(Session::connect(&self.router()?)?)
     }
 
@@ -132,9 +132,9 @@ impl PartSpec {
         name
     }
 
-    fn verifier(&self) -> Result<Arc<dyn Verifier>, PartError> {
-        let shown = octets(&self.key).ok_or_else(|| PartError::Wrong("no key".into()))?;
-        keys::verifier(self.trial.signature, &shown).map_err(PartError::Wrong)
+    fn verifier(&self) -> Result<Arc<dyn Verifier>, RoleError> {
+        let shown = octets(&self.key).ok_or_else(|| RoleError::Wrong("no key".into()))?;
+        keys::verifier(self.trial.signature, &shown).map_err(RoleError::Wrong)
     }
 
     fn is_signed(&self) -> bool {
@@ -146,30 +146,30 @@ fn trial_prefix() -> Name {
     PREFIX.parse().expect("a name")
 }
 
-fn say(value: &Value) -> Result<(), PartError> {
+fn print_line(value: &Value) -> Result<(), RoleError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{value}")?;
     Ok(out.flush()?)
 }
 
-fn say_ready() -> Result<(), PartError> {
-    say(&json!({ "ready": true }))
+fn print_ready() -> Result<(), RoleError> {
+    print_line(&json!({ "ready": true }))
 }
 
 /// The next line that it is told.
-fn told() -> Result<String, PartError> {
+fn read_input_line() -> Result<String, RoleError> {
     let mut line = String::new();
     match io::stdin().lock().read_line(&mut line)? {
-        0 => Err(PartError::Orphaned),
+        0 => Err(RoleError::Orphaned),
         _ => Ok(line.trim_end().to_owned()),
     }
 }
 
 /// What it is told, line by line; the channel ends with standard input.
-fn lines_told() -> Receiver<String> {
+fn input_lines() -> Receiver<String> {
     let (lines, told_lines) = channel();
     std::thread::spawn(move || {
-        while let Ok(line) = told()
+        while let Ok(line) = read_input_line()
             && lines.send(line).is_ok()
         {}
     });

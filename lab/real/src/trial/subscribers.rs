@@ -8,9 +8,9 @@ use weir_scenario::trial::Trial;
 use weir_socket::ProducerOptions;
 
 use super::super::RealError;
-use super::super::site::Site;
-use super::crew::{Crew, MemberId};
-use super::part::{Role, late_of};
+use super::super::site::Testbed;
+use super::crew::{GroupProcessId, ProcessGroup};
+use super::part::{Role, late_count};
 use super::report::TrialReport;
 use super::{number, routers_at, samples};
 
@@ -20,8 +20,8 @@ const PER_PROCESS_MAX: u32 = 100;
 /// Measures them. What a subscriber misses is an error.
 pub(super) fn measure(
     trial: &Trial,
-    crew: &mut Crew<'_>,
-    site: &Site<'_>,
+    crew: &mut ProcessGroup<'_>,
+    site: &Testbed<'_>,
 ) -> Result<TrialReport, RealError> {
     let routers = routers_at(site);
     let (last, others) = routers.split_last().expect("a plan has routers");
@@ -32,19 +32,19 @@ pub(super) fn measure(
     for (index, share) in shares(trial.subscribers, at.len() as u32).into_iter().enumerate() {
         let own = Trial { subscribers: share, ..trial.clone() };
         let at = &at[index % at.len()];
-        crowds.push((crew.part(Role::Subscribe, &own, at, 0, &key)?.0, late_of(&own)));
+        crowds.push((crew.part(Role::Subscribe, &own, at, 0, &key)?.0, late_count(&own)));
     }
-    crew.tell(publisher, "begin")?;
+    crew.send_line(publisher, "begin")?;
     crew.value(publisher, "half")?;
     // None gets older metadata from a router any more, which tell of fewer messages.
     std::thread::sleep(stale_after(routers.len()));
     for &(id, _) in &crowds {
-        crew.tell(id, "join")?;
+        crew.send_line(id, "join")?;
     }
     for &(id, _) in &crowds {
         crew.value(id, "joined")?;
     }
-    crew.tell(publisher, "go on")?;
+    crew.send_line(publisher, "go on")?;
     let done = crew.value(publisher, "messages")?;
     let messages = number(crew, publisher, &done, "messages")?;
     let mut report = TrialReport::default();
@@ -110,7 +110,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(crew: &mut Crew<'_>, id: MemberId, of: &Value) -> Result<Self, RealError> {
+    fn new(crew: &mut ProcessGroup<'_>, id: GroupProcessId, of: &Value) -> Result<Self, RealError> {
         let mut read = |key| Ok::<f64, RealError>(number(crew, id, of, key)? as f64);
         Ok(Self {
             messages: read("messages")?,

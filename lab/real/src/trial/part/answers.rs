@@ -9,13 +9,13 @@ use weir_socket::{Consumer, Identity, Producer};
 use weir_wire::{Data, DataView, Interest};
 
 use super::super::keys::Key;
-use super::{PartError, PartSpec, content, digits, say, told};
+use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
 
 /// Answers before those that count.
 const WARM_UP: u32 = 20;
 
-pub(super) fn answer(spec: &PartSpec) -> Result<(), PartError> {
-    let key = Key::generate(spec.trial.signature).map_err(PartError::Wrong)?;
+pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
+    let key = Key::generate(spec.trial.signature).map_err(RoleError::Wrong)?;
     let signer = key.signer.clone();
     let identity = Identity { signer: key.signer, certificate: None };
     let session = spec.session()?;
@@ -23,10 +23,10 @@ pub(super) fn answer(spec: &PartSpec) -> Result<(), PartError> {
     let octets = content(spec.trial.size.bytes, 0);
     std::thread::spawn(|| {
         // Only its end is waited for.
-        while told().is_ok() {}
+        while read_input_line().is_ok() {}
         std::process::exit(0);
     });
-    say(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    print_line(&json!({ "ready": true, "key": digits(&key.shown) }))?;
     loop {
         let request = producer.recv()?;
         let mut data = Data::new(request.name().clone());
@@ -36,14 +36,14 @@ pub(super) fn answer(spec: &PartSpec) -> Result<(), PartError> {
     }
 }
 
-pub(super) fn ask(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     let session = spec.session()?;
     let prefix = spec.prefix();
     let verifier = spec.verifier()?;
     let consumer = Consumer::bind(&session, prefix.clone(), verifier.clone());
-    super::say_ready()?;
-    told()?;
+    super::print_ready()?;
+    read_input_line()?;
     let mut times_s = Vec::with_capacity(trial.count as usize);
     for number in 0..WARM_UP + trial.count {
         let mut name = prefix.clone();
@@ -59,13 +59,13 @@ pub(super) fn ask(spec: &PartSpec) -> Result<(), PartError> {
             times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
         }
         if data.content.len() as u64 != trial.size.bytes {
-            return Err(PartError::Wrong(format!("got {} octets", data.content.len())));
+            return Err(RoleError::Wrong(format!("got {} octets", data.content.len())));
         }
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }
-    say(&json!({ "times_s": times_s }))
+    print_line(&json!({ "times_s": times_s }))
 }
 
-fn wrong(error: &dyn std::fmt::Display) -> PartError {
-    PartError::Wrong(error.to_string())
+fn wrong(error: &dyn std::fmt::Display) -> RoleError {
+    RoleError::Wrong(error.to_string())
 }

@@ -11,25 +11,25 @@ use weir_security::{Signer, Verifier, sha256, sha256_each};
 use weir_socket::{Label, PublishOptions, Signs, publish_octets};
 
 use super::super::keys::{Key, verifier, verify_all};
-use super::{PartError, PartSpec, content, say, told};
+use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
 /// Vectors of which each gives one sample.
 const VECTORS: usize = 5;
 /// Packets whose digests are computed side by side, as a consumer does.
 const SIDE_BY_SIDE: usize = 64;
 
-pub(super) fn cryptography(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn cryptography(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
-    super::say_ready()?;
-    told()?;
-    let key = Key::generate(trial.signature).map_err(PartError::Wrong)?;
-    let verifier = verifier(trial.signature, &key.shown).map_err(PartError::Wrong)?;
+    super::print_ready()?;
+    read_input_line()?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
+    let verifier = verifier(trial.signature, &key.shown).map_err(RoleError::Wrong)?;
     let measured = match (trial.signs, trial.gap.ns) {
         (SignsWhat::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
         (SignsWhat::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,
         (SignsWhat::Packets, _) => singly(trial, &*key.signer, &*verifier)?,
     };
-    say(&measured)
+    print_line(&measured)
 }
 
 fn packets(trial: &Trial) -> Vec<Vec<u8>> {
@@ -37,14 +37,14 @@ fn packets(trial: &Trial) -> Vec<Vec<u8>> {
 }
 
 /// Seconds that `work` takes for each of `count` packets.
-fn each_s(count: usize, work: impl FnOnce() -> Result<(), PartError>) -> Result<f64, PartError> {
+fn each_s(count: usize, work: impl FnOnce() -> Result<(), RoleError>) -> Result<f64, RoleError> {
     let before = Instant::now();
     work()?;
     Ok(before.elapsed().as_nanos() as f64 / NS_PER_S as f64 / count as f64)
 }
 
-fn failed(error: impl ToString) -> PartError {
-    PartError::Wrong(error.to_string())
+fn failed(error: impl ToString) -> RoleError {
+    RoleError::Wrong(error.to_string())
 }
 
 /// Many packets one after the other, or together.
@@ -52,7 +52,7 @@ fn in_vectors(
     trial: &Trial,
     signer: &dyn Signer,
     verifier: &dyn Verifier,
-) -> Result<Value, PartError> {
+) -> Result<Value, RoleError> {
     let packets = packets(trial);
     let (mut sign_s, mut verify_s, mut hash_s) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..VECTORS {
@@ -77,7 +77,7 @@ fn in_vectors(
 }
 
 /// Single packets, with a pause after each operation in which others use the processor.
-fn singly(trial: &Trial, signer: &dyn Signer, verifier: &dyn Verifier) -> Result<Value, PartError> {
+fn singly(trial: &Trial, signer: &dyn Signer, verifier: &dyn Verifier) -> Result<Value, RoleError> {
     let (mut sign_s, mut verify_s, mut hash_s) = (Vec::new(), Vec::new(), Vec::new());
     let pause = || std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     for packet in packets(trial) {
@@ -103,7 +103,7 @@ fn by_manifest(
     trial: &Trial,
     signer: &dyn Signer,
     verifier: &dyn Verifier,
-) -> Result<Value, PartError> {
+) -> Result<Value, RoleError> {
     let packets = packets(trial);
     let listed = content(DIGESTS_PER_PART as u64 * 32, 0);
     let signature = signer.sign(&[&listed]).map_err(failed)?;
@@ -130,7 +130,7 @@ fn by_manifest(
 }
 
 /// Segments, names and signs with one thread; how long it took, ns.
-fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, PartError> {
+fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, RoleError> {
     let name = super::trial_prefix();
     let label = Label { name: &name, version: 1, signer, certificate: None };
     let options = PublishOptions {
@@ -147,15 +147,15 @@ fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, P
     Ok(before.elapsed().as_nanos() as u64)
 }
 
-pub(super) fn publication(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn publication(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
-    let key = Key::generate(trial.signature).map_err(PartError::Wrong)?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
     let octets: Packet = content(trial.size.bytes, 0).into();
-    super::say_ready()?;
-    told()?;
+    super::print_ready()?;
+    read_input_line()?;
     let mut took_ns = Vec::new();
     for _ in 0..VECTORS {
         took_ns.push(publish(&octets, &*key.signer, trial)?);
     }
-    say(&json!({ "took_ns": took_ns }))
+    print_line(&json!({ "took_ns": took_ns }))
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use weir_base::NS_PER_S;
 
-use super::{PartError, PartSpec, content, say, told};
+use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
 /// Echoes before those that count.
 const WARM_UP: u32 = 20;
 
-pub(super) fn serve(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn serve(spec: &RoleSpec) -> Result<(), RoleError> {
     let mut stream = accept()?;
     let mut message = vec![0; spec.trial.size.bytes as usize];
     while stream.read_exact(&mut message).is_ok() {
@@ -22,7 +22,7 @@ pub(super) fn serve(spec: &PartSpec) -> Result<(), PartError> {
 }
 
 /// As a router does: what comes from one side goes to the other, in one thread.
-pub(super) fn relay(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn relay(spec: &RoleSpec) -> Result<(), RoleError> {
     let mut server = connect(&spec.at)?;
     let mut client = accept()?;
     let mut message = vec![0; spec.trial.size.bytes as usize];
@@ -34,13 +34,13 @@ pub(super) fn relay(spec: &PartSpec) -> Result<(), PartError> {
     Ok(())
 }
 
-pub(super) fn client(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn client(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     let mut stream = connect(&spec.at)?;
     let sent = content(trial.size.bytes, 0);
     let mut back = vec![0; sent.len()];
-    super::say_ready()?;
-    told()?;
+    super::print_ready()?;
+    read_input_line()?;
     let mut times_s = Vec::with_capacity(trial.count as usize);
     for number in 0..WARM_UP + trial.count {
         let before = Instant::now();
@@ -50,23 +50,23 @@ pub(super) fn client(spec: &PartSpec) -> Result<(), PartError> {
             times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
         }
         if back != sent {
-            return Err(PartError::Wrong("another message came back".into()));
+            return Err(RoleError::Wrong("another message came back".into()));
         }
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }
-    say(&json!({ "times_s": times_s }))
+    print_line(&json!({ "times_s": times_s }))
 }
 
 /// Says where it listens, and takes the one that comes.
-fn accept() -> Result<TcpStream, PartError> {
+fn accept() -> Result<TcpStream, RoleError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    say(&json!({ "ready": true, "at": listener.local_addr()?.to_string() }))?;
+    print_line(&json!({ "ready": true, "at": listener.local_addr()?.to_string() }))?;
     let (stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-fn connect(at: &str) -> Result<TcpStream, PartError> {
+fn connect(at: &str) -> Result<TcpStream, RoleError> {
     let stream = TcpStream::connect(at)?;
     stream.set_nodelay(true)?;
     Ok(stream)

@@ -14,7 +14,7 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
-use super::{PartError, PartSpec, content, say, told};
+use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
 /// Octets of what each socket publishes or fetches when its memory has been counted.
 const CONTENT_BYTES: u64 = 100;
@@ -24,16 +24,16 @@ const SETTLE: Duration = Duration::from_millis(300);
 const REQUESTS_MAX: u32 = 1 << 20;
 const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
 
-pub(super) fn sockets(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn sockets(spec: &RoleSpec) -> Result<(), RoleError> {
     let count = spec.trial.count;
     let session = spec.session()?;
     // What the first socket brings along is no part of the others.
     let first = producer(&session, count)?;
-    super::say_ready()?;
-    told()?;
+    super::print_ready()?;
+    read_input_line()?;
     let before_bytes = resident_bytes()?;
     let before = Instant::now();
-    let mut held = Held::default();
+    let mut held = OpenSockets::default();
     for number in 0..count {
         match spec.trial.sockets {
             Sockets::Producers => held.producers.push(producer(&session, number)?),
@@ -48,8 +48,8 @@ pub(super) fn sockets(spec: &PartSpec) -> Result<(), PartError> {
     let took_ns = before.elapsed().as_nanos() as u64;
     std::thread::sleep(SETTLE);
     let after_bytes = resident_bytes()?;
-    held.are_of_use(&session, &first)?;
-    say(&json!({
+    held.check_usable(&session, &first)?;
+    print_line(&json!({
         "bytes_each": after_bytes.saturating_sub(before_bytes) as f64 / f64::from(count),
         "took_s": took_ns as f64 / NS_PER_S as f64 / f64::from(count),
     }))
@@ -57,15 +57,15 @@ pub(super) fn sockets(spec: &PartSpec) -> Result<(), PartError> {
 
 /// The sockets that are counted.
 #[derive(Default)]
-struct Held {
+struct OpenSockets {
     producers: Vec<Producer>,
     consumers: Vec<Consumer>,
     readers: Vec<Reader>,
 }
 
-impl Held {
+impl OpenSockets {
     /// Each of them does what it is for.
-    fn are_of_use(self, session: &Session, first: &Producer) -> Result<(), PartError> {
+    fn check_usable(self, session: &Session, first: &Producer) -> Result<(), RoleError> {
         let mut readers = self.readers.into_iter();
         for (number, consumer) in (0..).zip(&self.consumers) {
             let name = object(first, number);
@@ -88,16 +88,16 @@ fn object(producer: &Producer, number: u32) -> Name {
     name
 }
 
-fn expect(mut reader: Reader, number: u32) -> Result<(), PartError> {
+fn expect(mut reader: Reader, number: u32) -> Result<(), RoleError> {
     let mut octets = Vec::new();
     reader.read_to_end(&mut octets)?;
     match octets == content(CONTENT_BYTES, u64::from(number)) {
         true => Ok(()),
-        false => Err(PartError::Wrong(format!("socket {number} got something else"))),
+        false => Err(RoleError::Wrong(format!("socket {number} got something else"))),
     }
 }
 
-fn producer(session: &Session, number: u32) -> Result<Producer, PartError> {
+fn producer(session: &Session, number: u32) -> Result<Producer, RoleError> {
     let mut prefix = super::trial_prefix();
     prefix.append_str(&number.to_string());
     let options = ProducerOptions {
@@ -108,7 +108,7 @@ fn producer(session: &Session, number: u32) -> Result<Producer, PartError> {
     Ok(Producer::bind_with(session, prefix, Identity::new(DigestSigner), options)?)
 }
 
-fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, PartError> {
+fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, RoleError> {
     let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
     let mut consumer = Consumer::bind(session, prefix.clone(), anybody);
     consumer.set_options(ConsumerOptions { lifetime: PATIENCE, ..ConsumerOptions::default() })?;
@@ -116,9 +116,9 @@ fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, PartError> {
 }
 
 /// Octets of this process in memory.
-fn resident_bytes() -> Result<u64, PartError> {
+fn resident_bytes() -> Result<u64, RoleError> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    Ok(kib.ok_or_else(|| PartError::Wrong("no VmRSS in /proc/self/status".into()))? * 1024)
+    Ok(kib.ok_or_else(|| RoleError::Wrong("no VmRSS in /proc/self/status".into()))? * 1024)
 }

@@ -10,26 +10,26 @@ use weir_socket::{Identity, LiveWriter, Producer, ProducerOptions};
 
 use super::super::super::proc::own_cpu_ns;
 use super::super::keys::Key;
-use super::{PartError, PartSpec, content, digits, lines_told, say};
+use super::{RoleError, RoleSpec, content, digits, input_lines, print_line};
 
 /// What a message begins with: its number and the time of its publication.
 pub(super) const HEAD_BYTES: usize = 16;
 
 /// The system's time that all of its processes have in common, ns.
-pub(super) fn now_ns() -> Result<u64, PartError> {
+pub(super) fn now_ns() -> Result<u64, RoleError> {
     let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .map_err(|error| PartError::System(error.into()))?;
+        .map_err(|error| RoleError::System(error.into()))?;
     Ok(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
 /// Publishes half of the messages, then more until it is told that all have joined, then the other
 /// half; counts in the first and the last part.
-pub(super) fn publish(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     if trial.size.bytes < HEAD_BYTES as u64 {
-        return Err(PartError::Wrong(format!("a message has {HEAD_BYTES} octets at least")));
+        return Err(RoleError::Wrong(format!("a message has {HEAD_BYTES} octets at least")));
     }
-    let key = Key::generate(trial.signature).map_err(PartError::Wrong)?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
     let identity = Identity { signer: key.signer, certificate: None };
     let options = ProducerOptions {
         segment_size: Size { bytes: trial.size.bytes },
@@ -37,15 +37,15 @@ pub(super) fn publish(spec: &PartSpec) -> Result<(), PartError> {
     };
     let session = spec.session()?;
     let producer = Producer::bind_with(&session, spec.prefix(), identity, options)?;
-    let mut feed = Feed {
+    let mut feed = MessageFeed {
         live: producer.publish_live(&spec.prefix())?,
         filling: content(trial.size.bytes, 0),
         gap: Duration::from_nanos(trial.gap.ns),
         due: Instant::now(),
     };
-    let lines = lines_told();
-    say(&json!({ "ready": true, "key": digits(&key.shown) }))?;
-    lines.recv().map_err(|_| PartError::Orphaned)?;
+    let lines = input_lines();
+    print_line(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    lines.recv().map_err(|_| RoleError::Orphaned)?;
     feed.due = Instant::now();
     let before = Counts::of(&producer)?;
     for _ in 0..trial.count.div_ceil(2) {
@@ -54,11 +54,11 @@ pub(super) fn publish(spec: &PartSpec) -> Result<(), PartError> {
     }
     let mut counted = Counts::of(&producer)?.since(&before);
     let (begun, mut joining) = (Counts::of(&producer)?, 0);
-    say(&json!({ "half": true }))?;
+    print_line(&json!({ "half": true }))?;
     loop {
         match lines.recv_timeout(feed.pause()) {
             Ok(_) => break,
-            Err(RecvTimeoutError::Disconnected) => return Err(PartError::Orphaned),
+            Err(RecvTimeoutError::Disconnected) => return Err(RoleError::Orphaned),
             Err(RecvTimeoutError::Timeout) => feed.next()?,
         }
         joining += 1;
@@ -73,17 +73,17 @@ pub(super) fn publish(spec: &PartSpec) -> Result<(), PartError> {
     counted.add(&Counts::of(&producer)?.since(&before));
     let messages = feed.live.next_segment();
     feed.live.finish()?;
-    say(&json!({
+    print_line(&json!({
         "messages": messages,
         "counted": counted.shown(messages - joining),
         "joining": while_joining.shown(joining),
     }))?;
     // What was published is there as long as this is.
     while lines.recv().is_ok() {}
-    Err(PartError::Orphaned)
+    Err(RoleError::Orphaned)
 }
 
-struct Feed {
+struct MessageFeed {
     live: LiveWriter,
     filling: Vec<u8>,
     gap: Duration,
@@ -91,13 +91,13 @@ struct Feed {
     due: Instant,
 }
 
-impl Feed {
+impl MessageFeed {
     /// Until the next message is due.
     fn pause(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    fn next(&mut self) -> Result<(), PartError> {
+    fn next(&mut self) -> Result<(), RoleError> {
         self.due += self.gap;
         let mut message = self.filling.clone();
         message[..8].copy_from_slice(&self.live.next_segment().to_be_bytes());
@@ -115,7 +115,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(producer: &Producer) -> Result<Self, PartError> {
+    fn of(producer: &Producer) -> Result<Self, RoleError> {
         let stats = producer.stats()?;
         Ok(Self {
             interests: stats.interests,

@@ -14,37 +14,37 @@ use weir_security::Verifier;
 use weir_socket::{Consumer, ConsumerOptions, Reader, Session, SessionConfig};
 
 use super::publisher::{HEAD_BYTES, now_ns};
-use super::{PartError, PartSpec, content, lines_told, say};
+use super::{RoleError, RoleSpec, content, input_lines, print_line};
 
 /// Follows with those that are there from the start, has the others join when it is told to, and
 /// says what came of it when the object has ended.
-pub(super) fn subscribe(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn subscribe(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
-    let mut crowd = Crowd::new(spec)?;
-    crowd.join(trial.subscribers - late_of(trial))?;
-    super::say_ready()?;
-    while !crowd.is_told {
+    let mut crowd = SubscriberGroup::new(spec)?;
+    crowd.join(trial.subscribers - late_count(trial))?;
+    super::print_ready()?;
+    while !crowd.has_stop_line {
         crowd.turn()?;
     }
-    crowd.join(late_of(trial))?;
+    crowd.join(late_count(trial))?;
     let joined = crowd.members.len();
-    say(&json!({ "joined": joined }))?;
+    print_line(&json!({ "joined": joined }))?;
     while crowd.members.iter().any(|member| !member.is_over) {
         crowd.turn()?;
     }
-    let ends = |of: fn(&Member) -> u64| crowd.members.iter().map(of).collect::<Vec<u64>>();
-    say(&json!({
+    let ends = |of: fn(&Subscriber) -> u64| crowd.members.iter().map(of).collect::<Vec<u64>>();
+    print_line(&json!({
         "delays_s": crowd.delays_s,
         "joins_s": crowd.times_to_join(),
         "first": ends(|member| member.first.unwrap_or(u64::MAX)),
         "next": ends(|member| member.next),
     }))?;
     while crowd.events.recv().is_ok() {}
-    Err(PartError::Orphaned)
+    Err(RoleError::Orphaned)
 }
 
 /// How many of a process's subscribers join late.
-pub(in super::super) fn late_of(trial: &Trial) -> u32 {
+pub(in super::super) fn late_count(trial: &Trial) -> u32 {
     (u64::from(trial.subscribers) * u64::from(trial.late)).div_ceil(100) as u32
 }
 
@@ -52,24 +52,24 @@ pub(in super::super) fn late_of(trial: &Trial) -> u32 {
 enum Event {
     /// A subscriber may go on.
     Awake(usize),
-    Told,
+    InputLine,
     /// Nobody will tell it anything any more.
     Orphaned,
 }
 
-struct Bell {
+struct IndexWaker {
     index: usize,
     events: Sender<Event>,
 }
 
-impl Wake for Bell {
+impl Wake for IndexWaker {
     fn wake(self: Arc<Self>) {
         // Without the reading thread nobody waits.
         let _ = self.events.send(Event::Awake(self.index));
     }
 }
 
-struct Member {
+struct Subscriber {
     reader: Reader,
     waker: Waker,
     begun: Instant,
@@ -83,25 +83,25 @@ struct Member {
     is_over: bool,
 }
 
-struct Crowd<'a> {
-    spec: &'a PartSpec,
+struct SubscriberGroup<'a> {
+    spec: &'a RoleSpec,
     verifier: Arc<dyn Verifier>,
     filling: Vec<u8>,
     shared: Option<Session>,
-    members: Vec<Member>,
+    members: Vec<Subscriber>,
     rings: Sender<Event>,
     events: Receiver<Event>,
-    is_told: bool,
+    has_stop_line: bool,
     delays_s: Vec<f64>,
 }
 
-impl<'a> Crowd<'a> {
-    fn new(spec: &'a PartSpec) -> Result<Self, PartError> {
+impl<'a> SubscriberGroup<'a> {
+    fn new(spec: &'a RoleSpec) -> Result<Self, RoleError> {
         let (rings, events) = channel();
-        let (lines, teller) = (lines_told(), rings.clone());
+        let (lines, teller) = (input_lines(), rings.clone());
         std::thread::spawn(move || {
             for _ in lines {
-                let _ = teller.send(Event::Told);
+                let _ = teller.send(Event::InputLine);
             }
             let _ = teller.send(Event::Orphaned);
         });
@@ -113,12 +113,12 @@ impl<'a> Crowd<'a> {
             members: Vec::new(),
             rings,
             events,
-            is_told: false,
+            has_stop_line: false,
             delays_s: Vec::new(),
         })
     }
 
-    fn session(&mut self) -> Result<Session, PartError> {
+    fn session(&mut self) -> Result<Session, RoleError> {
         let make = || {
             let router = Some(self.spec.router()?);
             Ok(Session::with(SessionConfig { router, threads: 1, ..SessionConfig::default() })?)
@@ -135,10 +135,10 @@ impl<'a> Crowd<'a> {
     }
 
     /// Has `count` more begin, all at once; returns when each of them knows what is newest.
-    fn join(&mut self, count: u32) -> Result<(), PartError> {
+    fn join(&mut self, count: u32) -> Result<(), RoleError> {
         let from = self.members.len();
         let sessions: Vec<Session> =
-            (0..count).map(|_| self.session()).collect::<Result<_, PartError>>()?;
+            (0..count).map(|_| self.session()).collect::<Result<_, RoleError>>()?;
         for session in sessions {
             let prefix = self.spec.prefix();
             let mut consumer = Consumer::bind(&session, prefix.clone(), self.verifier.clone());
@@ -147,8 +147,8 @@ impl<'a> Crowd<'a> {
                 verify: self.spec.is_signed(),
                 ..ConsumerOptions::default()
             })?;
-            let bell = Bell { index: self.members.len(), events: self.rings.clone() };
-            self.members.push(Member {
+            let bell = IndexWaker { index: self.members.len(), events: self.rings.clone() };
+            self.members.push(Subscriber {
                 begun: Instant::now(),
                 begun_ns: now_ns()?,
                 reader: consumer.fetch_newest(&prefix)?,
@@ -171,19 +171,19 @@ impl<'a> Crowd<'a> {
     }
 
     /// Waits for something to happen.
-    fn turn(&mut self) -> Result<(), PartError> {
-        match self.events.recv().map_err(|_| PartError::Orphaned)? {
+    fn turn(&mut self) -> Result<(), RoleError> {
+        match self.events.recv().map_err(|_| RoleError::Orphaned)? {
             Event::Awake(index) => self.advance(index),
-            Event::Told => {
-                self.is_told = true;
+            Event::InputLine => {
+                self.has_stop_line = true;
                 Ok(())
             }
-            Event::Orphaned => Err(PartError::Orphaned),
+            Event::Orphaned => Err(RoleError::Orphaned),
         }
     }
 
     /// Takes what has come for one of them.
-    fn advance(&mut self, index: usize) -> Result<(), PartError> {
+    fn advance(&mut self, index: usize) -> Result<(), RoleError> {
         let member = &mut self.members[index];
         let waker = member.waker.clone();
         let mut context = Context::from_waker(&waker);
@@ -217,7 +217,7 @@ impl<'a> Crowd<'a> {
         }
         let reader = &member.reader;
         if reader.missed() > 0 || reader.is_verified() != self.spec.is_signed() {
-            return Err(PartError::Wrong(format!(
+            return Err(RoleError::Wrong(format!(
                 "subscriber {index} missed {} messages or verified otherwise than asked for",
                 reader.missed()
             )));
@@ -227,7 +227,7 @@ impl<'a> Crowd<'a> {
 }
 
 /// Holds a message against what was published; when that was.
-fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, PartError> {
+fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, RoleError> {
     let read = |at: usize| Some(u64::from_be_bytes(*message.get(at..)?.first_chunk()?));
     let is_right = message.len() == filling.len()
         && message.get(HEAD_BYTES..) == filling.get(HEAD_BYTES..)
@@ -236,7 +236,7 @@ fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, PartError> 
         Some(published_ns) if is_right => Ok(published_ns),
         _ => {
             let came = read(0);
-            Err(PartError::Wrong(format!("got message {came:?} in the place of {number}")))
+            Err(RoleError::Wrong(format!("got message {came:?} in the place of {number}")))
         }
     }
 }

@@ -12,14 +12,14 @@ use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions
 
 use super::super::super::proc::own_cpu_ns;
 use super::super::keys::Key;
-use super::{PartError, PartSpec, content, digits, say, told};
+use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
 
 /// Publishing a whole object may take as long with slow signatures.
 const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
 
-pub(super) fn produce(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
-    let key = Key::generate(trial.signature).map_err(PartError::Wrong)?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
     let identity = Identity { signer: key.signer, certificate: None };
     let segments = trial.size.bytes.div_ceil(trial.segment.bytes.max(1));
     let options = ProducerOptions {
@@ -40,26 +40,26 @@ pub(super) fn produce(spec: &PartSpec) -> Result<(), PartError> {
     let publish = || {
         let before = Instant::now();
         producer.publish(&prefix, octets.clone())?;
-        Ok::<u64, PartError>(before.elapsed().as_nanos() as u64)
+        Ok::<u64, RoleError>(before.elapsed().as_nanos() as u64)
     };
     let mut took_ns = 0;
     if trial.publication == Publication::Asynchronous {
         took_ns = publish()?;
     }
-    say(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    print_line(&json!({ "ready": true, "key": digits(&key.shown) }))?;
     if trial.publication == Publication::Synchronous {
         producer.recv()?;
         took_ns = publish()?;
     }
     loop {
         let cpu_before_ns = own_cpu_ns();
-        told()?;
+        read_input_line()?;
         let cpu_ns = own_cpu_ns() - cpu_before_ns;
-        say(&json!({ "published_ns": took_ns, "cpu_ns": cpu_ns }))?;
+        print_line(&json!({ "published_ns": took_ns, "cpu_ns": cpu_ns }))?;
     }
 }
 
-pub(super) fn consume(spec: &PartSpec) -> Result<(), PartError> {
+pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     let session = spec.session()?;
     let prefix = spec.prefix();
@@ -74,9 +74,9 @@ pub(super) fn consume(spec: &PartSpec) -> Result<(), PartError> {
         lifetime: PATIENCE,
         ..ConsumerOptions::default()
     })?;
-    super::say_ready()?;
+    super::print_ready()?;
     loop {
-        told()?;
+        read_input_line()?;
         let (before, cpu_before_ns) = (Instant::now(), own_cpu_ns());
         let mut reader = consumer.fetch(&prefix)?;
         let mut octets = 0;
@@ -97,11 +97,11 @@ pub(super) fn consume(spec: &PartSpec) -> Result<(), PartError> {
         let cpu_ns = own_cpu_ns() - cpu_before_ns;
         let is_right = content(head.len() as u64, u64::from(spec.index)) == head;
         if octets != trial.size.bytes || !is_right {
-            return Err(PartError::Wrong(format!("got {octets} octets, not those published")));
+            return Err(RoleError::Wrong(format!("got {octets} octets, not those published")));
         }
         if reader.is_verified() != (trial.verify && spec.is_signed()) {
-            return Err(PartError::Wrong("was verified otherwise than asked for".into()));
+            return Err(RoleError::Wrong("was verified otherwise than asked for".into()));
         }
-        say(&json!({ "took_ns": took_ns, "octets": octets, "cpu_ns": cpu_ns }))?;
+        print_line(&json!({ "took_ns": took_ns, "octets": octets, "cpu_ns": cpu_ns }))?;
     }
 }
