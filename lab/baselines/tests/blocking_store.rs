@@ -24,7 +24,7 @@ const LOCAL: FaceId = FaceId(256);
 /// Neighbours.
 const U: FaceId = FaceId(258);
 const V: FaceId = FaceId(259);
-const ASKER: FaceId = FaceId(300);
+const CONSUMER_FACE: FaceId = FaceId(300);
 
 const STORE_ID: u64 = 0x5157_0BE5;
 const REGIONS: u32 = 8;
@@ -167,7 +167,7 @@ impl Fixture {
             (FaceId(257), FaceScope::Local),
             (U, FaceScope::NonLocal),
             (V, FaceScope::NonLocal),
-            (ASKER, FaceScope::NonLocal),
+            (CONSUMER_FACE, FaceScope::NonLocal),
         ] {
             let attributes = FaceAttributes::point_to_point(scope);
             fixture.handle(Input::Command(Command::AddFace { face, attributes }));
@@ -191,9 +191,9 @@ impl Fixture {
     }
 
     /// A new Interest for `/d/seg=<segment>`.
-    fn want(&mut self, segment: u32) -> Vec<OutPacket> {
+    fn request_segment(&mut self, segment: u32) -> Vec<OutPacket> {
         self.nonce += 1;
-        self.ask(ASKER, &format!("/d/seg={segment}"), self.nonce)
+        self.ask(CONSUMER_FACE, &format!("/d/seg={segment}"), self.nonce)
     }
 
     fn route(&mut self, prefix: &str, faces: &[FaceId]) {
@@ -259,10 +259,10 @@ fn interests_wait_behind_a_read() {
     let mut fixture = Fixture::with(policy, 4, (0, 1), FilterKind::Index);
     fixture.put_segments(3);
     fixture.route("/", &[U]);
-    assert!(fixture.want(0).is_empty());
-    assert!(fixture.want(1).is_empty());
+    assert!(fixture.request_segment(0).is_empty());
+    assert!(fixture.request_segment(1).is_empty());
     assert!(fixture.ask(V, "/miss", 1).is_empty(), "even for Data that is not stored");
-    assert!(fixture.want(2).is_empty());
+    assert!(fixture.request_segment(2).is_empty());
     assert_eq!(fixture.busy().interests_waiting, 3);
     fixture.collect();
     assert_eq!(fixture.ops.len(), 1, "one read at a time");
@@ -273,8 +273,8 @@ fn interests_wait_behind_a_read() {
     let out = fixture.ask(V, "/miss/3", 3);
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
     assert_eq!((fixture.busy().interests_refused, fixture.drops(DropReason::StoreBusy)), (1, 1));
-    assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)]);
-    let in_order = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
+    assert_eq!(sent(&fixture.step()), vec![(CONSUMER_FACE, PacketKind::Data)]);
+    let in_order = vec![(CONSUMER_FACE, PacketKind::Data), (U, PacketKind::Interest)];
     assert_eq!(sent(&fixture.step()), in_order);
     assert_eq!(sent(&fixture.step()), in_order);
     assert_eq!((fixture.busy().interests_waiting, fixture.busy().interests_queued), (0, 4));
@@ -286,11 +286,11 @@ fn interests_that_the_filter_rules_out_do_not_wait() {
     let mut fixture = Fixture::new(busy(Bypass::Off, Mark::NbCc), 4);
     fixture.put_segments(3);
     fixture.route("/", &[U]);
-    assert!(fixture.want(0).is_empty());
+    assert!(fixture.request_segment(0).is_empty());
     assert_eq!(sent(&fixture.ask(V, "/miss", 1)), vec![(U, PacketKind::Interest)]);
     let prefix = interest("/miss", 2).can_be_prefix(true).encode();
     assert!(fixture.packet(V, prefix).is_empty(), "the filter knows no prefixes");
-    assert!(fixture.want(1).is_empty());
+    assert!(fixture.request_segment(1).is_empty());
     assert_eq!(fixture.busy().interests_waiting, 2);
 }
 
@@ -299,14 +299,14 @@ fn interests_bypass_a_queue_over_the_threshold() {
     let mut fixture = Fixture::new(busy(Bypass::Threshold, Mark::NbCc), 100);
     fixture.put_segments(6);
     fixture.route("/d", &[U]);
-    (0..3).for_each(|segment| assert!(fixture.want(segment).is_empty()));
+    (0..3).for_each(|segment| assert!(fixture.request_segment(segment).is_empty()));
     assert_eq!(fixture.busy().interests_waiting, 2);
-    assert_eq!(sent(&fixture.want(3)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.request_segment(3)), vec![(U, PacketKind::Interest)]);
     let signals = mem::take(&mut fixture.out.signals);
-    assert_eq!(signals, vec![(ASKER, HopSignal::Unavailable { for_ms: 30 })]);
+    assert_eq!(signals, vec![(CONSUMER_FACE, HopSignal::Unavailable { for_ms: 30 })]);
     let signal = HopSignal::Unavailable { for_ms: 1000 };
     fixture.handle(Input::Signal { face: U, signal });
-    assert!(fixture.want(4).is_empty(), "the next hop is busy, too");
+    assert!(fixture.request_segment(4).is_empty(), "the next hop is busy, too");
     let marks: Vec<_> =
         (0..4).flat_map(|_| fixture.step()).map(|out| out.header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0, 0, 1]);
@@ -317,15 +317,15 @@ fn data_of_interests_that_bypass_is_marked() {
     let mut fixture = Fixture::new(busy(Bypass::Threshold, Mark::Ecn), 8);
     fixture.put_segments(4);
     fixture.route("/d", &[U]);
-    (0..3).for_each(|segment| assert!(fixture.want(segment).is_empty()));
-    assert_eq!(sent(&fixture.want(3)), vec![(U, PacketKind::Interest)]);
+    (0..3).for_each(|segment| assert!(fixture.request_segment(segment).is_empty()));
+    assert_eq!(sent(&fixture.request_segment(3)), vec![(U, PacketKind::Interest)]);
     assert_eq!(fixture.packet(U, data("/d/seg=3", 0))[0].header.congestion_mark, 1);
     assert_eq!(fixture.busy().marked, 1);
 }
 
 /// What may happen to the router.
 #[derive(Clone, Debug)]
-enum Happening {
+enum FixtureStep {
     Interest { face: u64, name: u8, prefix: bool, fresh: bool },
     Data { face: u64, name: u8, freshness_ms: u64 },
     Nack { name: u8 },
@@ -334,18 +334,18 @@ enum Happening {
     Pass { ms: u64 },
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn any_step() -> impl Strategy<Value = FixtureStep> {
     let face = || 256..260_u64;
     prop_oneof![
         6 => (face(), 0..24_u8, any::<bool>(), any::<bool>()).prop_map(
-            |(face, name, prefix, fresh)| Happening::Interest { face, name, prefix, fresh }),
+            |(face, name, prefix, fresh)| FixtureStep::Interest { face, name, prefix, fresh }),
         4 => (face(), 0..24_u8, 0..50_u64)
-            .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
-        1 => (0..24_u8).prop_map(|name| Happening::Nack { name }),
-        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| Happening::Disk { which, fault }),
-        1 => (face(), 0..40_u64).prop_map(|(face, ms)| Happening::Label { face, ms }),
-        3 => (0..20_u64).prop_map(|ms| Happening::Pass { ms }),
-        1 => (0..5_000_u64).prop_map(|ms| Happening::Pass { ms }),
+            .prop_map(|(face, name, freshness_ms)| FixtureStep::Data { face, name, freshness_ms }),
+        1 => (0..24_u8).prop_map(|name| FixtureStep::Nack { name }),
+        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| FixtureStep::Disk { which, fault }),
+        1 => (face(), 0..40_u64).prop_map(|(face, ms)| FixtureStep::Label { face, ms }),
+        3 => (0..20_u64).prop_map(|ms| FixtureStep::Pass { ms }),
+        1 => (0..5_000_u64).prop_map(|ms| FixtureStep::Pass { ms }),
     ]
 }
 
@@ -358,24 +358,24 @@ fn name_of(number: u8) -> String {
 }
 
 impl Fixture {
-    fn play(&mut self, happening: &Happening) -> Vec<OutPacket> {
+    fn apply(&mut self, happening: &FixtureStep) -> Vec<OutPacket> {
         match *happening {
-            Happening::Interest { face, name, prefix, fresh } => {
+            FixtureStep::Interest { face, name, prefix, fresh } => {
                 self.nonce += 1;
                 let interest = interest(&name_of(name), self.nonce);
                 let interest = interest.can_be_prefix(prefix).must_be_fresh(fresh);
                 self.packet(FaceId(face), interest.encode())
             }
-            Happening::Data { face, name, freshness_ms } => {
+            FixtureStep::Data { face, name, freshness_ms } => {
                 self.packet(FaceId(face), data(&name_of(name), freshness_ms))
             }
-            Happening::Nack { name } => {
+            FixtureStep::Nack { name } => {
                 let nack = Some(NackReason::Congestion);
                 let header = LpHeader { nack, ..LpHeader::default() };
                 let packet = Packet::from(interest(&name_of(name), self.nonce).encode());
                 self.handle(Input::Packet { face: U, header, packet })
             }
-            Happening::Disk { which, fault } => {
+            FixtureStep::Disk { which, fault } => {
                 self.collect();
                 let Some(op) = self.ops.remove(which) else { return Vec::new() };
                 let outcome = match fault {
@@ -387,11 +387,11 @@ impl Fixture {
                 };
                 self.handle(Input::DiskDone { id: op.id, outcome })
             }
-            Happening::Label { face, ms } => {
+            FixtureStep::Label { face, ms } => {
                 let signal = HopSignal::Unavailable { for_ms: ms };
                 self.handle(Input::Signal { face: FaceId(face), signal })
             }
-            Happening::Pass { ms } => self.pass_ms(ms),
+            FixtureStep::Pass { ms } => self.pass_ms(ms),
         }
     }
 }
@@ -403,7 +403,7 @@ proptest! {
     /// waits.
     #[test]
     fn every_interest_ends(
-        happenings in proptest::collection::vec(happening(), 1..160),
+        happenings in proptest::collection::vec(any_step(), 1..160),
         bypass in 0..3_usize,
         mark in 0..3_usize,
         capacity_bytes in prop_oneof![Just(0_u64), Just(4000)],
@@ -414,8 +414,8 @@ proptest! {
             Fixture::with(busy(bypass, mark), 8, (capacity_bytes, 2), FilterKind::Bloom);
         fixture.route("/d", &[U, V]);
         let mut credit = BTreeMap::<FaceId, i64>::new();
-        let mut note = |happening: Option<&Happening>, out: &[OutPacket]| {
-            if let Some(Happening::Interest { face, .. }) = happening {
+        let mut note = |happening: Option<&FixtureStep>, out: &[OutPacket]| {
+            if let Some(FixtureStep::Interest { face, .. }) = happening {
                 *credit.entry(FaceId(*face)).or_default() += 1;
             }
             for packet in out.iter().filter(|packet| kind(packet) != PacketKind::Interest) {
@@ -425,7 +425,7 @@ proptest! {
             }
         };
         for happening in &happenings {
-            let out = fixture.play(happening);
+            let out = fixture.apply(happening);
             note(Some(happening), &out);
         }
         fixture.collect();

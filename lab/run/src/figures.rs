@@ -23,7 +23,7 @@ impl Selection {
         Self { fixed }
     }
 
-    fn holds(&self, point: &Point) -> bool {
+    fn matches_point(&self, point: &Point) -> bool {
         self.fixed.iter().all(|(axis, value)| point.at[*axis] == *value)
     }
 }
@@ -214,14 +214,14 @@ impl<'a> Drawer<'a> {
     }
 
     /// A number of all selected points and seeds.
-    fn all(&self, selection: &Selection, metric: &Metric) -> impl Iterator<Item = f64> {
+    fn all_values(&self, selection: &Selection, metric: &Metric) -> impl Iterator<Item = f64> {
         let records = self.points(selection).flat_map(|point| self.results.of_point(point));
         records.filter_map(|record| record.measured.values.get(&metric.id).copied().flatten())
     }
 
     fn points(&self, selection: &Selection) -> impl Iterator<Item = usize> {
         let points = self.experiment.points.iter().enumerate();
-        points.filter(|(_, point)| selection.holds(point)).map(|(index, _)| index)
+        points.filter(|(_, point)| selection.matches_point(point)).map(|(index, _)| index)
     }
 
     fn series(&self, plot: &Plot, title: &str, selection: &Selection) -> Figure {
@@ -247,7 +247,7 @@ impl<'a> Drawer<'a> {
         let place = |(at, point): (usize, &weir_scenario::AxisPoint)| {
             let selection = selection.with(index, at);
             let estimate = self.estimate(&selection, metric)?;
-            Some(place(point.number.unwrap_or(at as f64), &estimate))
+            Some(plot_point(point.number.unwrap_or(at as f64), &estimate))
         };
         Series::line(name, swept.points.iter().enumerate().filter_map(place).collect())
     }
@@ -279,7 +279,7 @@ impl<'a> Drawer<'a> {
                 let index = series.binary_search_by(|(at, _)| at.total_cmp(t)).ok()?;
                 Some(series[index].1)
             };
-            Estimate::of(&self.samples(selection, value)).map(|estimate| place(*t, &estimate))
+            Estimate::of(&self.samples(selection, value)).map(|estimate| plot_point(*t, &estimate))
         };
         let points: Vec<Place> = times.iter().filter_map(at).collect();
         match kind {
@@ -355,7 +355,7 @@ impl<'a> Drawer<'a> {
         let group = |(name, selection, metric): (String, Selection, &Metric)| {
             let value = |(at, name): (usize, &String)| {
                 let samples = self.category_samples(plot, &selection, metric, at, name);
-                Estimate::of(&samples).map_or(Place::value(f64::NAN), |e| place(0.0, &e))
+                Estimate::of(&samples).map_or(Place::value(f64::NAN), |e| plot_point(0.0, &e))
             };
             BarGroup { name, values: categories.iter().enumerate().map(value).collect() }
         };
@@ -390,8 +390,12 @@ impl<'a> Drawer<'a> {
                     let samples = self.category_samples(plot, selection, metric, at, name);
                     Estimate::of(&samples).map(|estimate| estimate.mean)
                 }
-                (Cell::Min, Some(x)) => self.all(&selection.with(x, at), metric).reduce(f64::min),
-                (Cell::Max, Some(x)) => self.all(&selection.with(x, at), metric).reduce(f64::max),
+                (Cell::Min, Some(x)) => {
+                    self.all_values(&selection.with(x, at), metric).reduce(f64::min)
+                }
+                (Cell::Max, Some(x)) => {
+                    self.all_values(&selection.with(x, at), metric).reduce(f64::max)
+                }
             };
             found.unwrap_or(f64::NAN)
         };
@@ -416,7 +420,7 @@ fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
     }
 }
 
-fn place(x: f64, estimate: &Estimate) -> Place {
+fn plot_point(x: f64, estimate: &Estimate) -> Place {
     match estimate.low.zip(estimate.high) {
         // No measure can be below 0; an interval of few seeds could.
         Some((low, high)) => Place::with_interval(x, estimate.mean, low.max(0.0), high),

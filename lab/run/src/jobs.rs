@@ -26,28 +26,33 @@ fn quoted(arguments: &[String]) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
+pub struct JobDivision {
     pub parts: usize,
     pub cores: usize,
     /// Its runs at the same time.
     pub jobs: usize,
 }
 
-impl Division {
+impl JobDivision {
     /// Cores of a part when nothing else is said.
     pub const CORES_DEFAULT: usize = 4;
 }
 
 /// The job file for the parts of a run with these arguments; `id` is the scenario's.
-pub fn job_file(cluster: Cluster, id: &str, arguments: &[String], division: Division) -> JobFile {
+pub fn job_file(
+    cluster: Cluster,
+    id: &str,
+    arguments: &[String],
+    division: JobDivision,
+) -> JobFile {
     match cluster {
         Cluster::Slurm => slurm(id, &quoted(arguments), division),
         Cluster::Kubernetes => kubernetes(id, &quoted(arguments), division),
     }
 }
 
-fn slurm(id: &str, arguments: &str, division: Division) -> JobFile {
-    let Division { parts, cores, jobs } = division;
+fn slurm(id: &str, arguments: &str, division: JobDivision) -> JobFile {
+    let JobDivision { parts, cores, jobs } = division;
     let text = format!(
         "#!/bin/bash
 # Runs {id} in {parts} parts: sbatch {id}.sbatch
@@ -72,8 +77,8 @@ exec weir lab run {arguments} \\
     JobFile { name: format!("{id}.sbatch"), text }
 }
 
-fn kubernetes(id: &str, arguments: &str, division: Division) -> JobFile {
-    let Division { parts, cores, jobs } = division;
+fn kubernetes(id: &str, arguments: &str, division: JobDivision) -> JobFile {
+    let JobDivision { parts, cores, jobs } = division;
     let name = id.to_ascii_lowercase().replace(['_', '.'], "-");
     let text = format!(
         "# Runs {id} in {parts} parts: kubectl apply -f {id}-job.yaml
@@ -131,7 +136,7 @@ mod tests {
             Cluster::Slurm,
             "fig2",
             &arguments(),
-            Division { parts: 7, cores: 4, jobs: 1 },
+            JobDivision { parts: 7, cores: 4, jobs: 1 },
         );
         assert_eq!(file.name, "fig2.sbatch");
         assert!(file.text.starts_with("#!/bin/bash\n"));
@@ -148,7 +153,7 @@ mod tests {
             Cluster::Kubernetes,
             "a_b",
             &arguments(),
-            Division { parts: 3, cores: 2, jobs: 2 },
+            JobDivision { parts: 3, cores: 2, jobs: 2 },
         );
         assert_eq!(file.name, "a_b-job.yaml");
         for line in [

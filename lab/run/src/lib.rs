@@ -12,12 +12,13 @@ mod runner;
 mod session;
 mod stats;
 
-pub use claims::{ClaimResult, Kept, Reproduction};
+pub use claims::{ClaimResult, RecordedVerdicts, Reproduction};
 pub use events::EventFormat;
-pub use jobs::{Cluster, Division, job_file};
+pub use jobs::{Cluster, JobDivision, job_file};
 pub use record::RecordError;
 pub use report::{claim_table, with_interval};
 pub use runner::{Progress, RunError, RunOptions, Task};
 pub use session::{
-    Order, Outcome, PaperOrder, PaperSession, Program, Session, SessionError, machine, merge,
+    Outcome, PaperOptions, PaperSession, Program, Session, SessionError, SessionOptions,
+    machine_description, merge,
 };

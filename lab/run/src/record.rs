@@ -62,7 +62,7 @@ pub(crate) struct Simulated {
 
 /// What all records of a folder have in common: with another one of these, nothing is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct RunIdentity {
     pub scenario: String,
     pub paper: String,
     /// Hash of what decides what is measured, see [`Experiment::hash`].
@@ -79,7 +79,7 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
     /// What must be the same for results to go together.
-    pub identity: Identity,
+    pub identity: RunIdentity,
     pub version: String,
     /// The command that began the run.
     pub command: String,
@@ -132,7 +132,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordEr
     Ok(())
 }
 
-impl Identity {
+impl RunIdentity {
     /// What differs from `other`, if anything does.
     fn difference(&self, other: &Self) -> Option<String> {
         let pairs = [

@@ -267,7 +267,7 @@ fn outcome(verdict: Verdict) -> Outcome {
 }
 
 /// The head of a report about these runs.
-pub(crate) fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report {
+pub(crate) fn report_head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report {
     let mut seeds: Vec<u64> =
         parts.iter().flat_map(|part| part.experiment.seeds.iter().copied()).collect();
     seeds.sort_unstable();
@@ -285,7 +285,7 @@ pub(crate) fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> 
                 part.experiment.header.id
             ));
         }
-        warnings.extend(not_settled(part));
+        warnings.extend(unsettled_warning(part));
         if part.experiment.size == weir_scenario::Size::Smoke {
             warnings.push(format!(
                 "{}: a smoke run, shorter and smaller than the full one.",
@@ -310,7 +310,7 @@ pub(crate) fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> 
 }
 
 /// Names the points at which round-trip times grew to the end in most runs.
-fn not_settled(part: &ScenarioReport<'_>) -> Option<String> {
+fn unsettled_warning(part: &ScenarioReport<'_>) -> Option<String> {
     let experiment = part.experiment;
     let names: Vec<String> = (0..experiment.points.len())
         .filter(|point| {

@@ -212,9 +212,10 @@ impl Runner<'_> {
             let done = real::trial::run(trial, &prepared.plan, &self.options.real);
             let report = done.map_err(|source| self.real_error(task, source))?;
             let measured = Measured::of_trial(&self.experiment.metrics, &report.samples);
-            return self.keep(task, Record { missing: report.missing, ..Record::of(measured) });
+            return self
+                .save_record(task, Record { missing: report.missing, ..Record::of(measured) });
         }
-        let mut observer = Watch {
+        let mut observer = RunObserver {
             collector: Collector::of(self.experiment, &prepared, self.options.arm)?,
             writer: match self.options.events {
                 Some(format) => {
@@ -233,10 +234,10 @@ impl Runner<'_> {
             writer.finish()?;
         }
         let measured = observer.collector.finish();
-        self.keep(task, Record { simulated, real, ..Record::of(measured) })
+        self.save_record(task, Record { simulated, real, ..Record::of(measured) })
     }
 
-    fn keep(&self, task: Task, record: Record) -> Result<(), RunError> {
+    fn save_record(&self, task: Task, record: Record) -> Result<(), RunError> {
         let point = &self.experiment.points[task.point];
         let coordinates = self.experiment.coordinates(point).into_iter();
         self.folder.write_record(&Record {
@@ -252,7 +253,7 @@ impl Runner<'_> {
         &self,
         task: Task,
         prepared: &Prepared,
-        observer: &mut Watch,
+        observer: &mut RunObserver,
     ) -> Result<Simulated, RunError> {
         let experiments = Experiments { controllers: CONTROLLERS, store: Some(store_of) };
         let network = Network::with_experiments(&prepared.plan, &experiments);
@@ -287,7 +288,7 @@ impl Runner<'_> {
         &self,
         task: Task,
         prepared: &Prepared,
-        observer: &mut Watch,
+        observer: &mut RunObserver,
     ) -> Result<real::RealReport, RunError> {
         real::run(&prepared.plan, &self.options.real, observer)
             .map_err(|source| self.real_error(task, source))
@@ -329,12 +330,12 @@ fn store_of(plan: &RouterPlan) -> Option<Arc<dyn Extension>> {
 }
 
 /// Counts events, and writes them where that is asked for.
-struct Watch {
+struct RunObserver {
     collector: Collector,
     writer: Option<EventWriter>,
 }
 
-impl Observer for Watch {
+impl Observer for RunObserver {
     fn observe(&mut self, event: &Event) {
         self.collector.observe(event);
         if let Some(writer) = &mut self.writer {

@@ -8,8 +8,11 @@ use weir_plot::Section;
 use weir_scenario::document::suggestion;
 use weir_scenario::{Arm, Experiment, Folder, Paper, Scenario, ScenarioError, Size};
 
-use crate::claims::{Claim, ClaimResult, Claims, Kept, KeptClaim, Reproduction, Source, settle};
-use crate::record::{self, Identity, RecordError, ResultFolder, Results, RunFile};
+use crate::claims::{
+    Claim, ClaimResult, ClaimSource, Claims, RecordedClaim, RecordedVerdicts, Reproduction,
+    assign_causes,
+};
+use crate::record::{self, RecordError, ResultFolder, Results, RunFile, RunIdentity};
 use crate::report::{self, ReportError, ScenarioReport};
 use crate::runner::{self, OnProgress, RunError, RunOptions};
 use crate::stats::Estimate;
@@ -48,7 +51,7 @@ pub enum SessionError {
 
 /// What is asked of a scenario.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct SessionOptions {
     /// How the user named the scenario.
     pub reference: String,
     pub size: Size,
@@ -102,14 +105,14 @@ pub struct Session {
 
 impl Session {
     /// Reads and checks a scenario.
-    pub fn new(order: &Order, program: &Program) -> Result<Self, SessionError> {
+    pub fn new(order: &SessionOptions, program: &Program) -> Result<Self, SessionError> {
         Self::of(weir_scenario::find_scenario(&order.reference)?, order, program)
     }
 
     /// The same for a scenario that has been read.
     pub(crate) fn of(
         scenario: Scenario,
-        order: &Order,
+        order: &SessionOptions,
         program: &Program,
     ) -> Result<Self, SessionError> {
         let header = &scenario.header;
@@ -135,7 +138,7 @@ impl Session {
                 arm.as_str()
             )));
         }
-        let identity = Identity {
+        let identity = RunIdentity {
             scenario: header.id.clone(),
             paper: header.paper.clone(),
             hash: experiment.hash()?,
@@ -188,7 +191,7 @@ impl Session {
     fn claims(&self) -> Result<Vec<Claim>, ScenarioError> {
         let Some(paper) = self.paper() else { return Ok(Vec::new()) };
         let claims = Claims::load(&paper)?.claims.into_iter().filter(|claim| {
-            matches!(&claim.source, Source::Scenario { name, arm }
+            matches!(&claim.source, ClaimSource::Scenario { name, arm }
                 if *name == self.scenario.header.id && self.is_arm(*arm))
         });
         let claims: Vec<_> = claims.collect();
@@ -225,13 +228,13 @@ impl Session {
         let asked = self.claims()?;
         let evaluate = |claim: &Claim| claim.evaluate(Some(&self.experiment), &results, None);
         let mut claims: Vec<ClaimResult> = asked.iter().map(evaluate).collect();
-        settle(&asked, &mut claims);
+        assign_causes(&asked, &mut claims);
         let header = &self.scenario.header;
         let title = match header.paper.as_str() {
             "" => header.title.clone(),
             paper => format!("Paper {paper}: {}", header.title),
         };
-        let mut html = report::head(&title, &part.command(), std::slice::from_ref(&part));
+        let mut html = report::report_head(&title, &part.command(), std::slice::from_ref(&part));
         html.claims = report::claim_table(&claims);
         html.sections = vec![section];
         let path = self.folder.path.join("report.html");
@@ -276,7 +279,7 @@ impl Session {
     }
 }
 
-fn default_folder(identity: &Identity, seed: Option<u64>) -> PathBuf {
+fn default_folder(identity: &RunIdentity, seed: Option<u64>) -> PathBuf {
     let paper = if identity.paper.is_empty() { "other" } else { &identity.paper };
     let mut name = format!("{}-{}", identity.scenario, identity.size.as_str());
     if identity.arm == Arm::Real {
@@ -295,7 +298,7 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
     };
     let target = ResultFolder::new(first);
     let mut run = read_run(&target)?;
-    let order = Order {
+    let order = SessionOptions {
         reference: run.reference.clone(),
         size: run.identity.size,
         seed: None,
@@ -346,7 +349,7 @@ fn read_run(folder: &ResultFolder) -> Result<RunFile, SessionError> {
 
 /// What is asked of a paper.
 #[derive(Clone, Debug)]
-pub struct PaperOrder {
+pub struct PaperOptions {
     /// Its name, or the folder of its files.
     pub reference: String,
     pub size: Size,
@@ -373,7 +376,7 @@ pub struct PaperSession {
 
 impl PaperSession {
     /// Reads and checks all claims of a paper and all scenarios that they need.
-    pub fn new(order: &PaperOrder, program: &Program) -> Result<Self, SessionError> {
+    pub fn new(order: &PaperOptions, program: &Program) -> Result<Self, SessionError> {
         let paper = weir_scenario::paper(&order.reference)?;
         let claims = Claims::load(&paper)?;
         let folder = order.out.clone().unwrap_or_else(|| {
@@ -401,7 +404,7 @@ impl PaperSession {
             commit: program.commit.clone(),
         };
         for claim in &made.claims.claims {
-            let Source::Scenario { name, arm } = &claim.source else { continue };
+            let ClaimSource::Scenario { name, arm } = &claim.source else { continue };
             let is_wanted = order.scenarios.is_empty() || order.scenarios.contains(name);
             if !is_wanted || !claim.sizes.contains(&order.size) {
                 continue;
@@ -436,7 +439,7 @@ impl PaperSession {
     ) -> Result<Session, SessionError> {
         let id = &scenario.header.id;
         let suffix = if arm == Arm::Real { "-real" } else { "" };
-        let order = Order {
+        let order = SessionOptions {
             reference: match &paper.folder {
                 Folder::Disk(folder) => {
                     folder.join("scenarios").join(format!("{id}.toml")).display().to_string()
@@ -453,15 +456,15 @@ impl PaperSession {
 
     /// The session whose results a claim is about, if it is one of those that run.
     fn session_of(&self, claim: &Claim) -> Option<usize> {
-        let Source::Scenario { name, arm } = &claim.source else { return None };
+        let ClaimSource::Scenario { name, arm } = &claim.source else { return None };
         self.sessions
             .iter()
             .position(|session| session.scenario.header.id == *name && session.is_arm(*arm))
     }
 
     /// The session of the arm that a claim is compared with, if it is and runs.
-    fn beside_of(&self, claim: &Claim) -> Option<usize> {
-        let Source::Scenario { name, .. } = &claim.source else { return None };
+    fn compared_session(&self, claim: &Claim) -> Option<usize> {
+        let ClaimSource::Scenario { name, .. } = &claim.source else { return None };
         let beside = claim.beside?;
         self.sessions.iter().position(|session| session.is(name, beside))
     }
@@ -487,7 +490,7 @@ impl PaperSession {
                 Some(session) => session.folder.run_file()?,
                 None => None,
             };
-            new.push(KeptClaim {
+            new.push(RecordedClaim {
                 result: result.clone(),
                 rule: claim.rule_text().to_owned(),
                 arm: session.map(|session| session.arm),
@@ -495,16 +498,16 @@ impl PaperSession {
                 date: day(run.as_ref().map_or(date, |run| &run.date)),
             });
         }
-        let before = Kept::read(folder, self.size)?;
-        Kept::update(before, &self.claims, self.size, new).write(folder)?;
+        let before = RecordedVerdicts::read(folder, self.size)?;
+        RecordedVerdicts::update(before, &self.claims, self.size, new).write(folder)?;
         if self.size == Size::Full {
-            self.keep_numbers(&folder.join("expected/full"))?;
+            self.record_metrics(&folder.join("expected/full"))?;
         }
         Ok(folder.clone())
     }
 
     /// Keeps the numbers of all runs of full size, one file a scenario: they took hours.
-    fn keep_numbers(&self, target: &Path) -> Result<(), RecordError> {
+    fn record_metrics(&self, target: &Path) -> Result<(), RecordError> {
         std::fs::create_dir_all(target).map_err(record::file_error(target))?;
         for session in &self.sessions {
             let path = &session.folder.path;
@@ -526,13 +529,13 @@ impl PaperSession {
         }
         let evaluate = |claim: &Claim| match self.session_of(claim) {
             Some(at) => {
-                let beside = self.beside_of(claim).map(|beside| &results[beside]);
+                let beside = self.compared_session(claim).map(|beside| &results[beside]);
                 claim.evaluate(Some(&self.sessions[at].experiment), &results[at], beside)
             }
             None => claim.evaluate(None, &Results::default(), None),
         };
         let mut claims: Vec<ClaimResult> = self.claims.claims.iter().map(evaluate).collect();
-        settle(&self.claims.claims, &mut claims);
+        assign_causes(&self.claims.claims, &mut claims);
         let reproduction =
             Reproduction { paper: self.claims.paper.clone(), size: self.size, claims };
         let mut parts = Vec::new();
@@ -556,7 +559,7 @@ impl PaperSession {
         let sections: Vec<Section> =
             parts.iter().map(|part| part.write(&self.folder)).collect::<Result<_, _>>()?;
         let title = format!("Paper {}, reproduced", self.claims.paper);
-        let mut html = report::head(&title, &self.command, parts);
+        let mut html = report::report_head(&title, &self.command, parts);
         html.subtitle = self.claims.title.clone();
         html.claims = report::claim_table(&reproduction.claims);
         html.sections = sections;
@@ -577,7 +580,7 @@ impl Session {
 }
 
 /// Processor, cores, memory and kernel of this machine, as far as the system tells.
-pub fn machine() -> String {
+pub fn machine_description() -> String {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_run::{
-    Kept, Order, PaperOrder, PaperSession, Program, Progress, RecordError, RunError, RunOptions,
-    Session, SessionError, merge,
+    PaperOptions, PaperSession, Program, Progress, RecordError, RecordedVerdicts, RunError,
+    RunOptions, Session, SessionError, SessionOptions, merge,
 };
 use weir_scenario::{Arm, Size};
 
@@ -21,8 +21,8 @@ fn program(commit: &str) -> Program {
     }
 }
 
-fn order(reference: &str, out: &Path) -> Order {
-    Order {
+fn order(reference: &str, out: &Path) -> SessionOptions {
+    SessionOptions {
         reference: reference.into(),
         size: Size::Smoke,
         seed: None,
@@ -114,7 +114,7 @@ fn results_of_another_commit_or_scenario_are_not_resumed() {
     let newer = Session::new(&order("examples/line", out.path()), &program("d")).expect("right");
     assert!(refused(newer).contains("another commit"));
     assert!(refused(session("examples/star", out.path())).contains("another scenario"));
-    let one = Order { seed: Some(9), ..order("examples/line", out.path()) };
+    let one = SessionOptions { seed: Some(9), ..order("examples/line", out.path()) };
     assert!(refused(Session::new(&one, &program("c")).expect("right")).contains("other seeds"));
     let fresh = RunOptions { fresh: true, ..RunOptions::default() };
     let newer = Session::new(&order("examples/line", out.path()), &program("d")).expect("right");
@@ -209,11 +209,12 @@ fn papers_give_what_is_expected_at_smoke_size() {
         if !folder.join("claims.toml").is_file() {
             continue;
         }
-        let kept = Kept::read(&folder, Size::Smoke).expect("readable").unwrap_or_else(|| {
-            panic!("write it: weir lab reproduce lab/{} --smoke --arm sim --record", paper.id)
-        });
+        let kept =
+            RecordedVerdicts::read(&folder, Size::Smoke).expect("readable").unwrap_or_else(|| {
+                panic!("write it: weir lab reproduce lab/{} --smoke --arm sim --record", paper.id)
+            });
         let out = tempfile::tempdir().expect("folder");
-        let order = PaperOrder {
+        let order = PaperOptions {
             reference: paper.id.clone(),
             size: Size::Smoke,
             arm: Some(Arm::Sim),

@@ -11,13 +11,13 @@ pub(crate) use consumers::{ConsumerGroup, ConsumerTable, consumers};
 pub(crate) use producers::{ProducerGroup, ProducerTable, producers};
 
 /// What a group is read with: its place, and what it refers to.
-struct Place<'a> {
+struct GroupContext<'a> {
     tree: &'a Tree,
     folder: &'a Folder,
     path: String,
 }
 
-impl Place<'_> {
+impl GroupContext<'_> {
     fn error(&self, key: &str, message: impl AsRef<str>) -> ScenarioError {
         self.tree.error(&format!("{}.{key}", self.path), message)
     }

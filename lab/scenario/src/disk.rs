@@ -8,7 +8,7 @@ use weir_netem::{DiskConfig, ServiceTime};
 use weir_options::DisksOptions;
 use weir_plan::{DISKS_MAX, DiskExperiments, DiskPlan};
 
-use crate::document::{Node, ScenarioError, Tree};
+use crate::document::{ScenarioError, Tree, ValueNode};
 
 /// How service times are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -62,7 +62,7 @@ struct DiskTable {
 pub(crate) fn read(
     tree: &Tree,
     path: &str,
-    node: &Node,
+    node: &ValueNode,
 ) -> Result<Option<DiskPlan>, ScenarioError> {
     let (own, options) = node.renamed(DISK_NAMES).split::<DiskTable>();
     let (experiments, options) = options.split::<DiskExperiments>();
@@ -88,14 +88,14 @@ pub(crate) fn read(
 }
 
 /// A key, and what is wrong with it.
-type Wrong = (&'static str, String);
+type KeyError = (&'static str, String);
 
 impl DiskTable {
     fn plan(
         &self,
         options: DisksOptions,
         mut experiments: DiskExperiments,
-    ) -> Result<DiskPlan, Wrong> {
+    ) -> Result<DiskPlan, KeyError> {
         let default = DiskPlan::default();
         let disks = self.disks.unwrap_or(default.disks);
         if !(1..=DISKS_MAX).contains(&disks) {
@@ -145,7 +145,7 @@ impl DiskTable {
         })
     }
 
-    fn device_config(&self) -> Result<DiskConfig, Wrong> {
+    fn device_config(&self) -> Result<DiskConfig, KeyError> {
         let service = self.service.unwrap_or(Service::Constant);
         let read_ns = operation_ns("time", self.rate, self.time)?;
         let write_ns = operation_ns("write_time", self.write_rate, self.write_time)?;
@@ -166,7 +166,7 @@ fn operation_ns(
     key: &'static str,
     rate: Option<Frequency>,
     time: Option<Time>,
-) -> Result<Option<u64>, Wrong> {
+) -> Result<Option<u64>, KeyError> {
     match (rate, time) {
         (Some(_), Some(_)) => Err((key, "a disk has a rate or a time; keep one".into())),
         (Some(rate), None) => Ok(Some((1e9 / rate.hz).round() as u64)),

@@ -36,7 +36,7 @@ impl fmt::Display for ScenarioError {
 
 /// A value with the line it was written in.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
+pub(crate) struct ValueNode {
     pub(crate) value: Value,
     pub(crate) line: usize,
 }
@@ -47,16 +47,16 @@ pub(crate) enum Value {
     Integer(i64),
     Float(f64),
     Boolean(bool),
-    Array(Vec<Node>),
-    Table(Vec<Entry>),
+    Array(Vec<ValueNode>),
+    Table(Vec<KeyEntry>),
 }
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct KeyEntry {
     pub(crate) key: String,
     pub(crate) line: usize,
-    pub(crate) node: Node,
+    pub(crate) node: ValueNode,
 }
 
 impl Value {
@@ -73,7 +73,7 @@ impl Value {
     }
 }
 
-impl Node {
+impl ValueNode {
     /// How the value is shown where it labels something.
     pub(crate) fn label(&self) -> String {
         match &self.value {
@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[KeyEntry] {
         match &self.value {
             Value::Table(entries) => entries,
             _ => &[],
@@ -107,29 +107,29 @@ impl Node {
     }
 
     /// The value of a key of a table.
-    pub(crate) fn at(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn at(&self, key: &str) -> Option<&ValueNode> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 }
 
 /// Parses a file.
 pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
-    let source = Source { file, text };
+    let source = SourceText { file, text };
     let document = DeTable::parse(text).map_err(|error| {
         let message = format!("{}; see https://toml.io for the syntax", error.message().trim());
         ScenarioError { line: error.span().map(|span| source.line(span)), ..source.error(message) }
     })?;
-    let root = Node { value: source.table(document.get_ref())?, line: 1 };
+    let root = ValueNode { value: source.table(document.get_ref())?, line: 1 };
     Ok(Tree { file: file.into(), root })
 }
 
 /// The file that is being parsed.
-struct Source<'a> {
+struct SourceText<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     fn line(&self, span: Range<usize>) -> usize {
         1 + self.text[..span.start].matches('\n').count()
     }
@@ -143,12 +143,12 @@ impl Source<'_> {
         in_order.sort_by_key(|(key, _)| key.span().start);
         let entries = in_order.into_iter().map(|(key, value)| {
             let line = self.line(key.span());
-            Ok(Entry { key: key.get_ref().to_string(), line, node: self.node(value)? })
+            Ok(KeyEntry { key: key.get_ref().to_string(), line, node: self.node(value)? })
         });
         Ok(Value::Table(entries.collect::<Result<_, _>>()?))
     }
 
-    fn node(&self, spanned: &Spanned<DeValue<'_>>) -> Result<Node, ScenarioError> {
+    fn node(&self, spanned: &Spanned<DeValue<'_>>) -> Result<ValueNode, ScenarioError> {
         let line = self.line(spanned.span());
         let too_large = |text: &str| ScenarioError {
             line: Some(line),
@@ -170,7 +170,7 @@ impl Source<'_> {
             }
             DeValue::Table(table) => self.table(table)?,
         };
-        Ok(Node { value, line })
+        Ok(ValueNode { value, line })
     }
 }
 
@@ -197,7 +197,7 @@ pub fn suggestion(word: &str, known: &[&str]) -> String {
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub file: Arc<str>,
-    pub(crate) root: Node,
+    pub(crate) root: ValueNode,
 }
 
 impl Tree {
@@ -213,11 +213,11 @@ impl Tree {
     pub(crate) fn read_at<T: DeserializeOwned>(
         &self,
         path: &str,
-        node: &Node,
+        node: &ValueNode,
     ) -> Result<T, ScenarioError> {
         serde_path_to_error::deserialize(node).map_err(|error| {
             let mut steps: Vec<&Segment> = error.path().iter().collect();
-            let line = steps.iter().try_fold(node, |node, step| node.step(step));
+            let line = steps.iter().try_fold(node, |node, step| node.child(step));
             let line = line.map_or_else(|last| last.line, |node| node.line);
             let problem = error.inner();
             if let (Some(key), Some(Segment::Map { key: last })) = (&problem.key, steps.last())
@@ -245,17 +245,17 @@ impl Tree {
     }
 
     /// Sets the value at a dotted path.
-    pub(crate) fn set(&mut self, path: &str, value: &Node) -> Result<(), ScenarioError> {
+    pub(crate) fn set(&mut self, path: &str, value: &ValueNode) -> Result<(), ScenarioError> {
         set_path(&self.file, &mut self.root, path, value)
     }
 
     /// The node at a path such as `sweep[0].values`.
-    pub(crate) fn at(&self, path: &str) -> Option<&Node> {
-        let (node, is_there) = self.walk(path);
+    pub(crate) fn at(&self, path: &str) -> Option<&ValueNode> {
+        let (node, is_there) = self.resolve(path);
         is_there.then_some(node)
     }
 
-    /// An error on a line about what is at `place`.
+    /// An error on a line about what is at `set_locality`.
     pub(crate) fn error_on(&self, line: usize, place: &str, message: &str) -> ScenarioError {
         let message = match place {
             "" => message.to_owned(),
@@ -266,11 +266,11 @@ impl Tree {
 
     /// The line of the value at a path such as `consumer[1].of`, or of the table that lacks it.
     pub fn line(&self, path: &str) -> usize {
-        self.walk(path).0.line
+        self.resolve(path).0.line
     }
 
     /// As far as a path goes, and whether that is all of it.
-    fn walk(&self, path: &str) -> (&Node, bool) {
+    fn resolve(&self, path: &str) -> (&ValueNode, bool) {
         let mut node = &self.root;
         let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
         for step in steps.filter(|step| !step.is_empty()) {
@@ -292,9 +292,9 @@ impl Tree {
     }
 }
 
-impl Node {
+impl ValueNode {
     /// What a step of a path leads to; this again if that does not exist.
-    fn step(&self, step: &Segment) -> Result<&Self, &Self> {
+    fn child(&self, step: &Segment) -> Result<&Self, &Self> {
         let next = match step {
             Segment::Seq { index } => self.items().get(*index),
             Segment::Map { key } | Segment::Enum { variant: key } => self.at(key),
@@ -303,17 +303,17 @@ impl Node {
         next.ok_or(self)
     }
 
-    pub(crate) fn empty_table() -> Node {
-        Node { value: Value::Table(Vec::new()), line: 1 }
+    pub(crate) fn empty_table() -> ValueNode {
+        ValueNode { value: Value::Table(Vec::new()), line: 1 }
     }
 
     /// A variant of an enum and what it holds.
-    pub(crate) fn choice(variant: &str, node: Node, line: usize) -> Node {
-        let entry = Entry { key: variant.to_owned(), line, node };
-        Node { value: Value::Table(vec![entry]), line }
+    pub(crate) fn choice(variant: &str, node: ValueNode, line: usize) -> ValueNode {
+        let entry = KeyEntry { key: variant.to_owned(), line, node };
+        ValueNode { value: Value::Table(vec![entry]), line }
     }
 
-    pub(crate) fn items(&self) -> &[Node] {
+    pub(crate) fn items(&self) -> &[ValueNode] {
         match &self.value {
             Value::Array(nodes) => nodes,
             _ => &[],
@@ -321,16 +321,16 @@ impl Node {
     }
 
     /// The keys of this table that `T` has, and the others.
-    pub(crate) fn split<T: DeserializeOwned>(&self) -> (Node, Node) {
+    pub(crate) fn split<T: DeserializeOwned>(&self) -> (ValueNode, ValueNode) {
         let keys = de::keys_of::<T>();
         let (own, others) =
             self.entries().iter().cloned().partition(|entry| keys.contains(&entry.key.as_str()));
-        let table = |entries| Node { value: Value::Table(entries), line: self.line };
+        let table = |entries| ValueNode { value: Value::Table(entries), line: self.line };
         (table(own), table(others))
     }
 
     /// This table with some keys by other names.
-    pub(crate) fn renamed(&self, names: &[(&str, &str)]) -> Node {
+    pub(crate) fn renamed(&self, names: &[(&str, &str)]) -> ValueNode {
         let mut node = self.clone();
         if let Value::Table(entries) = &mut node.value {
             for entry in entries {
@@ -343,7 +343,7 @@ impl Node {
     }
 
     /// This table with what `over` says in its place.
-    pub(crate) fn merged(&self, over: &Node) -> Node {
+    pub(crate) fn merged(&self, over: &ValueNode) -> ValueNode {
         let (Value::Table(entries), Value::Table(over_entries)) = (&self.value, &over.value) else {
             return over.clone();
         };
@@ -352,7 +352,7 @@ impl Node {
             groups.any(|group| group.iter().any(|other| over.at(other).is_some()))
         };
         let is_none = self.at("none").is_some_and(|none| none.value == Value::Boolean(true));
-        let mut merged: Vec<Entry> = entries.clone();
+        let mut merged: Vec<KeyEntry> = entries.clone();
         merged.retain(|entry| !is_none && (over.at(&entry.key).is_some() || !excluded(&entry.key)));
         for entry in over_entries {
             match merged.iter_mut().find(|other| other.key == entry.key) {
@@ -360,7 +360,7 @@ impl Node {
                 None => merged.push(entry.clone()),
             }
         }
-        Node { value: Value::Table(merged), line: over.line }
+        ValueNode { value: Value::Table(merged), line: over.line }
     }
 }
 
@@ -393,7 +393,7 @@ where
 }
 
 /// Puts the value for `size` (`"smoke"` or `"full"`) in the place of every `{ smoke, full }`.
-fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, ScenarioError> {
+fn choose_size(file: &str, node: &ValueNode, size: &str) -> Result<ValueNode, ScenarioError> {
     let value = match &node.value {
         Value::Array(nodes) => Value::Array(
             nodes.iter().map(|node| choose_size(file, node, size)).collect::<Result<_, _>>()?,
@@ -419,7 +419,7 @@ fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, ScenarioErro
                         .iter()
                         .map(|entry| {
                             let node = choose_size(file, &entry.node, size)?;
-                            Ok(Entry { key: entry.key.clone(), line: entry.line, node })
+                            Ok(KeyEntry { key: entry.key.clone(), line: entry.line, node })
                         })
                         .collect::<Result<_, ScenarioError>>()?,
                 ),
@@ -427,12 +427,17 @@ fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, ScenarioErro
         }
         plain => plain.clone(),
     };
-    Ok(Node { value, line: node.line })
+    Ok(ValueNode { value, line: node.line })
 }
 
 /// Sets the value at a dotted path. An element of a list is named by its `id` or by its number from
 /// 0. Tables on the way are made where they are missing: whoever reads them refuses unknown keys.
-fn set_path(file: &str, root: &mut Node, path: &str, value: &Node) -> Result<(), ScenarioError> {
+fn set_path(
+    file: &str,
+    root: &mut ValueNode,
+    path: &str,
+    value: &ValueNode,
+) -> Result<(), ScenarioError> {
     let fail =
         |message: String| ScenarioError { file: file.to_owned(), line: Some(value.line), message };
     let mut node = root;
@@ -450,10 +455,10 @@ fn set_path(file: &str, root: &mut Node, path: &str, value: &Node) -> Result<(),
                 let at = match entries.iter().position(|entry| entry.key == step) {
                     Some(at) => at,
                     None => {
-                        entries.push(Entry {
+                        entries.push(KeyEntry {
                             key: step.to_owned(),
                             line: value.line,
-                            node: Node { value: Value::Table(Vec::new()), line: value.line },
+                            node: ValueNode { value: Value::Table(Vec::new()), line: value.line },
                         });
                         entries.len() - 1
                     }
@@ -465,7 +470,7 @@ fn set_path(file: &str, root: &mut Node, path: &str, value: &Node) -> Result<(),
                     let ids: Vec<String> = nodes
                         .iter()
                         .enumerate()
-                        .map(|(at, node)| node.at("id").map_or(at.to_string(), Node::label))
+                        .map(|(at, node)| node.at("id").map_or(at.to_string(), ValueNode::label))
                         .collect();
                     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
                     fail(format!(
@@ -491,7 +496,7 @@ fn set_path(file: &str, root: &mut Node, path: &str, value: &Node) -> Result<(),
     Ok(())
 }
 
-fn element(nodes: &[Node], step: &str) -> Option<usize> {
+fn element(nodes: &[ValueNode], step: &str) -> Option<usize> {
     nodes
         .iter()
         .position(|node| node.at("id").is_some_and(|id| id.label() == step))

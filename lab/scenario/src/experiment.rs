@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::document::{Node, ScenarioError, Tree, Value};
+use crate::document::{ScenarioError, Tree, Value, ValueNode};
 use crate::factorial::{Factorial, factorial};
 use crate::file::{File, Header};
 use crate::folder::Folder;
@@ -114,7 +114,7 @@ impl Experiment {
         let mut given = BTreeSet::new();
         for point in &self.points {
             let trial = self.prepare(point, 1)?.trial;
-            given.extend(trial.into_iter().flat_map(|trial| trial.gives().iter().copied()));
+            given.extend(trial.into_iter().flat_map(|trial| trial.measure_names().iter().copied()));
         }
         let other = self.metrics.iter().find(|metric| !given.contains(&metric.measure.word()));
         other.map_or(Ok(()), |metric| refuse(metric, "is given by no point of this [trial]"))
@@ -214,7 +214,7 @@ impl Experiment {
     fn write_canonical(
         &self,
         key: &str,
-        node: &Node,
+        node: &ValueNode,
         text: &mut String,
     ) -> Result<(), ScenarioError> {
         text.push_str(key);

@@ -70,12 +70,12 @@ enum JitterShape {
 )]
 enum LossText {
     Share(Fraction),
-    Chain(Chain),
+    Chain(LossChain),
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
-struct Chain {
+struct LossChain {
     good_to_bad: Fraction,
     bad_to_good: Fraction,
     loss_good: Option<Fraction>,
@@ -187,7 +187,7 @@ impl LinkSettings {
             },
         };
         config.reorder = table.reorder.or(config.reorder);
-        settings.place(table)?;
+        settings.set_locality(table)?;
         settings.mtu = table.mtu.unwrap_or(settings.mtu);
         settings.runs = table.runs.unwrap_or(settings.runs);
         settings.reliability = table.reliability.unwrap_or(settings.reliability);
@@ -198,7 +198,7 @@ impl LinkSettings {
 
     /// Whether the link is within one host, and what carries it: a link with properties of its own
     /// is no local one.
-    fn place(&mut self, table: &LinkTable) -> Result<(), String> {
+    fn set_locality(&mut self, table: &LinkTable) -> Result<(), String> {
         let is_emulated = table.rate.is_some()
             || table.delay.is_some()
             || table.jitter.is_some()

@@ -18,7 +18,7 @@ pub(crate) use self::controller::ControllerTable;
 pub(crate) use self::faults::FaultTable;
 pub(crate) use self::routes::{RouteTable, RoutesTable};
 use crate::apps::{ConsumerGroup, ProducerGroup};
-use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
+use crate::document::{ScenarioError, Tree, ValueNode, suggestion, texts};
 use crate::links::{LinkSettings, LinkTable};
 use crate::router::{self, RouterSettings};
 
@@ -81,13 +81,14 @@ impl<'a> Builder<'a> {
 
     pub(crate) fn routers(&mut self) -> Result<(), ScenarioError> {
         let tree = self.tree;
-        let none = Node::empty_table();
+        let none = ValueNode::empty_table();
         let base = tree.root.at("router").unwrap_or(&none);
         let common = router::read(tree, "router", base)?;
         let mut nodes = vec![base.clone(); self.topology.nodes().len()];
         let mut settings = vec![common; nodes.len()];
         let mut paths = vec!["router".to_owned(); nodes.len()];
-        for (at, over) in tree.root.at("routers").into_iter().flat_map(Node::items).enumerate() {
+        for (at, over) in tree.root.at("routers").into_iter().flat_map(ValueNode::items).enumerate()
+        {
             let path = format!("routers[{at}]");
             let (own, over) = over.split::<Selected>();
             let Selected { at } = tree.read_at(&path, &own)?;
@@ -296,7 +297,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Gives a consumer at `place` a further link, to another router: that of the topology where a
+    /// Gives a consumer at `set_locality` a further link, to another router: that of the topology where a
     /// host has one.
     fn attach_also(
         &mut self,

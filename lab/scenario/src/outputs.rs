@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
-use crate::metric::{Kind, Metric};
+use crate::document::{ScenarioError, Tree, ValueNode, suggestion, texts};
+use crate::metric::{MeasureKind, Metric};
 use crate::sweep::Axis;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +148,7 @@ fn plot(tree: &Tree, path: &str, table: PlotTable, axes: &[Axis]) -> Result<Plot
         return Err(tree.error(path, "lacks `x`; write for example x = \"time\""));
     };
     let mut filter = BTreeMap::new();
-    let entries = tree.at(&format!("{path}.where")).map_or(&[][..], Node::entries);
+    let entries = tree.at(&format!("{path}.where")).map_or(&[][..], ValueNode::entries);
     for entry in entries {
         let label = entry.node.label();
         find_point(axes, &entry.key, &label)
@@ -261,6 +261,7 @@ fn check(
 /// Whether any metric of `metrics` needs periodic samples.
 pub(crate) fn needs_samples(metrics: &[Metric]) -> Option<&Metric> {
     metrics.iter().find(|metric| {
-        metric.measure.is_sampled() || (metric.over_time && metric.measure.kind() == Kind::Samples)
+        metric.measure.is_sampled()
+            || (metric.over_time && metric.measure.kind() == MeasureKind::Samples)
     })
 }

@@ -14,7 +14,7 @@ use weir_plan::{
 };
 
 use crate::disk::{self, Service};
-use crate::document::{Node, ScenarioError, Tree, suggestion};
+use crate::document::{ScenarioError, Tree, ValueNode, suggestion};
 
 /// A router's plan, and what becomes part of it when the workload is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,11 @@ struct StageTable {
 }
 
 /// Reads a router's table, which is at `path` in the file.
-pub(crate) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSettings, ScenarioError> {
+pub(crate) fn read(
+    tree: &Tree,
+    path: &str,
+    node: &ValueNode,
+) -> Result<RouterSettings, ScenarioError> {
     let (nested, own) = node.split::<Nested>();
     let table: RouterTable = tree.read_at(path, &own)?;
     if !(1..=64).contains(&table.shards) {
@@ -180,10 +184,10 @@ pub(crate) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
 }
 
 /// The key of a stage, and what is wrong with it.
-type Wrong = (&'static str, &'static str);
+type KeyError = (&'static str, &'static str);
 
 impl StagesTable {
-    fn plan(&self) -> Result<StagesPlan, Wrong> {
+    fn plan(&self) -> Result<StagesPlan, KeyError> {
         let stage = |key, stage: &Option<StageTable>| {
             stage.as_ref().map(|stage| stage.plan().map_err(|what| (key, what))).transpose()
         };
@@ -208,7 +212,7 @@ impl StagesTable {
 }
 
 impl CpuTable {
-    fn plan(&self) -> Result<CpuPlan, Wrong> {
+    fn plan(&self) -> Result<CpuPlan, KeyError> {
         if self.machine.is_none() && self.cores.is_some() {
             let message = "has `cores`, but a router has one packet served at a time; name the \
                            `machine` whose cores several routers share";

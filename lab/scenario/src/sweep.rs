@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use weir_base::units;
 
-use crate::document::{Node, ScenarioError, Tree, Value, suggestion, texts_if_any};
+use crate::document::{ScenarioError, Tree, Value, ValueNode, suggestion, texts_if_any};
 
 /// One axis of a sweep. Axes are crossed: every point of one with every point of the others.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct AxisPoint {
     /// second, octets, seconds, percent).
     pub number: Option<f64>,
     /// What is set in the scenario, and to what.
-    pub(crate) set: Vec<(String, Node)>,
+    pub(crate) set: Vec<(String, ValueNode)>,
 }
 
 /// One combination of values: for each axis the number of its point.
@@ -138,7 +138,7 @@ fn axis(tree: &Tree, path: &str, table: &SweepTable) -> Result<Axis, ScenarioErr
     })
 }
 
-type Column<'a> = (String, &'a [Node]);
+type Column<'a> = (String, &'a [ValueNode]);
 
 /// The paths that an axis sets, each with a value for every point.
 fn columns<'a>(
@@ -147,7 +147,7 @@ fn columns<'a>(
     table: &SweepTable,
 ) -> Result<Vec<Column<'a>>, ScenarioError> {
     let (values, zip) = (tree.at(&format!("{path}.values")), tree.at(&format!("{path}.zip")));
-    let columns: Vec<(String, &'a Node)> = match (&table.path, values, zip) {
+    let columns: Vec<(String, &'a ValueNode)> = match (&table.path, values, zip) {
         (Some(paths), Some(values), None) => {
             paths.iter().map(|path| (path.clone(), values)).collect()
         }
@@ -189,7 +189,7 @@ fn columns<'a>(
 }
 
 /// The value as a number of base units (percent for shares), and that unit.
-fn magnitude(node: &Node) -> Option<(f64, &'static str)> {
+fn magnitude(node: &ValueNode) -> Option<(f64, &'static str)> {
     let Value::Text(text) = &node.value else { return Some((node.number()?, "")) };
     if let Ok(share) = units::parse_probability(text) {
         return Some((share * 100.0, "%"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use weir_topology::{Generator, LinkDefaults, ReadOptions, Topology};
 
-use crate::document::{Node, ScenarioError, Tree, suggestion};
+use crate::document::{ScenarioError, Tree, ValueNode, suggestion};
 use crate::folder::Folder;
 
 /// `[topology]`; the parameters of a generator stand beside these.
@@ -51,7 +51,7 @@ pub(crate) fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topolo
         }
         (None, None, Some(kind)) => {
             let line = own.at("generator").map_or(own.line, |node| node.line);
-            let choice = Node::choice(kind, parameters, line);
+            let choice = ValueNode::choice(kind, parameters, line);
             let generator: Generator = tree.read_at("topology.generator", &choice)?;
             generator
                 .generate(&LinkDefaults::default(), table.seed.unwrap_or(seed))

@@ -12,7 +12,7 @@ pub const PREFIX: &str = "/trial";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Trial {
-    pub what: What,
+    pub what: TrialKind,
     /// Octets of content of a transfer, of a publication; of what is sent back by `answers` and
     /// `echo`; of a message of `subscribers`.
     #[serde(default = "size")]
@@ -23,7 +23,7 @@ pub struct Trial {
     #[serde(default)]
     pub signature: Algorithm,
     #[serde(default)]
-    pub signs: SignsWhat,
+    pub signs: SigningMode,
     /// Whether consumers verify.
     #[serde(default = "yes")]
     pub verify: bool,
@@ -64,7 +64,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    pub(crate) fn gives(&self) -> &'static [&'static str] {
+    pub(crate) fn measure_names(&self) -> &'static [&'static str] {
         self.what.gives()
     }
 }
@@ -107,7 +107,7 @@ const fn mtu() -> u32 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum TrialKind {
     /// Whole objects, from producer sockets to consumer sockets through the routers.
     Transfer,
     /// The same octets by TCP, with iperf3, in a network of its own.
@@ -127,7 +127,7 @@ pub enum What {
     Subscribers,
 }
 
-impl What {
+impl TrialKind {
     const fn gives(self) -> &'static [&'static str] {
         match self {
             Self::Transfer => &[
@@ -192,7 +192,7 @@ pub enum Algorithm {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SignsWhat {
+pub enum SigningMode {
     /// Each packet, and each is verified by its own signature.
     #[default]
     Packets,

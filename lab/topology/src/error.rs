@@ -59,7 +59,7 @@ impl TopologyError {
 
 /// Why nodes and links do not make a topology.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidTopology {
     /// Two nodes of one name.
     #[error("two nodes are named {name:?}; give each node a name of its own")]
     DuplicateName { name: String },

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use weir_base::Rng;
 
-use crate::error::Invalid;
+use crate::error::InvalidTopology;
 use crate::model::{Coordinates, Link, Node, Role, Topology};
 
 /// Why a generator made nothing.
@@ -15,7 +15,7 @@ pub enum GeneratorError {
     Parameter { generator: &'static str, parameter: &'static str, value: String, remedy: String },
     /// The links' properties are impossible.
     #[error(transparent)]
-    Link(#[from] Invalid),
+    Link(#[from] InvalidTopology),
 }
 
 /// Most nodes that a generator makes.
@@ -279,7 +279,7 @@ pub(crate) fn waxman(
             }
         }
     }
-    join_parts(nodes, &mut pairs, distance);
+    connect_components(nodes, &mut pairs, distance);
     let total: f64 = pairs.iter().map(|&(a, b)| distance(a, b)).sum();
     let mean = (total / pairs.len().max(1) as f64).max(f64::MIN_POSITIVE);
     let links = pairs
@@ -294,7 +294,7 @@ pub(crate) fn waxman(
 }
 
 /// Links the part of node 0 to the nearest node outside it until there is one part (Prim).
-fn join_parts(
+fn connect_components(
     nodes: usize,
     pairs: &mut Vec<(usize, usize)>,
     distance: impl Fn(usize, usize) -> f64,

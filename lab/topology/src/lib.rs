@@ -10,7 +10,7 @@ mod model;
 mod route;
 
 pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
-pub use error::{Invalid, TopologyError};
+pub use error::{InvalidTopology, TopologyError};
 pub use format::{ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
 pub use model::{Link, Node, Role, Topology};

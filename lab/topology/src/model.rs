@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Invalid;
+use crate::error::InvalidTopology;
 
 /// What a node is for; decides its colour in pictures, and whether it may carry others' traffic.
 #[derive(
@@ -142,7 +142,7 @@ impl Topology {
         coordinates: Coordinates,
         nodes: Vec<Node>,
         links: Vec<Link>,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, InvalidTopology> {
         let mut topology = Self { name: name.into(), coordinates, ..Self::default() };
         topology.nodes.reserve(nodes.len());
         for node in nodes {
@@ -189,11 +189,11 @@ impl Topology {
     }
 
     /// Adds a node and returns its index.
-    pub(crate) fn add_node(&mut self, node: Node) -> Result<usize, Invalid> {
+    pub(crate) fn add_node(&mut self, node: Node) -> Result<usize, InvalidTopology> {
         self.check_node(&node)?;
         let index = self.nodes.len();
         if self.by_name.contains_key(&node.name) {
-            return Err(Invalid::DuplicateName { name: node.name });
+            return Err(InvalidTopology::DuplicateName { name: node.name });
         }
         self.by_name.insert(node.name.clone(), index);
         self.nodes.push(node);
@@ -201,14 +201,17 @@ impl Topology {
     }
 
     /// Adds a link and returns its index.
-    pub(crate) fn add_link(&mut self, link: Link) -> Result<usize, Invalid> {
+    pub(crate) fn add_link(&mut self, link: Link) -> Result<usize, InvalidTopology> {
         self.check_link(&link)?;
         self.links.push(link);
         Ok(self.links.len() - 1)
     }
 
     /// Changes every link with `edit` (index and link); nothing changes when a result is invalid.
-    pub fn edit_links(&mut self, mut edit: impl FnMut(usize, &mut Link)) -> Result<(), Invalid> {
+    pub fn edit_links(
+        &mut self,
+        mut edit: impl FnMut(usize, &mut Link),
+    ) -> Result<(), InvalidTopology> {
         let mut links = self.links.clone();
         for (index, link) in links.iter_mut().enumerate() {
             edit(index, link);
@@ -276,10 +279,10 @@ impl Topology {
         pairs
     }
 
-    fn check_node(&self, node: &Node) -> Result<(), Invalid> {
+    fn check_node(&self, node: &Node) -> Result<(), InvalidTopology> {
         let bad = |c: char| c.is_whitespace() || c.is_control();
         if node.name.is_empty() || node.name.contains(bad) {
-            return Err(Invalid::BadName { name: node.name.clone() });
+            return Err(InvalidTopology::BadName { name: node.name.clone() });
         }
         let Some((x, y)) = node.position else { return Ok(()) };
         let remedy = if !(x.is_finite() && y.is_finite()) {
@@ -290,17 +293,17 @@ impl Topology {
         } else {
             return Ok(());
         };
-        Err(Invalid::BadPosition { name: node.name.clone(), x, y, remedy })
+        Err(InvalidTopology::BadPosition { name: node.name.clone(), x, y, remedy })
     }
 
-    fn check_link(&self, link: &Link) -> Result<(), Invalid> {
+    fn check_link(&self, link: &Link) -> Result<(), InvalidTopology> {
         for node in [link.a, link.b] {
             if node >= self.nodes.len() {
-                return Err(Invalid::NoSuchNode { node, nodes: self.nodes.len() });
+                return Err(InvalidTopology::NoSuchNode { node, nodes: self.nodes.len() });
             }
         }
         if link.a == link.b {
-            return Err(Invalid::SelfLink { name: self.nodes[link.a].name.clone() });
+            return Err(InvalidTopology::SelfLink { name: self.nodes[link.a].name.clone() });
         }
         let (attribute, remedy) = if link.cost == 0 {
             ("cost 0".to_owned(), "write a cost of 1 or more")
@@ -314,6 +317,6 @@ impl Topology {
             return Ok(());
         };
         let (a, b) = (self.nodes[link.a].name.clone(), self.nodes[link.b].name.clone());
-        Err(Invalid::BadLink { a, b, attribute, remedy })
+        Err(InvalidTopology::BadLink { a, b, attribute, remedy })
     }
 }

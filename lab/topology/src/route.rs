@@ -118,7 +118,7 @@ impl RoutePlanner {
     }
 
     /// Whether a path to `destination` may lead on through `node`.
-    fn leads_on(&self, node: usize, destination: usize) -> bool {
+    fn can_transit(&self, node: usize, destination: usize) -> bool {
         node == destination || self.forwards[node]
     }
 
@@ -135,7 +135,7 @@ impl RoutePlanner {
         best[destination] = (0, 0);
         queue.push(Reverse((0u64, 0u32, destination)));
         while let Some(Reverse((distance, hops, node))) = queue.pop() {
-            if std::mem::replace(&mut settled[node], true) || !self.leads_on(node, destination) {
+            if std::mem::replace(&mut settled[node], true) || !self.can_transit(node, destination) {
                 continue;
             }
             for edge in &self.edges[self.edges_of(node)] {
@@ -154,7 +154,7 @@ impl RoutePlanner {
                 let edges = &self.edges[self.edges_of(node)];
                 let on_path = |edge: &&Edge| {
                     let other = edge.hop.node;
-                    self.leads_on(other, destination)
+                    self.can_transit(other, destination)
                         && reached(other).is_some_and(|(distance, hops)| {
                             own == (distance.saturating_add(edge.weight), hops + 1)
                         })

@@ -124,7 +124,7 @@ fn program() -> Program {
         commit: commit().to_owned(),
         command: format!("weir {}", arguments.join(" ")),
         date: utc(std::time::SystemTime::now()),
-        machine: weir_run::machine(),
+        machine: weir_run::machine_description(),
     }
 }
 

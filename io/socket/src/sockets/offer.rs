@@ -24,7 +24,7 @@ impl Offer {
     /// Reads an offer, which anybody may have made.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`]: it is not the metadata of a version of the object that its name
+    /// [`SocketError::InvalidTopology`]: it is not the metadata of a version of the object that its name
     /// says.
     pub fn decode(packet: impl Into<Packet>) -> Result<Self, SocketError> {
         let packet = packet.into();

@@ -47,7 +47,7 @@ impl Request {
     /// What the Interest offers, if it has parameters.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`]: they are no offer, or one of what is below this producer's own
+    /// [`SocketError::InvalidTopology`]: they are no offer, or one of what is below this producer's own
     /// prefix, which would have it wait for itself.
     pub fn offer(&self) -> Option<Result<Offer, SocketError>> {
         let offer = Offer::decode(self.parameters()?.to_vec());

@@ -77,7 +77,7 @@ impl InterestRate {
         self.full_at = self.full_at.max(now).plus_ns(self.config.interval_ns());
     }
 
-    fn hold(&mut self, outgoing: Outgoing) {
+    fn enqueue_interest(&mut self, outgoing: Outgoing) {
         let outgoing = outgoing.detached();
         self.load.add(outgoing.packet.len());
         self.held.push_back(outgoing);
@@ -120,7 +120,7 @@ impl Discipline for InterestRate {
         if self.held.len() >= self.config.held_max as usize {
             return Err(LinkDrop::InterestRate);
         }
-        self.hold(outgoing);
+        self.enqueue_interest(outgoing);
         out.counters.out_interests_delayed += 1;
         Ok(())
     }

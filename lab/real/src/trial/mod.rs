@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weir_face::FaceUri;
 use weir_plan::Plan;
-use weir_scenario::trial::{Trial, What};
+use weir_scenario::trial::{Trial, TrialKind};
 
 pub use self::part::{RoleError, run_part};
 pub use self::report::TrialReport;
@@ -43,14 +43,14 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
     let deadline = Instant::now() + Duration::from_nanos(plan.duration_ns);
     let mut crew = ProcessGroup::new(options, &dir, deadline);
     let report = match trial.what {
-        What::Transfer => transfer(trial, &mut crew, &mut site)?,
-        What::Answers => answers(trial, &mut crew, &site)?,
-        What::Echo => echo(trial, &mut crew, plan.nodes.len())?,
-        What::Cryptography => cryptography(trial, &mut crew)?,
-        What::Publication => publication(trial, &mut crew)?,
-        What::Sockets => sockets(trial, &mut crew, &site)?,
-        What::Subscribers => subscribers::measure(trial, &mut crew, &site)?,
-        What::Tcp | What::Https => others::measure(trial, &mut crew)?,
+        TrialKind::Transfer => transfer(trial, &mut crew, &mut site)?,
+        TrialKind::Answers => answers(trial, &mut crew, &site)?,
+        TrialKind::Echo => echo(trial, &mut crew, plan.nodes.len())?,
+        TrialKind::Cryptography => cryptography(trial, &mut crew)?,
+        TrialKind::Publication => publication(trial, &mut crew)?,
+        TrialKind::Sockets => sockets(trial, &mut crew, &site)?,
+        TrialKind::Subscribers => subscribers::measure(trial, &mut crew, &site)?,
+        TrialKind::Tcp | TrialKind::Https => others::measure(trial, &mut crew)?,
     };
     drop(crew);
     site.stop()?;

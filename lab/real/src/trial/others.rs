@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{from_str, json};
-use weir_scenario::trial::{Trial, What};
+use weir_scenario::trial::{Trial, TrialKind};
 
 use super::super::RealError;
 use super::crew::{ProcessGroup, find, write};
@@ -42,7 +42,7 @@ pub(super) fn measure(
 
 fn arguments(trial: &Trial) -> String {
     json!({
-        "what": if trial.what == What::Tcp { "tcp" } else { "https" },
+        "what": if trial.what == TrialKind::Tcp { "tcp" } else { "https" },
         "size": trial.size.bytes,
         "transfers": trial.transfers,
         "mtu": trial.mtu,

@@ -77,7 +77,7 @@ impl Parser<'_> {
         self.text[self.at..].chars().next()
     }
 
-    fn takes(&mut self, wanted: char) -> bool {
+    fn accept(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
             self.at += wanted.len_utf8();
@@ -110,12 +110,12 @@ impl Parser<'_> {
     }
 
     fn factor(&mut self) -> Result<Expression, String> {
-        if self.takes('-') {
+        if self.accept('-') {
             return Ok(Expression::Negated(Box::new(self.factor()?)));
         }
-        if self.takes('(') {
+        if self.accept('(') {
             let inner = self.expression()?;
-            return if self.takes(')') { Ok(inner) } else { Err(self.problem("`)`")) };
+            return if self.accept(')') { Ok(inner) } else { Err(self.problem("`)`")) };
         }
         match self.peek() {
             Some(c) if c.is_ascii_digit() || c == '.' => self.number(),
@@ -153,16 +153,16 @@ impl Parser<'_> {
 
     fn call(&mut self) -> Result<Expression, String> {
         let name = self.word();
-        if !self.takes('(') {
+        if !self.accept('(') {
             return Err(format!(
                 "in \"{}\": `{name}` stands alone; write a function such as mean({name})",
                 self.text
             ));
         }
         let (mut arguments, mut words, mut filter) = (Vec::new(), Vec::new(), Vec::new());
-        while !self.takes(')') {
+        while !self.accept(')') {
             let is_first = arguments.is_empty() && words.is_empty() && filter.is_empty();
-            if !is_first && !self.takes(',') {
+            if !is_first && !self.accept(',') {
                 return Err(self.problem("`,` or `)`"));
             }
             let before = self.at;
@@ -349,7 +349,7 @@ fn check_names(
     Ok(())
 }
 
-fn holds(experiment: &Experiment, point: &Point, filter: &[(String, String)]) -> bool {
+fn matches_filter(experiment: &Experiment, point: &Point, filter: &[(String, String)]) -> bool {
     filter.iter().filter(|(axis, _)| axis != "node").all(|(axis, label)| {
         find_point(&experiment.axes, axis, label).is_ok_and(|(axis, at)| point.at[axis] == at)
     })
@@ -368,7 +368,7 @@ fn call(
     let node = filter.iter().find(|(axis, _)| axis == "node").map(|(_, name)| name.as_str());
     let points = experiment.points.iter().enumerate();
     let values: Vec<f64> = points
-        .filter(|(_, point)| holds(experiment, point, filter))
+        .filter(|(_, point)| matches_filter(experiment, point, filter))
         .map(|(index, _)| {
             let record = of.results.records.get(&(index, seed))?;
             at_point(record, function, metric, numbers, node)
@@ -414,7 +414,7 @@ fn over_best(
     let (metric, judge) = (&words[0], &words[1]);
     let mut worst: Option<(f64, usize, usize)> = None;
     for (index, point) in experiment.points.iter().enumerate() {
-        if point.at[axis] != chosen || !holds(experiment, point, filter) {
+        if point.at[axis] != chosen || !matches_filter(experiment, point, filter) {
             continue;
         }
         let others = experiment.points.iter().enumerate();

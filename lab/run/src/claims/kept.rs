@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_plot::readable;
 use weir_scenario::{Arm, Size};
 
-use super::{ClaimResult, Claims, Kind, Verdict, settle};
+use super::{ClaimKind, ClaimResult, Claims, Verdict, assign_causes};
 use crate::record::{self, RecordError};
 
 /// Where the table of a README begins and ends.
@@ -18,16 +18,16 @@ const END: &str = "<!-- end of verdicts -->";
 
 /// `expected/SIZE.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct RecordedVerdicts {
     pub paper: String,
     pub size: Size,
     /// In the order of `claims.toml`.
-    pub claims: Vec<KeptClaim>,
+    pub claims: Vec<RecordedClaim>,
 }
 
 /// A verdict and where it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptClaim {
+pub struct RecordedClaim {
     #[serde(flatten)]
     pub result: ClaimResult,
     /// What was measured, and compared with what; empty in old files.
@@ -40,7 +40,7 @@ pub struct KeptClaim {
     pub date: String,
 }
 
-impl Kept {
+impl RecordedVerdicts {
     /// What is kept in a paper's folder; nothing where there is no file yet.
     ///
     /// # Errors
@@ -59,21 +59,21 @@ impl Kept {
         before: Option<Self>,
         claims: &Claims,
         size: Size,
-        new: impl IntoIterator<Item = KeptClaim>,
+        new: impl IntoIterator<Item = RecordedClaim>,
     ) -> Self {
         let mut before = before.map_or_else(Vec::new, |kept| kept.claims);
-        let mut all: Vec<KeptClaim> = new
+        let mut all: Vec<RecordedClaim> = new
             .into_iter()
             .map(|new| {
                 let old = before.iter().position(|old| old.result.id == new.result.id);
                 match old.map(|at| before.swap_remove(at)) {
-                    Some(old) if new.yields_to(&old) => old.in_words_of(new),
+                    Some(old) if new.defers_to(&old) => old.with_wording_of(new),
                     _ => new,
                 }
             })
             .collect();
         let mut results: Vec<ClaimResult> = all.iter().map(|one| one.result.clone()).collect();
-        settle(&claims.claims, &mut results);
+        assign_causes(&claims.claims, &mut results);
         all.iter_mut().zip(results).for_each(|(one, result)| one.result = result);
         Self { paper: claims.paper.clone(), size, claims: all }
     }
@@ -110,16 +110,16 @@ impl Kept {
     }
 }
 
-impl KeptClaim {
+impl RecordedClaim {
     /// Whether an older verdict stays: this one was not run, and the older one was, under the same
     /// rule.
-    fn yields_to(&self, old: &Self) -> bool {
+    fn defers_to(&self, old: &Self) -> bool {
         let is_same = old.rule.is_empty() || old.rule == self.rule;
         !self.was_run() && old.was_run() && is_same && self.result.band == old.result.band
     }
 
     /// The same numbers of a claim that may have been worded anew.
-    fn in_words_of(self, new: Self) -> Self {
+    fn with_wording_of(self, new: Self) -> Self {
         let old = self.result;
         let result = ClaimResult {
             measured: old.measured,
@@ -149,8 +149,8 @@ fn with_table(readme: &str, table: &str) -> Option<String> {
 
 /// Counts, one line for each claim, and what is said of those that were not reproduced. A claim
 /// that was not run at full size is shown as it is at smoke size.
-fn table(full: Option<&Kept>, smoke: Option<&Kept>) -> String {
-    let mut rows: Vec<(&KeptClaim, Size)> = Vec::new();
+fn table(full: Option<&RecordedVerdicts>, smoke: Option<&RecordedVerdicts>) -> String {
+    let mut rows: Vec<(&RecordedClaim, Size)> = Vec::new();
     for kept in [full, smoke].into_iter().flatten() {
         for claim in &kept.claims {
             match rows.iter_mut().find(|(other, _)| other.result.id == claim.result.id) {
@@ -162,9 +162,9 @@ fn table(full: Option<&Kept>, smoke: Option<&Kept>) -> String {
     }
     let mut out = String::from("\n");
     for (kind, title) in [
-        (Kind::Paper, "The paper's claims"),
-        (Kind::Beyond, "Beyond the paper"),
-        (Kind::Experiment, "Experiments that show causes"),
+        (ClaimKind::Paper, "The paper's claims"),
+        (ClaimKind::Beyond, "Beyond the paper"),
+        (ClaimKind::Experiment, "Experiments that show causes"),
     ] {
         let of_kind: Vec<_> = rows.iter().filter(|(row, _)| row.result.kind == kind).collect();
         if of_kind.is_empty() {
@@ -197,7 +197,7 @@ fn table(full: Option<&Kept>, smoke: Option<&Kept>) -> String {
     out
 }
 
-fn line(out: &mut String, row: &KeptClaim, size: Size) {
+fn line(out: &mut String, row: &RecordedClaim, size: Size) {
     let result = &row.result;
     let value = |value: Option<f64>| value.map_or("–".to_owned(), |value| readable(value, ""));
     let span = |ends: [f64; 2]| format!("{} to {}", readable(ends[0], ""), readable(ends[1], ""));

@@ -24,8 +24,8 @@ use crate::record::Results;
 use crate::stats::Estimate;
 
 pub(crate) use factorial::of_seed;
-pub use kept::Kept;
-pub(crate) use kept::KeptClaim;
+pub(crate) use kept::RecordedClaim;
+pub use kept::RecordedVerdicts;
 pub(crate) use rule::{Better, Rule};
 pub(crate) use verdict::Verdict;
 
@@ -49,7 +49,7 @@ pub struct Claims {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ClaimKind {
     #[default]
     Paper,
     /// Ours, about what the paper does not have.
@@ -62,13 +62,13 @@ pub enum Kind {
 pub struct Claim {
     /// Unique in the paper.
     pub id: String,
-    pub kind: Kind,
+    pub kind: ClaimKind,
     /// Figure, table or section of the paper.
     pub figure: String,
     pub metric: String,
     pub text: String,
     pub unit: String,
-    pub source: Source,
+    pub source: ClaimSource,
     /// The other arm of the scenario, if what is measured is how many times as much it is as
     /// there, seed by seed.
     pub beside: Option<Arm>,
@@ -88,7 +88,7 @@ pub struct Claim {
 
 /// Where the results of a claim come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ClaimSource {
     /// A scenario of the paper, in one arm.
     Scenario {
         name: String,
@@ -112,7 +112,7 @@ pub struct Cause {
 pub struct ClaimResult {
     /// Unique in the paper.
     pub id: String,
-    pub kind: Kind,
+    pub kind: ClaimKind,
     /// Figure, table or section of the paper.
     pub figure: String,
     /// What is measured, in words and with its unit.
@@ -169,7 +169,7 @@ struct ClaimsFile {
 struct ClaimTable {
     id: String,
     #[serde(default)]
-    kind: Kind,
+    kind: ClaimKind,
     figure: String,
     metric: String,
     #[serde(default)]
@@ -241,7 +241,7 @@ fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
                     let message = format!("\"{id}\" differs itself and can show no cause");
                     return Err(error(message));
                 }
-                Some(other) if other.kind == Kind::Paper => {
+                Some(other) if other.kind == ClaimKind::Paper => {
                     let message = format!(
                         "\"{id}\" is the paper's own claim; name one with kind = \"experiment\""
                     );
@@ -255,7 +255,7 @@ fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
 }
 
 /// Refuses a comparison of arms that says not which, or is no number.
-fn check_beside(
+fn check_arm_comparison(
     tree: &Tree,
     path: &str,
     arm: Option<Arm>,
@@ -296,7 +296,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         let message = "has an `arm` and no `scenario`; the models have no arms";
         return Err(tree.error(path, message));
     }
-    check_beside(tree, path, table.arm, table.beside, &rule)?;
+    check_arm_comparison(tree, path, table.arm, table.beside, &rule)?;
     if table.sizes.as_ref().is_some_and(Vec::is_empty) {
         let message = "is empty: nothing would be measured; leave `sizes` out for both";
         return Err(tree.error(&format!("{path}.sizes"), message));
@@ -314,8 +314,8 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         table.order.join(" > "),
     );
     let source = match table.scenario {
-        Some(name) => Source::Scenario { name, arm: table.arm },
-        None => Source::Model,
+        Some(name) => ClaimSource::Scenario { name, arm: table.arm },
+        None => ClaimSource::Model,
     };
     let claim = Claim {
         source,
@@ -335,7 +335,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         line: tree.line(path),
         file: Arc::clone(&tree.file),
     };
-    if claim.source == Source::Model {
+    if claim.source == ClaimSource::Model {
         claim.check(None)?;
     }
     Ok(claim)
@@ -407,7 +407,7 @@ impl Claim {
     ) -> Result<Estimate, (Option<Estimate>, String)> {
         let because = |why: &str| Err((None, why.to_owned()));
         let Some(experiment) = of.experiment else {
-            if self.source != Source::Model {
+            if self.source != ClaimSource::Model {
                 return because(NOT_RUN);
             }
             return match self.measure.value(of, 0).filter(|value| value.is_finite()) {
@@ -453,7 +453,7 @@ impl Claim {
     fn note(&self) -> String {
         let paper = match self.text.as_str() {
             "" => "",
-            _ if self.kind == Kind::Experiment || self.figure == "beyond" => " ",
+            _ if self.kind == ClaimKind::Experiment || self.figure == "beyond" => " ",
             _ => " Paper: ",
         };
         format!("{}{paper}{}", self.rule.words(), self.text)
@@ -461,7 +461,7 @@ impl Claim {
 }
 
 /// Gives every difference its cause, and says whether the experiments that it names show it.
-pub(crate) fn settle(claims: &[Claim], results: &mut [ClaimResult]) {
+pub(crate) fn assign_causes(claims: &[Claim], results: &mut [ClaimResult]) {
     let outcomes: Vec<(String, Verdict)> =
         results.iter().map(|result| (result.id.clone(), result.verdict)).collect();
     for result in results.iter_mut().filter(|result| result.verdict == Verdict::Differs) {

@@ -25,14 +25,14 @@ pub enum Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Better {
-    pub side: Side,
+    pub side: BetterSide,
     /// Why our results are better.
     pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Side {
+pub enum BetterSide {
     /// Less than its lower end.
     Below,
     /// More than its upper end.
@@ -90,11 +90,11 @@ impl Rule {
             Self::Order => return undecided("0, both orders are possible"),
             Self::Band { ends, better, .. } => (ends, better.as_ref()),
         };
-        let is_better = |side: Side| better.is_some_and(|better| better.side == side);
+        let is_better = |side: BetterSide| better.is_some_and(|better| better.side == side);
         let beyond = if high < ends[0] {
-            Some(Side::Below)
+            Some(BetterSide::Below)
         } else if low > ends[1] {
-            Some(Side::Above)
+            Some(BetterSide::Above)
         } else {
             None
         };
@@ -104,8 +104,8 @@ impl Rule {
             }
             (Some(_), _) => (Verdict::Differs, String::new()),
             // An interval that reaches past the better end alone is no worse than the paper.
-            _ if (low >= ends[0] || is_better(Side::Below))
-                && (high <= ends[1] || is_better(Side::Above)) =>
+            _ if (low >= ends[0] || is_better(BetterSide::Below))
+                && (high <= ends[1] || is_better(BetterSide::Above)) =>
             {
                 (Verdict::Reproduced, String::new())
             }

@@ -279,7 +279,7 @@ fn settled(shown_by: &str) -> Vec<ClaimResult> {
     .unwrap_or_else(|error| panic!("{error}"));
     let evaluate = |claim: &Claim| claim.evaluate(Some(&experiment()), &results(), None);
     let mut found: Vec<ClaimResult> = all.claims.iter().map(evaluate).collect();
-    settle(&all.claims, &mut found);
+    assign_causes(&all.claims, &mut found);
     found
 }
 
@@ -366,23 +366,23 @@ fn wrong_claims_are_refused_with_their_line() {
     }
 }
 
-fn kept(id: &str, verdict: Verdict, commit: &str) -> KeptClaim {
+fn kept(id: &str, verdict: Verdict, commit: &str) -> RecordedClaim {
     let result = ClaimResult { id: id.into(), verdict, ..settled("\"sure\"").remove(1) };
     let (rule, date) = (String::new(), "2026-01-02".into());
-    KeptClaim { result, rule, arm: Some(Arm::Sim), commit: commit.into(), date }
+    RecordedClaim { result, rule, arm: Some(Arm::Sim), commit: commit.into(), date }
 }
 
 #[test]
 fn kept_verdicts_stay_until_they_are_measured_anew() {
     let none = Claims { paper: "x".into(), title: String::new(), claims: Vec::new() };
-    let before = Kept {
+    let before = RecordedVerdicts {
         paper: "x".into(),
         size: Size::Full,
         claims: vec![
             kept("stays", Verdict::Reproduced, "old"),
             kept("again", Verdict::Reproduced, "old"),
             kept("gone", Verdict::Reproduced, "old"),
-            KeptClaim {
+            RecordedClaim {
                 result: ClaimResult {
                     band: [7.0, 8.0],
                     ..kept("rule", Verdict::Differs, "").result
@@ -394,10 +394,10 @@ fn kept_verdicts_stay_until_they_are_measured_anew() {
     let not_run = |id: &str| {
         let kept = kept(id, Verdict::NotMeasured, "new");
         let result = ClaimResult { measured: None, interval: None, ..kept.result };
-        KeptClaim { result, arm: None, ..kept }
+        RecordedClaim { result, arm: None, ..kept }
     };
     let new = vec![kept("again", Verdict::NotMeasured, "new"), not_run("stays"), not_run("rule")];
-    let after = Kept::update(Some(before), &none, Size::Full, new);
+    let after = RecordedVerdicts::update(Some(before), &none, Size::Full, new);
     let all: Vec<(&str, Verdict, &str)> = after
         .claims
         .iter()
@@ -415,7 +415,7 @@ fn kept_verdicts_stay_until_they_are_measured_anew() {
 fn the_readme_shows_what_is_kept() {
     let folder = tempfile::tempdir().expect("folder");
     let readme = folder.path().join("README.md");
-    let file = |size, claims| Kept { paper: "x".into(), size, claims };
+    let file = |size, claims| RecordedVerdicts { paper: "x".into(), size, claims };
     let mut not_run = kept("two", Verdict::NotMeasured, "c1");
     (not_run.result.measured, not_run.arm) = (None, None);
     let undecided = kept("three", Verdict::NotMeasured, "c1");
@@ -435,7 +435,7 @@ fn the_readme_shows_what_is_kept() {
     assert!(text.contains("| reproduced | sim, full, c1, 2026-01-02 |"), "{text}");
     assert!(text.contains("| reproduced | sim, smoke, c2, 2026-01-02 |"), "{text}");
     assert!(!text.contains("old") && text.ends_with("<!-- end of verdicts -->\nThe rest.\n"));
-    assert_eq!(Kept::read(folder.path(), Size::Full).expect("there"), Some(full));
+    assert_eq!(RecordedVerdicts::read(folder.path(), Size::Full).expect("there"), Some(full));
     let damaged = folder.path().join("expected/full.json");
     std::fs::write(&damaged, "{").expect("written");
     let before = std::fs::read(folder.path().join("expected/smoke.json")).expect("there");

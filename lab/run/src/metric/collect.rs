@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
 use weir_plan::{Plan, Role};
-use weir_scenario::metric::{Kind, Measure, Metric, Statistic};
+use weir_scenario::metric::{Measure, MeasureKind, Metric, Statistic};
 use weir_scenario::{Arm, Experiment, Prepared, ScenarioError, WarmUp};
 
 use super::Histogram;
-use super::settle::{self, Settled};
-use super::shares::Shares;
+use super::settle::{self, WarmUpEstimate};
+use super::shares::ConsumerShares;
 
 /// Places of a distribution that are recorded.
 pub(super) const DISTRIBUTION_POINTS: usize = 200;
@@ -30,7 +30,7 @@ pub(crate) struct Measured {
     pub distributions: BTreeMap<String, Vec<(f64, f64)>>,
     /// The warm-up that was left out, where the run was to say so itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settled>,
+    pub settled: Option<WarmUpEstimate>,
 }
 
 /// Takes the events of a run and computes its metrics.
@@ -42,24 +42,24 @@ pub(crate) struct Collector {
     /// Reads that waited for the disks of each node when that was sampled last.
     disk_reads: Vec<u32>,
     /// The last sample of each sender and link, and when it was.
-    links: BTreeMap<(u32, u32), (u64, Carried)>,
+    links: BTreeMap<(u32, u32), (u64, LinkTraffic)>,
     /// What each sender's link can carry; those with a rate alone.
     capacities: BTreeMap<(u32, u32), Capacity>,
     /// What each consumer had received by each of its links at the last sample, and when it was.
     paths: BTreeMap<(u32, u32), (u64, u64)>,
     /// For each consumer which producer's names it asks for.
     content: Vec<usize>,
-    spreads: BTreeMap<(usize, u64), Spread>,
+    spreads: BTreeMap<(usize, u64), ObjectSpread>,
     duration_ns: u64,
     warm_up_ns: u64,
     bin_ns: u64,
     /// All events, where the warm-up is known at the end only.
-    held: Option<Vec<Event>>,
+    buffered_events: Option<Vec<Event>>,
 }
 
 /// What a link has done.
 #[derive(Clone, Copy, Default)]
-struct Carried {
+struct LinkTraffic {
     bytes: u64,
     frames: u64,
     dropped: u64,
@@ -76,7 +76,7 @@ struct Capacity {
 
 /// How an object spreads over consumers.
 #[derive(Default)]
-struct Spread {
+struct ObjectSpread {
     start_ns: u64,
     last_ns: u64,
     waiting: BTreeSet<u32>,
@@ -90,7 +90,7 @@ struct Meter {
     nodes: BTreeMap<u32, Sum>,
     bins: Vec<Sum>,
     /// For measures of what consumers get beside each other.
-    shares: Option<Shares>,
+    shares: Option<ConsumerShares>,
 }
 
 #[derive(Clone, Default)]
@@ -134,12 +134,12 @@ struct MeasuredTime {
 
 /// The time between two samples of counters.
 #[derive(Clone, Copy)]
-struct Span {
+struct SamplePeriod {
     from_ns: u64,
     to_ns: u64,
 }
 
-impl Span {
+impl SamplePeriod {
     const fn length_ns(self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
@@ -174,18 +174,20 @@ impl Sum {
 
     fn value(&self, metric: &Metric, time_s: f64) -> Option<f64> {
         let value = match metric.measure.kind() {
-            Kind::Samples => self.samples.statistic(metric.statistic)?,
-            Kind::Rate => self.amount / time_s,
-            Kind::Total => self.amount,
-            Kind::Span => {
+            MeasureKind::Samples => self.samples.statistic(metric.statistic)?,
+            MeasureKind::Rate => self.amount / time_s,
+            MeasureKind::Total => self.amount,
+            MeasureKind::Span => {
                 let first_s = self.samples.statistic(Statistic::Min)?;
                 let span_s = self.samples.statistic(Statistic::Max)? - first_s;
                 (span_s > 0.0).then(|| self.samples.count() as f64 / span_s)?
             }
             // Processor time was not counted: the simulator does where a router has a `cpu` stage.
-            Kind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => return None,
-            Kind::Ratio if self.of > 0.0 => self.amount / self.of,
-            Kind::Ratio | Kind::Fairness | Kind::Convergence => return None,
+            MeasureKind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => {
+                return None;
+            }
+            MeasureKind::Ratio if self.of > 0.0 => self.amount / self.of,
+            MeasureKind::Ratio | MeasureKind::Fairness | MeasureKind::Convergence => return None,
         };
         Some(value * metric.measure.scale())
     }
@@ -232,8 +234,8 @@ impl Collector {
             nodes: BTreeMap::new(),
             bins: vec![Sum::default(); if metric.over_time { bins } else { 0 }],
             shares: match metric.measure.kind() {
-                Kind::Fairness | Kind::Convergence => {
-                    Some(Shares::new(&consumers(plan, at.as_deref()), bins, bin_ns))
+                MeasureKind::Fairness | MeasureKind::Convergence => {
+                    Some(ConsumerShares::new(&consumers(plan, at.as_deref()), bins, bin_ns))
                 }
                 _ => None,
             },
@@ -257,7 +259,7 @@ impl Collector {
             duration_ns: plan.duration_ns,
             warm_up_ns,
             bin_ns,
-            held,
+            buffered_events: held,
         }
     }
 
@@ -287,7 +289,7 @@ impl Collector {
     /// Gives what was counted over a time (and what it is a share of) to every meter of `measure`
     /// at `node`, as much of it as lies within the measured time: samples of real processes come
     /// a little late.
-    fn spread(&mut self, measure: Measure, over: Span, node: u32, amount: Amount) {
+    fn spread(&mut self, measure: Measure, over: SamplePeriod, node: u32, amount: Amount) {
         let measured = self.measured();
         for meter in &mut self.meters {
             if meter.metric.measure == measure {
@@ -304,7 +306,7 @@ impl Collector {
         use Measure as M;
         let Some(slot) = self.routers.get_mut(node as usize) else { return };
         let (before_ns, before) = std::mem::replace(slot, (at_ns, *now));
-        let over = Span { from_ns: before_ns, to_ns: at_ns };
+        let over = SamplePeriod { from_ns: before_ns, to_ns: at_ns };
         let bits = |now, before| grown(now, before) * 8.0;
         let in_interests = grown(now.in_interests, before.in_interests);
         let packets = in_interests
@@ -335,7 +337,7 @@ impl Collector {
         self.sample(M::EgressQueue, at_ns, node, now.egress_bytes as f64);
     }
 
-    fn disks(&mut self, over: Span, node: u32, counted: &RouterSample) {
+    fn disks(&mut self, over: SamplePeriod, node: u32, counted: &RouterSample) {
         use Measure as M;
         let (disk, busy) = (&counted.disk, &counted.busy);
         let bypasses = [
@@ -369,9 +371,9 @@ impl Collector {
         self.spread(M::FilterFalsePositives, over, node, Amount::share(false_positives, all));
     }
 
-    fn link(&mut self, at_ns: u64, node: u32, link: u32, now: Carried) {
+    fn link(&mut self, at_ns: u64, node: u32, link: u32, now: LinkTraffic) {
         let (before_ns, before) = self.links.insert((node, link), (at_ns, now)).unwrap_or_default();
-        let over = Span { from_ns: before_ns, to_ns: at_ns };
+        let over = SamplePeriod { from_ns: before_ns, to_ns: at_ns };
         let bits = grown(now.bytes, before.bytes) * 8.0;
         let frames = grown(now.frames, before.frames);
         let dropped = grown(now.dropped, before.dropped);
@@ -392,7 +394,7 @@ impl Collector {
         let spread = self
             .spreads
             .entry((content, object))
-            .or_insert_with(|| Spread { start_ns: at_ns, ..Spread::default() });
+            .or_insert_with(|| ObjectSpread { start_ns: at_ns, ..ObjectSpread::default() });
         if !spread.done.contains(&node) {
             spread.waiting.insert(node);
         }
@@ -411,7 +413,7 @@ impl Collector {
     /// The numbers. Nothing may be observed afterwards.
     #[must_use]
     pub(crate) fn finish(mut self) -> Measured {
-        let settled = self.held.take().map(|events| self.settle(&events));
+        let settled = self.buffered_events.take().map(|events| self.settle(&events));
         let spreads = std::mem::take(&mut self.spreads);
         for spread in spreads.values().filter(|spread| spread.waiting.is_empty()) {
             let seconds = (spread.last_ns - spread.start_ns) as f64 / 1e9;
@@ -424,8 +426,8 @@ impl Collector {
             let metric = &meter.metric;
             let id = metric.id.clone();
             let value = match (metric.measure.kind(), &meter.shares) {
-                (Kind::Fairness, Some(shares)) => shares.fairness(self.warm_up_ns),
-                (Kind::Convergence, Some(shares)) => shares.convergence_s(),
+                (MeasureKind::Fairness, Some(shares)) => shares.fairness(self.warm_up_ns),
+                (MeasureKind::Convergence, Some(shares)) => shares.convergence_s(),
                 _ => meter.whole.value(metric, time_s),
             };
             measured.values.insert(id.clone(), value);
@@ -447,7 +449,7 @@ impl Collector {
     }
 
     /// Finds the warm-up and takes the events.
-    fn settle(&mut self, events: &[Event]) -> Settled {
+    fn settle(&mut self, events: &[Event]) -> WarmUpEstimate {
         let times = events.iter().filter_map(|event| match event.kind {
             EventKind::DataReceived { rtt_ns, .. } => {
                 Some((event.at_ns.saturating_sub(rtt_ns), rtt_ns as f64 / 1e9))
@@ -457,7 +459,7 @@ impl Collector {
         let (start_ns, is_settled) = settle::start_ns(times.collect());
         self.warm_up_ns = start_ns.min(self.duration_ns / 2);
         events.iter().for_each(|event| self.observe(event));
-        Settled { warm_up_s: self.warm_up_ns as f64 / 1e9, is_settled }
+        WarmUpEstimate { warm_up_s: self.warm_up_ns as f64 / 1e9, is_settled }
     }
 
     fn series(&self, meter: &Meter) -> Vec<(f64, f64)> {
@@ -479,7 +481,7 @@ impl Meter {
 
     fn spread(
         &mut self,
-        over: Span,
+        over: SamplePeriod,
         node: u32,
         Amount { amount, of }: Amount,
         measured: MeasuredTime,
@@ -489,7 +491,7 @@ impl Meter {
             return;
         }
         let within = |from_ns, to_ns| {
-            let share = over.share_within(Span { from_ns, to_ns });
+            let share = over.share_within(SamplePeriod { from_ns, to_ns });
             (share > 0.0).then_some(Count::Amount(Amount::share(amount * share, of * share)))
         };
         if let Some(count) = within(warm_up_ns, duration_ns) {
@@ -572,7 +574,7 @@ const fn counts_late(measure: Measure) -> bool {
 impl Observer for Collector {
     fn observe(&mut self, event: &Event) {
         use Measure as M;
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.buffered_events {
             held.push(event.clone());
             return;
         }
@@ -632,7 +634,7 @@ impl Observer for Collector {
             }
             EventKind::RouterSample(sample) => self.router(t, node, sample),
             &EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
-                self.link(t, node, link, Carried { bytes, frames, dropped, waiting_bytes });
+                self.link(t, node, link, LinkTraffic { bytes, frames, dropped, waiting_bytes });
             }
             _ => {}
         }
@@ -658,7 +660,7 @@ impl Collector {
     fn path(&mut self, at_ns: u64, node: u32, path: u32, window: f64, now_bytes: u64) {
         let before = self.paths.insert((node, path), (at_ns, now_bytes));
         let (from_ns, before_bytes) = before.unwrap_or_default();
-        let over = Span { from_ns, to_ns: at_ns };
+        let over = SamplePeriod { from_ns, to_ns: at_ns };
         let bits = grown(now_bytes, before_bytes) * 8.0;
         let measured = self.measured();
         for meter in &mut self.meters {

@@ -10,7 +10,7 @@ const BATCHES_MIN: usize = 20;
 
 /// What was found of a run whose warm-up is `Auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Settled {
+pub(crate) struct WarmUpEstimate {
     /// What was left out at the start, s.
     pub warm_up_s: f64,
     /// Whether what is left has no trend that more of it would go on with: in overload times grow

@@ -9,14 +9,14 @@ const CONVERGED: f64 = 0.8;
 
 /// Octets of content that each consumer received, in bins of time.
 #[derive(Clone, Debug)]
-pub(super) struct Shares {
+pub(super) struct ConsumerShares {
     /// Of each consumer, by the number of its node.
     bins: BTreeMap<u32, Vec<f64>>,
     bin_ns: u64,
     started_ns: u64,
 }
 
-impl Shares {
+impl ConsumerShares {
     /// Of `consumers` (node, start) over a run of `bins` bins.
     pub(super) fn new(consumers: &[(u32, u64)], bins: usize, bin_ns: u64) -> Self {
         let started_ns = consumers.iter().map(|(_, start_ns)| *start_ns).max().unwrap_or(0);
@@ -69,8 +69,8 @@ mod tests {
 
     /// Two consumers over 40 s, of which the second starts after 10 s and grows by 1 a second up to
     /// 10.
-    fn two() -> Shares {
-        let mut shares = Shares::new(&[(3, 0), (5, 10 * S)], 40, S);
+    fn two() -> ConsumerShares {
+        let mut shares = ConsumerShares::new(&[(3, 0), (5, 10 * S)], 40, S);
         for second in 0..40 {
             shares.add(second * S, 3, 10.0);
             shares.add(second * S, 5, second.saturating_sub(10).min(10) as f64);
@@ -86,7 +86,7 @@ mod tests {
         let (one, other) = (400.0, 245.0);
         let by_hand = (one + other) * (one + other) / (2.0 * (one * one + other * other));
         assert!((before - by_hand).abs() < 1e-12, "{before} {by_hand}");
-        let mut alone = Shares::new(&[(3, 0), (5, 0)], 2, S);
+        let mut alone = ConsumerShares::new(&[(3, 0), (5, 0)], 2, S);
         assert_eq!((alone.fairness(0), alone.convergence_s()), (None, None));
         alone.add(0, 3, 1.0);
         assert_eq!(alone.fairness(0), Some(0.5));
@@ -96,7 +96,7 @@ mod tests {
     fn convergence_is_when_all_have_what_they_keep() {
         // Ten periods of 8 in the mean: 5 to 9 and five of 10 are 85, one earlier it is 79.
         assert_eq!(two().convergence_s(), Some(15.0));
-        let mut late = Shares::new(&[(0, 0)], 40, S);
+        let mut late = ConsumerShares::new(&[(0, 0)], 40, S);
         (21..40).for_each(|second| late.add(second * S, 0, 10.0));
         assert_eq!(late.convergence_s(), Some(29.0));
     }

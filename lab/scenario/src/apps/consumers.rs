@@ -12,7 +12,7 @@ use weir_plan::workload::{
 };
 use weir_transport::{CHUNK_SEGMENTS_MAX, Controller, ControllerError, HoldingsMode, PathSchedule};
 
-use super::{Place, ProducerGroup};
+use super::{GroupContext, ProducerGroup};
 use crate::document::{ScenarioError, Tree, suggestion, texts};
 use crate::folder::Folder;
 use crate::links::{LinkSettings, LinkTable};
@@ -131,7 +131,7 @@ pub(crate) struct ConsumerGroup {
     pub(crate) of: String,
     /// How many producers of the group, from its first, they take turns over.
     pub(crate) spread: Option<u64>,
-    popularity: Asked,
+    popularity: ObjectOrder,
     demand: Demand,
     start_ns: u64,
     stagger_ns: u64,
@@ -151,7 +151,7 @@ pub(crate) struct ConsumerGroup {
 
 /// Which object is next; how many there are is the producer's matter.
 #[derive(Clone, Debug)]
-enum Asked {
+enum ObjectOrder {
     Sequential,
     Uniform,
     Zipf {
@@ -175,14 +175,14 @@ pub(crate) fn consumers(
     folder: &Folder,
 ) -> Result<Vec<ConsumerGroup>, ScenarioError> {
     let places =
-        (0..tables.len()).map(|at| Place { tree, folder, path: format!("consumer[{at}]") });
+        (0..tables.len()).map(|at| GroupContext { tree, folder, path: format!("consumer[{at}]") });
     tables.iter().zip(places).map(|(table, place)| table.group(&place, access)).collect()
 }
 
 impl ConsumerTable {
     fn group(
         &self,
-        place: &Place<'_>,
+        place: &GroupContext<'_>,
         access: &LinkSettings,
     ) -> Result<ConsumerGroup, ScenarioError> {
         place.check_id(&self.id)?;
@@ -244,7 +244,7 @@ impl ConsumerTable {
         })
     }
 
-    fn chunk_units(&self, place: &Place<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
+    fn chunk_units(&self, place: &GroupContext<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
         let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
         if chunk_units > CHUNK_SEGMENTS_MAX {
             let problem =
@@ -258,7 +258,11 @@ impl ConsumerTable {
         Ok(chunk_units)
     }
 
-    fn check_holdings(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
+    fn check_holdings(
+        &self,
+        place: &GroupContext<'_>,
+        demand: &Demand,
+    ) -> Result<(), ScenarioError> {
         if self.holdings == HoldingsMode::Ignore || matches!(demand, Demand::Objects { .. }) {
             return Ok(());
         }
@@ -266,7 +270,11 @@ impl ConsumerTable {
         Err(place.error("holdings", problem))
     }
 
-    fn check_prefetches(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
+    fn check_prefetches(
+        &self,
+        place: &GroupContext<'_>,
+        demand: &Demand,
+    ) -> Result<(), ScenarioError> {
         if matches!(demand, Demand::Window { .. } | Demand::Controlled { .. }) || !self.prefetches {
             return Ok(());
         }
@@ -274,7 +282,7 @@ impl ConsumerTable {
         Err(place.error("prefetches", problem))
     }
 
-    fn check_times(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
+    fn check_times(&self, place: &GroupContext<'_>) -> Result<(), ScenarioError> {
         if self.decrease_interval.is_some() && self.controller.is_none() {
             let problem = "only a `controller` has a window to decrease; leave it out";
             return Err(place.error("decrease_interval", problem));
@@ -288,7 +296,7 @@ impl ConsumerTable {
         Err(place.error("stop", problem))
     }
 
-    fn asked(&self, place: &Place<'_>) -> Result<Asked, ScenarioError> {
+    fn asked(&self, place: &GroupContext<'_>) -> Result<ObjectOrder, ScenarioError> {
         use PopularityWord::{Sequential, Trace, Turns, Uniform, Zipf, ZipfMandelbrot};
         let word = self.popularity;
         for (key, is_given, words, first) in [
@@ -312,16 +320,16 @@ impl ConsumerTable {
             None => Err(place.refuse(&format!("lacks `{key}`; write for example {key} = 0.8"))),
         };
         Ok(match word {
-            Sequential => Asked::Sequential,
-            Uniform => Asked::Uniform,
-            Zipf => Asked::Zipf { exponent: positive("exponent", self.exponent)? },
-            ZipfMandelbrot => Asked::ZipfMandelbrot {
+            Sequential => ObjectOrder::Sequential,
+            Uniform => ObjectOrder::Uniform,
+            Zipf => ObjectOrder::Zipf { exponent: positive("exponent", self.exponent)? },
+            ZipfMandelbrot => ObjectOrder::ZipfMandelbrot {
                 exponent: positive("exponent", self.exponent)?,
                 shift: positive("shift", self.shift)?,
             },
-            Trace => Asked::Trace(self.trace(place)?),
+            Trace => ObjectOrder::Trace(self.trace(place)?),
             Turns => match self.requests.map(NonZeroU64::get) {
-                Some(requests) if requests <= REQUESTS_MAX => Asked::Turns { requests },
+                Some(requests) if requests <= REQUESTS_MAX => ObjectOrder::Turns { requests },
                 Some(requests) => {
                     let message = format!("is {requests}; the most is {REQUESTS_MAX}");
                     return Err(place.error("requests", message));
@@ -335,7 +343,7 @@ impl ConsumerTable {
     }
 
     /// A CSV file of name and segment; names are numbered in the order in which they first appear.
-    fn trace(&self, place: &Place<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
+    fn trace(&self, place: &GroupContext<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
         let file = self.trace.as_deref().ok_or_else(|| {
             place.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
         })?;
@@ -358,7 +366,7 @@ impl ConsumerTable {
         })
     }
 
-    fn demand(&self, place: &Place<'_>) -> Result<Demand, ScenarioError> {
+    fn demand(&self, place: &GroupContext<'_>) -> Result<Demand, ScenarioError> {
         let arrivals = self.arrivals(place)?;
         let count = self.count.map(NonZeroU64::get);
         let window = self.window.map(NonZeroU32::get);
@@ -405,7 +413,7 @@ impl ConsumerTable {
         }
     }
 
-    fn arrivals(&self, place: &Place<'_>) -> Result<Option<Arrivals>, ScenarioError> {
+    fn arrivals(&self, place: &GroupContext<'_>) -> Result<Option<Arrivals>, ScenarioError> {
         let Some(Frequency { hz: rate_hz }) = self.rate else {
             return match self.arrivals {
                 Some(_) => {
@@ -432,7 +440,7 @@ impl ConsumerTable {
     }
 
     /// Refuses keys of other arrivals than there are, and the lack of those that are needed.
-    fn check_arrivals_keys(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
+    fn check_arrivals_keys(&self, place: &GroupContext<'_>) -> Result<(), ScenarioError> {
         let is_on_off = self.arrivals == Some(ArrivalsWord::OnOff);
         let is_bursts = self.arrivals == Some(ArrivalsWord::Bursts);
         let keys = [
@@ -467,17 +475,17 @@ impl ConsumerGroup {
     ) -> Result<ConsumerPlan, WorkloadError> {
         let objects = of.objects;
         let popularity = match &self.popularity {
-            Asked::Sequential => Popularity::Sequential { objects },
-            Asked::Uniform => Popularity::Uniform { objects },
-            Asked::Zipf { exponent } => Popularity::Zipf { objects, exponent: *exponent },
-            Asked::ZipfMandelbrot { exponent, shift } => {
+            ObjectOrder::Sequential => Popularity::Sequential { objects },
+            ObjectOrder::Uniform => Popularity::Uniform { objects },
+            ObjectOrder::Zipf { exponent } => Popularity::Zipf { objects, exponent: *exponent },
+            ObjectOrder::ZipfMandelbrot { exponent, shift } => {
                 Popularity::ZipfMandelbrot { objects, exponent: *exponent, shift: *shift }
             }
-            Asked::Trace(requests) => Popularity::Trace { requests: Arc::clone(requests) },
-            Asked::Turns { requests } => {
+            ObjectOrder::Trace(requests) => Popularity::Trace { requests: Arc::clone(requests) },
+            ObjectOrder::Turns { requests } => {
                 let names = of.names(prefix, Popularity::Sequential { objects });
                 let seed = seed ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                Popularity::Trace { requests: turns(&names, *requests, seed)? }
+                Popularity::Trace { requests: round_robin_trace(&names, *requests, seed)? }
             }
         };
         Ok(ConsumerPlan {
@@ -499,7 +507,11 @@ impl ConsumerGroup {
 }
 
 /// Requests for one object after another, round and round, each for any of its segments.
-fn turns(names: &Names, requests: u64, seed: u64) -> Result<Arc<[(u64, u64)]>, WorkloadError> {
+fn round_robin_trace(
+    names: &Names,
+    requests: u64,
+    seed: u64,
+) -> Result<Arc<[(u64, u64)]>, WorkloadError> {
     let collection = Collection::new(names)?;
     let mut rng = Rng::from_seed(seed);
     let request = |number: u64| {

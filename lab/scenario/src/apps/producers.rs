@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time, parse_bytes};
 use weir_plan::workload::{Names, Popularity, ProducerPlan, Sizes};
 
-use super::Place;
+use super::GroupContext;
 use crate::document::{ScenarioError, Tree, texts};
 use crate::folder::Folder;
 use crate::links::{LinkSettings, LinkTable};
@@ -89,14 +89,14 @@ pub(crate) fn producers(
     folder: &Folder,
 ) -> Result<Vec<ProducerGroup>, ScenarioError> {
     let places =
-        (0..tables.len()).map(|at| Place { tree, folder, path: format!("producer[{at}]") });
+        (0..tables.len()).map(|at| GroupContext { tree, folder, path: format!("producer[{at}]") });
     tables.iter().zip(places).map(|(table, place)| table.group(&place, access)).collect()
 }
 
 impl ProducerTable {
     fn group(
         &self,
-        place: &Place<'_>,
+        place: &GroupContext<'_>,
         access: &LinkSettings,
     ) -> Result<ProducerGroup, ScenarioError> {
         place.check_id(&self.id)?;
@@ -117,7 +117,7 @@ impl ProducerTable {
         })
     }
 
-    fn sizes(&self, place: &Place<'_>) -> Result<Sizes, ScenarioError> {
+    fn sizes(&self, place: &GroupContext<'_>) -> Result<Sizes, ScenarioError> {
         match (&self.size, &self.sizes_file) {
             (Some(_), Some(_)) => {
                 Err(place
@@ -145,7 +145,7 @@ impl ProducerTable {
 }
 
 /// One size a line, in octets or with a unit.
-fn sizes_file(place: &Place<'_>, file: &str) -> Result<Arc<[u64]>, ScenarioError> {
+fn sizes_file(place: &GroupContext<'_>, file: &str) -> Result<Arc<[u64]>, ScenarioError> {
     let text = place.folder.read(file).map_err(|message| place.error("sizes_file", message))?;
     let mut sizes = Vec::new();
     for (at, line) in text.lines().map(str::trim).enumerate() {

@@ -6,7 +6,7 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::{Entry, Node, Value, suggestion};
+use super::{KeyEntry, Value, ValueNode, suggestion};
 
 /// What is wrong with a value.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl de::Error for Problem {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Problem> for &'de Node {
+impl<'de> IntoDeserializer<'de, Problem> for &'de ValueNode {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -95,7 +95,7 @@ impl<'de> IntoDeserializer<'de, Problem> for &'de Node {
     }
 }
 
-impl<'de> Deserializer<'de> for &'de Node {
+impl<'de> Deserializer<'de> for &'de ValueNode {
     type Error = Problem;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
@@ -146,7 +146,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 }
 
-fn pair(entry: &Entry) -> (&str, &Node) {
+fn pair(entry: &KeyEntry) -> (&str, &ValueNode) {
     (&entry.key, &entry.node)
 }
 

@@ -205,7 +205,7 @@ measures! {
 
 /// How numbers of a measure come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MeasureKind {
     Samples,
     /// Amounts over time.
     Rate,
@@ -224,7 +224,7 @@ pub enum Kind {
 impl Measure {
     /// How its numbers come about.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> MeasureKind {
         match self {
             Self::RoundTripTime
             | Self::DownloadTime
@@ -246,14 +246,14 @@ impl Measure {
             | Self::JoinTime
             | Self::EgressQueue
             | Self::LinkQueue
-            | Self::PitEntries => Kind::Samples,
-            Self::Fairness => Kind::Fairness,
-            Self::ConvergenceTime => Kind::Convergence,
-            Self::DeliveryRate => Kind::Span,
+            | Self::PitEntries => MeasureKind::Samples,
+            Self::Fairness => MeasureKind::Fairness,
+            Self::ConvergenceTime => MeasureKind::Convergence,
+            Self::DeliveryRate => MeasureKind::Span,
             Self::ObjectsStarted
             | Self::ObjectsCompleted
             | Self::ObjectsFailed
-            | Self::Timeouts => Kind::Total,
+            | Self::Timeouts => MeasureKind::Total,
             Self::Loss
             | Self::NackShare
             | Self::RepeatedShare
@@ -269,8 +269,8 @@ impl Measure {
             | Self::MessageCpu
             | Self::JoinInterests
             | Self::LinkLoad
-            | Self::LinkLoss => Kind::Ratio,
-            _ => Kind::Rate,
+            | Self::LinkLoss => MeasureKind::Ratio,
+            _ => MeasureKind::Rate,
         }
     }
 

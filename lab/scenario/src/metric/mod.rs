@@ -9,7 +9,7 @@ use weir_plan::event::Queue;
 
 use crate::document::{ScenarioError, Tree, suggestion, texts};
 
-pub use measure::{Kind, Measure};
+pub use measure::{Measure, MeasureKind};
 
 /// A named measure of a scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,7 +87,7 @@ pub(crate) fn metrics(tree: &Tree, tables: Vec<MetricTable>) -> Result<Vec<Metri
     let mut metrics: Vec<Metric> = Vec::new();
     for (at, table) in tables.into_iter().enumerate() {
         let path = format!("metric[{at}]");
-        let error = |(key, message): Wrong| tree.error(&format!("{path}.{key}"), message);
+        let error = |(key, message): KeyError| tree.error(&format!("{path}.{key}"), message);
         let metric = table.metric(path.clone()).map_err(error)?;
         if metrics.iter().any(|other| other.id == metric.id) {
             let message =
@@ -103,10 +103,10 @@ pub(crate) fn metrics(tree: &Tree, tables: Vec<MetricTable>) -> Result<Vec<Metri
 }
 
 /// A key, and what is wrong with it.
-type Wrong = (&'static str, String);
+type KeyError = (&'static str, String);
 
 impl MetricTable {
-    fn metric(self, path: String) -> Result<Metric, Wrong> {
+    fn metric(self, path: String) -> Result<Metric, KeyError> {
         let word = &self.measure;
         let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
         let measure = measure.ok_or_else(|| {
@@ -127,7 +127,7 @@ impl MetricTable {
             let message = format!("is \"{id}\"; write letters, digits and '_', and no digit first");
             return Err(("id", message));
         }
-        if self.distribution && measure.kind() != Kind::Samples {
+        if self.distribution && measure.kind() != MeasureKind::Samples {
             let message = format!("\"{word}\" has no samples and no distribution; leave it out");
             return Err(("distribution", message));
         }
@@ -147,7 +147,7 @@ impl MetricTable {
         })
     }
 
-    fn queue(&self, measure: Measure) -> Result<Option<Queue>, Wrong> {
+    fn queue(&self, measure: Measure) -> Result<Option<Queue>, KeyError> {
         let word = measure.word();
         match &self.queue {
             None if measure.is_of_queue() => {
@@ -171,9 +171,9 @@ impl MetricTable {
         }
     }
 
-    fn statistic(&self, measure: Measure) -> Result<Statistic, Wrong> {
+    fn statistic(&self, measure: Measure) -> Result<Statistic, KeyError> {
         let Some(word) = self.statistic.as_deref() else { return Ok(Statistic::Mean) };
-        if measure.kind() != Kind::Samples {
+        if measure.kind() != MeasureKind::Samples {
             let message =
                 format!("\"{}\" is no matter of samples; leave `statistic` out", measure.word());
             return Err(("statistic", message));

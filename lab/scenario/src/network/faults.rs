@@ -17,7 +17,7 @@ pub(crate) struct FaultTable {
     link: Option<(String, String)>,
     node: Option<String>,
     /// Routers, as `at` elsewhere: a crash of each.
-    nodes: Option<Places>,
+    nodes: Option<FaultTargets>,
     #[serde(default)]
     disk: u8,
     #[serde(rename = "for")]
@@ -28,7 +28,7 @@ pub(crate) struct FaultTable {
 
 /// A word, or several.
 #[derive(Clone, Debug, Deserialize)]
-struct Places(#[serde(deserialize_with = "texts")] Vec<String>);
+struct FaultTargets(#[serde(deserialize_with = "texts")] Vec<String>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,7 +59,7 @@ impl Builder<'_> {
             let at_ns = table.at.ns;
             match &table.nodes {
                 None => faults.push(FaultPlan { at_ns, fault: self.fault(&path, table)? }),
-                Some(Places(words)) => {
+                Some(FaultTargets(words)) => {
                     let for_ns = table.lasts.ns;
                     for node in self.crashes(&path, table, words)? {
                         faults.push(FaultPlan { at_ns, fault: Fault::Crash { node, for_ns } });

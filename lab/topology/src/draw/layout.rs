@@ -83,13 +83,13 @@ fn own_positions(topology: &Topology) -> Vec<Point> {
         Some(length(minus(points[link.a]?, points[link.b]?))).filter(|&length| length > 0.0)
     });
     let reach = median(lengths.collect()).map_or(extent * 0.1, |typical| typical * 0.4);
-    place_the_rest(topology, &mut points, if reach > 0.0 { reach } else { 1.0 });
+    place_unpositioned(topology, &mut points, if reach > 0.0 { reach } else { 1.0 });
     points.into_iter().map(|point| point.unwrap_or(high)).collect()
 }
 
 /// Places nodes without a position in a fan around a neighbour that has one, where it has most
 /// room; parts without any position go in a row below.
-fn place_the_rest(topology: &Topology, points: &mut [Option<Point>], reach: f64) {
+fn place_unpositioned(topology: &Topology, points: &mut [Option<Point>], reach: f64) {
     let neighbours = topology.neighbours();
     let mut queue: Vec<usize> = (0..points.len()).filter(|&node| points[node].is_some()).collect();
     let lowest = queue.iter().filter_map(|&node| points[node]).map(|point| point.1);
@@ -186,7 +186,7 @@ fn by_stress(topology: &Topology) -> Vec<Point> {
         .components()
         .into_iter()
         .map(|part| {
-            let points = stress_of_part(&neighbours, &part);
+            let points = layout_component(&neighbours, &part);
             (part, points)
         })
         .collect();
@@ -215,12 +215,12 @@ fn by_stress(topology: &Topology) -> Vec<Point> {
 
 /// Minimises the stress of one connected part by stochastic gradient descent over pairs of nodes
 /// (Zheng, Pawar, Goodman: Graph Drawing by Stochastic Gradient Descent, 2018).
-fn stress_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
+fn layout_component(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     let count = part.len();
     let mut rng = Rng::from_seed(count as u64);
     let mut unit = || f64::from(rng.next_u32()) / f64::from(u32::MAX);
     let mut points: Vec<Point> = (0..count).map(|_| (unit(), unit())).collect();
-    let mut pairs = pairs_of_part(neighbours, part);
+    let mut pairs = component_pairs(neighbours, part);
     let furthest = pairs.iter().map(|pair| pair.distance).fold(1.0, f64::max);
     let rounds = (MOVES_MAX / pairs.len().max(1)).clamp(30, ROUNDS);
     // Steps shrink from the longest distance's to a fraction of the shortest's.
@@ -257,7 +257,7 @@ struct Pair {
 }
 
 /// All pairs of nodes, or those of some nodes that are far from each other, and all links.
-fn pairs_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
+fn component_pairs(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
     let mut index_of = vec![usize::MAX; neighbours.len()];
     for (index, &node) in part.iter().enumerate() {
         index_of[node] = index;

@@ -128,7 +128,7 @@ fn impossible_parameters_are_refused() {
         assert!(text.contains(part), "{text}");
     }
     let cost = LinkDefaults { cost: 0, ..link };
-    assert!(matches!(line(2, &cost), Err(GeneratorError::Link(Invalid::BadLink { .. }))));
+    assert!(matches!(line(2, &cost), Err(GeneratorError::Link(InvalidTopology::BadLink { .. }))));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_run::{
-    ClaimResult, Cluster, Division, EventFormat, Order, Outcome, PaperOrder, PaperSession,
-    Progress, Reproduction, RunError, RunOptions, Session, SessionError, Task, claim_table,
+    ClaimResult, Cluster, EventFormat, JobDivision, Outcome, PaperOptions, PaperSession, Progress,
+    Reproduction, RunError, RunOptions, Session, SessionError, SessionOptions, Task, claim_table,
     job_file, merge, with_interval,
 };
 use weir_scenario::{Arm, Size};
@@ -161,7 +161,7 @@ impl CommonArgs {
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    let order = Order {
+    let order = SessionOptions {
         reference: args.scenario.clone(),
         size: args.common.size(),
         seed: args.seed,
@@ -224,9 +224,9 @@ fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> 
     let tasks = session.experiment.points.len() * session.experiment.seeds.len();
     let parts = args.parts.map_or_else(|| tasks.min(16), usize::from);
     let jobs = args.common.jobs.map(usize::from);
-    let cores = jobs.unwrap_or(Division::CORES_DEFAULT);
+    let cores = jobs.unwrap_or(JobDivision::CORES_DEFAULT);
     let jobs = jobs.unwrap_or(if session.arm == Arm::Real { 1 } else { cores });
-    let division = Division { parts, cores, jobs };
+    let division = JobDivision { parts, cores, jobs };
     let file = job_file(cluster, &session.scenario.header.id, &arguments, division);
     let folder = args.common.out.clone().unwrap_or_else(|| PathBuf::from("."));
     std::fs::create_dir_all(&folder)?;
@@ -237,7 +237,7 @@ fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> 
 }
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
-    let order = PaperOrder {
+    let order = PaperOptions {
         reference: args.paper.clone(),
         size: args.common.size(),
         arm: args.common.arm(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_base::{NS_PER_S, Packet};
-use weir_scenario::trial::{SignsWhat, Trial};
+use weir_scenario::trial::{SigningMode, Trial};
 use weir_security::manifest::DIGESTS_PER_PART;
 use weir_security::{Signer, Verifier, sha256, sha256_each};
 use weir_socket::{Label, PublishOptions, Signs, publish_octets};
@@ -25,9 +25,9 @@ pub(super) fn cryptography(spec: &RoleSpec) -> Result<(), RoleError> {
     let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
     let verifier = verifier(trial.signature, &key.shown).map_err(RoleError::Wrong)?;
     let measured = match (trial.signs, trial.gap.ns) {
-        (SignsWhat::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
-        (SignsWhat::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,
-        (SignsWhat::Packets, _) => singly(trial, &*key.signer, &*verifier)?,
+        (SigningMode::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
+        (SigningMode::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,
+        (SigningMode::Packets, _) => singly(trial, &*key.signer, &*verifier)?,
     };
     print_line(&measured)
 }
@@ -136,8 +136,8 @@ fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, R
     let options = PublishOptions {
         segment_size: trial.segment.bytes as usize,
         signs: match trial.signs {
-            SignsWhat::Packets => Signs::Segments,
-            SignsWhat::Manifest => Signs::Manifest,
+            SigningMode::Packets => Signs::Segments,
+            SigningMode::Manifest => Signs::Manifest,
         },
         threads: 1,
         ..PublishOptions::default()

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::json;
 use weir_base::units::{Size, Time};
 use weir_base::{NS_PER_S, Packet};
-use weir_scenario::trial::{Publication, SignsWhat};
+use weir_scenario::trial::{Publication, SigningMode};
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Signs, Word};
 
@@ -27,8 +27,8 @@ pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
         // All of it, with names and signatures.
         output_buffer: Size { bytes: trial.size.bytes + segments * 1024 + (1 << 20) },
         signs: Word(match trial.signs {
-            SignsWhat::Packets => Signs::Segments,
-            SignsWhat::Manifest => Signs::Manifest,
+            SigningMode::Packets => Signs::Segments,
+            SigningMode::Manifest => Signs::Manifest,
         }),
         request_wait: PATIENCE,
         ..ProducerOptions::default()
@@ -70,7 +70,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
     let mut consumer = Consumer::bind(&session, prefix.clone(), verifier);
     consumer.set_options(ConsumerOptions {
         verify: trial.verify && spec.is_signed(),
-        manifest: trial.signs == SignsWhat::Manifest,
+        manifest: trial.signs == SigningMode::Manifest,
         lifetime: PATIENCE,
         ..ConsumerOptions::default()
     })?;
