@@ -24,7 +24,7 @@ const BUCKET: &str = "bucket";
 const ACCESS_KEY: &str = "weir-tests";
 const SECRET_KEY: &str = "weir-tests-secret";
 /// How long a slow server thinks.
-const THINKING: Duration = Duration::from_millis(50);
+const SLOW_DELAY: Duration = Duration::from_millis(50);
 
 /// What a server does instead of its work.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum Fault {
 const FAULTS: [Fault; 5] = [Fault::None, Fault::Busy, Fault::Full, Fault::Stalled, Fault::Slow];
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerState {
     fault: AtomicU8,
     reads: AtomicU64,
     writes: AtomicU64,
@@ -56,7 +56,7 @@ struct State {
 pub struct BucketServer {
     folder: TempDir,
     port: u16,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     runtime: Option<Runtime>,
 }
 
@@ -120,7 +120,7 @@ impl BucketServer {
     }
 
     /// The address of a place in its bucket.
-    pub fn address(&self, prefix: &str) -> String {
+    pub fn url_of(&self, prefix: &str) -> String {
         format!("s3://{BUCKET}/{prefix}")
     }
 
@@ -131,7 +131,7 @@ impl BucketServer {
 
     /// Has a program know server and credentials, by the variables that programs for S3 have in
     /// common.
-    pub fn tell(&self, command: &mut Command) {
+    pub fn set_environment(&self, command: &mut Command) {
         command
             .env("AWS_ENDPOINT_URL", self.endpoint())
             .env("NO_PROXY", "127.0.0.1")
@@ -161,20 +161,20 @@ impl Drop for BucketServer {
     }
 }
 
-async fn accept(listener: TcpListener, service: S3Service, state: Arc<State>) {
+async fn accept(listener: TcpListener, service: S3Service, state: Arc<ServerState>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (service, state) = (service.clone(), state.clone());
-        let answer = service_fn(move |request| answer(request, service.clone(), state.clone()));
+        let answer = service_fn(move |request| respond(request, service.clone(), state.clone()));
         let connection = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), answer);
         tokio::spawn(connection);
     }
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
     service: S3Service,
-    state: Arc<State>,
+    state: Arc<ServerState>,
 ) -> Result<Response<s3s::Body>, s3s::HttpError> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let counter = if is_read { &state.reads } else { &state.writes };
@@ -185,7 +185,7 @@ async fn answer(
             return Ok(refusal(StatusCode::INSUFFICIENT_STORAGE, "StorageFull"));
         }
         Fault::Stalled => std::future::pending().await,
-        Fault::Slow => tokio::time::sleep(THINKING).await,
+        Fault::Slow => tokio::time::sleep(SLOW_DELAY).await,
         Fault::None | Fault::Full => {}
     }
     Service::call(&service, request).await

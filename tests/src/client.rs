@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use crate::host::build_folder;
-use crate::{Host, PATIENCE, Process, Router};
+use crate::{Host, Process, Router, TEST_TIMEOUT};
 
 /// A library that Weir must get along with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,8 +97,8 @@ impl<'a> Client<'a> {
     ///
     /// # Panics
     /// If it fails or says nothing.
-    pub fn say(&self, arguments: &[&str]) -> Value {
-        let finished = self.start(arguments).finish_within(PATIENCE).success();
+    pub fn run_to_json(&self, arguments: &[&str]) -> Value {
+        let finished = self.start(arguments).finish_within(TEST_TIMEOUT).success();
         let last = finished.output.lines().last().unwrap_or_default();
         serde_json::from_str(last)
             .unwrap_or_else(|error| panic!("no JSON ({error}):\n{}", finished.log))

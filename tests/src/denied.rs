@@ -11,7 +11,7 @@ use seccompiler::{
 
 /// A system call that ends with an error whenever a program makes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Denied {
+pub struct DeniedCall {
     /// `SYS_...`
     pub call: c_long,
     /// The place of an argument, from 0, and its value, if calls with others go through.
@@ -20,7 +20,7 @@ pub struct Denied {
     pub errno: i32,
 }
 
-impl Denied {
+impl DeniedCall {
     /// A system call with any arguments.
     pub fn call(call: c_long, errno: i32) -> Self {
         Self { call, argument: None, errno }
@@ -50,8 +50,8 @@ impl Denied {
 ///
 /// # Panics
 /// If `start` does, or the system takes no filters.
-pub fn without<T: Send>(denied: &[Denied], start: impl FnOnce() -> T + Send) -> T {
-    let filters: Vec<BpfProgram> = denied.iter().map(Denied::filter).collect();
+pub fn without_calls<T: Send>(denied: &[DeniedCall], start: impl FnOnce() -> T + Send) -> T {
+    let filters: Vec<BpfProgram> = denied.iter().map(DeniedCall::filter).collect();
     thread::scope(|scope| {
         let thread = scope.spawn(move || {
             for filter in &filters {
@@ -65,8 +65,8 @@ pub fn without<T: Send>(denied: &[Denied], start: impl FnOnce() -> T + Send) -> 
 
 /// Whether this system takes no filters, as some containers do not; then it says that what is asked
 /// of a test is not tested.
-pub fn denial_is_skipped() -> bool {
-    let nothing_else = Denied::call(nix::libc::SYS_acct, nix::libc::EPERM);
+pub fn is_denial_unavailable() -> bool {
+    let nothing_else = DeniedCall::call(nix::libc::SYS_acct, nix::libc::EPERM);
     let taken = thread::spawn(move || apply_filter(&nothing_else.filter()).is_ok());
     let is_taken = taken.join().unwrap_or(false);
     if !is_taken {

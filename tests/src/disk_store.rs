@@ -26,7 +26,7 @@ pub struct DiskStore {
     /// Lines of `[disks]`.
     pub settings: String,
     /// Lines of each `[[disk]]`.
-    pub each: String,
+    pub disk_settings: String,
     /// Whether [`Self::stall_file`] stalls them, which only a program with the laboratory can.
     pub can_stall: bool,
     /// Where the files are; in the host when there is nothing here.
@@ -44,7 +44,7 @@ impl DiskStore {
             size: "64MiB".into(),
             memory: "1MiB".into(),
             settings: "offer = \"arrival\"\n".into(),
-            each: String::new(),
+            disk_settings: String::new(),
             can_stall: false,
             folder: None,
             arguments: Vec::new(),
@@ -63,7 +63,7 @@ impl DiskStore {
 
     /// Writes the configuration and returns its path.
     pub fn write_config(&self, host: &Host) -> PathBuf {
-        let Self { memory, settings, size, each, .. } = self;
+        let Self { memory, settings, size, disk_settings: each, .. } = self;
         let mut text = format!("[store]\nsize = {memory:?}\n[disks]\n{settings}");
         for disk in 0..self.disks {
             let path = self.file(host, disk);
@@ -124,7 +124,7 @@ impl Router {
     ///
     /// # Panics
     /// If [`crate::PEER_TIMEOUT`] runs out first.
-    pub fn disks_become(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for_disks(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut disk = Value::Null;
         wait_until(what, || {
             disk = self.disk_status();
@@ -134,8 +134,8 @@ impl Router {
     }
 
     /// Waits until what was on the disks is read in and nothing waits to be written.
-    pub fn disks_settle(&self) -> Value {
-        self.disks_become("the disks rest", |disk| {
+    pub fn wait_for_idle_disks(&self) -> Value {
+        self.wait_for_disks("the disks rest", |disk| {
             disk["recovering"] == false && disk["writesWaiting"] == 0
         })
     }

@@ -10,7 +10,7 @@ const FIRST: u16 = 10_000;
 
 /// What holds each port of this process: an abstract Unix socket of its name, which ends with the
 /// process, however that ends.
-static HELD: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+static RESERVED_PORTS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
 /// A port of 127.0.0.1 that neither TCP nor UDP uses. It is this process's until it ends: it lies
 /// below those that the system gives to who asks for any, and other tests ask for others.
@@ -22,7 +22,7 @@ pub(crate) fn free_port() -> u16 {
     let first_of_system =
         range.ok().and_then(|range| range.split_whitespace().next()?.parse().ok());
     let end: u16 = first_of_system.unwrap_or(32_768).max(FIRST + 1000);
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = RESERVED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
     // Each process begins elsewhere; one that meets another goes on beyond it.
     let begin = std::process::id().wrapping_mul(97) % u32::from(end - FIRST);
     for step in 0..u32::from(end - FIRST) {

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// How long a test waits for something that should happen at once, on a slow and busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// # Panics
 /// If [`PEER_TIMEOUT`] runs out first.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "timed out waiting until {what}");
         thread::sleep(POLL_INTERVAL);
@@ -64,7 +64,7 @@ impl Process {
     /// # Panics
     /// If it cannot be started.
     pub fn start_with_input(title: &str, mut command: Command, input: Stdio) -> Self {
-        stop_ignoring_interrupts();
+        reset_ignored_sigint();
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start {title}: {error}"));
@@ -84,7 +84,7 @@ impl Process {
     /// # Panics
     /// If the program ends or [`PEER_TIMEOUT`] runs out first.
     pub fn event(&self, event: &str) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -116,7 +116,7 @@ impl Process {
     ///
     /// # Panics
     /// If it ends, or [`PEER_TIMEOUT`] runs out first.
-    pub fn published(&self, object: &str) -> u64 {
+    pub fn wait_for_published(&self, object: &str) -> u64 {
         let version_of = |name: &Value| {
             let (published, version) = name.as_str()?.split_once("/v=")?;
             (published == object).then(|| version.parse().expect("a version"))
@@ -134,7 +134,7 @@ impl Process {
     ///
     /// # Panics
     /// If it ends, or [`PEER_TIMEOUT`] runs out first.
-    pub fn withdrawn(&self, object: &str) {
+    pub fn wait_for_withdrawn(&self, object: &str) {
         let is_it =
             |line: &Value| line["withdrawn"].as_array().expect("names").contains(&object.into());
         while !is_it(&self.json_line()) {}
@@ -150,7 +150,7 @@ impl Process {
     /// # Panics
     /// If the program ends or [`PEER_TIMEOUT`] runs out first.
     pub fn line_with(&self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -202,8 +202,8 @@ impl Process {
     ///
     /// # Panics
     /// If [`PEER_TIMEOUT`] runs out first.
-    pub fn wait_for(&self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn wait_for_output(&self, text: &str) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !self.log().contains(text) {
             assert!(Instant::now() < deadline, "no {text:?} came:\n{}", self.log());
             thread::sleep(POLL_INTERVAL);
@@ -215,7 +215,7 @@ impl Process {
     /// # Panics
     /// If [`PEER_TIMEOUT`] runs out first.
     pub fn finish(self) -> Finished {
-        self.finish_within(PATIENCE)
+        self.finish_within(TEST_TIMEOUT)
     }
 
     /// Waits for the end for at most `limit`.
@@ -291,7 +291,7 @@ impl Drop for Process {
 /// Has children end by SIGINT where this process was told to ignore it, as shells tell what they
 /// start in the background. Children inherit that, and programs such as Python then never hear of
 /// it. They do not inherit handlers: with one here, which does nothing, they begin as usual.
-fn stop_ignoring_interrupts() {
+fn reset_ignored_sigint() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -351,7 +351,7 @@ mod tests {
         shell.arg(std::env::current_exe().expect("this program"));
         let inner = "process::tests::a_child_ends_by_an_interrupt";
         shell.args(["--exact", inner, "--include-ignored"]);
-        let finished = Process::start("the test within", shell).finish_within(2 * PATIENCE);
+        let finished = Process::start("the test within", shell).finish_within(2 * TEST_TIMEOUT);
         let log = finished.success().log;
         assert!(log.contains("1 passed"), "{log}");
     }

@@ -9,9 +9,9 @@ use crate::Host;
 
 /// Mounts a tmpfs with options `$0` at `$1`, says so, and keeps its namespace until its standard
 /// input ends.
-const HOLD: &str = r#"mount -t tmpfs -o "$0" tmpfs "$1" && echo mounted && exec cat"#;
+const MOUNT_SCRIPT: &str = r#"mount -t tmpfs -o "$0" tmpfs "$1" && echo mounted && exec cat"#;
 /// Changes to the folder `$0` and becomes the rest: `nsenter` begins at the root.
-const ENTER: &str = r#"cd "$0" && exec "$@""#;
+const ENTER_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 const FILLER: &str = "filler";
 
 /// A tmpfs in a mount namespace of its own: only programs that [`SmallDisk::command`] starts see
@@ -40,7 +40,7 @@ impl SmallDisk {
         if !is_root {
             unshare.args(["--user", "--map-root-user"]);
         }
-        unshare.args(["sh", "-c", HOLD, &format!("size={size},mode=700")]).arg(&folder);
+        unshare.args(["sh", "-c", MOUNT_SCRIPT, &format!("size={size},mode=700")]).arg(&folder);
         let started = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut holder = match started {
             Ok(holder) => holder,
@@ -66,7 +66,7 @@ impl SmallDisk {
         &self.folder
     }
 
-    pub fn view(&self) -> PathBuf {
+    pub fn path_from_outside(&self) -> PathBuf {
         let inside = self.folder.strip_prefix("/").expect("an absolute path");
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)
     }
@@ -78,7 +78,7 @@ impl SmallDisk {
             command.args(["--user", "--preserve-credentials"]);
         }
         command.args(["--mount", "--target", &self.holder.id().to_string()]);
-        command.args(["sh", "-c", ENTER]).arg(host.path("")).arg(program);
+        command.args(["sh", "-c", ENTER_SCRIPT]).arg(host.path("")).arg(program);
         command
     }
 
@@ -87,7 +87,7 @@ impl SmallDisk {
     /// # Panics
     /// If writing fails for another reason.
     pub fn fill(&self) {
-        let path = self.view().join(FILLER);
+        let path = self.path_from_outside().join(FILLER);
         let mut file = File::options().create(true).append(true).open(path).expect("filler");
         let mut bytes = &[0; 4096][..];
         while !bytes.is_empty() {
@@ -105,8 +105,8 @@ impl SmallDisk {
     ///
     /// # Panics
     /// If it was not filled.
-    pub fn make_room(&self) {
-        fs::remove_file(self.view().join(FILLER)).expect("filler");
+    pub fn remove_filler(&self) {
+        fs::remove_file(self.path_from_outside().join(FILLER)).expect("filler");
     }
 
     /// Makes it read-only, or writable again. Fails while a file is open for writing.

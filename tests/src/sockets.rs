@@ -36,13 +36,13 @@ pub fn session(router: &Router) -> Session {
 
 /// Trusts everyone: only digests are checked.
 #[must_use]
-pub fn anyone() -> Arc<dyn Verifier> {
+pub fn digest_verifier() -> Arc<dyn Verifier> {
     Arc::new(DigestVerifier)
 }
 
 #[must_use]
 pub fn consumer(session: &Session, prefix: &str) -> Consumer {
-    Consumer::bind(session, name(prefix), anyone())
+    Consumer::bind(session, name(prefix), digest_verifier())
 }
 
 #[must_use]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 
 /// A router is asked again after a second; five tries took 2.5.
-const SOON: Duration = Duration::from_millis(900);
+const FAST_FAILURE_LIMIT: Duration = Duration::from_millis(900);
 
 /// A folder with one file, `/folder/there`.
 fn put(router: &Router) -> Process {
@@ -19,11 +19,11 @@ fn put(router: &Router) -> Process {
 }
 
 /// What `weir get` says when it fails, which it does soon.
-fn fails_soon(router: &Router, arguments: &[&str]) -> String {
+fn expect_fast_failure(router: &Router, arguments: &[&str]) -> String {
     let begin = Instant::now();
     let words = [&["get"], arguments, &["-o", "copy"]].concat();
     let message = router.weir(&words).failure();
-    assert!(begin.elapsed() < SOON, "{:?}: {message}", begin.elapsed());
+    assert!(begin.elapsed() < FAST_FAILURE_LIMIT, "{:?}: {message}", begin.elapsed());
     message
 }
 
@@ -38,10 +38,10 @@ fn producer_reports_missing_names() {
     {
         let name = arguments[0];
         let is_served = name.starts_with("/folder");
-        let message = fails_soon(&near, arguments);
+        let message = expect_fast_failure(&near, arguments);
         assert_eq!(message.contains("its producer says so"), is_served, "{message}");
     }
-    let message = fails_soon(&near, &["/folder/there", "--version", "5"]);
+    let message = expect_fast_failure(&near, &["/folder/there", "--version", "5"]);
     assert!(message.contains("its producer says so"), "{message}");
     drop(producer);
 }
@@ -61,7 +61,7 @@ fn routers_cache_absence() {
     };
     let before = received(&near);
     while tries < 4 {
-        let _ = fails_soon(&near, &["/folder/none"]);
+        let _ = expect_fast_failure(&near, &["/folder/none"]);
         tries += 1;
     }
     // The producer is asked once a second at most.
@@ -74,7 +74,7 @@ fn routers_cache_absence() {
 fn each_reason_for_absence_has_its_message() {
     let host = Host::new();
     let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
-    let message = fails_soon(&near, &["/folder/there"]);
+    let message = expect_fast_failure(&near, &["/folder/there"]);
     assert!(message.contains("the router has no route"), "{message}");
     // The neighbour's Nack may be that of a producer that is coming up again.
     near.add_route("/folder", &far.udp());

@@ -30,9 +30,9 @@ impl Fixture {
     }
 
     fn start_with(&self, words: &[&str], environment: &[(&str, &str)]) -> Process {
-        let address = self.server.address("repo");
+        let address = self.server.url_of("repo");
         let mut command = self.host.command(weir_binary());
-        self.server.tell(&mut command);
+        self.server.set_environment(&mut command);
         command.args(["put", "--repo", &address, "--json"]).args(words);
         command.env("NDN_CLIENT_TRANSPORT", self.router.unix());
         command.envs(environment.iter().copied());
@@ -145,7 +145,7 @@ fn wrong_credentials_and_addresses_are_errors() {
     let elsewhere = ["source", "/data", "--repo", "s3://no-such-bucket/x"];
     let command = |words: &[&str], endpoint: &str| {
         let mut command = fixture.host.command(weir_binary());
-        fixture.server.tell(&mut command);
+        fixture.server.set_environment(&mut command);
         command.arg("put").args(words).args(["--s3-endpoint", endpoint]);
         command.env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
         Process::start("weir put to elsewhere", command).finish().failure()
@@ -207,11 +207,11 @@ fn unreachable_bucket_is_logged_once() {
     for name in ["/data/one", "/data/other"] {
         let _ = fixture.router.weir(&["get", name, "-o", "none"]).failure();
     }
-    process.wait_for("cannot read s3://bucket/repo: ");
+    process.wait_for_output("cannot read s3://bucket/repo: ");
     fixture.server.start();
     fixture.get("/data/one", &one);
     fixture.get("/data/other", &other);
-    process.wait_for("can be read again");
+    process.wait_for_output("can be read again");
     let log = process.stop();
     assert_eq!(log.matches("cannot read s3://bucket/repo: ").count(), 1, "{log}");
     assert!(log.contains("could not be read when asked for"), "{log}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 use weir_base::Rng;
-use weir_tests::{Host, PATIENCE, Process, SmallDisk, wait_until, weir_binary};
+use weir_tests::{Host, Process, SmallDisk, TEST_TIMEOUT, wait_until, weir_binary};
 
 const DATABASE: &str = "controller.db";
 
@@ -69,7 +69,7 @@ impl Client {
     fn send(&self, method: &str, path: &str, body: &str) -> io::Result<u16> {
         let Self { address, token } = self;
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
@@ -96,13 +96,13 @@ impl Client {
 }
 
 #[derive(Default)]
-struct Answered {
+struct Acknowledged {
     registered: BTreeSet<String>,
     withdrawn: BTreeSet<String>,
     refused: u64,
 }
 
-impl Answered {
+impl Acknowledged {
     fn add(&mut self, other: Self) {
         self.registered.extend(other.registered);
         self.withdrawn.extend(other.withdrawn);
@@ -146,8 +146,8 @@ fn files(host: &Host, folder: &Path) -> BTreeSet<String> {
 }
 
 /// Registers files, and withdraws each fifth, until the controller is gone or `until`.
-fn register_all(client: &Client, prefix: &str, until: &AtomicBool) -> Answered {
-    let mut answered = Answered::default();
+fn register_all(client: &Client, prefix: &str, until: &AtomicBool) -> Acknowledged {
+    let mut answered = Acknowledged::default();
     for number in 0.. {
         let name = format!("{prefix}/{number}/v=1");
         if until.load(Ordering::Relaxed) {
@@ -185,7 +185,7 @@ fn kill_at_random_moments(runs: u32) {
     let start = |arguments: &[&str]| process(host.command(weir_binary()), arguments);
     let folder = host.path("");
     let token = add_token(&start, &folder, "operator", "test");
-    let mut answered = Answered::default();
+    let mut answered = Acknowledged::default();
     let mut random = Rng::from_seed(1);
     for run in 0..runs {
         let controller = Controller::start(&start, &host, &folder, &token);
@@ -236,14 +236,14 @@ fn full_disk(how_it_ends: Signal) {
     let host = Host::new();
     let Some(disk) = SmallDisk::mount(&host, "disk", "3m") else { return };
     let start = |arguments: &[&str]| process(disk.command(&host, weir_binary()), arguments);
-    let (folder, view) = (disk.folder().to_owned(), disk.view());
+    let (folder, view) = (disk.folder().to_owned(), disk.path_from_outside());
     let token = add_token(&start, &folder, "operator", "test");
     let router = add_token(&start, &folder, "router", "r");
     let controller = Controller::start(&start, &host, &folder, &token);
     let (client, is_over) = (&controller.client, AtomicBool::new(false));
     let router = Client { token: router, ..client.clone() };
     let health = || client.send("GET", "/health", "").expect("an answer");
-    let mut answered = Answered::default();
+    let mut answered = Acknowledged::default();
     thread::scope(|scope| {
         let end = EndOfScope(&is_over);
         let producers = ["a", "b", "c"].map(|producer| {
@@ -262,7 +262,7 @@ fn full_disk(how_it_ends: Signal) {
             disk.fill();
             wait_until("the controller notices the full disk", || health() == 503);
             thread::sleep(Duration::from_millis(500));
-            disk.make_room();
+            disk.remove_filler();
             wait_until("the controller is well again", || health() == 200);
             // Other programs can write.
             let _ = add_token(&start, &folder, "reader", &format!("reader{round}"));
@@ -298,7 +298,7 @@ fn two_controllers_of_one_file_lose_nothing() {
     let folder = host.path("");
     let token = add_token(&start, &folder, "operator", "test");
     let controllers = [1, 2].map(|_| Controller::start(&start, &host, &folder, &token));
-    let (mut answered, is_over) = (Answered::default(), AtomicBool::new(false));
+    let (mut answered, is_over) = (Acknowledged::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         let producers = [("/a", 0), ("/b", 1)].map(|(prefix, which)| {
             let (client, is_over) = (&controllers[which].client, &is_over);
@@ -323,7 +323,7 @@ fn read_only_disk_is_refused_and_loses_nothing() {
     let host = Host::new();
     let Some(disk) = SmallDisk::mount(&host, "disk", "8m") else { return };
     let start = |arguments: &[&str]| process(disk.command(&host, weir_binary()), arguments);
-    let (folder, view) = (disk.folder().to_owned(), disk.view());
+    let (folder, view) = (disk.folder().to_owned(), disk.path_from_outside());
     let token = add_token(&start, &folder, "operator", "test");
     let controller = Controller::start(&start, &host, &folder, &token);
     let name = "/a/v=1".to_owned();
@@ -339,6 +339,6 @@ fn read_only_disk_is_refused_and_loses_nothing() {
     let controller = Controller::start(&start, &host, &folder, &token);
     assert_eq!(controller.client.register(&name).expect("an answer"), 200);
     controller.end(Signal::SIGTERM);
-    let answered = Answered { registered: [name].into(), ..Answered::default() };
+    let answered = Acknowledged { registered: [name].into(), ..Acknowledged::default() };
     answered.check(&host, &view);
 }

@@ -49,7 +49,7 @@ fn file_outlives_router_and_producer() {
             disks: 2,
             memory: "64MiB".into(),
             settings: String::new(),
-            each: engine.into(),
+            disk_settings: engine.into(),
             ..DiskStore::new("router")
         };
         let router = store.start(&host);
@@ -61,7 +61,7 @@ fn file_outlives_router_and_producer() {
         assert!(log.contains("what was in memory is on the disks"), "{log}");
 
         let router = store.start(&host);
-        let status = router.disks_settle();
+        let status = router.wait_for_idle_disks();
         assert!(number(&status, "recovered") > 1000, "{status}");
         assert_eq!(status["disks"], 2);
         get(&router, &name, "second");
@@ -99,12 +99,12 @@ fn written_data_survives_sigkill() {
     let expected = random_file(&host.path("source"), 8 * MIB, 8);
     let (producer, name) = put(&router, &host.path("source"), "/kept/file");
     get(&router, &name, "first");
-    let before = router.disks_settle();
+    let before = router.wait_for_idle_disks();
     router.process.kill();
     drop(producer);
 
     let router = store.start(&host);
-    let after = router.disks_settle();
+    let after = router.wait_for_idle_disks();
     assert!(number(&after, "recovered") >= number(&before, "writes"), "{before}\n{after}");
     get(&router, &name, "second");
     assert_eq!(sha256_hex(&host.path("second")), expected);
@@ -123,13 +123,13 @@ fn erased_data_stays_erased() {
     let (producer, erased_name) = put(&router, &host.path("source"), "/erased/file");
     get(&router, &erased_name, "copy");
     drop(producer);
-    router.disks_settle();
+    router.wait_for_idle_disks();
     let erased = router.weir_json(&["cs", "erase", "/erased"]);
     assert!(number(&erased, "erased") > 250, "{erased}");
     let _ = try_get(&router, &erased_name, "copy").failure();
     router.process.stop();
     let router = store.start(&host);
-    router.disks_settle();
+    router.wait_for_idle_disks();
     let _ = try_get(&router, &erased_name, "copy").failure();
     get(&router, &kept_name, "copy");
     assert_eq!(sha256_hex(&host.path("copy")), kept);
@@ -144,7 +144,7 @@ fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
         // Small enough for old regions to make room for new ones.
         size: "16MiB".into(),
         settings: format!("offer = \"arrival\"\n{settings}"),
-        each: format!("region_size = \"1MiB\"\n{each}"),
+        disk_settings: format!("region_size = \"1MiB\"\n{each}"),
         ..DiskStore::new("router")
     };
     let mut rng = Rng::from_seed(rounds);
@@ -168,7 +168,7 @@ fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
         let _ = fs::remove_file(host.path("load"));
 
         let router = store.start(&host);
-        let after = router.disks_settle();
+        let after = router.wait_for_idle_disks();
         if let Some(said) = said.filter(|said| said["evictions"] == 0) {
             let written = number(&said, "recovered") + number(&said, "writes");
             let kept = number(&after, "recovered") + number(&after, "evictions");
@@ -296,7 +296,7 @@ impl Pair {
         let pair = Self { host, store, far, name, expected };
         let near = pair.start();
         get(&near, &pair.name, "first");
-        near.disks_settle();
+        near.wait_for_idle_disks();
         drop(producer);
         near.process.stop();
         pair
@@ -304,7 +304,7 @@ impl Pair {
 
     fn start(&self) -> Router {
         let near = self.store.start(&self.host);
-        near.disks_settle();
+        near.wait_for_idle_disks();
         near.add_route("/far", &self.far.udp());
         near
     }
@@ -318,8 +318,11 @@ impl Pair {
 #[test]
 fn flipped_bits_are_found_and_refetched() {
     for engine in ENGINES {
-        let store =
-            DiskStore { size: "16MiB".into(), each: engine.into(), ..DiskStore::new("near") };
+        let store = DiskStore {
+            size: "16MiB".into(),
+            disk_settings: engine.into(),
+            ..DiskStore::new("near")
+        };
         let pair = Pair::with_file_on_disk(store);
         pair.store.flip_bits(&pair.host, 300, 5);
         let near = pair.start();
@@ -327,7 +330,7 @@ fn flipped_bits_are_found_and_refetched() {
         let status = near.disk_status();
         assert!(number(&status, "damaged") > 0 && number(&status, "reads") > 0, "{status}");
         // What was fetched anew is on disk again, and right.
-        near.disks_settle();
+        near.wait_for_idle_disks();
         pair.get(&near);
         near.process.stop();
         let near = pair.start();
@@ -339,7 +342,7 @@ fn flipped_bits_are_found_and_refetched() {
 fn truncated_disk_loses_only_the_cut_part() {
     let pair = Pair::with_file_on_disk(DiskStore {
         size: "16MiB".into(),
-        each: "region_size = \"1MiB\"\n".into(),
+        disk_settings: "region_size = \"1MiB\"\n".into(),
         ..DiskStore::new("near")
     });
     let file =
@@ -473,7 +476,7 @@ fn stalled_disk_is_bypassed() {
     for engine in ENGINES {
         let pair = Pair::with_file_on_disk(DiskStore {
             size: "16MiB".into(),
-            each: engine.into(),
+            disk_settings: engine.into(),
             settings: "offer = \"arrival\"\nstop_timeout = \"1s\"\n".into(),
             can_stall: true,
             ..DiskStore::new("near")
@@ -488,11 +491,11 @@ fn stalled_disk_is_bypassed() {
         pair.get(&near);
         get(&near, &other_name, "other-copy");
         assert_eq!(sha256_hex(&host.path("other-copy")), other);
-        let status = near.disks_become("a stall", |disk| disk["stalled"] == 1);
+        let status = near.wait_for_disks("a stall", |disk| disk["stalled"] == 1);
         assert!(number(&status, "stalls") > 0, "{status}");
 
         fs::remove_file(host.path("near.stall0")).expect("removed");
-        near.disks_become("its end", |disk| disk["stalled"] == 0);
+        near.wait_for_disks("its end", |disk| disk["stalled"] == 0);
         pair.get(&near);
 
         // And it stops, though the disk does not answer.
@@ -533,7 +536,7 @@ fn second_signal_aborts_final_writes() {
     let store = DiskStore {
         memory: "16MiB".into(),
         settings: "stop_timeout = \"1h\"\nstalled_after = \"1h\"\n".into(),
-        each: "pace = { ops_per_s = 0.5 }\n".into(),
+        disk_settings: "pace = { ops_per_s = 0.5 }\n".into(),
         ..DiskStore::new("router")
     };
     let mut router = store.start(&host);
@@ -567,10 +570,10 @@ fn several_threads_share_the_disks() {
             (name, expected)
         })
         .collect();
-    router.disks_settle();
+    router.wait_for_idle_disks();
     router.process.kill();
     let router = store.start(&host);
-    router.disks_settle();
+    router.wait_for_idle_disks();
     for (name, expected) in &files {
         get(&router, name, "second");
         assert_eq!(&sha256_hex(&host.path("second")), expected);
@@ -580,6 +583,6 @@ fn several_threads_share_the_disks() {
     let message = refusal(&host, &store);
     assert!(message.contains("set `threads = 2` again"), "{message}");
     let router = store.start(&host);
-    assert!(number(&router.disks_settle(), "recovered") > 1000);
+    assert!(number(&router.wait_for_idle_disks(), "recovered") > 1000);
     router.process.stop();
 }

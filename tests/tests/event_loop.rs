@@ -38,14 +38,14 @@ fn store(side: usize, number: usize) -> ObjectStore {
 }
 
 /// Asks for one segment after the other, and again when no answer comes.
-struct Asker {
+struct SegmentFetcher {
     versioned: Name,
     expected: Vec<u8>,
     next: u64,
     asked: Option<Instant>,
 }
 
-impl Asker {
+impl SegmentFetcher {
     fn new(side: usize, number: usize) -> Self {
         let mut versioned = object(side, number);
         versioned.append_version(1);
@@ -57,7 +57,7 @@ impl Asker {
     }
 }
 
-impl Endpoint for Asker {
+impl Endpoint for SegmentFetcher {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
         for FromRouter { header, packet, .. } in packets.drain(..) {
             assert_eq!(header.nack, None);
@@ -93,8 +93,8 @@ impl Endpoint for Asker {
 fn run_side(router: &FaceUri, side: usize, registered: &AtomicUsize, done: &AtomicUsize) {
     let mut client = Client::connect(router).unwrap();
     let mut stores: Vec<ObjectStore> = (0..ENDPOINTS).map(|number| store(side, number)).collect();
-    let mut askers: Vec<Asker> =
-        (0..ENDPOINTS).map(|number| Asker::new(1 - side, number)).collect();
+    let mut askers: Vec<SegmentFetcher> =
+        (0..ENDPOINTS).map(|number| SegmentFetcher::new(1 - side, number)).collect();
     for number in 0..ENDPOINTS {
         client.register_prefix(&object(side, number)).unwrap();
     }

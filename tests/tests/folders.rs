@@ -228,7 +228,7 @@ fn unreadable_files_are_named_and_skipped() {
     let producer = Process::start("weir put as somebody else", command);
     assert_eq!(producer.json_line()["skipped"], 2);
     for name in ["source/d1/f2", "source/d2"] {
-        producer.wait_for(&format!("left out {name}: Permission denied"));
+        producer.wait_for_output(&format!("left out {name}: Permission denied"));
     }
     get(&router, "copy");
     closed.iter().for_each(|path| set_mode(path, 0o755));
@@ -251,8 +251,8 @@ fn changed_files_are_named_and_skipped() {
     assert!(log.contains("2 entries of /folder"), "{log}");
     source.retain(|path, _| path != "d0/f3" && path != "large");
     assert!(tree(&host.path("copy")) == source);
-    producer.wait_for("source/d0/f3 cannot be read any more");
-    producer.wait_for("source/large has changed since it was signed");
+    producer.wait_for_output("source/d0/f3 cannot be read any more");
+    producer.wait_for_output("source/large has changed since it was signed");
     assert!(producer.is_running());
 }
 
@@ -310,7 +310,7 @@ fn second_producer_of_a_name_is_reported() {
     let (first, _) = put(&router, "source", &[]);
     assert!(!first.log().contains("another producer"), "{}", first.log());
     let (below, _) = put(&router, "source", &[]);
-    below.wait_for("another producer already serves /folder (/folder/");
+    below.wait_for_output("another producer already serves /folder (/folder/");
     let words = ["put", "other", "/folder/other", "--json"];
     let unlike = router.spawn(&words);
     let _ = unlike.json_line();

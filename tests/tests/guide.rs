@@ -179,7 +179,7 @@ fn exchanges_objects_with_other_libraries() {
             let server = language.start(&host, &router.unix(), "guide_publish", &[]);
             let _ = server.line_with("published /home/kitchen");
             // A new version each time: no router's store has it.
-            let object = client.say(&["get", "/home/kitchen", "--key", &own_key]);
+            let object = client.run_to_json(&["get", "/home/kitchen", "--key", &own_key]);
             assert_eq!(object["sha256"], expected, "{language:?} to {object}");
             assert_eq!(object["verified"], true, "{language:?} to {object}");
         }

@@ -17,7 +17,7 @@ const SIZE: usize = SEGMENTS as usize * SEGMENT_BYTES - 300;
 /// Segments that are erased from the store: 100 of 500.
 const HOLES: [Range<u64>; 3] = [40..120, 200..210, 490..500];
 /// Retries end after 3 s without progress.
-const SHORT: [&str; 4] = ["--retries", "3", "--lifetime", "1000"];
+const SHORT_TIMEOUTS: [&str; 4] = ["--retries", "3", "--lifetime", "1000"];
 
 /// A router whose store holds a file in parts, and another one with the producer behind it.
 struct Network {
@@ -91,13 +91,13 @@ fn file_ends_with_report_and_is_completed_later() {
     let mut network = Network::new();
     stop(&mut network.origin);
     let text = missing_text(&network.name, "no answer");
-    let failed = network.get("out/file", &SHORT);
+    let failed = network.get("out/file", &SHORT_TIMEOUTS);
     assert_eq!(failed.status.code(), Some(1));
     assert!(failed.errors.contains(&text), "{}", failed.errors);
     assert!(!network.host.path("out/file").exists());
 
     // What arrived was kept: only the missing segments are requested, again without success.
-    let failed = network.get("out/file", &SHORT);
+    let failed = network.get("out/file", &SHORT_TIMEOUTS);
     assert_eq!(failed.status.code(), Some(1));
     assert!(failed.errors.contains(&text), "{}", failed.errors);
 
@@ -131,7 +131,8 @@ fn stream_ends_before_the_hole() {
     let mut network = Network::new();
     stop(&mut network.origin);
     let weir = weir_tests::weir_binary().display();
-    let line = format!("{weir} get {} -o - {} > out/stream", network.name, SHORT.join(" "));
+    let line =
+        format!("{weir} get {} -o - {} > out/stream", network.name, SHORT_TIMEOUTS.join(" "));
     let mut command = network.host.command(Path::new("sh"));
     command.args(["-c", &line]).env("NDN_CLIENT_TRANSPORT", network.edge.unix());
     let failed = Process::start("weir get -o -", command).finish();
@@ -146,7 +147,7 @@ fn stream_ends_before_the_hole() {
 fn two_routers_fetch_everything_but_the_hole() {
     let mut network = Network::new();
     stop(&mut network.origin);
-    let mut options = SHORT.to_vec();
+    let mut options = SHORT_TIMEOUTS.to_vec();
     let (unix, udp) = (network.edge.unix(), network.edge.udp());
     options.extend(["--router", &unix, "--router", &udp]);
     let failed = network.get("out/file", &options);
@@ -172,7 +173,7 @@ fn folder_gets_all_files_but_the_one_with_a_hole() {
     let mut origin = origin;
     stop(&mut origin);
     let mut words = vec!["get", "/d", "-o", "out"];
-    words.extend(SHORT);
+    words.extend(SHORT_TIMEOUTS);
     let failed = edge.weir(&words);
     assert_eq!(failed.status.code(), Some(1));
     assert!(

@@ -55,7 +55,7 @@ fn exchange(transport: Transport, producing: Library, consuming: Library) {
 
 fn exact_and_prefix(producer_side: &Client<'_>, consumer: &Client<'_>, router: &Router) {
     let producer = producer_side.serve(router, &["produce", "/exact", "--content", "hello, world"]);
-    let data = consumer.say(&["consume", "/exact/a"]);
+    let data = consumer.run_to_json(&["consume", "/exact/a"]);
     assert_eq!(data["event"], "data");
     assert_eq!(data["name"], "/exact/a");
     assert_eq!(data["content"], "hello, world");
@@ -64,13 +64,13 @@ fn exact_and_prefix(producer_side: &Client<'_>, consumer: &Client<'_>, router: &
 
     let arguments = ["produce", "/longer", "--content", "deep", "--suffix", "/x/y"];
     let producer = producer_side.serve(router, &arguments);
-    let data = consumer.say(&["consume", "/longer/a", "--can-be-prefix"]);
+    let data = consumer.run_to_json(&["consume", "/longer/a", "--can-be-prefix"]);
     assert_eq!(data["name"], "/longer/a/x/y");
     let seen = interests(&producer);
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["canBePrefix"], true);
     assert_eq!(seen[0]["mustBeFresh"], false);
-    let exact = consumer.say(&["consume", "/longer/a", "--lifetime", "300"]);
+    let exact = consumer.run_to_json(&["consume", "/longer/a", "--lifetime", "300"]);
     assert_eq!(exact["event"], "timeout", "a longer name must not answer an exact Interest");
 }
 
@@ -80,21 +80,21 @@ fn freshness(producer_side: &Client<'_>, consumer: &Client<'_>, router: &Router)
     let stale_allowed = ["consume", "/fresh/a"];
     let fresh_only = ["consume", "/fresh/a", "--must-be-fresh"];
 
-    assert_eq!(consumer.say(&fresh_only)["freshnessMs"], 1500);
+    assert_eq!(consumer.run_to_json(&fresh_only)["freshnessMs"], 1500);
     let seen = interests(&producer);
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["mustBeFresh"], true);
 
     thread::sleep(Duration::from_millis(1600));
-    assert_eq!(consumer.say(&stale_allowed)["content"], "news");
+    assert_eq!(consumer.run_to_json(&stale_allowed)["content"], "news");
     assert_eq!(interests(&producer).len(), 0, "stale Data may be answered from the store");
-    assert_eq!(consumer.say(&fresh_only)["content"], "news");
+    assert_eq!(consumer.run_to_json(&fresh_only)["content"], "news");
     assert_eq!(interests(&producer).len(), 1, "stale Data must not answer MustBeFresh");
 }
 
 fn signed_interest(producer_side: &Client<'_>, consumer: &Client<'_>, router: &Router) {
     let producer = producer_side.serve(router, &["produce", "/signed", "--content", "done"]);
-    let data = consumer.say(&["consume", "/signed/do", "--signed", "--parameters", "abc"]);
+    let data = consumer.run_to_json(&["consume", "/signed/do", "--signed", "--parameters", "abc"]);
     assert_eq!(data["content"], "done");
     let seen = interests(&producer);
     assert_eq!(seen.len(), 1);
@@ -103,13 +103,13 @@ fn signed_interest(producer_side: &Client<'_>, consumer: &Client<'_>, router: &R
 }
 
 fn nacks(producer_side: &Client<'_>, consumer: &Client<'_>, router: &Router) {
-    let nobody = consumer.say(&["consume", "/nobody/serves/this"]);
+    let nobody = consumer.run_to_json(&["consume", "/nobody/serves/this"]);
     assert_eq!(nobody["event"], "nack", "{nobody}");
     assert_eq!(nobody["reason"], NACK_NO_ROUTE);
 
     let reason = NACK_CONGESTION.to_string();
     let _producer = producer_side.serve(router, &["produce", "/busy", "--nack", &reason]);
-    let busy = consumer.say(&["consume", "/busy/a"]);
+    let busy = consumer.run_to_json(&["consume", "/busy/a"]);
     assert_eq!(busy["event"], "nack", "{busy}");
     assert_eq!(busy["reason"], NACK_CONGESTION);
 }
@@ -154,8 +154,8 @@ fn remote_ndnts_registers_with_a_trusted_key() {
         .map(|name| host.path(name).to_str().expect("UTF-8").to_owned())
         .into();
     let anyone = Client::new(&host, Library::Ndnts, "unix:///dev/null");
-    anyone.say(&["key", "/lab", "--certificate", &files[0], "--private", &files[1]]);
-    anyone.say(&["key", "/elsewhere", "--certificate", &files[2], "--private", &files[3]]);
+    anyone.run_to_json(&["key", "/lab", "--certificate", &files[0], "--private", &files[1]]);
+    anyone.run_to_json(&["key", "/elsewhere", "--certificate", &files[2], "--private", &files[3]]);
     let config = format!("[management]\nlocalhop = true\ntrust_anchors = [{:?}]\n", files[0]);
     host.write("weir.toml", config.as_bytes());
     let router = Router::start_with(&host, &["--config", "weir.toml"]);
@@ -169,6 +169,6 @@ fn remote_ndnts_registers_with_a_trusted_key() {
     let producer = afar.start(&accepted);
     assert_eq!(producer.event("ready")["registered"], true);
     let near = Client::new(&host, Library::Ndnts, &router.unix());
-    let data = near.say(&["consume", "/lab/data/1"]);
+    let data = near.run_to_json(&["consume", "/lab/data/1"]);
     assert_eq!(data["content"], "from afar", "{data}");
 }

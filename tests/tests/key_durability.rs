@@ -156,7 +156,7 @@ fn full_disk_and_read_only_disk_lose_no_key() {
         command.env("WEIR_HOME", disk.folder());
         process(command, arguments)
     };
-    let view = disk.view();
+    let view = disk.path_from_outside();
     weir(&["key", "new", "/first"]).finish().success();
     weir(&["key", "new", "/second"]).finish().success();
     let other = process(
@@ -173,7 +173,7 @@ fn full_disk_and_read_only_disk_lose_no_key() {
     process(export, &["key", "export", "/other", "-o", "certificate"]).finish().success();
     disk.fill();
     check_refused(&host, &weir, &view, "No space left on device");
-    disk.make_room();
+    disk.remove_filler();
     disk.set_read_only(&host, true);
     check_refused(&host, &weir, &view, "Read-only file system");
     disk.set_read_only(&host, false);

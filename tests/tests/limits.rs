@@ -10,8 +10,8 @@ use nix::libc;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, Uid};
 use weir_tests::{
-    Denied, DiskStore, Host, PATIENCE, Process, Router, denial_is_skipped, random_file, sha256_hex,
-    weir_binary, without,
+    DeniedCall, DiskStore, Host, Process, Router, TEST_TIMEOUT, is_denial_unavailable, random_file,
+    sha256_hex, weir_binary, without_calls,
 };
 
 /// Much more than any of these routers is given for its store.
@@ -45,21 +45,21 @@ fn expect_copies(host: &Host, transport: &str, name: &str, digest: &str) {
 }
 
 /// A router takes connections a little before it has opened its disks.
-fn wait_until_told(router: &Router, text: &str) {
-    let end = Instant::now() + PATIENCE;
-    while told(router, text) == 0 && Instant::now() < end {
+fn wait_until_logged(router: &Router, text: &str) {
+    let end = Instant::now() + TEST_TIMEOUT;
+    while log_count(router, text) == 0 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// How often the log has `text`.
-fn told(router: &Router, text: &str) -> usize {
+fn log_count(router: &Router, text: &str) -> usize {
     router.process.log().matches(text).count()
 }
 
-fn expect_told_once(router: &Router, text: &str) {
-    wait_until_told(router, text);
-    assert_eq!(told(router, text), 1, "{text:?} in:\n{}", router.process.log());
+fn expect_logged_once(router: &Router, text: &str) {
+    wait_until_logged(router, text);
+    assert_eq!(log_count(router, text), 1, "{text:?} in:\n{}", router.process.log());
 }
 
 fn store(size: &str) -> [&str; 4] {
@@ -68,8 +68,8 @@ fn store(size: &str) -> [&str; 4] {
 
 /// A store of 256 MiB, whose file is more than it gets: octets that it says it may hold.
 fn expect_less(router: &Router, limit: &str) {
-    expect_told_once(router, "the system gives this process less memory than is configured");
-    assert!(told(router, limit) > 0, "{limit:?} in:\n{}", router.process.log());
+    expect_logged_once(router, "the system gives this process less memory than is configured");
+    assert!(log_count(router, limit) > 0, "{limit:?} in:\n{}", router.process.log());
     let served = serve(router, FILE_BYTES);
     expect_file(&router.host, &router.unix(), &served);
     let store = router.weir_json(&["cs", "info"]);
@@ -81,7 +81,7 @@ fn expect_less(router: &Router, limit: &str) {
 
 #[test]
 fn uses_threads_without_io_uring() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     let (setup, enter) = (libc::SYS_io_uring_setup, libc::SYS_io_uring_enter);
@@ -89,49 +89,50 @@ fn uses_threads_without_io_uring() {
     let all = [(setup, libc::ENOSYS), (setup, libc::EPERM), (enter, libc::EPERM)];
     for (call, errno) in all {
         let host = Host::new();
-        let router = without(&[Denied::call(call, errno)], || DiskStore::new("one").start(&host));
-        expect_told_once(&router, "io_uring cannot be used");
-        expect_told_once(&router, "engine=\"threads\"");
+        let router =
+            without_calls(&[DeniedCall::call(call, errno)], || DiskStore::new("one").start(&host));
+        expect_logged_once(&router, "io_uring cannot be used");
+        expect_logged_once(&router, "engine=\"threads\"");
         let served = serve(&router, SMALL_BYTES);
         expect_file(&host, &router.unix(), &served);
-        assert_eq!(told(&router, "ERROR"), 0, "{}", router.process.log());
+        assert_eq!(log_count(&router, "ERROR"), 0, "{}", router.process.log());
     }
 }
 
 /// The kernel of Linux 5.11 to 5.14 has io_uring, but not all that a router asks of it.
 #[test]
 fn uses_older_io_uring_for_disks() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS`, from Linux 5.15 on.
     const IOWQ_MAX_WORKERS: u32 = 19;
     let call = libc::SYS_io_uring_register;
     let argument = Some((1, IOWQ_MAX_WORKERS));
-    let denied = Denied { call, argument, errno: libc::EINVAL };
+    let denied = DeniedCall { call, argument, errno: libc::EINVAL };
     let host = Host::new();
-    let router = without(&[denied], || DiskStore::new("one").start(&host));
-    wait_until_told(&router, "disk of the content store");
-    if told(&router, "engine=\"io_uring\"") == 0 {
+    let router = without_calls(&[denied], || DiskStore::new("one").start(&host));
+    wait_until_logged(&router, "disk of the content store");
+    if log_count(&router, "engine=\"io_uring\"") == 0 {
         return eprintln!("no io_uring here, so that this is NOT tested");
     }
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
-    expect_told_once(&router, "io_uring has its own bound of operations");
-    assert_eq!(told(&router, "ERROR"), 0, "{}", router.process.log());
+    expect_logged_once(&router, "io_uring has its own bound of operations");
+    assert_eq!(log_count(&router, "ERROR"), 0, "{}", router.process.log());
 }
 
 #[test]
 fn runs_on_linux_5_10_system_calls() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     /// `epoll_pwait2`, the first call of Linux 5.11: new ones have one number on all machines.
     const FIRST: libc::c_long = 441;
     /// Beyond the last one that there is.
     const LAST: libc::c_long = 512;
-    let denied: Vec<_> = (FIRST..LAST).map(|call| Denied::call(call, libc::ENOSYS)).collect();
-    without(&denied, || {
+    let denied: Vec<_> = (FIRST..LAST).map(|call| DeniedCall::call(call, libc::ENOSYS)).collect();
+    without_calls(&denied, || {
         let host = Host::new();
         let router = DiskStore::new("one").start(&host);
         let served = serve(&router, SMALL_BYTES);
@@ -142,52 +143,52 @@ fn runs_on_linux_5_10_system_calls() {
 
 #[test]
 fn udp_works_without_batches_and_gso() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     let setsockopt = |option: libc::c_int, errno| {
         let argument = Some((2, option as u32));
-        Denied { call: libc::SYS_setsockopt, argument, errno }
+        DeniedCall { call: libc::SYS_setsockopt, argument, errno }
     };
     // Some filters answer EPERM to what they do not know, which a firewall does to packets, too.
     let denied = [
         setsockopt(libc::UDP_SEGMENT, libc::ENOPROTOOPT),
         setsockopt(libc::UDP_GRO, libc::EPERM),
-        Denied::call(libc::SYS_sendmmsg, libc::EPERM),
-        Denied::call(libc::SYS_recvmmsg, libc::EPERM),
+        DeniedCall::call(libc::SYS_sendmmsg, libc::EPERM),
+        DeniedCall::call(libc::SYS_recvmmsg, libc::EPERM),
     ];
     let host = Host::new();
-    let router = without(&denied, || Router::start(&host));
-    expect_told_once(&router, "UDP_GRO, UDP_SEGMENT, sendmmsg and recvmmsg");
+    let router = without_calls(&denied, || Router::start(&host));
+    expect_logged_once(&router, "UDP_GRO, UDP_SEGMENT, sendmmsg and recvmmsg");
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.udp(), &served);
 }
 
 #[test]
 fn socket_is_used_without_shared_memory() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     let router = Router::on_new_host();
     let served = serve(&router, SMALL_BYTES);
-    let denied = [Denied::call(libc::SYS_memfd_create, libc::ENOSYS)];
+    let denied = [DeniedCall::call(libc::SYS_memfd_create, libc::ENOSYS)];
     let unix = router.unix();
     // Not the whole of `served`: a process is of one thread.
     let (name, digest) = (served.name.clone(), served.digest.clone());
-    without(&denied, || expect_copies(&router.host, &unix, &name, &digest));
+    without_calls(&denied, || expect_copies(&router.host, &unix, &name, &digest));
 }
 
 #[test]
 fn memory_thread_runs_without_low_priority() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     let host = Host::new();
-    let denied = [Denied::call(libc::SYS_sched_setscheduler, libc::EPERM)];
-    let router = without(&denied, || Router::start(&host));
+    let denied = [DeniedCall::call(libc::SYS_sched_setscheduler, libc::EPERM)];
+    let router = without_calls(&denied, || Router::start(&host));
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
-    expect_told_once(&router, "gives it no SCHED_IDLE");
+    expect_logged_once(&router, "gives it no SCHED_IDLE");
 }
 
 /// Of the threads of a router it is the one that is not needed.
@@ -214,24 +215,24 @@ fn router_runs_without_the_memory_thread() {
     let router = Router::start_as(&host, command, "router.sock", &store("64MiB"));
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
-    expect_told_once(&router, "no thread to make memory ready");
+    expect_logged_once(&router, "no thread to make memory ready");
 }
 
 #[test]
 fn store_continues_when_memory_is_refused() {
-    if denial_is_skipped() {
+    if is_denial_unavailable() {
         return;
     }
     /// What the system is asked for at a time with a store of 256 MiB: an eighth, and what is left
     /// to the rest of the program.
     const ASKED_BYTES: u32 = (32 + 32) << 20;
     let argument = Some((1, ASKED_BYTES));
-    let denied = [Denied { call: libc::SYS_mmap, argument, errno: libc::ENOMEM }];
+    let denied = [DeniedCall { call: libc::SYS_mmap, argument, errno: libc::ENOMEM }];
     let host = Host::new();
-    let router = without(&denied, || Router::start_with(&host, &store("256MiB")));
+    let router = without_calls(&denied, || Router::start_with(&host, &store("256MiB")));
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
-    expect_told_once(&router, "the system gives the content store no more memory");
+    expect_logged_once(&router, "the system gives the content store no more memory");
 }
 
 #[test]
@@ -336,7 +337,7 @@ fn one_processor_means_one_thread() {
         let mut one = CpuSet::new();
         one.set(usable[0]).expect("a processor");
         // Of a thread that ends, so that other tests keep theirs.
-        without(&[], || {
+        without_calls(&[], || {
             sched_setaffinity(this, &one).expect("one processor");
             Router::start(host)
         })
@@ -347,7 +348,7 @@ fn one_processor_means_one_thread() {
     expect_file(&host, &router.unix(), &served);
     if usable.len() > 1 {
         let text = "fewer processors than the machine has may be used";
-        wait_until_told(&router, text);
+        wait_until_logged(&router, text);
         let log = router.process.log();
         let line = log.lines().find(|line| line.contains(text)).expect("a line of the log");
         assert!(line.contains("usable=1") && line.contains("threads=1"), "{line}");

@@ -7,7 +7,7 @@ use weir_crypto::{KeyChain, KeyType, UserTrust};
 use weir_security::DigestSigner;
 use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, Session, SocketError};
 use weir_tests::sockets::{self, content, name, producer_options, producer_with, session};
-use weir_tests::{Host, PATIENCE, Router};
+use weir_tests::{Host, Router, TEST_TIMEOUT};
 use weir_transport::{HicnName, NameMapping};
 use weir_wire::{DataView, Interest};
 
@@ -108,7 +108,7 @@ fn early_request_is_answered_on_publication() {
     let producer = mapped_producer(&one, "/p", &[("request_wait", "1m")]);
     let asking = thread::spawn(move || read(&consumer(&other, "/p", MAPPING), "/p/a").unwrap());
     // Who asks tells the name of the network alone.
-    let request = producer.recv_timeout(PATIENCE).unwrap().unwrap();
+    let request = producer.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
     let mapping: NameMapping = MAPPING.parse().unwrap();
     let prefix = mapping.version_prefix(name("/p/a").as_view());
     assert_eq!(*request.name(), prefix);

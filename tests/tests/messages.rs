@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use weir_tests::{Host, PATIENCE, Process, Router, weir_binary};
+use weir_tests::{Host, Process, Router, TEST_TIMEOUT, weir_binary};
 
 /// What there is when the command runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -386,7 +386,7 @@ fn run_all(commands: Vec<(&Case, Command)>) -> BTreeMap<&str, (i32, String)> {
                 loop {
                     let next = commands.lock().expect("commands").pop();
                     let Some((case, command)) = next else { return };
-                    let finished = Process::start(case.title, command).finish_within(PATIENCE);
+                    let finished = Process::start(case.title, command).finish_within(TEST_TIMEOUT);
                     let code = finished.status.code().expect("an exit code");
                     let before = (code, finished.errors);
                     let before = results.lock().expect("results").insert(case.title, before);

@@ -73,7 +73,7 @@ fn weir_object_read_by(library: Library) {
         let name = format!("/weir/{kind}/file");
         let (_producer, sha256) = put(&router, &name, &[]);
         let option = if kind == "hmac" { "--secret" } else { "--key" };
-        let object = client.say(&["get", &name, option, text(&key)]);
+        let object = client.run_to_json(&["get", &name, option, text(&key)]);
         assert_eq!(object["event"], "object", "{kind}: {object}");
         assert_eq!(object["sha256"], sha256, "{kind}");
         assert_eq!(object["signatureType"], number, "{kind}");
@@ -81,7 +81,7 @@ fn weir_object_read_by(library: Library) {
         let locator = object["keyLocator"].as_str().expect("a key locator");
         assert!(locator.starts_with(&format!("/weir/{kind}/KEY/")), "{locator}");
 
-        let object = client.say(&["get", &name, option, text(&wrong_key)]);
+        let object = client.run_to_json(&["get", &name, option, text(&wrong_key)]);
         assert_eq!(object["verified"], false, "{kind} with a wrong key: {object}");
     }
 }
@@ -147,7 +147,7 @@ fn ndnts_reads_padded_frames_over_udp() {
     let (_producer, sha256) = put(&router, "/padded/file", &["--segment-size", "1000"]);
     let relay = UdpRelay::to(router.port());
     let client = Client::new(&router.host, Library::Ndnts, &relay.uri());
-    let object = client.say(&["get", "/padded/file", "--key", text(&key)]);
+    let object = client.run_to_json(&["get", "/padded/file", "--key", text(&key)]);
     assert_eq!((&object["sha256"], &object["verified"]), (&sha256.into(), &true.into()));
     let padded = relay.padded.load(Ordering::Relaxed);
     assert!(padded > 0, "of {object}");
@@ -256,7 +256,7 @@ fn reads_digest_signed_metadata_of_both() {
         let client = Client::new(&router.host, library, &router.unix());
         let name = format!("/digest/{}", library.label());
         let (_producer, sha256) = put(&router, &name, &["--sign", "digest"]);
-        let object: Value = client.say(&["get", &name]);
+        let object: Value = client.run_to_json(&["get", &name]);
         assert_eq!(object["sha256"], sha256);
         assert_eq!(object["signatureType"], 0);
         assert_eq!(object["verified"], true);

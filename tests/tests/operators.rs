@@ -140,7 +140,7 @@ fn config_can_restrict_or_relax_access() {
 }
 
 /// A program in a mount namespace whose `/run` is its own.
-fn in_own_run(host: &Host, script: &str) -> Finished {
+fn run_with_own_run_folder(host: &Host, script: &str) -> Finished {
     let mut command = host.command(Path::new("unshare"));
     let script = format!("mount -t tmpfs -o mode=755 t /run && {script}");
     command.args(["-m", "sh", "-c", &script, "sh"]).arg(shared_program(host));
@@ -161,7 +161,7 @@ fn system_socket_ignores_umask() {
                   stat -c %a /run/nfd /run/nfd/nfd.sock; \
                   setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/ \
                   WEIR_HOME=$SITE/nobody \"$1\" status >/dev/null && echo reached; kill $!; wait";
-    let finished = in_own_run(&host, script).success();
+    let finished = run_with_own_run_folder(&host, script).success();
     assert_eq!(finished.output.split_whitespace().collect::<Vec<_>>(), ["755", "666", "reached"]);
 }
 

@@ -18,7 +18,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 use weir_base::Rng;
-use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex, weir_binary};
+use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex, weir_binary};
 
 const MIB: usize = 1 << 20;
 
@@ -58,11 +58,11 @@ impl Fixture {
     }
 
     /// A download that is stopped once something has been written. Whether it was in time.
-    fn get_a_part(&self, words: &[&str]) -> bool {
+    fn interrupt_get(&self, words: &[&str]) -> bool {
         let slowly = ["--pipeline", "fixed", "--window", "1"];
         let mut process = self.get(&[words, &slowly].concat());
         let part = self.host.path("out/.file.weir-part");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while fs::metadata(&part).map_or(0, |found| found.len()) < MIB as u64
             && process.is_running()
         {
@@ -186,13 +186,13 @@ fn get_resumes_after_a_restart() {
     let mut fixture = Fixture::new(32 * MIB);
     let target = fixture.target();
     let words = ["-o", text(&target)];
-    fixture.get_a_part(&words);
+    fixture.interrupt_get(&words);
     fixture.router.process.signal(Signal::SIGKILL);
     while fixture.router.process.is_running() {
         thread::sleep(Duration::from_millis(1));
     }
     fixture.router = Router::start(&fixture.host);
-    fixture.producer.wait_for("serving again");
+    fixture.producer.wait_for_output("serving again");
     fixture.get(&words).finish().success();
     assert!(fixture.is_whole(&target));
     assert_eq!(fixture.host.list("out"), ["file"], "something temporary stays");
@@ -205,7 +205,7 @@ fn get_resumes_with_a_restarted_producer() {
     let mut fixture = Fixture::new(32 * MIB);
     let target = fixture.target();
     let words = ["-o", text(&target), "--json"];
-    if !fixture.get_a_part(&words) {
+    if !fixture.interrupt_get(&words) {
         eprintln!("the whole file was fetched before it could be stopped: NOT tested");
         return;
     }
@@ -216,7 +216,7 @@ fn get_resumes_with_a_restarted_producer() {
     assert!(fixture.is_whole(&target));
 
     fs::remove_file(&target).expect("removed");
-    if !fixture.get_a_part(&words) {
+    if !fixture.interrupt_get(&words) {
         return;
     }
     fixture.digest = random_file(&fixture.host.path("source"), 2 * MIB, 6);
@@ -369,7 +369,7 @@ fn without_o_a_newer_version_replaces_the_older() {
         return;
     }
     // For a moment, the router may answer with what the first producer said.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while sha256_hex(&fixture.target()) != newer {
         assert!(Instant::now() < deadline, "the newer version does not come");
         fixture.get_in("out", "/part/file", &[]).finish().success();
@@ -496,7 +496,7 @@ fn unread_pipe_waits_until_stopped() {
     let pipe = fixture.host.path("out/pipe");
     make_pipe(&pipe);
     let mut process = fixture.get(&["-o", text(&pipe)]);
-    process.wait_for("waiting for a program to read");
+    process.wait_for_output("waiting for a program to read");
     process.signal(Signal::SIGTERM);
     let finished = process.finish();
     assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
@@ -505,7 +505,7 @@ fn unread_pipe_waits_until_stopped() {
     let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
     let reader = reader.expect("opened");
     let mut process = fixture.get(&["-o", text(&pipe)]);
-    process.wait_for("waiting for a program to read");
+    process.wait_for_output("waiting for a program to read");
     process.signal(Signal::SIGTERM);
     assert_eq!(process.finish().status.code(), Some(143));
     drop(reader);
@@ -571,5 +571,5 @@ fn refuses_to_serve_files_without_size() {
     let words = ["put", "tree", "/tree", "--follow-links", "--json"];
     let producer = router.spawn(&words);
     assert_eq!(producer.json_line()["skipped"], 1);
-    producer.wait_for("left out tree/cpuinfo: its content is made up as it is read");
+    producer.wait_for_output("left out tree/cpuinfo: its content is made up as it is read");
 }

@@ -10,8 +10,8 @@ use weir_security::{DigestSigner, KeyLocator, SignError, SignatureType, Signer};
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
 };
-use weir_tests::sockets::{anyone, block_on, content, name, session};
-use weir_tests::{Host, PATIENCE, Router};
+use weir_tests::sockets::{block_on, content, digest_verifier, name, session};
+use weir_tests::{Host, Router, TEST_TIMEOUT};
 use weir_wire::{Interest, Name};
 
 fn producer(session: &Session, signer: impl Signer + 'static, threads: u32) -> Producer {
@@ -20,7 +20,7 @@ fn producer(session: &Session, signer: impl Signer + 'static, threads: u32) -> P
 }
 
 fn read(session: &Session, name: &Name) -> Result<Vec<u8>, std::io::Error> {
-    let mut consumer = Consumer::bind(session, Name::new(), anyone());
+    let mut consumer = Consumer::bind(session, Name::new(), digest_verifier());
     let options = ConsumerOptions { stored: false, ..ConsumerOptions::default() };
     consumer.set_options(options).unwrap();
     let mut octets = Vec::new();
@@ -30,17 +30,17 @@ fn read(session: &Session, name: &Name) -> Result<Vec<u8>, std::io::Error> {
 
 /// A digest; what was signed by whom is noted, and some of it waits, fails or panics.
 #[derive(Clone, Default)]
-struct Watched(Arc<Mutex<Seen>>);
+struct RecordingSigner(Arc<Mutex<SignerLog>>);
 
 #[derive(Default)]
-struct Seen {
+struct SignerLog {
     threads: HashSet<ThreadId>,
     names: Vec<String>,
     /// Told of what waits, and what has it go on.
     gate: Option<(Sender<()>, Receiver<()>)>,
 }
 
-impl Watched {
+impl RecordingSigner {
     /// One that waits at the first signature, and the ends of its channels.
     fn with_gate() -> (Self, Receiver<()>, Sender<()>) {
         let (waits, is_waiting) = channel();
@@ -55,7 +55,7 @@ impl Watched {
     }
 }
 
-impl Signer for Watched {
+impl Signer for RecordingSigner {
     fn signature_type(&self) -> SignatureType {
         DigestSigner.signature_type()
     }
@@ -119,7 +119,7 @@ fn background_publication_is_read_by_all() {
 fn dropping_a_queued_publication_cancels_it() {
     let router = Router::on_new_host();
     let session = session(&router);
-    let (watched, is_waiting, go_on) = Watched::with_gate();
+    let (watched, is_waiting, go_on) = RecordingSigner::with_gate();
     let producer = producer(&session, watched.clone(), 1);
     let first = producer.publish_async(&name("/p/first"), vec![1]).unwrap();
     is_waiting.recv().unwrap();
@@ -139,7 +139,7 @@ fn queued_publications_end_with_the_session() {
     let host = Host::new();
     let router = Router::start(&host);
     let session = session(&router);
-    let (watched, is_waiting, go_on) = Watched::with_gate();
+    let (watched, is_waiting, go_on) = RecordingSigner::with_gate();
     let producer = producer(&session, watched.clone(), 1);
     let pending: Vec<_> = (0..3)
         .map(|number| producer.publish_async(&name(&format!("/p/{number}")), vec![1]).unwrap())
@@ -159,7 +159,7 @@ fn queued_publications_end_with_the_session() {
 fn failing_signer_is_reported_and_isolated() {
     let router = Router::on_new_host();
     let session = session(&router);
-    let producer = producer(&session, Watched::default(), 2);
+    let producer = producer(&session, RecordingSigner::default(), 2);
     for _ in 0..5 {
         let begin = |last: &str| producer.publish_async(&name(&format!("/p/{last}")), vec![1]);
         let (broken, panics) = (begin("broken").unwrap(), begin("panics").unwrap());
@@ -176,7 +176,7 @@ fn failing_signer_is_reported_and_isolated() {
 fn session_threads_sign_large_objects() {
     let router = Router::on_new_host();
     let session = session(&router);
-    let watched = Watched::default();
+    let watched = RecordingSigner::default();
     let producer = producer(&session, watched.clone(), 4);
     let large = content(2_000_000);
     for _ in 0..10 {
@@ -212,7 +212,7 @@ fn closing_ends_waiting_receivers() {
     let host = Host::new();
     let router = Router::start(&host);
     let asking = session(&router);
-    let consumer = Consumer::bind(&asking, Name::new(), anyone());
+    let consumer = Consumer::bind(&asking, Name::new(), digest_verifier());
     let ask = |uri: &str| {
         let interest = Interest::new(name(uri)).nonce(1).lifetime_ms(3_600_000).encode();
         consumer.express(&interest).unwrap()
@@ -232,7 +232,7 @@ fn closing_ends_waiting_receivers() {
         drop(producer);
         let (send, answer) = channel();
         thread::spawn(move || send.send(pending.wait()));
-        let answer = answer.recv_timeout(PATIENCE).expect("it waits on");
+        let answer = answer.recv_timeout(TEST_TIMEOUT).expect("it waits on");
         assert!(matches!(answer, Err(SocketError::NoRoute(_))), "{answer:?}");
     }
 }

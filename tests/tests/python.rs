@@ -68,5 +68,5 @@ with weir.put('/ours', sys.argv[1], sign='digest', segment_size=4096):
 ";
     let ours = python.start(&host, &router.unix(), &["-c", script, file]);
     ours.event("ready");
-    assert_eq!(client.say(&["get", "/ours"])["sha256"], sum);
+    assert_eq!(client.run_to_json(&["get", "/ours"])["sha256"], sum);
 }

@@ -13,7 +13,7 @@ use weir_plan::workload::{ConsumerPlan, Demand, Popularity, ProducerPlan};
 use weir_plan::{DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, Transport};
 use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names, producer, router};
 use weir_real::{self as real, RealError, RealOptions, RealReport};
-use weir_tests::{Host, PATIENCE, Process, wait_until, weir_binary};
+use weir_tests::{Host, Process, TEST_TIMEOUT, wait_until, weir_binary};
 
 /// A consumer that keeps 4 Interests outstanding, a router without store, a producer.
 fn plan(transport: Transport, duration_ns: u64) -> Plan {
@@ -116,7 +116,7 @@ fn processes_of(folder: &Path) -> Vec<(i32, String)> {
 
 /// The process of a node, once its events or samples show that the run goes on.
 fn await_process(folder: &Path, file: &str) -> i32 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let all_run = || (0..3).all(|node| folder.join(format!("node-{node}.log")).exists());
     loop {
         let found = processes_of(folder);
@@ -134,7 +134,7 @@ fn await_process(folder: &Path, file: &str) -> i32 {
 }
 
 /// Runs a long plan and does something to it meanwhile.
-fn disturbed(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
+fn error_after(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
     let host = Host::new();
     let folder = host.path("run");
     let options = options(&folder);
@@ -147,7 +147,7 @@ fn disturbed(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
     result.expect_err("it was disturbed")
 }
 
-fn kill_it(id: i32) {
+fn sigkill(id: i32) {
     kill(Pid::from_raw(id), Signal::SIGKILL).expect("killed");
 }
 
@@ -155,20 +155,21 @@ fn kill_it(id: i32) {
 fn error_names_dead_application() {
     for (file, title) in [("node-1.json", "consumer `asker`"), ("node-2.json", "producer `source`")]
     {
-        let text = disturbed(file, |id, _| kill_it(id)).to_string();
+        let text = error_after(file, |id, _| sigkill(id)).to_string();
         assert!(text.contains(title) && text.contains("signal: 9"), "{text}");
     }
 }
 
 #[test]
 fn error_names_dead_router_first() {
-    let text = disturbed("node-0.toml", |id, _| kill_it(id)).to_string();
+    let text = error_after("node-0.toml", |id, _| sigkill(id)).to_string();
     assert!(text.contains("the router `edge`") && text.contains("signal: 9"), "{text}");
 }
 
 #[test]
 fn run_can_be_interrupted() {
-    let error = disturbed("node-0.toml", |_, options| options.stop.store(true, Ordering::Relaxed));
+    let error =
+        error_after("node-0.toml", |_, options| options.stop.store(true, Ordering::Relaxed));
     assert!(matches!(error, RealError::Interrupted), "{error}");
 }
 

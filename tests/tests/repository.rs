@@ -10,7 +10,7 @@ use serde_json::Value;
 use weir_base::Rng;
 use weir_client::{Client, ExpressError};
 use weir_face::FaceUri;
-use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex, weir_binary};
+use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex, weir_binary};
 use weir_transport::Metadata;
 use weir_wire::{DataView, Interest, Name};
 
@@ -142,7 +142,7 @@ fn kill_during_writes_loses_no_object() {
     let mut unfinished = 0;
     for _ in 0..20 {
         let process = start(&router, &["many", "/many"]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         let mut is_ready = false;
         while !is_ready && !objects(&host).iter().any(is_new) {
             assert!(Instant::now() < deadline, "it writes nothing:\n{}", process.log());
@@ -299,7 +299,7 @@ fn an_empty_repository_has_nothing_to_serve() {
     let router = Router::without_store(&host);
     let message = start(&router, &[]).finish().failure();
     assert!(message.contains("nothing is kept in repo yet"), "{message}");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let message = router.weir(&["put"]).failure();
     assert!(message.contains("required") && Instant::now() < deadline, "{message}");
 }

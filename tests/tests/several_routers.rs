@@ -45,7 +45,7 @@ impl Network {
     }
 
     /// What `weir get` reports of each router, once the file is there and right; and what it said.
-    fn got(&self, transfer: Process) -> (Vec<Value>, String) {
+    fn finish_transfer(&self, transfer: Process) -> (Vec<Value>, String) {
         let finished = transfer.finish().success();
         assert_eq!(sha256_hex(&self.host.path("out/file")), self.expected);
         let report = finished.json();
@@ -53,7 +53,7 @@ impl Network {
     }
 
     /// Waits until part of the file is written.
-    fn await_some(&self) {
+    fn wait_for_first_bytes(&self) {
         let has_some = |name: &String| {
             use std::os::unix::fs::MetadataExt;
             let path = self.host.path("out").join(name);
@@ -75,7 +75,7 @@ fn asked_routers_serve_their_holdings() {
         router
     };
     let (holder, other) = (tells("a"), tells("b"));
-    let _ = network.got(network.get(&[holder.udp()]));
+    let _ = network.finish_transfer(network.get(&[holder.udp()]));
     let out = network.host.path("out/file");
     let by_other = |asks: bool| {
         fs::remove_file(&out).expect("file");
@@ -83,7 +83,8 @@ fn asked_routers_serve_their_holdings() {
         let uris = [other.udp(), holder.udp()];
         words.extend(uris.iter().flat_map(|uri| ["--router", uri]));
         words.extend(asks.then_some("--ask-routers"));
-        let (of_routers, _) = network.got(network.host.spawn("unix:///nowhere", &words));
+        let (of_routers, _) =
+            network.finish_transfer(network.host.spawn("unix:///nowhere", &words));
         of_routers[0]["bytes"].as_u64().expect("bytes")
     };
     // What leaves before the answer is there goes to both. The other one holds more after it.
@@ -96,7 +97,7 @@ fn uses_all_given_routers() {
     let network = Network::new(16 * MIB);
     let routers = [network.router("a"), network.router("b"), network.router("c")];
     let uris = [routers[0].unix(), routers[1].tcp(), routers[2].udp()];
-    let (of_routers, _) = network.got(network.get(&uris));
+    let (of_routers, _) = network.finish_transfer(network.get(&uris));
     let mut octets = 0;
     for (uri, of_router) in uris.iter().zip(&of_routers) {
         assert_eq!(of_router["uri"], uri.as_str());
@@ -112,9 +113,9 @@ fn transfer_survives_a_killed_router() {
     let network = Network::new(64 * MIB);
     let (mut first, second) = (network.router("a"), network.router("b"));
     let transfer = network.get(&[first.unix(), second.unix()]);
-    network.await_some();
+    network.wait_for_first_bytes();
     first.process.signal(Signal::SIGKILL);
-    let _ = network.got(transfer);
+    let _ = network.finish_transfer(transfer);
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn broken_connection_is_named_and_replaced() {
     let network = Network::new(8 * MIB);
     let (first, second) = (network.router("a"), network.router("b"));
     let relay = Relay::to(first.port(), 30_000);
-    let (_, log) = network.got(network.get(&[relay.uri(), second.tcp()]));
+    let (_, log) = network.finish_transfer(network.get(&[relay.uri(), second.tcp()]));
     assert!(log.contains(&relay.uri()) && log.contains("going on"), "{log}");
 }
 
@@ -134,11 +135,11 @@ fn restarted_router_is_used_again() {
     let silent_uri = format!("udp4://{}", silent.local_addr().expect("bound"));
     let mut router = network.router("a");
     let transfer = network.get(&[router.unix(), silent_uri]);
-    network.await_some();
+    network.wait_for_first_bytes();
     router.process.signal(Signal::SIGKILL);
     let _ = router.process.finish();
     let router = network.router("a");
-    let (of_routers, log) = network.got(transfer);
+    let (of_routers, log) = network.finish_transfer(transfer);
     assert!(log.contains(&format!("{} is back", router.unix())), "{log}");
     assert_eq!(of_routers[1]["bytes"], 0);
 }
@@ -148,7 +149,7 @@ fn router_without_route_does_not_block() {
     let network = Network::new(8 * MIB);
     let (lost, other) = (Router::start_at(&network.host, "a"), network.router("b"));
     for uris in [[lost.unix(), other.unix()], [other.unix(), lost.udp()]] {
-        let (of_routers, _) = network.got(network.get(&uris));
+        let (of_routers, _) = network.finish_transfer(network.get(&uris));
         let octets: Vec<u64> =
             of_routers.iter().map(|one| one["bytes"].as_u64().expect("bytes")).collect();
         assert!(octets.contains(&0) && octets.iter().sum::<u64>() >= 8 * MIB as u64, "{octets:?}");
@@ -162,7 +163,7 @@ fn silent_router_does_not_block() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let silent_uri = format!("udp4://{}", silent.local_addr().expect("bound"));
     let router = network.router("a");
-    let (of_routers, _) = network.got(network.get(&[silent_uri, router.unix()]));
+    let (of_routers, _) = network.finish_transfer(network.get(&[silent_uri, router.unix()]));
     assert_eq!(of_routers[0]["bytes"], 0);
 }
 
@@ -171,7 +172,7 @@ fn missing_router_is_named_and_replaced() {
     let network = Network::new(100_000);
     let nowhere = format!("unix://{}", network.host.path("nothing.sock").display());
     let router = network.router("a");
-    let (_, log) = network.got(network.get(&[nowhere.clone(), router.unix()]));
+    let (_, log) = network.finish_transfer(network.get(&[nowhere.clone(), router.unix()]));
     assert!(log.contains("nothing.sock"), "{log}");
 
     let message = network.get(&[nowhere.clone(), nowhere]).finish().failure();

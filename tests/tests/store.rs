@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use weir_base::Rng;
 use weir_client::{Client, ExpressError};
 use weir_tests::{
-    DiskStore, Finished, Host, PATIENCE, Process, Router, SmallDisk, random_file, wait_until,
+    DiskStore, Finished, Host, Process, Router, SmallDisk, TEST_TIMEOUT, random_file, wait_until,
     weir_binary,
 };
 use weir_wire::{DataView, Interest, Name};
@@ -27,7 +27,7 @@ const SMALL_SEGMENT_BYTES: usize = 2000;
 const SLOW_DISK: &str = "pace = { ops_per_s = 4700.0 }\n";
 /// The disk of a busy machine may take long to answer. That it is then bypassed, and a stop ends
 /// without it, is tested in `disk.rs`.
-const PATIENT: &str = "stalled_after = \"2m\"\nstop_timeout = \"2m\"\n";
+const LONG_TIMEOUTS: &str = "stalled_after = \"2m\"\nstop_timeout = \"2m\"\n";
 /// Fewer than the least file of the crash test has segments.
 const KILLED_BEFORE_WRITES: u64 = 1_500;
 /// Counters of Data that was not stored, or is not stored any more. None of these tests needs more
@@ -53,7 +53,7 @@ struct Published {
 }
 
 impl Chain {
-    /// 16 MiB of memory, a disk of 192 MiB, and `[disks]` with its defaults but [`PATIENT`].
+    /// 16 MiB of memory, a disk of 192 MiB, and `[disks]` with its defaults but [`LONG_TIMEOUTS`].
     fn start() -> Self {
         Self::start_with("", "")
     }
@@ -66,9 +66,9 @@ impl Chain {
             size: "192MiB".into(),
             memory: "16MiB".into(),
             settings: format!(
-                "{PATIENT}{disks}[metrics]\naddress = \"127.0.0.1:{metrics_port}\"\n"
+                "{LONG_TIMEOUTS}{disks}[metrics]\naddress = \"127.0.0.1:{metrics_port}\"\n"
             ),
-            each: each.into(),
+            disk_settings: each.into(),
             ..DiskStore::new("near")
         };
         let far = Router::start_at_with(&host, "far", &["--store", "4MiB"]);
@@ -150,7 +150,7 @@ impl Chain {
         let Self { host, store, metrics_port, far, near } = self;
         let _ = end(near, signal);
         let near = store.start(&host);
-        near.disks_settle();
+        near.wait_for_idle_disks();
         Self { host, store, metrics_port, far, near }
     }
 
@@ -181,7 +181,7 @@ impl Chain {
 
 fn end(mut router: Router, signal: Signal) -> Finished {
     router.process.signal(signal);
-    router.process.finish_within(3 * PATIENCE)
+    router.process.finish_within(3 * TEST_TIMEOUT)
 }
 
 fn segments(file: &Published) -> usize {
@@ -195,7 +195,7 @@ struct Metrics(String);
 impl Metrics {
     fn fetch(port: u16) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("metrics");
-        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("timeout");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
@@ -227,7 +227,7 @@ impl Metrics {
 
 /// A file is read a number of times through a near router, by readers at once, then its producer
 /// and the far router stop: the near router has all of it, also after an orderly stop.
-fn keeps(bytes: usize, readings: usize, readers: usize) {
+fn check_file_is_kept(bytes: usize, readings: usize, readers: usize) {
     let mut chain = Chain::start();
     let mut file = chain.put(1, bytes, SEGMENT_BYTES);
     let mut before = 0;
@@ -246,7 +246,7 @@ fn keeps(bytes: usize, readings: usize, readers: usize) {
         }
         before = after;
     }
-    chain.near.disks_settle();
+    chain.near.wait_for_idle_disks();
     chain.stop_far(&mut file);
     chain.get(&file, readers);
     chain.assert_nothing_lost();
@@ -256,22 +256,22 @@ fn keeps(bytes: usize, readings: usize, readers: usize) {
 
 #[test]
 fn keeps_a_file_of_the_size_of_memory() {
-    keeps(16 * MIB, 1, 1);
+    check_file_is_kept(16 * MIB, 1, 1);
 }
 
 #[test]
 fn keeps_a_file_of_four_times_memory() {
-    keeps(64 * MIB, 2, 1);
+    check_file_is_kept(64 * MIB, 2, 1);
 }
 
 #[test]
 fn keeps_a_file_that_is_read_five_times() {
-    keeps(32 * MIB, 5, 1);
+    check_file_is_kept(32 * MIB, 5, 1);
 }
 
 #[test]
 fn keeps_a_file_that_four_readers_read() {
-    keeps(64 * MIB, 1, 4);
+    check_file_is_kept(64 * MIB, 1, 4);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn marks_data_that_outruns_a_slow_disk() {
     let mut file = chain.put(1, 32 * MIB, SMALL_SEGMENT_BYTES);
     chain.get(&file, 1);
     assert!(chain.metrics().disk("marked") > 0, "{}", chain.metrics().0);
-    chain.near.disks_settle();
+    chain.near.wait_for_idle_disks();
     chain.stop_far(&mut file);
     chain.get(&file, 1);
     chain.assert_nothing_lost();
@@ -296,7 +296,7 @@ fn keeps_repeated_data_past_a_busy_disk() {
         chain.get(&file, 1);
     }
     assert!(chain.metrics().disk("bypassed") > 0, "{}", chain.metrics().0);
-    chain.near.disks_settle();
+    chain.near.wait_for_idle_disks();
     chain.stop_far(&mut file);
     chain.assert_nothing_lost();
     let chain = chain.restart_near(Signal::SIGTERM);
@@ -329,7 +329,7 @@ fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
         let get = chain.begin_get(&file, "copy");
         // A point of the reading, not of time: a busy machine gets there as well.
         let writes_until_kill = rng.next_u64() % KILLED_BEFORE_WRITES;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let metrics = chain.metrics();
             // Entries include records that wait.
@@ -376,7 +376,7 @@ fn full_disk_is_reported_and_recovers() {
     let store = DiskStore {
         folder: Some(small.folder().to_path_buf()),
         size: "16MiB".into(),
-        each: "region_size = \"1MiB\"\n".into(),
+        disk_settings: "region_size = \"1MiB\"\n".into(),
         ..DiskStore::new("near")
     };
     store.write_config(&host);
@@ -384,7 +384,7 @@ fn full_disk_is_reported_and_recovers() {
     let start = || Router::start_as(&host, small.command(&host, weir_binary()), "near", &arguments);
     end(start(), Signal::SIGTERM).success();
     // A file with holes, since the router reserves room for its disk when it makes it.
-    let disk = small.view().join("near.disk0");
+    let disk = small.path_from_outside().join("near.disk0");
     let content = fs::read(&disk).expect("disk");
     fs::write(&disk, &content[..8192]).expect("start of the disk");
     fs::File::options()
@@ -408,9 +408,9 @@ fn full_disk_is_reported_and_recovers() {
         assert!(fs::read(&source).expect("source") == fs::read(&copy).expect("copy"), "{name}");
     };
     put_and_get(1);
-    let full = near.disks_become("a failed write", |disk| disk["writeErrors"] != 0);
-    near.process.wait_for("writes of a disk failed");
-    small.make_room();
+    let full = near.wait_for_disks("a failed write", |disk| disk["writeErrors"] != 0);
+    near.process.wait_for_output("writes of a disk failed");
+    small.remove_filler();
     let mut number = 1;
     // The router tries again after a pause, when it has something to write.
     wait_until("the disk is used again", || {

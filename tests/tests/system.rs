@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use weir_client::Client;
 use weir_tests::{
-    Host, PATIENCE, Process, Relay, Router, random_file, sha256_hex, wait_until, weir_binary,
+    Host, Process, Relay, Router, TEST_TIMEOUT, random_file, sha256_hex, wait_until, weir_binary,
 };
 use weir_wire::{DataView, Interest, Name, signature_type};
 
@@ -297,7 +297,7 @@ fn full_disk_gives_message_and_no_file() {
     random_file(&host.path("source"), 4 * MIB, 13);
     let (_producer, name) = put(&router, &host.path("source"), &["/full"]);
     fs::create_dir(host.path("out")).expect("folder");
-    let mut command = on_a_full_disk(&host);
+    let mut command = full_disk_command(&host);
     command.arg(weir_binary()).args(["get", &name, "-o", "out/file"]);
     command.env("NDN_CLIENT_TRANSPORT", router.unix());
     let message = Process::start("weir get on a full disk", command).finish().failure();
@@ -312,7 +312,7 @@ fn full_disk_gives_message_and_no_file() {
 
 /// A shell that runs its arguments with a disk of 1 MiB at `out`. Where that cannot be mounted,
 /// with a limit on the size of files: its signal ignored, it fails writes as a full disk does.
-fn on_a_full_disk(host: &Host) -> Command {
+fn full_disk_command(host: &Host) -> Command {
     const MOUNT: &str = "mount -t tmpfs -o size=1m tmpfs out";
     let isolated = |script: &str| {
         let mut command = host.command(Path::new("unshare"));
@@ -369,8 +369,8 @@ fn garbage_is_counted_and_dropped() {
     // What is framed but no packet: the connection lives on, and a good Interest is answered.
     let mut stream = TcpStream::connect(address).expect("connection");
     stream.write_all(b"\x05\x02\x07\x00\x06\x03\x07\x01\x00").expect("sent");
-    stream.write_all(&interest_for_nobody()).expect("sent");
-    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    stream.write_all(&unanswerable_interest()).expect("sent");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("timeout");
     let mut first = [0];
     stream.read_exact(&mut first).expect("an answer on the same connection");
     assert_eq!(first[0], 0x64, "a Nack comes in a link packet");
@@ -387,7 +387,7 @@ fn garbage_is_counted_and_dropped() {
 }
 
 /// An Interest for `/nobody` with a nonce: `05 0f 07 08 08 06 n o b o d y 0a 04 ...` less one.
-fn interest_for_nobody() -> Vec<u8> {
+fn unanswerable_interest() -> Vec<u8> {
     let mut octets = vec![0x05, 0x10, 0x07, 0x08, 0x08, 0x06];
     octets.extend(b"nobody");
     octets.extend([0x0a, 0x04, 1, 2, 3, 4]);
@@ -407,7 +407,7 @@ fn reused_face_gets_no_old_packets() {
     let peer = || {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         socket.connect(("127.0.0.1", port)).expect("connected");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         socket
     };
     let ask = |socket: &UdpSocket, name: u8, nonce: u8| {

@@ -18,11 +18,11 @@ fn options() -> RealOptions {
 }
 
 /// What is compared.
-struct Story {
+struct ArmResult {
     events: Vec<Event>,
 }
 
-impl Story {
+impl ArmResult {
     fn simulated(plan: &Plan) -> Self {
         let mut events = Vec::new();
         let mut network = Network::new(plan).expect("a plan for the simulator");
@@ -175,8 +175,8 @@ fn poisson_through_one_router() {
     let transports = [Transport::Unix, Transport::Tcp, Transport::Udp];
     for transport in transports {
         let plan = one_router(transport, poisson(300.0), &names, 2 * S);
-        let simulated = Story::simulated(&plan);
-        let (real, report) = Story::real(&plan);
+        let simulated = ArmResult::simulated(&plan);
+        let (real, report) = ArmResult::real(&plan);
         assert_eq!(real.requests(), simulated.requests(), "{transport:?}");
         assert_eq!(real.data(), simulated.data());
         assert_eq!(real.failures() + simulated.failures(), 0);
@@ -228,8 +228,8 @@ fn object_over_a_bottleneck() {
     let names = names(Popularity::Sequential { objects: 1 }, bytes, 1000);
     for controller in ["aimd", "cubic"] {
         let plan = far_consumer(one_object(controller), &names, Loss::None, 20 * S);
-        let simulated = Story::simulated(&plan);
-        let (real, report) = Story::real(&plan);
+        let simulated = ArmResult::simulated(&plan);
+        let (real, report) = ArmResult::real(&plan);
         let (ours, theirs) = (real.completions(), simulated.completions());
         assert_eq!((ours.len(), theirs.len()), (1, 1), "{controller}");
         assert_eq!((ours[0].0, ours[0].1), (theirs[0].0, theirs[0].1));
@@ -250,8 +250,8 @@ fn object_over_a_link_that_loses() {
     let names = names(Popularity::Sequential { objects: 1 }, segments * 1000, 1000);
     let loss = Loss::Independent { probability: 0.02 };
     let plan = far_consumer(one_object("fixed"), &names, loss, 40 * S);
-    let simulated = Story::simulated(&plan);
-    let (real, _) = Story::real(&plan);
+    let simulated = ArmResult::simulated(&plan);
+    let (real, _) = ArmResult::real(&plan);
     for story in [&real, &simulated] {
         assert_eq!(story.completions().len(), 1);
         assert_eq!(story.data(), segments);
@@ -260,7 +260,7 @@ fn object_over_a_link_that_loses() {
         // was sent again.
         assert!((0.018..0.065).contains(&again), "{again} of Interests were sent again");
     }
-    let again = |story: &Story| story.repeated() as f64 / segments as f64;
+    let again = |story: &ArmResult| story.repeated() as f64 / segments as f64;
     assert_near("sent again", again(&real), again(&simulated), 0.03);
 }
 
@@ -279,8 +279,8 @@ fn a_reliable_link_that_loses() {
     draft.route(routers[0], "/data", between);
     let last = draft.connect(link(routers[1], producer, Transport::Unix, &LinkConfig::default()));
     draft.route(routers[1], "/data", last);
-    let simulated = Story::simulated(&draft.plan);
-    let (real, _) = Story::real(&draft.plan);
+    let simulated = ArmResult::simulated(&draft.plan);
+    let (real, _) = ArmResult::real(&draft.plan);
     assert_eq!(real.requests(), simulated.requests());
     assert_eq!(simulated.data(), simulated.interests());
     // One in ten is lost without; one in 10,000 four times; and the machine may be late.
@@ -307,8 +307,8 @@ fn line_of_stores_agrees_in_both_arms() {
         draft.route(router, "/data", link);
     }
     let plan = draft.plan;
-    let simulated = Story::simulated(&plan);
-    let (real, _) = Story::real(&plan);
+    let simulated = ArmResult::simulated(&plan);
+    let (real, _) = ArmResult::real(&plan);
     assert_eq!(real.requests(), simulated.requests());
     assert_eq!(real.data(), simulated.data());
     let (ours, theirs) = (real.hit_ratios(), simulated.hit_ratios());
@@ -325,8 +325,8 @@ fn stores_filled_from_the_start() {
     let mut plan = one_router(Transport::Unix, poisson(300.0), &names, 2 * S);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
     (router.store_filled, router.store.admit) = (0.5, false);
-    let simulated = Story::simulated(&plan);
-    let (real, _) = Story::real(&plan);
+    let simulated = ArmResult::simulated(&plan);
+    let (real, _) = ArmResult::real(&plan);
     let (ours, theirs) = (real.samples()[&0], simulated.samples()[&0]);
     assert_eq!(ours.store_entries, theirs.store_entries);
     assert_eq!(ours.store_hits, theirs.store_hits);

@@ -42,15 +42,15 @@ fn watches_new_changed_moved_and_removed_files() {
     assert_eq!(get_sum(&router, "/folder/kept"), kept);
 
     let new = random_file(&host.path("source/below/new"), 50_000, 2);
-    let first = process.published("/folder/below/new");
+    let first = process.wait_for_published("/folder/below/new");
     assert_eq!(get_sum(&router, "/folder/below/new"), new);
     let changed = random_file(&host.path("source/below/new"), 60_000, 3);
-    let second = process.published("/folder/below/new");
+    let second = process.wait_for_published("/folder/below/new");
     assert_ne!(first, second);
     assert_eq!(get_sum(&router, "/folder/below/new"), changed);
 
     fs::rename(host.path("source/below/new"), host.path("source/moved")).expect("renamed");
-    process.published("/folder/moved");
+    process.wait_for_published("/folder/moved");
     assert_eq!(get_sum(&router, "/folder/moved"), changed);
     let message = router.weir(&["get", "/folder/below/new", "-o", "gone"]).failure();
     assert!(message.contains("/folder/below/new"), "{message}");
@@ -59,13 +59,13 @@ fn watches_new_changed_moved_and_removed_files() {
     fs::create_dir(host.path("outside")).expect("a folder");
     let inner = random_file(&host.path("outside/inner"), 9_000, 4);
     fs::rename(host.path("outside"), host.path("source/inside")).expect("renamed");
-    process.published("/folder/inside/inner");
+    process.wait_for_published("/folder/inside/inner");
     assert_eq!(get_sum(&router, "/folder/inside/inner"), inner);
     let late = random_file(&host.path("source/inside/late"), 100, 5);
-    process.published("/folder/inside/late");
+    process.wait_for_published("/folder/inside/late");
     assert_eq!(get_sum(&router, "/folder/inside/late"), late);
     fs::remove_dir_all(host.path("source/inside")).expect("removed");
-    process.withdrawn("/folder/inside/32=ls");
+    process.wait_for_withdrawn("/folder/inside/32=ls");
     assert_eq!(listed(&router), ["below", "kept", "moved"]);
     process.stop();
 }
@@ -88,16 +88,16 @@ fn half_written_file_is_not_published() {
     assert_eq!(listed(&router), ["other"]);
     file.write_all(&[2; 1000]).expect("written");
     drop(file);
-    process.published("/folder/slow");
+    process.wait_for_published("/folder/slow");
     router.weir(&["get", "/folder/slow", "-o", "copy"]).success();
     assert_eq!(fs::read(host.path("copy")).expect("the copy"), [[1; 1000], [2; 1000]].concat());
 
     // Written elsewhere and renamed, as careful programs do.
     host.write("source/.draft", b"first");
-    process.published("/folder/.draft");
+    process.wait_for_published("/folder/.draft");
     host.write("draft", b"all of it");
     fs::rename(host.path("draft"), host.path("source/.draft")).expect("renamed");
-    process.published("/folder/.draft");
+    process.wait_for_published("/folder/.draft");
     router.weir(&["get", "/folder/.draft", "-o", "renamed"]).success();
     assert_eq!(fs::read(host.path("renamed")).expect("the copy"), b"all of it");
     process.stop();
@@ -116,9 +116,9 @@ fn watched_files_are_kept() {
     let (process, ready) = watch(&router, &["--repo", "repo"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&6.into(), &0.into()));
     let changed = random_file(&host.path("source/f1"), 30_000, 11);
-    process.published("/folder/f1");
+    process.wait_for_published("/folder/f1");
     fs::remove_file(host.path("source/f2")).expect("removed");
-    process.withdrawn("/folder/f2");
+    process.wait_for_withdrawn("/folder/f2");
     process.stop();
     fs::rename(host.path("source"), host.path("away")).expect("renamed");
     let words = ["put", "--repo", "repo", "--json"];
@@ -160,7 +160,7 @@ fn replaced_folders_stay_watched() {
     let (process, _) = watch(&router, &[]);
     let changes = |path: &str, object: &str, content: &str| {
         host.write(path, content.as_bytes());
-        process.published(object);
+        process.wait_for_published(object);
         router.weir(&["get", object, "-o", "copy"]).success();
         assert_eq!(fs::read_to_string(host.path("copy")).expect("the copy"), content);
     };
@@ -168,13 +168,13 @@ fn replaced_folders_stay_watched() {
 
     symlink("two", host.path("next")).expect("a link");
     fs::rename(host.path("next"), host.path("source")).expect("turned");
-    process.published("/folder/f");
+    process.wait_for_published("/folder/f");
     changes("two/f", "/folder/f", "7");
     changes("two/in/g", "/folder/in/g", "8");
 
     fs::rename(host.path("two/in"), host.path("away")).expect("renamed");
     fs::rename(host.path("swapped"), host.path("two/in")).expect("renamed");
-    process.published("/folder/in/g");
+    process.wait_for_published("/folder/in/g");
     changes("two/in/g", "/folder/in/g", "9");
     process.stop();
 }
@@ -252,7 +252,7 @@ fn old_versions_linger_for_the_given_time() {
         let replace = |content: &str| {
             host.write("new", content.as_bytes());
             fs::rename(host.path("new"), host.path("source/file")).expect("renamed");
-            format!("/folder/file/v={}", process.published("/folder/file"))
+            format!("/folder/file/v={}", process.wait_for_published("/folder/file"))
         };
         let get = |name: &str| {
             let finished = router.weir(&["get", name, "-o", "copy", "--retries", "1"]);
@@ -264,18 +264,18 @@ fn old_versions_linger_for_the_given_time() {
         let zero = ready["name"].as_str().expect("a name").to_owned();
         let zero = zero.replace("/32=ls/", "/file/");
         host.write("source/file", b"overwritten");
-        process.published("/folder/file");
+        process.wait_for_published("/folder/file");
         assert_eq!(get(&zero), expected("zero"));
         let first = replace("first");
         let second = replace("second");
         assert_eq!(get(&first), expected("first"));
         assert_eq!(get("/folder/file").as_deref(), Some("second"));
         fs::remove_file(host.path("source/file")).expect("removed");
-        process.withdrawn("/folder/file");
+        process.wait_for_withdrawn("/folder/file");
         assert_eq!(get(&second), expected("second"));
         assert_eq!(get("/folder/file"), None);
         host.write("source/file", b"zero");
-        process.published("/folder/file");
+        process.wait_for_published("/folder/file");
         process.stop();
     }
 }
@@ -298,14 +298,14 @@ fn link_follows_its_target() {
     thread::sleep(Duration::from_millis(600));
     let (process, _) = watch(&router, &[]);
     let sum = random_file(&host.path("source/a/file"), 20_000, 1);
-    process.published("/folder/b/link");
+    process.wait_for_published("/folder/b/link");
     assert_eq!(get_sum(&router, "/folder/b/link"), sum);
     // By another name of it outside, which nobody watches.
     fs::hard_link(host.path("source/a/file"), host.path("outside")).expect("a link");
     thread::sleep(Duration::from_millis(600));
     let sum = random_file(&host.path("outside"), 20_000, 2);
     host.write("source/other", b"something that is reported");
-    process.published("/folder/a/file");
+    process.wait_for_published("/folder/a/file");
     assert_eq!(get_sum(&router, "/folder/a/file"), sum);
     process.stop();
 }
@@ -344,7 +344,7 @@ fn skips_names_that_are_too_long() {
     assert_eq!(ready["skipped"], 2);
     host.write(&format!("{deep}/new"), b"content");
     host.write("source/file", b"changed");
-    process.published("/folder/file");
+    process.wait_for_published("/folder/file");
     process.signal(Signal::SIGTERM);
     let message = process.finish().failure();
     assert!(message.contains("3 files or directories were not published"), "{message}");

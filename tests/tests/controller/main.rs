@@ -53,7 +53,7 @@ fn face_rates_decide_the_placement() {
         rates[at] = "1Gbit";
         let network = Network::with_rates(rates);
         let told = || {
-            let links = network.controller.ask("GET", "/v1/links", None);
+            let links = network.controller.request("GET", "/v1/links", None);
             let links = links.as_array().expect("links").clone().into_iter();
             let of_edge = links.filter(|link| link["from"] == "edge");
             let rate = |link: Value| (link["to"].clone(), link["rate_bps"].clone());
@@ -82,7 +82,7 @@ fn second_router_of_a_name_is_refused() {
     let arguments = ["-c", config.to_str().expect("UTF-8")].map(str::to_owned).to_vec();
     let twin = Router::start_at_with(&network.host, "twin", &arguments);
     wait_until("that it is told", || twin.process.log().contains("another router reports as one"));
-    let state = || network.controller.ask("GET", "/v1/state", None);
+    let state = || network.controller.request("GET", "/v1/state", None);
     wait_until("that the operator is told", || state()["twins"][0][0] == "one");
     assert!(state()["twins"][0][1].to_string().contains(&twin.udp()), "{}", state()["twins"]);
     drop(twin);
@@ -107,7 +107,7 @@ fn files_are_listed_and_withdrawn_by_commands() {
     assert!(none.contains("no file is registered"), "{none}");
     for name in ["/data/a/v=1", "/data/a/v=2", "/data/b%20b/v=1"] {
         let file = json!({"name": name, "segments": 100, "size_bytes": MIB, "packet_bytes": 8400});
-        controller.ask("POST", "/v1/files", Some(&file));
+        controller.request("POST", "/v1/files", Some(&file));
     }
     let list = run(&["list"]).success().output;
     assert!(list.contains("/data/a/v=2") && list.contains("operator test"), "{list}");
@@ -178,22 +178,22 @@ fn transfer_survives_stopped_and_killed_keeper() {
     };
     // On a busy machine it may stand still for longer than it is to.
     wait_until("a reading that waits for the keeper", || {
-        let (before, asked) = (network.state(), network.asked_by_edge(keeper));
+        let (before, asked) = (network.state(), network.edge_interests_to(keeper));
         signal(&mut network, Signal::SIGSTOP);
         let transfer = Transfer::start(&network, &versioned);
         // Other than those by which round trips are measured. Nothing else is done until it goes
         // on, as no more than a second may pass.
-        wait_until("Interests to the keeper", || network.asked_by_edge(keeper) > asked + 5);
+        wait_until("Interests to the keeper", || network.edge_interests_to(keeper) > asked + 5);
         std::thread::sleep(Duration::from_millis(100));
         signal(&mut network, Signal::SIGCONT);
         assert_eq!(hex(&transfer.finish()), hash);
-        network.is_without_producer(&before)
+        network.producer_was_not_used(&before)
     });
 
-    let before = network.asked_of_producer();
+    let before = network.producer_interests();
     signal(&mut network, Signal::SIGKILL);
     assert_eq!(network.get(&versioned, "third"), hash);
-    assert!(network.asked_of_producer() > before, "nobody else has its part");
+    assert!(network.producer_interests() > before, "nobody else has its part");
 }
 
 /// Who reads it gets all of it as long as it is served, with a plan or without.
@@ -232,7 +232,7 @@ fn stopped_controller_loses_no_router() {
     network.controller.process.signal(Signal::SIGCONT);
     // All report again, and some time passes.
     let configuration = |name: &str| {
-        let routers = network.controller.ask("GET", "/v1/routers", None);
+        let routers = network.controller.request("GET", "/v1/routers", None);
         let mut routers = routers.as_array().expect("routers").clone().into_iter();
         routers.find(|router| router["name"] == name).map(|router| router["seen_ms"].clone())
     };
@@ -240,7 +240,7 @@ fn stopped_controller_loses_no_router() {
     wait_until("news of all", || {
         seen.iter().zip(MIDDLE).all(|(seen, name)| configuration(name) != *seen)
     });
-    let events = network.controller.ask("GET", "/v1/events?count=1000", None);
+    let events = network.controller.request("GET", "/v1/events?count=1000", None);
     let mut events = events.as_array().expect("events").iter();
     let lost = events.find(|event| {
         event["action"] == "router lost" && event["at_ms"].as_u64().map(u128::from) >= Some(since)

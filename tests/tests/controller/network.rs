@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 pub(crate) use weir_tests::wait_until;
-use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex};
+use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex};
 
 use crate::numbers::Numbers;
 
@@ -45,10 +45,10 @@ impl Controller {
     }
 
     /// The body of an answer; what is no success fails the test.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         // A database on a busy machine may take longer than a request waits: 503 asks for a retry.
         for _ in 0..10 {
-            match self.try_to_ask(method, path, body) {
+            match self.try_request(method, path, body) {
                 Ok(answer) => return answer,
                 Err(error) if error.to_string().contains("503 Service Unavailable") => {
                     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -59,7 +59,7 @@ impl Controller {
         panic!("{method} {path}: still 503 after 20 s")
     }
 
-    fn try_to_ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Value> {
+    fn try_request(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Value> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: \
@@ -74,7 +74,7 @@ impl Controller {
 
     /// The files that it knows, by their names with the version.
     pub(crate) fn versions(&self) -> Vec<String> {
-        let files = self.ask("GET", "/v1/files", None);
+        let files = self.request("GET", "/v1/files", None);
         let files = files["files"].as_array().or_else(|| files.as_array()).expect("files").iter();
         let mut names: Vec<String> =
             files.map(|file| file["name"].as_str().expect("a name").to_owned()).collect();
@@ -93,7 +93,7 @@ impl Controller {
 
     pub(crate) fn withdraw_all(&self) {
         for name in self.versions() {
-            self.ask("DELETE", &format!("/v1/files?name={}", name.replace('%', "%25")), None);
+            self.request("DELETE", &format!("/v1/files?name={}", name.replace('%', "%25")), None);
         }
         assert!(self.versions().is_empty());
     }
@@ -102,7 +102,7 @@ impl Controller {
 /// The body of an answer over HTTP.
 pub(crate) fn http(address: &str, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -130,17 +130,17 @@ fn add_token(host: &Host, database: &str, role: &str, name: &str) -> String {
 }
 
 /// What there is to be known of a network at one time.
-pub(crate) struct State {
+pub(crate) struct TrafficSnapshot {
     /// Read last: what has come to the producer by then `edge` may not have counted when
     /// `numbers` were read.
-    asked: u64,
+    interests_at_producer: u64,
     numbers: Numbers,
     /// Faces, routes and strategies of `edge`.
     edge: String,
 }
 
 /// How things were when the parts of an object were there, before any of them was read.
-struct Beginning {
+struct InitialParts {
     object: String,
     parts: Vec<Value>,
     asked: u64,
@@ -156,7 +156,7 @@ pub(crate) struct Network {
     pub(crate) routers: BTreeMap<&'static str, Router>,
     /// Where routers serve their metrics.
     metrics: BTreeMap<&'static str, String>,
-    beginning: RefCell<Option<Beginning>>,
+    initial_parts: RefCell<Option<InitialParts>>,
     /// Octets of the file: more than any one store has, less than three may promise together.
     file_bytes: usize,
 }
@@ -200,8 +200,15 @@ impl Network {
     ) -> Self {
         let (routers, metrics) = (BTreeMap::new(), BTreeMap::new());
         let beginning = RefCell::new(None);
-        let mut network =
-            Self { host, controller, others, routers, metrics, beginning, file_bytes };
+        let mut network = Self {
+            host,
+            controller,
+            others,
+            routers,
+            metrics,
+            initial_parts: beginning,
+            file_bytes,
+        };
         network.add("origin", "1MiB", &[]);
         for name in MIDDLE {
             network.add(name, store, &[("origin", "")]);
@@ -261,7 +268,7 @@ impl Network {
             "name": versioned, "segments": self.segments(), "size_bytes": self.file_bytes,
             "packet_bytes": 8400, "manifest": [manifest],
         });
-        self.controller.ask("POST", "/v1/files", Some(&file));
+        self.controller.request("POST", "/v1/files", Some(&file));
         wait_until("a route at each router", || {
             self.routers
                 .values()
@@ -283,7 +290,7 @@ impl Network {
         let Controller { address, database, .. } = &self.controller;
         self.controller.process = start(&self.host, address, database);
         wait_until("all routers again", || {
-            let routers = self.controller.ask("GET", "/v1/routers", None);
+            let routers = self.controller.request("GET", "/v1/routers", None);
             MIDDLE.iter().all(|name| routers.to_string().contains(&format!("\"{name}\"")))
         });
         self.wait_for_parts(object);
@@ -296,35 +303,39 @@ impl Network {
         sha256_hex(&target)
     }
 
-    /// Reads an object without its producer, see [`Network::is_without_producer`].
+    /// Reads an object without its producer, see [`Network::producer_was_not_used`].
     pub(crate) fn read_without_producer(&self, object: &str, hash: &str) {
         wait_until("a reading that the producer hears nothing of", || {
             let before = self.state();
             assert_eq!(self.get(object, "again"), hash);
-            self.is_without_producer(&before)
+            self.producer_was_not_used(&before)
         });
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> TrafficSnapshot {
         let mut numbers = Numbers::default();
         self.metrics.iter().for_each(|(router, address)| numbers.add(router, address));
         let edge = &self.routers["edge"];
         let lists = ["face", "route", "strategy"];
         let lists = lists.map(|list| edge.weir_json(&[list, "list"]).to_string());
-        State { numbers, edge: lists.join("\n"), asked: self.asked_of_producer() }
+        TrafficSnapshot {
+            numbers,
+            edge: lists.join("\n"),
+            interests_at_producer: self.producer_interests(),
+        }
     }
 
     /// Whether the producer has been asked for nothing since. On a busy machine a router may stand
     /// still for so long that it is taken for gone, and its part is asked of the producer: `edge`
     /// counts each Interest that goes that way, and these are all that there may be.
-    pub(crate) fn is_without_producer(&self, before: &State) -> bool {
+    pub(crate) fn producer_was_not_used(&self, before: &TrafficSnapshot) -> bool {
         // First: of what comes to the producer later `edge` may have counted some already.
-        let asked = self.asked_of_producer();
-        if asked == before.asked {
+        let asked = self.producer_interests();
+        if asked == before.interests_at_producer {
             return true;
         }
         let now = self.state();
-        let beginning = self.beginning.borrow();
+        let beginning = self.initial_parts.borrow();
         let beginning = beginning.as_ref().expect("parts were waited for");
         // In all readings: what is passed by in one may come to the producer in the next.
         let asked_in_all = asked - beginning.asked;
@@ -333,15 +344,15 @@ impl Network {
         eprintln!(
             "{} of the producer, {asked_in_all} in all readings, {passed_by} passed by in \
              these\n{changes}{edge:#?}",
-            asked - before.asked
+            asked - before.interests_at_producer
         );
         // Other keepers ask the producer for what is theirs now. A controller that does not answer
         // changes nothing.
-        let parts = self.controller.try_to_ask("GET", "/v1/plans", None);
+        let parts = self.controller.try_request("GET", "/v1/plans", None);
         let parts =
             parts.map_or(beginning.parts.clone(), |plans| parts_in(&plans, &beginning.object));
         if asked_in_all > passed_by && parts == beginning.parts {
-            let events = self.controller.try_to_ask("GET", "/v1/events?count=1000", None);
+            let events = self.controller.try_request("GET", "/v1/events?count=1000", None);
             panic!("the producer was asked though keepers were there; the controller: {events:?}");
         }
         false
@@ -351,7 +362,7 @@ impl Network {
     /// own. How many parts there are depends on when round-trip times were known.
     fn are_parts_held(&self, object: &str) -> bool {
         let path = format!("/v1/files/holdings?name={}", object.replace('%', "%25"));
-        let holders = self.controller.ask("GET", &path, None);
+        let holders = self.controller.request("GET", &path, None);
         let parts = self.parts_of(object);
         let is_held = |part: &Value| {
             let holder = holders.as_array().expect("holders").iter();
@@ -391,21 +402,21 @@ impl Network {
             });
             self.parts_of(object) == parts
         });
-        let mut beginning = self.beginning.borrow_mut();
-        let is_same = |one: &Beginning| one.object == object && one.parts == parts;
+        let mut beginning = self.initial_parts.borrow_mut();
+        let is_same = |one: &InitialParts| one.object == object && one.parts == parts;
         if !beginning.as_ref().is_some_and(is_same) {
-            let State { numbers, asked, .. } = self.state();
+            let TrafficSnapshot { numbers, interests_at_producer: asked, .. } = self.state();
             let passed_by = numbers.of("edge", PASSED_BY);
-            *beginning = Some(Beginning { object: object.to_owned(), parts, asked, passed_by });
+            *beginning = Some(InitialParts { object: object.to_owned(), parts, asked, passed_by });
         }
     }
 
     pub(crate) fn parts_of(&self, object: &str) -> Vec<Value> {
-        parts_in(&self.controller.ask("GET", "/v1/plans", None), object)
+        parts_in(&self.controller.request("GET", "/v1/plans", None), object)
     }
 
     /// Interests that the producer's face of `origin` has carried.
-    pub(crate) fn asked_of_producer(&self) -> u64 {
+    pub(crate) fn producer_interests(&self) -> u64 {
         let faces = self.routers["origin"].weir_json(&["face", "list"]);
         let is_of_producer = |face: &&Value| {
             face["scope"] == "local"
@@ -416,7 +427,7 @@ impl Network {
     }
 
     /// Interests that `edge` has sent to another router, soon told.
-    pub(crate) fn asked_by_edge(&self, router: &str) -> u64 {
+    pub(crate) fn edge_interests_to(&self, router: &str) -> u64 {
         let mut numbers = Numbers::default();
         numbers.add("edge", &self.metrics["edge"]);
         numbers.interests_to("edge", &self.routers[router].udp())

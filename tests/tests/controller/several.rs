@@ -8,15 +8,15 @@ use crate::postgres::Postgres;
 use crate::transfer::{Transfer, hex};
 
 /// The last three digits of the number of an object's plan, which say who made it.
-fn maker(controller: &Controller, object: &str) -> Option<u64> {
-    let plans = controller.ask("GET", "/v1/plans", None);
+fn planner_id(controller: &Controller, object: &str) -> Option<u64> {
+    let plans = controller.request("GET", "/v1/plans", None);
     let mut plans = plans.as_array().expect("plans").iter();
     let plan = plans.find(|plan| plan["object"] == object)?;
     plan["number"].as_u64().map(|number| number % 1000)
 }
 
 fn run_of(controller: &Controller) -> u64 {
-    controller.ask("GET", "/health", None)["run"].as_u64().expect("a number")
+    controller.request("GET", "/health", None)["run"].as_u64().expect("a number")
 }
 
 #[test]
@@ -32,9 +32,9 @@ fn second_controller_replaces_a_killed_one() {
 
     let mut transfer = Transfer::start(&network, "/data/large");
     let mut read = transfer.read(4 * MIB);
-    wait_until("a plan", || maker(&network.controller, &versioned).is_some());
+    wait_until("a plan", || planner_id(&network.controller, &versioned).is_some());
     // Whoever made it is killed: on a busy machine routers may have asked the second.
-    let is_by_first = maker(&network.controller, &versioned) == Some(first);
+    let is_by_first = planner_id(&network.controller, &versioned) == Some(first);
     let survivor = if is_by_first { second } else { first };
     assert!(transfer.is_running(), "it has four of 24 MiB");
     let mut killed = network.others.pop().expect("the other");
@@ -49,7 +49,7 @@ fn second_controller_replaces_a_killed_one() {
     network.wait_for_parts(&versioned);
     network.read_without_producer(&versioned, &hash);
     wait_until("that it has begun and knows that the other is gone", || {
-        let health = network.controller.ask("GET", "/health", None);
+        let health = network.controller.request("GET", "/health", None);
         health["waits"] == false && !health["others"].to_string().contains(&killed.address)
     });
 
@@ -58,6 +58,6 @@ fn second_controller_replaces_a_killed_one() {
     let (_another, versioned, hash) = network.put("/data/larger");
     assert_eq!(network.get("/data/larger", "third"), hash);
     network.wait_for_parts(&versioned);
-    assert_eq!(maker(&network.controller, &versioned), Some(survivor));
+    assert_eq!(planner_id(&network.controller, &versioned), Some(survivor));
     network.read_without_producer(&versioned, &hash);
 }

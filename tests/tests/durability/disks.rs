@@ -64,12 +64,12 @@ fn full_disk_loses_nothing_and_recovers() {
     fixture.assert_got_equals_source();
     let draft = fixture.host.write("draft", &[4; 3_000_000]);
     fs::rename(draft, fixture.source("large")).expect("renamed");
-    process.wait_for("No space left on device");
-    assert_eq!(fixture.got(), ["small"]);
+    process.wait_for_output("No space left on device");
+    assert_eq!(fixture.fetched_files(), ["small"]);
     assert_eq!(fixture.stored()["/folder/small"].content, [3; 100_000]);
     let repo = fixture.host.path("repo");
     assert!(mount(&["-o", "remount,size=20m", &repo.to_string_lossy()]), "no more room");
-    process.published("/folder/large");
+    process.wait_for_published("/folder/large");
     let _ = process.kill();
     assert_eq!(fixture.stored()["/folder/large"].content, [4; 3_000_000]);
     fixture.serve_and_compare();
@@ -94,11 +94,11 @@ fn read_only_disk_is_served_then_written() {
     turn_read_only();
     let draft = fixture.host.write("draft", &[2; 50_000]);
     fs::rename(draft, fixture.source("a")).expect("renamed");
-    process.wait_for("Read-only file system");
+    process.wait_for_output("Read-only file system");
     assert_eq!(fixture.stored()["/folder/a"].content, [1; 50_000]);
-    assert_eq!(fixture.got(), ["a"]);
+    assert_eq!(fixture.fetched_files(), ["a"]);
     turn_back();
-    process.published("/folder/a");
+    process.wait_for_published("/folder/a");
     assert_eq!(fixture.stored()["/folder/a"].content, [2; 50_000]);
     let _ = process.kill();
 

@@ -16,9 +16,9 @@ use weir_tests::{Host, wait_until};
 use super::{Fixture, versions};
 
 /// Files that are replaced and never missing, the last one of some segments.
-const STABLE: [&str; 4] = ["s0", "s1", "s2", "large"];
+const KEPT_FILES: [&str; 4] = ["s0", "s1", "s2", "large"];
 /// Files that come and go.
-const FLEETING: [&str; 2] = ["t0", "t1"];
+const REMOVED_FILES: [&str; 2] = ["t0", "t1"];
 
 /// Digests of all that was ever in a file.
 type History = Mutex<HashMap<String, HashSet<Vec<u8>>>>;
@@ -36,17 +36,17 @@ fn replace(host: &Host, file: &str, rng: &mut Rng, history: &History) {
 }
 
 /// Changes files until it is to stop, and appends to a log if it is to.
-fn write_on(host: &Host, seed: u64, has_log: bool, history: &History, is_over: &AtomicBool) {
+fn keep_writing(host: &Host, seed: u64, has_log: bool, history: &History, is_over: &AtomicBool) {
     let mut rng = Rng::from_seed(seed);
     let mut log = OpenOptions::new();
     let log = log.create(true).append(true).open(host.path("source/log")).expect("a log");
     let mut log = has_log.then_some(log);
     while !is_over.load(Ordering::Relaxed) {
         match rng.below(8) {
-            0 => replace(host, STABLE[rng.below(4) as usize], &mut rng, history),
-            1 => replace(host, FLEETING[rng.below(2) as usize], &mut rng, history),
+            0 => replace(host, KEPT_FILES[rng.below(4) as usize], &mut rng, history),
+            1 => replace(host, REMOVED_FILES[rng.below(2) as usize], &mut rng, history),
             2 => {
-                let file = host.path("source").join(FLEETING[rng.below(2) as usize]);
+                let file = host.path("source").join(REMOVED_FILES[rng.below(2) as usize]);
                 let _ = fs::remove_file(file);
             }
             _ => {}
@@ -73,7 +73,7 @@ fn take_acknowledged(output: &str, acknowledged: &mut BTreeMap<String, u64>) {
 fn check(fixture: &Fixture, acknowledged: &BTreeMap<String, u64>, history: &History) {
     let stored = fixture.stored();
     for (name, &version) in acknowledged {
-        let is_fleeting = FLEETING.iter().any(|file| name.ends_with(file));
+        let is_fleeting = REMOVED_FILES.iter().any(|file| name.ends_with(file));
         match stored.get(name) {
             Some(stored) => assert!(stored.version >= version, "{name}: {}", stored.version),
             None => assert!(is_fleeting, "{name} was acknowledged in version {version}"),
@@ -98,7 +98,7 @@ fn kill_at_random_moments(rounds: u64) {
     let fixture = Fixture::new();
     let history = History::default();
     let mut rng = Rng::from_seed(rounds);
-    for file in STABLE {
+    for file in KEPT_FILES {
         replace(&fixture.host, file, &mut rng, &history);
     }
     fixture.write_old("log", b"begin\n");
@@ -115,7 +115,7 @@ fn kill_at_random_moments(rounds: u64) {
         let has_log = round % 3 == 1;
         let is_over = AtomicBool::new(false);
         let finished = thread::scope(|scope| {
-            scope.spawn(|| write_on(&fixture.host, round, has_log, &history, &is_over));
+            scope.spawn(|| keep_writing(&fixture.host, round, has_log, &history, &is_over));
             let process = fixture.start_watch();
             if !has_log {
                 let _ = process.json_line();
@@ -168,10 +168,10 @@ fn start_keeps_files_being_written() {
             let process = fixture.start_watch();
             if round == 0 {
                 let _ = process.json_line();
-                assert_eq!(fixture.got(), ["a", "b", "c", "log"]);
+                assert_eq!(fixture.fetched_files(), ["a", "b", "c", "log"]);
                 // A writer that is held up for half a second passes for one that has ended.
                 if fixture.stored()["/folder/log"].content == b"log" {
-                    process.wait_for("source/log: it is being written");
+                    process.wait_for_output("source/log: it is being written");
                 }
             } else {
                 thread::sleep(Duration::from_millis(300 * round));

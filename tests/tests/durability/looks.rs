@@ -58,7 +58,7 @@ fn start_waits_for_writers_up_to_a_limit() {
         // If it never stood still, it is left out and published later. Both are said.
         let is_there = ready["objects"] == 3;
         assert_eq!(ready["skipped"], u64::from(!is_there), "{ready}");
-        let files = fixture.got();
+        let files = fixture.fetched_files();
         assert!(files.contains(&"whole".to_owned()) && files.len() == 1 + usize::from(is_there));
         process.stop();
     });
@@ -86,8 +86,8 @@ fn empty_mount_point_withdraws_nothing() {
         let process = fixture.start(words);
         let ready = process.json_line();
         assert_eq!(ready["objects"], 5, "{ready}");
-        process.wait_for("source: it is empty");
-        assert_eq!(fixture.got(), ["a", "b", "sub"]);
+        process.wait_for_output("source: it is empty");
+        assert_eq!(fixture.fetched_files(), ["a", "b", "sub"]);
         process.stop();
         assert_eq!(fixture.stored_files(), all);
     }
@@ -98,24 +98,24 @@ fn empty_mount_point_withdraws_nothing() {
     fs::remove_dir(&source).expect("removed");
     fs::rename(&away, &source).expect("renamed");
     fixture.write_old("d", b"d");
-    process.published("/folder/d");
+    process.wait_for_published("/folder/d");
     process.stop();
     let (process, _) = fixture.watch();
     fs::rename(&source, &away).expect("renamed");
     fs::create_dir(&source).expect("a folder");
-    process.wait_for("source: it is empty");
-    assert_eq!(fixture.got(), ["a", "b", "d", "sub"]);
+    process.wait_for_output("source: it is empty");
+    assert_eq!(fixture.fetched_files(), ["a", "b", "d", "sub"]);
     assert_eq!(fixture.stored_files(), ["a", "b", "d", "sub/c"]);
     fs::remove_dir(&source).expect("removed");
     fs::rename(&away, &source).expect("renamed");
     // Found absent in folders that this process has seen with their files, they are withdrawn.
     fs::remove_file(fixture.source("sub/c")).expect("removed");
     fs::remove_file(fixture.source("a")).expect("removed");
-    process.withdrawn("/folder/a");
+    process.wait_for_withdrawn("/folder/a");
     assert_eq!(fixture.stored_files(), ["b", "d"]);
     // The directory that came back is watched.
     fs::write(fixture.source("e"), b"e").expect("written");
-    process.published("/folder/e");
+    process.wait_for_published("/folder/e");
     process.stop();
     assert_eq!(fixture.stored_files(), ["b", "d", "e"]);
 }
@@ -139,14 +139,14 @@ fn unreadable_files_stay_published() {
     let [disk, away] = ["disk", "away"].map(|name| fixture.host.path(name));
     fs::rename(&disk, &away).expect("renamed");
     fixture.write_old("b", b"b");
-    process.published("/folder/b");
-    assert_eq!(fixture.got(), ["a", "b", "c", "linked"]);
-    process.wait_for("source/linked: a link that leads nowhere");
+    process.wait_for_published("/folder/b");
+    assert_eq!(fixture.fetched_files(), ["a", "b", "c", "linked"]);
+    process.wait_for_output("source/linked: a link that leads nowhere");
     process.stop();
     // Nor does a start remove it.
     let process = fixture.start(&words);
     assert_eq!(process.json_line()["objects"], 6);
-    assert_eq!(fixture.got(), ["a", "b", "c", "linked"]);
+    assert_eq!(fixture.fetched_files(), ["a", "b", "c", "linked"]);
     process.stop();
     assert_eq!(fixture.stored_files(), ["a", "b", "c", "linked/c"]);
     fs::rename(&away, &disk).expect("renamed");
@@ -168,7 +168,7 @@ fn follows_every_way_to_replace_a_file() {
     fixture.write_old("f", b"first");
     let (process, _) = fixture.watch();
     let is_now = |text: &[u8]| {
-        process.published("/folder/f");
+        process.wait_for_published("/folder/f");
         assert_eq!(content(&fixture, "/folder/f"), text);
     };
 
@@ -198,22 +198,22 @@ fn follows_every_way_to_replace_a_file() {
     fs::remove_file(&path).expect("removed");
     fs::create_dir(&path).expect("a folder");
     fs::write(path.join("inner"), b"inner").expect("written");
-    process.published("/folder/f/inner");
+    process.wait_for_published("/folder/f/inner");
     assert_eq!(fixture.stored_files(), ["f/inner", "stays"]);
-    assert_eq!(fixture.got(), ["f", "stays"]);
+    assert_eq!(fixture.fetched_files(), ["f", "stays"]);
     fs::rename(&path, fixture.host.path("old")).expect("renamed");
     fs::write(&path, b"a file again").expect("written");
     is_now(b"a file again");
-    assert_eq!(fixture.got(), ["f", "stays"]);
+    assert_eq!(fixture.fetched_files(), ["f", "stays"]);
 
     // What is no file is not waited for.
     fs::remove_file(&path).expect("removed");
     let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
     assert!(made.success());
-    process.withdrawn("/folder/f");
+    process.wait_for_withdrawn("/folder/f");
     fixture.write_old("last", b"last");
-    process.published("/folder/last");
-    process.wait_for("it is neither a file nor a directory");
+    process.wait_for_published("/folder/last");
+    process.wait_for_output("it is neither a file nor a directory");
     process.stop();
     assert_eq!(fixture.stored_files(), ["last", "stays"]);
     fixture.serve_and_compare();
@@ -249,7 +249,7 @@ fn file_replaced_while_signed_stays_whole() {
         assert!(stored.len() == SIZE && stored.iter().all(|&other| other == stored[0]));
     }
     while content(&fixture, "/folder/f")[0] != 39 {
-        process.published("/folder/f");
+        process.wait_for_published("/folder/f");
     }
     fixture.assert_got_equals_source();
     process.stop();
@@ -266,7 +266,7 @@ fn versions_grow_when_the_clock_jumps() {
     process.stop();
     let (process, _) = fixture.watch();
     fs::write(fixture.source("f"), b"second").expect("written");
-    assert!(process.published("/folder/f") > AHEAD);
+    assert!(process.wait_for_published("/folder/f") > AHEAD);
     fixture.assert_got_equals_source();
     process.stop();
     assert_eq!(content(&fixture, "/folder/f"), b"second");
@@ -341,12 +341,12 @@ fn missing_directory_stays_published() {
     let (process, _) = fixture.watch();
     let [source, away] = ["source", "away"].map(|name| fixture.host.path(name));
     fs::rename(&source, &away).expect("renamed");
-    process.wait_for("cannot read");
+    process.wait_for_output("cannot read");
     assert_eq!(fixture.stored_files(), ["a"]);
-    assert_eq!(fixture.got(), ["a"]);
+    assert_eq!(fixture.fetched_files(), ["a"]);
     fs::rename(&away, &source).expect("renamed");
     fs::write(fixture.source("b"), b"b").expect("written");
-    process.published("/folder/b");
+    process.wait_for_published("/folder/b");
     process.stop();
     assert_eq!(fixture.stored_files(), ["a", "b"]);
 }

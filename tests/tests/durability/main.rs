@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     /// Gets the folder; the files that are in it then.
-    fn got(&self) -> Vec<String> {
+    fn fetched_files(&self) -> Vec<String> {
         let _ = fs::remove_dir_all(self.host.path("got"));
         self.router.weir(&["get", "/folder", "-o", "got"]).success();
         self.host.list("got")
@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     fn assert_got_equals_source(&self) {
-        let files = self.got();
+        let files = self.fetched_files();
         assert_eq!(files, self.host.list("source"));
         for file in files {
             let copy = self.host.path("got").join(&file);

@@ -9,8 +9,10 @@ use weir_face::FaceUri;
 use weir_security::trust::{Decision, Trust};
 use weir_security::{DigestSigner, Verifier};
 use weir_socket::{Consumer, Identity, Producer, Session, SessionConfig, SocketError};
-use weir_tests::sockets::{anyone, consumer, content, error_of, name, producer, read_all, session};
-use weir_tests::{Host, PATIENCE, Router};
+use weir_tests::sockets::{
+    consumer, content, digest_verifier, error_of, name, producer, read_all, session,
+};
+use weir_tests::{Host, Router, TEST_TIMEOUT};
 use weir_wire::DataView;
 
 #[test]
@@ -76,22 +78,22 @@ fn gives_up_on_an_unreachable_router() {
 }
 
 /// Reports its drop, and whether the thread was panicking.
-struct End(mpsc::Sender<bool>);
+struct DropReport(mpsc::Sender<bool>);
 
-impl Drop for End {
+impl Drop for DropReport {
     fn drop(&mut self) {
         self.0.send(!thread::panicking()).unwrap();
     }
 }
 
 /// A trust that holds the session that it is asked by.
-struct Holding {
+struct SessionHoldingTrust {
     verifier: Arc<dyn Verifier>,
     _session: Session,
-    _end: End,
+    _end: DropReport,
 }
 
-impl Trust for Holding {
+impl Trust for SessionHoldingTrust {
     fn decide(&mut self, data: &DataView<'_>) -> Decision {
         self.verifier.decide(data)
     }
@@ -102,14 +104,18 @@ fn session_ends_when_its_thread_drops_it() {
     let router = Router::on_new_host();
     let session = session(&router);
     let (end, ended) = mpsc::channel();
-    let trust = Holding { verifier: anyone(), _session: session.clone(), _end: End(end) };
+    let trust = SessionHoldingTrust {
+        verifier: digest_verifier(),
+        _session: session.clone(),
+        _end: DropReport(end),
+    };
     let consumer = Consumer::bind(&session, name("/nowhere"), trust);
     let mut reader = consumer.fetch(&name("/nowhere/a")).unwrap();
     drop((consumer, session));
     let waker = std::task::Waker::noop();
     assert!(reader.poll_metadata(&mut Context::from_waker(waker)).is_pending());
     drop(reader);
-    assert_eq!(ended.recv_timeout(PATIENCE), Ok(true));
+    assert_eq!(ended.recv_timeout(TEST_TIMEOUT), Ok(true));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use weir_socket::{Identity, Offer, Producer, Session, SocketError};
 use weir_tests::sockets::{
     consumer, content, error_of, name, producer, producer_with, read_all, session,
 };
-use weir_tests::{Host, PATIENCE, Router};
+use weir_tests::{Host, Router, TEST_TIMEOUT};
 use weir_transport::Metadata;
 use weir_wire::{Data, DataView, Interest};
 
@@ -37,7 +37,7 @@ fn requests_wait_for_publication() {
     // What is never published is refused when it has waited long enough.
     let error = error_of(read_all(&consumer, "/p/nothing"));
     assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
-    let request = producer.recv_timeout(PATIENCE).unwrap().unwrap();
+    let request = producer.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
     assert_eq!(*request.name(), name("/p/nothing"));
 }
 

@@ -120,7 +120,7 @@ impl Host {
         let (asked, came) = (objects * NAMES_PER_PARENT, shared.data.load(Ordering::Relaxed));
         ensure!(came * 100 >= asked * 99, "{came} of {asked} Data came when the store was filled");
         if condition.mode == Mode::Disk {
-            self.router.disks_settle();
+            self.router.wait_for_idle_disks();
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use serde_json::{Value, json};
 use weir_benches::{register, tlv};
-use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex};
+use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex};
 use weir_wire::{LpFraming, LpHeader, LpView, Name, peek_frame};
 
 #[derive(Parser)]
@@ -373,7 +373,7 @@ impl Target {
                 })
             }
             Sends::Interests { lifetime_ms, bytes } => {
-                let silent = register(None, &self.socket, "/silent", PATIENCE)?;
+                let silent = register(None, &self.socket, "/silent", TEST_TIMEOUT)?;
                 let ports = self.ports(attack, sources)?;
                 thread::scope(|scope| {
                     scope.spawn(|| swallow(&silent, stop));
@@ -432,7 +432,7 @@ impl Target {
     }
 
     fn ask_and_never_read(&self, attack: &Attack, stop: &AtomicBool) -> anyhow::Result<()> {
-        let producer = register(None, &self.socket, "/large", PATIENCE)?;
+        let producer = register(None, &self.socket, "/large", TEST_TIMEOUT)?;
         let mut peers: Vec<TcpStream> =
             (0..attack.sources).filter_map(|index| self.connect(attack, index.into())).collect();
         thread::scope(|scope| {
@@ -448,7 +448,7 @@ impl Target {
 
     fn send_long_names(&self, attack: &Attack, stop: &AtomicBool) -> anyhow::Result<()> {
         const COMPONENTS: usize = 4000;
-        let silent = register(None, &self.socket, "/x", PATIENCE)?;
+        let silent = register(None, &self.socket, "/x", TEST_TIMEOUT)?;
         let ports = self.ports(attack, attack.sources)?;
         let prefix = [8, 1, b'x'];
         let empty = [8, 0];
