@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_counts_half_a_period_later() {
+    fn older_requests_count_half() {
         let mut demand = Demand::default();
         (0..4).for_each(|_| assert!(demand.record(period(0), 0, &name(0))));
         demand.record(period(1), 0, &name(1));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_stays_when_counts_are_reckoned_anew() {
+    fn rebasing_keeps_the_order() {
         let mut demand = Demand::default();
         for number in 0..PERIODS_MAX {
             demand.record(period(number), 0, &name(number as usize));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_objects_are_counted_than_may_be() {
+    fn forgets_least_requested_objects() {
         let mut demand = Demand::default();
         (0..2).for_each(|_| assert!(demand.record(period(0), 0, &name(0))));
         // As many routers as it takes.
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(demand.score(&name(0)), 2, "what is asked for more is not forgotten");
     }
     #[test]
-    fn one_router_counts_for_so_much_and_no_more() {
+    fn caps_what_one_router_counts() {
         let mut demand = Demand::default();
         let counted = (0..1000).filter(|_| demand.record(period(0), 1, &name(0))).count();
         assert_eq!(counted, PER_OBJECT_MAX as usize);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_asked_is_remembered_within_bounds() {
+    fn bounds_memory_of_requesters() {
         let mut demand = Demand::default();
         for router in 0..200 {
             (0..2000).for_each(|number| assert!(demand.record(period(0), router, &name(number))));

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn components_are_circles() {
+    fn finds_strong_components() {
         // 0 -> 1 -> 2 -> 0, 2 -> 3 -> 4, 4 -> 3, 5 alone.
         let edges = [vec![1], vec![2], vec![0, 3], vec![4], vec![3], vec![]];
         let found = strong_components(&edges);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_destination_counts_and_equal_paths_go_by_rank() {
+    fn picks_nearest_destination_then_rank() {
         // 0 - 1 - 2 - 3, and 1 - 4 - 3, at 10 each; names in the order 4, 3, 2, 1, 0.
         let pairs = [(0, 1), (1, 2), (2, 3), (1, 4), (4, 3)];
         let both = pairs.iter().flat_map(|&(a, b)| [(a, b, 10), (b, a, 10)]);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_come_first_and_no_more_than_are_needed() {
+    fn picks_fewest_largest_stores() {
         let parts =
             assign_parts(Placement::LargestFree, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
         let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_come_first() {
+    fn picks_nearest_stores_first() {
         let parts =
             assign_parts(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
         let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_anywhere_is_left_out() {
+    fn leaves_out_segments_without_space() {
         let parts = assign_parts(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 20]));
         assert_eq!(parts.last().unwrap().last, 50 * 64 - 1);
         assert_eq!(assign_parts(Placement::Nearest, &file(6400), (0, 6399), candidates(&[0])), []);
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_lie_side_by_side_and_fit(
+        fn parts_are_contiguous_and_fit(
             segments in 1_u64..5000,
             first in 0_u64..40,
             free in proptest::collection::vec(0_u64..60, 0..6),

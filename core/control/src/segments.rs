@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_set_of_its_numbers(
+        fn equals_a_set_of_numbers(
             steps in proptest::collection::vec((any::<bool>(), 0_u64..40, 0_u64..8), 0..30),
         ) {
             let mut set = Segments::default();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_pairs_and_bad_pairs_are_refused() {
+    fn parses_pairs_and_rejects_bad_ones() {
         let held: Segments = serde_json::from_str("[[3,4],[0,1],[5,5]]").unwrap();
         assert_eq!(serde_json::to_string(&held).unwrap(), "[[0,1],[3,5]]");
         for bad in ["[[2,1]]", "[[0,281474976710656]]", "[[0]]", "[[-1,2]]", "[0,1]"] {

@@ -1,10 +1,10 @@
 //! Tests of the controller, in one program: each file would link all libraries again.
 
-mod beside;
-mod bounds;
 mod common;
 mod controller;
 mod demand;
+mod limits;
 mod repair;
 mod routes;
+mod several_controllers;
 mod versions;

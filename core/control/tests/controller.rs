@@ -13,7 +13,7 @@ use weir_control::{
 use weir_wire::Name;
 
 #[test]
-fn a_file_larger_than_any_store_is_divided() {
+fn divides_file_larger_than_any_store() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(12_000)).unwrap();
     let answer = controller.forward("edge", &file(1).name).unwrap();
@@ -40,7 +40,7 @@ fn a_file_larger_than_any_store_is_divided() {
 }
 
 #[test]
-fn small_and_unknown_files_go_as_before() {
+fn ignores_small_and_unknown_files() {
     let mut controller = five(config());
     let object = file(1).name;
     let before = controller.configuration("edge");
@@ -55,7 +55,7 @@ fn small_and_unknown_files_go_as_before() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_to_the_routes() {
+fn leaves_excess_segments_to_routes() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(60_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -64,7 +64,7 @@ fn what_does_not_fit_is_left_to_the_routes() {
 }
 
 #[test]
-fn what_several_routers_hold_is_asked_of_all_of_them() {
+fn spreads_requests_over_all_holders() {
     let mut controller = five(ControllerConfig { ratio: vec![5, 3, 2], ..config() });
     controller.add_file(OWNER, file(2_000)).unwrap();
     for router in ["one", "two"] {
@@ -89,7 +89,7 @@ fn what_several_routers_hold_is_asked_of_all_of_them() {
 }
 
 #[test]
-fn what_nobody_can_keep_is_asked_for_over_all_ways() {
+fn spreads_requests_over_all_paths() {
     let mut controller = Controller::new(config());
     for router in ["edge", "origin", "one", "two", "three"] {
         controller.report(seconds(0), router, report(router, 0)).unwrap();
@@ -110,7 +110,7 @@ fn what_nobody_can_keep_is_asked_for_over_all_ways() {
 }
 
 #[test]
-fn what_is_farther_than_the_producer_keeps_nothing() {
+fn skips_stores_beyond_the_producer() {
     let kept_by = |placement, far_ms| {
         let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
         let far = RouterReport {
@@ -134,7 +134,7 @@ fn what_is_farther_than_the_producer_keeps_nothing() {
 }
 
 #[test]
-fn who_is_nearer_to_the_producer_asks_no_keeper() {
+fn near_producer_bypasses_keepers() {
     let told = |placement| {
         let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
         controller.add_file(OWNER, file(16_000)).unwrap();
@@ -152,7 +152,7 @@ fn who_is_nearer_to_the_producer_asks_no_keeper() {
 }
 
 #[test]
-fn two_files_share_the_stores() {
+fn two_files_share_the_stores_evenly() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -171,7 +171,7 @@ fn two_files_share_the_stores() {
 }
 
 #[test]
-fn the_second_consumer_gets_the_same_plan() {
+fn second_consumer_joins_the_plan() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -183,7 +183,7 @@ fn the_second_consumer_gets_the_same_plan() {
 }
 
 #[test]
-fn a_router_that_is_lost_is_replaced_and_the_others_keep_what_they_have() {
+fn replaces_only_a_lost_router() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(8_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -207,7 +207,7 @@ fn a_router_that_is_lost_is_replaced_and_the_others_keep_what_they_have() {
 }
 
 #[test]
-fn routes_lead_to_the_producer_by_the_shortest_path_and_end_with_it() {
+fn routes_follow_shortest_paths() {
     let mut controller = five(config());
     let routes = |controller: &Controller, router: &str| -> Vec<String> {
         let routes = controller.configuration(router).unwrap().routes;
@@ -224,7 +224,7 @@ fn routes_lead_to_the_producer_by_the_shortest_path_and_end_with_it() {
 }
 
 #[test]
-fn a_link_that_one_end_tells_of_leads_both_ways() {
+fn one_sided_links_count_both_ways() {
     let mut controller = Controller::new(config());
     let alone = |router: &str, faces| RouterReport {
         uris: vec![format!("udp4://{router}")],
@@ -239,7 +239,7 @@ fn a_link_that_one_end_tells_of_leads_both_ways() {
 }
 
 #[test]
-fn updates_come_in_order_or_all_anew() {
+fn rejects_out_of_order_updates() {
     let mut controller = five(config());
     let at = |generation, number| UpdateNumber { generation, number };
     controller.update(seconds(1), "one", update(7, 1, Segments::range(0, 99))).unwrap();
@@ -255,7 +255,7 @@ fn updates_come_in_order_or_all_anew() {
 }
 
 #[test]
-fn a_file_that_is_withdrawn_ends_its_plan() {
+fn withdrawal_ends_the_plan() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -269,7 +269,7 @@ fn a_file_that_is_withdrawn_ends_its_plan() {
 }
 
 #[test]
-fn what_is_restored_is_in_force_and_numbers_go_on() {
+fn restores_plans_and_numbers() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -303,7 +303,7 @@ fn what_is_restored_is_in_force_and_numbers_go_on() {
 /// Regression: a router that began anew while its controller waited for all to come back had no
 /// routes until the end of that wait, though all had.
 #[test]
-fn a_router_that_begins_anew_after_its_controller_has_routes_once_all_have_come() {
+fn restarted_router_gets_routes_when_all_reported() {
     let all = ["edge", "origin", "one", "two", "three"];
     let report_of = |router: &str, generation| {
         let store_bytes = if MIDDLE.contains(&router) { 64_000_000 } else { 1_000_000 };
@@ -349,7 +349,7 @@ fn a_router_that_begins_anew_after_its_controller_has_routes_once_all_have_come(
 }
 
 #[test]
-fn what_was_given_to_routers_that_never_come_back_is_planned_anew() {
+fn replans_parts_of_missing_routers() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -370,7 +370,7 @@ fn what_was_given_to_routers_that_never_come_back_is_planned_anew() {
 }
 
 #[test]
-fn no_router_uses_up_the_numbers() {
+fn rejects_absurd_generations() {
     let mut controller = five(config());
     let mut lies = |generation| {
         let report = RouterReport { generation, ..report("one", 64_000_000) };
@@ -388,7 +388,7 @@ fn list(text: &str, packets: u64) -> List {
 /// Else the second reading asks the producer for what the first one fetched before there was a
 /// plan.
 #[test]
-fn part_k_of_a_manifest_is_kept_by_who_keeps_segment_k() {
+fn manifest_parts_follow_segment_parts() {
     let mut controller = five(config());
     let manifest = list("/data/file/v=1/32=manifest", 4_000);
     let file = File { manifest: vec![manifest.clone()], ..file(5_000) };
@@ -426,7 +426,7 @@ fn part_k_of_a_manifest_is_kept_by_who_keeps_segment_k() {
 
 /// Who registered it before manifests were told of need not withdraw it.
 #[test]
-fn a_manifest_is_told_of_later() {
+fn accepts_a_manifest_later() {
     let mut controller = five(config());
     let bare = file(5_000);
     let manifest = list("/data/file/v=1/32=manifest", 4_000);
@@ -459,7 +459,7 @@ fn a_manifest_is_told_of_later() {
 }
 
 #[test]
-fn files_that_are_none_are_refused() {
+fn rejects_invalid_files() {
     let mut controller = five(ControllerConfig { files_max: 1, ..config() });
     for bad in [
         File { segments: 0, ..file(1) },
@@ -487,7 +487,7 @@ fn files_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_round_trip_that_one_end_knows_counts_for_both() {
+fn one_round_trip_time_serves_both_ends() {
     // Between edge and middle the edge alone knows how long it takes, and middle to origin middle.
     let mut controller = Controller::new(ControllerConfig::default());
     let report = |router: &str, faces, store_bytes| RouterReport {
@@ -525,7 +525,7 @@ fn keepers_by_rates(rates: [Option<u64>; 3], loads: [u64; 3]) -> Vec<String> {
 }
 
 #[test]
-fn links_that_are_slow_or_busy_put_a_keeper_farther() {
+fn slow_or_busy_links_add_distance() {
     assert_eq!(keepers_by_rates([None; 3], [900; 3]), ["one"], "a load says nothing by itself");
     let fast = [Some(1000); 3];
     assert_eq!(keepers_by_rates(fast, [0; 3]), ["one"]);

@@ -39,7 +39,7 @@ fn kept(controller: &Controller, what: &str) -> (u64, u64) {
 }
 
 #[test]
-fn what_is_asked_for_twice_as_much_takes_the_nearest_routers() {
+fn double_demand_takes_nearest_routers() {
     let mut controller = controller(Placement::ByDemand);
     ask(&mut controller, "a", 1);
     assert_eq!(kept(&controller, "a").0, 11_000);
@@ -56,7 +56,7 @@ fn what_is_asked_for_twice_as_much_takes_the_nearest_routers() {
 }
 
 #[test]
-fn without_it_who_came_first_stays() {
+fn other_policies_ignore_demand() {
     for placement in [Placement::Nearest, Placement::LargestFree] {
         let mut controller = controller(placement);
         ask(&mut controller, "a", 1);
@@ -67,7 +67,7 @@ fn without_it_who_came_first_stays() {
 }
 
 #[test]
-fn what_is_asked_for_alike_stays_where_it_is() {
+fn equal_demand_moves_nothing() {
     let mut controller = controller(Placement::ByDemand);
     ask(&mut controller, "a", 1);
     ask(&mut controller, "b", 1);
@@ -83,7 +83,7 @@ fn what_is_asked_for_alike_stays_where_it_is() {
 }
 
 #[test]
-fn what_was_asked_for_long_ago_counts_less() {
+fn old_demand_counts_less() {
     let mut controller = controller(Placement::ByDemand);
     ask(&mut controller, "a", 8);
     ask(&mut controller, "b", 2);
@@ -94,7 +94,7 @@ fn what_was_asked_for_long_ago_counts_less() {
 }
 
 #[test]
-fn two_controllers_that_hear_the_same_decide_the_same() {
+fn decisions_are_deterministic() {
     let run = || {
         let mut controller = controller(Placement::ByDemand);
         for times in [1, 3, 2, 9, 4] {

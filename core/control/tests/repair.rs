@@ -15,7 +15,7 @@ fn kept(controller: &Controller) -> u64 {
 }
 
 #[test]
-fn what_had_no_room_is_kept_when_room_comes() {
+fn fills_new_store_space() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(30_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -32,7 +32,7 @@ fn what_had_no_room_is_kept_when_room_comes() {
 }
 
 #[test]
-fn what_had_no_room_is_kept_when_another_file_goes() {
+fn fills_space_of_a_withdrawn_file() {
     let mut controller = five(config());
     let other = File { name: "/data/other/v=1".parse().unwrap(), ..file(12_000) };
     controller.add_file(OWNER, other.clone()).unwrap();
@@ -61,7 +61,7 @@ fn evicted(number: u64, segments: Segments) -> Update {
 }
 
 #[test]
-fn who_is_asked_in_turn_are_those_that_hold_it_now() {
+fn spread_follows_current_holders() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(2_000)).unwrap();
     let all = || Segments::range(0, 1_999);
@@ -88,7 +88,7 @@ fn who_is_asked_in_turn_are_those_that_hold_it_now() {
 }
 
 #[test]
-fn what_was_asked_for_over_all_ways_is_kept_when_stores_come() {
+fn multipath_becomes_parts_with_stores() {
     let mut controller = Controller::new(config());
     for router in ["edge", "origin", "one", "two", "three"] {
         controller.report(seconds(0), router, report(router, 0)).unwrap();
@@ -101,7 +101,7 @@ fn what_was_asked_for_over_all_ways_is_kept_when_stores_come() {
 }
 
 #[test]
-fn what_a_router_does_not_fetch_others_get() {
+fn stalled_parts_move_to_other_routers() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(8_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -145,7 +145,7 @@ fn what_a_router_does_not_fetch_others_get() {
 }
 
 #[test]
-fn without_fetching_ahead_parts_fill_when_they_are_read() {
+fn parts_without_prefetch_do_not_stall() {
     let mut controller = five(ControllerConfig { prefetch: false, ..config() });
     controller.add_file(OWNER, file(8_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();

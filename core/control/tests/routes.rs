@@ -107,7 +107,7 @@ impl Network {
         self.controller.report(self.now, &name(router), report).unwrap();
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         match step {
             Step::Link { a, b, .. } if a == b => {}
             Step::Link { a, b, ms } => {
@@ -163,7 +163,7 @@ impl Network {
         all.collect()
     }
 
-    fn has_circle(&self, of: usize) -> bool {
+    fn has_loop(&self, of: usize) -> bool {
         // Whoever leads nowhere is taken away until nobody is left, or a circle.
         let mut next = self.next_hops(of);
         let mut left: BTreeSet<usize> = (0..ROUTERS).collect();
@@ -181,10 +181,10 @@ impl Network {
         for _ in 0..40 {
             for router in 0..ROUTERS {
                 self.report(router);
-                self.take(Step::Fetch { router });
-                self.take(Step::Apply { router });
+                self.apply(Step::Fetch { router });
+                self.apply(Step::Apply { router });
             }
-            self.take(Step::Wait { ms: 1_100 });
+            self.apply(Step::Wait { ms: 1_100 });
         }
     }
 
@@ -209,14 +209,14 @@ impl Network {
 
 proptest! {
     #[test]
-    fn no_mixture_of_old_and_new_routes_is_a_circle(steps in steps()) {
+    fn mixed_old_and_new_routes_never_loop(steps in steps()) {
         let mut network = Network::new();
         (0..ROUTERS).for_each(|router| network.report(router));
         for (at, &step) in steps.iter().enumerate() {
-            network.take(step);
+            network.apply(step);
             for of in 0..PREFIXES {
                 let next_hops = network.next_hops(of);
-                prop_assert!(!network.has_circle(of), "after step {at}: {next_hops:?}");
+                prop_assert!(!network.has_loop(of), "after step {at}: {next_hops:?}");
             }
         }
         network.settle();
@@ -232,13 +232,13 @@ proptest! {
 }
 
 #[test]
-fn routes_settle_on_shortest_paths() {
+fn routes_converge_to_shortest_paths() {
     let mut network = Network::new();
     (0..ROUTERS).for_each(|router| network.report(router));
     network.settle();
     // The way round is another one, and the producer too.
-    network.take(Step::Link { a: 0, b: 1, ms: None });
-    network.take(Step::Produce { router: 3, prefix: 1, is: true });
+    network.apply(Step::Link { a: 0, b: 1, ms: None });
+    network.apply(Step::Produce { router: 3, prefix: 1, is: true });
     network.settle();
     for of in 0..PREFIXES {
         let distances = network.distances(of);
@@ -252,7 +252,7 @@ fn routes_settle_on_shortest_paths() {
 }
 
 #[test]
-fn round_trip_times_that_swing_move_no_route() {
+fn small_rtt_changes_move_no_route() {
     let mut network = Network::new();
     (0..ROUTERS).for_each(|router| network.report(router));
     network.settle();

@@ -37,7 +37,7 @@ fn planned(controller: &mut Controller) -> Vec<Plan> {
 /// Regression: the version before kept its room until somebody withdrew it, and routers kept an
 /// eighth of the next one.
 #[test]
-fn a_newer_version_gets_the_room_of_the_one_before() {
+fn newer_version_takes_over_the_space() {
     let mut controller = five(config());
     controller.add_file(OWNER, version(1)).unwrap();
     assert_eq!(ask(&mut controller, &version(1)), Decision::Planned);
@@ -60,7 +60,7 @@ fn a_newer_version_gets_the_room_of_the_one_before() {
 }
 
 #[test]
-fn an_older_version_that_is_registered_later_takes_no_room() {
+fn late_older_version_gets_no_space() {
     let mut controller = five(config());
     controller.add_file(OWNER, version(3)).unwrap();
     assert_eq!(ask(&mut controller, &version(3)), Decision::Planned);
@@ -74,7 +74,7 @@ fn an_older_version_that_is_registered_later_takes_no_room() {
 }
 
 #[test]
-fn the_version_before_is_planned_for_again_when_the_newest_is_withdrawn() {
+fn withdrawal_revives_the_older_version() {
     let mut controller = five(config());
     for number in [1, 2, 3] {
         controller.add_file(OWNER, version(number)).unwrap();
@@ -91,7 +91,7 @@ fn the_version_before_is_planned_for_again_when_the_newest_is_withdrawn() {
 }
 
 #[test]
-fn one_owner_takes_no_room_from_another_one() {
+fn owners_do_not_displace_each_other() {
     let mut controller = five(config());
     let half = |number| File { segments: SEGMENTS / 2, ..version(number) };
     controller.add_file(OWNER, half(1)).unwrap();
@@ -107,7 +107,7 @@ fn one_owner_takes_no_room_from_another_one() {
 
 /// Only the last component of a name says which version it is, and only if it is one.
 #[test]
-fn other_names_are_no_versions() {
+fn only_last_component_is_a_version() {
     let mut controller = five(config());
     let names = ["/data/a/v=1", "/data/b/v=2", "/data/a/v=2/x", "/data/a/v=1/x", "/data/a/3"];
     let files = names.map(|text| File { name: name(text), ..file(2_000) });
@@ -120,7 +120,7 @@ fn other_names_are_no_versions() {
 
 /// As with a database of the time when versions kept their room.
 #[test]
-fn a_controller_that_comes_back_ends_plans_of_versions_before() {
+fn restart_ends_plans_of_old_versions() {
     let plan_of = |number| {
         let mut controller = five(config());
         controller.add_file(OWNER, version(number)).unwrap();
@@ -140,7 +140,7 @@ fn a_controller_that_comes_back_ends_plans_of_versions_before() {
 
 /// Another controller that did not know of the newer version yet has planned for the one before.
 #[test]
-fn a_plan_of_another_controller_for_a_version_before_is_not_in_force() {
+fn ignores_foreign_plan_for_old_version() {
     let mut other = five(config());
     other.add_file(OWNER, version(1)).unwrap();
     assert_eq!(ask(&mut other, &version(1)), Decision::Planned);

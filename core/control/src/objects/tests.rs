@@ -92,7 +92,7 @@ impl Objects {
 
 proptest! {
     #[test]
-    fn accounts_say_what_there_is(
+    fn accounts_match_holdings(
         steps in proptest::collection::vec(
             (0_u8..8, 0_u32..3, 0_u8..6, 0_u64..40, 0_u64..9),
             0..60,
@@ -126,7 +126,7 @@ proptest! {
 
 /// Routers tell only what changes: after a file that was withdrawn comes back they say nothing.
 #[test]
-fn what_is_held_of_a_file_that_comes_back_is_still_known() {
+fn keeps_holdings_of_reregistered_file() {
     let mut objects = Objects::default();
     objects.add_file("producer p", file(0));
     let held = Segments::range(3, 9);
@@ -140,7 +140,7 @@ fn what_is_held_of_a_file_that_comes_back_is_still_known() {
 }
 
 #[test]
-fn what_is_beyond_a_bound_does_not_count() {
+fn rejects_holdings_beyond_limits() {
     let refused = |limits: &Limits, routers: &[RouterId]| -> Vec<LimitKind> {
         let mut objects = Objects::default();
         objects.add_file("producer p", file(0));

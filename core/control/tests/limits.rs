@@ -15,7 +15,7 @@ fn count(controller: &Controller, bound: LimitKind) -> u64 {
 }
 
 #[test]
-fn what_a_router_cannot_hold_does_not_count_and_is_told_once_a_minute() {
+fn impossible_holdings_make_one_event_a_minute() {
     let mut controller = five(config());
     controller.add_file(OWNER, file(100)).unwrap();
     controller.take_events();
@@ -49,7 +49,7 @@ fn many(number: u64, objects: std::ops::Range<u64>) -> Update {
 }
 
 #[test]
-fn objects_that_are_no_files_are_remembered_up_to_a_bound() {
+fn limits_unregistered_objects() {
     let mut controller = five(ControllerConfig { unregistered_max: 10, ..config() });
     controller.take_events();
     controller.update(seconds(1), "one", many(1, 0..25)).unwrap();
@@ -65,7 +65,7 @@ fn objects_that_are_no_files_are_remembered_up_to_a_bound() {
 }
 
 #[test]
-fn a_router_cannot_hold_more_than_its_store() {
+fn rejects_holdings_beyond_store_size() {
     let mut controller = five(config());
     // Nine files of 32 MB: a store of 64 MB in several threads may hold four times that.
     for number in 0..9 {
@@ -90,7 +90,7 @@ fn a_router_cannot_hold_more_than_its_store() {
 }
 
 #[test]
-fn a_router_asks_for_so_many_plans_and_leaves_the_rest_to_others() {
+fn limits_new_plans_of_one_router() {
     let mut controller = five(config());
     controller.report(seconds(0), "one", report("one", 1 << 50)).unwrap();
     let object = |number: u64| format!("/data/{number}").parse().unwrap();
@@ -111,7 +111,7 @@ fn a_router_asks_for_so_many_plans_and_leaves_the_rest_to_others() {
 }
 
 #[test]
-fn an_address_is_of_who_gave_it_first() {
+fn first_router_keeps_an_address() {
     let mut controller = five(config());
     let links = controller.links();
     controller.take_events();
@@ -131,7 +131,7 @@ fn an_address_is_of_who_gave_it_first() {
 }
 
 #[test]
-fn a_report_has_so_many_faces() {
+fn limits_faces_of_a_report() {
     let mut controller = five(config());
     let faces = vec![common::face("x", 1); 5_000];
     let refused = controller.report(seconds(1), "one", RouterReport { faces, ..report("one", 1) });
@@ -139,7 +139,7 @@ fn a_report_has_so_many_faces() {
 }
 
 #[test]
-fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
+fn limits_rules_and_keeps_large_files() {
     let mut controller = five(config());
     for (router, store_bytes) in [("one", 1 << 50), ("two", 1 << 50), ("three", 0)] {
         controller.report(seconds(0), router, report(router, store_bytes)).unwrap();
@@ -175,7 +175,7 @@ fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
 
 /// Regression: one copy was remembered, and of three routers each took the place of another.
 #[test]
-fn of_several_routers_of_one_name_the_first_stays() {
+fn refuses_all_later_duplicates() {
     let mut controller = five(config());
     let mut say = |at: u64, instance: u64| -> bool {
         let uris = vec![format!("udp4://{instance}")];
@@ -192,7 +192,7 @@ fn of_several_routers_of_one_name_the_first_stays() {
 /// Regression: what two routers of one name told was taken for one router's. One that is started
 /// anew is not taken for another one; that there are two is seen when the first speaks again.
 #[test]
-fn of_two_routers_of_one_name_the_first_stays_and_the_operator_is_told_once_a_minute() {
+fn first_router_keeps_a_duplicate_name() {
     let mut controller = five(config());
     let report_of = |instance: u64| RouterReport {
         instance,

@@ -16,7 +16,7 @@ fn heard(by: &[(u64, usize)]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn who_hears_fewer_than_another_one_waits_and_of_equals_none_does() {
+fn waits_only_for_larger_controllers() {
     let mut controller = five(config());
     let mut waits = |by: &[(u64, usize)]| {
         controller.set_heard_elsewhere(heard(by));
@@ -33,7 +33,7 @@ fn who_hears_fewer_than_another_one_waits_and_of_equals_none_does() {
 }
 
 #[test]
-fn a_router_that_has_come_counts_here_even_if_another_controller_thinks_it_has_it() {
+fn reported_router_counts_as_here() {
     let mut controller = five(config());
     let mut by = heard(&[(1, 3)]);
     by.extend(["edge", "one", "two", "three"].map(|router| (router.to_owned(), 1)));
@@ -43,7 +43,7 @@ fn a_router_that_has_come_counts_here_even_if_another_controller_thinks_it_has_i
 }
 
 #[test]
-fn what_others_hear_is_not_planned_anew_while_they_do() {
+fn keeps_plans_of_routers_heard_elsewhere() {
     let mut controller = Controller::new(ControllerConfig::default());
     let mut made = five(config());
     made.add_file(OWNER, file(12_000)).unwrap();
@@ -70,7 +70,7 @@ fn what_others_hear_is_not_planned_anew_while_they_do() {
 
 /// What a database holds that somebody has edited, or a disk has spoilt.
 #[test]
-fn files_and_plans_that_cannot_be_are_left_out() {
+fn ignores_invalid_files_and_plans() {
     let mut made = five(config());
     made.add_file(OWNER, file(12_000)).unwrap();
     made.forward("edge", &name("/data/file/v=1")).unwrap();
