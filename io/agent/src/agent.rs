@@ -11,22 +11,22 @@ use weir_runtime::{ExtraMetric, Handle};
 use crate::apply::Applier;
 use crate::config::AgentConfig;
 use crate::error::AgentError;
-use crate::kept::Keeper;
+use crate::kept::StateFile;
 use crate::prefetch::{Orders, Prefetcher};
-use crate::rest::{ControllerHealth, Rest};
+use crate::rest::{ControllerHealth, RouterClient};
 use crate::retry_waits::RetryWaits;
-use crate::round_trips::RoundTrips;
-use crate::shared::{Shared, unix_time_ms};
-use crate::tell::Teller;
+use crate::round_trips::RoundTripProber;
+use crate::shared::{AgentShared, unix_time_ms};
+use crate::tell::ReportThread;
 
 /// How long the controller keeps a question for a newer configuration.
 const POLL: Duration = Duration::from_secs(25);
 
 /// How soon it is looked again whether the controller refuses this router for its name.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+const NAME_TAKEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often what a controller says is kept at most.
-const STORE_PAUSE: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentStats {
@@ -41,7 +41,7 @@ pub struct AgentStats {
 
 /// A router's agent. It ends when this is dropped; what it has set up in the router stays.
 pub struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentShared>,
 }
 
 impl Agent {
@@ -51,25 +51,26 @@ impl Agent {
     /// [`AgentError`]. That the controller does not answer is none: it is tried again and again.
     pub fn start(config: AgentConfig, router: &Handle) -> Result<Self, AgentError> {
         config.check()?;
-        let rest = Rest::new(&config)?;
+        let rest = RouterClient::new(&config)?;
         let seed = || getrandom::u64().map_err(io::Error::other);
-        let shared = Arc::new(Shared::new(router.contents(), router.local_port()));
+        let shared = Arc::new(AgentShared::new(router.contents(), router.local_port()));
         let agent = Self { shared: Arc::clone(&shared) };
         let orders = Orders::default();
         // 0 would say that it is not told.
         let (backoff, instance) = (RetryWaits::new(seed()?), seed()?.max(1));
-        let teller = Teller::new(&config, rest.clone(), Arc::clone(&shared), backoff, instance);
+        let teller =
+            ReportThread::new(&config, rest.clone(), Arc::clone(&shared), backoff, instance);
         spawn("weir-agent-tell", move || teller.run())?;
         if config.prefetch {
             let prefetcher = Prefetcher::new(Arc::clone(&shared), orders.clone());
             spawn("weir-agent-fetch", move || prefetcher.run())?;
         }
-        let round_trips = RoundTrips::new(Arc::clone(&shared), config.interval);
+        let round_trips = RoundTripProber::new(Arc::clone(&shared), config.interval);
         spawn("weir-agent-rtt", move || round_trips.run())?;
         let (health, observed) = (rest.health(), Arc::clone(&shared));
         router.add_metrics(move || metrics(&health, &observed));
         let urls = config.access.urls().cloned().collect();
-        let keeper = config.state_file.map(|path| Keeper::new(path, config.name, urls));
+        let keeper = config.state_file.map(|path| StateFile::new(path, config.name, urls));
         let configurer = Configurer {
             rest,
             shared: Arc::clone(&shared),
@@ -77,10 +78,10 @@ impl Agent {
             backoff: RetryWaits::new(seed()?),
             retry: RetryWaits::new(seed()?),
             applier: Applier::new(shared, config.routes_max),
-            wanted: None,
-            keeper,
-            is_kept: false,
-            stored: None,
+            target: None,
+            state_file: keeper,
+            is_from_state_file: false,
+            saved: None,
             pause: None,
         };
         spawn("weir-agent-conf", move || configurer.run())?;
@@ -101,7 +102,7 @@ impl Agent {
 impl Drop for Agent {
     /// The threads end with the request that they wait for.
     fn drop(&mut self) {
-        self.shared.waits().stop();
+        self.shared.wake_point().stop();
     }
 }
 
@@ -115,7 +116,7 @@ impl std::fmt::Debug for Agent {
 }
 
 /// What `/metrics` of the router says of its controller.
-fn metrics(health: &ControllerHealth, shared: &Shared) -> Vec<ExtraMetric> {
+fn metrics(health: &ControllerHealth, shared: &AgentShared) -> Vec<ExtraMetric> {
     let is_reachable = u64::from(health.is_reachable.load(Ordering::Relaxed));
     let refused = health.refused.load(Ordering::Relaxed);
     let unanswered = health.unanswered.load(Ordering::Relaxed);
@@ -131,7 +132,7 @@ fn metrics(health: &ControllerHealth, shared: &Shared) -> Vec<ExtraMetric> {
         gauge(
             "agent_routes_left_out",
             "Routes of the configuration beyond routes_max",
-            shared.left_out(),
+            shared.routes_left_out(),
         ),
     ];
     let age = "Seconds since the controller gave the configuration or said that it holds";
@@ -146,84 +147,85 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 /// Asks for configurations and sets them up.
 struct Configurer {
-    rest: Rest,
-    shared: Arc<Shared>,
+    rest: RouterClient,
+    shared: Arc<AgentShared>,
     orders: Orders,
     /// Between requests to a controller that does not answer.
     backoff: RetryWaits,
     /// Between tries to set up what could not be set up whole.
     retry: RetryWaits,
     applier: Applier,
-    wanted: Option<Configuration>,
-    keeper: Option<Keeper>,
+    target: Option<Configuration>,
+    state_file: Option<StateFile>,
     /// Whether what is wanted was kept from before the start. It holds until a controller says
     /// anything, also of a lower generation.
-    is_kept: bool,
+    is_from_state_file: bool,
     /// The generation that was stored last, and when.
-    stored: Option<(u64, Instant)>,
+    saved: Option<(u64, Instant)>,
     /// How long until the present configuration is tried again; nothing if it is set up.
     pause: Option<Duration>,
 }
 
 impl Configurer {
     fn run(mut self) {
-        self.begin_with_kept();
+        self.apply_stored();
         while !self.shared.is_stopping() {
-            if self.shared.is_refused() {
+            if self.shared.is_name_refused() {
                 // What it was to fetch ahead was for another router.
                 self.orders.replace(Vec::new());
-                self.shared.pause(REFUSED_PAUSE);
+                self.shared.pause(NAME_TAKEN_PAUSE);
                 continue;
             }
-            if !self.ask() {
+            if !self.poll_controller() {
                 break;
             }
             // It may have been refused while it waited.
-            if self.shared.is_refused() {
+            if self.shared.is_name_refused() {
                 continue;
             }
             // What is set up is looked at again: a face may be gone, and its routes with it.
             self.apply();
-            self.store(STORE_PAUSE);
+            self.save(SAVE_INTERVAL);
         }
-        self.store(Duration::ZERO);
+        self.save(Duration::ZERO);
     }
 
     /// Sets up what was kept from before the start, until a controller says what is to be.
-    fn begin_with_kept(&mut self) {
-        let Some(kept) = self.keeper.as_ref().and_then(Keeper::load) else { return };
+    fn apply_stored(&mut self) {
+        let Some(kept) = self.state_file.as_ref().and_then(StateFile::load) else { return };
         let generation = kept.configuration.generation;
         tracing::info!(
             generation,
             age_s = unix_time_ms().saturating_sub(kept.received_ms) / 1000,
             "set up as kept from before the start, until a controller answers"
         );
-        self.stored = Some((generation, Instant::now()));
-        self.shared.confirm(kept.received_ms);
-        (self.wanted, self.is_kept) = (Some(kept.configuration), true);
+        self.saved = Some((generation, Instant::now()));
+        self.shared.note_confirmed(kept.received_ms);
+        (self.target, self.is_from_state_file) = (Some(kept.configuration), true);
         self.apply();
     }
 
     /// Keeps what a controller has said, but not more often than once in `pause`.
-    fn store(&mut self, pause: Duration) {
-        let (Some(keeper), Some(wanted)) = (&mut self.keeper, &self.wanted) else { return };
-        let is_due = self.stored.is_none_or(|(generation, at)| {
+    fn save(&mut self, pause: Duration) {
+        let (Some(keeper), Some(wanted)) = (&mut self.state_file, &self.target) else { return };
+        let is_due = self.saved.is_none_or(|(generation, at)| {
             generation != wanted.generation && at.elapsed() >= pause
         });
         // What could not be written is written with the next report.
-        if is_due && !self.is_kept && keeper.store(wanted, unix_time_ms()) {
-            self.stored = Some((wanted.generation, Instant::now()));
+        if is_due && !self.is_from_state_file && keeper.store(wanted, unix_time_ms()) {
+            self.saved = Some((wanted.generation, Instant::now()));
         }
     }
 
     fn apply(&mut self) {
-        let Some(wanted) = &self.wanted else { return };
+        let Some(wanted) = &self.target else { return };
         let outcome = self.applier.apply(wanted);
         let generation = wanted.generation;
         if !outcome.has_failed(SetupPart::Rules) {
             self.orders.replace(wanted.prefetch.clone());
         }
-        self.shared.set_up(outcome.is_whole().then_some(generation), outcome.problems(generation));
+        self.shared
+            .record_setup(outcome.is_whole().then_some(generation), outcome.problems(generation));
         self.pause = match outcome.is_whole() {
             true => {
                 self.retry.reset();
@@ -235,16 +237,16 @@ impl Configurer {
 
     /// Asks for a newer configuration than the one that is wanted, for as long as that one need not
     /// be tried again; whether to go on.
-    fn ask(&mut self) -> bool {
+    fn poll_controller(&mut self) -> bool {
         let (asked, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
-        let heard = self.shared.waits().heard();
+        let heard = self.shared.wake_point().reconnects();
         // The controller counts in whole seconds.
         let wait_s = wait.as_secs().max(1);
-        let known = self.wanted.as_ref().filter(|_| !self.is_kept);
+        let known = self.target.as_ref().filter(|_| !self.is_from_state_file);
         let after = known.map_or(0, |wanted| wanted.generation);
         match self.rest.configuration(after, wait_s) {
             // It is for another router, which has this one's name.
-            Ok(Some(_)) if self.shared.is_refused() => true,
+            Ok(Some(_)) if self.shared.is_name_refused() => true,
             Ok(Some(newer)) if newer.generation <= after => {
                 tracing::warn!(
                     after,
@@ -256,11 +258,11 @@ impl Configurer {
             Ok(Some(newer)) => {
                 self.backoff.reset();
                 self.retry.reset();
-                if self.is_kept && self.wanted.as_ref() != Some(&newer) {
-                    self.stored = None;
+                if self.is_from_state_file && self.target.as_ref() != Some(&newer) {
+                    self.saved = None;
                 }
-                (self.wanted, self.is_kept) = (Some(newer), false);
-                self.shared.confirm(unix_time_ms());
+                (self.target, self.is_from_state_file) = (Some(newer), false);
+                self.shared.note_confirmed(unix_time_ms());
                 true
             }
             // One that does not wait is not asked all the time.
@@ -269,8 +271,8 @@ impl Configurer {
             }
             Ok(None) => {
                 self.backoff.reset();
-                if !self.is_kept && self.wanted.is_some() {
-                    self.shared.confirm(unix_time_ms());
+                if !self.is_from_state_file && self.target.is_some() {
+                    self.shared.note_confirmed(unix_time_ms());
                 }
                 true
             }
@@ -285,7 +287,8 @@ impl Configurer {
                 if asked_for.is_some() {
                     return self.shared.pause(pause);
                 }
-                let (goes_on, is_heard) = self.shared.waits().pause_until_heard(pause, heard);
+                let (goes_on, is_heard) =
+                    self.shared.wake_point().pause_until_reconnect(pause, heard);
                 if is_heard {
                     self.backoff.reset();
                 }

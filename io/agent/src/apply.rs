@@ -16,7 +16,7 @@ use weir_runtime::ContentsError;
 use weir_wire::Name;
 
 use crate::setup::{Setup, Step};
-use crate::shared::Shared;
+use crate::shared::AgentShared;
 
 /// How long the store may take to follow rules.
 const RULES_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const EXISTS: u64 = 409;
 
 /// What is set up, and the way to change it.
 pub(crate) struct Applier {
-    shared: Arc<Shared>,
+    shared: Arc<AgentShared>,
     client: Option<Client>,
     setup: Setup,
     made: BTreeSet<FaceId>,
@@ -75,7 +75,7 @@ impl Outcome {
 }
 
 impl Applier {
-    pub(crate) fn new(shared: Arc<Shared>, routes_max: usize) -> Self {
+    pub(crate) fn new(shared: Arc<AgentShared>, routes_max: usize) -> Self {
         let (setup, made, told) = (Setup::default(), BTreeSet::new(), BTreeSet::new());
         Self { shared, client: None, setup, made, told, whole: 0, routes_max }
     }
@@ -161,7 +161,7 @@ impl Applier {
         let keeps = |object: &Name| kept.contains(object);
         let (wanted, left_out) =
             Setup::wanted(configuration, self.routes_max, face_of, others, keeps);
-        self.shared.set_left_out(left_out);
+        self.shared.set_routes_left_out(left_out);
         if left_out > 0 {
             let text = format!(
                 "{left_out} routes are left out: [controller] routes_max allows {}",

@@ -10,7 +10,7 @@ use weir_wire::Name;
 
 use crate::access::Access;
 use crate::error::AgentError;
-use crate::rest::{Http, RestError, answer};
+use crate::rest::{ControllerClient, RestError, parse_answer};
 use crate::retry_waits::RetryWaits;
 
 /// Files of one request: as many as a controller takes.
@@ -19,7 +19,7 @@ const LIST_MAX: usize = 1000;
 /// A controller, as a producer sees it: it plans for the files that it is told of.
 #[derive(Clone, Debug)]
 pub struct Files {
-    http: Http,
+    http: ControllerClient,
 }
 
 /// Why a controller does not take files.
@@ -32,7 +32,7 @@ impl FileError {
     pub fn status(&self) -> Option<u16> {
         match self.0 {
             RestError::Refused { status, .. } => Some(status),
-            RestError::Failed(_) | RestError::BadAnswer(_) => None,
+            RestError::Unreachable(_) | RestError::BadAnswer(_) => None,
         }
     }
 }
@@ -80,7 +80,7 @@ impl Files {
     /// The address or the certificates cannot be used, or the token would travel as plain text.
     /// Nothing is sent yet.
     pub fn new(access: &Access) -> Result<Self, AgentError> {
-        Ok(Self { http: Http::new(access)? })
+        Ok(Self { http: ControllerClient::new(access)? })
     }
 
     /// Tells of files, in one request for each thousand; those that the controller does not take.
@@ -89,7 +89,7 @@ impl Files {
         let mut refused = Vec::new();
         for files in files.chunks(LIST_MAX) {
             let octets = self.http.post("/v1/files/list", &files)?;
-            refused.extend(answer::<Vec<FileRefused>>(octets)?);
+            refused.extend(parse_answer::<Vec<FileRefused>>(octets)?);
         }
         Ok(refused)
     }
@@ -101,7 +101,7 @@ impl Files {
             let after = files.last().map(|file| file.name.to_string());
             let after = after.as_ref().map(|after| ("after", after.as_str()));
             let octets = self.http.get("/v1/files", after, Duration::ZERO)?;
-            let next: Vec<RegisteredFile> = answer(octets)?;
+            let next: Vec<RegisteredFile> = parse_answer(octets)?;
             // How many one answer has is the controller's to say.
             if next.is_empty() {
                 return Ok(files);
@@ -124,7 +124,7 @@ impl Files {
         let mut refused = Vec::new();
         for name in names {
             match self.withdraw(name) {
-                Err(FileError(error)) if !error.is_passing() => {
+                Err(FileError(error)) if !error.is_transient() => {
                     refused.push(FileRefused { name: name.clone(), error: error.to_string() });
                 }
                 result => drop(result?),
@@ -158,7 +158,7 @@ impl Files {
                     }
                     Err(error) => error,
                 };
-                if !error.is_passing() {
+                if !error.is_transient() {
                     return tell(FilesEvent::Failed(error.into()));
                 }
                 let pause = backoff.next(error.retry_after());

@@ -14,13 +14,13 @@ use weir_control::message::Configuration;
 use weir_security::sha256;
 
 /// What a file of this kind begins with, and its version.
-const MARK: &str = "weir-configuration 1 ";
+const HEADER: &str = "weir-configuration 1 ";
 /// Octets of a file at most: those of an answer, written in full.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// A configuration, and when and where it came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct StoredConfiguration {
     pub(crate) router: String,
     /// The controllers that were asked.
     pub(crate) urls: Vec<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Kept {
 }
 
 /// Where the last configuration is kept.
-pub(crate) struct Keeper {
+pub(crate) struct StateFile {
     path: PathBuf,
     router: String,
     urls: Vec<String>,
@@ -38,13 +38,13 @@ pub(crate) struct Keeper {
     has_failed: bool,
 }
 
-impl Keeper {
+impl StateFile {
     pub(crate) fn new(path: PathBuf, router: String, urls: Vec<String>) -> Self {
         Self { path, router, urls, has_failed: false }
     }
 
     /// What was kept for this router by these controllers.
-    pub(crate) fn load(&self) -> Option<Kept> {
+    pub(crate) fn load(&self) -> Option<StoredConfiguration> {
         let path = self.path.display();
         match read(&self.path) {
             Ok(kept) if kept.router == self.router && kept.urls == self.urls => Some(kept),
@@ -62,7 +62,7 @@ impl Keeper {
 
     /// Keeps a configuration. Returns whether it could be written.
     pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) -> bool {
-        let kept = Kept {
+        let kept = StoredConfiguration {
             router: self.router.clone(),
             urls: self.urls.clone(),
             received_ms,
@@ -84,27 +84,27 @@ impl Keeper {
     }
 }
 
-fn mark(content: &[u8]) -> String {
-    let mut line = String::from(MARK);
+fn header(content: &[u8]) -> String {
+    let mut line = String::from(HEADER);
     for octet in sha256(&[content]) {
         let _ = write!(line, "{octet:02x}");
     }
     line + "\n"
 }
 
-fn read(path: &Path) -> io::Result<Kept> {
+fn read(path: &Path) -> io::Result<StoredConfiguration> {
     let mut octets = Vec::new();
     File::open(path)?.take(BYTES_MAX).read_to_end(&mut octets)?;
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
     let end = octets.iter().position(|octet| *octet == b'\n').ok_or_else(damaged)?;
     let (line, content) = octets.split_at(end + 1);
-    if line != mark(content).as_bytes() {
+    if line != header(content).as_bytes() {
         return Err(damaged());
     }
     serde_json::from_slice(content).map_err(|_| damaged())
 }
 
-fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+fn write(path: &Path, kept: &StoredConfiguration) -> io::Result<()> {
     let content = serde_json::to_vec(kept)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
@@ -113,7 +113,7 @@ fn write(path: &Path, kept: &Kept) -> io::Result<()> {
         .prefix(".weir-configuration-")
         .permissions(Permissions::from_mode(0o600))
         .tempfile_in(folder)?;
-    file.write_all(mark(&content).as_bytes())?;
+    file.write_all(header(&content).as_bytes())?;
     file.write_all(&content)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
@@ -131,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/edge.configuration");
         let of = |router: &str, url: &str| {
-            Keeper::new(path.clone(), router.into(), vec![url.to_owned()])
+            StateFile::new(path.clone(), router.into(), vec![url.to_owned()])
         };
         let mut keeper = of("edge", "http://h");
         assert_eq!(keeper.load(), None);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(of("edge", "http://other").load(), None);
 
         let whole = fs::read(&path).unwrap();
-        for at in [0, MARK.len() + 3, whole.len() / 2, whole.len() - 1] {
+        for at in [0, HEADER.len() + 3, whole.len() / 2, whole.len() - 1] {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
             fs::write(&path, damaged).unwrap();

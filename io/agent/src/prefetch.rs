@@ -19,7 +19,7 @@ use weir_socket::{
 };
 use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Verification};
 
-use crate::shared::Shared;
+use crate::shared::AgentShared;
 
 /// How long a part is left for later that cannot be had, and how often new orders are looked for.
 const LATER: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ impl Queue {
 
 /// The thread that fetches.
 pub(crate) struct Prefetcher {
-    shared: Arc<Shared>,
+    shared: Arc<AgentShared>,
     orders: Orders,
     /// One for all parts, so that its face is known.
     client: Option<Client>,
@@ -105,7 +105,7 @@ pub(crate) struct Prefetcher {
 }
 
 impl Prefetcher {
-    pub(crate) fn new(shared: Arc<Shared>, orders: Orders) -> Self {
+    pub(crate) fn new(shared: Arc<AgentShared>, orders: Orders) -> Self {
         Self { shared, orders, client: None, queue: Queue::default() }
     }
 
@@ -204,7 +204,7 @@ fn config() -> ConsumerConfig {
 /// A part that is being fetched, gap by gap.
 struct Part<'a> {
     order: &'a Prefetch,
-    shared: &'a Shared,
+    shared: &'a AgentShared,
     orders: &'a Orders,
     gaps: Vec<Range<u64>>,
     /// The one that is being fetched.

@@ -15,30 +15,30 @@ use crate::shared::Counters;
 const PER_SECOND_MAX: u32 = 64;
 /// Those of them that may be for hosts elsewhere: the others are left to applications of this
 /// machine, however much anybody else asks for.
-const ELSEWHERE_MAX: u32 = PER_SECOND_MAX / 2;
+const FOR_HOSTS_MAX: u32 = PER_SECOND_MAX / 2;
 /// How soon an object is asked about again: if there was an answer to go by, and if there was none.
-const AGAIN: Duration = Duration::from_secs(60);
-const AGAIN_SOON: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+const RETRY_SOON: Duration = Duration::from_secs(5);
 /// Objects that are remembered: as many as can be asked about before the first may be again.
-const REMEMBERED_MAX: usize = PER_SECOND_MAX as usize * (AGAIN.as_secs() as usize + 1);
+const REMEMBERED_MAX: usize = PER_SECOND_MAX as usize * (RETRY_AFTER.as_secs() as usize + 1);
 /// How often it is told that questions were left out.
-const TELL: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A second, and how many questions were asked in it, by all and for hosts elsewhere.
 #[derive(Clone, Copy, Debug)]
-struct Second {
+struct RateWindow {
     began: Instant,
     asked: u32,
-    elsewhere: u32,
+    for_hosts: u32,
 }
 
 /// What has been asked, and when something may be asked again.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    again: BTreeMap<Name, Instant>,
-    second: Option<Second>,
+    retry_at: BTreeMap<Name, Instant>,
+    window: Option<RateWindow>,
     /// When it may be told that questions are left out.
-    tell: Option<Instant>,
+    next_warning: Option<Instant>,
 }
 
 impl Questions {
@@ -51,24 +51,24 @@ impl Questions {
         answers: bool,
         counters: &Counters,
     ) -> bool {
-        if self.again.get(object).is_some_and(|again| now < *again) {
+        if self.retry_at.get(object).is_some_and(|again| now < *again) {
             return false;
         }
-        let mut second = match self.second {
+        let mut second = match self.window {
             Some(second) if now.duration_since(second.began) < Duration::from_secs(1) => second,
             _ => {
                 // Once a second: who asks for many names has none of them looked at often.
-                self.again.retain(|_, again| now < *again);
-                Second { began: now, asked: 0, elsewhere: 0 }
+                self.retry_at.retain(|_, again| now < *again);
+                RateWindow { began: now, asked: 0, for_hosts: 0 }
             }
         };
-        self.second = Some(second);
-        let has_share = *is_local || second.elsewhere < ELSEWHERE_MAX;
-        let has_room = second.asked < PER_SECOND_MAX && self.again.len() < REMEMBERED_MAX;
+        self.window = Some(second);
+        let has_share = *is_local || second.for_hosts < FOR_HOSTS_MAX;
+        let has_room = second.asked < PER_SECOND_MAX && self.retry_at.len() < REMEMBERED_MAX;
         if !answers || !has_share || !has_room {
             let left_out = counters.questions_left_out.fetch_add(1, Ordering::Relaxed) + 1;
-            if self.tell.is_none_or(|tell| now >= tell) {
-                self.tell = Some(now + TELL);
+            if self.next_warning.is_none_or(|tell| now >= tell) {
+                self.next_warning = Some(now + WARN_INTERVAL);
                 tracing::warn!(
                     left_out,
                     "more large objects are missed here than the controller is asked about"
@@ -78,19 +78,19 @@ impl Questions {
         }
         counters.questions.fetch_add(1, Ordering::Relaxed);
         second.asked += 1;
-        second.elsewhere += u32::from(!is_local);
-        self.second = Some(second);
-        self.again.insert(object.clone(), now + AGAIN_SOON);
+        second.for_hosts += u32::from(!is_local);
+        self.window = Some(second);
+        self.retry_at.insert(object.clone(), now + RETRY_SOON);
         true
     }
 
     /// Takes note of an answer.
-    pub(crate) fn answered(&mut self, now: Instant, object: Name, decision: Decision) {
+    pub(crate) fn note_answer(&mut self, now: Instant, object: Name, decision: Decision) {
         let again = match decision {
-            Decision::Small | Decision::Planned => AGAIN,
-            Decision::Unknown | Decision::NoRoom => AGAIN_SOON,
+            Decision::Small | Decision::Planned => RETRY_AFTER,
+            Decision::Unknown | Decision::NoRoom => RETRY_SOON,
         };
-        self.again.insert(object, now + again);
+        self.retry_at.insert(object, now + again);
     }
 }
 
@@ -118,14 +118,14 @@ mod tests {
             // Ten seconds.
             let now = began + Duration::from_millis(number);
             if questions.may_ask(now, &missed(true, number), true, &counters) {
-                questions.answered(now, name(number), Decision::Planned);
+                questions.note_answer(now, name(number), Decision::Planned);
                 asked += 1;
             }
         }
         assert_eq!(asked, 10 * u64::from(PER_SECOND_MAX));
         assert_eq!(counters.questions.load(Ordering::Relaxed), asked);
         assert_eq!(counters.questions_left_out.load(Ordering::Relaxed), 10_000 - asked);
-        assert!(questions.again.len() <= REMEMBERED_MAX);
+        assert!(questions.retry_at.len() <= REMEMBERED_MAX);
     }
 
     /// Also for so long that all that was asked about is remembered.
@@ -141,16 +141,16 @@ mod tests {
                 let may = (first..first + count).filter(|number| {
                     let may = questions.may_ask(now, &missed(is_local, *number), true, &counters);
                     if may {
-                        questions.answered(now, name(*number), Decision::Planned);
+                        questions.note_answer(now, name(*number), Decision::Planned);
                     }
                     may
                 });
                 may.count() as u32
             };
-            assert_eq!(asked(false, 0, 1000), ELSEWHERE_MAX, "{second}");
+            assert_eq!(asked(false, 0, 1000), FOR_HOSTS_MAX, "{second}");
             assert_eq!(asked(true, 1, 10), 10, "{second}");
             assert_eq!(asked(false, 2, 10), 0, "{second}");
-            assert_eq!(asked(true, 3, 1000), PER_SECOND_MAX - ELSEWHERE_MAX - 10, "{second}");
+            assert_eq!(asked(true, 3, 1000), PER_SECOND_MAX - FOR_HOSTS_MAX - 10, "{second}");
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
         assert!(may(&mut questions, 0, true));
         assert!(!may(&mut questions, 4, true));
         assert!(may(&mut questions, 6, true));
-        questions.answered(began, name(1), Decision::Planned);
+        questions.note_answer(began, name(1), Decision::Planned);
         assert!(!may(&mut questions, 59, true));
         assert!(may(&mut questions, 61, true));
         assert_eq!(counters.questions_left_out.load(Ordering::Relaxed), 1);

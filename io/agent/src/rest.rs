@@ -20,7 +20,7 @@ use crate::error::AgentError;
 /// How long an answer may take, beyond what is waited for on purpose.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// And one to whether it is there.
-const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bodies of fewer octets are sent as they are: they take one packet anyway.
 const DEFLATED_MIN: usize = 1000;
 /// What most programs take.
@@ -29,20 +29,20 @@ const LEVEL: u8 = 6;
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// How soon controllers that are asked before the present one are tried again.
-const TRY_FORMER: Duration = Duration::from_secs(30);
+const PREFERRED_RETRY: Duration = Duration::from_secs(30);
 
 /// Controllers that share a database, and the token that requests to them bear. The first that
 /// answers is asked; those before it are tried again from time to time, so that all who have the
 /// same list come back to the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct Http {
+pub(crate) struct ControllerClient {
     http: ureq::Agent,
     /// Without a slash at their ends.
     urls: Arc<[String]>,
     /// Which one is asked, by all clones.
-    at: Arc<AtomicUsize>,
+    current: Arc<AtomicUsize>,
     /// When those before it were tried last.
-    tried: Arc<Mutex<Option<Instant>>>,
+    retried_at: Arc<Mutex<Option<Instant>>>,
     token: Arc<Mutex<Option<String>>>,
     /// Where the token is read again when it is refused.
     token_file: Option<PathBuf>,
@@ -61,10 +61,10 @@ pub(crate) struct ControllerHealth {
 
 impl ControllerHealth {
     fn note<T>(&self, result: &Result<T, RestError>) {
-        let is_unanswered = matches!(result, Err(RestError::Failed(_)));
+        let is_unanswered = matches!(result, Err(RestError::Unreachable(_)));
         self.is_reachable.store(!is_unanswered, Ordering::Relaxed);
         match result {
-            Err(RestError::Failed(_)) => _ = self.unanswered.fetch_add(1, Ordering::Relaxed),
+            Err(RestError::Unreachable(_)) => _ = self.unanswered.fetch_add(1, Ordering::Relaxed),
             // A controller that has heard of no report yet knows no router: that is no refusal.
             Err(error) if !error.is_unknown() => _ = self.refused.fetch_add(1, Ordering::Relaxed),
             _ => {}
@@ -74,8 +74,8 @@ impl ControllerHealth {
 
 /// The controller, as one router sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Rest {
-    http: Http,
+pub(crate) struct RouterClient {
+    http: ControllerClient,
     path: String,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum RestError {
     },
     /// It does not answer.
     #[error("{0}")]
-    Failed(String),
+    Unreachable(String),
     /// It answers, and the answer cannot be used. What was asked for may be done.
     #[error("the controller's answer cannot be used: {0}")]
     BadAnswer(String),
@@ -110,37 +110,37 @@ impl RestError {
     }
 
     /// Whether another controller may be there while this one is not.
-    fn is_away(&self) -> bool {
-        matches!(self, Self::Failed(_) | Self::Refused { status: 502..=504, .. })
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Refused { status: 502..=504, .. })
     }
 
     /// Whether it is the request itself that is wrong, so that it is refused again.
-    pub(crate) fn is_about_body(&self) -> bool {
+    pub(crate) fn is_bad_request(&self) -> bool {
         matches!(self, Self::Refused { status: 400 | 413 | 422, .. })
     }
 
     /// Whether the same may be taken later.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::Failed(_) | Self::BadAnswer(_) => true,
+            Self::Unreachable(_) | Self::BadAnswer(_) => true,
         }
     }
 
     /// Whether only the answer is wrong, and no other request need wait for a better one.
-    pub(crate) fn is_about_answer(&self) -> bool {
+    pub(crate) fn is_bad_answer(&self) -> bool {
         matches!(self, Self::BadAnswer(_))
     }
 
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
-            Self::Failed(_) | Self::BadAnswer(_) => None,
+            Self::Unreachable(_) | Self::BadAnswer(_) => None,
         }
     }
 }
 
-impl Http {
+impl ControllerClient {
     pub(crate) fn new(access: &Access) -> Result<Self, AgentError> {
         let tls = access.tls()?;
         let mut builder = ureq::Agent::config_builder()
@@ -156,26 +156,29 @@ impl Http {
         let token = Arc::new(Mutex::new(access.token.clone()));
         let token_file = access.token_file.clone();
         let (at, tried, health) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { http, urls, at, tried, token, token_file, health })
+        Ok(Self { http, urls, current: at, retried_at: tried, token, token_file, health })
     }
 
     pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
-        self.ask(|url| self.send(self.http.put(format!("{url}{path}")), body))
+        self.send_with_token(|url| self.send(self.http.put(format!("{url}{path}")), body))
     }
 
     pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
-        self.ask(|url| self.send(self.http.post(format!("{url}{path}")), body))
+        self.send_with_token(|url| self.send(self.http.post(format!("{url}{path}")), body))
     }
 
     /// Asks a controller, and once more with a new token if the present one is refused and its file
     /// has another one by now.
-    fn ask<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
+    fn send_with_token<T>(
+        &self,
+        send: impl Fn(&str) -> Result<T, RestError>,
+    ) -> Result<T, RestError> {
         let used = self.token();
-        let mut result = self.ask_any(&send);
+        let mut result = self.send_to_any(&send);
         // 403: it may be that of another router.
         let is_refused = matches!(result, Err(RestError::Refused { status: 401 | 403, .. }));
         if is_refused && self.read_token_again(used.as_deref()) {
-            result = self.ask_any(&send);
+            result = self.send_to_any(&send);
         }
         self.health.note(&result);
         result
@@ -210,13 +213,13 @@ impl Http {
     }
 
     /// Asks the present controller, and the others in turn while one is away.
-    fn ask_any<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
-        self.try_former();
-        let first = self.at.load(Ordering::Relaxed);
+    fn send_to_any<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
+        self.retry_preferred();
+        let first = self.current.load(Ordering::Relaxed);
         let mut at = first;
         loop {
             let error = match send(&self.urls[at]) {
-                Err(error) if error.is_away() => error,
+                Err(error) if error.is_unreachable() => error,
                 answered => return answered,
             };
             let next = (at + 1) % self.urls.len();
@@ -225,18 +228,18 @@ impl Http {
             }
             let (away, asked) = (&self.urls[at], &self.urls[next]);
             tracing::warn!(away, asked, %error, "another controller is asked");
-            self.at.store(next, Ordering::Relaxed);
-            *self.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            self.current.store(next, Ordering::Relaxed);
+            *self.retried_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             at = next;
         }
     }
 
     /// Whether controllers before the present one are back.
-    fn try_former(&self) {
-        let present = self.at.load(Ordering::Relaxed);
+    fn retry_preferred(&self) {
+        let present = self.current.load(Ordering::Relaxed);
         {
-            let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_due = tried.is_none_or(|at| at.elapsed() >= TRY_FORMER);
+            let mut tried = self.retried_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = tried.is_none_or(|at| at.elapsed() >= PREFERRED_RETRY);
             if present == 0 || !is_due {
                 return;
             }
@@ -244,20 +247,20 @@ impl Http {
         }
         let is_there = |url: &&String| {
             let request = self.http.get(format!("{url}/health"));
-            let asked = request.config().timeout_global(Some(TRY_TIMEOUT)).build().call();
+            let asked = request.config().timeout_global(Some(HEALTH_TIMEOUT)).build().call();
             // One without its database decides all the same.
             asked.is_ok_and(|answer| matches!(answer.status().as_u16(), 200 | 503))
         };
         if let Some(at) = self.urls[..present].iter().position(|url| is_there(&url)) {
             tracing::info!(controller = self.urls[at], "it is back, and asked again");
-            self.at.store(at, Ordering::Relaxed);
+            self.current.store(at, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn delete(&self, path: &str, key: &str, value: &str) -> Result<Vec<u8>, RestError> {
-        self.ask(|url| {
+        self.send_with_token(|url| {
             let request = self.http.delete(format!("{url}{path}")).query(key, value);
-            check(self.authorized(request).config().timeout_global(Some(TIMEOUT)).build().call())
+            body_of(self.authorized(request).config().timeout_global(Some(TIMEOUT)).build().call())
         })
     }
 
@@ -268,10 +271,10 @@ impl Http {
         query: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
         wait: Duration,
     ) -> Result<Vec<u8>, RestError> {
-        self.ask(|url| {
+        self.send_with_token(|url| {
             let request = self.http.get(format!("{url}{path}")).query_pairs(query.clone());
             let request = self.authorized(request);
-            check(request.config().timeout_global(Some(TIMEOUT + wait)).build().call())
+            body_of(request.config().timeout_global(Some(TIMEOUT + wait)).build().call())
         })
     }
 
@@ -288,19 +291,19 @@ impl Http {
         body: &impl Serialize,
     ) -> Result<Vec<u8>, RestError> {
         let mut body =
-            serde_json::to_vec(body).map_err(|error| RestError::Failed(error.to_string()))?;
+            serde_json::to_vec(body).map_err(|error| RestError::Unreachable(error.to_string()))?;
         let mut request = self.authorized(request).header("Content-Type", "application/json");
         if body.len() >= DEFLATED_MIN {
             body = compress_to_vec_zlib(&body, LEVEL);
             request = request.header("Content-Encoding", "deflate");
         }
-        check(request.config().timeout_global(Some(TIMEOUT)).build().send(body))
+        body_of(request.config().timeout_global(Some(TIMEOUT)).build().send(body))
     }
 }
 
-impl Rest {
+impl RouterClient {
     pub(crate) fn new(config: &AgentConfig) -> Result<Self, AgentError> {
-        let http = Http::new(&config.access)?;
+        let http = ControllerClient::new(&config.access)?;
         Ok(Self { http, path: format!("/v1/routers/{}", config.name) })
     }
 
@@ -309,7 +312,7 @@ impl Rest {
     }
 
     pub(crate) fn report(&self, report: &RouterReport) -> Result<Registered, RestError> {
-        answer(self.http.put(&self.path, report)?)
+        parse_answer(self.http.put(&self.path, report)?)
     }
 
     pub(crate) fn update(&self, update: &Update) -> Result<(), RestError> {
@@ -318,7 +321,7 @@ impl Rest {
 
     pub(crate) fn forward(&self, object: &Name) -> Result<Forwarded, RestError> {
         let body = Forward { object: object.clone() };
-        answer(self.http.post(&format!("{}/forward", self.path), &body)?)
+        parse_answer(self.http.post(&format!("{}/forward", self.path), &body)?)
     }
 
     /// The configuration after the one of this generation; nothing if there is none within
@@ -333,16 +336,16 @@ impl Rest {
         let query = [("after", after.as_str()), ("wait", wait_s.as_str())];
         match self.http.get(&path, query, wait)? {
             octets if octets.is_empty() => Ok(None),
-            octets => answer(octets).map(Some),
+            octets => parse_answer(octets).map(Some),
         }
     }
 }
 
 /// The body of a success.
-fn check(
+fn body_of(
     sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<Vec<u8>, RestError> {
-    let failed = |error: ureq::Error| RestError::Failed(error.to_string());
+    let failed = |error: ureq::Error| RestError::Unreachable(error.to_string());
     let mut response = sent.map_err(failed)?;
     let status = response.status();
     let retry_after = response
@@ -367,7 +370,7 @@ fn check(
     Err(RestError::Refused { status: status.as_u16(), text, expected, retry_after })
 }
 
-pub(crate) fn answer<T: DeserializeOwned>(octets: Vec<u8>) -> Result<T, RestError> {
+pub(crate) fn parse_answer<T: DeserializeOwned>(octets: Vec<u8>) -> Result<T, RestError> {
     serde_json::from_slice(&octets)
         .map_err(|error| RestError::BadAnswer(format!("it makes no sense: {error}")))
 }

@@ -12,93 +12,95 @@ use weir_client::Client;
 use weir_manage::{FaceScope, FaceStatus, LinkType};
 use weir_wire::{DataView, Interest, InterestView, LpHeader, Name};
 
-use crate::shared::Shared;
+use crate::shared::AgentShared;
 
 /// Faces that are measured at most.
 const FACES_MAX: usize = 256;
 /// Between two probes, whatever face they go to.
-const PACE: Duration = Duration::from_millis(50);
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// A face is measured again after so many intervals of the agent.
-const INTERVALS: u32 = 5;
+const PERIOD_INTERVALS: u32 = 5;
 /// Measures of a face of which the least is its round-trip time.
-const KEPT: usize = 5;
+const SAMPLES: usize = 5;
 /// Measures before the first is told: the first packets of a link take their time.
-const FIRST: usize = 3;
+const SAMPLES_MIN: usize = 3;
 /// Probes in a row without an answer, after which a face is probed more and more seldom.
-const FAILURES: u32 = 3;
+const FAILURES_TOLERATED: u32 = 3;
 /// The longest wait between two probes of a face, in periods.
 const PERIODS_MAX: u64 = 64;
 /// Changes that are told: by more than this part of what was told last, and than so much. Routes
 /// are computed anew after each.
-const CHANGE_PARTS: u64 = 5;
+const CHANGE_DIVISOR: u64 = 5;
 const CHANGE_NS: u64 = 1_000_000;
 
 /// What is known of one face.
 #[derive(Debug, Default)]
-struct Measured {
+struct FaceRoundTrip {
     /// The last ones, and how many there were.
-    round_trips_ns: [u64; KEPT],
+    round_trips_ns: [u64; SAMPLES],
     count: usize,
     failures: u32,
     /// When it is to be measured next; at once if nothing is said.
     due: Option<Instant>,
-    told_ns: Option<u64>,
+    reported_ns: Option<u64>,
 }
 
-impl Measured {
+impl FaceRoundTrip {
     /// Takes a measure; whether something else is to be told now.
-    fn take(&mut self, round_trip_ns: u64) -> bool {
+    fn add_sample(&mut self, round_trip_ns: u64) -> bool {
         self.failures = 0;
-        self.round_trips_ns[self.count % KEPT] = round_trip_ns;
+        self.round_trips_ns[self.count % SAMPLES] = round_trip_ns;
         self.count += 1;
-        if self.count < FIRST {
+        if self.count < SAMPLES_MIN {
             return false;
         }
-        let known = &self.round_trips_ns[..self.count.min(KEPT)];
+        let known = &self.round_trips_ns[..self.count.min(SAMPLES)];
         let least_ns = known.iter().copied().min().unwrap_or(round_trip_ns);
-        let is_other = self.told_ns.is_none_or(|told_ns| {
-            least_ns.abs_diff(told_ns) > (told_ns / CHANGE_PARTS).max(CHANGE_NS)
+        let is_other = self.reported_ns.is_none_or(|told_ns| {
+            least_ns.abs_diff(told_ns) > (told_ns / CHANGE_DIVISOR).max(CHANGE_NS)
         });
         if is_other {
-            self.told_ns = Some(least_ns);
+            self.reported_ns = Some(least_ns);
         }
         is_other
     }
 
     /// How long until it is measured again.
-    fn pause(&self, period: Duration) -> Duration {
+    fn next_wait(&self, period: Duration) -> Duration {
         match self.failures {
-            0 if self.count < FIRST => Duration::ZERO,
+            0 if self.count < SAMPLES_MIN => Duration::ZERO,
             failures => {
                 let period_ns = period.as_nanos() as u64;
                 let waits = Backoff::new(period_ns, period_ns * PERIODS_MAX);
-                Duration::from_nanos(waits.delay_ns(failures.saturating_sub(FAILURES) + 1))
+                Duration::from_nanos(
+                    waits.delay_ns(failures.saturating_sub(FAILURES_TOLERATED) + 1),
+                )
             }
         }
     }
 }
 
 /// The thread that measures.
-pub(crate) struct RoundTrips {
-    shared: Arc<Shared>,
+pub(crate) struct RoundTripProber {
+    shared: Arc<AgentShared>,
     period: Duration,
     client: Option<Client>,
-    faces: BTreeMap<FaceId, Measured>,
+    faces: BTreeMap<FaceId, FaceRoundTrip>,
 }
 
-impl RoundTrips {
-    pub(crate) fn new(shared: Arc<Shared>, interval: Duration) -> Self {
-        let period = interval * INTERVALS;
+impl RoundTripProber {
+    pub(crate) fn new(shared: Arc<AgentShared>, interval: Duration) -> Self {
+        let period = interval * PERIOD_INTERVALS;
         Self { shared, period, client: None, faces: BTreeMap::new() }
     }
 
     pub(crate) fn run(mut self) {
         let mut looked: Option<Instant> = None;
-        while self.shared.pause(PACE) {
+        while self.shared.pause(PROBE_INTERVAL) {
             let is_due = looked.is_none_or(|looked| looked.elapsed() >= self.period);
-            let measured = if is_due { self.look() } else { Ok(()) };
+            let measured = if is_due { self.refresh_faces() } else { Ok(()) };
             if is_due {
                 looked = Some(Instant::now());
             }
@@ -110,7 +112,7 @@ impl RoundTrips {
         }
     }
 
-    fn look(&mut self) -> Result<(), String> {
+    fn refresh_faces(&mut self) -> Result<(), String> {
         let client = match &mut self.client {
             Some(client) => client,
             none => {
@@ -133,7 +135,7 @@ impl RoundTrips {
             .map(|face| (face, former.remove(&face).unwrap_or_default()))
             .collect();
         if !former.is_empty() {
-            self.tell();
+            self.publish();
         }
         Ok(())
     }
@@ -141,28 +143,28 @@ impl RoundTrips {
     fn measure_next(&mut self) -> Result<(), String> {
         let now = Instant::now();
         let is_due =
-            |(_, measured): &(&FaceId, &Measured)| measured.due.is_none_or(|due| due <= now);
+            |(_, measured): &(&FaceId, &FaceRoundTrip)| measured.due.is_none_or(|due| due <= now);
         let next = self.faces.iter().filter(is_due).min_by_key(|(_, measured)| measured.due);
         let Some(face) = next.map(|(face, _)| *face) else { return Ok(()) };
         let Some(client) = &mut self.client else { return Ok(()) };
         let round_trip = probe(client, face)?;
         let Some(measured) = self.faces.get_mut(&face) else { return Ok(()) };
         let is_other = match round_trip {
-            Some(round_trip) => measured.take(round_trip.as_nanos() as u64),
+            Some(round_trip) => measured.add_sample(round_trip.as_nanos() as u64),
             None => {
                 measured.failures = measured.failures.saturating_add(1);
                 false
             }
         };
-        measured.due = Some(Instant::now() + measured.pause(self.period));
+        measured.due = Some(Instant::now() + measured.next_wait(self.period));
         if is_other {
-            self.tell();
+            self.publish();
         }
         Ok(())
     }
 
-    fn tell(&self) {
-        let told = self.faces.iter().filter_map(|(face, one)| Some((*face, one.told_ns?)));
+    fn publish(&self) {
+        let told = self.faces.iter().filter_map(|(face, one)| Some((*face, one.reported_ns?)));
         self.shared.set_round_trips(told.collect());
     }
 }
@@ -210,32 +212,35 @@ mod tests {
 
     #[test]
     fn a_wobble_is_not_told_and_a_change_is() {
-        let mut measured = Measured::default();
-        assert!(!measured.take(90 * MS) && !measured.take(40 * MS), "the first are not told");
-        assert!(measured.take(41 * MS));
-        assert_eq!(measured.told_ns, Some(40 * MS));
+        let mut measured = FaceRoundTrip::default();
+        assert!(
+            !measured.add_sample(90 * MS) && !measured.add_sample(40 * MS),
+            "the first are not told"
+        );
+        assert!(measured.add_sample(41 * MS));
+        assert_eq!(measured.reported_ns, Some(40 * MS));
         // Queues come and go; the link is the same.
         for round_trip_ms in [60, 45, 40, 80, 47, 33, 35, 47, 39] {
-            assert!(!measured.take(round_trip_ms * MS), "{round_trip_ms}");
+            assert!(!measured.add_sample(round_trip_ms * MS), "{round_trip_ms}");
         }
-        let told: Vec<bool> = (0..6).map(|_| measured.take(100 * MS)).collect();
+        let told: Vec<bool> = (0..6).map(|_| measured.add_sample(100 * MS)).collect();
         assert_eq!(told.iter().filter(|told| **told).count(), 1, "{told:?}");
-        assert_eq!(measured.told_ns, Some(100 * MS));
+        assert_eq!(measured.reported_ns, Some(100 * MS));
         // Shorter is believed at once.
-        assert!(measured.take(20 * MS));
+        assert!(measured.add_sample(20 * MS));
         // Parts of a millisecond are nothing.
-        let mut near = Measured::default();
-        let told = [MS / 10, MS / 2, MS / 3, MS / 20, MS].map(|ns| near.take(ns));
+        let mut near = FaceRoundTrip::default();
+        let told = [MS / 10, MS / 2, MS / 3, MS / 20, MS].map(|ns| near.add_sample(ns));
         assert_eq!(told, [false, false, true, false, false]);
     }
 
     #[test]
     fn who_does_not_answer_is_asked_seldom() {
         let period = Duration::from_secs(5);
-        let mut measured = Measured { count: 9, ..Measured::default() };
+        let mut measured = FaceRoundTrip { count: 9, ..FaceRoundTrip::default() };
         let pauses = (0..12).map(|failures| {
             measured.failures = failures;
-            measured.pause(period).as_secs()
+            measured.next_wait(period).as_secs()
         });
         let pauses: Vec<u64> = pauses.collect();
         assert_eq!(pauses, [5, 5, 5, 5, 10, 20, 40, 80, 160, 320, 320, 320]);

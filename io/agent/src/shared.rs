@@ -26,15 +26,15 @@ pub(crate) struct Counters {
 
 /// What threads wait for beside the time.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct WakePoint {
     is_stopping: AtomicBool,
     /// How often the controller has heard of this router after a time in which it had not.
-    heard: AtomicU64,
+    reconnects: AtomicU64,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
-impl Waits {
+impl WakePoint {
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         self.wake();
@@ -45,21 +45,21 @@ impl Waits {
     }
 
     /// The controller knows this router from now on.
-    pub(crate) fn note_heard(&self) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn note_reconnect(&self) {
+        self.reconnects.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }
 
-    /// See [`Waits::pause_until_heard`].
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    /// See [`WakePoint::pause_until_reconnect`].
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::Relaxed)
     }
 
     /// Waits until the controller hears of this router again, but no longer than `pause`. Says
-    /// whether to go on, and whether it has, since `heard` was what it said.
-    pub(crate) fn pause_until_heard(&self, pause: Duration, heard: u64) -> (bool, bool) {
-        let goes_on = self.pause(pause, || self.heard() != heard);
-        (goes_on, self.heard() != heard)
+    /// whether to go on, and whether it has, since `reconnects` was what it said.
+    pub(crate) fn pause_until_reconnect(&self, pause: Duration, heard: u64) -> (bool, bool) {
+        let goes_on = self.pause(pause, || self.reconnects() != heard);
+        (goes_on, self.reconnects() != heard)
     }
 
     /// Waits, unless it is over; says whether to go on.
@@ -83,45 +83,45 @@ impl Waits {
     }
 }
 
-pub(crate) struct Shared {
+pub(crate) struct AgentShared {
     pub(crate) contents: Contents,
     pub(crate) counters: Counters,
     port: LocalPort,
-    waits: Waits,
+    wake_point: WakePoint,
     /// The generation of the configuration that is set up, and what of the last one is not.
     setup: Mutex<(u64, Vec<SetupProblem>)>,
     /// Routes of the present configuration that are left out, beyond the bound.
-    left_out: AtomicU64,
+    routes_left_out: AtomicU64,
     /// When a controller last gave the present configuration or said that it holds, in milliseconds
     /// since 1970; 0: there is none.
     confirmed_ms: AtomicU64,
     /// Another router has this one's name at the controller: what that has for the name is not for
     /// this one.
-    is_refused: AtomicBool,
+    is_name_refused: AtomicBool,
     /// Round-trip times to the other ends of faces in nanoseconds, as they are told.
     round_trips: Mutex<BTreeMap<FaceId, u64>>,
     /// The face of the thread that fetches ahead; 0 before there is one.
     pub(crate) prefetch_face: AtomicU64,
 }
 
-impl Shared {
+impl AgentShared {
     pub(crate) fn new(contents: Contents, port: LocalPort) -> Self {
         Self {
             contents,
             counters: Counters::default(),
             port,
-            waits: Waits::default(),
+            wake_point: WakePoint::default(),
             setup: Mutex::default(),
-            left_out: AtomicU64::new(0),
+            routes_left_out: AtomicU64::new(0),
             confirmed_ms: AtomicU64::new(0),
-            is_refused: AtomicBool::new(false),
+            is_name_refused: AtomicBool::new(false),
             round_trips: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
         }
     }
 
     /// What is set up now: the generation, if all of a configuration is, and what is wrong.
-    pub(crate) fn set_up(&self, generation: Option<u64>, problems: Vec<SetupProblem>) {
+    pub(crate) fn record_setup(&self, generation: Option<u64>, problems: Vec<SetupProblem>) {
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
         *setup = (generation.unwrap_or(setup.0), problems);
     }
@@ -132,16 +132,16 @@ impl Shared {
     }
 
     /// So many routes of the present configuration are left out.
-    pub(crate) fn set_left_out(&self, routes: usize) {
-        self.left_out.store(routes as u64, Ordering::Relaxed);
+    pub(crate) fn set_routes_left_out(&self, routes: usize) {
+        self.routes_left_out.store(routes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
+    pub(crate) fn routes_left_out(&self) -> u64 {
+        self.routes_left_out.load(Ordering::Relaxed)
     }
 
     /// A controller stood by the present configuration then.
-    pub(crate) fn confirm(&self, at_ms: u64) {
+    pub(crate) fn note_confirmed(&self, at_ms: u64) {
         self.confirmed_ms.store(at_ms, Ordering::Relaxed);
     }
 
@@ -152,13 +152,13 @@ impl Shared {
     }
 
     /// Whether another router has this one's name, as the controller says.
-    pub(crate) fn set_refused(&self, is_refused: bool) {
-        self.is_refused.store(is_refused, Ordering::Relaxed);
+    pub(crate) fn set_name_refused(&self, is_refused: bool) {
+        self.is_name_refused.store(is_refused, Ordering::Relaxed);
     }
 
     /// See there.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.is_refused.load(Ordering::Relaxed)
+    pub(crate) fn is_name_refused(&self) -> bool {
+        self.is_name_refused.load(Ordering::Relaxed)
     }
 
     /// Round-trip times are these now.
@@ -177,17 +177,17 @@ impl Shared {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&face)
     }
 
-    pub(crate) fn waits(&self) -> &Waits {
-        &self.waits
+    pub(crate) fn wake_point(&self) -> &WakePoint {
+        &self.wake_point
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.waits.is_stopping()
+        self.wake_point.is_stopping()
     }
 
     /// Waits; says whether to go on.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
-        self.waits.pause(pause, || false)
+        self.wake_point.pause(pause, || false)
     }
 
     /// An application's connection to the router.
@@ -210,20 +210,20 @@ mod tests {
     #[test]
     fn a_wait_ends_when_the_controller_hears_of_the_router_or_at_the_end() {
         const LONG: Duration = Duration::from_secs(60);
-        let waits = Waits::default();
-        let heard = waits.heard();
+        let waits = WakePoint::default();
+        let heard = waits.reconnects();
         let waited = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| waits.pause_until_heard(LONG, heard));
-            waits.note_heard();
+            let waiter = scope.spawn(|| waits.pause_until_reconnect(LONG, heard));
+            waits.note_reconnect();
             waiter.join().unwrap()
         });
         assert_eq!(waited, (true, true));
         // Also if that was just before.
-        assert_eq!(waits.pause_until_heard(LONG, heard), (true, true));
-        let heard = waits.heard();
-        assert_eq!(waits.pause_until_heard(Duration::ZERO, heard), (true, false));
+        assert_eq!(waits.pause_until_reconnect(LONG, heard), (true, true));
+        let heard = waits.reconnects();
+        assert_eq!(waits.pause_until_reconnect(Duration::ZERO, heard), (true, false));
         let waited = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| waits.pause_until_heard(LONG, heard));
+            let waiter = scope.spawn(|| waits.pause_until_reconnect(LONG, heard));
             waits.stop();
             waiter.join().unwrap()
         });

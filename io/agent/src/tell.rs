@@ -14,9 +14,9 @@ use weir_wire::Name;
 use crate::config::AgentConfig;
 use crate::questions::Questions;
 use crate::report::{Reporter, is_same};
-use crate::rest::{Rest, RestError};
+use crate::rest::{RestError, RouterClient};
 use crate::retry_waits::RetryWaits;
-use crate::shared::Shared;
+use crate::shared::AgentShared;
 
 /// Octets for the index of what the store holds, in memory and on disks each.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
@@ -25,9 +25,9 @@ const BLOCKS_MAX: usize = 1024;
 /// How long the router has for an answer.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) struct Teller {
-    rest: Rest,
-    shared: Arc<Shared>,
+pub(crate) struct ReportThread {
+    rest: RouterClient,
+    shared: Arc<AgentShared>,
     backoff: RetryWaits,
     uris: Vec<String>,
     instance: u64,
@@ -37,27 +37,27 @@ pub(crate) struct Teller {
     reporter: Reporter,
     /// The last report that the controller has, and when the next is due in any case.
     reported: Option<(RouterReport, Instant)>,
-    updates: Updates,
+    updates: UpdateQueue,
     questions: Questions,
 }
 
 #[derive(Default)]
-struct Updates {
+struct UpdateQueue {
     /// What the controller has taken last.
-    taken: UpdateNumber,
+    last_accepted: UpdateNumber,
     /// Taken from the router, and not known to be with the controller.
     pending: Option<Update>,
     /// The router has more at once.
     has_more: bool,
     /// By how much batches are smaller, since the controller finds them too large.
-    smaller: u32,
+    batch_shift: u32,
 }
 
-impl Teller {
+impl ReportThread {
     pub(crate) fn new(
         config: &AgentConfig,
-        rest: Rest,
-        shared: Arc<Shared>,
+        rest: RouterClient,
+        shared: Arc<AgentShared>,
         backoff: RetryWaits,
         instance: u64,
     ) -> Self {
@@ -75,7 +75,7 @@ impl Teller {
             client: None,
             reporter: Reporter::new(config.rates_bps.clone()),
             reported: None,
-            updates: Updates::default(),
+            updates: UpdateQueue::default(),
             questions: Questions::default(),
         }
     }
@@ -90,20 +90,20 @@ impl Teller {
             tracing::warn!(%error, "the router does not tell what its store holds");
         }
         while !self.shared.is_stopping() {
-            match self.tell() {
+            match self.report_all() {
                 Ok(()) => {
                     if self.backoff.reset() {
                         tracing::info!("the controller answers again");
-                        self.shared.waits().note_heard();
+                        self.shared.wake_point().note_reconnect();
                     }
-                    self.hear_misses();
+                    self.handle_misses();
                 }
-                Err(error) if error.is_about_answer() => {
+                Err(error) if error.is_bad_answer() => {
                     let _ = self.backoff.next(None);
                     if self.backoff.is_first() {
                         tracing::warn!(%error, "the router goes on with what it has");
                     }
-                    self.hear_misses();
+                    self.handle_misses();
                 }
                 Err(error) => {
                     let pause = self.backoff.next(error.retry_after());
@@ -123,21 +123,21 @@ impl Teller {
     }
 
     /// What is due to be told.
-    fn tell(&mut self) -> Result<(), RestError> {
+    fn report_all(&mut self) -> Result<(), RestError> {
         let reported = match self.report() {
             // It has taken the report.
-            Err(error) if error.is_about_answer() => Err(error),
+            Err(error) if error.is_bad_answer() => Err(error),
             reported => Ok(reported?),
         };
         loop {
-            match self.update() {
+            match self.send_updates() {
                 Ok(true) if !self.shared.is_stopping() => {}
                 Ok(_) => return reported,
                 Err(error) if error.is_unknown() && self.reported.is_some() => {
                     // It has forgotten this router. If it says so again, that waits its turn.
                     self.reported = None;
                     self.report()?;
-                    return self.update().map(drop);
+                    return self.send_updates().map(drop);
                 }
                 Err(error) => return Err(error),
             }
@@ -145,10 +145,10 @@ impl Teller {
     }
 
     fn report(&mut self) -> Result<(), RestError> {
-        let report = match self.ask_router() {
+        let report = match self.build_report() {
             Ok(report) => report,
             Err(error) => {
-                return Err(RestError::Failed(format!("the router's management: {error}")));
+                return Err(RestError::Unreachable(format!("the router's management: {error}")));
             }
         };
         let is_told = self
@@ -160,17 +160,17 @@ impl Teller {
         }
         let is_first = self.reported.is_none();
         let mut answer = self.rest.report(&report);
-        if answer.as_ref().is_err_and(RestError::is_about_body) {
+        if answer.as_ref().is_err_and(RestError::is_bad_request) {
             // A controller that knows nothing of instances refuses what has one.
             answer = self.rest.report(&RouterReport { instance: 0, ..report.clone() });
         }
         match &answer {
-            Ok(_) => self.shared.set_refused(false),
+            Ok(_) => self.shared.set_name_refused(false),
             Err(error) if error.is_name_taken() => {
-                if !self.shared.is_refused() {
+                if !self.shared.is_name_refused() {
                     tracing::warn!(%error, "the router goes on without its controller");
                 }
-                self.shared.set_refused(true);
+                self.shared.set_name_refused(true);
             }
             // What it has said before holds.
             Err(_) => {}
@@ -179,21 +179,21 @@ impl Teller {
         self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
         if is_first {
             tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
-            self.shared.waits().note_heard();
+            self.shared.wake_point().note_reconnect();
         }
         // Three times within what it waits for. Also a controller that was away waits no longer for
         // those it knew once it has heard of one of them: all must try as often meanwhile.
         let pause = Duration::from_nanos(registered.timeout_ns) / 3;
         self.backoff.bound(pause);
         self.reported = Some((report, Instant::now() + pause));
-        self.updates.expect(registered.expected, || {
+        self.updates.reconcile(registered.expected, || {
             // That it begins anew is all that matters.
             let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
         });
         Ok(())
     }
 
-    fn ask_router(&mut self) -> Result<RouterReport, String> {
+    fn build_report(&mut self) -> Result<RouterReport, String> {
         let client = match &mut self.client {
             Some(client) => client,
             none => none.insert(self.shared.connect().map_err(|error| error.to_string())?),
@@ -212,7 +212,7 @@ impl Teller {
     }
 
     /// Tells of changes, if there are any. Whether there are more.
-    fn update(&mut self) -> Result<bool, RestError> {
+    fn send_updates(&mut self) -> Result<bool, RestError> {
         if self.updates.pending.is_none() {
             let changes = match self
                 .shared
@@ -236,16 +236,16 @@ impl Teller {
         }
         let Some(update) = &self.updates.pending else { return Ok(self.updates.has_more) };
         match self.rest.update(update) {
-            Ok(()) => self.updates.on_taken(),
+            Ok(()) => self.updates.on_accepted(),
             Err(RestError::Refused { expected: Some(expected), .. }) => {
-                self.updates.expect(expected, || {
+                self.updates.reconcile(expected, || {
                     let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
                 });
             }
-            Err(error) if error.is_about_body() => {
+            Err(error) if error.is_bad_request() => {
                 tracing::warn!(%error, "what the store holds is told anew, in smaller parts");
-                self.updates.smaller += 1;
-                self.updates.begin_anew();
+                self.updates.batch_shift += 1;
+                self.updates.restart();
                 let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
                 // Not at once, should it be the controller that is wrong.
                 return Err(error);
@@ -257,7 +257,7 @@ impl Teller {
 
     /// Asks the controller about large objects that applications and hosts ask for in vain, until
     /// it is time to tell again. What other routers lack they ask about themselves.
-    fn hear_misses(&mut self) {
+    fn handle_misses(&mut self) {
         let until = Instant::now() + self.interval;
         let mut answers = true;
         loop {
@@ -277,7 +277,7 @@ impl Teller {
                 missed = self.shared.contents.next_miss(Duration::ZERO);
             }
             for object in objects {
-                answers = answers && self.ask_about(object);
+                answers = answers && self.ask_controller(object);
             }
             if self.shared.is_stopping() || Instant::now() >= until {
                 return;
@@ -287,64 +287,64 @@ impl Teller {
 
     /// Asks about an object; whether the controller answers. One that is silent is not waited for
     /// again before it has been told what is due.
-    fn ask_about(&mut self, object: Name) -> bool {
+    fn ask_controller(&mut self, object: Name) -> bool {
         match self.rest.forward(&object) {
             Ok(answer) => {
                 tracing::info!(%object, decision = ?answer.decision, "asked how to get it");
-                self.questions.answered(Instant::now(), object, answer.decision);
+                self.questions.note_answer(Instant::now(), object, answer.decision);
                 true
             }
             Err(error) => {
                 tracing::debug!(%object, %error, "the controller does not say how to get it");
-                !matches!(error, RestError::Failed(_))
+                !matches!(error, RestError::Unreachable(_))
             }
         }
     }
 }
 
-impl Updates {
+impl UpdateQueue {
     /// Takes a batch of the router's changes. Nothing is pending if there are none to tell of.
     fn take(&mut self, generation: u64, changes: Vec<Change>) {
-        let number = match self.taken.generation == generation {
+        let number = match self.last_accepted.generation == generation {
             true if changes.is_empty() => return,
-            true => self.taken.number + 1,
+            true => self.last_accepted.number + 1,
             false => 1,
         };
         self.pending = Some(Update { at: UpdateNumber { generation, number }, changes });
     }
 
     fn blocks_max(&self) -> usize {
-        (BLOCKS_MAX >> self.smaller.min(10)).max(1)
+        (BLOCKS_MAX >> self.batch_shift.min(10)).max(1)
     }
 
     /// A new generation follows.
-    fn begin_anew(&mut self) {
+    fn restart(&mut self) {
         self.pending = None;
-        self.taken = UpdateNumber::default();
+        self.last_accepted = UpdateNumber::default();
         self.has_more = true;
     }
 
     /// The controller has what is pending.
-    fn on_taken(&mut self) {
+    fn on_accepted(&mut self) {
         if let Some(update) = self.pending.take() {
-            self.taken = update.at;
+            self.last_accepted = update.at;
         }
     }
 
     /// The controller expects this update. If it is neither the next nor the one after what is
     /// pending, whose answer got lost, all is told anew.
-    fn expect(&mut self, expected: UpdateNumber, restart: impl FnOnce()) {
+    fn reconcile(&mut self, expected: UpdateNumber, restart: impl FnOnce()) {
         let after = |at: UpdateNumber| UpdateNumber { number: at.number + 1, ..at };
         if self.pending.as_ref().is_some_and(|update| after(update.at) == expected) {
-            return self.on_taken();
+            return self.on_accepted();
         }
         let begins = self.pending.as_ref().is_some_and(|update| {
             update.at.number == 1 && update.at.generation != expected.generation
         });
-        let is_next = after(self.taken) == expected;
-        let has_nothing = self.taken == UpdateNumber::default() && self.pending.is_none();
+        let is_next = after(self.last_accepted) == expected;
+        let has_nothing = self.last_accepted == UpdateNumber::default() && self.pending.is_none();
         if !is_next && !begins && !has_nothing {
-            self.begin_anew();
+            self.restart();
             restart();
         }
     }
@@ -384,33 +384,33 @@ mod tests {
 
     #[test]
     fn updates_are_numbered_without_gaps() {
-        let mut updates = Updates::default();
+        let mut updates = UpdateQueue::default();
         // The first of a generation is told even when it is empty: it makes void what was.
         updates.take(7, Vec::new());
         assert_eq!(updates.pending.as_ref().unwrap().at, at(7, 1));
-        updates.on_taken();
+        updates.on_accepted();
         updates.take(7, Vec::new());
         assert!(updates.pending.is_none());
         updates.take(7, some());
         assert_eq!(updates.pending.as_ref().unwrap().at, at(7, 2));
-        updates.on_taken();
+        updates.on_accepted();
         updates.take(8, some());
         assert_eq!(updates.pending.as_ref().unwrap().at, at(8, 1));
     }
 
     #[test]
     fn lost_answers_and_lost_updates_are_told_apart() {
-        let restarted = |updates: &mut Updates, expected| {
+        let restarted = |updates: &mut UpdateQueue, expected| {
             let mut restarted = false;
-            updates.expect(expected, || restarted = true);
+            updates.reconcile(expected, || restarted = true);
             restarted
         };
-        let mut updates = Updates { taken: at(7, 3), ..Updates::default() };
+        let mut updates = UpdateQueue { last_accepted: at(7, 3), ..UpdateQueue::default() };
         assert!(!restarted(&mut updates, at(7, 4)));
         // It has what is pending, only its answer got lost.
         updates.take(7, some());
         assert!(!restarted(&mut updates, at(7, 5)));
-        assert_eq!((updates.taken, updates.pending.is_none()), (at(7, 4), true));
+        assert_eq!((updates.last_accepted, updates.pending.is_none()), (at(7, 4), true));
         // It has not: what is pending is sent again.
         updates.take(7, some());
         assert!(!restarted(&mut updates, at(7, 5)));
