@@ -67,7 +67,7 @@ impl Access {
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(provider)
             .root_certs(RootCerts::new_with_certs(&roots))
-            .client_cert(self.own_certificate()?);
+            .client_cert(self.client_certificate()?);
         Ok(Some(tls.build()))
     }
 
@@ -76,7 +76,7 @@ impl Access {
         std::iter::once(&self.url).chain(&self.others)
     }
 
-    fn own_certificate(&self) -> Result<Option<ClientCert>, AgentError> {
+    fn client_certificate(&self) -> Result<Option<ClientCert>, AgentError> {
         let (chain, key) = match (&self.certificate_pem, &self.key_pem) {
             (None, None) => return Ok(None),
             (Some(chain), Some(key)) => (chain, key),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_leaves_this_machine_by_tls_alone() {
+    fn token_leaves_machine_only_by_tls() {
         for url in [
             "http://127.0.0.1:8636",
             "http://127.1.2.3",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_addresses_and_certificates_are_refused() {
+    fn rejects_bad_addresses_and_certificates() {
         for url in ["", "h:80", "ftp://h", "http://", "http:///v1", "https://", "HTTP//h"] {
             assert!(matches!(access(url).tls(), Err(AgentError::Url(_))), "{url}");
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_addresses_must_do() {
+    fn checks_every_address() {
         let with = |other: &str| Access { others: vec![other.into()], ..access("http://[::1]") };
         assert!(with("http://127.0.0.1").tls().is_ok());
         assert!(matches!(with("http://192.0.2.1").tls(), Err(AgentError::PlainToken(_))));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secret_is_not_shown() {
+    fn debug_hides_secrets() {
         assert!(!format!("{:?}", access("http://h")).contains("secret"));
     }
 }

@@ -11,13 +11,13 @@ use weir_runtime::{ExtraMetric, Handle};
 use crate::apply::Applier;
 use crate::config::AgentConfig;
 use crate::error::AgentError;
-use crate::kept::StateFile;
-use crate::prefetch::{Orders, Prefetcher};
+use crate::prefetch::{PrefetchOrders, Prefetcher};
+use crate::report_thread::ReportThread;
 use crate::rest::{ControllerHealth, RouterClient};
 use crate::retry_waits::RetryWaits;
 use crate::round_trips::RoundTripProber;
 use crate::shared::{AgentShared, unix_time_ms};
-use crate::tell::ReportThread;
+use crate::state_file::StateFile;
 
 /// How long the controller keeps a question for a newer configuration.
 const POLL: Duration = Duration::from_secs(25);
@@ -55,7 +55,7 @@ impl Agent {
         let seed = || getrandom::u64().map_err(io::Error::other);
         let shared = Arc::new(AgentShared::new(router.contents(), router.local_port()));
         let agent = Self { shared: Arc::clone(&shared) };
-        let orders = Orders::default();
+        let orders = PrefetchOrders::default();
         // 0 would say that it is not told.
         let (backoff, instance) = (RetryWaits::new(seed()?), seed()?.max(1));
         let teller =
@@ -149,7 +149,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 struct Configurer {
     rest: RouterClient,
     shared: Arc<AgentShared>,
-    orders: Orders,
+    orders: PrefetchOrders,
     /// Between requests to a controller that does not answer.
     backoff: RetryWaits,
     /// Between tries to set up what could not be set up whole.
@@ -224,9 +224,11 @@ impl Configurer {
         if !outcome.has_failed(SetupPart::Rules) {
             self.orders.replace(wanted.prefetch.clone());
         }
-        self.shared
-            .record_setup(outcome.is_whole().then_some(generation), outcome.problems(generation));
-        self.pause = match outcome.is_whole() {
+        self.shared.record_setup(
+            outcome.is_complete().then_some(generation),
+            outcome.problems(generation),
+        );
+        self.pause = match outcome.is_complete() {
             true => {
                 self.retry.reset();
                 None

@@ -15,7 +15,7 @@ use weir_manage::{
 use weir_runtime::ContentsError;
 use weir_wire::Name;
 
-use crate::setup::{Setup, Step};
+use crate::setup::{Setup, SetupStep};
 use crate::shared::AgentShared;
 
 /// How long the store may take to follow rules.
@@ -31,11 +31,11 @@ pub(crate) struct Applier {
     shared: Arc<AgentShared>,
     client: Option<Client>,
     setup: Setup,
-    made: BTreeSet<FaceId>,
+    own_faces: BTreeSet<FaceId>,
     /// What has been told to be wrong.
-    told: BTreeSet<(SetupPart, String)>,
+    logged: BTreeSet<(SetupPart, String)>,
     /// The generation that was last set up whole.
-    whole: u64,
+    complete_generation: u64,
     routes_max: usize,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
     /// What failed and is to be tried again.
     failed: BTreeSet<(SetupPart, String)>,
     /// What is left as somebody else has set it.
-    kept: BTreeSet<(SetupPart, String)>,
+    foreign: BTreeSet<(SetupPart, String)>,
 }
 
 impl Outcome {
@@ -54,7 +54,7 @@ impl Outcome {
     }
 
     /// Whether all is set up that is to be.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.failed.is_empty()
     }
 
@@ -64,7 +64,7 @@ impl Outcome {
 
     /// What the controller is told of it.
     pub(crate) fn problems(&self, generation: u64) -> Vec<SetupProblem> {
-        let all = self.failed.iter().chain(&self.kept);
+        let all = self.failed.iter().chain(&self.foreign);
         let problem = |(part, text): &(SetupPart, String)| SetupProblem {
             generation,
             part: *part,
@@ -77,7 +77,15 @@ impl Outcome {
 impl Applier {
     pub(crate) fn new(shared: Arc<AgentShared>, routes_max: usize) -> Self {
         let (setup, made, told) = (Setup::default(), BTreeSet::new(), BTreeSet::new());
-        Self { shared, client: None, setup, made, told, whole: 0, routes_max }
+        Self {
+            shared,
+            client: None,
+            setup,
+            own_faces: made,
+            logged: told,
+            complete_generation: 0,
+            routes_max,
+        }
     }
 
     /// Sets up what a configuration asks for and takes away what it lacks.
@@ -89,21 +97,21 @@ impl Applier {
             self.client = None;
             outcome.failed(SetupPart::Management, error.to_string());
         }
-        self.tell(configuration, &outcome);
+        self.log_changes(configuration, &outcome);
         outcome
     }
 
     /// Says what is new of what is wrong.
-    fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
+    fn log_changes(&mut self, configuration: &Configuration, outcome: &Outcome) {
         let generation = configuration.generation;
-        for (part, text) in outcome.failed.difference(&self.told) {
+        for (part, text) in outcome.failed.difference(&self.logged) {
             tracing::warn!(generation, ?part, "{text}; tried again");
         }
-        for (part, text) in outcome.kept.difference(&self.told) {
+        for (part, text) in outcome.foreign.difference(&self.logged) {
             tracing::warn!(generation, ?part, "{text}");
         }
-        if outcome.is_whole() && self.whole != generation {
-            self.whole = generation;
+        if outcome.is_complete() && self.complete_generation != generation {
+            self.complete_generation = generation;
             tracing::info!(
                 generation,
                 routes = configuration.routes.len(),
@@ -112,7 +120,7 @@ impl Applier {
                 "set up as the controller says"
             );
         }
-        self.told = outcome.failed.union(&outcome.kept).cloned().collect();
+        self.logged = outcome.failed.union(&outcome.foreign).cloned().collect();
     }
 
     fn apply_rules(&mut self, configuration: &Configuration, outcome: &mut Outcome) {
@@ -139,39 +147,39 @@ impl Applier {
         let there: Vec<FaceStatus> = client.dataset("faces/list")?;
         let is_there = |face: FaceId| there.iter().any(|status| status.info.face_id == face);
         self.setup.forget_faces(is_there);
-        self.made.retain(|face| is_there(*face));
+        self.own_faces.retain(|face| is_there(*face));
         let mut by_uri: BTreeMap<String, FaceId> =
             there.iter().map(|status| (status.info.uri.clone(), status.info.face_id)).collect();
         let mut faces: BTreeMap<&str, FaceId> = BTreeMap::new();
         for peer in &configuration.peers {
-            match self.face_to(&mut client, peer, &mut by_uri)? {
+            match self.find_or_create_face(&mut client, peer, &mut by_uri)? {
                 Ok(face) => drop(faces.insert(&peer.router, face)),
                 Err(text) => outcome.failed(SetupPart::Faces, text),
             }
         }
-        let kept = self.kept_strategies(&mut client, configuration)?;
+        let kept = self.foreign_strategies(&mut client, configuration)?;
         let texts = kept.iter().map(|object| {
             let text = format!("{object} keeps the strategy that somebody else has set");
             (SetupPart::Strategies, text)
         });
-        outcome.kept.extend(texts);
+        outcome.foreign.extend(texts);
         let routes: Vec<RibEntry> = client.dataset("rib/list")?;
         let face_of = |router: &str| faces.get(router).copied();
-        let others = |object: &Name| others(&routes, object);
+        let others = |object: &Name| foreign_faces(&routes, object);
         let keeps = |object: &Name| kept.contains(object);
         let (wanted, left_out) =
-            Setup::wanted(configuration, self.routes_max, face_of, others, keeps);
+            Setup::from_configuration(configuration, self.routes_max, face_of, others, keeps);
         self.shared.set_routes_left_out(left_out);
         if left_out > 0 {
             let text = format!(
                 "{left_out} routes are left out: [controller] routes_max allows {}",
                 self.routes_max
             );
-            outcome.kept.insert((SetupPart::Routes, text));
+            outcome.foreign.insert((SetupPart::Routes, text));
         }
         for step in self.setup.steps_to(&wanted) {
-            match carry_out(&mut client, &step) {
-                Ok(()) => self.setup.note(step),
+            match run_step(&mut client, &step) {
+                Ok(()) => self.setup.record_step(step),
                 Err(CommandError::Refused(response)) => {
                     let (code, text) = (response.code, response.text);
                     let text = format!("the router refuses {step:?}: {code} {text}");
@@ -185,13 +193,13 @@ impl Applier {
             }
         }
         let used: BTreeSet<FaceId> = faces.into_values().collect();
-        self.destroy_unused(&mut client, &used)?;
+        self.destroy_unused_faces(&mut client, &used)?;
         self.client = Some(client);
         Ok(())
     }
 
     /// The objects at whose names somebody else has set a strategy.
-    fn kept_strategies(
+    fn foreign_strategies(
         &mut self,
         client: &mut Client,
         configuration: &Configuration,
@@ -209,13 +217,13 @@ impl Applier {
     }
 
     /// Destroys the faces made here that neither a configuration needs any more nor anybody else.
-    fn destroy_unused(
+    fn destroy_unused_faces(
         &mut self,
         client: &mut Client,
         used: &BTreeSet<FaceId>,
     ) -> Result<(), CommandError> {
-        let unused = |face: &FaceId| !used.contains(face) && !self.setup.uses(*face);
-        let unused: Vec<FaceId> = self.made.iter().copied().filter(unused).collect();
+        let unused = |face: &FaceId| !used.contains(face) && !self.setup.has_route_over(*face);
+        let unused: Vec<FaceId> = self.own_faces.iter().copied().filter(unused).collect();
         if unused.is_empty() {
             return Ok(());
         }
@@ -230,7 +238,7 @@ impl Applier {
             };
             if !faces.iter().any(is_as_made) {
                 // Somebody has changed it and counts on it, or it is gone.
-                self.made.remove(&face);
+                self.own_faces.remove(&face);
                 continue;
             }
             let mut next_hops = fib.iter().flat_map(|entry| &entry.next_hops);
@@ -239,14 +247,14 @@ impl Applier {
             if !is_used {
                 let parameters = ControlParameters { face_id: Some(face), ..Default::default() };
                 client.command(Command::FacesDestroy, &parameters)?;
-                self.made.remove(&face);
+                self.own_faces.remove(&face);
             }
         }
         Ok(())
     }
 
     /// The face to another router: one that is there, or a new one.
-    fn face_to(
+    fn find_or_create_face(
         &mut self,
         client: &mut Client,
         peer: &Peer,
@@ -272,7 +280,7 @@ impl Applier {
             let face = response.body.as_ref().and_then(|body| body.face_id);
             match (response.code, face) {
                 (200, Some(face)) => {
-                    self.made.insert(face);
+                    self.own_faces.insert(face);
                     by_uri.insert(uri.clone(), face);
                     return Ok(Ok(face));
                 }
@@ -285,7 +293,7 @@ impl Applier {
 }
 
 /// The faces by which routes above an object lead that somebody else made.
-fn others(routes: &[RibEntry], object: &Name) -> Vec<FaceId> {
+fn foreign_faces(routes: &[RibEntry], object: &Name) -> Vec<FaceId> {
     let above = routes.iter().filter(|entry| entry.name.as_view().is_prefix_of(object.as_view()));
     let routes = above.flat_map(|entry| &entry.routes);
     routes
@@ -304,10 +312,10 @@ fn names_face(strategy: &Name, face: FaceId) -> bool {
     parameters.any(|named: u64| named == face.0)
 }
 
-fn carry_out(client: &mut Client, step: &Step) -> Result<(), CommandError> {
+fn run_step(client: &mut Client, step: &SetupStep) -> Result<(), CommandError> {
     let origin = Some(route_origin::CONTROLLER);
     let (command, parameters) = match step.clone() {
-        Step::AddRoute { prefix, face, cost, flags } => {
+        SetupStep::AddRoute { prefix, face, cost, flags } => {
             let parameters = ControlParameters {
                 name: Some(prefix),
                 face_id: Some(face),
@@ -318,17 +326,17 @@ fn carry_out(client: &mut Client, step: &Step) -> Result<(), CommandError> {
             };
             (Command::RibRegister, parameters)
         }
-        Step::RemoveRoute { prefix, face } => {
+        SetupStep::RemoveRoute { prefix, face } => {
             let (name, face_id) = (Some(prefix), Some(face));
             let parameters = ControlParameters { name, face_id, origin, ..Default::default() };
             (Command::RibUnregister, parameters)
         }
-        Step::SetStrategy { prefix, strategy } => {
+        SetupStep::SetStrategy { prefix, strategy } => {
             let (name, strategy) = (Some(prefix), Some(strategy));
             let parameters = ControlParameters { name, strategy, ..Default::default() };
             (Command::StrategyChoiceSet, parameters)
         }
-        Step::UnsetStrategy { prefix } => {
+        SetupStep::UnsetStrategy { prefix } => {
             let parameters = ControlParameters { name: Some(prefix), ..Default::default() };
             (Command::StrategyChoiceUnset, parameters)
         }
@@ -341,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strategy_names_the_faces_of_its_parameters() {
+    fn finds_faces_in_strategy_parameters() {
         let strategy: Name =
             "/localhost/nfd/strategy/multipath/v=1/part~257%3A0-99/weight~25%3A2".parse().unwrap();
         assert!(names_face(&strategy, FaceId(257)) && names_face(&strategy, FaceId(25)));

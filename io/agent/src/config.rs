@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_names_are_refused() {
+    fn rejects_bad_names() {
         let config = |name: &str| AgentConfig {
             access: Access::default(),
             name: name.into(),

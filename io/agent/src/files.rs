@@ -134,16 +134,16 @@ impl Files {
     }
 
     /// Tells of files that are served no more, and then of others that are, in a thread of its own,
-    /// again and again with growing waits until the controller has answered, and `tell`s what
+    /// again and again with growing waits until the controller has answered, and `report_thread`s what
     /// becomes of them.
-    pub fn tell_in_background(
+    pub fn register_in_background(
         &self,
         files: Vec<File>,
         withdrawn: Vec<Name>,
         mut tell: impl FnMut(FilesEvent) + Send + 'static,
-    ) -> io::Result<Telling> {
+    ) -> io::Result<BackgroundRegistration> {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-        let (telling, this) = (Telling { stop: Arc::clone(&stop) }, self.clone());
+        let (telling, this) = (BackgroundRegistration { stop: Arc::clone(&stop) }, self.clone());
         let mut backoff = RetryWaits::new(getrandom::u64().map_err(io::Error::other)?);
         std::thread::Builder::new().name("weir-files".into()).spawn(move || {
             loop {
@@ -165,7 +165,7 @@ impl Files {
                 if backoff.is_first() {
                     tell(FilesEvent::Waiting(error.into()));
                 }
-                if is_stopped(&stop, pause) {
+                if wait_for_stop(&stop, pause) {
                     return;
                 }
             }
@@ -177,11 +177,11 @@ impl Files {
 /// A controller is told of files in the background, until this is dropped.
 #[derive(Debug)]
 #[must_use = "when it is dropped, no more is tried"]
-pub struct Telling {
+pub struct BackgroundRegistration {
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
 
-impl Drop for Telling {
+impl Drop for BackgroundRegistration {
     fn drop(&mut self) {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();
@@ -189,7 +189,7 @@ impl Drop for Telling {
 }
 
 /// Waits; whether no more is to be tried.
-fn is_stopped((lock, changed): &(Mutex<bool>, Condvar), pause: Duration) -> bool {
+fn wait_for_stop((lock, changed): &(Mutex<bool>, Condvar), pause: Duration) -> bool {
     let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = changed.wait_timeout_while(guard, pause, |stops| !*stops);
     *waited.unwrap_or_else(PoisonError::into_inner).0

@@ -7,19 +7,21 @@ mod apply;
 mod config;
 mod error;
 mod files;
-mod kept;
 mod prefetch;
 mod questions;
 mod report;
+mod report_thread;
 mod rest;
 mod retry_waits;
 mod round_trips;
 mod setup;
 mod shared;
-mod tell;
+mod state_file;
 
 pub use access::Access;
 pub use agent::{Agent, AgentStats};
 pub use config::AgentConfig;
 pub use error::AgentError;
-pub use files::{FileError, FileRefused, Files, FilesEvent, RegisteredFile, Telling};
+pub use files::{
+    BackgroundRegistration, FileError, FileRefused, Files, FilesEvent, RegisteredFile,
+};

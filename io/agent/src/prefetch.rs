@@ -22,95 +22,95 @@ use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Ver
 use crate::shared::AgentShared;
 
 /// How long a part is left for later that cannot be had, and how often new orders are looked for.
-const LATER: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the router has to say what is there already.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interests under way at most: a bound beside that of the controller, which sees no queue where
 /// there is none but the router's own work.
 const WINDOW_MAX: u32 = 64;
 /// Segments that came before others at most.
-const UNITS_MAX: u32 = 512;
+const READER_SEGMENTS_MAX: u32 = 512;
 
 /// What is to be fetched, whole: new orders take the place of all before.
 #[derive(Clone, Default)]
-pub(crate) struct Orders(Arc<Mutex<Ordered>>);
+pub(crate) struct PrefetchOrders(Arc<Mutex<OrderList>>);
 
 #[derive(Default)]
-struct Ordered {
+struct OrderList {
     all: Vec<Prefetch>,
-    number: u64,
+    version: u64,
 }
 
-impl Orders {
+impl PrefetchOrders {
     pub(crate) fn replace(&self, orders: Vec<Prefetch>) {
         let mut ordered = self.lock();
-        ordered.number += u64::from(ordered.all != orders);
+        ordered.version += u64::from(ordered.all != orders);
         ordered.all = orders;
     }
 
-    /// All orders, if they were replaced since `number` was theirs, and their number.
+    /// All orders, if they were replaced since `version` was theirs, and their number.
     fn since(&self, number: u64) -> Option<(Vec<Prefetch>, u64)> {
         let ordered = self.lock();
-        (ordered.number != number).then(|| (ordered.all.clone(), ordered.number))
+        (ordered.version != number).then(|| (ordered.all.clone(), ordered.version))
     }
 
     fn has(&self, order: &Prefetch) -> bool {
         self.lock().all.contains(order)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ordered> {
+    fn lock(&self) -> MutexGuard<'_, OrderList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Orders in the state that each is in.
 #[derive(Default)]
-struct Queue {
+struct OrderQueue {
     number: u64,
-    next: VecDeque<Prefetch>,
+    ready: VecDeque<Prefetch>,
     /// Those that could not be had, the one that is due first in front.
-    later: VecDeque<(Instant, Prefetch)>,
+    deferred: VecDeque<(Instant, Prefetch)>,
     done: BTreeSet<Prefetch>,
 }
 
-impl Queue {
+impl OrderQueue {
     /// Takes what is new of orders.
-    fn update(&mut self, orders: &Orders) {
+    fn update(&mut self, orders: &PrefetchOrders) {
         let Some((all, number)) = orders.since(self.number) else { return };
         self.number = number;
         let wanted: BTreeSet<&Prefetch> = all.iter().collect();
         self.done.retain(|order| wanted.contains(order));
-        self.later.retain(|(_, order)| wanted.contains(order));
-        let later: BTreeSet<&Prefetch> = self.later.iter().map(|(_, order)| order).collect();
+        self.deferred.retain(|(_, order)| wanted.contains(order));
+        let later: BTreeSet<&Prefetch> = self.deferred.iter().map(|(_, order)| order).collect();
         let is_new = |order: &&Prefetch| !self.done.contains(*order) && !later.contains(*order);
-        self.next = all.iter().filter(is_new).cloned().collect();
+        self.ready = all.iter().filter(is_new).cloned().collect();
     }
 
     /// The order to fetch now: one that could not be had waits behind all others.
     fn pop(&mut self, now: Instant) -> Option<Prefetch> {
-        self.next
+        self.ready
             .pop_front()
-            .or_else(|| self.later.pop_front_if(|(due, _)| *due <= now).map(|(_, order)| order))
+            .or_else(|| self.deferred.pop_front_if(|(due, _)| *due <= now).map(|(_, order)| order))
     }
 }
 
 /// The thread that fetches.
 pub(crate) struct Prefetcher {
     shared: Arc<AgentShared>,
-    orders: Orders,
+    orders: PrefetchOrders,
     /// One for all parts, so that its face is known.
     client: Option<Client>,
-    queue: Queue,
+    queue: OrderQueue,
 }
 
 impl Prefetcher {
-    pub(crate) fn new(shared: Arc<AgentShared>, orders: Orders) -> Self {
-        Self { shared, orders, client: None, queue: Queue::default() }
+    pub(crate) fn new(shared: Arc<AgentShared>, orders: PrefetchOrders) -> Self {
+        Self { shared, orders, client: None, queue: OrderQueue::default() }
     }
 
     pub(crate) fn run(mut self) {
-        while self.shared.pause(LOOK) {
+        while self.shared.pause(POLL_INTERVAL) {
             self.queue.update(&self.orders);
             let Some(order) = self.queue.pop(Instant::now()) else { continue };
             match self.fetch(&order) {
@@ -127,7 +127,7 @@ impl Prefetcher {
                 Err(_) if !self.orders.has(&order) || self.shared.is_stopping() => {}
                 Err(error) => {
                     tracing::warn!(object = %order.object, %error, "cannot fetch ahead; later");
-                    self.queue.later.push_back((Instant::now() + LATER, order));
+                    self.queue.deferred.push_back((Instant::now() + RETRY_AFTER, order));
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Prefetcher {
 
     fn fetch(&mut self, order: &Prefetch) -> Result<(), String> {
         let mut client = self.client.take().map_or_else(|| self.connect(), Ok)?;
-        let mut part = Part {
+        let mut part = PartDownload {
             order,
             shared: &self.shared,
             orders: &self.orders,
@@ -193,7 +193,7 @@ fn config() -> ConsumerConfig {
     ConsumerConfig {
         controller: Controller::LEDBAT,
         window_max: WINDOW_MAX,
-        reader_segments_max: UNITS_MAX,
+        reader_segments_max: READER_SEGMENTS_MAX,
         verification: Verification::Off,
         look_for_manifest: false,
         use_manifest: false,
@@ -202,10 +202,10 @@ fn config() -> ConsumerConfig {
 }
 
 /// A part that is being fetched, gap by gap.
-struct Part<'a> {
+struct PartDownload<'a> {
     order: &'a Prefetch,
     shared: &'a AgentShared,
-    orders: &'a Orders,
+    orders: &'a PrefetchOrders,
     gaps: Vec<Range<u64>>,
     /// The one that is being fetched.
     gap: Range<u64>,
@@ -213,7 +213,7 @@ struct Part<'a> {
     trust: Arc<dyn Verifier>,
 }
 
-impl Host for Part<'_> {
+impl Host for PartDownload<'_> {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         self.gap = self.gaps.pop()?;
         let (versioned, segments) = (self.order.object.clone(), self.gap.clone());
@@ -221,7 +221,7 @@ impl Host for Part<'_> {
     }
 
     fn output(&mut self, _: DownloadId, _: &Found) -> Result<Box<dyn Output>, String> {
-        Ok(Box::new(Nowhere { segments: self.gap.clone() }))
+        Ok(Box::new(DiscardOutput { segments: self.gap.clone() }))
     }
 
     fn ended(
@@ -242,27 +242,27 @@ impl Host for Part<'_> {
 }
 
 /// Where what is fetched goes.
-struct Nowhere {
+struct DiscardOutput {
     segments: Range<u64>,
 }
 
-impl Output for Nowhere {
+impl Output for DiscardOutput {
     fn is_quick(&self) -> bool {
         true
     }
 
     fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
-        let (reader, segments) = (Box::new(Passed::default()), self.segments.clone());
-        Ok(Opened::Reader { reader, segments, packets_max: UNITS_MAX })
+        let (reader, segments) = (Box::new(DiscardReader::default()), self.segments.clone());
+        Ok(Opened::Reader { reader, segments, packets_max: READER_SEGMENTS_MAX })
     }
 }
 
 #[derive(Default)]
-struct Passed {
+struct DiscardReader {
     packets: u32,
 }
 
-impl PacketReader for Passed {
+impl PacketReader for DiscardReader {
     fn take(&mut self, packets: &mut Vec<Delivery>) {
         self.packets += packets.drain(..).count() as u32;
     }
@@ -279,28 +279,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_that_cannot_be_had_waits_behind_others() {
+    fn failed_orders_wait_behind_others() {
         let order = |first| Prefetch { object: "/a/v=1".parse().unwrap(), first, last: first + 9 };
-        let (orders, mut queue, now) = (Orders::default(), Queue::default(), Instant::now());
+        let (orders, mut queue, now) =
+            (PrefetchOrders::default(), OrderQueue::default(), Instant::now());
         orders.replace(vec![order(0), order(10), order(20)]);
         queue.update(&orders);
         let failed = queue.pop(now).unwrap();
-        queue.later.push_back((now + LATER, failed));
+        queue.deferred.push_back((now + RETRY_AFTER, failed));
         let fetched = queue.pop(now).unwrap();
         assert_eq!((&fetched, queue.pop(now)), (&order(10), Some(order(20))));
         queue.done.insert(fetched);
-        assert_eq!((queue.pop(now), queue.pop(now + LATER)), (None, Some(order(0))));
+        assert_eq!((queue.pop(now), queue.pop(now + RETRY_AFTER)), (None, Some(order(0))));
         // The same orders once more are not new; others are, but for what is done.
         orders.replace(vec![order(0), order(10), order(20)]);
         queue.update(&orders);
-        assert_eq!(queue.pop(now + LATER), None);
+        assert_eq!(queue.pop(now + RETRY_AFTER), None);
         orders.replace(vec![order(10), order(30)]);
         queue.update(&orders);
         assert_eq!((queue.pop(now), queue.pop(now)), (Some(order(30)), None));
     }
 
     #[test]
-    fn what_is_held_is_not_fetched() {
+    fn skips_segments_in_the_store() {
         let held = [(20, 29), (5, 9), (25, 34), (90, 200)];
         assert_eq!(gaps(0..100, held.into_iter()), [35..90, 10..20, 0..5]);
         assert_eq!(gaps(7..8, held.into_iter()), []);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_has_some_asked_about_and_the_rest_counted() {
+    fn limits_rate_and_counts_the_rest() {
         let (mut questions, counters, began) =
             (Questions::default(), Counters::default(), Instant::now());
         let mut asked = 0;
@@ -130,7 +130,7 @@ mod tests {
 
     /// Also for so long that all that was asked about is remembered.
     #[test]
-    fn hosts_elsewhere_leave_applications_their_share() {
+    fn hosts_get_at_most_half() {
         let (mut questions, counters, began) =
             (Questions::default(), Counters::default(), Instant::now());
         for second in 0..200 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_asked_about_again_later_and_none_while_the_controller_is_silent() {
+    fn repeats_questions_only_after_a_wait() {
         let (mut questions, counters, began) =
             (Questions::default(), Counters::default(), Instant::now());
         let may = |questions: &mut Questions, after_s, answers| {

@@ -15,15 +15,15 @@ const PREFIXES_MAX: usize = 4096;
 
 /// Makes reports, and remembers what is needed for the next.
 #[derive(Default)]
-pub(crate) struct Reporter {
+pub(crate) struct ReportBuilder {
     /// Octets that each face had moved, and when.
-    moved: BTreeMap<FaceId, u64>,
-    moved_at: Option<Instant>,
+    face_bytes: BTreeMap<FaceId, u64>,
+    face_bytes_at: Option<Instant>,
     /// By the URI of the other end.
     rates_bps: BTreeMap<String, u64>,
 }
 
-impl Reporter {
+impl ReportBuilder {
     pub(crate) fn new(rates_bps: BTreeMap<String, u64>) -> Self {
         Self { rates_bps, ..Self::default() }
     }
@@ -44,12 +44,12 @@ impl Reporter {
             faces.iter().filter(is_local).map(|status| status.info.face_id).collect();
         let prefixes = routes.iter().filter(|entry| {
             let leads_here = entry.routes.iter().any(|route| local.contains(&route.face_id));
-            leads_here && !is_of_this_machine(&entry.name)
+            leads_here && !is_local_scope(&entry.name)
         });
         let prefixes = prefixes.map(|entry| entry.name.clone()).take(PREFIXES_MAX).collect();
         Ok(RouterReport {
             uris: uris.to_vec(),
-            store_bytes: sure_bytes(store.capacity_bytes.unwrap_or(0), threads),
+            store_bytes: guaranteed_bytes(store.capacity_bytes.unwrap_or(0), threads),
             disk_bytes: store.disk.map_or(0, |disk| disk.capacity_bytes()),
             faces: self.faces(&faces, round_trips),
             prefixes,
@@ -63,12 +63,12 @@ impl Reporter {
         round_trips: &BTreeMap<FaceId, u64>,
     ) -> Vec<FaceReport> {
         let now = Instant::now();
-        let since = self.moved_at.replace(now).map(|before| now - before);
+        let since = self.face_bytes_at.replace(now).map(|before| now - before);
         let mut moved = BTreeMap::new();
         let mut reports = Vec::new();
         for status in faces.iter().filter(|status| status.info.scope == FaceScope::NonLocal) {
             let bytes = status.counters.in_bytes + status.counters.out_bytes;
-            let before = self.moved.get(&status.info.face_id);
+            let before = self.face_bytes.get(&status.info.face_id);
             let load_bps = match (since, before) {
                 (Some(since), Some(before)) if !since.is_zero() => {
                     (bytes.saturating_sub(*before) as f64 * 8.0 / since.as_secs_f64()) as u64
@@ -83,7 +83,7 @@ impl Reporter {
                 reports.push(FaceReport { remote, round_trip_ns, load_bps, rate_bps });
             }
         }
-        self.moved = moved;
+        self.face_bytes = moved;
         reports
     }
 }
@@ -91,7 +91,7 @@ impl Reporter {
 /// What a store of several packet threads holds of one object at least. A range of 64 segments
 /// falls to any of the threads, each with an equal part of the store: one of them is full when
 /// others are not. Three standard deviations of that, less what controllers leave free anyway.
-fn sure_bytes(store_bytes: u64, threads: usize) -> u64 {
+fn guaranteed_bytes(store_bytes: u64, threads: usize) -> u64 {
     const RANGE_BYTES: f64 = 64.0 * 8800.0;
     const FREE: f64 = 0.07;
     let ranges = (store_bytes as f64 / RANGE_BYTES).max(1.0);
@@ -100,13 +100,13 @@ fn sure_bytes(store_bytes: u64, threads: usize) -> u64 {
 }
 
 /// Whether names below it stay on this machine or link.
-fn is_of_this_machine(prefix: &Name) -> bool {
+fn is_local_scope(prefix: &Name) -> bool {
     let first = prefix.as_view().component(0);
     first.is_none_or(|first| matches!(first.value, b"localhost" | b"localhop"))
 }
 
 /// Whether two reports tell the same, but for loads.
-pub(crate) fn is_same(one: &RouterReport, other: &RouterReport) -> bool {
+pub(crate) fn is_same_but_load(one: &RouterReport, other: &RouterReport) -> bool {
     let quiet = |report: &RouterReport| {
         let mut report = report.clone();
         report.faces.iter_mut().for_each(|face| face.load_bps = 0);
@@ -120,11 +120,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_threads_hold_less_for_sure_but_not_much_where_stores_are_large() {
-        assert_eq!(sure_bytes(1 << 30, 1), 1 << 30);
-        let share = |bytes: u64, threads| sure_bytes(bytes, threads) as f64 / bytes as f64;
+    fn guarantees_less_with_more_threads() {
+        assert_eq!(guaranteed_bytes(1 << 30, 1), 1 << 30);
+        let share = |bytes: u64, threads| guaranteed_bytes(bytes, threads) as f64 / bytes as f64;
         assert!((0.70..0.80).contains(&share(48 << 20, 2)), "{}", share(48 << 20, 2));
         assert!(share(1 << 30, 2) > 0.99 && share(1 << 30, 4) > 0.94);
-        assert!(share(1 << 20, 64) >= 0.25 && sure_bytes(0, 8) == 0);
+        assert!(share(1 << 20, 64) >= 0.25 && guaranteed_bytes(0, 8) == 0);
     }
 }

@@ -7,32 +7,32 @@ use weir_base::{Backoff, NS_PER_MS, NS_PER_S, Rng};
 const FIRST_NS: u64 = 250 * NS_PER_MS;
 const MAX_NS: u64 = 30 * NS_PER_S;
 /// The longest wait that a controller may ask for.
-const ASKED_MAX: Duration = Duration::from_secs(300);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// Waits with jitter: the routers of a controller that comes back do not all come at once.
 #[derive(Debug)]
 pub(crate) struct RetryWaits {
     failures: u32,
-    waits: Backoff,
+    backoff: Backoff,
     rng: Rng,
 }
 
 impl RetryWaits {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { failures: 0, waits: Backoff::new(FIRST_NS, MAX_NS), rng: Rng::from_seed(seed) }
+        Self { failures: 0, backoff: Backoff::new(FIRST_NS, MAX_NS), rng: Rng::from_seed(seed) }
     }
 
     /// From now on no wait is longer than `max`, unless the controller asks for a longer one.
-    pub(crate) fn bound(&mut self, max: Duration) {
+    pub(crate) fn set_max(&mut self, max: Duration) {
         let max_ns = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
-        self.waits = Backoff::new(FIRST_NS, max_ns.min(MAX_NS));
+        self.backoff = Backoff::new(FIRST_NS, max_ns.min(MAX_NS));
     }
 
     /// The wait after a failure; `asked` is the shortest wait that the controller asks for.
     pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        let wait = Duration::from_nanos(self.waits.jittered_ns(self.failures, &mut self.rng));
-        asked.map_or(wait, |asked| wait.max(asked.min(ASKED_MAX)))
+        let wait = Duration::from_nanos(self.backoff.jittered_ns(self.failures, &mut self.rng));
+        asked.map_or(wait, |asked| wait.max(asked.min(RETRY_AFTER_MAX)))
     }
 
     /// After a success; whether there was a failure before.
@@ -51,10 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_keep_to_their_bounds() {
+    fn waits_stay_within_limits() {
         let mut waits = RetryWaits::new(1);
         for (bound_ms, longest_ms) in [(5000, 5000), (0, 250), (3_600_000, 30_000)] {
-            waits.bound(Duration::from_millis(bound_ms));
+            waits.set_max(Duration::from_millis(bound_ms));
             let longest = Duration::from_millis(longest_ms);
             let all: Vec<Duration> = (0..100).map(|_| waits.next(None)).collect();
             assert!(all.iter().all(|wait| *wait <= longest), "{bound_ms}: {all:?}");
@@ -62,14 +62,14 @@ mod tests {
         }
         let minute = Duration::from_secs(60);
         assert_eq!(waits.next(Some(minute)), minute);
-        assert_eq!(waits.next(Some(minute * 60)), ASKED_MAX);
+        assert_eq!(waits.next(Some(minute * 60)), RETRY_AFTER_MAX);
         assert!(waits.reset() && !waits.reset());
         assert!(waits.next(None) <= Duration::from_nanos(FIRST_NS));
     }
 
     /// A router that is started just before its controller is not left waiting.
     #[test]
-    fn the_first_attempts_are_quick() {
+    fn first_retries_are_quick() {
         for seed in 0..1000 {
             let mut waits = RetryWaits::new(seed);
             let first: Duration = (0..3).map(|_| waits.next(None)).sum();

@@ -211,7 +211,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_wobble_is_not_told_and_a_change_is() {
+    fn reports_changes_not_jitter() {
         let mut measured = FaceRoundTrip::default();
         assert!(
             !measured.add_sample(90 * MS) && !measured.add_sample(40 * MS),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_asked_seldom() {
+    fn probes_silent_faces_less_often() {
         let period = Duration::from_secs(5);
         let mut measured = FaceRoundTrip { count: 9, ..FaceRoundTrip::default() };
         let pauses = (0..12).map(|failures| {

@@ -23,14 +23,14 @@ pub(crate) struct Setup {
 
 /// One command to the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SetupStep {
     AddRoute { prefix: Name, face: FaceId, cost: u64, flags: u64 },
     RemoveRoute { prefix: Name, face: FaceId },
     SetStrategy { prefix: Name, strategy: Name },
     UnsetStrategy { prefix: Name },
 }
 
-impl Step {
+impl SetupStep {
     /// What of a configuration it is of.
     pub(crate) fn part(&self) -> SetupPart {
         match self {
@@ -41,11 +41,11 @@ impl Step {
 }
 
 impl Setup {
-    /// What a configuration asks for. `face_of` is the face to a router, and `others` are the faces
+    /// What a configuration asks for. `face_of` is the face to a router, and `foreign_faces` are the faces
     /// by which routes lead that are not the controller's. An object that `keeps` a strategy of
     /// somebody else goes as without a plan. Beyond `routes_max` routes the rest is left out: how
     /// many routes that are.
-    pub(crate) fn wanted(
+    pub(crate) fn from_configuration(
         configuration: &Configuration,
         routes_max: usize,
         face_of: impl Fn(&str) -> Option<FaceId>,
@@ -81,44 +81,44 @@ impl Setup {
     }
 
     /// The steps from this to another: what is new first, so that no name is without a way between.
-    pub(crate) fn steps_to(&self, wanted: &Self) -> Vec<Step> {
+    pub(crate) fn steps_to(&self, wanted: &Self) -> Vec<SetupStep> {
         let mut steps = Vec::new();
         for ((prefix, face), &(cost, flags)) in &wanted.routes {
             let key = (prefix.clone(), *face);
             if self.routes.get(&key) != Some(&(cost, flags)) {
                 let prefix = prefix.clone();
-                steps.push(Step::AddRoute { prefix, face: *face, cost, flags });
+                steps.push(SetupStep::AddRoute { prefix, face: *face, cost, flags });
             }
         }
         for (prefix, strategy) in &wanted.strategies {
             if self.strategies.get(prefix) != Some(strategy) {
                 let (prefix, strategy) = (prefix.clone(), strategy.clone());
-                steps.push(Step::SetStrategy { prefix, strategy });
+                steps.push(SetupStep::SetStrategy { prefix, strategy });
             }
         }
         let gone = self.strategies.keys().filter(|prefix| !wanted.strategies.contains_key(prefix));
-        steps.extend(gone.map(|prefix| Step::UnsetStrategy { prefix: prefix.clone() }));
+        steps.extend(gone.map(|prefix| SetupStep::UnsetStrategy { prefix: prefix.clone() }));
         let gone = self.routes.keys().filter(|key| !wanted.routes.contains_key(key));
         steps.extend(gone.map(|(prefix, face)| {
             let (prefix, face) = (prefix.clone(), *face);
-            Step::RemoveRoute { prefix, face }
+            SetupStep::RemoveRoute { prefix, face }
         }));
         steps
     }
 
     /// Takes note of a step that was done.
-    pub(crate) fn note(&mut self, step: Step) {
+    pub(crate) fn record_step(&mut self, step: SetupStep) {
         match step {
-            Step::AddRoute { prefix, face, cost, flags } => {
+            SetupStep::AddRoute { prefix, face, cost, flags } => {
                 self.routes.insert((prefix, face), (cost, flags));
             }
-            Step::RemoveRoute { prefix, face } => {
+            SetupStep::RemoveRoute { prefix, face } => {
                 self.routes.remove(&(prefix, face));
             }
-            Step::SetStrategy { prefix, strategy } => {
+            SetupStep::SetStrategy { prefix, strategy } => {
                 self.strategies.insert(prefix, strategy);
             }
-            Step::UnsetStrategy { prefix } => {
+            SetupStep::UnsetStrategy { prefix } => {
                 self.strategies.remove(&prefix);
             }
         }
@@ -140,7 +140,7 @@ impl Setup {
     }
 
     /// Whether a route over this face is set up.
-    pub(crate) fn uses(&self, wanted: FaceId) -> bool {
+    pub(crate) fn has_route_over(&self, wanted: FaceId) -> bool {
         self.routes.keys().any(|(_, face)| *face == wanted)
     }
 }
@@ -172,7 +172,7 @@ mod tests {
         Configuration { routes: routers.iter().map(route).collect(), ..Configuration::default() }
     }
 
-    fn parted() -> Configuration {
+    fn with_parts() -> Configuration {
         let part = |router: &str, first, last| PartOrder { router: router.into(), first, last };
         let distribution = Distribution {
             object: name("/data/file/v=1"),
@@ -183,42 +183,42 @@ mod tests {
     }
 
     fn wanted(configuration: &Configuration) -> Setup {
-        Setup::wanted(configuration, usize::MAX, face_of, |_| Vec::new(), |_| false).0
+        Setup::from_configuration(configuration, usize::MAX, face_of, |_| Vec::new(), |_| false).0
     }
 
     #[test]
-    fn routes_beyond_the_bound_are_left_out() {
+    fn leaves_out_excess_routes() {
         let bounded = |configuration: &Configuration, routes_max| {
-            Setup::wanted(configuration, routes_max, face_of, |_| Vec::new(), |_| false)
+            Setup::from_configuration(configuration, routes_max, face_of, |_| Vec::new(), |_| false)
         };
         let (setup, left_out) = bounded(&configuration(&["one", "two"]), 1);
         assert_eq!((setup, left_out), (wanted(&configuration(&["one"])), 1));
         // An object whose parts have no room goes as without a plan.
-        let (setup, left_out) = bounded(&parted(), 2);
+        let (setup, left_out) = bounded(&with_parts(), 2);
         assert_eq!((setup, left_out), (wanted(&configuration(&["one"])), 3));
-        assert_eq!(bounded(&parted(), 4).1, 0);
+        assert_eq!(bounded(&with_parts(), 4).1, 0);
     }
 
     #[test]
-    fn what_is_new_comes_first_and_what_is_gone_last() {
+    fn adds_before_it_removes() {
         let (before, after) = (wanted(&configuration(&["one"])), wanted(&configuration(&["two"])));
         let steps = before.steps_to(&after);
         let flags = route_flags::CHILD_INHERIT;
         let prefix = name("/data");
         let expected = [
-            Step::AddRoute { prefix: prefix.clone(), face: FaceId(258), cost: 10, flags },
-            Step::RemoveRoute { prefix, face: FaceId(257) },
+            SetupStep::AddRoute { prefix: prefix.clone(), face: FaceId(258), cost: 10, flags },
+            SetupStep::RemoveRoute { prefix, face: FaceId(257) },
         ];
         assert_eq!(steps, expected);
         let mut now = before;
-        steps.into_iter().for_each(|step| now.note(step));
+        steps.into_iter().for_each(|step| now.record_step(step));
         assert_eq!(now, after);
         assert!(now.steps_to(&after).is_empty());
     }
 
     #[test]
-    fn parts_get_next_hops_and_a_strategy_and_lose_both() {
-        let setup = wanted(&parted());
+    fn parts_add_and_remove_strategies() {
+        let setup = wanted(&with_parts());
         let strategy = &setup.strategies[&name("/data/file/v=1")];
         // The face to `one` is that of the route, too: it takes turns.
         let text = strategy.to_string();
@@ -226,19 +226,23 @@ mod tests {
         assert_eq!(setup.routes.len(), 3);
         let steps = setup.steps_to(&wanted(&configuration(&["one"])));
         assert_eq!(steps.len(), 3);
-        assert!(matches!(steps[0], Step::UnsetStrategy { .. }));
-        assert!(setup.uses(FaceId(258)));
+        assert!(matches!(steps[0], SetupStep::UnsetStrategy { .. }));
+        assert!(setup.has_route_over(FaceId(258)));
         // What somebody else has set at the object's name stays, and nothing is set beside it.
-        let (kept, _) = Setup::wanted(&parted(), usize::MAX, face_of, |_| Vec::new(), |_| true);
+        let (kept, _) =
+            Setup::from_configuration(&with_parts(), usize::MAX, face_of, |_| Vec::new(), |_| true);
         assert_eq!(kept, wanted(&configuration(&["one"])));
         let object = name("/data/file/v=1");
         let mut replaced = setup.clone();
         assert!(replaced.has_strategy(&object, &setup.strategies[&object]));
         replaced.forget_strategies(|_, _| false);
         let steps = replaced.steps_to(&kept);
-        assert!(!steps.iter().any(|step| matches!(step, Step::UnsetStrategy { .. })), "{steps:?}");
+        assert!(
+            !steps.iter().any(|step| matches!(step, SetupStep::UnsetStrategy { .. })),
+            "{steps:?}"
+        );
         let mut setup = setup;
         setup.forget_faces(|face| face != FaceId(258));
-        assert!(!setup.uses(FaceId(258)) && setup.uses(FaceId(257)));
+        assert!(!setup.has_route_over(FaceId(258)) && setup.has_route_over(FaceId(257)));
     }
 }

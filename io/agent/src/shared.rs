@@ -208,7 +208,7 @@ mod tests {
     /// Who asks for a configuration waits longer and longer while the controller does not know this
     /// router, and is not to go on waiting when it does.
     #[test]
-    fn a_wait_ends_when_the_controller_hears_of_the_router_or_at_the_end() {
+    fn reconnect_or_stop_ends_a_wait() {
         const LONG: Duration = Duration::from_secs(60);
         let waits = WakePoint::default();
         let heard = waits.reconnects();

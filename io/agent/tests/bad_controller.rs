@@ -146,7 +146,7 @@ fn excess_routes_are_refused_and_counted() {
 }
 
 #[test]
-fn a_token_that_was_replaced_is_read_again() {
+fn rereads_a_replaced_token() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     std::fs::write(&file, "old\n").unwrap();

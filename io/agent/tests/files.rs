@@ -30,7 +30,7 @@ fn controller(folder: &tempfile::TempDir, listen: SocketAddr) -> (Config, Access
 }
 
 #[test]
-fn files_wait_for_a_controller_that_is_silent_and_come_all_at_once() {
+fn files_wait_for_an_unreachable_controller() {
     let folder = tempfile::tempdir().unwrap();
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -41,7 +41,7 @@ fn files_wait_for_a_controller_that_is_silent_and_come_all_at_once() {
     files.push(File { name: "/others/v=1".parse().unwrap(), ..file(0) });
     let producer = Files::new(&access).unwrap();
     let tell = move |event| drop(tell.send(event));
-    let telling = producer.tell_in_background(files, Vec::new(), tell).unwrap();
+    let telling = producer.register_in_background(files, Vec::new(), tell).unwrap();
     let FilesEvent::Waiting(_) = next(&events) else { panic!("nobody has answered") };
     // One request waits, not one for each file.
     silent.set_nonblocking(true).unwrap();
@@ -65,7 +65,7 @@ fn files_wait_for_a_controller_that_is_silent_and_come_all_at_once() {
 }
 
 #[test]
-fn what_is_refused_for_good_is_not_tried_again() {
+fn permanent_refusals_are_not_retried() {
     let folder = tempfile::tempdir().unwrap();
     let (mut config, mut access) = controller(&folder, SocketAddr::from(([127, 0, 0, 1], 0)));
     config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -75,13 +75,13 @@ fn what_is_refused_for_good_is_not_tried_again() {
     let (tell, events) = channel();
     let producer = Files::new(&access).unwrap();
     let tell = move |event| drop(tell.send(event));
-    let _telling = producer.tell_in_background(vec![file(1)], Vec::new(), tell).unwrap();
+    let _telling = producer.register_in_background(vec![file(1)], Vec::new(), tell).unwrap();
     let FilesEvent::Failed(error) = next(&events) else { panic!("the token is wrong") };
     assert!(error.to_string().contains("401"), "{error}");
 }
 
 #[test]
-fn what_is_withdrawn_is_gone_before_what_comes_in_its_place() {
+fn withdraws_before_it_registers() {
     let folder = tempfile::tempdir().unwrap();
     let (mut config, mut access) = controller(&folder, SocketAddr::from(([127, 0, 0, 1], 0)));
     config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -95,7 +95,7 @@ fn what_is_withdrawn_is_gone_before_what_comes_in_its_place() {
     let (tell, events) = channel();
     let tell = move |event| drop(tell.send(event));
     let withdrawn = vec![file(1).name, file(2).name];
-    let _telling = producer.tell_in_background(vec![other.clone()], withdrawn, tell).unwrap();
+    let _telling = producer.register_in_background(vec![other.clone()], withdrawn, tell).unwrap();
     let FilesEvent::Done = next(&events) else { panic!("one is known, and one never was") };
     assert_eq!(producer.add(&[other]).unwrap(), []);
     server.stop();

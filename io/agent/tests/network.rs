@@ -5,7 +5,7 @@ use crate::common;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use common::wire::{Wire, relay};
+use common::wire::{SimulatedLink, relay};
 use common::{PATIENCE, Producer, RouterWithAgent, SEGMENT_BYTES, TestController, name, read};
 use weir_agent::AgentConfig;
 use weir_base::{FaceId, Instant as Moment};
@@ -397,7 +397,10 @@ fn reports_link_round_trip_time() {
     let (router, uri) = common::router(1, 1 << 20, &[]);
     let mut far = RouterWithAgent {
         agent: None,
-        uri: relay(&uri, Wire { delay: Duration::from_millis(30), ..Wire::default() }),
+        uri: relay(
+            &uri,
+            SimulatedLink { delay: Duration::from_millis(30), ..SimulatedLink::default() },
+        ),
         router,
     };
     far.start_agent("far", &controller);

@@ -89,7 +89,7 @@ fn file() -> File {
 }
 
 #[test]
-fn who_has_a_certificate_of_the_controllers_authority_is_let_in() {
+fn accepts_only_a_trusted_controller() {
     let guarded = Guarded::start();
     let own = guarded.access(Role::Producer, "producer", Some(&guarded.authority));
     assert!(Files::new(&own).unwrap().add(&[file()]).unwrap().is_empty());
@@ -104,7 +104,7 @@ fn who_has_a_certificate_of_the_controllers_authority_is_let_in() {
 }
 
 #[test]
-fn an_agent_shows_its_certificate() {
+fn sends_its_client_certificate() {
     let guarded = Guarded::start();
     let (router, uri) = common::router(1, 1 << 20, &[]);
     let config = AgentConfig {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wire {
+pub(crate) struct SimulatedLink {
     pub(crate) delay: Duration,
     pub(crate) rate_bps: f64,
     /// What does not fit is dropped.
     pub(crate) queue_bytes: f64,
 }
 
-impl Default for Wire {
+impl Default for SimulatedLink {
     fn default() -> Self {
         Self { delay: Duration::ZERO, rate_bps: f64::INFINITY, queue_bytes: f64::INFINITY }
     }
@@ -22,7 +22,7 @@ impl Default for Wire {
 
 /// Has datagrams that one end receives sent by another, as a wire has them.
 fn pass(
-    wire: Wire,
+    wire: SimulatedLink,
     receive: impl Fn(&mut [u8]) -> Option<usize> + Send + 'static,
     send: impl Fn(&[u8]) + Send + 'static,
 ) {
@@ -50,7 +50,7 @@ fn pass(
 }
 
 /// Where to send to a router over such a link, the same both ways.
-pub(crate) fn relay(router: &str, wire: Wire) -> String {
+pub(crate) fn relay(router: &str, wire: SimulatedLink) -> String {
     let router: SocketAddr = router.strip_prefix("udp4://").unwrap().parse().unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();

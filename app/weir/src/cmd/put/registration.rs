@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use weir_agent::{FileRefused, Files, FilesEvent, Telling};
+use weir_agent::{BackgroundRegistration, FileRefused, Files, FilesEvent};
 use weir_control::{File, List};
 use weir_socket::Published;
 use weir_wire::Name;
@@ -28,7 +28,7 @@ pub(super) struct ControllerRegistration {
 }
 
 struct PendingUpdate {
-    _telling: Telling,
+    _telling: BackgroundRegistration,
     is_done: Arc<AtomicBool>,
 }
 
@@ -78,7 +78,8 @@ impl ControllerRegistration {
         let is_done = Arc::<AtomicBool>::default();
         let add = std::mem::take(&mut self.add).into_values().collect();
         let withdraw = std::mem::take(&mut self.withdraw).into_iter().collect();
-        let telling = self.files.tell_in_background(add, withdraw, report_events(is_done.clone()));
+        let telling =
+            self.files.register_in_background(add, withdraw, report_events(is_done.clone()));
         let _telling = telling.context("cannot tell the controller")?;
         self.pending = Some(PendingUpdate { _telling, is_done });
         Ok(())

@@ -38,7 +38,7 @@ fn has_route(node: &RouterWithAgent, prefix: &str) -> bool {
 }
 
 #[test]
-fn it_has_the_routes_of_the_last_configuration() {
+fn starts_with_the_last_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let state_file = folder.path().join("edge.configuration");
     let controller = TestController::start(ControllerConfig::default());

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_files_of_this_router_are_used() {
+    fn ignores_damaged_or_foreign_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/edge.configuration");
         let of = |router: &str, url: &str| {

@@ -6,7 +6,7 @@ use crate::common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::wire::{Wire, relay};
+use common::wire::{SimulatedLink, relay};
 use common::{Producer, RouterWithAgent, TestController, name};
 use weir_client::Client;
 use weir_control::ControllerConfig;
@@ -88,8 +88,11 @@ fn behind_a_link(controller: &TestController) -> (RouterWithAgent, RouterWithAge
     let origin = RouterWithAgent { agent: None, router, uri };
     let producer = Producer::start(&origin.router, "/data", 1_000_000);
     let rate_bps = 40e6;
-    let wire =
-        Wire { delay: Duration::from_millis(10), rate_bps, queue_bytes: rate_bps / 8.0 * 0.1 };
+    let wire = SimulatedLink {
+        delay: Duration::from_millis(10),
+        rate_bps,
+        queue_bytes: rate_bps / 8.0 * 0.1,
+    };
     let (router, uri) = common::router(1, 1 << 20, &[&relay(&origin.uri, wire)]);
     let mut edge = RouterWithAgent { agent: None, router, uri };
     let mut client = Client::over_pair(edge.router.local_port().connect().unwrap()).unwrap();
@@ -107,7 +110,7 @@ fn behind_a_link(controller: &TestController) -> (RouterWithAgent, RouterWithAge
 
 #[test]
 #[ignore = "half a minute, and its figures want idle processors"]
-fn a_transfer_beside_fetching_ahead() {
+fn prefetch_yields_to_a_transfer() {
     let controller = TestController::start(ControllerConfig::default());
     let (edge, _origin, producer) = behind_a_link(&controller);
     let fetch = |generation: u64, is_on: bool| {

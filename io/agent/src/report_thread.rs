@@ -13,7 +13,7 @@ use weir_wire::Name;
 
 use crate::config::AgentConfig;
 use crate::questions::Questions;
-use crate::report::{Reporter, is_same};
+use crate::report::{ReportBuilder, is_same_but_load};
 use crate::rest::{RestError, RouterClient};
 use crate::retry_waits::RetryWaits;
 use crate::shared::AgentShared;
@@ -34,7 +34,7 @@ pub(crate) struct ReportThread {
     interval: Duration,
     watches: MissWatch,
     client: Option<Client>,
-    reporter: Reporter,
+    reporter: ReportBuilder,
     /// The last report that the controller has, and when the next is due in any case.
     reported: Option<(RouterReport, Instant)>,
     updates: UpdateQueue,
@@ -73,7 +73,7 @@ impl ReportThread {
                 false => MissWatch::Local,
             },
             client: None,
-            reporter: Reporter::new(config.rates_bps.clone()),
+            reporter: ReportBuilder::new(config.rates_bps.clone()),
             reported: None,
             updates: UpdateQueue::default(),
             questions: Questions::default(),
@@ -154,7 +154,7 @@ impl ReportThread {
         let is_told = self
             .reported
             .as_ref()
-            .is_some_and(|(told, due)| is_same(told, &report) && Instant::now() < *due);
+            .is_some_and(|(told, due)| is_same_but_load(told, &report) && Instant::now() < *due);
         if is_told {
             return Ok(());
         }
@@ -184,7 +184,7 @@ impl ReportThread {
         // Three times within what it waits for. Also a controller that was away waits no longer for
         // those it knew once it has heard of one of them: all must try as often meanwhile.
         let pause = Duration::from_nanos(registered.timeout_ns) / 3;
-        self.backoff.bound(pause);
+        self.backoff.set_max(pause);
         self.reported = Some((report, Instant::now() + pause));
         self.updates.reconcile(registered.expected, || {
             // That it begins anew is all that matters.
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_answers_and_lost_updates_are_told_apart() {
+    fn distinguishes_lost_answers_from_lost_updates() {
         let restarted = |updates: &mut UpdateQueue, expected| {
             let mut restarted = false;
             updates.reconcile(expected, || restarted = true);
