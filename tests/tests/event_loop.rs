@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use weir_base::{Instant, NS_PER_S};
-use weir_client::{Client, Context, Endpoint, EventLoop, FromRouter};
+use weir_client::{Client, Context, Endpoint, EventLoop, ReceivedPacket};
 use weir_face::FaceUri;
 use weir_security::DigestSigner;
 use weir_socket::{Label, ObjectStore, PublishOptions, publish_octets};
@@ -58,8 +58,8 @@ impl SegmentFetcher {
 }
 
 impl Endpoint for SegmentFetcher {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
-        for FromRouter { header, packet, .. } in packets.drain(..) {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
+        for ReceivedPacket { header, packet, .. } in packets.drain(..) {
             assert_eq!(header.nack, None);
             let data = DataView::decode(&packet).unwrap();
             assert!(self.versioned.as_view().is_prefix_of(data.name), "another's packet");
@@ -73,9 +73,9 @@ impl Endpoint for SegmentFetcher {
         let now = context.client.now();
         let is_due = self.asked.is_none_or(|asked| now >= asked.plus_ns(NS_PER_S));
         if is_due && !self.is_done() {
-            let nonce = context.client.random() as u32;
+            let nonce = context.client.random_u64() as u32;
             let interest = Interest::new(self.name()).nonce(nonce).encode();
-            context.client.send_octets(PathId::default(), &interest).unwrap();
+            context.client.send_bytes(PathId::default(), &interest).unwrap();
             self.asked = Some(now);
         }
     }
@@ -106,19 +106,19 @@ fn run_side(router: &FaceUri, side: usize, registered: &AtomicUsize, done: &Atom
     let mut events = EventLoop::new(&mut client);
     for (number, store) in stores.iter_mut().enumerate() {
         let id = events.add(store);
-        events.answer_below(id, &object(side, number));
+        events.route_interests(id, &object(side, number));
     }
     for asker in &mut askers {
         let prefix = asker.versioned.clone();
         let id = events.add(asker);
-        events.expect_below(id, &prefix);
+        events.route_data(id, &prefix);
     }
     // The producers go on until both sides have everything.
     let mut has_told = false;
     while done.load(Ordering::SeqCst) < 2 {
         let now = events.now();
         assert!(now < deadline, "it takes too long");
-        events.turn(Some(now.plus_ns(NS_PER_S / 100))).unwrap();
+        events.run_once(Some(now.plus_ns(NS_PER_S / 100))).unwrap();
         if !has_told && events.done_count() == ENDPOINTS {
             has_told = true;
             done.fetch_add(1, Ordering::SeqCst);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use weir_base::{NS_PER_MS, Packet};
-use weir_client::{Client, FromRouter};
+use weir_client::{Client, ReceivedPacket};
 use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 use weir_wire::{Interest, InterestView, LpHeader, Name};
 
@@ -15,12 +15,12 @@ fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &At
     while !is_over.load(Ordering::Relaxed) {
         let deadline = asked.now().plus_ns(20 * NS_PER_MS);
         asked.poll(Some(deadline), &mut packets).expect("the router lives");
-        for FromRouter { path, header, packet } in packets.drain(..) {
+        for ReceivedPacket { path, header, packet } in packets.drain(..) {
             let Ok(interest) = InterestView::decode(&packet) else { continue };
             let same = Interest::new(interest.name.to_name())
                 .can_be_prefix(interest.can_be_prefix)
                 .must_be_fresh(interest.must_be_fresh)
-                .nonce(honest.random() as u32);
+                .nonce(honest.random_u64() as u32);
             let Ok(answer) = honest.express(&same.encode()) else { continue };
             let mut octets = answer.packet.to_vec();
             *octets.last_mut().expect("a packet") ^= 1;

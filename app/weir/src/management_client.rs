@@ -43,7 +43,7 @@ impl ManagementClient {
         command: Command,
         parameters: &ControlParameters,
     ) -> anyhow::Result<ControlResponse> {
-        let answer = self.0.respond(command, parameters);
+        let answer = self.0.request_command(command, parameters);
         answer.map_err(|error| self.explain_error(error, &command_path(command)))
     }
 

@@ -270,7 +270,7 @@ impl Applier {
                 face_persistency: Some(FacePersistency::Permanent),
                 ..Default::default()
             };
-            let response = match client.respond(Command::FacesCreate, &parameters) {
+            let response = match client.request_command(Command::FacesCreate, &parameters) {
                 Err(error @ CommandError::TooLong(_)) => {
                     why = error.to_string();
                     continue;

@@ -174,8 +174,8 @@ fn probe(client: &mut Client, face: FaceId) -> Result<Option<Duration>, String> 
     let Some(path) = client.paths().next() else { return Err("the router is gone".into()) };
     let mut name = Name::new();
     name.append_str("localhop").append_str("weir").append_str("round-trip");
-    name.append_str(&format!("{:016x}", client.random()));
-    let nonce = client.random() as u32;
+    name.append_str(&format!("{:016x}", client.random_u64()));
+    let nonce = client.random_u64() as u32;
     let lifetime_ms = TIMEOUT.as_millis() as u64;
     let wire = Interest::new(name.clone()).nonce(nonce).lifetime_ms(lifetime_ms).encode();
     let packet = client.pool().copy(&wire);

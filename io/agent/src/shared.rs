@@ -192,7 +192,7 @@ impl AgentShared {
 
     /// An application's connection to the router.
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
-        Client::over_pair(self.port.connect()?)
+        Client::from_socket_pair(self.port.connect()?)
     }
 
     /// Whether a face leads to a thread of this agent.

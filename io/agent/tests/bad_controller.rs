@@ -22,7 +22,7 @@ fn with_route(generation: u64) -> Configuration {
 }
 
 fn has_route(node: &RouterWithAgent) -> bool {
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
     let ghost = routes.iter().filter(|entry| entry.name == name("/ghost"));
     ghost.flat_map(|entry| &entry.routes).any(|route| route.origin == route_origin::CONTROLLER)
@@ -139,7 +139,7 @@ fn excess_routes_are_refused_and_counted() {
         })
     };
     controller.wait_until("it says how many", told);
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
     let set = routes.iter().flat_map(|entry| &entry.routes);
     assert_eq!(set.filter(|route| route.origin == route_origin::CONTROLLER).count(), 10);

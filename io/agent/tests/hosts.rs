@@ -20,12 +20,12 @@ const SEGMENTS: u64 = 130;
 fn host(node: &RouterWithAgent) -> Client {
     let peer = node.uri.parse::<FaceUri>().unwrap().socket_addr().unwrap();
     let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-    Client::over_udp(vec![(port, peer, 8800)]).unwrap()
+    Client::from_udp_ports(vec![(port, peer, 8800)]).unwrap()
 }
 
 /// Has a router send all that it is asked for below `/data` by its first face.
 fn lead(router: &Handle, uri: &str) {
-    let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
     let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
     let face = faces.iter().find(|face| face.info.uri == uri).unwrap().info.face_id;
     let parameters = ControlParameters {

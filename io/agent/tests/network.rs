@@ -144,7 +144,8 @@ fn routes_follow_producers_and_spare_others() {
     let row = Row::start(1, 12 << 20);
     let producer = Producer::start(&row.origin.router, "/data", 3);
     row.wait_for_routes();
-    let mut client = Client::over_pair(row.edge.router.local_port().connect().unwrap()).unwrap();
+    let mut client =
+        Client::from_socket_pair(row.edge.router.local_port().connect().unwrap()).unwrap();
     let routes = |client: &mut Client| -> Vec<(String, u64)> {
         let entries: Vec<RibEntry> = client.dataset("rib/list").unwrap();
         let routes = entries.iter().flat_map(|entry| {
@@ -185,9 +186,9 @@ fn miss(client: &mut Client, objects: u64) -> u64 {
     for first in (0..objects).step_by(50) {
         for number in first..first + 50 {
             let asked = name(&format!("/flood/{number}/v=1/seg=64"));
-            let nonce = client.random() as u32;
+            let nonce = client.random_u64() as u32;
             let interest = Interest::new(asked).nonce(nonce).lifetime_ms(1000).encode();
-            client.send_octets(path, &interest).unwrap();
+            client.send_bytes(path, &interest).unwrap();
         }
         let deadline = client.now().plus_ns(1_000_000_000);
         let wanted = refused + 50;
@@ -219,13 +220,13 @@ fn misses_of_other_hosts_cost_nothing() {
     let controller = TestController::start(ControllerConfig::default());
     let node = quiet_site(&controller);
     let mut stranger = Client::connect(&node.uri.parse().unwrap()).unwrap();
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let before = local_interests(&node.router);
     assert!(miss(&mut stranger, FLOOD) > FLOOD / 2);
     // What an application misses after it is asked about all the same: the flood is behind.
     let path = client.paths().next().unwrap();
     let interest = Interest::new(name("/own/v=1/seg=64")).nonce(1).lifetime_ms(1000).encode();
-    client.send_octets(path, &interest).unwrap();
+    client.send_bytes(path, &interest).unwrap();
     client.flush().unwrap();
     wait_until("the agent asks about the object", || controller.requests("forward") != 0);
     let cost = local_interests(&node.router) - before;
@@ -237,7 +238,7 @@ fn misses_of_other_hosts_cost_nothing() {
 fn flood_of_misses_is_sampled_and_counted() {
     let controller = TestController::start(ControllerConfig::default());
     let node = quiet_site(&controller);
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let (began, before) = (Instant::now(), local_interests(&node.router));
     let missed = miss(&mut client, FLOOD);
     assert_eq!(missed, FLOOD);
@@ -304,7 +305,7 @@ fn lone_site() -> (TestController, RouterWithAgent) {
 #[test]
 fn face_in_use_by_others_is_kept() {
     let (controller, node) = lone_site();
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let ghost = "udp4://127.0.0.1:9";
     let face = |client: &mut Client| -> Option<FaceId> {
         let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
@@ -363,7 +364,8 @@ fn strategy_set_by_others_is_kept() {
     row.controller.with(|controller| controller.add_file("producer p", file(segments)).unwrap());
     row.wait_for_routes();
     let object = file(segments).name;
-    let mut client = Client::over_pair(row.edge.router.local_port().connect().unwrap()).unwrap();
+    let mut client =
+        Client::from_socket_pair(row.edge.router.local_port().connect().unwrap()).unwrap();
     let parameters = ControlParameters {
         name: Some(object.clone()),
         strategy: Some(name("/localhost/nfd/strategy/best-route")),

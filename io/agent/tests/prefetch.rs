@@ -62,7 +62,7 @@ impl Host for Waiting {
 
 /// How long a transfer of an object takes that nobody has asked for before.
 fn transfer(node: &RouterWithAgent, number: u64) -> Duration {
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let versioned = name(&format!("/data/front-{number}/v=1"));
     let mut waiting = Waiting {
         target: Some(Target::Range { versioned, segments: 0..SEGMENTS }),
@@ -95,7 +95,7 @@ fn behind_a_link(controller: &TestController) -> (RouterWithAgent, RouterWithAge
     };
     let (router, uri) = common::router(1, 1 << 20, &[&relay(&origin.uri, wire)]);
     let mut edge = RouterWithAgent { agent: None, router, uri };
-    let mut client = Client::over_pair(edge.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(edge.router.local_port().connect().unwrap()).unwrap();
     let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
     let link = faces.iter().find(|face| face.info.uri.starts_with("udp4")).unwrap();
     let parameters = ControlParameters {

@@ -32,7 +32,7 @@ fn start(controller: &TestController, state_file: &Path) -> RouterWithAgent {
 }
 
 fn has_route(node: &RouterWithAgent, prefix: &str) -> bool {
-    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
     routes.iter().any(|entry| entry.name == name(prefix))
 }

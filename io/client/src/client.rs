@@ -20,14 +20,14 @@ use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
 
 use crate::connection::{Connection, monotonic_now, random_u64};
-use crate::paths::{ClientError, FromRouter, PathChange, Paths};
-use crate::sources::Sources;
-use crate::waker::{EndpointId, Waker, Woken};
+use crate::paths::{ClientError, PathChange, Paths, ReceivedPacket};
+use crate::sources::EndpointSources;
+use crate::waker::{EndpointId, Waker, WokenEndpoints};
 
 /// Memory kept for receive blocks and packets under way.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
 /// Packets that came while a single answer was waited for; more are dropped.
-const STASH_MAX: usize = 4096;
+const UNREAD_PACKETS_MAX: usize = 4096;
 
 /// Why an Interest got no Data.
 #[derive(Debug, thiserror::Error)]
@@ -64,17 +64,17 @@ pub enum CommandError {
 /// breaks is no more until its router answers again, which is tried with growing waits; when none
 /// is left, the client cannot go on.
 ///
-/// Commands and datasets are of one router: the first, or that of [`Client::manage`].
+/// Commands and datasets are of one router: the first, or that of [`Client::set_managed_path`].
 pub struct Client {
     paths: Paths,
     managed: PathId,
     waker: Arc<Waker>,
-    is_woken: bool,
+    has_been_woken: bool,
     /// Descriptors of endpoints, once there was one.
-    sources: Option<Sources>,
+    sources: Option<EndpointSources>,
     has_source: bool,
     pool: Pool,
-    stash: VecDeque<FromRouter>,
+    unread_packets: VecDeque<ReceivedPacket>,
     rng: Rng,
     command_time_ms: u64,
 }
@@ -112,39 +112,39 @@ impl Client {
         if errors.len() == routers.len() {
             return Err(errors.swap_remove(0));
         }
-        Ok((Self::over(routers)?, errors))
+        Ok((Self::from_paths(routers)?, errors))
     }
 
     /// Goes over to the router of this process, at the other end of a pair of sockets. It is not
     /// tried again when it is gone.
-    pub fn over_pair(stream: UnixStream) -> Result<Self, ClientError> {
-        Self::over(vec![(FaceUri::Internal, Some(Connection::over_pair(stream)?))])
+    pub fn from_socket_pair(stream: UnixStream) -> Result<Self, ClientError> {
+        Self::from_paths(vec![(FaceUri::Internal, Some(Connection::from_socket_pair(stream)?))])
     }
 
     /// Goes over to routers at UDP addresses, each from a port that is bound already, with
     /// datagrams of at most so many octets.
-    pub fn over_udp(
+    pub fn from_udp_ports(
         routers: impl IntoIterator<Item = (UdpPort, SocketAddr, usize)>,
     ) -> Result<Self, ClientError> {
         let connect = |(port, peer, mtu)| {
-            Ok((FaceUri::Udp(peer), Some(Connection::over_udp(port, peer, mtu)?)))
+            Ok((FaceUri::Udp(peer), Some(Connection::from_udp_port(port, peer, mtu)?)))
         };
-        Self::over(routers.into_iter().map(connect).collect::<io::Result<Vec<_>>>()?)
+        Self::from_paths(routers.into_iter().map(connect).collect::<io::Result<Vec<_>>>()?)
     }
 
-    fn over(routers: Vec<(FaceUri, Option<Connection>)>) -> Result<Self, ClientError> {
+    fn from_paths(routers: Vec<(FaceUri, Option<Connection>)>) -> Result<Self, ClientError> {
         let waker = Arc::new(Waker::new()?);
         let paths = Paths::new(routers, waker.clone());
-        let managed = paths.ids().next().expect("one of them answers");
+        let managed = paths.connected_paths().next().expect("one of them answers");
         Ok(Self {
             paths,
             managed,
             waker,
-            is_woken: false,
+            has_been_woken: false,
             sources: None,
             has_source: false,
             pool: Pool::new(POOL_CACHED_BYTES_MAX),
-            stash: VecDeque::new(),
+            unread_packets: VecDeque::new(),
             rng: Rng::from_seed(random_u64()?),
             command_time_ms: 0,
         })
@@ -152,7 +152,7 @@ impl Client {
 
     /// The paths that are there. They are numbered as the routers were given, from 0.
     pub fn paths(&self) -> impl Iterator<Item = PathId> {
-        self.paths.ids()
+        self.paths.connected_paths()
     }
 
     /// The address of the router at the end of a path.
@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// From now on commands and datasets are of the router at the end of this path.
-    pub fn manage(&mut self, path: PathId) {
+    pub fn set_managed_path(&mut self, path: PathId) {
         self.managed = path;
     }
 
@@ -182,8 +182,8 @@ impl Client {
 
     /// From now on the last path that breaks is retried like the others, for any length of time.
     /// Until then the client has no path.
-    pub fn keep_trying(&mut self) {
-        self.paths.keep_trying();
+    pub fn retry_last_path(&mut self) {
+        self.paths.retry_last_path();
     }
 
     /// Which paths of several have come and gone since the last call.
@@ -202,7 +202,7 @@ impl Client {
     }
 
     /// A number for nonces and seeds.
-    pub fn random(&mut self) -> u64 {
+    pub fn random_u64(&mut self) -> u64 {
         self.rng.next_u64()
     }
 
@@ -215,19 +215,19 @@ impl Client {
     pub(crate) fn watch(&mut self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
         let sources = match &mut self.sources {
             Some(sources) => sources,
-            none => none.insert(Sources::new()?),
+            none => none.insert(EndpointSources::new()?),
         };
         sources.watch(source, id)
     }
 
     /// Whom the [`Client::waker`] has woken, or a descriptor concerns, since this was asked last.
-    pub(crate) fn take_woken(&mut self) -> Woken {
-        let mut woken = match std::mem::take(&mut self.is_woken) {
+    pub(crate) fn take_woken(&mut self) -> WokenEndpoints {
+        let mut woken = match std::mem::take(&mut self.has_been_woken) {
             true => self.waker.take(),
-            false => Woken::default(),
+            false => WokenEndpoints::default(),
         };
         if let Some(sources) = self.sources.as_ref().filter(|_| self.has_source) {
-            sources.take(&mut woken.ones);
+            sources.take(&mut woken.endpoints);
         }
         self.has_source = false;
         woken
@@ -250,7 +250,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::send`].
-    pub fn send_octets(&mut self, path: PathId, octets: &[u8]) -> Result<(), LinkDrop> {
+    pub fn send_bytes(&mut self, path: PathId, octets: &[u8]) -> Result<(), LinkDrop> {
         let packet = self.pool.copy(octets);
         self.send(path, LpHeader::default(), packet)
     }
@@ -264,7 +264,7 @@ impl Client {
     }
 
     /// Answers an Interest with a Nack: no route.
-    pub fn refuse(&mut self, FromRouter { path, header, packet }: FromRouter) {
+    pub fn nack_no_route(&mut self, ReceivedPacket { path, header, packet }: ReceivedPacket) {
         let nack = Some(NackReason::NoRoute);
         let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
         // What its queue refuses the link counts.
@@ -280,12 +280,12 @@ impl Client {
     pub fn poll(
         &mut self,
         deadline: Option<Instant>,
-        packets: &mut Vec<FromRouter>,
+        packets: &mut Vec<ReceivedPacket>,
     ) -> Result<(), ClientError> {
-        self.paths.retry();
+        self.paths.poll_reconnects();
         self.flush()?;
         let before = packets.len();
-        packets.extend(self.stash.drain(..));
+        packets.extend(self.unread_packets.drain(..));
         self.paths.read(&mut self.pool, packets)?;
         if packets.len() == before && !self.paths.has_changes() {
             self.wait(None, deadline)?;
@@ -295,21 +295,21 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what is queued, waits for packets, until `other` can be read or `deadline` is past,
-    /// and appends what came to `packets`. Tells whether `other` can be read; if so, it has read
+    /// Sends what is queued, waits for packets, until `other_fd` can be read or `deadline` is past,
+    /// and appends what came to `packets`. Tells whether `other_fd` can be read; if so, it has read
     /// nothing itself.
     ///
     /// # Errors
     /// [`ClientError::FramingLost`].
-    pub fn poll_beside(
+    pub fn poll_with_fd(
         &mut self,
         other: BorrowedFd<'_>,
         deadline: Option<Instant>,
-        packets: &mut Vec<FromRouter>,
+        packets: &mut Vec<ReceivedPacket>,
     ) -> Result<bool, ClientError> {
-        self.paths.retry();
+        self.paths.poll_reconnects();
         self.flush()?;
-        packets.extend(self.stash.drain(..));
+        packets.extend(self.unread_packets.drain(..));
         let is_ready = !packets.is_empty() || self.paths.has_changes();
         let deadline = if is_ready { Some(Instant::ZERO) } else { deadline };
         if self.wait(Some(other), deadline)? {
@@ -326,9 +326,9 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<bool, ClientError> {
         let ready = self.paths.wait(self.sources.as_ref(), other, deadline)?;
-        self.is_woken |= ready.woken;
-        self.has_source |= ready.source;
-        Ok(ready.other)
+        self.has_been_woken |= ready.woken;
+        self.has_source |= ready.endpoint_source;
+        Ok(ready.other_fd)
     }
 
     /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept
@@ -336,31 +336,31 @@ impl Client {
     ///
     /// # Errors
     /// [`ExpressError`]; the Interest's lifetime is the time that is waited.
-    pub fn express(&mut self, interest: &[u8]) -> Result<FromRouter, ExpressError> {
+    pub fn express(&mut self, interest: &[u8]) -> Result<ReceivedPacket, ExpressError> {
         let view = InterestView::decode(interest)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
             .map_err(ClientError::from)?;
         let deadline = self.now().plus_ns(view.lifetime_ms_or_default().saturating_mul(NS_PER_MS));
         let path = self.managed;
-        self.send_octets(path, interest)
+        self.send_bytes(path, interest)
             .map_err(|drop| ClientError::Lost(format!("it takes no packets: {}", drop.name())))?;
         let mut packets = Vec::new();
         let mut answer = None;
         // What was stashed cannot be the answer.
-        let mut kept: VecDeque<_> = self.stash.drain(..).collect();
+        let mut kept: VecDeque<_> = self.unread_packets.drain(..).collect();
         while answer.is_none() && self.now() < deadline {
             self.poll(Some(deadline), &mut packets)?;
             for packet in packets.drain(..) {
                 if answer.is_none() && packet.path == path && is_answer(&view, &packet) {
                     answer = Some(packet);
-                } else if kept.len() < STASH_MAX {
+                } else if kept.len() < UNREAD_PACKETS_MAX {
                     kept.push_back(packet);
                 }
             }
         }
-        self.stash = kept;
+        self.unread_packets = kept;
         match answer {
-            Some(FromRouter { header: LpHeader { nack: Some(reason), .. }, .. }) => {
+            Some(ReceivedPacket { header: LpHeader { nack: Some(reason), .. }, .. }) => {
                 Err(ExpressError::Nack(reason))
             }
             Some(data) => Ok(data),
@@ -373,7 +373,7 @@ impl Client {
     ///
     /// # Errors
     /// [`CommandError::Express`] and [`CommandError::Malformed`].
-    pub fn respond(
+    pub fn request_command(
         &mut self,
         command: Command,
         parameters: &ControlParameters,
@@ -396,7 +396,7 @@ impl Client {
         parameters: &ControlParameters,
     ) -> Vec<u8> {
         self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
-        let (nonce, time_ms) = (self.random().to_be_bytes(), self.command_time_ms);
+        let (nonce, time_ms) = (self.random_u64().to_be_bytes(), self.command_time_ms);
         commands::build_command(scope, command, parameters, &DigestSigner, nonce, time_ms)
             .expect("a digest signer does not fail")
     }
@@ -412,17 +412,17 @@ impl Client {
     ) -> Option<Name> {
         let scope = if self.is_local_at(path) { Scope::Localhost } else { Scope::Localhop };
         let interest = self.signed_command(scope, command, parameters);
-        self.send_octets(path, &interest).ok()?;
+        self.send_bytes(path, &interest).ok()?;
         InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
     }
 
-    /// Sends a management command as [`Client::respond`] does; gives the effective values.
+    /// Sends a management command as [`Client::request_command`] does; gives the effective values.
     pub fn command(
         &mut self,
         command: Command,
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, CommandError> {
-        match self.respond(command, parameters)? {
+        match self.request_command(command, parameters)? {
             ControlResponse { code: 200, body, .. } => {
                 Ok(body.map(|body| *body).unwrap_or_default())
             }
@@ -467,7 +467,7 @@ impl Client {
     fn dataset_at(&mut self, name: Name) -> Result<Vec<u8>, CommandError> {
         let mut fetch = DatasetFetch::new(name);
         loop {
-            let interest = fetch.interest(self.random() as u32);
+            let interest = fetch.interest(self.random_u64() as u32);
             let answer = self.express(&interest)?;
             let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
             match fetch.on_data(&data) {
@@ -493,7 +493,7 @@ impl Client {
     }
 }
 
-fn is_answer(interest: &InterestView<'_>, answer: &FromRouter) -> bool {
+fn is_answer(interest: &InterestView<'_>, answer: &ReceivedPacket) -> bool {
     if answer.header.nack.is_some() {
         return InterestView::decode(&answer.packet)
             .is_ok_and(|nacked| nacked.name == interest.name && nacked.nonce == interest.nonce);

@@ -30,7 +30,7 @@ impl Connection {
     }
 
     /// A connection to the router of this process.
-    pub(crate) fn over_pair(stream: UnixStream) -> io::Result<Self> {
+    pub(crate) fn from_socket_pair(stream: UnixStream) -> io::Result<Self> {
         let socket = Socket::of_pair(stream)?;
         let mut config = socket.link_config();
         // Who has asked for local fields may say by which face an Interest leaves.
@@ -39,7 +39,7 @@ impl Connection {
     }
 
     /// A connection from a port that is bound already, with datagrams of at most `mtu` octets.
-    pub(crate) fn over_udp(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
+    pub(crate) fn from_udp_port(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
         Self::new(Socket::Udp(Box::new(UdpPeer::at(port, peer))), LinkConfig::datagram(mtu))
     }
 
@@ -65,17 +65,17 @@ impl Connection {
     }
 
     /// What tells that there is room again, once a [flush](Self::flush) found none.
-    pub(crate) fn room_event(&self) -> PollFlags {
+    pub(crate) fn writable_event(&self) -> PollFlags {
         if self.socket.signals_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
     }
 
     /// Whether a [flush](Self::flush) found no room and there is some, before any event says so.
-    pub(crate) fn has_room_again(&self) -> bool {
+    pub(crate) fn is_writable_again(&self) -> bool {
         self.socket.is_writable_again()
     }
 
     /// Takes what has told of packets that are not wanted now, so that it wakes nobody again.
-    pub(crate) fn silence(&mut self) -> io::Result<()> {
+    pub(crate) fn drain_wakeup(&mut self) -> io::Result<()> {
         self.socket.discard_doorbells()
     }
 

@@ -8,7 +8,7 @@ use weir_base::{Instant, NS_PER_MS, Slab};
 use weir_wire::{DataView, InterestView, Name, NameView};
 
 use crate::client::Client;
-use crate::paths::{ClientError, FromRouter, PathChange};
+use crate::paths::{ClientError, PathChange, ReceivedPacket};
 use crate::prefix_map::PrefixMap;
 use crate::waker::{EndpointId, EndpointWaker};
 
@@ -21,15 +21,15 @@ const BATCH_PACKETS: usize = 16;
 pub trait Endpoint {
     /// Takes the packets that came for it, drained from `packets`. Called also, without packets,
     /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used for it.
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>);
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>);
 
     /// A path of several is gone, or is back. [`Endpoint::handle`] is called after it.
-    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+    fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let _ = (change, client);
     }
 
     /// It is about to be taken away: the last that it can send.
-    fn removed(&mut self, client: &mut Client) {
+    fn on_removed(&mut self, client: &mut Client) {
         let _ = client;
     }
 
@@ -42,16 +42,16 @@ pub trait Endpoint {
 }
 
 impl<E: Endpoint + ?Sized> Endpoint for &mut E {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         (**self).handle(context, packets);
     }
 
-    fn path_changed(&mut self, change: &PathChange, client: &Client) {
-        (**self).path_changed(change, client);
+    fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
+        (**self).on_path_changed(change, client);
     }
 
-    fn removed(&mut self, client: &mut Client) {
-        (**self).removed(client);
+    fn on_removed(&mut self, client: &mut Client) {
+        (**self).on_removed(client);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
@@ -77,16 +77,16 @@ impl Context<'_> {
 }
 
 #[derive(Default)]
-struct Names {
+struct RoutingTables {
     interests: PrefixMap<EndpointId>,
     data: PrefixMap<EndpointId>,
 }
 
 /// Has a number before the endpoint is there.
-struct Placeholder;
+struct ReservedEndpoint;
 
-impl Endpoint for Placeholder {
-    fn handle(&mut self, _: &mut Context<'_>, _: &mut Vec<FromRouter>) {}
+impl Endpoint for ReservedEndpoint {
+    fn handle(&mut self, _: &mut Context<'_>, _: &mut Vec<ReceivedPacket>) {}
 
     fn next_wakeup(&self) -> Option<Instant> {
         None
@@ -97,29 +97,29 @@ impl Endpoint for Placeholder {
     }
 }
 
-struct Slot<'a> {
+struct EndpointSlot<'a> {
     endpoint: Box<dyn Endpoint + 'a>,
-    packets: Vec<FromRouter>,
+    packets: Vec<ReceivedPacket>,
     /// The number of the packet that it got last: it gets each but once.
-    last: u64,
-    /// Its place in `due`.
-    due: Option<Instant>,
-    /// It is in `calls`.
-    has_call: bool,
+    last_packet: u64,
+    /// Its place in `by_wakeup`.
+    next_wakeup: Option<Instant>,
+    /// It is in `ready`.
+    is_ready: bool,
 }
 
 /// Runs endpoints on the connections of one client: what comes goes to those whose names it has,
 /// and each is called when its time has come. A lone endpoint gets everything.
 pub struct EventLoop<'a> {
     client: &'a mut Client,
-    slots: Slab<Slot<'a>>,
-    due: BTreeSet<(Instant, EndpointId)>,
-    calls: Vec<EndpointId>,
-    names: Names,
-    packets: Vec<FromRouter>,
+    slots: Slab<EndpointSlot<'a>>,
+    by_wakeup: BTreeSet<(Instant, EndpointId)>,
+    ready: Vec<EndpointId>,
+    names: RoutingTables,
+    packets: Vec<ReceivedPacket>,
     /// Packets that came.
     count: u64,
-    unclaimed: u64,
+    unclaimed_packets: u64,
 }
 
 impl<'a> EventLoop<'a> {
@@ -128,12 +128,12 @@ impl<'a> EventLoop<'a> {
         Self {
             client,
             slots: Slab::new(),
-            due: BTreeSet::new(),
-            calls: Vec::new(),
-            names: Names::default(),
+            by_wakeup: BTreeSet::new(),
+            ready: Vec::new(),
+            names: RoutingTables::default(),
             packets: Vec::new(),
             count: 0,
-            unclaimed: 0,
+            unclaimed_packets: 0,
         }
     }
 
@@ -141,9 +141,10 @@ impl<'a> EventLoop<'a> {
     pub fn add(&mut self, endpoint: impl Endpoint + 'a) -> EndpointId {
         let (endpoint, packets) = (Box::new(endpoint), Vec::new());
         let due = Some(Instant::ZERO);
-        let slot = Slot { endpoint, packets, last: 0, due, has_call: false };
+        let slot =
+            EndpointSlot { endpoint, packets, last_packet: 0, next_wakeup: due, is_ready: false };
         let id = EndpointId(self.slots.insert(slot));
-        self.due.insert((Instant::ZERO, id));
+        self.by_wakeup.insert((Instant::ZERO, id));
         id
     }
 
@@ -154,7 +155,7 @@ impl<'a> EventLoop<'a> {
         endpoint: E,
         sources: impl FnOnce(&E) -> Vec<BorrowedFd<'_>>,
     ) -> io::Result<EndpointId> {
-        let id = self.add(Placeholder);
+        let id = self.add(ReservedEndpoint);
         let sources = sources(&endpoint);
         let watched = sources.into_iter().try_for_each(|source| self.client.watch(source, id));
         if let Err(error) = watched {
@@ -169,20 +170,20 @@ impl<'a> EventLoop<'a> {
     pub fn remove(&mut self, id: EndpointId) {
         self.call();
         let mut slot = self.slots.remove(id.0);
-        slot.endpoint.removed(self.client);
-        slot.due.map(|at| self.due.remove(&(at, id)));
-        self.calls.retain(|&other| other != id);
+        slot.endpoint.on_removed(self.client);
+        slot.next_wakeup.map(|at| self.by_wakeup.remove(&(at, id)));
+        self.ready.retain(|&other| other != id);
         self.names.interests.remove(id);
         self.names.data.remove(id);
     }
 
     /// The endpoint answers Interests below `prefix`, unless another does below a longer one.
-    pub fn answer_below(&mut self, id: EndpointId, prefix: &Name) {
+    pub fn route_interests(&mut self, id: EndpointId, prefix: &Name) {
         self.names.interests.add(prefix, id);
     }
 
     /// The endpoint gets the Data below `prefix`, and the Nacks of Interests below it.
-    pub fn expect_below(&mut self, id: EndpointId, prefix: &Name) {
+    pub fn route_data(&mut self, id: EndpointId, prefix: &Name) {
         self.names.data.add(prefix, id);
     }
 
@@ -197,7 +198,7 @@ impl<'a> EventLoop<'a> {
 
     /// Packets that no endpoint wanted.
     pub fn unclaimed(&self) -> u64 {
-        self.unclaimed
+        self.unclaimed_packets
     }
 
     /// Runs until all endpoints are done, or `go_on`, which is asked several times a second,
@@ -215,7 +216,7 @@ impl<'a> EventLoop<'a> {
                 }
                 tick = now.plus_ns(TICK_NS);
             }
-            self.turn(Some(tick))?;
+            self.run_once(Some(tick))?;
         }
         self.client.flush()
     }
@@ -233,8 +234,8 @@ impl<'a> EventLoop<'a> {
     ///
     /// # Errors
     /// [`ClientError::FramingLost`].
-    pub fn turn(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
-        let deadline = self.due.first().map(|&(at, _)| at).into_iter().chain(until).min();
+    pub fn run_once(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
+        let deadline = self.by_wakeup.first().map(|&(at, _)| at).into_iter().chain(until).min();
         let mut packets = std::mem::take(&mut self.packets);
         let result = self.client.poll(deadline, &mut packets);
         let mut batch = packets.drain(..).peekable();
@@ -251,33 +252,33 @@ impl<'a> EventLoop<'a> {
         let changes = self.client.take_changes();
         for change in &changes {
             let slots = self.slots.iter_mut();
-            slots.for_each(|(_, slot)| slot.endpoint.path_changed(change, self.client));
+            slots.for_each(|(_, slot)| slot.endpoint.on_path_changed(change, self.client));
         }
         let now = self.client.now();
         let woken = self.client.take_woken();
-        if woken.all || !changes.is_empty() {
+        if woken.all_endpoints || !changes.is_empty() {
             let all: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
-            all.into_iter().for_each(|index| self.concern(EndpointId(index)));
+            all.into_iter().for_each(|index| self.schedule(EndpointId(index)));
         }
         // It may have been removed since.
-        let there = woken.ones.into_iter().filter(|id| self.slots.contains(id.0));
-        let due = self.due.iter().take_while(|(at, _)| *at <= now).map(|&(_, id)| id);
-        there.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.concern(id));
+        let there = woken.endpoints.into_iter().filter(|id| self.slots.contains(id.0));
+        let due = self.by_wakeup.iter().take_while(|(at, _)| *at <= now).map(|&(_, id)| id);
+        there.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.schedule(id));
         self.call();
         self.client.flush()
     }
 
     /// Has an endpoint called next.
-    fn concern(&mut self, id: EndpointId) {
-        if !std::mem::replace(&mut self.slots[id.0].has_call, true) {
-            self.calls.push(id);
+    fn schedule(&mut self, id: EndpointId) {
+        if !std::mem::replace(&mut self.slots[id.0].is_ready, true) {
+            self.ready.push(id);
         }
     }
 
     fn call(&mut self) {
-        for id in std::mem::take(&mut self.calls) {
+        for id in std::mem::take(&mut self.ready) {
             let slot = &mut self.slots[id.0];
-            slot.has_call = false;
+            slot.is_ready = false;
             if !slot.endpoint.is_done() {
                 let mut context = Context { client: self.client, id };
                 slot.endpoint.handle(&mut context, &mut slot.packets);
@@ -287,60 +288,60 @@ impl<'a> EventLoop<'a> {
                 true => None,
                 false => slot.endpoint.next_wakeup(),
             };
-            if due != slot.due {
-                let before = std::mem::replace(&mut slot.due, due);
-                before.map(|at| self.due.remove(&(at, id)));
-                self.due.extend(due.map(|at| (at, id)));
+            if due != slot.next_wakeup {
+                let before = std::mem::replace(&mut slot.next_wakeup, due);
+                before.map(|at| self.by_wakeup.remove(&(at, id)));
+                self.by_wakeup.extend(due.map(|at| (at, id)));
             }
         }
     }
 
-    fn dispatch(&mut self, packet: FromRouter) {
+    fn dispatch(&mut self, packet: ReceivedPacket) {
         self.count += 1;
         if self.slots.len() == 1 {
             let (index, slot) = self.slots.iter_mut().next().expect("there is one");
             slot.packets.push(packet);
-            return self.concern(EndpointId(index));
+            return self.schedule(EndpointId(index));
         }
         let is_nack = packet.header.nack.is_some();
         if let Ok(interest) = InterestView::decode(&packet.packet) {
             if is_nack {
-                self.share(interest.name, &packet);
+                self.deliver_data(interest.name, &packet);
                 return;
             }
-            let id = self.names.interests.of(interest.name).next();
+            let id = self.names.interests.matches(interest.name).next();
             match id {
                 Some(id) => {
                     self.slots[id.0].packets.push(packet);
-                    self.concern(id);
+                    self.schedule(id);
                 }
                 None => {
-                    self.unclaimed += 1;
-                    self.client.refuse(packet);
+                    self.unclaimed_packets += 1;
+                    self.client.nack_no_route(packet);
                 }
             }
         } else if let Ok(data) = DataView::decode(&packet.packet) {
-            self.share(data.name, &packet);
+            self.deliver_data(data.name, &packet);
         } else {
-            self.unclaimed += 1;
+            self.unclaimed_packets += 1;
         }
     }
 
     /// Gives a packet to all who expect such a name.
-    fn share(&mut self, name: NameView<'_>, packet: &FromRouter) {
+    fn deliver_data(&mut self, name: NameView<'_>, packet: &ReceivedPacket) {
         let mut is_claimed = false;
-        for id in self.names.data.of(name) {
+        for id in self.names.data.matches(name) {
             is_claimed = true;
             let slot = &mut self.slots[id.0];
-            if slot.last != self.count {
-                slot.last = self.count;
+            if slot.last_packet != self.count {
+                slot.last_packet = self.count;
                 slot.packets.push(packet.clone());
-                if !std::mem::replace(&mut slot.has_call, true) {
-                    self.calls.push(id);
+                if !std::mem::replace(&mut slot.is_ready, true) {
+                    self.ready.push(id);
                 }
             }
         }
-        self.unclaimed += u64::from(!is_claimed);
+        self.unclaimed_packets += u64::from(!is_claimed);
     }
 }
 
@@ -356,14 +357,14 @@ mod tests {
     use super::*;
 
     /// Writes down what happens to it.
-    struct Witness<'a>(&'a RefCell<Vec<&'static str>>);
+    struct CallRecorder<'a>(&'a RefCell<Vec<&'static str>>);
 
-    impl Endpoint for Witness<'_> {
-        fn handle(&mut self, _: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+    impl Endpoint for CallRecorder<'_> {
+        fn handle(&mut self, _: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
             self.0.borrow_mut().extend(packets.drain(..).map(|_| "packet"));
         }
 
-        fn removed(&mut self, _: &mut Client) {
+        fn on_removed(&mut self, _: &mut Client) {
             self.0.borrow_mut().push("removed");
         }
 
@@ -377,20 +378,20 @@ mod tests {
     }
 
     #[test]
-    fn who_is_removed_has_had_what_came_for_it() {
+    fn removed_endpoint_gets_pending_packets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("router");
         let _listener = UnixListener::bind(&path).unwrap();
         let mut client = Client::connect(&FaceUri::Unix(path)).unwrap();
         let (one, other) = (RefCell::default(), RefCell::default());
         let mut events = EventLoop::new(&mut client);
-        let ids = [events.add(Witness(&one)), events.add(Witness(&other))];
+        let ids = [events.add(CallRecorder(&one)), events.add(CallRecorder(&other))];
         let names: [Name; 2] = ["/one".parse().unwrap(), "/other".parse().unwrap()];
         for (id, name) in ids.into_iter().zip(&names) {
-            events.answer_below(id, name);
+            events.route_interests(id, name);
             let packet = Interest::new(name.clone()).encode().into();
             let (path, header) = (PathId(0), LpHeader::default());
-            events.dispatch(FromRouter { path, header, packet });
+            events.dispatch(ReceivedPacket { path, header, packet });
         }
         events.remove(ids[0]);
         assert_eq!(*one.borrow(), ["packet", "removed"]);

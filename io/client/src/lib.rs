@@ -12,6 +12,6 @@ mod waker;
 pub use client::{Client, CommandError, ExpressError};
 pub use connection::{monotonic_now, random_u64};
 pub use event_loop::{Context, Endpoint, EventLoop};
-pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
+pub use paths::{ClientError, PathChange, ROUTERS_MAX, ReceivedPacket};
 pub use prefix_map::PrefixMap;
 pub use waker::{EndpointId, EndpointWaker, Waker};

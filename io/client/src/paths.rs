@@ -16,17 +16,17 @@ use weir_transport::PathId;
 use weir_wire::LpHeader;
 
 use crate::connection::{Connection, monotonic_now};
-use crate::sources::Sources;
+use crate::sources::EndpointSources;
 use crate::waker::Waker;
 
 /// Routers of one client at most.
 pub const ROUTERS_MAX: usize = 16;
 /// Reads of one connection before others, and the application, get their turn.
-const READS_MAX: usize = 4;
+const READS_PER_TURN_MAX: usize = 4;
 /// Octets waiting to be sent from which on nothing more is read: it would only add to them.
-const QUEUE_BYTES_HIGH: u64 = 4 << 20;
+const READ_PAUSE_BYTES: u64 = 4 << 20;
 /// The first and the longest wait before a router that is gone is tried again.
-const RETRY: Backoff = Backoff::new(100 * NS_PER_MS, 5 * NS_PER_S);
+const RECONNECT_BACKOFF: Backoff = Backoff::new(100 * NS_PER_MS, 5 * NS_PER_S);
 
 /// Why a client cannot go on, or not by one of its paths.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum ClientError {
 
 /// A packet that came from a router.
 #[derive(Clone, Debug)]
-pub struct FromRouter {
+pub struct ReceivedPacket {
     /// The path that it came by.
     pub path: PathId,
     /// Its link header; a Nack is an Interest whose header holds a reason.
@@ -63,10 +63,10 @@ pub struct PathChange {
 
 /// What a wait ended with.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Ready {
+pub(crate) struct WaitResult {
     pub(crate) woken: bool,
-    pub(crate) source: bool,
-    pub(crate) other: bool,
+    pub(crate) endpoint_source: bool,
+    pub(crate) other_fd: bool,
 }
 
 /// The way to one router.
@@ -85,27 +85,28 @@ struct Path {
 impl Path {
     fn new(uri: FaceUri, connection: Option<Connection>) -> Self {
         let (is_readable, is_writable) = (true, true);
-        let retry_at = connection.is_none().then(|| monotonic_now().plus_ns(RETRY.delay_ns(1)));
+        let retry_at =
+            connection.is_none().then(|| monotonic_now().plus_ns(RECONNECT_BACKOFF.delay_ns(1)));
         Self { uri, connection, is_readable, is_writable, retry_at, failures: 0 }
     }
 
     fn retry_later(&mut self) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = Some(monotonic_now().plus_ns(RETRY.delay_ns(self.failures)));
+        self.retry_at = Some(monotonic_now().plus_ns(RECONNECT_BACKOFF.delay_ns(self.failures)));
     }
 
     /// Whether packets are to be read.
     fn wants_packets(connection: &Connection) -> bool {
-        connection.link.queue_bytes() < QUEUE_BYTES_HIGH
+        connection.link.queue_bytes() < READ_PAUSE_BYTES
     }
 
     /// Whether there may be packets that would be read now.
-    fn has_more(&self) -> bool {
+    fn has_readable_packets(&self) -> bool {
         self.is_readable && self.connection.as_ref().is_some_and(Self::wants_packets)
     }
 
     /// Whether there is something that can be sent now.
-    fn can_send(&self) -> bool {
+    fn has_sendable_data(&self) -> bool {
         let is_empty = |connection: &Connection| connection.link.is_egress_empty();
         self.is_writable && !self.connection.as_ref().is_none_or(is_empty)
     }
@@ -126,17 +127,17 @@ impl Path {
             }
         }
         if self.is_readable && !Self::wants_packets(connection) {
-            connection.silence().map_err(|error| lost(&error))?;
+            connection.drain_wakeup().map_err(|error| connection_lost(&error))?;
         }
         if self.is_writable && !connection.link.is_egress_empty() {
-            let status = connection.flush().map_err(|error| lost(&error))?;
+            let status = connection.flush().map_err(|error| connection_lost(&error))?;
             match status {
                 SendStatus::Drained => {}
                 SendStatus::WouldBlock => {
                     self.is_writable = false;
                     connection.link.detach_frames(pool);
                 }
-                SendStatus::RingBroken => return Err(ring_broken()),
+                SendStatus::RingBroken => return Err(invalid_ring()),
             }
         }
         Ok(())
@@ -149,13 +150,13 @@ pub(crate) struct Paths {
     /// Since they were taken last.
     changes: Vec<PathChange>,
     /// From the threads that try to reach routers again: at most one for each path.
-    attempts: Receiver<(PathId, io::Result<Connection>)>,
-    tell: Sender<(PathId, io::Result<Connection>)>,
+    attempt_receiver: Receiver<(PathId, io::Result<Connection>)>,
+    attempt_sender: Sender<(PathId, io::Result<Connection>)>,
     waker: Arc<Waker>,
     /// Frames that could not be read, and packets that connections had no room for which are gone.
     dropped: u64,
     /// The last path that breaks is tried again, too.
-    keeps_trying: bool,
+    retries_last_path: bool,
 }
 
 impl Paths {
@@ -169,15 +170,24 @@ impl Paths {
         let (tell, attempts) = unbounded();
         let (frames, changes) = (Vec::new(), Vec::new());
         let keeps_trying = false;
-        Self { all, frames, changes, attempts, tell, waker, dropped: 0, keeps_trying }
+        Self {
+            all,
+            frames,
+            changes,
+            attempt_receiver: attempts,
+            attempt_sender: tell,
+            waker,
+            dropped: 0,
+            retries_last_path: keeps_trying,
+        }
     }
 
-    pub(crate) fn keep_trying(&mut self) {
-        self.keeps_trying = true;
+    pub(crate) fn retry_last_path(&mut self) {
+        self.retries_last_path = true;
     }
 
     /// Those that are there.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = PathId> {
+    pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
         let all = self.all.iter().enumerate();
         all.filter(|(_, path)| path.connection.is_some()).map(|(at, _)| PathId(at as u16))
     }
@@ -225,7 +235,7 @@ impl Paths {
     pub(crate) fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
         for at in 0..self.all.len() {
             if let Err(error) = self.all[at].flush(pool) {
-                self.fail(at, error)?;
+                self.disconnect(at, error)?;
             }
         }
         Ok(())
@@ -235,11 +245,11 @@ impl Paths {
     pub(crate) fn read(
         &mut self,
         pool: &mut Pool,
-        packets: &mut Vec<FromRouter>,
+        packets: &mut Vec<ReceivedPacket>,
     ) -> Result<(), ClientError> {
         for at in 0..self.all.len() {
             if let Err(error) = self.read_one(at, pool, packets) {
-                self.fail(at, error)?;
+                self.disconnect(at, error)?;
             }
         }
         Ok(())
@@ -249,15 +259,16 @@ impl Paths {
         &mut self,
         at: usize,
         pool: &mut Pool,
-        packets: &mut Vec<FromRouter>,
+        packets: &mut Vec<ReceivedPacket>,
     ) -> Result<(), ClientError> {
         let path = &mut self.all[at];
         let Some(connection) = &mut path.connection else { return Ok(()) };
-        for _ in 0..READS_MAX {
+        for _ in 0..READS_PER_TURN_MAX {
             if !path.is_readable || !Path::wants_packets(connection) {
                 break;
             }
-            let status = connection.recv(pool, &mut self.frames).map_err(|error| lost(&error))?;
+            let status =
+                connection.recv(pool, &mut self.frames).map_err(|error| connection_lost(&error))?;
             if !self.frames.is_empty() {
                 path.failures = 0;
             }
@@ -266,11 +277,11 @@ impl Paths {
             for frame in self.frames.drain(..) {
                 match connection.link.receive(now, frame, pool) {
                     Received::Packet { header, packet } => {
-                        packets.push(FromRouter { path: path_id, header, packet });
+                        packets.push(ReceivedPacket { path: path_id, header, packet });
                     }
                     Received::Run => {
                         while let Some((header, packet)) = connection.link.next_in_run(now, pool) {
-                            packets.push(FromRouter { path: path_id, header, packet });
+                            packets.push(ReceivedPacket { path: path_id, header, packet });
                         }
                     }
                     // An application's link shapes no Interests, and an answer to an offer goes out
@@ -284,7 +295,7 @@ impl Paths {
                 RecvStatus::Drained => path.is_readable = false,
                 RecvStatus::More => {}
                 RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
-                RecvStatus::RingBroken => return Err(ring_broken()),
+                RecvStatus::RingBroken => return Err(invalid_ring()),
                 RecvStatus::FramingLost(error) => {
                     return Err(ClientError::Lost(format!(
                         "what answers is not a router: {error}"
@@ -297,9 +308,9 @@ impl Paths {
 
     /// A path is gone: the others go on without it. Of the last one the error is passed on, unless
     /// it is to be tried again.
-    fn fail(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
+    fn disconnect(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
         let is_last = |(other, path): (usize, &Path)| other == at || path.connection.is_none();
-        if !self.keeps_trying && self.all.iter().enumerate().all(is_last) {
+        if !self.retries_last_path && self.all.iter().enumerate().all(is_last) {
             return Err(error);
         }
         let path = &mut self.all[at];
@@ -312,11 +323,11 @@ impl Paths {
     }
 
     /// Takes back routers that answer again, and tries those whose time has come.
-    pub(crate) fn retry(&mut self) {
-        if self.all.len() == 1 && !self.keeps_trying {
+    pub(crate) fn poll_reconnects(&mut self) {
+        if self.all.len() == 1 && !self.retries_last_path {
             return;
         }
-        while let Ok((id, result)) = self.attempts.try_recv() {
+        while let Ok((id, result)) = self.attempt_receiver.try_recv() {
             let path = &mut self.all[usize::from(id.0)];
             match result {
                 Ok(connection) => {
@@ -330,15 +341,15 @@ impl Paths {
         for at in 0..self.all.len() {
             if self.all[at].retry_at.is_some_and(|due| due <= monotonic_now()) {
                 self.all[at].retry_at = None;
-                self.try_again(at);
+                self.reconnect(at);
             }
         }
     }
 
     /// Has a thread connect, which may take seconds.
-    fn try_again(&mut self, at: usize) {
+    fn reconnect(&mut self, at: usize) {
         let (id, uri) = (PathId(at as u16), self.all[at].uri.clone());
-        let (tell, waker) = (self.tell.clone(), self.waker.clone());
+        let (tell, waker) = (self.attempt_sender.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("connect".into()).spawn(move || {
             // If the client is gone, so is whoever would be woken.
             let _ = tell.send((id, Connection::open(&uri)));
@@ -346,24 +357,24 @@ impl Paths {
         });
         if let Err(error) = thread {
             // The receiver is this very object's.
-            let _ = self.tell.send((id, Err(error)));
+            let _ = self.attempt_sender.send((id, Err(error)));
         }
     }
 
     /// Waits, with the precision of the kernel's timers, until a socket can be read or takes what
-    /// waits for it, the waker was used, one of `sources` or `other` can be read, or `deadline` is
+    /// waits for it, the waker was used, one of `sources` or `other_fd` can be read, or `deadline` is
     /// past.
     pub(crate) fn wait(
         &mut self,
-        sources: Option<&Sources>,
+        sources: Option<&EndpointSources>,
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
-    ) -> io::Result<Ready> {
+    ) -> io::Result<WaitResult> {
         // Of memory that is shared the kernel does not say what there is.
         let mut is_ready = false;
         for path in &mut self.all {
-            path.is_writable |= path.connection.as_ref().is_some_and(Connection::has_room_again);
-            is_ready |= path.has_more() || path.can_send();
+            path.is_writable |= path.connection.as_ref().is_some_and(Connection::is_writable_again);
+            is_ready |= path.has_readable_packets() || path.has_sendable_data();
         }
         let now = is_ready.then_some(Instant::ZERO);
         let wakeups = self.all.iter().filter_map(Path::next_wakeup);
@@ -388,21 +399,21 @@ impl Paths {
             let mut wanted = PollFlags::empty();
             wanted.set(PollFlags::POLLIN, Path::wants_packets(connection));
             if !path.is_writable {
-                wanted |= connection.room_event();
+                wanted |= connection.writable_event();
             }
             watched[count] = PollFd::new(connection.as_fd(), wanted);
             count += 1;
         }
         match ppoll(&mut watched[..count], timeout, None) {
             Ok(_) => {}
-            Err(Errno::EINTR) => return Ok(Ready::default()),
+            Err(Errno::EINTR) => return Ok(WaitResult::default()),
             Err(error) => return Err(error.into()),
         }
         let found = watched.map(|one| one.revents().unwrap_or(PollFlags::empty()));
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
         let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
         for (path, found) in connected.zip(&found[first..]) {
-            let room = path.connection.as_ref().map_or(broken, Connection::room_event);
+            let room = path.connection.as_ref().map_or(broken, Connection::writable_event);
             path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
             path.is_writable |= found.intersects(room | broken);
         }
@@ -412,14 +423,14 @@ impl Paths {
         }
         let other = other.is_some() && found[1].intersects(PollFlags::POLLIN | broken);
         let source = sources.is_some() && found[2].intersects(PollFlags::POLLIN);
-        Ok(Ready { woken, source, other })
+        Ok(WaitResult { woken, endpoint_source: source, other_fd: other })
     }
 }
 
-fn ring_broken() -> ClientError {
+fn invalid_ring() -> ClientError {
     ClientError::Lost("what the router wrote into shared memory makes no sense".into())
 }
 
-fn lost(error: &io::Error) -> ClientError {
+fn connection_lost(error: &io::Error) -> ClientError {
     ClientError::Lost(error.to_string())
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use weir_wire::{Name, NameView};
 
 /// TLV-VALUE of a name.
-type Value = Arc<[u8]>;
+type NameValue = Arc<[u8]>;
 
 /// The numbers of those who receive packets below a prefix.
 pub struct PrefixMap<N> {
     /// Names come from strangers: the hash is keyed.
-    by_prefix: HashMap<Value, BTreeSet<N>>,
-    by_number: BTreeMap<N, Vec<Value>>,
+    by_prefix: HashMap<NameValue, BTreeSet<N>>,
+    by_number: BTreeMap<N, Vec<NameValue>>,
 }
 
 impl<N> Default for PrefixMap<N> {
@@ -23,7 +23,7 @@ impl<N> Default for PrefixMap<N> {
 
 impl<N: Copy + Ord> PrefixMap<N> {
     pub fn add(&mut self, prefix: &Name, number: N) {
-        let value = Value::from(prefix.value());
+        let value = NameValue::from(prefix.value());
         if self.by_prefix.entry(value.clone()).or_default().insert(number) {
             self.by_number.entry(number).or_default().push(value);
         }
@@ -41,7 +41,7 @@ impl<N: Copy + Ord> PrefixMap<N> {
     }
 
     /// Those of all prefixes of a name, the longest prefix first.
-    pub fn of<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = N> + 'a {
+    pub fn matches<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = N> + 'a {
         let counts = (0..=name.component_count()).rev();
         let numbers =
             counts.filter_map(move |count| self.by_prefix.get(name.prefix(count).value()));

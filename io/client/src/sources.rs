@@ -12,9 +12,9 @@ use crate::waker::EndpointId;
 const EVENTS_MAX: usize = 64;
 
 /// A set of them, which is a descriptor itself. Each leaves it when it is closed.
-pub(crate) struct Sources(Epoll);
+pub(crate) struct EndpointSources(Epoll);
 
-impl Sources {
+impl EndpointSources {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
@@ -45,7 +45,7 @@ impl Sources {
     }
 }
 
-impl AsFd for Sources {
+impl AsFd for EndpointSources {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.0.as_fd()
     }

@@ -14,16 +14,16 @@ pub struct EndpointId(pub u32);
 
 /// Which endpoints must be called.
 #[derive(Debug, Default)]
-pub(crate) struct Woken {
-    pub(crate) all: bool,
-    pub(crate) ones: Vec<EndpointId>,
+pub(crate) struct WokenEndpoints {
+    pub(crate) all_endpoints: bool,
+    pub(crate) endpoints: Vec<EndpointId>,
 }
 
 /// Ends a wait of the [`Client`](crate::Client) that it comes from, from any thread.
 #[derive(Debug)]
 pub struct Waker {
     event: EventFd,
-    woken: Mutex<Woken>,
+    woken: Mutex<WokenEndpoints>,
 }
 
 impl Waker {
@@ -36,13 +36,13 @@ impl Waker {
         Ok(Self { event: EventFd::from_flags(flags)?, woken: Mutex::default() })
     }
 
-    fn woken(&self) -> MutexGuard<'_, Woken> {
+    fn woken(&self) -> MutexGuard<'_, WokenEndpoints> {
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the wait that is under way, or else the next one. All endpoints are called.
     pub fn wake(&self) -> io::Result<()> {
-        self.woken().all = true;
+        self.woken().all_endpoints = true;
         self.end_wait()
     }
 
@@ -52,8 +52,8 @@ impl Waker {
         EndpointWaker { waker: self.clone(), id }
     }
 
-    fn wake_one(&self, id: EndpointId) -> io::Result<()> {
-        self.woken().ones.push(id);
+    fn wake_endpoint(&self, id: EndpointId) -> io::Result<()> {
+        self.woken().endpoints.push(id);
         self.end_wait()
     }
 
@@ -72,7 +72,7 @@ impl Waker {
     }
 
     /// Which endpoints were woken since the last call.
-    pub(crate) fn take(&self) -> Woken {
+    pub(crate) fn take(&self) -> WokenEndpoints {
         mem::take(&mut *self.woken())
     }
 }
@@ -92,7 +92,7 @@ impl EndpointWaker {
 
     /// Ends the wait that is under way, or else the next one, and has the endpoint called.
     pub fn wake(&self) -> io::Result<()> {
-        self.waker.wake_one(self.id)
+        self.waker.wake_endpoint(self.id)
     }
 }
 

@@ -23,11 +23,11 @@ fn main() {
     for octets in [100, 8000] {
         let message = vec![7; octets];
         for key_type in [KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa] {
-            if speeds.wants(&key_type.to_string()) {
+            if speeds.is_selected(&key_type.to_string()) {
                 speeds.measure_key(key_type, &message);
             }
         }
-        if speeds.wants("ed25519 dalek") {
+        if speeds.is_selected("ed25519 dalek") {
             speeds.measure_alternative(&message);
         }
         speeds.measure_digests(&message);
@@ -44,7 +44,7 @@ struct Speeds {
 }
 
 impl Speeds {
-    fn wants(&self, algorithm: &str) -> bool {
+    fn is_selected(&self, algorithm: &str) -> bool {
         let mut wanted = self.algorithms.iter();
         self.algorithms.is_empty() || wanted.any(|wanted| algorithm.starts_with(wanted.as_str()))
     }
@@ -55,13 +55,13 @@ impl Speeds {
         let signature = key.sign(&[message]).expect("signs");
         let signs = per_second(|| drop(key.sign(&[message]).expect("signs")));
         let verifies = per_second(|| verifier.verify(&[message], &signature).expect("verifies"));
-        self.tell(&key_type.to_string(), message.len(), Some(signs), verifies);
+        self.report(&key_type.to_string(), message.len(), Some(signs), verifies);
         if key_type == KeyType::Ed25519 {
             for count in [8, 32, 128] {
                 let signed = vec![(message, &signature[..]); count];
                 let rounds = per_second(|| assert!(verifier.verify_each(&signed)[count - 1]));
                 let verifies = rounds * count as f64;
-                self.tell(&format!("ed25519 x{count}"), message.len(), None, verifies);
+                self.report(&format!("ed25519 x{count}"), message.len(), None, verifies);
             }
         }
     }
@@ -75,34 +75,34 @@ impl Speeds {
         let dalek = ed25519_dalek::VerifyingKey::from_bytes(&point).expect("a point");
         let signature = ed25519_dalek::Signature::from_slice(&signature).expect("64 octets");
         let verifies = per_second(|| dalek.verify_strict(message, &signature).expect("verifies"));
-        self.tell("ed25519 dalek", message.len(), None, verifies);
+        self.report("ed25519 dalek", message.len(), None, verifies);
     }
 
     fn measure_digests(&mut self, message: &[u8]) {
         let digest = sha256(&[message]);
-        if self.wants("sha256 (sha2)") {
+        if self.is_selected("sha256 (sha2)") {
             let verifies =
                 per_second(|| DigestVerifier.verify(&[message], &digest).expect("verifies"));
-            self.tell("sha256 (sha2)", message.len(), None, verifies);
+            self.report("sha256 (sha2)", message.len(), None, verifies);
         }
-        if self.wants("sha256 (aws)") {
+        if self.is_selected("sha256 (aws)") {
             let verifies = per_second(|| {
                 let again = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message);
                 assert_eq!(again.as_ref(), digest);
             });
-            self.tell("sha256 (aws)", message.len(), None, verifies);
+            self.report("sha256 (aws)", message.len(), None, verifies);
         }
         for count in [4, 6, 8, 16] {
             let name = format!("sha256 x{count}");
-            if self.wants(&name) {
+            if self.is_selected(&name) {
                 let messages = vec![message; count];
                 let rounds = per_second(|| assert_eq!(sha256_each(&messages)[count - 1], digest));
-                self.tell(&name, message.len(), None, rounds * count as f64);
+                self.report(&name, message.len(), None, rounds * count as f64);
             }
         }
     }
 
-    fn tell(&mut self, algorithm: &str, octets: usize, signs: Option<f64>, verifies: f64) {
+    fn report(&mut self, algorithm: &str, octets: usize, signs: Option<f64>, verifies: f64) {
         if let Some(json) = &mut self.json {
             let row = json!({ "signs_per_s": signs, "verifies_per_s": verifies });
             json.insert(format!("{algorithm}, {octets}"), row);

@@ -65,7 +65,7 @@ impl PassphraseSource {
     ///
     /// # Errors
     /// [`PassphraseError::File`] and [`PassphraseError::Empty`].
-    pub(crate) fn unattended(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
+    pub(crate) fn without_prompt(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
         let passphrase = match self {
             Self::Fixed(passphrase) => passphrase.clone(),
             Self::File(path) => read_first_line(path)?,
@@ -78,25 +78,25 @@ impl PassphraseSource {
     }
 
     /// The passphrase that opens `what`; asks for it if need be.
-    pub(crate) fn to_open(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
-        match self.unattended()? {
+    pub(crate) fn for_decryption(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+        match self.without_prompt()? {
             Some(passphrase) => Ok(passphrase),
-            None => ask(&format!("Passphrase of {what}: "), what),
+            None => ask_on_terminal(&format!("Passphrase of {what}: "), what),
         }
     }
 
     /// The passphrase that is to protect `what`; asks for it twice if need be.
-    pub fn to_protect(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
-        if let Some(passphrase) = self.unattended()? {
+    pub fn for_encryption(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+        if let Some(passphrase) = self.without_prompt()? {
             return Ok(passphrase);
         }
-        let passphrase = ask(&format!("New passphrase for {what}: "), what)?;
-        let again = ask("The same again: ", what)?;
+        let passphrase = ask_on_terminal(&format!("New passphrase for {what}: "), what)?;
+        let again = ask_on_terminal("The same again: ", what)?;
         if passphrase == again { Ok(passphrase) } else { Err(PassphraseError::Differ) }
     }
 }
 
-fn ask(prompt: &str, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+fn ask_on_terminal(prompt: &str, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
     use std::io::IsTerminal;
     let no_terminal = || PassphraseError::NoTerminal { what: what.to_owned() };
     // A script whose input and messages both go elsewhere would wait for ever on its user's

@@ -21,8 +21,8 @@ pub(crate) fn decode_safe_bag(
 ) -> Result<(Certificate, PrivateKey), KeyError> {
     let value = tlv::read_single_of(wire, TYPE_SAFE_BAG).map_err(|_| KeyError::Malformed)?;
     let mut reader = Reader::new(value);
-    let certificate = expect(&mut reader, tlv::DATA)?.wire;
-    let encrypted = expect(&mut reader, TYPE_ENCRYPTED_KEY)?.value;
+    let certificate = read_element(&mut reader, tlv::DATA)?.wire;
+    let encrypted = read_element(&mut reader, TYPE_ENCRYPTED_KEY)?.value;
     let certificate = Certificate::decode(certificate).map_err(|_| KeyError::Malformed)?;
     let key = decrypt_pkcs8(encrypted, passphrase)?;
     if key.public_key()? != certificate.public_key() {
@@ -49,7 +49,7 @@ pub(crate) fn encode_safe_bag(
     Ok(writer.into_vec())
 }
 
-fn expect<'a>(reader: &mut Reader<'a>, typ: u32) -> Result<tlv::Element<'a>, KeyError> {
+fn read_element<'a>(reader: &mut Reader<'a>, typ: u32) -> Result<tlv::Element<'a>, KeyError> {
     match reader.next_element() {
         Ok(Some(element)) if element.typ == typ => Ok(element),
         _ => Err(KeyError::Malformed),

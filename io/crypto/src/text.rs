@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_back() {
+    fn base64_lines_round_trip() {
         let packet: Vec<u8> = (6..=255).collect();
         let text = to_base64_lines(&packet);
         assert!(text.lines().all(|line| line.len() <= LINE_LEN) && text.ends_with('\n'));
@@ -42,12 +42,12 @@ mod tests {
     }
 
     #[test]
-    fn binary_is_taken_as_it_is() {
+    fn accepts_binary_packets() {
         assert_eq!(packet_in_file(&[6, 0], &[6, 128]), Some(vec![6, 0]));
     }
 
     #[test]
-    fn other_files_are_refused() {
+    fn rejects_other_files() {
         assert_eq!(packet_in_file(b"not base64!", &[6]), None);
         assert_eq!(packet_in_file(b"", &[6]), None);
         assert_eq!(packet_in_file(to_base64_lines(&[5, 0]).as_bytes(), &[6]), None);

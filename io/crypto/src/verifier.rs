@@ -11,7 +11,7 @@ use weir_security::{Certificate, SignatureType, Verifier, VerifierFactory, Verif
 use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, with_joined};
 
 /// From so many signatures on it was found to take less time to verify them together.
-const TOGETHER_MIN: usize = 8;
+const BATCH_MIN: usize = 8;
 
 /// Checks ECDSA P-256 signatures (SignatureType 3, DER) against one public key.
 pub(crate) struct EcdsaVerifier(ParsedPublicKey);
@@ -24,7 +24,7 @@ pub(crate) struct RsaVerifier(ParsedPublicKey);
 pub(crate) struct Ed25519Verifier {
     key: ParsedPublicKey,
     /// The same, for many signatures together.
-    point: ed25519_dalek::VerifyingKey,
+    batch_key: ed25519_dalek::VerifyingKey,
 }
 
 /// Checks HMAC-SHA256 (SignatureType 4) with the shared secret, in constant time.
@@ -63,14 +63,14 @@ fn parse(
     ParsedPublicKey::new(algorithm, spki).map_err(|reason| KeyError::Refused(reason.description_()))
 }
 
-fn expect_type(spki: &[u8], expected: KeyType) -> Result<(), KeyError> {
+fn check_algorithm(spki: &[u8], expected: KeyType) -> Result<(), KeyError> {
     if KeyType::of_spki(spki)? == expected { Ok(()) } else { Err(KeyError::UnsupportedAlgorithm) }
 }
 
 impl EcdsaVerifier {
     /// From a SubjectPublicKeyInfo (DER) of a P-256 key.
     pub(crate) fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
-        expect_type(spki, KeyType::Ecdsa)?;
+        check_algorithm(spki, KeyType::Ecdsa)?;
         Ok(Self(parse(&ECDSA_P256_SHA256_ASN1, spki)?))
     }
 }
@@ -88,7 +88,7 @@ impl Verifier for EcdsaVerifier {
 impl RsaVerifier {
     /// From a SubjectPublicKeyInfo (DER) of an RSA key.
     pub(crate) fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
-        expect_type(spki, KeyType::Rsa)?;
+        check_algorithm(spki, KeyType::Rsa)?;
         Ok(Self(parse(&RSA_PKCS1_2048_8192_SHA256, spki)?))
     }
 }
@@ -106,7 +106,7 @@ impl Verifier for RsaVerifier {
 impl Ed25519Verifier {
     /// From a SubjectPublicKeyInfo (DER) of an Ed25519 key.
     pub(crate) fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
-        expect_type(spki, KeyType::Ed25519)?;
+        check_algorithm(spki, KeyType::Ed25519)?;
         let info = SubjectPublicKeyInfoRef::try_from(spki).map_err(|_| KeyError::Malformed)?;
         let point: &[u8; 32] = info
             .subject_public_key
@@ -119,14 +119,14 @@ impl Ed25519Verifier {
         if point.is_weak() {
             return Err(KeyError::Refused("a point of small order"));
         }
-        Ok(Self { key: parse(&ED25519, spki)?, point })
+        Ok(Self { key: parse(&ED25519, spki)?, batch_key: point })
     }
 
     /// Whether all are, by one equation: the sum of those of all, each times a number drawn from a
     /// hash of them all. It takes what the holder of the key alone can make and one by one is not
     /// taken: signatures with a part of small order.
-    fn are_all_good(&self, signed: &[(&[u8], &[u8])]) -> bool {
-        if signed.len() < TOGETHER_MIN {
+    fn verify_batch(&self, signed: &[(&[u8], &[u8])]) -> bool {
+        if signed.len() < BATCH_MIN {
             return false;
         }
         let (octets, signatures): (Vec<&[u8]>, Vec<_>) = signed
@@ -136,7 +136,7 @@ impl Ed25519Verifier {
         let Ok(signatures) = signatures.into_iter().collect::<Result<Vec<_>, _>>() else {
             return false;
         };
-        let keys = vec![self.point; signed.len()];
+        let keys = vec![self.batch_key; signed.len()];
         ed25519_dalek::verify_batch(&octets, &signatures, &keys).is_ok()
     }
 }
@@ -152,7 +152,7 @@ impl Verifier for Ed25519Verifier {
     }
 
     fn verify_each(&self, signed: &[(&[u8], &[u8])]) -> Vec<bool> {
-        match self.are_all_good(signed) {
+        match self.verify_batch(signed) {
             true => vec![true; signed.len()],
             // Together they only tell that one is wrong.
             false => signed.iter().map(|(octets, it)| self.verify(&[octets], it).is_ok()).collect(),

@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_base::Instant;
 use weir_baselines::controllers::CONTROLLERS;
-use weir_client::{Client, ClientError, FromRouter, monotonic_now};
+use weir_client::{Client, ClientError, ReceivedPacket, monotonic_now};
 use weir_face::{FaceUri, UdpOptions, UdpPort};
 use weir_link::LinkDrop;
 use weir_manage::ControlParameters;
@@ -139,7 +139,7 @@ fn connect_first(spec: &AppSpec, control: &mut CoordinatorInput) -> Result<Clien
         let peer = uri()?.socket_addr().ok_or(AppError::Orphaned)?;
         routers.push((port, peer, mtu));
     }
-    Client::over_udp(routers).map_err(failed)
+    Client::from_udp_ports(routers).map_err(failed)
 }
 
 fn print_line(line: &serde_json::Value) -> Result<(), AppError> {
@@ -189,7 +189,7 @@ struct Driver {
     spec: AppSpec,
     app: App,
     client: Client,
-    packets: Vec<FromRouter>,
+    packets: Vec<ReceivedPacket>,
     inputs: Vec<AppInput>,
     out: AppOutbox,
     events: EventWriter<File>,
@@ -265,13 +265,11 @@ impl Driver {
     fn wait(&mut self, is_done: bool) -> Result<bool, AppError> {
         // The client's time has another origin than that of the run.
         let due = self.due().filter(|_| !is_done).map(|at| at.plus_ns(self.start_ns));
-        match self.client.poll_beside(io::stdin().as_fd(), due, &mut self.packets) {
+        match self.client.poll_with_fd(io::stdin().as_fd(), due, &mut self.packets) {
             Ok(is_control) => {
                 let packets = self.packets.drain(..);
-                self.inputs.extend(packets.map(|FromRouter { path, header, packet }| AppInput {
-                    path,
-                    header,
-                    packet,
+                self.inputs.extend(packets.map(|ReceivedPacket { path, header, packet }| {
+                    AppInput { path, header, packet }
                 }));
                 Ok(is_control)
             }

@@ -133,7 +133,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut client = args.router.connect_all()?;
     for path in client.paths().collect::<Vec<_>>() {
-        client.manage(path);
+        client.set_managed_path(path);
         if client.is_local() {
             // Not every router tells where packets come from.
             let _ = client.enable_local_fields();

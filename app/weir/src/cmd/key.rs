@@ -244,7 +244,7 @@ impl KeyContext {
         let identity = name.unwrap_or_else(default_identity);
         ensure!(!identity.is_empty(), "the name of an identity has at least one component");
         let passphrase = match encrypt {
-            true => Some(self.passphrases.to_protect("the new key")?),
+            true => Some(self.passphrases.for_encryption("the new key")?),
             false => None,
         };
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
@@ -354,7 +354,7 @@ impl KeyContext {
         let key = self.key_or_default(name)?;
         let passphrase = match unencrypted {
             true => None,
-            false => Some(self.passphrases.to_protect("the exported key")?),
+            false => Some(self.passphrases.for_encryption("the exported key")?),
         };
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         match (form, passphrase) {
@@ -375,7 +375,7 @@ impl KeyContext {
     fn import(&self, file: &Path, name: Option<Name>, encrypt: bool) -> anyhow::Result<()> {
         let octets = read_file(file)?;
         let protect = match encrypt {
-            true => Some(self.passphrases.to_protect("the imported key")?),
+            true => Some(self.passphrases.for_encryption("the imported key")?),
             false => None,
         };
         let protect = protect.as_ref().map(|text| text.as_str());

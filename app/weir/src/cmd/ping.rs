@@ -7,7 +7,7 @@ use std::io::Write as _;
 use anyhow::{Context, bail};
 use serde_json::json;
 use weir_base::{Instant, NS_PER_MS};
-use weir_client::{Client, FromRouter};
+use weir_client::{Client, ReceivedPacket};
 use weir_face::FaceUri;
 use weir_socket::ObjectStore;
 use weir_transport::PathId;
@@ -147,7 +147,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let next = match args.target {
         // Stores may have answers of others.
-        Target::Name(_) => client.random(),
+        Target::Name(_) => client.random_u64(),
         Target::Router(_) => 1,
     };
     let mut pinger = Pinger {
@@ -238,7 +238,7 @@ impl Pinger<'_> {
     fn send(&mut self, now: Instant) -> anyhow::Result<()> {
         let sequence = self.next;
         self.next = self.next.wrapping_add(1);
-        let nonce = self.client.random() as u32;
+        let nonce = self.client.random_u64() as u32;
         let mut name = self.prefix.clone();
         name.append_str(&sequence.to_string());
         let interest = Interest::new(name)
@@ -247,7 +247,7 @@ impl Pinger<'_> {
             .lifetime_ms(u64::from(self.args.timeout))
             .encode();
         self.client
-            .send_octets(PathId::default(), &interest)
+            .send_bytes(PathId::default(), &interest)
             .map_err(|drop| anyhow::anyhow!("the Interest cannot be sent: {}", drop.name()))?;
         self.statistics.pings += 1;
         self.outstanding.insert(sequence, Outstanding { sent: now, nonce });
@@ -269,7 +269,10 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, FromRouter { header, packet, .. }: &FromRouter) -> anyhow::Result<()> {
+    fn receive(
+        &mut self,
+        ReceivedPacket { header, packet, .. }: &ReceivedPacket,
+    ) -> anyhow::Result<()> {
         let now = self.client.now();
         if let Some(reason) = header.nack {
             let Ok(interest) = InterestView::decode(packet) else { return Ok(()) };

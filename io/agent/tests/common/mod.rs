@@ -402,7 +402,7 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
 
 /// Waits for a router's own `[[face]]`s, which come after it has started.
 fn wait_for_faces(router: &Handle, uris: &[&str]) {
-    let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
     wait_until("the router has its faces", || {
         let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
         uris.iter().all(|uri| faces.iter().any(|face| face.info.uri == *uri))
@@ -464,7 +464,7 @@ pub(crate) struct Producer {
 
 impl Producer {
     pub(crate) fn start(router: &Handle, prefix: &str, segments: u64) -> Self {
-        let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+        let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
         client.register_prefix(&name(prefix)).unwrap();
         let (asked, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, ends) = (Arc::clone(&asked), Arc::clone(&stop));
@@ -508,7 +508,7 @@ impl Drop for Producer {
 
 /// Reads all segments in order, some at a time, as `weir get` would.
 pub(crate) fn read(router: &Handle, object: &Name, segments: u64) {
-    let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
     read_by(&mut client, object, segments);
 }
 
@@ -526,9 +526,9 @@ pub(crate) fn read_by(client: &mut Client, object: &Name, segments: u64) {
         {
             let mut asked = object.clone();
             asked.append_segment(segment);
-            let nonce = client.random() as u32;
+            let nonce = client.random_u64() as u32;
             let interest = Interest::new(asked).nonce(nonce).lifetime_ms(1000).encode();
-            client.send_octets(path, &interest).unwrap();
+            client.send_bytes(path, &interest).unwrap();
             in_flight.insert(segment, Instant::now());
         }
         let deadline = client.now().plus_ns(20_000_000);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::KeyChainError;
 
 /// How the names of files begin that are being written.
-const UNFINISHED: &str = ".new-";
+const TEMPORARY_PREFIX: &str = ".new-";
 
 /// What happens if the file is there already.
 #[derive(Copy, Clone, Eq, PartialEq)]
@@ -18,7 +18,7 @@ pub(super) enum IfPresent {
 }
 
 /// Attaches the path and what was tried to an I/O error.
-pub(super) fn at<'a>(
+pub(super) fn io_error<'a>(
     doing: &'static str,
     path: &'a Path,
 ) -> impl FnOnce(io::Error) -> KeyChainError + 'a {
@@ -28,13 +28,17 @@ pub(super) fn at<'a>(
 /// Makes the directory and its parents, readable by this user alone. They outlive a power failure.
 pub(super) fn make_private_dir(path: &Path) -> Result<(), KeyChainError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|dir| is_missing(dir)).collect();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at("create", path))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(io_error("create", path))?;
     for parent in missing.iter().filter_map(|dir| dir.parent()) {
         let parent = if parent == Path::new("") { Path::new(".") } else { parent };
         match File::open(parent).and_then(|dir| dir.sync_all()) {
             // Of a folder that may be written to and not read: it cannot be synced.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(at("sync", parent))?,
+            synced => synced.map_err(io_error("sync", parent))?,
         }
     }
     Ok(())
@@ -55,18 +59,18 @@ pub(super) fn write(
     make_private_dir(dir)?;
     lock.remove_unfinished(dir);
     let mut file = tempfile::Builder::new()
-        .prefix(UNFINISHED)
+        .prefix(TEMPORARY_PREFIX)
         .permissions(Permissions::from_mode(0o600))
         .tempfile_in(dir)
-        .map_err(at("write in", dir))?;
+        .map_err(io_error("write in", dir))?;
     // Not by `NamedTempFile`, whose errors lack the number that the system gives.
     let written = file.as_file_mut().write_all(octets);
-    written.and_then(|()| file.as_file().sync_all()).map_err(at("write", path))?;
+    written.and_then(|()| file.as_file().sync_all()).map_err(io_error("write", path))?;
     let renamed = match if_present {
         IfPresent::Replace => file.persist(path),
         IfPresent::Fail => file.persist_noclobber(path),
     };
-    renamed.map_err(|error| at("write", path)(error.error))?;
+    renamed.map_err(|error| io_error("write", path)(error.error))?;
     sync_dir(dir)
 }
 
@@ -78,7 +82,7 @@ pub(super) fn remove(_: &Lock, path: &Path) -> Result<bool, KeyChainError> {
             Ok(true)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(at("delete", path)(error)),
+        Err(error) => Err(io_error("delete", path)(error)),
     }
 }
 
@@ -87,12 +91,13 @@ pub(super) fn read_text(path: &Path, len_max: usize) -> Result<Option<String>, K
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(at("read", path)(error)),
+        Err(error) => return Err(io_error("read", path)(error)),
     };
     let mut text = String::new();
-    let read = file.take(len_max as u64 + 1).read_to_string(&mut text).map_err(at("read", path))?;
+    let read =
+        file.take(len_max as u64 + 1).read_to_string(&mut text).map_err(io_error("read", path))?;
     if read > len_max {
-        return Err(at("read", path)(io::Error::other(
+        return Err(io_error("read", path)(io::Error::other(
             "the file is too large to be what it should",
         )));
     }
@@ -104,11 +109,11 @@ pub(super) fn list(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, KeyChain
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(at("read", dir)(error)),
+        Err(error) => return Err(io_error("read", dir)(error)),
     };
     let mut paths = Vec::new();
     for entry in entries {
-        let path = entry.map_err(at("read", dir))?.path();
+        let path = entry.map_err(io_error("read", dir))?.path();
         if path.extension().is_some_and(|found| found == extension) {
             paths.push(path);
         }
@@ -118,8 +123,8 @@ pub(super) fn list(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, KeyChain
 }
 
 /// Refuses a file that anybody but its owner may read or write.
-pub(super) fn refuse_exposed(path: &Path) -> Result<(), KeyChainError> {
-    let mode = fs::metadata(path).map_err(at("read", path))?.permissions().mode() & 0o777;
+pub(super) fn check_private(path: &Path) -> Result<(), KeyChainError> {
+    let mode = fs::metadata(path).map_err(io_error("read", path))?.permissions().mode() & 0o777;
     if mode & 0o077 == 0 {
         Ok(())
     } else {
@@ -136,7 +141,7 @@ impl Lock {
     fn remove_unfinished(&self, dir: &Path) {
         let Some(entries) = self.0.as_ref().and_then(|_| fs::read_dir(dir).ok()) else { return };
         for entry in entries.flatten() {
-            if entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
+            if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()) {
                 // What stays wastes a little room.
                 let _ = fs::remove_file(entry.path());
             }
@@ -162,15 +167,15 @@ pub(super) fn lock(path: &Path) -> Result<Lock, KeyChainError> {
         .truncate(false)
         .write(true)
         .open(path)
-        .map_err(at("open", path))?;
+        .map_err(io_error("open", path))?;
     match file.lock() {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Lock(None)),
-        locked => locked.map(|()| Lock(Some(file))).map_err(at("lock", path)),
+        locked => locked.map(|()| Lock(Some(file))).map_err(io_error("lock", path)),
     }
 }
 
 fn sync_dir(dir: &Path) -> Result<(), KeyChainError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(at("sync", dir))
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))
 }
 
 #[cfg(test)]
@@ -178,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_though_a_child_has_its_file_open() {
+    fn unlocks_despite_forked_child() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let lock = lock(&path).unwrap();

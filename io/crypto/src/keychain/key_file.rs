@@ -37,7 +37,7 @@ pub(super) fn header(name: &Name, key_type: KeyType) -> String {
 
 /// The name in a header, if there is one.
 pub(super) fn name_in(text: &str) -> Option<Name> {
-    field(text, "name").and_then(|uri| uri.parse::<Name>().ok())
+    header_field(text, "name").and_then(|uri| uri.parse::<Name>().ok())
 }
 
 /// What stands in the header, and the whole text.
@@ -49,13 +49,14 @@ pub(super) fn read(path: &Path) -> Result<Option<KeyFile>, KeyChainError> {
     let Some(text) = text else { return Ok(None) };
     let malformed = || KeyChainError::MalformedKeyFile { path: path.to_owned() };
     let name = name_in(&text).filter(|name| is_key_name(name.as_view())).ok_or_else(malformed)?;
-    let key_type = field(&text, "type").and_then(|t| t.parse().ok()).ok_or_else(malformed)?;
+    let key_type =
+        header_field(&text, "type").and_then(|t| t.parse().ok()).ok_or_else(malformed)?;
     let is_encrypted = is_encrypted(&text);
     Ok(Some((KeyEntry { name, key_type, is_encrypted, path: path.to_owned() }, text)))
 }
 
 /// The file name, without extension, of what belongs to `name`: readable, and unique by a hash.
-pub(super) fn stem(name: NameView<'_>) -> String {
+pub(super) fn file_stem(name: NameView<'_>) -> String {
     let uri = name.to_string();
     let readable: String = uri
         .trim_matches('/')
@@ -67,7 +68,7 @@ pub(super) fn stem(name: NameView<'_>) -> String {
     format!("{}-{}", readable.trim_matches('-'), hex::encode(&hash.as_ref()[..8]))
 }
 
-fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+fn header_field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .take_while(|line| !line.starts_with("-----"))
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))

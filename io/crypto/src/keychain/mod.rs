@@ -266,9 +266,9 @@ impl KeyChain {
                 let all = self.certificates_of(entry.name.as_view())?;
                 let public_key = key.public_key().ok();
                 let (own, others): (Vec<_>, Vec<_>) =
-                    all.into_iter().partition(|one| is_of(one, public_key.as_deref()));
+                    all.into_iter().partition(|one| is_certificate_of(one, public_key.as_deref()));
                 // Other programs may encode the same public key in another way.
-                newest(own).or_else(|| newest(others))
+                newest_valid(own).or_else(|| newest_valid(others))
             }
         };
         Ok(match certificate {
@@ -283,16 +283,16 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::NoDefault`], and what [`Self::signer`] and [`Self::generate`] return.
     pub fn default_signer_or_create(&self) -> Result<KeySigner, KeyChainError> {
-        if let Some(name) = self.usable_default()? {
+        if let Some(name) = self.existing_default()? {
             return self.signer(&name);
         }
         if self.keys()?.iter().any(|key| key.key_type != KeyType::Hmac) {
             return Err(KeyChainError::NoDefault);
         }
-        let passphrase = self.passphrases.unattended()?;
+        let passphrase = self.passphrases.without_prompt()?;
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         let made = self.generate(&default_identity(), KeyType::Ecdsa, passphrase)?;
-        self.signer(&self.usable_default()?.unwrap_or(made.name))
+        self.signer(&self.existing_default()?.unwrap_or(made.name))
     }
 
     /// The verifier for what an HMAC key in here signs.
@@ -311,9 +311,9 @@ impl KeyChain {
     /// [`KeyChainError::Exposed`], [`KeyChainError::Key`] and [`KeyChainError::Passphrase`].
     pub(crate) fn private_key(&self, entry: &KeyEntry) -> Result<PrivateKey, KeyChainError> {
         let passphrase = match entry.is_encrypted {
-            true => Some(self.passphrases.to_open(&format!("the key {}", entry.name))?),
+            true => Some(self.passphrases.for_decryption(&format!("the key {}", entry.name))?),
             false => {
-                files::refuse_exposed(&entry.path)?;
+                files::check_private(&entry.path)?;
                 None
             }
         };
@@ -354,7 +354,7 @@ impl KeyChain {
     /// [`KeyChainError::NoSuchCertificate`], and what keeps it from being read.
     pub fn certificate(&self, name: &Name) -> Result<Certificate, KeyChainError> {
         let path = self.certificate_path(name.as_view());
-        match path.try_exists().map_err(files::at("read", &path))? {
+        match path.try_exists().map_err(files::io_error("read", &path))? {
             true => read_certificate(&path),
             false => Err(KeyChainError::NoSuchCertificate(name.clone())),
         }
@@ -363,7 +363,7 @@ impl KeyChain {
     /// The certificate to sign under for the key of this name: the newest valid one, those of
     /// others before its own; `None` if it has none.
     pub fn certificate_for(&self, key: &Name) -> Result<Option<Certificate>, KeyChainError> {
-        Ok(newest(self.certificates_of(key.as_view())?))
+        Ok(newest_valid(self.certificates_of(key.as_view())?))
     }
 
     pub(crate) fn add_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
@@ -402,7 +402,7 @@ impl KeyChain {
             self.add_certificate(&certificate)?;
             return Ok(Imported::Certificate(certificate.name().to_name()));
         }
-        let passphrase = self.passphrases.to_open("the SafeBag")?;
+        let passphrase = self.passphrases.for_decryption("the SafeBag")?;
         let (certificate, key) = decode_safe_bag(&packet, &passphrase)?;
         let name = certificate.key_name().to_name();
         self.add_key(name, key, Some(&passphrase), Some(certificate)).map(Imported::Key)
@@ -415,7 +415,7 @@ impl KeyChain {
         protect: Option<&str>,
     ) -> Result<KeyEntry, KeyChainError> {
         let passphrase = match crate::pem::is_encrypted(text) {
-            true => Some(self.passphrases.to_open("the key to import")?),
+            true => Some(self.passphrases.for_decryption("the key to import")?),
             false => None,
         };
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
@@ -539,7 +539,7 @@ impl KeyChain {
         let pem = private_key_to_pem(&key, passphrase)?;
         let text = zeroize::Zeroizing::new(key_file::header(&name, key_type) + &pem);
         let lock = self.lock()?;
-        if path.try_exists().map_err(files::at("read", &path))? {
+        if path.try_exists().map_err(files::io_error("read", &path))? {
             return Err(KeyChainError::KeyExists(name));
         }
         // The certificate goes first: a key without one would not be usable, the reverse does no
@@ -552,7 +552,7 @@ impl KeyChain {
             self.write_certificate(&lock, certificate)?;
         }
         files::write(&lock, &path, text.as_bytes(), IfPresent::Fail)?;
-        if key_type != KeyType::Hmac && self.usable_default()?.is_none() {
+        if key_type != KeyType::Hmac && self.existing_default()?.is_none() {
             self.write_default(&lock, &name)?;
         }
         Ok(KeyEntry { name, key_type, is_encrypted: passphrase.is_some(), path })
@@ -566,7 +566,7 @@ impl KeyChain {
         key: &PrivateKey,
     ) -> Result<Option<Certificate>, KeyChainError> {
         let (present, public_key) = (self.certificates_of(name.as_view())?, key.public_key()?);
-        if present.iter().any(|certificate| is_of(certificate, Some(&public_key))) {
+        if present.iter().any(|certificate| is_certificate_of(certificate, Some(&public_key))) {
             return Ok(None);
         }
         self_signed_after(&present, name, key).map(Some)
@@ -589,10 +589,10 @@ impl KeyChain {
 
     /// The name of the default key, if there is such a key: a process that deleted it may have been
     /// killed before it came to this.
-    fn usable_default(&self) -> Result<Option<Name>, KeyChainError> {
+    fn existing_default(&self) -> Result<Option<Name>, KeyChainError> {
         let Some(name) = self.default_name()? else { return Ok(None) };
         let path = self.key_path(name.as_view());
-        let exists = path.try_exists().map_err(files::at("read", &path))?;
+        let exists = path.try_exists().map_err(files::io_error("read", &path))?;
         Ok(exists.then_some(name))
     }
 
@@ -614,7 +614,7 @@ impl KeyChain {
     }
 
     fn key_path(&self, key: NameView<'_>) -> PathBuf {
-        self.dir.join("keys").join(key_file::stem(key) + ".pem")
+        self.dir.join("keys").join(key_file::file_stem(key) + ".pem")
     }
 
     fn certificate_path(&self, certificate: NameView<'_>) -> PathBuf {
@@ -676,7 +676,7 @@ pub fn read_certificate(path: &Path) -> Result<Certificate, KeyChainError> {
     let mut octets = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(CERTIFICATE_FILE_LEN_MAX as u64).read_to_end(&mut octets))
-        .map_err(files::at("read", path))?;
+        .map_err(files::io_error("read", path))?;
     let malformed = |source| KeyChainError::MalformedCertificate { path: path.to_owned(), source };
     let packet = packet_in_file(&octets, &[DATA_OCTET]).ok_or_else(|| malformed(None))?;
     Certificate::decode(&packet).map_err(|error| malformed(Some(error)))
@@ -706,25 +706,25 @@ fn write_certificate(
 }
 
 /// Whether a certificate is of the key with this SubjectPublicKeyInfo.
-fn is_of(certificate: &Certificate, public_key: Option<&[u8]>) -> bool {
+fn is_certificate_of(certificate: &Certificate, public_key: Option<&[u8]>) -> bool {
     public_key.is_some_and(|public_key| certificate.public_key() == public_key)
 }
 
-fn version(certificate: &Certificate) -> Option<u64> {
+fn certificate_version(certificate: &Certificate) -> Option<u64> {
     certificate.name().last().and_then(|last| last.as_version())
 }
 
 /// The certificate to sign under: the newest valid one, those of others before its own.
-fn newest(certificates: Vec<Certificate>) -> Option<Certificate> {
+fn newest_valid(certificates: Vec<Certificate>) -> Option<Certificate> {
     let now = unix_time_s();
     certificates.into_iter().max_by_key(|certificate| {
         let is_valid = certificate.validity().contains(now);
-        (is_valid, !certificate.is_self_issued(), version(certificate))
+        (is_valid, !certificate.is_self_issued(), certificate_version(certificate))
     })
 }
 
 fn certificate_path(dir: &Path, name: NameView<'_>) -> PathBuf {
-    dir.join(key_file::stem(name) + ".cert")
+    dir.join(key_file::file_stem(name) + ".cert")
 }
 
 /// The certificate that a key signs for itself, valid for 20 years from a day ago.
@@ -750,7 +750,7 @@ fn self_signed_after(
     name: &Name,
     key: &PrivateKey,
 ) -> Result<Certificate, KeyChainError> {
-    let newest = present.iter().filter_map(version).max();
+    let newest = present.iter().filter_map(certificate_version).max();
     let version = newest.map_or(0, |version| version.saturating_add(1)).max(unix_time_ms());
     self_signed(name, key, version)
 }

@@ -105,11 +105,11 @@ mod tests {
     use crate::KeyType;
 
     /// A user with a key chain, to whom no certificate is served.
-    struct User {
+    struct TestUser {
         dir: tempfile::TempDir,
     }
 
-    impl User {
+    impl TestUser {
         fn new() -> Self {
             Self { dir: tempfile::tempdir().unwrap() }
         }
@@ -123,7 +123,7 @@ mod tests {
         }
 
         /// The signer of somebody else, whose certificate this user has.
-        fn stranger(&self, identity: &str) -> impl Signer + use<> {
+        fn unknown_signer(&self, identity: &str) -> impl Signer + use<> {
             let signer = self.unknown(identity);
             self.chain().add_certificate(signer.certificate().unwrap()).unwrap();
             signer
@@ -136,7 +136,11 @@ mod tests {
         }
     }
 
-    fn ground(trust: &mut UserTrust, name: &str, signer: &dyn Signer) -> Result<Ground, Refusal> {
+    fn trust_reason(
+        trust: &mut UserTrust,
+        name: &str,
+        signer: &dyn Signer,
+    ) -> Result<Ground, Refusal> {
         let wire = sign_data(&Data::new(name.parse().unwrap()), signer).unwrap();
         let data = DataView::decode(&wire).unwrap();
         loop {
@@ -149,83 +153,84 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_does_not_stand_in_for_a_signature() {
-        let user = User::new();
-        let owner = user.stranger("/owner");
+    fn digest_is_no_signature() {
+        let user = TestUser::new();
+        let owner = user.unknown_signer("/owner");
         let mut trust = user.trust("/a");
-        assert_eq!(ground(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(Ground::FirstUse));
-        let refused = ground(&mut trust, "/a/f/v=1/seg=1", &DigestSigner).unwrap_err();
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(Ground::FirstUse));
+        let refused = trust_reason(&mut trust, "/a/f/v=1/seg=1", &DigestSigner).unwrap_err();
         assert!(refused.reason.contains("is not signed, but what belongs to it is"), "{refused:?}");
 
         let mut trust = user.trust("/b");
-        let refused = ground(&mut trust, "/b/f", &DigestSigner).unwrap_err();
+        let refused = trust_reason(&mut trust, "/b/f", &DigestSigner).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::AllowUnsigned));
         trust.policy().allow_unsigned();
-        assert_eq!(ground(&mut trust, "/b/f", &DigestSigner), Ok(Ground::Unsigned));
+        assert_eq!(trust_reason(&mut trust, "/b/f", &DigestSigner), Ok(Ground::Unsigned));
     }
 
     #[test]
-    fn where_an_anchor_signs_no_other_is_believed_at_first_use() {
-        let user = User::new();
+    fn anchor_disables_first_use_trust() {
+        let user = TestUser::new();
         let site = KeyChain::at(user.dir.path().join("site"));
         let key = site.generate(&"/site".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
         let anchor = site.signer(&key.name).unwrap();
         user.chain().add_anchor(anchor.certificate().unwrap()).unwrap();
-        let stranger = user.stranger("/stranger");
+        let stranger = user.unknown_signer("/stranger");
         let mut trust = user.trust("/site");
         for signer in [&stranger as &dyn Signer, &DigestSigner] {
-            let refused = ground(&mut trust, "/site/file", signer).unwrap_err();
+            let refused = trust_reason(&mut trust, "/site/file", signer).unwrap_err();
             assert!(refused.reason.contains("trust anchor"), "{refused:?}");
         }
-        assert_eq!(ground(&mut trust, "/site/file", &anchor), Ok(Ground::Anchor));
+        assert_eq!(trust_reason(&mut trust, "/site/file", &anchor), Ok(Ground::Anchor));
         let mut trust = user.trust("/elsewhere");
-        assert_eq!(ground(&mut trust, "/elsewhere/file", &stranger), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/elsewhere/file", &stranger), Ok(Ground::FirstUse));
     }
 
     #[test]
-    fn what_one_owner_signed_is_not_taken_from_the_holders_of_a_shared_key() {
-        let user = User::new();
-        let owner = user.stranger("/owner");
+    fn shared_key_does_not_replace_owner() {
+        let user = TestUser::new();
+        let owner = user.unknown_signer("/owner");
         let key = user.chain().generate(&"/group".parse().unwrap(), KeyType::Hmac, None).unwrap();
         let group = user.chain().signer(&key.name).unwrap();
         let mut trust = user.trust("/a");
-        assert_eq!(ground(&mut trust, "/a/f", &owner), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(Ground::FirstUse));
         trust.remember().unwrap();
         let mut trust = user.trust("/a");
-        let refused = ground(&mut trust, "/a/f", &group).unwrap_err();
+        let refused = trust_reason(&mut trust, "/a/f", &group).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::AskProducer));
         let mut trust = user.trust("/b");
-        assert_eq!(ground(&mut trust, "/b/f", &group), Ok(Ground::Shared));
+        assert_eq!(trust_reason(&mut trust, "/b/f", &group), Ok(Ground::Shared));
     }
 
     #[test]
-    fn two_strangers_do_not_sign_one_object() {
-        let user = User::new();
-        let (one, other) = (user.stranger("/one"), user.stranger("/other"));
+    fn rejects_second_unknown_signer() {
+        let user = TestUser::new();
+        let (one, other) = (user.unknown_signer("/one"), user.unknown_signer("/other"));
         let mut trust = user.trust("/a");
-        assert_eq!(ground(&mut trust, "/a/f/v=1", &one), Ok(Ground::FirstUse));
-        assert_eq!(ground(&mut trust, "/a/f/v=1/seg=0", &one), Ok(Ground::FirstUse));
-        let refused = ground(&mut trust, "/a/f/v=1/seg=1", &other).unwrap_err();
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &one), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &one), Ok(Ground::FirstUse));
+        let refused = trust_reason(&mut trust, "/a/f/v=1/seg=1", &other).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::NameAnchors));
     }
 
     #[test]
-    fn a_stranger_does_not_sign_beside_the_user() {
-        let user = User::new();
+    fn rejects_unknown_signer_next_to_user() {
+        let user = TestUser::new();
         let key = user.chain().generate(&"/me".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
-        let (own, stranger) = (user.chain().signer(&key.name).unwrap(), user.stranger("/one"));
+        let (own, stranger) =
+            (user.chain().signer(&key.name).unwrap(), user.unknown_signer("/one"));
         let mut trust = user.trust("/a");
-        assert_eq!(ground(&mut trust, "/a/f/v=1", &own), Ok(Ground::Own));
-        let refused = ground(&mut trust, "/a/f/v=1/seg=0", &stranger).unwrap_err();
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &own), Ok(Ground::Own));
+        let refused = trust_reason(&mut trust, "/a/f/v=1/seg=0", &stranger).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::NameAnchors));
         let mut trust = user.trust("/a");
-        assert_eq!(ground(&mut trust, "/a/f/v=1", &stranger), Ok(Ground::FirstUse));
-        assert!(ground(&mut trust, "/a/f/v=1/seg=0", &own).is_err());
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &stranger), Ok(Ground::FirstUse));
+        assert!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &own).is_err());
     }
 
     #[test]
-    fn a_certificate_is_asked_for_then_metadata_then_it_is_given_up() {
-        let user = User::new();
+    fn requests_certificate_then_metadata() {
+        let user = TestUser::new();
         let signer = user.unknown("/unknown");
         let name: Name = "/a/f/54=%01/50=%00".parse().unwrap();
         let wire = sign_data(&Data::new(name), &signer).unwrap();

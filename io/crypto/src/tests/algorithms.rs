@@ -60,7 +60,7 @@ fn verify(kind: &str, wire: &[u8], verifier: &dyn Verifier) -> Result<(), Verify
 }
 
 #[test]
-fn packets_of_other_libraries_verify_and_no_other_key_does() {
+fn verifies_packets_of_other_libraries() {
     let mut count = 0;
     for line in SIGNED.lines() {
         let vector: Value = serde_json::from_str(line).unwrap();
@@ -83,7 +83,7 @@ fn packets_of_other_libraries_verify_and_no_other_key_does() {
 }
 
 #[test]
-fn any_changed_octet_of_the_signed_portion_or_signature_is_noticed() {
+fn detects_any_changed_octet() {
     for algorithm in ALGORITHMS {
         let signer = KeySigner::new(private_key(algorithm), "/vec/KEY/x".parse().unwrap());
         let wire = sign_data(&Data::new("/A".parse().unwrap()).content(b"hello"), &signer).unwrap();
@@ -109,7 +109,7 @@ fn any_changed_octet_of_the_signed_portion_or_signature_is_noticed() {
 }
 
 #[test]
-fn what_is_signed_here_verifies_and_names_its_signer() {
+fn signs_and_names_signer() {
     let locator: Name = "/vec/KEY/x".parse().unwrap();
     for algorithm in ALGORITHMS {
         let signer = KeySigner::new(private_key(algorithm), locator.clone());
@@ -132,7 +132,7 @@ fn what_is_signed_here_verifies_and_names_its_signer() {
 }
 
 #[test]
-fn public_keys_are_those_of_the_private_keys() {
+fn public_key_matches_private_key() {
     for algorithm in ["rsa", "ecdsa", "ed25519"] {
         assert_eq!(private_key(algorithm).public_key().unwrap(), public_key(algorithm));
     }
@@ -140,7 +140,7 @@ fn public_keys_are_those_of_the_private_keys() {
 }
 
 #[test]
-fn new_keys_of_every_type_sign_verify_and_survive_pkcs8_and_pem() {
+fn new_keys_survive_pkcs8_and_pem() {
     for key_type in [KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa, KeyType::Hmac] {
         let key = PrivateKey::generate(key_type).unwrap();
         let verifier: Box<dyn Verifier> = match key.hmac_secret() {
@@ -160,7 +160,7 @@ fn new_keys_of_every_type_sign_verify_and_survive_pkcs8_and_pem() {
 }
 
 #[test]
-fn encrypted_keys_open_with_their_passphrase_only() {
+fn decrypts_only_with_passphrase() {
     let key = private_key("ecdsa");
     let der = encrypt_pkcs8(&key, "correct horse").unwrap();
     let opened = decrypt_pkcs8(&der, "correct horse").unwrap();
@@ -174,7 +174,7 @@ fn encrypted_keys_open_with_their_passphrase_only() {
 }
 
 #[test]
-fn unfit_keys_are_refused() {
+fn rejects_unfit_keys() {
     assert_eq!(PrivateKey::from_hmac_secret(&[1; 15]).unwrap_err(), KeyError::TooShort);
     assert_eq!(verifier_from_spki(b"").err(), Some(KeyError::Malformed));
     assert_eq!(PrivateKey::from_pkcs8(&[0x30, 0]).unwrap_err(), KeyError::Malformed);
@@ -191,7 +191,7 @@ fn unfit_keys_are_refused() {
 }
 
 #[test]
-fn certificates_of_other_libraries_verify_themselves() {
+fn verifies_foreign_self_signed_certificates() {
     for (text, identity, validity) in [
         (CXX_CERTIFICATE, "/vec/cxx", ["20261120T084652", "20461115T084652"]),
         (NDNTS_CERTIFICATE, "/vec", ["20240101T000000", "20440101T000000"]),
@@ -213,7 +213,7 @@ fn certificates_of_other_libraries_verify_themselves() {
 }
 
 #[test]
-fn of_many_signatures_each_gets_its_own_verdict() {
+fn batch_gives_each_signature_a_verdict() {
     for key_type in [KeyType::Ecdsa, KeyType::Ed25519] {
         let key = PrivateKey::generate(key_type).unwrap();
         let verifier = verifier_from_spki(&key.public_key().unwrap()).unwrap();

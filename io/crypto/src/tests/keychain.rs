@@ -33,7 +33,7 @@ fn chain() -> (TempDir, KeyChain) {
 }
 
 #[test]
-fn a_first_signer_is_made_once_and_verifies_with_its_certificate() {
+fn creates_first_signer_once() {
     let (_dir, chain) = chain();
     let signer = chain.default_signer_or_create().unwrap();
     assert_eq!(signer.key().key_type(), KeyType::Ecdsa);
@@ -51,7 +51,7 @@ fn a_first_signer_is_made_once_and_verifies_with_its_certificate() {
 }
 
 #[test]
-fn a_renewed_key_signs_under_its_new_certificate() {
+fn renewed_key_uses_new_certificate() {
     let (_dir, chain) = chain();
     let first = chain.default_signer_or_create().unwrap();
     let first = first.certificate().unwrap();
@@ -65,7 +65,7 @@ fn a_renewed_key_signs_under_its_new_certificate() {
 }
 
 #[test]
-fn keys_of_every_type_are_kept_and_found() {
+fn stores_keys_of_every_type() {
     let (_dir, chain) = chain();
     for key_type in [KeyType::Hmac, KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa] {
         let identity = name(&format!("/id/{key_type}"));
@@ -93,7 +93,7 @@ fn keys_of_every_type_are_kept_and_found() {
 }
 
 #[test]
-fn the_default_can_be_changed_and_goes_with_its_key() {
+fn default_is_deleted_with_its_key() {
     let (_dir, chain) = chain();
     chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
     let second = chain.generate(&name("/b"), KeyType::Ed25519, None).unwrap();
@@ -109,7 +109,7 @@ fn the_default_can_be_changed_and_goes_with_its_key() {
 }
 
 #[test]
-fn key_files_are_private_and_exposed_ones_refused() {
+fn rejects_exposed_key_files() {
     let (_dir, chain) = chain();
     let key = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -128,7 +128,7 @@ fn key_files_are_private_and_exposed_ones_refused() {
 }
 
 #[test]
-fn encrypted_keys_open_with_their_passphrase_only() {
+fn decrypts_only_with_passphrase() {
     let (dir, chain) = chain();
     let key = chain.generate(&name("/a"), KeyType::Ecdsa, Some("open sesame")).unwrap();
     assert!(key.is_encrypted && chain.find(&key.name).unwrap().is_encrypted);
@@ -147,7 +147,7 @@ fn encrypted_keys_open_with_their_passphrase_only() {
 }
 
 #[test]
-fn damaged_key_files_are_named() {
+fn names_damaged_key_files() {
     let (_dir, chain) = chain();
     let key = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
     let text = fs::read_to_string(&key.path).unwrap();
@@ -159,7 +159,7 @@ fn damaged_key_files_are_named() {
 }
 
 #[test]
-fn a_safe_bag_made_with_openssl_and_an_ndnts_certificate_is_imported() {
+fn imports_foreign_safe_bag() {
     let (_dir, chain) = chain();
     let chain = chain.with_passphrases(fixed("password"));
     let Imported::Key(key) = chain.import(SAFE_BAG.as_bytes(), None, None).unwrap() else {
@@ -180,7 +180,7 @@ fn a_safe_bag_made_with_openssl_and_an_ndnts_certificate_is_imported() {
 }
 
 #[test]
-fn exported_keys_come_back() {
+fn reimports_exported_keys() {
     let (_dir, chain) = chain();
     for key_type in [KeyType::Ecdsa, KeyType::Ed25519] {
         let key = chain.generate(&name(&format!("/{key_type}")), key_type, None).unwrap();
@@ -208,7 +208,7 @@ fn exported_keys_come_back() {
 }
 
 #[test]
-fn a_bare_pem_key_needs_a_name_and_gets_a_certificate() {
+fn bare_pem_key_needs_name() {
     let (_dir, chain) = chain();
     let made = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
     let pem = chain.export_pem(&made.name, None).unwrap();
@@ -224,7 +224,7 @@ fn a_bare_pem_key_needs_a_name_and_gets_a_certificate() {
 }
 
 #[test]
-fn an_issued_certificate_is_believed_by_who_trusts_the_issuer() {
+fn trusts_issued_certificate() {
     let (_dir, site) = chain();
     let (_user_dir, user) = chain();
     site.generate(&name("/site"), KeyType::Ecdsa, None).unwrap();
@@ -260,7 +260,7 @@ fn an_issued_certificate_is_believed_by_who_trusts_the_issuer() {
 }
 
 #[test]
-fn a_request_that_its_key_did_not_sign_is_refused() {
+fn rejects_request_signed_by_other_key() {
     let (_dir, chain) = chain();
     chain.generate(&name("/site"), KeyType::Ecdsa, None).unwrap();
     let issuer = chain.signer(&name("/site")).unwrap();
@@ -275,7 +275,7 @@ fn a_request_that_its_key_did_not_sign_is_refused() {
 }
 
 #[test]
-fn known_signers_survive_and_can_be_forgotten() {
+fn remembers_and_forgets_signers() {
     let (_dir, chain) = chain();
     let object = name("/a/32=x/file");
     assert!(chain.known_signers().unwrap().is_empty());
@@ -293,7 +293,7 @@ fn known_signers_survive_and_can_be_forgotten() {
 }
 
 #[test]
-fn threads_that_note_signers_at_once_lose_none() {
+fn concurrent_remember_loses_nothing() {
     let (_dir, chain) = chain();
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
@@ -310,7 +310,7 @@ fn threads_that_note_signers_at_once_lose_none() {
 }
 
 #[test]
-fn a_damaged_list_of_known_signers_is_an_error_with_the_place() {
+fn reports_line_of_damaged_signer_list() {
     let (_dir, chain) = chain();
     chain.remember_signer(&name("/a"), &[1; 32]).unwrap();
     let path = chain.dir().join("known-signers.toml");
@@ -324,7 +324,7 @@ fn a_damaged_list_of_known_signers_is_an_error_with_the_place() {
 
 /// As after a kill between the certificate and the key, both written for the first time.
 #[test]
-fn key_made_again_does_not_take_a_leftover_certificate() {
+fn new_key_ignores_leftover_certificate() {
     let (_dir, chain) = chain();
     let key_name = name("/a/KEY/1");
     let lost = chain.generate(&key_name, KeyType::Ecdsa, None).unwrap();
@@ -340,7 +340,7 @@ fn key_made_again_does_not_take_a_leftover_certificate() {
 
 /// As after a kill while a key is deleted: its file goes first.
 #[test]
-fn default_without_its_key_is_none() {
+fn default_needs_its_key() {
     let (_dir, chain) = chain();
     let gone = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
     fs::remove_file(&gone.path).unwrap();
@@ -351,7 +351,7 @@ fn default_without_its_key_is_none() {
 }
 
 #[test]
-fn unfinished_files_of_killed_processes_are_removed() {
+fn removes_temporary_files() {
     let (_dir, chain) = chain();
     chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
     let unfinished = chain.dir().join("keys/.new-0123");
@@ -362,7 +362,7 @@ fn unfinished_files_of_killed_processes_are_removed() {
 }
 
 #[test]
-fn keys_of_one_name_made_at_once_leave_one_that_works() {
+fn concurrent_generate_leaves_one_key() {
     for round in 0..20 {
         let (_dir, chain) = chain();
         let key_name = name(&format!("/a/KEY/{round}"));
@@ -381,7 +381,7 @@ fn keys_of_one_name_made_at_once_leave_one_that_works() {
 }
 
 #[test]
-fn default_chosen_while_another_is_deleted_stays() {
+fn keeps_default_chosen_during_delete() {
     for _ in 0..20 {
         let (_dir, chain) = chain();
         let old = chain.generate(&name("/old"), KeyType::Ed25519, None).unwrap();

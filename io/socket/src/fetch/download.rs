@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
-use weir_client::{Client, ClientError, FromRouter};
+use weir_client::{Client, ClientError, ReceivedPacket};
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, PacketId, PathId,
     ReaderMode, SegmentSet, Target, Verdict, VerifyOp,
@@ -104,7 +104,7 @@ impl Download {
             notifiers,
             id,
             units_max: fetch.reader_segments_max,
-            consumer: Consumer::new(target, fetch, client.random(), now),
+            consumer: Consumer::new(target, fetch, client.random_u64(), now),
             inputs: client.paths().map(|path| add_path(path, client.is_local_at(path))).collect(),
             out: ConsumerOutbox::default(),
             object: None,
@@ -114,7 +114,7 @@ impl Download {
             erasures: Erasures::default(),
             batches: 0,
             units: None,
-            lookups: Lookups::new(client.random()),
+            lookups: Lookups::new(client.random_u64()),
             paths: client.paths().collect(),
             by_face: BTreeMap::new(),
             by_path: client.paths().map(|path| (path, PathSummary::default())).collect(),
@@ -130,8 +130,8 @@ impl Download {
         self.lookups.is_waiting() || self.erasures.is_waiting() || self.consumer.awaits_routers()
     }
 
-    pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
-        let FromRouter { path, header, packet } = packet;
+    pub(crate) fn receive(&mut self, now: Instant, packet: ReceivedPacket, host: &mut dyn Host) {
+        let ReceivedPacket { path, header, packet } = packet;
         let trust = host.trust(self.id);
         let is_other = self.lookups.take(now, &header, &packet, trust, &mut self.inputs)
             || self.erasures.take(&header, &packet);
@@ -213,7 +213,7 @@ impl Download {
             self.lookups.poll(now, paths, trust, &mut self.inputs, out);
             for (path, interest) in self.out.interests.iter() {
                 // A full queue drops it, as a network would: it is sent again later.
-                let _ = hands.client.send_octets(path, interest);
+                let _ = hands.client.send_bytes(path, interest);
             }
             self.out.interests.clear();
             self.take_verify(hands.pool)?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS};
 use weir_client::{
-    Client, ClientError, Context, Endpoint, EventLoop, FromRouter, PathChange, PrefixMap,
+    Client, ClientError, Context, Endpoint, EventLoop, PathChange, PrefixMap, ReceivedPacket,
 };
 use weir_transport::{ConsumerConfig, Target};
 use weir_wire::{DataView, InterestView};
@@ -366,7 +366,7 @@ impl<'a> Downloads<'a> {
     }
 
     /// Gives a packet to those that may have asked for it.
-    fn dispatch(&mut self, now: Instant, packet: FromRouter) {
+    fn dispatch(&mut self, now: Instant, packet: ReceivedPacket) {
         if self.active.len() == 1 {
             let (&serial, _) = self.active.first_key_value().expect("there is one");
             return self.receive(now, serial, packet);
@@ -377,7 +377,7 @@ impl<'a> Downloads<'a> {
         };
         let Ok(name) = name else { return };
         let mut serials = std::mem::take(&mut self.scratch);
-        serials.extend(self.by_prefix.of(name));
+        serials.extend(self.by_prefix.matches(name));
         serials.extend(&self.await_others);
         serials.sort_unstable();
         serials.dedup();
@@ -387,7 +387,7 @@ impl<'a> Downloads<'a> {
         self.scratch = serials;
     }
 
-    fn receive(&mut self, now: Instant, serial: u64, packet: FromRouter) {
+    fn receive(&mut self, now: Instant, serial: u64, packet: ReceivedPacket) {
         let active = self.active.get_mut(&serial).expect("it is under way");
         active.download.receive(now, packet, self.host);
         self.give_turn(serial);
@@ -395,7 +395,7 @@ impl<'a> Downloads<'a> {
 }
 
 impl Endpoint for Downloads<'_> {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         let now = context.client.now();
         for packet in packets.drain(..) {
             self.dispatch(now, packet);
@@ -403,7 +403,7 @@ impl Endpoint for Downloads<'_> {
         self.turn(context.client);
     }
 
-    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+    fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let PathChange { path, error } = change;
         self.host.path_changed(client.uri_of(*path), error.as_ref());
         for serial in self.serials() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_client::{
-    Client, ClientError, Context, Endpoint, EndpointWaker, EventLoop, FromRouter, random_u64,
+    Client, ClientError, Context, Endpoint, EndpointWaker, EventLoop, ReceivedPacket, random_u64,
 };
 use weir_security::Signer;
 use weir_transport::{
@@ -603,7 +603,7 @@ impl ObjectStore {
 }
 
 impl Endpoint for ObjectStore {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         if self.has_bucket {
             self.remote.wake(|| context.waker());
         }
@@ -611,7 +611,7 @@ impl Endpoint for ObjectStore {
             lock(&self.waking).get_or_insert_with(|| context.waker());
         }
         let client = &mut *context.client;
-        let inputs = packets.drain(..).map(|FromRouter { path, header, packet }| {
+        let inputs = packets.drain(..).map(|ReceivedPacket { path, header, packet }| {
             ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);

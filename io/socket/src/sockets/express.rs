@@ -2,7 +2,7 @@
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS, Packet};
-use weir_client::{Client, Context, Endpoint, FromRouter};
+use weir_client::{Client, Context, Endpoint, ReceivedPacket};
 use weir_wire::{DataView, InterestView, NackReason};
 
 use super::SocketError;
@@ -39,7 +39,7 @@ impl Expresses {
                 data.give(Err(SocketError::NoRouter("it is gone".into())));
                 continue;
             };
-            if self.open.len() >= EXPRESSED_MAX || client.send_octets(path, &interest).is_err() {
+            if self.open.len() >= EXPRESSED_MAX || client.send_bytes(path, &interest).is_err() {
                 data.give(Err(SocketError::Refused("too many Interests are under way".into())));
                 continue;
             }
@@ -61,7 +61,7 @@ impl Expresses {
         }
     }
 
-    fn take(&mut self, FromRouter { header, packet, .. }: &FromRouter) {
+    fn take(&mut self, ReceivedPacket { header, packet, .. }: &ReceivedPacket) {
         if let Some(reason) = header.nack {
             let Ok(nacked) = InterestView::decode(packet) else { return };
             return self.end(|interest, _| {
@@ -84,7 +84,7 @@ fn error_of(interest: &InterestView<'_>, reason: NackReason) -> SocketError {
 }
 
 impl Endpoint for Expresses {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         for packet in packets.drain(..) {
             self.take(&packet);
         }

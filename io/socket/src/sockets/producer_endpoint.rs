@@ -6,7 +6,7 @@ use std::vec;
 
 use crossbeam_channel::{Receiver, Sender};
 use weir_base::{HashKey, Instant, Packet};
-use weir_client::{Client, Context, Endpoint, FromRouter};
+use weir_client::{Client, Context, Endpoint, ReceivedPacket};
 use weir_transport::{Producer, ProducerEvent, ProducerInput, ProducerOutbox, ProducerStats};
 use weir_wire::Name;
 
@@ -214,8 +214,8 @@ impl Drop for ProducerEndpoint {
 }
 
 impl Endpoint for ProducerEndpoint {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
-        let inputs = packets.drain(..).map(|FromRouter { path, header, packet }| {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
+        let inputs = packets.drain(..).map(|ReceivedPacket { path, header, packet }| {
             ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);
@@ -232,7 +232,7 @@ impl Endpoint for ProducerEndpoint {
         confirmations.into_iter().for_each(Confirmation::give);
     }
 
-    fn removed(&mut self, client: &mut Client) {
+    fn on_removed(&mut self, client: &mut Client) {
         self.inputs.push(ProducerInput::RefuseAll);
         self.turn(client);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
-use weir_client::{Client, Context, Endpoint, FromRouter, PathChange};
+use weir_client::{Client, Context, Endpoint, PathChange, ReceivedPacket};
 use weir_manage::commands::{self, Command};
 use weir_manage::{ControlParameters, ControlResponse};
 use weir_transport::PathId;
@@ -100,7 +100,7 @@ impl Registrations {
         }
     }
 
-    fn take(&mut self, now: Instant, packet: &FromRouter) {
+    fn take(&mut self, now: Instant, packet: &ReceivedPacket) {
         let name = match packet.header.nack {
             Some(_) => InterestView::decode(&packet.packet).map(|interest| interest.name),
             None => DataView::decode(&packet.packet).map(|data| data.name),
@@ -147,7 +147,7 @@ fn refused(prefix: &Name, reason: String) -> SocketError {
 }
 
 impl Endpoint for Registrations {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         let now = context.client.now();
         for packet in packets.drain(..) {
             let is_interest =
@@ -155,7 +155,7 @@ impl Endpoint for Registrations {
             match is_interest {
                 // Without producers it is alone and gets everything: what the router sent before it
                 // knew that the last is gone.
-                true => context.client.refuse(packet),
+                true => context.client.nack_no_route(packet),
                 false => self.take(now, &packet),
             }
         }
@@ -163,7 +163,7 @@ impl Endpoint for Registrations {
         self.ask(now, context.client);
     }
 
-    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+    fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let is_back = change.error.is_none() && client.paths().next() == Some(PathId(0));
         for prefix in self.prefixes.values_mut().filter(|_| is_back) {
             // The router that was gone knows nothing any more.
@@ -205,8 +205,8 @@ mod tests {
         let (_register, changes) = unbounded();
         let mut events = EventLoop::new(&mut client);
         events.add(Registrations::new(changes));
-        events.turn(None).unwrap();
-        events.turn(Some(Instant::ZERO)).unwrap();
+        events.run_once(None).unwrap();
+        events.run_once(Some(Instant::ZERO)).unwrap();
         // Only a failure waits so long.
         router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let (mut received, mut block) = (Vec::new(), [0; 4096]);

@@ -206,7 +206,7 @@ impl NetworkThread {
         body: impl FnOnce(&mut Client, &Arc<AtomicBool>) + Send + 'static,
     ) -> Result<Self, SocketError> {
         let mut client = Client::connect(router)?;
-        client.keep_trying();
+        client.retry_last_path();
         let (waker, is_stopped) = (client.waker(), Arc::new(AtomicBool::new(false)));
         let stop = is_stopped.clone();
         let thread = std::thread::Builder::new().name(name.into());
@@ -242,7 +242,7 @@ fn run(
     mut between: impl FnMut(&mut EventLoop<'_>) -> Option<Instant>,
 ) {
     let mut until = None;
-    while !is_stopped.load(Ordering::Relaxed) && events.turn(until).is_ok() {
+    while !is_stopped.load(Ordering::Relaxed) && events.run_once(until).is_ok() {
         until = between(events);
     }
 }
@@ -285,7 +285,7 @@ fn consume(
     let mut events = EventLoop::new(client);
     // Both know what they have asked for.
     let ids = [events.add(downloads), events.add(Expresses::new(expressed))];
-    ids.into_iter().for_each(|id| events.expect_below(id, &Name::new()));
+    ids.into_iter().for_each(|id| events.route_data(id, &Name::new()));
     run(&mut events, is_stopped, |_| None);
     Ok(())
 }
@@ -341,7 +341,7 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
     let mut disks = ClosingDisks::default();
     let mut events = EventLoop::new(client);
     let id = events.add(Registrations::new(registrations));
-    events.expect_below(id, &Name::new());
+    events.route_data(id, &Name::new());
     let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {
             let registration = match change {
@@ -354,7 +354,7 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
                             continue;
                         }
                     };
-                    events.answer_below(id, &prefix);
+                    events.route_interests(id, &prefix);
                     added.give(Ok(id));
                     Registration::Begin { prefix, registered }
                 }

@@ -248,7 +248,7 @@ impl Report {
         if by_face.clone().all(|(face, _)| face.is_none()) {
             return;
         }
-        client.manage(path);
+        client.set_managed_path(path);
         let uris = face_uris(client);
         for (face, data) in by_face {
             let data = count(data, "packet", "packets");
