@@ -13,11 +13,11 @@ use weir_socket::{Consumer, Reader, Session, SocketError};
 use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
 
 use crate::answer_queue::AnswerQueue;
+use crate::constants::{ICN_MISSED, ICN_UNVERIFIED};
 use crate::errors::errno_of;
-use crate::memory::Room;
+use crate::memory::ScatterBuffer;
 use crate::options::ConsumerSettings;
-use crate::readiness::{Line, Look, Readiness};
-use crate::shape::{ICN_MISSED, ICN_UNVERIFIED};
+use crate::readiness::{Readiness, SourcePoll, WakeSource};
 
 /// Names that one socket has begun to get and not read to their end, at most.
 const READS_MAX: usize = 1024;
@@ -28,72 +28,76 @@ const ANSWERS_MAX: usize = 1024;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What is being got under one name.
-pub(crate) struct Read {
-    reader: Mutex<Reading>,
+pub(crate) struct ObjectRead {
+    reader: Mutex<ReadState>,
     trust: SharedTrust,
-    line: Line,
+    source: WakeSource,
 }
 
-struct Reading {
+struct ReadState {
     reader: Reader,
     /// Segments that were passed over, as far as calls have told.
     missed: u64,
 }
 
 /// What a call got.
-pub(crate) struct Got {
+pub(crate) struct ReadResult {
     pub(crate) count: usize,
     pub(crate) is_verified: bool,
     /// Something was passed over before that.
-    is_after_missed: bool,
+    has_missed: bool,
 }
 
-impl Got {
+impl ReadResult {
     /// The flags of a message that say so.
     pub(crate) fn flags(&self) -> c_int {
         let unverified = if self.is_verified { 0 } else { ICN_UNVERIFIED };
-        unverified | if self.is_after_missed { ICN_MISSED } else { 0 }
+        unverified | if self.has_missed { ICN_MISSED } else { 0 }
     }
 }
 
-impl Read {
+impl ObjectRead {
     /// Fills the room with what there is, at least one octet or the end.
     ///
     /// # Errors
     /// Why no more can be had, or why there is nothing now.
-    pub(crate) fn recv(&self, room: &mut Room, may_wait: bool) -> Result<Got, Errno> {
-        let got = self.line.wait(may_wait, |context| {
+    pub(crate) fn recv(
+        &self,
+        room: &mut ScatterBuffer,
+        may_wait: bool,
+    ) -> Result<ReadResult, Errno> {
+        let got = self.source.wait(may_wait, |context| {
             let mut reading = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let Look { found, has_more } = reading.take(context, room);
-            Look { found, has_more }
+            let SourcePoll { found, has_more } = reading.take(context, room);
+            SourcePoll { found, has_more }
         })?;
         match &got {
-            Ok(Got { count: 0, is_verified: true, .. }) => self.trust.remember(),
-            Ok(Got { count: 1.., .. }) => return got.map_err(|error| errno_of(&error)),
+            Ok(ReadResult { count: 0, is_verified: true, .. }) => self.trust.remember(),
+            Ok(ReadResult { count: 1.., .. }) => return got.map_err(|error| errno_of(&error)),
             _ => {}
         }
         // Whoever else waits for it finds the same.
-        self.line.wake();
+        self.source.wake();
         got.map_err(|error| errno_of(&error))
     }
 }
 
-impl Reading {
+impl ReadState {
     /// Takes what there is. An end, and what comes after something that was passed over, is told
     /// by a call of its own.
     fn take(
         &mut self,
         context: &mut Context<'_>,
-        room: &mut Room,
-    ) -> Look<Result<Got, SocketError>> {
+        room: &mut ScatterBuffer,
+    ) -> SourcePoll<Result<ReadResult, SocketError>> {
         let (mut total, mut is_after_missed) = (0, false);
         let has_more = loop {
             let has_octets = match self.reader.poll_fill_buf(context) {
                 Poll::Ready(Ok(octets)) => !octets.is_empty(),
                 Poll::Ready(Err(_)) if total > 0 => break true,
-                Poll::Ready(Err(error)) => return Look::of(Err(error)),
+                Poll::Ready(Err(error)) => return SourcePoll::of(Err(error)),
                 Poll::Pending if total > 0 => break false,
-                Poll::Pending => return Look { found: Poll::Pending, has_more: false },
+                Poll::Pending => return SourcePoll { found: Poll::Pending, has_more: false },
             };
             let missed = self.reader.missed();
             if total > 0 && (!has_octets || missed > self.missed) {
@@ -113,15 +117,15 @@ impl Reading {
             total += count;
         };
         let is_verified = self.reader.is_verified();
-        let got = Got { count: total, is_verified, is_after_missed };
-        Look { found: Poll::Ready(Ok(got)), has_more }
+        let got = ReadResult { count: total, is_verified, has_missed: is_after_missed };
+        SourcePoll { found: Poll::Ready(Ok(got)), has_more }
     }
 }
 
 pub(crate) struct BoundConsumer {
     session: Session,
     prefix: Name,
-    reads: BTreeMap<Name, Arc<Read>>,
+    reads: BTreeMap<Name, Arc<ObjectRead>>,
     answers: BTreeMap<Name, Arc<AnswerQueue>>,
 }
 
@@ -147,7 +151,7 @@ impl BoundConsumer {
         name: Name,
         settings: &ConsumerSettings,
         from_newest: bool,
-    ) -> Result<Arc<Read>, Errno> {
+    ) -> Result<Arc<ObjectRead>, Errno> {
         if let Some(read) = self.reads.get(&name) {
             return Ok(read.clone());
         }
@@ -162,13 +166,13 @@ impl BoundConsumer {
             false => consumer.fetch_range(&name, settings.range.clone()),
         };
         let reader = reader.map_err(|error| errno_of(&error))?;
-        let reader = Mutex::new(Reading { reader, missed: 0 });
-        let read = Read { reader, trust, line: Line::new(readiness) };
+        let reader = Mutex::new(ReadState { reader, missed: 0 });
+        let read = ObjectRead { reader, trust, source: WakeSource::new(readiness) };
         Ok(self.reads.entry(name).or_insert(Arc::new(read)).clone())
     }
 
     /// Lets go of what has come to its end.
-    pub(crate) fn end(&mut self, name: &Name, read: &Arc<Read>) {
+    pub(crate) fn end(&mut self, name: &Name, read: &Arc<ObjectRead>) {
         if self.reads.get(name).is_some_and(|found| Arc::ptr_eq(found, read)) {
             self.reads.remove(name);
         }

@@ -64,7 +64,7 @@ impl Library {
     /// EBADF: there is none.
     pub(crate) fn socket(&self, number: RawFd) -> Result<Arc<Socket>, Errno> {
         let socket = self.sockets().get(&number).cloned().ok_or(Errno::EBADF)?;
-        if socket.is_shown() {
+        if socket.is_fd_ours() {
             return Ok(socket);
         }
         self.remove(number, &socket);

@@ -1,12 +1,12 @@
-//! The memory of the application: the one place, with `edge`, that follows its pointers.
+//! The memory of the application: the one place, with `exports`, that follows its pointers.
 
 use libc::{c_char, c_int, c_void, cmsghdr, iovec, msghdr, sockaddr, socklen_t};
 use nix::errno::Errno;
 
-use crate::shape::{ADDRESS_BYTES, FAMILY_BYTES, SOL_ICN};
+use crate::constants::{ADDRESS_BYTES, FAMILY_BYTES, SOL_ICN};
 
 /// Pieces of a message at most, as POSIX has it.
-const PIECES_MAX: usize = 1024;
+const IOVECS_MAX: usize = 1024;
 
 /// Octets of the application, copied.
 ///
@@ -72,9 +72,9 @@ pub(crate) unsafe fn value<T: Copy>(from: *const T) -> Result<T, Errno> {
 ///
 /// # Safety
 /// `msg_iov` is NULL or has `msg_iovlen` pieces that may be read.
-unsafe fn pieces(message: &msghdr) -> Result<Vec<iovec>, Errno> {
+unsafe fn iovecs(message: &msghdr) -> Result<Vec<iovec>, Errno> {
     let (first, count) = (message.msg_iov, message.msg_iovlen);
-    if count > PIECES_MAX {
+    if count > IOVECS_MAX {
         return Err(Errno::EMSGSIZE);
     }
     // SAFETY: there are so many, if it is not NULL.
@@ -85,10 +85,10 @@ unsafe fn pieces(message: &msghdr) -> Result<Vec<iovec>, Errno> {
 ///
 /// # Safety
 /// The pieces of the message may be read, and what they point to.
-pub(crate) unsafe fn gathered(message: &msghdr) -> Result<Vec<u8>, Errno> {
+pub(crate) unsafe fn joined_octets(message: &msghdr) -> Result<Vec<u8>, Errno> {
     let mut all = Vec::new();
     // SAFETY: the caller promises both.
-    for piece in unsafe { pieces(message) }? {
+    for piece in unsafe { iovecs(message) }? {
         // SAFETY: the caller promises it.
         all.extend(unsafe { octets(piece.iov_base, piece.iov_len) }?);
     }
@@ -96,11 +96,11 @@ pub(crate) unsafe fn gathered(message: &msghdr) -> Result<Vec<u8>, Errno> {
 }
 
 /// Room of the application, in one or more pieces, that is filled from the start.
-pub(crate) struct Room {
+pub(crate) struct ScatterBuffer {
     pieces: Vec<(*mut u8, usize)>,
 }
 
-impl Room {
+impl ScatterBuffer {
     /// One piece.
     ///
     /// # Safety
@@ -118,7 +118,7 @@ impl Room {
     pub(crate) unsafe fn of(message: &msghdr) -> Result<Self, Errno> {
         let mut room = Self { pieces: Vec::new() };
         // SAFETY: the caller promises it.
-        for piece in unsafe { pieces(message) }? {
+        for piece in unsafe { iovecs(message) }? {
             room.add(piece.iov_base, piece.iov_len)?;
         }
         Ok(room)
@@ -171,7 +171,7 @@ pub(crate) unsafe fn set<T>(to: *mut T, value: T) {
 
 /// What a message came to be.
 #[derive(Default)]
-pub(crate) struct Came {
+pub(crate) struct ReceivedHeader {
     pub(crate) name_len: socklen_t,
     pub(crate) control_len: usize,
     pub(crate) flags: c_int,
@@ -181,7 +181,7 @@ pub(crate) struct Came {
 ///
 /// # Safety
 /// `message` may be written.
-pub(crate) unsafe fn set_message(message: *mut msghdr, came: &Came) {
+pub(crate) unsafe fn set_message(message: *mut msghdr, came: &ReceivedHeader) {
     // SAFETY: the caller promises it.
     unsafe {
         set(&raw mut (*message).msg_namelen, came.name_len);

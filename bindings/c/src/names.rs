@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use weir_wire::Name;
 
-use crate::shape::{ADDRESS_BYTES, AF_ICN, FAMILY_BYTES, NAME_BYTES};
+use crate::constants::{ADDRESS_BYTES, AF_ICN, FAMILY_BYTES, NAME_BYTES};
 
 pub(crate) fn name_of(address: &[u8]) -> Result<Name, Errno> {
     let (family, text) = address.split_at_checked(FAMILY_BYTES).ok_or(Errno::EINVAL)?;
@@ -37,7 +37,7 @@ pub(crate) fn address_of(name: &Name) -> Option<Vec<u8>> {
 }
 
 /// As [`address_of`], with zeros to the end of the struct.
-pub(crate) fn whole_address(name: &Name) -> Option<Vec<u8>> {
+pub(crate) fn padded_address(name: &Name) -> Option<Vec<u8>> {
     let mut address = address_of(name)?;
     address.resize(ADDRESS_BYTES, 0);
     Some(address)
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_there_and_back() {
+    fn names_round_trip() {
         for uri in ["/", "/a", "/a/%00b/54=%01"] {
             let name: Name = uri.parse().unwrap();
             let address = address_of(&name).unwrap();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn rejects_invalid_names() {
         let family = (AF_ICN as u16).to_ne_bytes();
         let address = |text: &[u8]| [&family[..], text].concat();
         for bad in [&[][..], &family[..1], &family[..], &address(b"\0"), &address(b"/\xff")] {

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_go_there_and_back() {
+    fn ranges_round_trip() {
         for (text, range) in
             [("0", 0..u64::MAX), ("5,10", 5..15), ("7", 7..u64::MAX), ("3,0", 3..3)]
         {

@@ -10,20 +10,20 @@ use weir_wire::Name;
 
 use crate::errors::errno_of;
 use crate::names::address_of;
-use crate::readiness::{Line, Look, Readiness};
+use crate::readiness::{Readiness, SourcePoll, WakeSource};
 
 /// Objects of one socket that grow at once, at most.
 const GROWING_MAX: usize = 1024;
 /// Segments that are signed before it is looked whether the socket is closed.
-const PIECE_SEGMENTS: usize = 64;
+const SEGMENTS_PER_CHECK: usize = 64;
 
 pub(crate) struct BoundProducer {
     pub(crate) producer: Arc<Producer>,
-    pub(crate) line: Arc<Line>,
+    pub(crate) source: Arc<WakeSource>,
     next: Option<Request>,
     /// Requests that the application has got and not answered, the latest ones.
-    given: VecDeque<Request>,
-    given_max: usize,
+    delivered: VecDeque<Request>,
+    delivered_max: usize,
     growing: BTreeMap<Name, Arc<Growing>>,
 }
 
@@ -50,7 +50,8 @@ impl Growing {
             *place = Some(producer.publish_live(name)?);
         }
         let Some(writer) = place.as_mut() else { return Ok(false) };
-        let piece = (producer.options().segment_size.bytes as usize).saturating_mul(PIECE_SEGMENTS);
+        let piece =
+            (producer.options().segment_size.bytes as usize).saturating_mul(SEGMENTS_PER_CHECK);
         for piece in octets.chunks(piece) {
             if !goes_on() {
                 return Err(SocketError::Stopped);
@@ -71,11 +72,11 @@ impl Growing {
 impl BoundProducer {
     pub(crate) fn new(readiness: &Arc<Readiness>, producer: Producer) -> Self {
         Self {
-            given_max: producer.options().requests_max as usize,
+            delivered_max: producer.options().requests_max as usize,
             producer: Arc::new(producer),
-            line: Arc::new(Line::new(readiness)),
+            source: Arc::new(WakeSource::new(readiness)),
             next: None,
-            given: VecDeque::new(),
+            delivered: VecDeque::new(),
             growing: BTreeMap::new(),
         }
     }
@@ -95,10 +96,10 @@ impl BoundProducer {
     }
 
     /// Looks whether there is a request.
-    pub(crate) fn look(&mut self, context: &mut Context<'_>) -> Look<()> {
+    pub(crate) fn poll_request(&mut self, context: &mut Context<'_>) -> SourcePoll<()> {
         let is_ended = self.fill(context).is_err();
         let has_more = is_ended || self.next.is_some();
-        Look { found: Poll::Ready(()), has_more }
+        SourcePoll { found: Poll::Ready(()), has_more }
     }
 
     /// Hands over the next request; it stays the next one if that fails.
@@ -106,23 +107,23 @@ impl BoundProducer {
         &mut self,
         context: &mut Context<'_>,
         deliver: impl FnOnce(&Request) -> Result<T, Errno>,
-    ) -> Look<Result<T, Errno>> {
+    ) -> SourcePoll<Result<T, Errno>> {
         if let Err(error) = self.fill(context) {
-            return Look { found: Poll::Ready(Err(errno_of(&error))), has_more: true };
+            return SourcePoll { found: Poll::Ready(Err(errno_of(&error))), has_more: true };
         }
         let Some(request) = self.next.take() else {
-            return Look { found: Poll::Pending, has_more: false };
+            return SourcePoll { found: Poll::Pending, has_more: false };
         };
         let delivered = deliver(&request);
         if delivered.is_err() {
             self.next = Some(request);
         } else {
-            if self.given.len() >= self.given_max {
-                self.given.pop_front();
+            if self.delivered.len() >= self.delivered_max {
+                self.delivered.pop_front();
             }
-            self.given.push_back(request);
+            self.delivered.push_back(request);
         }
-        Look { found: Poll::Ready(delivered), has_more: self.look(context).has_more }
+        SourcePoll { found: Poll::Ready(delivered), has_more: self.poll_request(context).has_more }
     }
 
     /// The object of that name that grows, or is about to.
@@ -153,14 +154,14 @@ impl BoundProducer {
     }
 
     /// What has been asked for under a name and is to be answered.
-    pub(crate) fn given(&self, name: &Name) -> Vec<Request> {
-        self.given.iter().filter(|request| request.name() == name).cloned().collect()
+    pub(crate) fn delivered(&self, name: &Name) -> Vec<Request> {
+        self.delivered.iter().filter(|request| request.name() == name).cloned().collect()
     }
 
     /// What has been asked for under a name; it is no longer to be answered.
-    pub(crate) fn take_given(&mut self, name: &Name) -> Vec<Request> {
-        let (asked, rest) = self.given.drain(..).partition(|request| request.name() == name);
-        self.given = rest;
+    pub(crate) fn take_delivered(&mut self, name: &Name) -> Vec<Request> {
+        let (asked, rest) = self.delivered.drain(..).partition(|request| request.name() == name);
+        self.delivered = rest;
         asked.into()
     }
 }

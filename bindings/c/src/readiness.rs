@@ -17,13 +17,13 @@ use weir_binding::WithoutSignals;
 /// The event descriptor of a socket.
 struct Descriptor {
     /// The one that the application knows, and may have closed by itself.
-    shown: OwnedFd,
+    app_fd: OwnedFd,
     /// The same under a number that nobody else knows: nothing is ever written into what else may
     /// have the number of the other one by now.
-    own: OwnedFd,
+    own_fd: OwnedFd,
     /// Device and inode.
     identity: (u64, u64),
-    is_up: bool,
+    is_signalled: bool,
 }
 
 impl Descriptor {
@@ -33,32 +33,33 @@ impl Descriptor {
         let shown = OwnedFd::from(EventFd::from_flags(flags)?);
         let own = shown.try_clone().map_err(|_| Errno::EMFILE)?;
         let identity = identity(&shown)?;
-        Ok(Self { shown, own, identity, is_up: false })
+        Ok(Self { app_fd: shown, own_fd: own, identity, is_signalled: false })
     }
 
     /// Whether the application's number still means this descriptor, as far as can be seen.
-    fn is_shown(&self) -> bool {
-        identity(&self.shown) == Ok(self.identity)
+    fn is_fd_ours(&self) -> bool {
+        identity(&self.app_fd) == Ok(self.identity)
     }
 
     fn set(&mut self, is_up: bool) {
-        if is_up == self.is_up {
+        if is_up == self.is_signalled {
             return;
         }
         // It may fail only where the application has done something to the descriptor itself.
         if is_up {
-            let _ = write(&self.own, &1_u64.to_ne_bytes());
-        } else if is_readable(&self.own) {
-            let _ = read(&self.own, &mut [0; 8]);
+            let _ = write(&self.own_fd, &1_u64.to_ne_bytes());
+        } else if is_readable(&self.own_fd) {
+            let _ = read(&self.own_fd, &mut [0; 8]);
         }
-        self.is_up = is_up;
+        self.is_signalled = is_up;
     }
 
     /// Gives the application's number back, unless it is another's by now.
     fn close(self, owns_number: bool) {
-        let is_shown = self.is_shown() && event_number(&self.shown) == event_number(&self.own);
+        let is_shown =
+            self.is_fd_ours() && event_number(&self.app_fd) == event_number(&self.own_fd);
         if !owns_number || !is_shown {
-            std::mem::forget(self.shown);
+            std::mem::forget(self.app_fd);
         }
     }
 }
@@ -89,15 +90,15 @@ struct Source {
     is_hidden: bool,
 }
 
-struct State {
+struct ReadinessState {
     /// `None` once the socket is closed.
     descriptor: Option<Descriptor>,
     sources: BTreeMap<u64, Source>,
     next: u64,
 }
 
-impl State {
-    fn show(&mut self) {
+impl ReadinessState {
+    fn update_descriptor(&mut self) {
         let is_ready = self.sources.values().any(|source| source.is_ready);
         if let Some(descriptor) = &mut self.descriptor {
             descriptor.set(is_ready);
@@ -107,35 +108,35 @@ impl State {
 
 /// Whether a socket has something: for the calls that wait, and for `poll`.
 pub(crate) struct Readiness {
-    state: Mutex<State>,
+    state: Mutex<ReadinessState>,
     changed: Condvar,
 }
 
 impl Readiness {
     pub(crate) fn new(is_nonblocking: bool) -> Result<Arc<Self>, Errno> {
         let descriptor = Some(Descriptor::new(is_nonblocking)?);
-        let state = Mutex::new(State { descriptor, sources: BTreeMap::new(), next: 0 });
+        let state = Mutex::new(ReadinessState { descriptor, sources: BTreeMap::new(), next: 0 });
         Ok(Arc::new(Self { state, changed: Condvar::new() }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReadinessState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number that the application knows.
     pub(crate) fn number(&self) -> Option<RawFd> {
-        self.state().descriptor.as_ref().map(|descriptor| descriptor.shown.as_raw_fd())
+        self.state().descriptor.as_ref().map(|descriptor| descriptor.app_fd.as_raw_fd())
     }
 
     /// Whether the application's number still means this socket.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.state().descriptor.as_ref().is_some_and(Descriptor::is_shown)
+    pub(crate) fn is_fd_ours(&self) -> bool {
+        self.state().descriptor.as_ref().is_some_and(Descriptor::is_fd_ours)
     }
 
     /// Whether the application has set O_NONBLOCK.
     pub(crate) fn is_nonblocking(&self) -> bool {
         let state = self.state();
-        let flags = state.descriptor.as_ref().map(|found| fcntl(&found.own, FcntlArg::F_GETFL));
+        let flags = state.descriptor.as_ref().map(|found| fcntl(&found.own_fd, FcntlArg::F_GETFL));
         flags.is_some_and(|flags| {
             flags.is_ok_and(|flags| OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK))
         })
@@ -168,19 +169,19 @@ pub(crate) fn spawn<T: Send + 'static>(
 }
 
 /// What one source of a socket wakes those who wait with.
-pub(crate) struct Line {
+pub(crate) struct WakeSource {
     readiness: Arc<Readiness>,
     id: u64,
     waker: Waker,
 }
 
 /// What a look at a source found, and whether there is more.
-pub(crate) struct Look<T> {
+pub(crate) struct SourcePoll<T> {
     pub(crate) found: Poll<T>,
     pub(crate) has_more: bool,
 }
 
-impl<T> Look<T> {
+impl<T> SourcePoll<T> {
     /// Something, and no more.
     pub(crate) fn of(found: T) -> Self {
         Self { found: Poll::Ready(found), has_more: false }
@@ -205,13 +206,13 @@ impl Readiness {
             source.wakes += 1;
             source.is_ready = !source.is_hidden;
         }
-        state.show();
+        state.update_descriptor();
         drop(state);
         self.changed.notify_all();
     }
 }
 
-impl Line {
+impl WakeSource {
     pub(crate) fn new(readiness: &Arc<Readiness>) -> Self {
         Self::with(readiness, false)
     }
@@ -262,7 +263,7 @@ impl Line {
         drop(spawn(work)?);
         self.wait(true, |_| {
             let done = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-            Look { found: done.map_or(Poll::Pending, Poll::Ready), has_more: false }
+            SourcePoll { found: done.map_or(Poll::Pending, Poll::Ready), has_more: false }
         })
     }
 
@@ -272,7 +273,7 @@ impl Line {
             return Err(Errno::EBADF);
         }
         let result = state.sources.get_mut(&self.id).map(then);
-        state.show();
+        state.update_descriptor();
         result.ok_or(Errno::EBADF)
     }
 
@@ -283,11 +284,11 @@ impl Line {
     pub(crate) fn wait<T>(
         &self,
         may_wait: bool,
-        mut look: impl FnMut(&mut Context<'_>) -> Look<T>,
+        mut look: impl FnMut(&mut Context<'_>) -> SourcePoll<T>,
     ) -> Result<T, Errno> {
         loop {
             let wakes = self.source(|source| source.wakes)?;
-            let Look { found, has_more } = look(&mut Context::from_waker(&self.waker));
+            let SourcePoll { found, has_more } = look(&mut Context::from_waker(&self.waker));
             // Whoever woke it since then has set it, and rightly.
             let settled = self.source(|source| {
                 if source.wakes == wakes {
@@ -311,10 +312,10 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for WakeSource {
     fn drop(&mut self) {
         let mut state = self.readiness.state();
         state.sources.remove(&self.id);
-        state.show();
+        state.update_descriptor();
     }
 }

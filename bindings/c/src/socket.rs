@@ -11,39 +11,39 @@ use weir_binding::{Signing, WithoutSignals, identity};
 use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session, SocketError};
 use weir_wire::Name;
 
-use crate::consumer::{BoundConsumer, Got};
-use crate::errors::errno_of;
-use crate::memory::Room;
-use crate::options::{ConsumerSettings, Options, ProducerSettings, Role};
-use crate::producer::BoundProducer;
-use crate::readiness::{Line, Look, Readiness, spawn};
-use crate::shape::{
+use crate::constants::{
     AF_ICN, CONS_REL, CONS_UNREL, ICN_ANSWER, ICN_MORE, ICN_NEWEST, ICN_REFUSE, PROD_REL,
     PROD_UNREL, SOCK_CONS, SOCK_PROD,
 };
+use crate::consumer::{BoundConsumer, ReadResult};
+use crate::errors::errno_of;
+use crate::memory::ScatterBuffer;
+use crate::options::{ConsumerSettings, Options, ProducerSettings, Role};
+use crate::producer::BoundProducer;
+use crate::readiness::{Readiness, SourcePoll, WakeSource, spawn};
 
 /// Octets above which signing takes long enough for signals to notice.
 const LONG_BYTES: usize = 1 << 16;
 
 /// What it is bound to.
-enum End {
+enum Binding {
     Unbound,
     /// A call is about to bind it.
-    Binding,
+    InProgress,
     Consumer(BoundConsumer),
     Producer(BoundProducer),
 }
 
-struct State {
+struct SocketState {
     options: Options,
-    end: End,
+    binding: Binding,
 }
 
 /// A socket. Whatever can hold a session is dropped without its lock: the session waits for
 /// threads that may be about to wake it.
 pub(crate) struct Socket {
     readiness: Arc<Readiness>,
-    state: Mutex<State>,
+    state: Mutex<SocketState>,
 }
 
 /// Checks the flags of a call; whether it may wait.
@@ -82,11 +82,11 @@ impl Socket {
             _ => return Err(Errno::ESOCKTNOSUPPORT),
         };
         let options = Options { router: None, role };
-        let state = Mutex::new(State { options, end: End::Unbound });
+        let state = Mutex::new(SocketState { options, binding: Binding::Unbound });
         Ok(Self { readiness: Readiness::new(is_nonblocking)?, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SocketState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,14 +96,14 @@ impl Socket {
     }
 
     /// Whether that still means this socket, as far as can be seen.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.readiness.is_shown()
+    pub(crate) fn is_fd_ours(&self) -> bool {
+        self.readiness.is_fd_ours()
     }
 
     /// Closes it: waits end, the prefix is free. The descriptor, too, unless it is another's now.
     pub(crate) fn close(&self, owns_number: bool) {
         self.readiness.close(owns_number);
-        let end = std::mem::replace(&mut self.state().end, End::Unbound);
+        let end = std::mem::replace(&mut self.state().binding, Binding::Unbound);
         drop(end);
     }
 
@@ -114,21 +114,21 @@ impl Socket {
     ) -> Result<(), Errno> {
         let options = {
             let mut state = self.state();
-            if !matches!(state.end, End::Unbound) {
+            if !matches!(state.binding, Binding::Unbound) {
                 return Err(Errno::EINVAL);
             }
-            state.end = End::Binding;
+            state.binding = Binding::InProgress;
             state.options.clone()
         };
         let (end, result) = match self.bound(prefix, options, session) {
             Ok(end) => (end, Ok(())),
-            Err(errno) => (End::Unbound, Err(errno)),
+            Err(errno) => (Binding::Unbound, Err(errno)),
         };
         let mut end = Some(end);
         let mut state = self.state();
         // It may have been closed meanwhile.
-        if matches!(state.end, End::Binding) {
-            state.end = end.take().expect("it was put there");
+        if matches!(state.binding, Binding::InProgress) {
+            state.binding = end.take().expect("it was put there");
         }
         drop(state);
         match end {
@@ -145,14 +145,14 @@ impl Socket {
         prefix: Name,
         Options { router, role }: Options,
         session: impl FnOnce(Option<String>) -> Result<Session, SocketError> + Send + 'static,
-    ) -> Result<End, Errno> {
+    ) -> Result<Binding, Errno> {
         // Connecting blocks as long as the router likes, and closing must end this call.
-        let line = Line::hidden(&self.readiness);
+        let line = WakeSource::hidden(&self.readiness);
         match role {
             Role::Consumer(_) => {
                 let session = line.wait_in_thread(move || session(router))?;
                 let session = session.map_err(|error| errno_of(&error))?;
-                Ok(End::Consumer(BoundConsumer::new(session, prefix)))
+                Ok(Binding::Consumer(BoundConsumer::new(session, prefix)))
             }
             Role::Producer(ProducerSettings { options, signing }) => {
                 let identity = identity(&signing).map_err(|_| Errno::ENOKEY)?;
@@ -169,30 +169,30 @@ impl Socket {
                 let mut binder = begun.map_err(|error| errno_of(&error))?;
                 let bound = line.wait(true, |context| {
                     let found = Pin::new(&mut binder).poll(context);
-                    Look { found, has_more: false }
+                    SourcePoll { found, has_more: false }
                 })?;
                 let producer = bound.map_err(|error| errno_of(&error))?;
-                Ok(End::Producer(BoundProducer::new(&self.readiness, producer)))
+                Ok(Binding::Producer(BoundProducer::new(&self.readiness, producer)))
             }
         }
     }
 
     /// Has `poll` see requests from now on.
     fn listen(&self) {
-        let line = match &self.state().end {
-            End::Producer(bound) => bound.line.clone(),
+        let line = match &self.state().binding {
+            Binding::Producer(bound) => bound.source.clone(),
             _ => return,
         };
         // If it is closed, there is nothing to see.
-        let _ = line.wait(false, |context| match &mut self.state().end {
-            End::Producer(bound) => bound.look(context),
-            _ => Look::of(()),
+        let _ = line.wait(false, |context| match &mut self.state().binding {
+            Binding::Producer(bound) => bound.poll_request(context),
+            _ => SourcePoll::of(()),
         });
     }
 
     pub(crate) fn set_option(&self, text: &[u8]) -> Result<(), Errno> {
         let mut state = self.state();
-        let is_bound = !matches!(state.end, End::Unbound);
+        let is_bound = !matches!(state.binding, Binding::Unbound);
         state.options.set(text, is_bound)
     }
 
@@ -201,22 +201,27 @@ impl Socket {
     }
 
     /// Gets octets of what a name says.
-    pub(crate) fn recv(&self, name: Name, room: &mut Room, flags: c_int) -> Result<Got, Errno> {
+    pub(crate) fn recv(
+        &self,
+        name: Name,
+        room: &mut ScatterBuffer,
+        flags: c_int,
+    ) -> Result<ReadResult, Errno> {
         let may_wait = may_wait(&self.readiness, flags & !ICN_NEWEST)?;
         if room.left() == 0 {
             // 0 is the end, and nothing else.
             return Err(Errno::EINVAL);
         }
         let read = match &mut *self.state() {
-            State {
+            SocketState {
                 options: Options { role: Role::Consumer(settings), .. },
-                end: End::Consumer(consumer),
+                binding: Binding::Consumer(consumer),
             } => consumer.read(&self.readiness, name.clone(), settings, flags & ICN_NEWEST != 0)?,
             state => return Err(state.misused()),
         };
         let got = read.recv(room, may_wait);
-        if !matches!(got, Ok(Got { count: 1.., .. }) | Err(Errno::EAGAIN))
-            && let End::Consumer(consumer) = &mut self.state().end
+        if !matches!(got, Ok(ReadResult { count: 1.., .. }) | Err(Errno::EAGAIN))
+            && let Binding::Consumer(consumer) = &mut self.state().binding
         {
             consumer.end(&name, &read);
         }
@@ -227,9 +232,9 @@ impl Socket {
     pub(crate) fn express(&self, name: Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
         may_wait(&self.readiness, flags & !ICN_ANSWER)?;
         match &mut *self.state() {
-            State {
+            SocketState {
                 options: Options { role: Role::Consumer(settings), .. },
-                end: End::Consumer(consumer),
+                binding: Binding::Consumer(consumer),
             } => consumer.express(&self.readiness, name, flags & ICN_ANSWER != 0, octets, settings),
             state => Err(state.misused()),
         }
@@ -239,16 +244,16 @@ impl Socket {
     pub(crate) fn recv_answer(
         &self,
         name: &Name,
-        room: &mut Room,
+        room: &mut ScatterBuffer,
         flags: c_int,
     ) -> Result<usize, Errno> {
         let may_wait = may_wait(&self.readiness, flags & !ICN_ANSWER)?;
         let answers = match &*self.state() {
-            State { end: End::Consumer(consumer), .. } => consumer.answers(name)?,
+            SocketState { binding: Binding::Consumer(consumer), .. } => consumer.answers(name)?,
             state => return Err(state.misused()),
         };
         let got = answers.recv(room, may_wait);
-        if let End::Consumer(consumer) = &mut self.state().end {
+        if let Binding::Consumer(consumer) = &mut self.state().binding {
             consumer.end_answers(name);
         }
         got
@@ -256,7 +261,7 @@ impl Socket {
 
     fn producer<R>(&self, then: impl FnOnce(&mut BoundProducer) -> R) -> Result<R, Errno> {
         match &mut *self.state() {
-            State { end: End::Producer(bound), .. } => Ok(then(bound)),
+            SocketState { binding: Binding::Producer(bound), .. } => Ok(then(bound)),
             state => Err(state.misused()),
         }
     }
@@ -316,7 +321,7 @@ impl Socket {
 
     /// Answers the Interests of a name that the application was told of.
     fn answer(&self, producer: &Producer, name: &Name, octets: &[u8]) -> Result<(), Errno> {
-        let asked = self.producer(|bound| bound.given(name))?;
+        let asked = self.producer(|bound| bound.delivered(name))?;
         if asked.is_empty() {
             return Err(Errno::ENOMSG);
         }
@@ -347,7 +352,7 @@ impl Socket {
     }
 
     fn answered(&self, name: &Name) -> Result<Vec<Request>, Errno> {
-        self.producer(|bound| bound.take_given(name))
+        self.producer(|bound| bound.take_delivered(name))
     }
 
     /// Waits for a request.
@@ -357,10 +362,10 @@ impl Socket {
         mut deliver: impl FnMut(&Request) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let may_wait = may_wait(&self.readiness, flags)?;
-        let line = self.producer(|bound| bound.line.clone())?;
-        line.wait(may_wait, |context| match &mut self.state().end {
-            End::Producer(bound) => bound.recv(context, &mut deliver),
-            _ => Look::of(Err(Errno::EBADF)),
+        let line = self.producer(|bound| bound.source.clone())?;
+        line.wait(may_wait, |context| match &mut self.state().binding {
+            Binding::Producer(bound) => bound.recv(context, &mut deliver),
+            _ => SourcePoll::of(Err(Errno::EBADF)),
         })?
     }
 
@@ -370,11 +375,11 @@ impl Socket {
     }
 }
 
-impl State {
+impl SocketState {
     /// Why a call is not for this socket as it is.
     fn misused(&self) -> Errno {
-        match self.end {
-            End::Unbound | End::Binding => Errno::ENOTCONN,
+        match self.binding {
+            Binding::Unbound | Binding::InProgress => Errno::ENOTCONN,
             _ => Errno::EOPNOTSUPP,
         }
     }

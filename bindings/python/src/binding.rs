@@ -10,14 +10,14 @@ use weir_binding::WithoutSignals;
 use weir_socket::{Binder, Producer, ProducerOptions, SocketError};
 use weir_wire::Name;
 
-use crate::here::Here;
+use crate::process_local::ProcessLocal;
 use crate::producer::{Outlet, identity_of};
-use crate::wait::{Bell, block_on, timeout_of};
+use crate::wait::{Notifier, block_on, timeout_of};
 use crate::{errors, options, sessions};
 
 const WHAT: &str = "the producer";
 
-enum State {
+enum BindingState {
     /// The router has not been asked.
     Idle,
     /// It is about to register the prefix.
@@ -34,19 +34,24 @@ pub(crate) struct Binding {
     sign: String,
     options: ProducerOptions,
     /// Locked for moments, and never by whoever waits for the GIL.
-    state: Here<Mutex<State>>,
+    state: ProcessLocal<Mutex<BindingState>>,
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<BindingState>) -> MutexGuard<'_, BindingState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn poll(state: &Mutex<State>, context: &mut Context<'_>) -> Poll<Result<Producer, SocketError>> {
+fn poll(
+    state: &Mutex<BindingState>,
+    context: &mut Context<'_>,
+) -> Poll<Result<Producer, SocketError>> {
     let mut state = lock(state);
-    let State::Asked(binder) = &mut *state else { return Poll::Ready(Err(SocketError::Closed)) };
+    let BindingState::Asked(binder) = &mut *state else {
+        return Poll::Ready(Err(SocketError::Closed));
+    };
     let found = Pin::new(&mut **binder).poll(context);
     if found.is_ready() {
-        *state = State::Over;
+        *state = BindingState::Over;
     }
     found
 }
@@ -66,17 +71,17 @@ impl Binding {
             router,
             sign,
             options: options::for_producer(options)?,
-            state: Here::new(Mutex::new(State::Idle)),
+            state: ProcessLocal::new(Mutex::new(BindingState::Idle)),
         })
     }
 
     /// Connects to the router and asks it to register the prefix. Waits for the connection, the
     /// user's key and the disk, not for the answer.
     fn begin(&self, py: Python<'_>) -> PyResult<()> {
-        let state = self.state.value(WHAT)?;
+        let state = self.state.get_or_raise(WHAT)?;
         let session = sessions::session(py, self.router.as_deref())?;
         let identity = identity_of(py, &self.sign)?;
-        let is_idle = || matches!(*lock(state), State::Idle);
+        let is_idle = || matches!(*lock(state), BindingState::Idle);
         let begun = py.detach(|| {
             let _guard = WithoutSignals::new();
             session.connect_producers()?;
@@ -87,7 +92,7 @@ impl Binding {
             let binder = Producer::begin_bind(&session, prefix, identity, options)?;
             let mut place = lock(state);
             match &*place {
-                State::Idle => *place = State::Asked(Box::new(binder)),
+                BindingState::Idle => *place = BindingState::Asked(Box::new(binder)),
                 // It was closed meanwhile: the binder ends here.
                 _ => return Err(SocketError::Closed),
             }
@@ -99,14 +104,14 @@ impl Binding {
     /// Waits for the router's answer.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Outlet> {
-        let (timeout, state) = (timeout_of(timeout)?, self.state.value(WHAT)?);
+        let (timeout, state) = (timeout_of(timeout)?, self.state.get_or_raise(WHAT)?);
         let bound = block_on(py, timeout, |context| poll(state, context))?;
         bound.map(Outlet::new).map_err(errors::of_socket)
     }
 
     /// As `wait`, or nothing now.
-    fn poll(&self, py: Python<'_>, bell: &Bell, token: u64) -> PyResult<Option<(Outlet,)>> {
-        let (state, waker) = (self.state.value(WHAT)?, bell.waker(token)?);
+    fn poll(&self, py: Python<'_>, bell: &Notifier, token: u64) -> PyResult<Option<(Outlet,)>> {
+        let (state, waker) = (self.state.get_or_raise(WHAT)?, bell.waker(token)?);
         match py.detach(|| poll(state, &mut Context::from_waker(&waker))) {
             Poll::Ready(bound) => {
                 bound.map(|producer| Some((Outlet::new(producer),))).map_err(errors::of_socket)
@@ -117,9 +122,9 @@ impl Binding {
 
     /// Gives it up, unless it is bound. In a child of `fork` nothing happens.
     fn close(&self, py: Python<'_>) {
-        if let Some(state) = self.state.here() {
+        if let Some(state) = self.state.get() {
             py.detach(|| {
-                let state = std::mem::replace(&mut *lock(state), State::Over);
+                let state = std::mem::replace(&mut *lock(state), BindingState::Over);
                 drop(state);
             });
         }

@@ -164,6 +164,6 @@ impl Buffer {
         let this = slf.get();
         // SAFETY: Python passes the view. The octets are within an allocation that this frozen
         // object keeps and nobody changes.
-        unsafe { memory::show(slf.clone().into_any(), this.octets(), view, flags) }
+        unsafe { memory::fill_view(slf.clone().into_any(), this.octets(), view, flags) }
     }
 }

@@ -19,10 +19,10 @@ use weir_wire::{DataView, Interest, Name};
 
 use crate::answer::Offer;
 use crate::buffer::{Buffer, octets_of};
-use crate::here::Here;
 use crate::memory::prefer_large_pages;
+use crate::process_local::ProcessLocal;
 use crate::task::Task;
-use crate::wait::{Bell, block_on, timeout_of};
+use crate::wait::{Notifier, block_on, timeout_of};
 use crate::{errors, options, sessions};
 
 /// Octets that are set aside at once for an object, whatever it says of its size.
@@ -86,7 +86,7 @@ pub(crate) fn trust_for(
 
 /// The consumer of a source, in this process.
 #[derive(Clone)]
-struct Ways {
+struct SourceConsumer {
     consumer: Arc<Consumer>,
     trust: PythonTrust,
     has_remembered: Arc<AtomicBool>,
@@ -103,7 +103,7 @@ pub(crate) struct Source {
     allow_unsigned: bool,
     options: ConsumerOptions,
     /// These two are locked by whoever has the GIL, and not while that is given away.
-    ways: Mutex<Option<Here<Ways>>>,
+    consumer: Mutex<Option<ProcessLocal<SourceConsumer>>>,
     metadata: Arc<Mutex<Option<Metadata>>>,
 }
 
@@ -130,7 +130,7 @@ impl Source {
             anchors,
             allow_unsigned,
             options: options::for_consumer(options)?,
-            ways: Mutex::default(),
+            consumer: Mutex::default(),
             metadata: Arc::default(),
         })
     }
@@ -143,9 +143,9 @@ impl Source {
 
     /// Begins to follow an object that grows, from its newest segment on.
     fn newest(&self, py: Python<'_>) -> PyResult<Stream> {
-        let Ways { consumer, trust, has_remembered } = self.ways(py)?;
+        let SourceConsumer { consumer, trust, has_remembered } = self.source_consumer(py)?;
         let reader = consumer.fetch_newest(&self.name).map_err(errors::of_socket)?;
-        Ok(Stream::new(Flow { reader, trust, has_remembered, whole: Vec::new() }, None))
+        Ok(Stream::new(FetchState { reader, trust, has_remembered, whole: Vec::new() }, None))
     }
 
     /// Sends one Interest for the name, once; what answers it.
@@ -165,20 +165,20 @@ impl Source {
         if let Some(parameters) = parameters {
             interest = interest.application_parameters(octets_of(py, parameters)?.to_vec());
         }
-        let sent = self.asking(py)?.express(&interest.encode());
+        let sent = self.unverified_consumer(py)?.express(&interest.encode());
         sent.map(|answer| Task::of_data(ANSWER, answer)).map_err(errors::of_socket)
     }
 
     /// Sends an offer in an Interest of the name, once; what answers it.
     fn send(&self, py: Python<'_>, offer: &Offer) -> PyResult<Task> {
-        let sent = self.asking(py)?.send(&self.name, &offer.0);
+        let sent = self.unverified_consumer(py)?.send(&self.name, &offer.0);
         sent.map(|answer| Task::of_data(ANSWER, answer)).map_err(errors::of_socket)
     }
 
     /// Begins to fetch octets; without an end, to that of the object.
     #[pyo3(signature = (start = 0, end = None))]
     fn stream(&self, py: Python<'_>, start: u64, end: Option<u64>) -> PyResult<Stream> {
-        let Ways { consumer, trust, has_remembered } = self.ways(py)?;
+        let SourceConsumer { consumer, trust, has_remembered } = self.source_consumer(py)?;
         let range = start..end.unwrap_or(u64::MAX).max(start);
         let is_empty = range.is_empty();
         let found = lock(&self.metadata).clone();
@@ -187,14 +187,14 @@ impl Source {
             None => consumer.fetch_range(&self.name, range),
         };
         let reader = reader.map_err(errors::of_socket)?;
-        let flow = Flow { reader, trust, has_remembered, whole: Vec::new() };
+        let flow = FetchState { reader, trust, has_remembered, whole: Vec::new() };
         Ok(Stream::new(flow, is_empty.then(|| self.metadata.clone())))
     }
 }
 
 impl Source {
-    fn ways(&self, py: Python<'_>) -> PyResult<Ways> {
-        let found = lock(&self.ways).as_ref().and_then(Here::here).cloned();
+    fn source_consumer(&self, py: Python<'_>) -> PyResult<SourceConsumer> {
+        let found = lock(&self.consumer).as_ref().and_then(ProcessLocal::get).cloned();
         if let Some(ways) = found {
             return Ok(ways);
         }
@@ -202,13 +202,14 @@ impl Source {
         let trust = trust_for(py, &self.name, &self.anchors, self.allow_unsigned)?;
         let mut consumer = Consumer::bind(&session, self.prefix.clone(), trust.clone());
         consumer.set_options(self.options.clone()).map_err(errors::of_socket)?;
-        let ways = Ways { consumer: Arc::new(consumer), trust, has_remembered: Arc::default() };
-        *lock(&self.ways) = Some(Here::new(ways.clone()));
+        let ways =
+            SourceConsumer { consumer: Arc::new(consumer), trust, has_remembered: Arc::default() };
+        *lock(&self.consumer) = Some(ProcessLocal::new(ways.clone()));
         Ok(ways)
     }
 
     /// A consumer for single Interests, whose answers nobody verifies.
-    fn asking(&self, py: Python<'_>) -> PyResult<Consumer> {
+    fn unverified_consumer(&self, py: Python<'_>) -> PyResult<Consumer> {
         let session = sessions::session(py, self.router.as_deref())?;
         let nobody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
         let mut consumer = Consumer::bind(&session, self.prefix.clone(), nobody);
@@ -218,7 +219,7 @@ impl Source {
 }
 
 /// A fetch that is under way.
-struct Flow {
+struct FetchState {
     reader: Reader,
     trust: PythonTrust,
     has_remembered: Arc<AtomicBool>,
@@ -228,7 +229,7 @@ struct Flow {
 
 type Polled<T> = Poll<Result<T, SocketError>>;
 
-impl Flow {
+impl FetchState {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Polled<Packet> {
         // A wait that was given up has collected some.
         if !self.whole.is_empty() {
@@ -285,9 +286,9 @@ impl Flow {
 }
 
 /// What a stream is while it goes on.
-struct Course {
+struct StreamState {
     /// Taken out by whoever waits.
-    flow: Mutex<Option<Flow>>,
+    fetch: Mutex<Option<FetchState>>,
     is_closed: Arc<AtomicBool>,
     /// The task that waits. To wake it takes a lock that threads of the network take, too.
     task: Mutex<Option<Waker>>,
@@ -296,26 +297,26 @@ struct Course {
 /// Octets of an object as they come.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Stream {
-    course: Here<Course>,
+    course: ProcessLocal<StreamState>,
     /// Where metadata go that this stream was made to find.
     finds: Option<Arc<Mutex<Option<Metadata>>>>,
 }
 
 impl Stream {
-    fn new(flow: Flow, finds: Option<Arc<Mutex<Option<Metadata>>>>) -> Self {
+    fn new(flow: FetchState, finds: Option<Arc<Mutex<Option<Metadata>>>>) -> Self {
         let (is_closed, task) = (Arc::default(), Mutex::default());
-        let course = Course { flow: Mutex::new(Some(flow)), is_closed, task };
-        Self { course: Here::new(course), finds }
+        let state = StreamState { fetch: Mutex::new(Some(flow)), is_closed, task };
+        Self { course: ProcessLocal::new(state), finds }
     }
 
     /// Does something with the flow, which nobody else does meanwhile.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        then: impl FnOnce(&mut Flow) -> PyResult<T>,
+        then: impl FnOnce(&mut FetchState) -> PyResult<T>,
     ) -> PyResult<T> {
-        let course = self.course.value(STREAM)?;
-        let Some(mut flow) = lock(&course.flow).take() else {
+        let course = self.course.get_or_raise(STREAM)?;
+        let Some(mut flow) = lock(&course.fetch).take() else {
             return Err(match course.is_closed.load(Ordering::Relaxed) {
                 true => errors::closed("it"),
                 false => errors::busy("it"),
@@ -325,7 +326,7 @@ impl Stream {
         if course.is_closed.load(Ordering::Relaxed) {
             py.detach(|| drop(flow));
         } else {
-            *lock(&course.flow) = Some(flow);
+            *lock(&course.fetch) = Some(flow);
         }
         result
     }
@@ -334,10 +335,10 @@ impl Stream {
         &self,
         py: Python<'_>,
         timeout: Option<f64>,
-        mut poll: impl FnMut(&mut Flow, &mut Context<'_>) -> Polled<T> + Send,
+        mut poll: impl FnMut(&mut FetchState, &mut Context<'_>) -> Polled<T> + Send,
     ) -> PyResult<T> {
         let timeout = timeout_of(timeout)?;
-        let is_closed = self.course.value(STREAM)?.is_closed.clone();
+        let is_closed = self.course.get_or_raise(STREAM)?.is_closed.clone();
         self.with(py, |flow| {
             let found = block_on(py, timeout, |context| {
                 if is_closed.load(Ordering::Relaxed) {
@@ -352,12 +353,12 @@ impl Stream {
     fn poll<T: Send>(
         &self,
         py: Python<'_>,
-        bell: &Bell,
+        bell: &Notifier,
         token: u64,
-        mut poll: impl FnMut(&mut Flow, &mut Context<'_>) -> Polled<T> + Send,
+        mut poll: impl FnMut(&mut FetchState, &mut Context<'_>) -> Polled<T> + Send,
     ) -> PyResult<Option<(T,)>> {
         let waker = bell.waker(token)?;
-        *lock(&self.course.value(STREAM)?.task) = Some(waker.clone());
+        *lock(&self.course.get_or_raise(STREAM)?.task) = Some(waker.clone());
         self.with(py, |flow| match py.detach(|| poll(flow, &mut Context::from_waker(&waker))) {
             Poll::Ready(found) => found.map(|found| Some((found,))).map_err(errors::of_socket),
             Poll::Pending => Ok(None),
@@ -402,11 +403,12 @@ impl Stream {
     fn poll_info<'py>(
         &self,
         py: Python<'py>,
-        bell: &Bell,
+        bell: &Notifier,
         token: u64,
     ) -> PyResult<Option<(Bound<'py, PyDict>,)>> {
         let ends = self.finds.is_some();
-        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_metadata(context, ends);
+        let poll =
+            |flow: &mut FetchState, context: &mut Context<'_>| flow.poll_metadata(context, ends);
         match self.poll(py, bell, token, poll)? {
             Some((found,)) => Ok(Some((self.info_of(py, found)?,))),
             None => Ok(None),
@@ -416,17 +418,17 @@ impl Stream {
     /// Waits for the octets that come next, as many as came in one packet; None at the end.
     #[pyo3(signature = (timeout = None))]
     fn chunk(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Buffer>> {
-        self.wait(py, timeout, Flow::poll_piece).map(chunk)
+        self.wait(py, timeout, FetchState::poll_piece).map(chunk)
     }
 
     /// As `chunk`, or nothing now.
     fn poll_chunk(
         &self,
         py: Python<'_>,
-        bell: &Bell,
+        bell: &Notifier,
         token: u64,
     ) -> PyResult<Option<(Option<Buffer>,)>> {
-        let found = self.poll(py, bell, token, Flow::poll_piece)?;
+        let found = self.poll(py, bell, token, FetchState::poll_piece)?;
         Ok(found.map(|(piece,)| (chunk(piece),)))
     }
 
@@ -438,20 +440,28 @@ impl Stream {
         count: u64,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_octets(context, count);
+        let poll =
+            |flow: &mut FetchState, context: &mut Context<'_>| flow.poll_octets(context, count);
         self.wait(py, timeout, poll).map(|octets| PyBytes::new(py, &octets))
     }
 
     /// Waits for all that is left.
     #[pyo3(signature = (timeout = None))]
     fn whole(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
-        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
+        let poll =
+            |flow: &mut FetchState, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
         self.wait(py, timeout, poll).map(Buffer::of_vec)
     }
 
     /// As `whole`, or nothing now.
-    fn poll_whole(&self, py: Python<'_>, bell: &Bell, token: u64) -> PyResult<Option<(Buffer,)>> {
-        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
+    fn poll_whole(
+        &self,
+        py: Python<'_>,
+        bell: &Notifier,
+        token: u64,
+    ) -> PyResult<Option<(Buffer,)>> {
+        let poll =
+            |flow: &mut FetchState, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
         let found = self.poll(py, bell, token, poll)?;
         Ok(found.map(|(octets,)| (Buffer::of_vec(octets),)))
     }
@@ -463,9 +473,9 @@ impl Stream {
 
     /// Ends the fetch, and the wait of whoever waits for it. In a child of `fork` nothing happens.
     fn close(&self, py: Python<'_>) {
-        let Some(course) = self.course.here() else { return };
+        let Some(course) = self.course.get() else { return };
         course.is_closed.store(true, Ordering::Relaxed);
-        let (flow, task) = (lock(&course.flow).take(), lock(&course.task).take());
+        let (flow, task) = (lock(&course.fetch).take(), lock(&course.task).take());
         if let Some(task) = task {
             task.wake();
         }

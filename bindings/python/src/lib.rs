@@ -6,10 +6,10 @@ mod buffer;
 mod consumer;
 mod download;
 mod errors;
-mod here;
 mod live;
 mod memory;
 mod options;
+mod process_local;
 mod producer;
 mod serve;
 mod sessions;
@@ -42,5 +42,5 @@ mod module {
     #[pymodule_export]
     use crate::task::Task;
     #[pymodule_export]
-    use crate::wait::Bell;
+    use crate::wait::Notifier;
 }

@@ -8,7 +8,7 @@ use weir_socket::{LiveWriter, SocketError};
 
 use crate::buffer::octets_of;
 use crate::errors;
-use crate::here::Here;
+use crate::process_local::ProcessLocal;
 use crate::task::Task;
 
 const WHAT: &str = "the object that grows";
@@ -18,7 +18,7 @@ const WHAT: &str = "the object that grows";
 pub(crate) struct Live {
     name: String,
     /// Locked while something is signed, and never by whoever waits for the GIL.
-    writer: Here<Mutex<Option<LiveWriter>>>,
+    writer: ProcessLocal<Mutex<Option<LiveWriter>>>,
     /// Whether its producer was closed, of which the writer hears a little later.
     is_closed: Arc<AtomicBool>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(writer: LiveWriter, is_closed: Arc<AtomicBool>) -> Self {
         let name = writer.versioned().to_string();
-        Self { name, writer: Here::new(Mutex::new(Some(writer))), is_closed }
+        Self { name, writer: ProcessLocal::new(Mutex::new(Some(writer))), is_closed }
     }
 
     /// Does something with the writer, if it has not ended.
@@ -35,7 +35,7 @@ impl Live {
         py: Python<'_>,
         then: impl FnOnce(&mut Option<LiveWriter>) -> Option<Result<T, SocketError>> + Send,
     ) -> PyResult<T> {
-        let writer = self.writer.value(WHAT)?;
+        let writer = self.writer.get_or_raise(WHAT)?;
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(errors::closed("its producer"));
         }
@@ -66,7 +66,7 @@ impl Live {
 
     /// Whether it has ended, or was left.
     fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
-        let writer = self.writer.value(WHAT)?;
+        let writer = self.writer.get_or_raise(WHAT)?;
         Ok(py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
     }
 
@@ -85,7 +85,7 @@ impl Live {
 
     /// Leaves it without an end, unless it has one. In a child of `fork` nothing happens.
     fn close(&self, py: Python<'_>) {
-        if let Some(writer) = self.writer.here() {
+        if let Some(writer) = self.writer.get() {
             py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
     }

@@ -9,7 +9,7 @@ use pyo3::{Bound, PyAny, PyResult, ffi};
 ///
 /// # Safety
 /// `view` must be what Python passed to `__getbuffer__`, and `octets` must be what `owner` keeps.
-pub(crate) unsafe fn show(
+pub(crate) unsafe fn fill_view(
     owner: Bound<'_, PyAny>,
     octets: &[u8],
     view: *mut ffi::Py_buffer,

@@ -12,10 +12,10 @@ use weir_socket::{Identity, Producer, SocketError};
 
 use crate::answer::Offer;
 use crate::buffer::octets_of;
-use crate::here::Here;
 use crate::live::Live;
+use crate::process_local::ProcessLocal;
 use crate::task::Task;
-use crate::wait::{Bell, block_on, timeout_of};
+use crate::wait::{Notifier, block_on, timeout_of};
 use crate::{errors, sessions};
 
 const WHAT: &str = "the producer";
@@ -52,22 +52,22 @@ fn add_counters<T: Counters>(to: &Bound<'_, PyDict>, before: &str, table: &T) ->
 /// A bound producer.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Outlet {
-    producer: Mutex<Option<Here<Arc<Producer>>>>,
+    producer: Mutex<Option<ProcessLocal<Arc<Producer>>>>,
     is_closed: Arc<AtomicBool>,
 }
 
 impl Outlet {
-    fn slot(&self) -> MutexGuard<'_, Option<Here<Arc<Producer>>>> {
+    fn slot(&self) -> MutexGuard<'_, Option<ProcessLocal<Arc<Producer>>>> {
         self.producer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn new(producer: Producer) -> Self {
-        let producer = Here::new(Arc::new(producer));
+        let producer = ProcessLocal::new(Arc::new(producer));
         Self { producer: Mutex::new(Some(producer)), is_closed: Arc::default() }
     }
 
     fn producer(&self) -> PyResult<Arc<Producer>> {
-        let found = self.slot().as_ref().map(|producer| producer.here().cloned());
+        let found = self.slot().as_ref().map(|producer| producer.get().cloned());
         match found {
             Some(Some(producer)) => Ok(producer),
             Some(None) => Err(errors::forked(WHAT)),
@@ -181,18 +181,18 @@ impl Outlet {
             true => Poll::Ready(Err(SocketError::Closed)),
             false => producer.poll_recv(context),
         })?;
-        let producer = Here::new(Arc::downgrade(&producer));
+        let producer = ProcessLocal::new(Arc::downgrade(&producer));
         found.map(|request| Request { request, producer }).map_err(errors::of_socket)
     }
 
     /// As `request`, or nothing now.
-    fn poll_request(&self, bell: &Bell, token: u64) -> PyResult<Option<(Request,)>> {
+    fn poll_request(&self, bell: &Notifier, token: u64) -> PyResult<Option<(Request,)>> {
         let (producer, waker) = (self.producer()?, bell.waker(token)?);
         match producer.poll_recv(&mut Context::from_waker(&waker)) {
             Poll::Pending => Ok(None),
             Poll::Ready(Err(error)) => Err(errors::of_socket(error)),
             Poll::Ready(Ok(request)) => {
-                let producer = Here::new(Arc::downgrade(&producer));
+                let producer = ProcessLocal::new(Arc::downgrade(&producer));
                 Ok(Some((Request { request, producer },)))
             }
         }
@@ -210,7 +210,7 @@ impl Outlet {
 #[pyclass(frozen, module = "weir")]
 pub(crate) struct Request {
     request: weir_socket::Request,
-    producer: Here<Weak<Producer>>,
+    producer: ProcessLocal<Weak<Producer>>,
 }
 
 #[pymethods]
@@ -244,7 +244,7 @@ impl Request {
     /// Says that it will not be published: whoever asks is told so at once.
     fn refuse(&self, py: Python<'_>) -> PyResult<()> {
         // If it is closed, whoever asks is told so anyway.
-        let Some(producer) = self.producer.value(WHAT)?.upgrade() else { return Ok(()) };
+        let Some(producer) = self.producer.get_or_raise(WHAT)?.upgrade() else { return Ok(()) };
         py.detach(|| producer.refuse(&self.request)).map_err(errors::of_socket)
     }
 

@@ -19,7 +19,7 @@ use weir_socket::{
 use weir_wire::{DataView, Name};
 
 use crate::buffer::octets_of;
-use crate::here::Here;
+use crate::process_local::ProcessLocal;
 use crate::producer::identity_of;
 use crate::{errors, options, sessions};
 
@@ -60,7 +60,7 @@ impl Prefixes {
 
 enum State {
     Filling(Box<ObjectStore>),
-    Serving(Here<JoinHandle<()>>),
+    Serving(ProcessLocal<JoinHandle<()>>),
     Closed,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Shelf {
     state: Mutex<State>,
     is_stopped: Arc<AtomicBool>,
     /// Locked by the thread that answers, too.
-    lost: Here<Arc<Mutex<Vec<String>>>>,
+    lost: ProcessLocal<Arc<Mutex<Vec<String>>>>,
 }
 
 #[pymethods]
@@ -110,7 +110,7 @@ impl Shelf {
             version: version.unwrap_or_else(unix_time_ms),
             state: Mutex::new(State::Filling(Box::default())),
             is_stopped: Arc::default(),
-            lost: Here::new(Arc::default()),
+            lost: ProcessLocal::new(Arc::default()),
         })
     }
 
@@ -167,7 +167,7 @@ impl Shelf {
             certificate.filter(|prefix| !self.name.as_view().is_prefix_of(prefix.as_view()));
         let prefixes = Prefixes { name: self.name.clone(), certificate };
         let (router, is_stopped) = (self.router.clone(), self.is_stopped.clone());
-        let lost = self.lost.value(WHAT)?.clone();
+        let lost = self.lost.get_or_raise(WHAT)?.clone();
         let client = py.detach(|| {
             let mut client = Client::connect(&router).map_err(Unable::Connect)?;
             prefixes.register(&mut client).map_err(Unable::Register)?;
@@ -181,21 +181,21 @@ impl Shelf {
         let thread = std::thread::Builder::new().name("put".into()).spawn(move || {
             Server { router, prefixes, store: *store, is_stopped, lost }.run(client);
         })?;
-        *self.state() = State::Serving(Here::new(thread));
+        *self.state() = State::Serving(ProcessLocal::new(thread));
         Ok(())
     }
 
     /// Files that are served no more since they have changed or gone away, in words.
     #[getter]
     fn lost(&self) -> PyResult<Vec<String>> {
-        Ok(self.lost.value(WHAT)?.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(self.lost.get_or_raise(WHAT)?.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Serves no more. In a child of `fork` nothing is served, and nothing happens.
     fn close(&self, py: Python<'_>) {
         let state = std::mem::replace(&mut *self.state(), State::Closed);
         if let State::Serving(thread) = state
-            && thread.is_here()
+            && thread.is_current_process()
         {
             self.is_stopped.store(true, Ordering::Relaxed);
             py.detach(|| thread.into_value().map(JoinHandle::join));

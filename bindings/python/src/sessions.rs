@@ -9,16 +9,16 @@ use weir_socket::{Session, SessionConfig};
 use weir_wire::Name;
 
 use crate::errors;
-use crate::here::Here;
+use crate::process_local::ProcessLocal;
 
 /// Only locked by whoever has the GIL, and not while that is given away: a child never finds it
 /// locked after a fork.
-static SESSIONS: Mutex<BTreeMap<String, Here<Session>>> = Mutex::new(BTreeMap::new());
+static SESSIONS: Mutex<BTreeMap<String, ProcessLocal<Session>>> = Mutex::new(BTreeMap::new());
 
 fn known(router: &str) -> Option<Session> {
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    sessions.retain(|_, session| session.is_here());
-    sessions.get(router).and_then(Here::here).cloned()
+    sessions.retain(|_, session| session.is_current_process());
+    sessions.get(router).and_then(ProcessLocal::get).cloned()
 }
 
 /// The session with a router; it is made if this process has none, and stays.
@@ -43,7 +43,7 @@ pub(crate) fn session(py: Python<'_>, router: Option<&str>) -> PyResult<Session>
         return Ok(session);
     }
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    sessions.insert(key, Here::new(made.clone()));
+    sessions.insert(key, ProcessLocal::new(made.clone()));
     Ok(made)
 }
 

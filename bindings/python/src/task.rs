@@ -11,8 +11,8 @@ use weir_wire::Name;
 
 use crate::answer::Answer;
 use crate::errors;
-use crate::here::Here;
-use crate::wait::{Bell, block_on, timeout_of};
+use crate::process_local::ProcessLocal;
+use crate::wait::{Notifier, block_on, timeout_of};
 
 /// What is waited for.
 enum Awaited {
@@ -46,20 +46,20 @@ impl Awaited {
 pub(crate) struct Task {
     what: &'static str,
     /// Locked for moments.
-    awaited: Here<Mutex<Awaited>>,
+    awaited: ProcessLocal<Mutex<Awaited>>,
 }
 
 impl Task {
     pub(crate) fn of_done(what: &'static str, pending: Pending<()>) -> Self {
-        Self { what, awaited: Here::new(Mutex::new(Awaited::Done(pending))) }
+        Self { what, awaited: ProcessLocal::new(Mutex::new(Awaited::Done(pending))) }
     }
 
     pub(crate) fn of_data(what: &'static str, pending: Pending<Packet>) -> Self {
-        Self { what, awaited: Here::new(Mutex::new(Awaited::Data(pending))) }
+        Self { what, awaited: ProcessLocal::new(Mutex::new(Awaited::Data(pending))) }
     }
 
     pub(crate) fn of_name(what: &'static str, pending: Pending<Name>) -> Self {
-        Self { what, awaited: Here::new(Mutex::new(Awaited::Name(pending))) }
+        Self { what, awaited: ProcessLocal::new(Mutex::new(Awaited::Name(pending))) }
     }
 
     fn python_of(
@@ -82,7 +82,7 @@ impl Task {
     /// Waits for it.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
-        let (timeout, awaited) = (timeout_of(timeout)?, self.awaited.value(self.what)?);
+        let (timeout, awaited) = (timeout_of(timeout)?, self.awaited.get_or_raise(self.what)?);
         let found = block_on(py, timeout, |context| {
             awaited.lock().unwrap_or_else(PoisonError::into_inner).poll(context)
         })?;
@@ -90,8 +90,8 @@ impl Task {
     }
 
     /// As `wait`, or nothing now.
-    fn poll(&self, py: Python<'_>, bell: &Bell, token: u64) -> PyResult<Option<(Py<PyAny>,)>> {
-        let (awaited, waker) = (self.awaited.value(self.what)?, bell.waker(token)?);
+    fn poll(&self, py: Python<'_>, bell: &Notifier, token: u64) -> PyResult<Option<(Py<PyAny>,)>> {
+        let (awaited, waker) = (self.awaited.get_or_raise(self.what)?, bell.waker(token)?);
         let context = &mut Context::from_waker(&waker);
         let found = awaited.lock().unwrap_or_else(PoisonError::into_inner).poll(context);
         match found {

@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::here::Here;
+use crate::process_local::ProcessLocal;
 
 /// How late Ctrl-C may be noticed.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -108,27 +108,27 @@ impl Wake for Ring {
 /// A descriptor that becomes readable when something that tasks of an event loop wait for may be
 /// there.
 #[pyclass(frozen, module = "weir._weir")]
-pub(crate) struct Bell(Here<Arc<Rings>>);
+pub(crate) struct Notifier(ProcessLocal<Arc<Rings>>);
 
 const WHAT: &str = "the event loop";
 
 #[pymethods]
-impl Bell {
+impl Notifier {
     #[new]
     fn new() -> PyResult<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_flags(flags).map_err(std::io::Error::from)?;
-        Ok(Self(Here::new(Arc::new(Rings { event, rung: Mutex::default() }))))
+        Ok(Self(ProcessLocal::new(Arc::new(Rings { event, rung: Mutex::default() }))))
     }
 
     /// The descriptor.
     fn fileno(&self) -> PyResult<RawFd> {
-        Ok(self.0.value(WHAT)?.event.as_raw_fd())
+        Ok(self.0.get_or_raise(WHAT)?.event.as_raw_fd())
     }
 
     /// The tokens of whoever is to look again.
     fn take(&self) -> PyResult<Vec<u64>> {
-        let rings = self.0.value(WHAT)?;
+        let rings = self.0.get_or_raise(WHAT)?;
         let mut rung = rings.rung();
         // There is nothing to be read if nobody has rung.
         let _ = rings.event.read();
@@ -136,13 +136,13 @@ impl Bell {
     }
 }
 
-impl Bell {
+impl Notifier {
     /// A waker that rings with the token.
     ///
     /// # Errors
     /// It was made before a fork.
     pub(crate) fn waker(&self, token: u64) -> PyResult<Waker> {
-        let rings = self.0.value(WHAT)?.clone();
+        let rings = self.0.get_or_raise(WHAT)?.clone();
         Ok(Waker::from(Arc::new(Ring { rings, token })))
     }
 }

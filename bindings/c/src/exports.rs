@@ -10,12 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use libc::{c_int, c_void, msghdr, sockaddr, socklen_t, ssize_t};
 use nix::errno::Errno;
 
+use crate::constants::{ICN_ANSWER, ICN_OFFER, ICN_OPTION, ICN_UNVERIFIED, SOL_ICN};
 use crate::library::library;
 use crate::memory::{
-    Came, Room, address, gathered, octets, put_control, set, set_message, text, value,
+    ReceivedHeader, ScatterBuffer, address, joined_octets, octets, put_control, set, set_message,
+    text, value,
 };
-use crate::names::{address_of, name_from, name_of, whole_address};
-use crate::shape::{ICN_ANSWER, ICN_OFFER, ICN_OPTION, ICN_UNVERIFIED, SOL_ICN};
+use crate::names::{address_of, name_from, name_of, padded_address};
 use crate::socket::Socket;
 
 /// Runs the body of a function: its result, or -1 with `errno`.
@@ -107,7 +108,7 @@ pub(crate) unsafe extern "C" fn icn_getsockopt(
         }
         // SAFETY: the application promises it; the length was read above.
         unsafe {
-            Room::new(to, room)?.put(&found);
+            ScatterBuffer::new(to, room)?.put(&found);
             set(len, found.len() as socklen_t);
         }
         Ok(0)
@@ -156,7 +157,7 @@ pub(crate) unsafe extern "C" fn icn_recvfrom(
         // SAFETY: the application promises it.
         let name = name_of(&unsafe { address(addr, value(addr_len)?) }?)?;
         // SAFETY: the application promises it.
-        let mut room = unsafe { Room::new(to, len) }?;
+        let mut room = unsafe { ScatterBuffer::new(to, len) }?;
         let count = match flags & ICN_ANSWER {
             0 => socket.recv(name, &mut room, flags)?.count,
             _ => socket.recv_answer(&name, &mut room, flags)?,
@@ -182,7 +183,7 @@ pub(crate) unsafe extern "C" fn icn_sendmsg(
         // SAFETY: the application promises it.
         let name = name_of(&unsafe { address(message.msg_name.cast(), message.msg_namelen) }?)?;
         // SAFETY: the application promises it.
-        let octets = unsafe { gathered(&message) }?;
+        let octets = unsafe { joined_octets(&message) }?;
         let len = octets.len() as ssize_t;
         match socket.is_consumer() {
             true => socket.express(name, octets, flags)?,
@@ -207,7 +208,7 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
         // SAFETY: the application promises it.
         let header = unsafe { value(message) }?;
         // SAFETY: the application promises it.
-        let mut room = unsafe { Room::of(&header) }?;
+        let mut room = unsafe { ScatterBuffer::of(&header) }?;
         if socket.is_consumer() {
             // SAFETY: the application promises it.
             let name = name_of(&unsafe { address(header.msg_name.cast(), header.msg_namelen) }?)?;
@@ -215,7 +216,8 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
                 0 => socket.recv(name, &mut room, flags).map(|got| (got.count, got.flags()))?,
                 _ => (socket.recv_answer(&name, &mut room, flags)?, ICN_UNVERIFIED),
             };
-            let came = Came { name_len: header.msg_namelen, flags, ..Came::default() };
+            let came =
+                ReceivedHeader { name_len: header.msg_namelen, flags, ..ReceivedHeader::default() };
             // SAFETY: the application promises it.
             unsafe { set_message(message, &came) };
             return Ok(count as ssize_t);
@@ -224,7 +226,8 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
             return Err(Errno::EFAULT);
         }
         // SAFETY: the application promises it.
-        let mut name_room = unsafe { Room::new(header.msg_name, header.msg_namelen as usize) }?;
+        let mut name_room =
+            unsafe { ScatterBuffer::new(header.msg_name, header.msg_namelen as usize) }?;
         let (count, name_len, offered) = socket.recv_request(flags, |request| {
             let address = address_of(request.name()).ok_or(Errno::EMSGSIZE)?;
             let parameters = request.parameters().unwrap_or_default();
@@ -233,10 +236,11 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
             }
             name_room.put(&address);
             let offered = request.offer().and_then(Result::ok);
-            let offered = offered.and_then(|offer| whole_address(offer.name()));
+            let offered = offered.and_then(|offer| padded_address(offer.name()));
             Ok((room.put(parameters), address.len(), offered))
         })?;
-        let mut came = Came { name_len: name_len as socklen_t, ..Came::default() };
+        let mut came =
+            ReceivedHeader { name_len: name_len as socklen_t, ..ReceivedHeader::default() };
         if let Some(offered) = offered {
             // SAFETY: the application promises it.
             match unsafe { put_control(&header, ICN_OFFER, &offered) } {
