@@ -146,7 +146,7 @@ fn busy_faces_do_not_stay_on_one_thread() {
 
 /// With the work going from one face to another all the time, faces come, move and go.
 #[test]
-fn nothing_is_lost_while_faces_move_and_go() {
+fn moving_faces_loses_nothing() {
     let router = start(3, Duration::from_millis(2));
     let mut producer = router.unix();
     producer.register("/b");
@@ -225,7 +225,7 @@ fn shared_memory_moves_along() {
 
 /// A producer that has moved is forgotten by all shards when it goes.
 #[test]
-fn a_face_that_has_moved_goes_from_all_shards() {
+fn moved_face_leaves_all_shards() {
     let router = start(2, Duration::from_millis(20));
     let mut peers = connect(&router, 3);
     let mut consumer = peers.remove(1);

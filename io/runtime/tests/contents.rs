@@ -195,7 +195,7 @@ fn misses_are_queued_and_excess_counted() {
 }
 
 #[test]
-fn applications_of_this_process_need_no_listener() {
+fn in_process_apps_need_no_listener() {
     let router = TestRouter::start_with(|config| config.listeners.clear());
     let peer = || {
         let stream = router.handle().local_port().connect().unwrap();
@@ -259,7 +259,7 @@ fn neighbours_list_holdings_only_if_configured() {
 }
 
 #[test]
-fn the_first_question_of_a_client_begins_the_index() {
+fn first_request_starts_index() {
     let mut fixture = StoreFixture::start(2);
     fixture.fetch(0..100);
     let dataset = HoldingsStatus::dataset_name(Scope::Localhost.prefix(), &name("/a/v=1"));

@@ -84,11 +84,11 @@ fn hand_over(threads: usize, count: usize) {
 }
 
 #[test]
-fn nothing_is_handed_to_a_thread_that_sleeps_on() {
+fn sleeping_thread_misses_no_message() {
     hand_over(1, 3);
 }
 
 #[test]
-fn one_of_two_that_hand_over_at_once_wakes_it() {
+fn one_of_two_senders_wakes_thread() {
     hand_over(2, 1);
 }

@@ -145,7 +145,7 @@ fn with_face(uri: &str, threads: usize, pit_token: Option<PitTokenChoice>) -> Te
 
 /// Over UDP and TCP, with one packet thread and several.
 #[test]
-fn neighbours_get_tokens_that_end_none_of_them() {
+fn sends_only_tokens_ndnd_accepts() {
     for (threads, scheme) in [1, 2, 5].into_iter().flat_map(|n| [(n, "udp4"), (n, "tcp4")]) {
         let udp = UdpSocket::bind("127.0.0.2:0").unwrap();
         udp.set_read_timeout(Some(PATIENCE)).unwrap();

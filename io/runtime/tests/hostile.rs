@@ -164,7 +164,7 @@ fn partial_reads_share_one_memory_limit() {
 }
 
 #[test]
-fn a_stream_closes_when_framing_is_lost_and_only_then() {
+fn stream_closes_only_on_lost_framing() {
     let router = TestRouter::start();
     let mut peer = router.unix();
     // A malformed Interest, well framed: counted, and the face stays.
@@ -196,7 +196,7 @@ fn a_packet_in_single_octets_is_a_packet() {
 }
 
 #[test]
-fn udp_garbage_is_counted_and_closes_nothing() {
+fn udp_garbage_is_counted() {
     let router = TestRouter::start();
     let peer = router.udp();
     for garbage in [&b"hello"[..], &[5, 200, 1], &[6], &[100, 2, 80], &[0; 1500]] {
@@ -379,7 +379,7 @@ fn full_table_evicts_idle_peers() {
 
 /// The faces that fill the table are another packet thread's than the peer that wants a place.
 #[test]
-fn threads_make_room_for_peers_of_each_other() {
+fn threads_evict_for_each_other() {
     const THREADS: usize = 3;
     let router = TestRouter::start_with(|config| {
         config.threads = THREADS;
@@ -432,7 +432,7 @@ fn metrics_tell_of_all_this() {
 /// More scrapers than there may be connections: some ask for more than the buffers of both sides
 /// take, some ask for nothing.
 #[test]
-fn scrapers_that_do_not_read_hold_up_no_other() {
+fn stalled_scrapers_block_no_other() {
     let router = TestRouter::start_with(|config| {
         config.metrics = Some("127.0.0.1:0".parse().unwrap());
     });
@@ -465,7 +465,7 @@ fn scrapers_that_do_not_read_hold_up_no_other() {
 }
 
 #[test]
-fn tcp_peers_take_room_from_their_own_host_alone() {
+fn tcp_peers_evict_only_own_host() {
     if !run_in_network_namespace("tcp_peers_among_hosts") {
         eprintln!("NOT tested with TCP peers of other hosts: no network namespace can be made");
     }

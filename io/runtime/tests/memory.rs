@@ -18,7 +18,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[test]
-fn a_thousand_faces_and_a_hundred_thousand_pending_interests_fit() {
+fn many_faces_and_interests_fit() {
     let before = resident_bytes();
     let router = TestRouter::start_with(|config| {
         config.store.capacity_bytes = 0;

@@ -24,7 +24,7 @@ fn create_face(uri: &str, persistency: FacePersistency) -> ControlParameters {
 }
 
 #[test]
-fn a_udp_stranger_gets_a_face_and_its_data() {
+fn unknown_udp_peer_gets_face_and_data() {
     let router = TestRouter::start();
     let mut producer = router.unix();
     producer.register("/p");
@@ -43,7 +43,7 @@ fn a_udp_stranger_gets_a_face_and_its_data() {
 /// One peer that asks two addresses of a host has two faces there, and each answers from the
 /// address that was asked, with one packet thread as with several.
 #[test]
-fn udp_answers_from_the_address_that_was_asked() {
+fn udp_answers_from_requested_address() {
     for threads in [1, 3] {
         let router = TestRouter::start_with(|config| {
             config.threads = threads;
@@ -85,7 +85,7 @@ fn udp_answers_from_the_address_that_was_asked() {
 }
 
 #[test]
-fn udp_faces_leave_from_the_address_of_the_route() {
+fn udp_faces_send_from_route_address() {
     if !run_in_network_namespace("udp_faces_among_networks") {
         eprintln!("NOT tested with two networks: no network namespace can be made");
     }
@@ -255,7 +255,7 @@ fn udp_faces_follow_hosts() {
 }
 
 #[test]
-fn small_mtu_cuts_data_into_fragments_that_are_put_together() {
+fn small_mtu_fragments_data() {
     let near = TestRouter::start();
     let far = TestRouter::start_with(|config| config.face_defaults.udp_mtu = Some(500));
     let mut producer = far.unix();
@@ -314,7 +314,7 @@ fn localhost_is_closed_to_udp() {
 }
 
 #[test]
-fn faces_are_created_once_changed_and_destroyed() {
+fn creates_updates_destroys_faces() {
     let router = TestRouter::start();
     let mut peer = router.unix();
     let parameters = create_face("udp4://127.0.0.1:9", FacePersistency::Persistent);
@@ -337,7 +337,7 @@ fn faces_are_created_once_changed_and_destroyed() {
 }
 
 #[test]
-fn a_tcp_peer_that_is_not_there_is_504() {
+fn absent_tcp_peer_is_504() {
     let router = TestRouter::start();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut peer = router.unix();
@@ -347,7 +347,7 @@ fn a_tcp_peer_that_is_not_there_is_504() {
 }
 
 #[test]
-fn a_permanent_tcp_face_comes_back_with_its_routes() {
+fn permanent_tcp_face_reconnects() {
     let router = TestRouter::start();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("tcp4://{}", listener.local_addr().unwrap());
@@ -506,7 +506,7 @@ fn ask_for_too_much(kind: &str, consumer: Consumer<'_>, producer: &mut Peer<Unix
 }
 
 #[test]
-fn interests_wait_until_the_queue_has_room_for_their_data() {
+fn shaping_holds_interests_for_queue() {
     let shaping = "fisp capacity=100000 gamma=1 held_max=5";
     let router = TestRouter::start_with(|config| {
         config.face_defaults.shaping = shaping.parse().unwrap();
@@ -554,7 +554,7 @@ fn idle_udp_faces_close() {
 }
 
 #[test]
-fn incoming_face_is_told_only_where_local_fields_are_on() {
+fn incoming_face_needs_local_fields() {
     let router = TestRouter::start();
     let (mut producer, mut consumer) = (router.unix(), router.unix());
     producer.register("/a");

@@ -42,7 +42,7 @@ fn drops(snapshot: &Snapshot, reason: &str) -> u64 {
 }
 
 #[test]
-fn interests_go_through_the_ring_and_data_comes_back() {
+fn ring_carries_interests_and_data() {
     let router = TestRouter::start();
     let mut producer = router.unix();
     producer.register("/movies");
@@ -147,7 +147,7 @@ fn metrics(router: &TestRouter) -> String {
 }
 
 #[test]
-fn metrics_tell_of_faces_memory_and_offers() {
+fn metrics_cover_shared_memory() {
     let bytes_max = 2 * SHARED_BYTES as u64;
     let router = TestRouter::start_with(|config| {
         config.memory_bytes_max = 16 * bytes_max;

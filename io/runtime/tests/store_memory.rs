@@ -17,7 +17,7 @@ fn resident_bytes() -> u64 {
 
 /// Beside all of it, a tenth that is asked for again and again, so that it stays.
 #[test]
-fn a_store_takes_what_it_is_given_whatever_is_in_it() {
+fn store_uses_configured_size() {
     let before = resident_bytes();
     let router = TestRouter::start_with(|config| {
         config.store.capacity_bytes = STORE_BYTES;

@@ -76,7 +76,7 @@ fn udp_strangers_are_known_to_all_shards() {
 
 /// What a peer sends comes to the thread that has the peer's face, whichever that is.
 #[test]
-fn udp_peers_with_faces_by_command_are_spread_over_threads() {
+fn created_udp_faces_spread_over_threads() {
     let router = with_threads(4);
     let mut consumer = router.unix();
     let peers: Vec<_> = (0..32).map(|_| router.udp()).collect();
@@ -169,7 +169,7 @@ fn answer<S: std::io::Read + std::io::Write>(producer: &mut Peer<S>, uri: &str, 
 }
 
 #[test]
-fn one_object_is_spread_over_threads_and_found_by_its_prefix() {
+fn object_spans_threads_and_is_found() {
     for threads in [1, 2, 4] {
         let router = with_threads(threads);
         let mut producer = router.unix();

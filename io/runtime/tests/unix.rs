@@ -13,7 +13,7 @@ use weir_runtime::{Runtime, StartError, UnsolicitedPolicy};
 use weir_wire::{Interest, InterestView, LpFraming, LpHeader, LpView, NackReason, PitToken};
 
 #[test]
-fn interest_reaches_the_producer_and_data_comes_back_and_is_kept() {
+fn data_returns_and_is_cached() {
     let router = TestRouter::start();
     let (mut producer, mut consumer) = (router.unix(), router.unix());
     producer.register("/movies");
@@ -116,7 +116,7 @@ fn no_route_is_answered_with_a_nack() {
 }
 
 #[test]
-fn pit_token_comes_back_on_data_from_producer_and_store() {
+fn pit_token_returns_with_data() {
     let router = TestRouter::start();
     let (mut producer, mut consumer) = (router.unix(), router.unix());
     producer.register("/a");
@@ -189,7 +189,7 @@ fn erasing_the_store() {
 }
 
 #[test]
-fn a_clean_stop_removes_the_socket_and_closes_faces() {
+fn clean_stop_removes_socket() {
     let router = TestRouter::start();
     let mut peer = router.unix();
     peer.register("/a");

@@ -43,9 +43,9 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn measure(programs: &Programs) -> Result<Self> {
-        let (unix_send_us, unix_receive_us) = in_turn(&mut unix(BATCH)?)?;
-        let (unix_send_stored_us, _) = in_turn(&mut unix(MEMORY_BYTES / OCTETS)?)?;
-        let (udp_send_us, udp_receive_us) = in_turn(&mut udp()?)?;
+        let (unix_send_us, unix_receive_us) = alternate(&mut unix(BATCH)?)?;
+        let (unix_send_stored_us, _) = alternate(&mut unix(MEMORY_BYTES / OCTETS)?)?;
+        let (udp_send_us, udp_receive_us) = alternate(&mut udp()?)?;
         let (touch_us, copy_us) = memory();
         let words = ["--json", "ecdsa", "sha256 x16"];
         let speeds = programs.json("speed", &words)?;
@@ -95,7 +95,7 @@ impl Limits {
 }
 
 /// Two ends of a socket of this process; neither waits.
-trait Ends {
+trait SocketPair {
     /// Sends some octets; none if there is no room.
     fn send(&mut self) -> std::io::Result<usize>;
     /// Receives some octets; none if there are none.
@@ -119,7 +119,7 @@ fn unix(count: usize) -> Result<UnixEnds> {
     Ok(UnixEnds { near, far, octets: octets(count), next: 0, received: octets(BATCH) })
 }
 
-impl Ends for UnixEnds {
+impl SocketPair for UnixEnds {
     fn send(&mut self) -> std::io::Result<usize> {
         let octets = &self.octets[self.next..self.next + BATCH];
         self.next = (self.next + BATCH) % (self.octets.len() / BATCH * BATCH);
@@ -150,7 +150,7 @@ fn udp() -> Result<UdpEnds> {
     Ok(UdpEnds { near, far, octets: vec![7; BATCH * OCTETS] })
 }
 
-impl Ends for UdpEnds {
+impl SocketPair for UdpEnds {
     fn send(&mut self) -> std::io::Result<usize> {
         self.near.send(&self.octets)
     }
@@ -162,7 +162,7 @@ impl Ends for UdpEnds {
 
 /// Processor time to send and to receive 8000 octets, us: medians of rounds, in which two calls
 /// send and as many as it takes receive, so that nobody waits and no buffer overflows.
-fn in_turn(ends: &mut dyn Ends) -> Result<(f64, f64)> {
+fn alternate(ends: &mut dyn SocketPair) -> Result<(f64, f64)> {
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (mut sending, mut receiving) = (Duration::ZERO, Duration::ZERO);

@@ -45,7 +45,7 @@ pub(crate) fn load() -> Option<f64> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct SourceState {
     pub(crate) commit: String,
     /// What identifies changes that were not committed; none if there are none.
     pub(crate) changes: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) fn repository() -> &'static Path {
 }
 
 /// The state of the repository, but for its records.
-pub(crate) fn state() -> Result<State> {
+pub(crate) fn state() -> Result<SourceState> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let status = git(&["status", "--porcelain", "--", ".", ":!benches/records"])?;
     let diff = git(&["diff", "HEAD", "--", ".", ":!benches/records"])?;
@@ -68,7 +68,7 @@ pub(crate) fn state() -> Result<State> {
         let octets = std::fs::read(&path);
         octets.map(|octets| identity(&octets)).with_context(|| format!("WEIR_BIN={path:?}"))
     });
-    Ok(State { commit, changes, program: program.transpose()? })
+    Ok(SourceState { commit, changes, program: program.transpose()? })
 }
 
 /// The first 48 bits of a digest, in hexadecimal digits.

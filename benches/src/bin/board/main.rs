@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use limits::Limits;
-use parts::{PARTS, Setting};
+use parts::{BoardConfig, PARTS};
 use programs::Programs;
 use record::{PartRecord, Record, Records};
 
@@ -59,10 +59,10 @@ fn main() -> Result<()> {
     let folder = args.records.clone().unwrap_or_else(|| machine::repository().join(RECORDS));
     let mut records = Records::read(&folder)?;
     let compared = args.compare.as_deref().map(Record::read).transpose()?;
-    let mut record = records.take_of(machine::state()?, machine::Machine::here()?);
+    let mut record = records.take_record(machine::state()?, machine::Machine::here()?);
     let programs = Programs::new()?;
     let limits = Limits::measure(&programs)?;
-    let setting = Setting { is_quick: args.quick, disk: args.disk.clone(), programs, limits };
+    let setting = BoardConfig { is_quick: args.quick, disk: args.disk.clone(), programs, limits };
     let limits = setting.limits.figures();
     table::heading(&record);
     table::limits(&limits);

@@ -45,7 +45,7 @@ pub(crate) const PARTS: &[Part] = &[
 ];
 
 /// How it is measured.
-pub(crate) struct Setting {
+pub(crate) struct BoardConfig {
     pub(crate) is_quick: bool,
     pub(crate) disk: Option<PathBuf>,
     pub(crate) programs: Programs,
@@ -53,12 +53,12 @@ pub(crate) struct Setting {
 }
 
 pub(crate) struct Runs<'a> {
-    setting: &'a Setting,
+    setting: &'a BoardConfig,
     pub(crate) commands: Vec<String>,
 }
 
 impl<'a> Runs<'a> {
-    pub(crate) fn new(setting: &'a Setting) -> Self {
+    pub(crate) fn new(setting: &'a BoardConfig) -> Self {
         Self { setting, commands: Vec::new() }
     }
 
@@ -210,7 +210,7 @@ fn fetched(report: &Value, phase: &str, key: &str, limit: f64) -> Result<Figure>
         other => other,
     };
     let value = number(report, &[&format!("{phase}_{key}")])?;
-    Ok(Figure::new(&format!("{what}, {phase_name}"), unit, value).beside(limit))
+    Ok(Figure::new(&format!("{what}, {phase_name}"), unit, value).with_limit(limit))
 }
 
 fn two_routers(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
@@ -276,7 +276,7 @@ fn disk(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
         let ours = number(&report, &[&row, "per_second"])?;
         let figure = Figure::new(&row, "thousand/s", ours / 1000.0);
         figures.push(match report[&row]["fio_per_second"].as_f64() {
-            Some(theirs) => figure.beside(theirs / 1000.0),
+            Some(theirs) => figure.with_limit(theirs / 1000.0),
             None => figure,
         });
     }

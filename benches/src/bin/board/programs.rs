@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_profiles_than_release_are_refused() {
+    fn refuses_other_profiles() {
         assert!(Programs::of("target/release".into()).is_ok());
         for folder in ["target/debug", "target/profiling", "release/debug"] {
             let error = Programs::of(folder.into()).err().expect("no release profile").to_string();

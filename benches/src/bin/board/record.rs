@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Machine, State, load, now};
+use crate::machine::{Machine, SourceState, load, now};
 
 /// What was measured of one state of the source on one machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     #[serde(flatten)]
-    pub(crate) state: State,
+    pub(crate) state: SourceState,
     /// When the first of it was measured, `YYYYMMDDThhmmss` in UTC.
     pub(crate) date: String,
     pub(crate) machine: Machine,
@@ -50,7 +50,7 @@ impl Figure {
         Self { name: name.into(), unit: unit.into(), value, limit: None }
     }
 
-    pub(crate) fn beside(self, limit: f64) -> Self {
+    pub(crate) fn with_limit(self, limit: f64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 }
@@ -91,7 +91,7 @@ impl Record {
     /// Writes it into `folder`, whole or not at all; the file.
     pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(folder)?;
-        let State { commit, changes, program } = &self.state;
+        let SourceState { commit, changes, program } = &self.state;
         let mut name = format!("{}-{commit}", self.date);
         for (word, identity) in [("changed", changes), ("program", program)] {
             name.extend(identity.iter().map(|identity| format!("-{word}-{identity}")));
@@ -126,7 +126,7 @@ impl Records {
     }
 
     /// Takes out the record of this state and machine, to be gone on with, or begins one.
-    pub(crate) fn take_of(&mut self, state: State, machine: Machine) -> Record {
+    pub(crate) fn take_record(&mut self, state: SourceState, machine: Machine) -> Record {
         let is_it = |record: &Record| record.state == state && record.machine == machine;
         match self.0.iter().position(is_it) {
             Some(index) => self.0.remove(index),
@@ -156,19 +156,19 @@ mod tests {
     }
 
     fn record(date: &str, commit: &str, cores: usize, part: &str) -> Record {
-        let state = State { commit: commit.into(), changes: None, program: None };
-        let figures = vec![Figure::new("it", "us", 2.5).beside(1.0)];
+        let state = SourceState { commit: commit.into(), changes: None, program: None };
+        let figures = vec![Figure::new("it", "us", 2.5).with_limit(1.0)];
         let parts = BTreeMap::from([(part.to_owned(), part_record(figures, false))]);
         Record { state, date: date.into(), machine: machine(cores), parts }
     }
 
     #[test]
-    fn a_record_comes_back_as_it_was_written_and_goes_on() {
+    fn record_round_trips_and_grows() {
         let folder = tempfile::tempdir().expect("a folder");
         let written = record("20261126T120000", "aaaa", 2, "unix");
         written.write(folder.path()).expect("it is written");
         let mut records = Records::read(folder.path()).expect("they are read");
-        let mut again = records.take_of(written.state.clone(), machine(2));
+        let mut again = records.take_record(written.state.clone(), machine(2));
         assert_eq!(again.date, written.date);
         assert_eq!(again.parts["unix"].figures, written.parts["unix"].figures);
         assert_eq!(again.parts["unix"].machine_limits, written.parts["unix"].machine_limits);
@@ -180,21 +180,22 @@ mod tests {
     }
 
     #[test]
-    fn another_state_or_machine_has_a_record_of_its_own() {
+    fn each_state_and_machine_has_record() {
         let mut records = Records(vec![record("20261126T120000", "aaaa", 2, "unix")]);
-        let state = State { commit: "aaaa".into(), changes: None, program: None };
-        let mut is_new =
-            |state: &State, cores| records.take_of(state.clone(), machine(cores)).parts.is_empty();
+        let state = SourceState { commit: "aaaa".into(), changes: None, program: None };
+        let mut is_new = |state: &SourceState, cores| {
+            records.take_record(state.clone(), machine(cores)).parts.is_empty()
+        };
         let other = |word: &str| Some(word.to_owned());
-        assert!(is_new(&State { commit: "bbbb".into(), ..state.clone() }, 2));
-        assert!(is_new(&State { changes: other("cc"), ..state.clone() }, 2));
-        assert!(is_new(&State { program: other("dd"), ..state.clone() }, 2));
+        assert!(is_new(&SourceState { commit: "bbbb".into(), ..state.clone() }, 2));
+        assert!(is_new(&SourceState { changes: other("cc"), ..state.clone() }, 2));
+        assert!(is_new(&SourceState { program: other("dd"), ..state.clone() }, 2));
         assert!(is_new(&state, 4));
         assert!(!is_new(&state, 2));
     }
 
     #[test]
-    fn a_part_is_compared_with_the_last_record_that_has_it() {
+    fn compares_with_last_record_of_part() {
         let records = Records(vec![
             record("20261126T120000", "aaaa", 2, "unix"),
             record("20261126T130000", "bbbb", 2, "unix"),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_measurement_replaces_a_quick_one_alone() {
+    fn quick_replaces_only_quick() {
         let figure = |value| vec![Figure::new("it", "us", value)];
         let mut record = record("20261126T120000", "aaaa", 2, "unix");
         let value = |record: &Record, part: &str| record.parts[part].figures[0].value;
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_nobody_knows_and_a_part_without_limits_are_read() {
+    fn reads_missing_load_and_limits() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut written = record("20261126T120000", "aaaa", 2, "unix");
         written.parts.get_mut("unix").expect("it is there").load = None;
