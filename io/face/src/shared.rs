@@ -82,11 +82,11 @@ impl SharedMemory {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    fn claim(self: &Arc<Self>) -> Option<Claim> {
+    fn claim(self: &Arc<Self>) -> Option<MemoryClaim> {
         let claim = |used| (used + BYTES <= self.bytes_max).then_some(used + BYTES);
         let (ok, fail) = (Ordering::Relaxed, Ordering::Relaxed);
         let claimed = self.used_bytes.fetch_update(ok, fail, claim).is_ok();
-        claimed.then(|| Claim(Arc::clone(self)))
+        claimed.then(|| MemoryClaim(Arc::clone(self)))
     }
 }
 
@@ -94,9 +94,9 @@ const BYTES: u64 = SHARED_BYTES as u64;
 
 /// A part of a router's [`SharedMemory`], given back when dropped.
 #[derive(Debug)]
-struct Claim(Arc<SharedMemory>);
+struct MemoryClaim(Arc<SharedMemory>);
 
-impl Drop for Claim {
+impl Drop for MemoryClaim {
     fn drop(&mut self) {
         self.0.used_bytes.fetch_sub(BYTES, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl Drop for Claim {
 enum Role {
     Router {
         memory: Arc<SharedMemory>,
-        claim: Option<Claim>,
+        claim: Option<MemoryClaim>,
     },
     Application {
         frames_before_offer: usize,

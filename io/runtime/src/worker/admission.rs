@@ -34,7 +34,7 @@ pub(super) struct PeerAdmission {
 struct Search {
     class: Option<FaceClass>,
     /// The least used last.
-    found: Vec<(u32, FaceId)>,
+    candidates: Vec<(u32, FaceId)>,
     again_at: Option<Instant>,
 }
 
@@ -110,7 +110,7 @@ impl PeerAdmission {
         if search.class != Some(class) {
             return None;
         }
-        while let Some((slot, id)) = search.found.pop() {
+        while let Some((slot, id)) = search.candidates.pop() {
             if faces.get(slot).is_some_and(|face| face.id == id && is_evictable(face, now)) {
                 return Some((slot, id));
             }
@@ -134,8 +134,8 @@ impl Search {
             .collect();
         silent.sort_unstable();
         let surplus = silent.len().saturating_sub(CANDIDATES_MAX);
-        self.found.clear();
-        self.found.extend(silent[surplus..].iter().map(|&(_, slot, id)| (slot, id)));
+        self.candidates.clear();
+        self.candidates.extend(silent[surplus..].iter().map(|&(_, slot, id)| (slot, id)));
     }
 }
 
