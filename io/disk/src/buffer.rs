@@ -92,7 +92,7 @@ impl Buffers {
     }
 
     /// All that are kept, by their numbers.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = &Buffer> {
+    pub(crate) fn pooled(&self) -> impl Iterator<Item = &Buffer> {
         self.small.iter().rev().chain(self.large.iter().rev())
     }
 
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn buffers_are_aligned_numbered_and_come_back() {
         let mut buffers = Buffers::new(20);
-        let numbers: Vec<_> = buffers.kept().map(|buffer| buffer.index().unwrap()).collect();
+        let numbers: Vec<_> = buffers.pooled().map(|buffer| buffer.index().unwrap()).collect();
         assert_eq!(numbers, (0..36).collect::<Vec<_>>());
         let taken: Vec<_> = (0..22).map(|_| buffers.take(8704)).collect();
         assert!(taken.iter().all(|buffer| buffer.as_ptr().addr() % ALIGNMENT == 0));
         assert_eq!(taken.iter().filter(|buffer| buffer.index().is_none()).count(), 2);
         taken.into_iter().for_each(|buffer| buffers.put(buffer));
-        assert_eq!(buffers.kept().count(), 36);
+        assert_eq!(buffers.pooled().count(), 36);
         assert_eq!(buffers.take(LARGE_BYTES).index(), Some(20));
         let own = buffers.take(LARGE_BYTES + 1);
         assert!(own.index().is_none() && own.len() > LARGE_BYTES && own.iter().all(|&o| o == 0));

@@ -22,7 +22,7 @@ impl fmt::Display for LockHolder {
     }
 }
 
-fn who(holder: &Option<LockHolder>) -> String {
+fn holder_text(holder: &Option<LockHolder>) -> String {
     holder.as_ref().map_or_else(|| "another process".into(), ToString::to_string)
 }
 
@@ -31,7 +31,7 @@ fn who(holder: &Option<LockHolder>) -> String {
 pub enum OpenError {
     /// No disk, or more than there may be.
     #[error("a store has 1 to {DISKS_MAX} disks, not {0}; name at least one file or device")]
-    Number(usize),
+    DiskCount(usize),
     /// No shard, or more than there may be.
     #[error("a store is divided between 1 to 65536 packet threads, not {0}")]
     Shards(u32),
@@ -53,7 +53,7 @@ pub enum OpenError {
         "{}: disk {first} and disk {second} (from 0) are the same file or device; give each disk \
          of a store its own", path.display()
     )]
-    Twice {
+    Duplicate {
         /// The disk, as it is named the second time.
         path: PathBuf,
         /// Which disk it is the first time.
@@ -75,7 +75,7 @@ pub enum OpenError {
         "{}: a symbolic link that leads nowhere, to {}; mount what belongs there, or remove the \
          link", path.display(), target.display()
     )]
-    LeadsNowhere { path: PathBuf, target: PathBuf },
+    DanglingLink { path: PathBuf, target: PathBuf },
     /// The path is neither a file nor a block device.
     #[error(
         "{}: {kind}, not a file or block device; name a file in it or another path",
@@ -111,7 +111,7 @@ pub enum OpenError {
     #[error(
         "{}: in use by {}; stop that router, or give this one another path",
         path.display(),
-        who(holder)
+        holder_text(holder)
     )]
     Locked {
         path: PathBuf,
@@ -126,7 +126,7 @@ pub enum OpenError {
         "{}: belongs to another store than {}; name the disks of one store, or remove one of the \
          files to begin anew with it", path.display(), first.display()
     )]
-    OtherSet {
+    SetMismatch {
         path: PathBuf,
         /// The disk that it was compared with.
         first: PathBuf,
@@ -155,7 +155,7 @@ pub enum OpenError {
          set `threads = {made}` again, or remove all files of the store (zero the first MiB of \
          devices) to begin anew", path.display(), if *made == 1 { "" } else { "s" }
     )]
-    OtherThreads {
+    ThreadsMismatch {
         path: PathBuf,
         made: u32,
         /// Threads there are now.
@@ -167,7 +167,7 @@ pub enum OpenError {
          leave it out, or remove all files of the store (zero the first MiB of devices) to begin \
          anew", path.display()
     )]
-    OtherRegions {
+    RegionsMismatch {
         path: PathBuf,
         /// Octets of its regions.
         made: u64,
@@ -179,7 +179,7 @@ pub enum OpenError {
          `direct = false` for this disk, or remove all files of the store (zero the first MiB of \
          devices) to begin anew", path.display()
     )]
-    OtherBlocks {
+    BlocksMismatch {
         path: PathBuf,
         /// Octets of its blocks.
         made: u32,
@@ -234,7 +234,7 @@ impl OpenError {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::System { source, .. } => source.raw_os_error(),
-            Self::NoFolder { .. } | Self::LeadsNowhere { .. } => Some(libc::ENOENT),
+            Self::NoFolder { .. } | Self::DanglingLink { .. } => Some(libc::ENOENT),
             Self::Permission { .. } => Some(libc::EACCES),
             Self::NoSpace { .. } => Some(libc::ENOSPC),
             Self::FileSizeLimit { .. } => Some(libc::EFBIG),

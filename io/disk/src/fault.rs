@@ -18,7 +18,7 @@ pub(crate) struct FaultyIo<F> {
 }
 
 /// What happens to one operation.
-struct Fate {
+struct FaultPlan {
     is_interrupted: bool,
     is_error: bool,
     is_no_space: bool,
@@ -29,7 +29,7 @@ struct Fate {
     /// The bit to flip, if any.
     flip: Option<usize>,
     /// Octets of a write that fails or is torn that reach the disk.
-    part: usize,
+    partial_len: usize,
 }
 
 impl<F> FaultyIo<F> {
@@ -38,7 +38,7 @@ impl<F> FaultyIo<F> {
         Self { inner, faults, block_bytes: block_bytes as usize, state }
     }
 
-    fn fate(&self, len: usize, is_write: bool) -> Fate {
+    fn plan_faults(&self, len: usize, is_write: bool) -> FaultPlan {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (rng, operations) = &mut *state;
         *operations += 1;
@@ -49,22 +49,22 @@ impl<F> FaultyIo<F> {
         let is_flipped = happens(faults.flips_ppm) && !is_write && len > 0;
         let is_error =
             happens(if is_write { faults.write_errors_ppm } else { faults.read_errors_ppm });
-        let fate = Fate {
+        let fate = FaultPlan {
             is_interrupted: happens(faults.interrupts_ppm),
             is_error,
             is_no_space: happens(faults.no_space_ppm) && is_write,
             is_torn: happens(faults.torn_writes_ppm) && is_write,
             is_stalled: happens(faults.stalls_ppm),
             flip: is_flipped.then(|| rng.below(len as u32 * 8) as usize),
-            part: rng.below((len / self.block_bytes) as u32) as usize * self.block_bytes,
+            partial_len: rng.below((len / self.block_bytes) as u32) as usize * self.block_bytes,
             short: None,
         };
         drop(state);
         assert!(!is_last, "a fault that was asked for");
-        Fate { short: (is_short && fate.part > 0).then_some(fate.part), ..fate }
+        FaultPlan { short: (is_short && fate.partial_len > 0).then_some(fate.partial_len), ..fate }
     }
 
-    fn before(&self, fate: &Fate) -> io::Result<()> {
+    fn stall_or_interrupt(&self, fate: &FaultPlan) -> io::Result<()> {
         if fate.is_stalled {
             std::thread::sleep(self.faults.stall);
         }
@@ -74,8 +74,8 @@ impl<F> FaultyIo<F> {
 
 impl<F: PositionedIo> PositionedIo for FaultyIo<F> {
     fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize> {
-        let fate = self.fate(octets.len(), false);
-        self.before(&fate)?;
+        let fate = self.plan_faults(octets.len(), false);
+        self.stall_or_interrupt(&fate)?;
         if fate.is_error {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
@@ -88,13 +88,13 @@ impl<F: PositionedIo> PositionedIo for FaultyIo<F> {
     }
 
     fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize> {
-        let fate = self.fate(octets.len(), true);
-        self.before(&fate)?;
+        let fate = self.plan_faults(octets.len(), true);
+        self.stall_or_interrupt(&fate)?;
         if fate.is_no_space {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         if fate.is_error || fate.is_torn {
-            self.inner.write_at(&octets[..fate.part], offset)?;
+            self.inner.write_at(&octets[..fate.partial_len], offset)?;
             let error = || io::Error::from_raw_os_error(libc::EIO);
             return if fate.is_error { Err(error()) } else { Ok(octets.len()) };
         }

@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::checksum;
 use crate::config::DiskFileConfig;
 use crate::error::{OpenError, OpenWarning};
-use crate::lock::{Locked, lock};
+use crate::lock::{LockOutcome, lock};
 
 /// What is looked at to tell an empty device from one in use.
 const PROBE_BYTES: usize = 1 << 20;
@@ -53,7 +53,7 @@ impl OpenDisk {
             true => (make_unnamed(path)?, true, true),
             false => open_file(path)?,
         };
-        let system = |what| move |source| system(path, what, source);
+        let system = |what| move |source| system_error(path, what, source);
         let metadata = file.metadata().map_err(system("look at it"))?;
         let is_device = metadata.file_type().is_block_device();
         let identity = match is_device {
@@ -61,18 +61,20 @@ impl OpenDisk {
             false => (metadata.dev(), metadata.ino()),
         };
         if let Some(first) = others.iter().position(|other| other.identity == identity) {
-            return Err(OpenError::Twice { path: path.clone(), first, second: others.len() });
+            return Err(OpenError::Duplicate { path: path.clone(), first, second: others.len() });
         }
         match lock(&file).map_err(system("lock it"))? {
-            Locked::Yes => {}
-            Locked::No(holder) => return Err(OpenError::Locked { path: path.clone(), holder }),
+            LockOutcome::Acquired => {}
+            LockOutcome::HeldByOther(holder) => {
+                return Err(OpenError::Locked { path: path.clone(), holder });
+            }
         }
         if is_device {
-            check_unused(path, is_writable)?;
+            check_not_mounted(path, is_writable)?;
         }
         let end = lseek(&file, 0, Whence::SeekEnd)
             .map_err(|error| system("learn its size")(io::Error::from(error)))?;
-        let block_bytes = alignment(&file, is_device, config.direct, path, warnings);
+        let block_bytes = configure_direct_io(&file, is_device, config.direct, path, warnings);
         let mut disk = Self {
             path: path.clone(),
             file,
@@ -182,7 +184,7 @@ impl OpenDisk {
                 Ok(0) => break,
                 Ok(octets) => done += octets,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(system(&self.path, "read it", source)),
+                Err(source) => return Err(system_error(&self.path, "read it", source)),
             }
             if !done.is_multiple_of(self.block_bytes as usize) {
                 break; // The end of the file, beyond which direct I/O cannot go on.
@@ -200,7 +202,7 @@ impl OpenDisk {
             let written = self.file.write_all_at(&buffer[..SUPERBLOCK_BYTES], offset);
             written
                 .and_then(|()| self.file.sync_data())
-                .map_err(|source| system(&self.path, "write its superblock", source))?;
+                .map_err(|source| system_error(&self.path, "write its superblock", source))?;
         }
         self.superblock = Some(superblock);
         Ok(())
@@ -214,7 +216,7 @@ impl OpenDisk {
     ) -> Result<(), OpenError> {
         if bytes < self.bytes {
             let cut = self.file.set_len(bytes);
-            cut.map_err(|source| system(&self.path, "shrink it", source))?;
+            cut.map_err(|source| system_error(&self.path, "shrink it", source))?;
         } else {
             self.reserve(bytes, warnings)?;
         }
@@ -239,26 +241,26 @@ impl OpenDisk {
                 let grown = self.file.set_len(bytes);
                 grown.map_err(|source| match source.kind() {
                     io::ErrorKind::FileTooLarge => too_large(),
-                    _ => system(&self.path, "grow it", source),
+                    _ => system_error(&self.path, "grow it", source),
                 })
             }
             Err(error) => {
                 let missing_bytes = self.missing_bytes(bytes);
-                self.give_up_growing();
+                self.undo_reservation();
                 use nix::errno::Errno::{EDQUOT, EFBIG, ENOSPC};
                 Err(match error {
                     ENOSPC | EDQUOT => {
                         OpenError::NoSpace { path: self.path.clone(), bytes, missing_bytes }
                     }
                     EFBIG => too_large(),
-                    other => system(&self.path, "reserve its octets", other.into()),
+                    other => system_error(&self.path, "reserve its octets", other.into()),
                 })
             }
         }
     }
 
     /// Leaves no octets reserved that will not be used.
-    fn give_up_growing(&self) {
+    fn undo_reservation(&self) {
         if let Err(error) = self.file.set_len(self.bytes) {
             tracing::warn!(path = %self.path.display(), %error, "cannot give octets back");
         }
@@ -282,7 +284,7 @@ pub(crate) fn last_copy_offset(bytes: u64) -> u64 {
     (bytes / copy_bytes * copy_bytes).saturating_sub(copy_bytes)
 }
 
-fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {
+fn system_error(path: &Path, what: &'static str, source: io::Error) -> OpenError {
     OpenError::System { path: path.into(), what, source }
 }
 
@@ -310,7 +312,7 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
     match error.kind() {
         io::ErrorKind::NotFound if is_link => {
             let target = std::fs::read_link(path).unwrap_or_default();
-            Err(OpenError::LeadsNowhere { path: path.into(), target })
+            Err(OpenError::DanglingLink { path: path.into(), target })
         }
         io::ErrorKind::NotFound => match options.create_new(true).open(path) {
             Ok(file) => Ok((file, true, true)),
@@ -349,7 +351,7 @@ fn make_and_unlink(path: &Path) -> Result<File, OpenError> {
         _ => open_error(path, error),
     })?;
     let removed = std::fs::remove_file(path);
-    removed.map_err(|source| system(path, "take its name away", source))?;
+    removed.map_err(|source| system_error(path, "take its name away", source))?;
     Ok(file)
 }
 
@@ -357,11 +359,11 @@ fn open_error(path: &Path, source: io::Error) -> OpenError {
     if source.kind() == io::ErrorKind::PermissionDenied {
         return OpenError::Permission { path: path.into() };
     }
-    system(path, "open it", source)
+    system_error(path, "open it", source)
 }
 
 /// Refuses a device that is mounted: the system opens those exclusively.
-fn check_unused(path: &Path, is_writable: bool) -> Result<(), OpenError> {
+fn check_not_mounted(path: &Path, is_writable: bool) -> Result<(), OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(is_writable).custom_flags(libc::O_EXCL | libc::O_CLOEXEC);
     match options.open(path) {
@@ -374,7 +376,7 @@ fn check_unused(path: &Path, is_writable: bool) -> Result<(), OpenError> {
 }
 
 /// Turns direct I/O on if it is wanted and possible. What reads and writes must be aligned to.
-fn alignment(
+fn configure_direct_io(
     file: &File,
     is_device: bool,
     is_direct: bool,
@@ -464,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unnamed_file_that_cannot_be_made_is_told_of_as_others_are() {
+    fn unnamed_file_errors_name_the_path() {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = folder.path().join("nowhere/disk");
         assert!(

@@ -10,7 +10,7 @@ use crate::config::DiskFileConfig;
 pub(crate) struct Hold;
 
 #[cfg(not(feature = "lab"))]
-impl Hold {
+impl AnswerDelay {
     pub(crate) fn new(_config: &DiskFileConfig) -> Self {
         Self
     }
@@ -25,7 +25,7 @@ impl Hold {
 }
 
 #[cfg(feature = "lab")]
-pub(crate) use with_lab::Hold;
+pub(crate) use with_lab::AnswerDelay;
 
 #[cfg(feature = "lab")]
 mod with_lab {
@@ -37,14 +37,14 @@ mod with_lab {
     use crate::pace::Pacer;
 
     /// Shared by all lanes of a disk.
-    pub(crate) struct Hold {
+    pub(crate) struct AnswerDelay {
         pacer: Option<Mutex<Pacer>>,
         epoch: Instant,
         /// Nanoseconds after `epoch`; 0 when it is not stalled.
         stalled_until_ns: AtomicU64,
     }
 
-    impl Hold {
+    impl AnswerDelay {
         pub(crate) fn new(config: &DiskFileConfig) -> Self {
             let now = Instant::now();
             Self {
@@ -55,7 +55,7 @@ mod with_lab {
         }
 
         /// When `operations` that came now are over at a paced disk.
-        pub(crate) fn due(&self, operations: u32) -> Option<Instant> {
+        pub(crate) fn answer_due(&self, operations: u32) -> Option<Instant> {
             let mut pacer = self.pacer.as_ref()?.lock().ok()?;
             Some(pacer.due(Instant::now(), operations))
         }

@@ -28,7 +28,7 @@ pub(crate) struct Transfer {
 }
 
 /// How a [`Transfer`] ended: octets done, or the error number.
-pub(crate) struct Done {
+pub(crate) struct Completion {
     pub(crate) token: u32,
     pub(crate) buffer: Buffer,
     pub(crate) result: Result<usize, i32>,
@@ -42,14 +42,14 @@ pub(crate) trait Backend: Send {
     fn flush(&mut self) -> io::Result<()>;
 
     /// Appends what has ended.
-    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
+    fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()>;
 
     /// Begins all that was taken and sleeps until something has ended or the time is over.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 }
 
 /// What an operation is about, once it is under way.
-enum Task {
+enum OpTask {
     Record(RecordLocation),
     Raw,
     /// The parts hold their packets until the write is over.
@@ -58,9 +58,9 @@ enum Task {
     },
 }
 
-struct Running {
+struct RunningOp {
     id: DiskOpId,
-    task: Task,
+    task: OpTask,
     offset: u64,
     len: usize,
     done: usize,
@@ -70,56 +70,56 @@ struct Running {
 }
 
 /// An answer that is held back. Ordered by time, then by arrival.
-struct Held {
+struct DelayedAnswer {
     due: Instant,
     number: u64,
     id: DiskOpId,
     outcome: DiskOutcome,
 }
 
-impl Held {
+impl DelayedAnswer {
     fn key(&self) -> (Instant, u64) {
         (self.due, self.number)
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for DelayedAnswer {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Held {}
+impl Eq for DelayedAnswer {}
 
-impl PartialOrd for Held {
+impl PartialOrd for DelayedAnswer {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
+impl Ord for DelayedAnswer {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
 /// See the module.
-pub(crate) struct Lane {
+pub(crate) struct DiskPort {
     backend: Box<dyn Backend>,
     shared: Arc<DiskShared>,
     buffers: Buffers,
     pool: Pool,
-    running: Vec<Option<Running>>,
+    running: Vec<Option<RunningOp>>,
     free: Vec<u32>,
-    done: Vec<Done>,
-    held: BinaryHeap<Reverse<Held>>,
-    held_number: u64,
+    done: Vec<Completion>,
+    delayed: BinaryHeap<Reverse<DelayedAnswer>>,
+    delayed_count: u64,
     answers: Vec<(DiskOpId, DiskOutcome)>,
     /// Taken and not drained.
     under_way: usize,
 }
 
-impl Lane {
+impl DiskPort {
     /// For a bounded number of operations at once. Keeps `pool_bytes` of packet blocks for reads.
     pub(crate) fn new(
         backend: Box<dyn Backend>,
@@ -136,8 +136,8 @@ impl Lane {
             running: (0..depth).map(|_| None).collect(),
             free: (0..depth as u32).rev().collect(),
             done: Vec::new(),
-            held: BinaryHeap::new(),
-            held_number: 0,
+            delayed: BinaryHeap::new(),
+            delayed_count: 0,
             answers: Vec::new(),
             under_way: 0,
         }
@@ -153,28 +153,28 @@ impl Lane {
         if self.shared.is_dead() {
             return self.answers.push((op.id, DiskOutcome::Failed(DiskFailure::Io)));
         }
-        let taken = self.take(op);
-        self.survive(taken);
+        let taken = self.begin(op);
+        self.check_backend(taken);
     }
 
     pub(crate) fn flush(&mut self) {
         if !self.shared.is_dead() {
             let flushed = self.backend.flush();
-            self.survive(flushed);
+            self.check_backend(flushed);
         }
     }
 
     /// Appends what is to be answered.
     pub(crate) fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
         if !self.shared.is_dead() {
-            let finished = self.finish_all();
-            self.survive(finished);
-            if !self.held.is_empty() {
-                self.release(Instant::now());
+            let finished = self.reap_completions();
+            self.check_backend(finished);
+            if !self.delayed.is_empty() {
+                self.answer_delayed(Instant::now());
             }
         }
         if self.shared.is_dead() {
-            self.give_up();
+            self.fail_all();
         }
         self.under_way -= self.answers.len();
         out.append(&mut self.answers);
@@ -190,8 +190,8 @@ impl Lane {
 
     /// When an answer is held back until, if one is.
     pub(crate) fn next_release(&self) -> Option<Instant> {
-        let next = self.held.peek().map(|held| held.0.due)?;
-        Some(self.shared.hold.stalled_until().map_or(next, |until| until.max(next)))
+        let next = self.delayed.peek().map(|held| held.0.due)?;
+        Some(self.shared.answer_delay.stalled_until().map_or(next, |until| until.max(next)))
     }
 
     /// Waits for what is under way, no longer than until then. Whether nothing is any more.
@@ -199,8 +199,8 @@ impl Lane {
         while !self.is_idle() && !self.shared.is_dead() {
             // At least once: what has ended is there though the time is over.
             let left = until.saturating_duration_since(Instant::now());
-            let finished = self.backend.wait(left).and_then(|()| self.finish_all());
-            self.survive(finished);
+            let finished = self.backend.wait(left).and_then(|()| self.reap_completions());
+            self.check_backend(finished);
             if left.is_zero() {
                 break;
             }
@@ -214,15 +214,15 @@ impl Lane {
     }
 
     /// An error of the backend is the end of the disk, for all shards.
-    fn survive(&mut self, result: io::Result<()>) {
+    fn check_backend(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
-            self.shared.die(&error);
+            self.shared.mark_dead(&error);
         }
     }
 
     /// Answers all for a dead disk. What it was about to read or write stays with the backend.
-    fn give_up(&mut self) {
-        while let Some(Reverse(held)) = self.held.pop() {
+    fn fail_all(&mut self) {
+        while let Some(Reverse(held)) = self.delayed.pop() {
             self.answers.push((held.id, held.outcome));
         }
         let failed = self.running.iter_mut().filter_map(Option::take);
@@ -230,42 +230,42 @@ impl Lane {
         self.answers.extend(failed);
     }
 
-    fn place(&self, offset: u64, sequence: u32) -> RecordLocation {
+    fn record_location(&self, offset: u64, sequence: u32) -> RecordLocation {
         RecordLocation { store_id: self.shared.store_id, offset, sequence }
     }
 
     /// Answers now, or when a paced or stalled disk would.
-    fn answer_in_time(&mut self, running: &Running, outcome: DiskOutcome) {
-        let Running { id, due, .. } = *running;
-        let stalled_until = self.shared.hold.stalled_until();
+    fn answer_or_delay(&mut self, running: &RunningOp, outcome: DiskOutcome) {
+        let RunningOp { id, due, .. } = *running;
+        let stalled_until = self.shared.answer_delay.stalled_until();
         let until = due.max(stalled_until);
         let Some(now) = until.map(|_| Instant::now()).filter(|&now| until > Some(now)) else {
             return self.answers.push((id, outcome));
         };
         // Not until the stall is over: that may be ended before.
-        self.held_number += 1;
+        self.delayed_count += 1;
         let due = due.unwrap_or(now);
-        self.held.push(Reverse(Held { due, number: self.held_number, id, outcome }));
+        self.delayed.push(Reverse(DelayedAnswer { due, number: self.delayed_count, id, outcome }));
     }
 
     /// Answers what has been held back long enough.
-    fn release(&mut self, now: Instant) {
-        if self.shared.hold.stalled_until().is_some_and(|until| until > now) {
+    fn answer_delayed(&mut self, now: Instant) {
+        if self.shared.answer_delay.stalled_until().is_some_and(|until| until > now) {
             return;
         }
-        while self.held.peek().is_some_and(|held| held.0.due <= now) {
-            let Some(Reverse(held)) = self.held.pop() else { return };
+        while self.delayed.peek().is_some_and(|held| held.0.due <= now) {
+            let Some(Reverse(held)) = self.delayed.pop() else { return };
             self.answers.push((held.id, held.outcome));
         }
     }
 
     /// What came of an operation of which `done` octets were transferred.
-    fn outcome(&mut self, running: &Running, buffer: &Buffer) -> DiskOutcome {
+    fn outcome(&mut self, running: &RunningOp, buffer: &Buffer) -> DiskOutcome {
         let octets = &buffer[..running.done];
         match &running.task {
-            Task::Raw => DiskOutcome::Raw(octets.to_vec()),
-            Task::Write { .. } => DiskOutcome::Written,
-            Task::Record(place) => match record::parse_data(octets, place, crate::checksum) {
+            OpTask::Raw => DiskOutcome::Raw(octets.to_vec()),
+            OpTask::Write { .. } => DiskOutcome::Written,
+            OpTask::Record(place) => match record::parse_data(octets, place, crate::checksum) {
                 Ok(record) => DiskOutcome::Record {
                     packet: self.pool.copy(record.body),
                     fresh_until_unix_ms: record.fresh_until_unix_ms,
@@ -275,13 +275,13 @@ impl Lane {
         }
     }
 
-    fn end(&mut self, running: &Running, buffer: Buffer, outcome: DiskOutcome) {
+    fn complete(&mut self, running: &RunningOp, buffer: Buffer, outcome: DiskOutcome) {
         self.buffers.put(buffer);
         self.shared.counters.count(&outcome, running.done as u64);
-        self.answer_in_time(running, outcome);
+        self.answer_or_delay(running, outcome);
     }
 
-    fn take(&mut self, op: DiskOp) -> io::Result<()> {
+    fn begin(&mut self, op: DiskOp) -> io::Result<()> {
         let (offset, len) = match &op.kind {
             DiskOpKind::ReadRecord { offset, len, .. }
             | DiskOpKind::ReadRaw { offset, len }
@@ -298,61 +298,63 @@ impl Lane {
             self.answers.push((op.id, outcome));
             return Ok(());
         }
-        let due = self.shared.hold.due(services);
+        let due = self.shared.answer_delay.answer_due(services);
         let mut buffer = self.buffers.take(len);
         let task = match op.kind {
-            DiskOpKind::ReadRecord { sequence, .. } => Task::Record(self.place(offset, sequence)),
-            DiskOpKind::ReadRaw { .. } => Task::Raw,
+            DiskOpKind::ReadRecord { sequence, .. } => {
+                OpTask::Record(self.record_location(offset, sequence))
+            }
+            DiskOpKind::ReadRaw { .. } => OpTask::Raw,
             DiskOpKind::Write { sequence, chunks: records, .. } => {
-                let first = self.place(offset, sequence);
+                let first = self.record_location(offset, sequence);
                 let out = &mut buffer[..len];
                 let block_bytes = self.shared.block_bytes;
                 record::encode_chunks(&records, &first, block_bytes, crate::checksum, out);
-                Task::Write { _parts: records }
+                OpTask::Write { _parts: records }
             }
         };
-        let running = Running { id: op.id, task, offset, len, done: 0, interruptions: 0, due };
+        let running = RunningOp { id: op.id, task, offset, len, done: 0, interruptions: 0, due };
         self.start(running, buffer)
     }
 
     /// Reads or writes what is left of an operation.
-    fn start(&mut self, running: Running, buffer: Buffer) -> io::Result<()> {
+    fn start(&mut self, running: RunningOp, buffer: Buffer) -> io::Result<()> {
         let token = self.free.pop().expect("the depth bounds what is under way");
-        let is_write = matches!(running.task, Task::Write { .. });
+        let is_write = matches!(running.task, OpTask::Write { .. });
         let range = running.done..running.len;
         let offset = running.offset + running.done as u64;
         self.running[token as usize] = Some(running);
         self.backend.start(Transfer { token, is_write, offset, buffer, range })
     }
 
-    fn finish_all(&mut self) -> io::Result<()> {
+    fn reap_completions(&mut self) -> io::Result<()> {
         let mut done = std::mem::take(&mut self.done);
         let reaped = self.backend.reap(&mut done);
-        let finished = done.drain(..).try_for_each(|done| self.finish(done));
+        let finished = done.drain(..).try_for_each(|done| self.on_completion(done));
         self.done = done;
         reaped.and(finished)
     }
 
     /// Ends an operation, or goes on with it.
-    fn finish(&mut self, done: Done) -> io::Result<()> {
-        let Done { token, buffer, result } = done;
+    fn on_completion(&mut self, done: Completion) -> io::Result<()> {
+        let Completion { token, buffer, result } = done;
         let running = self.running[token as usize].take();
         let mut running = running.expect("a backend ends what it was given, once");
         self.free.push(token);
-        let is_write = matches!(running.task, Task::Write { .. });
-        let goes_on = match result {
+        let is_write = matches!(running.task, OpTask::Write { .. });
+        let must_continue = match result {
             Err(libc::EINTR | libc::EAGAIN) if running.interruptions < INTERRUPTIONS_MAX => {
                 running.interruptions += 1;
                 true
             }
             Err(errno) => {
-                self.shared.note_failure(is_write, running.offset, errno);
-                self.end(&running, buffer, DiskOutcome::Failed(failure(errno)));
+                self.shared.record_failure(is_write, running.offset, errno);
+                self.complete(&running, buffer, DiskOutcome::Failed(failure(errno)));
                 return Ok(());
             }
             Ok(0) if is_write && running.done < running.len => {
-                self.shared.note_failure(is_write, running.offset, libc::EIO);
-                self.end(&running, buffer, DiskOutcome::Failed(DiskFailure::Io));
+                self.shared.record_failure(is_write, running.offset, libc::EIO);
+                self.complete(&running, buffer, DiskOutcome::Failed(DiskFailure::Io));
                 return Ok(());
             }
             Ok(octets) => {
@@ -366,19 +368,19 @@ impl Lane {
                 octets > 0 && running.done < running.len && (is_write || rest == 0)
             }
         };
-        if goes_on {
+        if must_continue {
             return self.start(running, buffer);
         }
         let outcome = self.outcome(&running, &buffer);
-        self.end(&running, buffer, outcome);
+        self.complete(&running, buffer, outcome);
         Ok(())
     }
 }
 
-impl Drop for Lane {
+impl Drop for DiskPort {
     fn drop(&mut self) {
         if !self.is_idle() {
-            self.shared.leave_locked();
+            self.shared.abandon_lock();
         }
     }
 }

@@ -25,7 +25,7 @@ pub use config::{DiskFileConfig, Engine};
 #[cfg(feature = "lab")]
 pub use config::{Faults, Pace, Service};
 pub use error::{LockHolder, OpenError, OpenWarning};
-pub use lock::{Locked, lock};
+pub use lock::{LockOutcome, lock};
 #[cfg(feature = "lab")]
 pub use monitor::StallHandle;
 pub use monitor::{DiskCounters, DiskError, DiskMonitor};

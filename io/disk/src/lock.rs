@@ -8,34 +8,34 @@ use std::time::{Duration, Instant};
 use crate::error::LockHolder;
 
 /// How long to wait for a holder that is alive, or unknown: it may be about to end.
-const PATIENCE: Duration = Duration::from_millis(200);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How long to wait for one that is dead: the kernel still carries out what it asked of the disk.
-const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(5);
+const DEAD_HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How it went.
 #[derive(Debug)]
-pub enum Locked {
-    Yes,
+pub enum LockOutcome {
+    Acquired,
     /// Another process holds it: which, if it can be known.
-    No(Option<LockHolder>),
+    HeldByOther(Option<LockHolder>),
 }
 
 /// Locks the file until all that is open of this opening is closed. Waits a moment for a holder
 /// that may be about to end.
-pub fn lock(file: &File) -> io::Result<Locked> {
+pub fn lock(file: &File) -> io::Result<LockOutcome> {
     let begin = Instant::now();
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(Locked::Yes),
+            Ok(()) => return Ok(LockOutcome::Acquired),
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => {}
         }
         let holder = holder(file);
         let is_dead = holder.as_ref().is_some_and(|(_, is_alive)| !is_alive);
-        let patience = if is_dead { PATIENCE_WITH_THE_DEAD } else { PATIENCE };
+        let patience = if is_dead { DEAD_HOLDER_TIMEOUT } else { LOCK_TIMEOUT };
         if begin.elapsed() > patience {
-            return Ok(Locked::No(holder.map(|(holder, _)| holder)));
+            return Ok(LockOutcome::HeldByOther(holder.map(|(holder, _)| holder)));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -45,19 +45,19 @@ pub fn lock(file: &File) -> io::Result<Locked> {
 fn holder(file: &File) -> Option<(LockHolder, bool)> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
-    let pid = holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &place)?;
+    let inode = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    let pid = holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &inode)?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let is_alive = name.is_some();
     Some((LockHolder { pid, name: name.map(|name| name.trim().to_owned()) }, is_alive))
 }
 
-/// The holder of the lock on `place` (device and inode) in the text of `/proc/locks`.
-fn holder_in(locks: &str, place: &str) -> Option<u32> {
+/// The holder of the lock on `record_location` (device and inode) in the text of `/proc/locks`.
+fn holder_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         match fields[..] {
-            [_, "FLOCK", _, "WRITE", pid, at, ..] if at == place => pid.parse().ok(),
+            [_, "FLOCK", _, "WRITE", pid, at, ..] if at == inode => pid.parse().ok(),
             _ => None,
         }
     })
@@ -78,16 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn a_second_opening_is_refused_and_told_by_whom() {
+    fn second_lock_names_its_holder() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let first = file.reopen().unwrap();
-        assert!(matches!(lock(&first), Ok(Locked::Yes)));
+        assert!(matches!(lock(&first), Ok(LockOutcome::Acquired)));
         match lock(&file.reopen().unwrap()).unwrap() {
-            Locked::No(Some(holder)) => assert_eq!(holder.pid, std::process::id()),
-            Locked::No(None) => eprintln!("this system does not say who holds a lock"),
-            Locked::Yes => panic!("locked twice"),
+            LockOutcome::HeldByOther(Some(holder)) => assert_eq!(holder.pid, std::process::id()),
+            LockOutcome::HeldByOther(None) => {
+                eprintln!("this system does not say who holds a lock")
+            }
+            LockOutcome::Acquired => panic!("locked twice"),
         }
         drop(first);
-        assert!(matches!(lock(&file.reopen().unwrap()), Ok(Locked::Yes)));
+        assert!(matches!(lock(&file.reopen().unwrap()), Ok(LockOutcome::Acquired)));
     }
 }

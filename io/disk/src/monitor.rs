@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use weir_store::disk::{DiskOutcome, RecordFault};
 
-use crate::bell::Bell;
+use crate::bell::Doorbell;
 use crate::file::ReadyDisk;
-use crate::hold::Hold;
+use crate::hold::AnswerDelay;
 
 /// What all lanes of one disk share with each other and with who looks on.
 pub(crate) struct DiskShared {
@@ -22,16 +22,20 @@ pub(crate) struct DiskShared {
     pub(crate) block_bytes: u32,
     pub(crate) is_writable: bool,
     pub(crate) counters: Counters,
-    pub(crate) hold: Hold,
-    bells: Vec<Arc<Bell>>,
+    pub(crate) answer_delay: AnswerDelay,
+    bells: Vec<Arc<Doorbell>>,
     death: OnceLock<String>,
     failure: Mutex<Option<DiskError>>,
     lock: File,
-    is_left_locked: AtomicBool,
+    is_lock_abandoned: AtomicBool,
 }
 
 impl DiskShared {
-    pub(crate) fn new(disk: &ReadyDisk, store_id: u64, bells: &[Arc<Bell>]) -> io::Result<Self> {
+    pub(crate) fn new(
+        disk: &ReadyDisk,
+        store_id: u64,
+        bells: &[Arc<Doorbell>],
+    ) -> io::Result<Self> {
         Ok(Self {
             #[cfg(feature = "lab")]
             path: disk.config.path.clone(),
@@ -39,12 +43,12 @@ impl DiskShared {
             block_bytes: disk.block_bytes,
             is_writable: disk.is_writable,
             counters: Counters::default(),
-            hold: Hold::new(&disk.config),
+            answer_delay: AnswerDelay::new(&disk.config),
             bells: bells.to_vec(),
             death: OnceLock::new(),
             failure: Mutex::new(None),
             lock: disk.file.try_clone()?,
-            is_left_locked: AtomicBool::new(false),
+            is_lock_abandoned: AtomicBool::new(false),
         })
     }
 
@@ -53,13 +57,13 @@ impl DiskShared {
     }
 
     /// Nothing can be read or written any more. Every shard learns of it.
-    pub(crate) fn die(&self, error: &io::Error) {
+    pub(crate) fn mark_dead(&self, error: &io::Error) {
         let _ = self.death.set(error.to_string());
         self.bells.iter().for_each(|bell| bell.ring());
     }
 
     /// Keeps an error for whoever asks, the first until then.
-    pub(crate) fn note_failure(&self, is_write: bool, offset: u64, errno: i32) {
+    pub(crate) fn record_failure(&self, is_write: bool, offset: u64, errno: i32) {
         // Somebody is taking one at this moment: there will be others.
         if let Ok(mut failure) = self.failure.try_lock() {
             failure.get_or_insert_with(|| DiskError {
@@ -71,14 +75,14 @@ impl DiskShared {
     }
 
     /// The device may still use the file: the lock goes when the kernel lets go of it.
-    pub(crate) fn leave_locked(&self) {
-        self.is_left_locked.store(true, Ordering::Release);
+    pub(crate) fn abandon_lock(&self) {
+        self.is_lock_abandoned.store(true, Ordering::Release);
     }
 }
 
 impl Drop for DiskShared {
     fn drop(&mut self) {
-        if !self.is_left_locked.load(Ordering::Acquire) {
+        if !self.is_lock_abandoned.load(Ordering::Acquire) {
             // Otherwise a ring that is closed keeps the file, and with it the lock, some time yet.
             let _ = self.lock.unlock();
         }
@@ -86,7 +90,7 @@ impl Drop for DiskShared {
 }
 
 /// What the system's own text does not say: which limit was reached.
-fn limit(error: &io::Error) -> &'static str {
+fn limit_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
             "; the file size limit of this process is too small for the disk, raise it (ulimit -f)"
@@ -100,7 +104,7 @@ fn limit(error: &io::Error) -> &'static str {
 #[error(
     "a {} at {offset} failed: {source}{}",
     if *is_write { "write" } else { "read" },
-    limit(source)
+    limit_hint(source)
 )]
 pub struct DiskError {
     pub is_write: bool,
@@ -163,7 +167,7 @@ impl StallHandle {
     /// For this long from now, operations are taken but not answered. A later call replaces it;
     /// zero ends it.
     pub fn stall_for(&self, time: Duration) {
-        self.0.hold.stall_for(time);
+        self.0.answer_delay.stall_for(time);
         self.0.bells.iter().for_each(|bell| bell.ring());
     }
 }
@@ -213,8 +217,8 @@ impl DiskMonitor {
 
     /// Whether something was under way at a disk when a shard left it, so that the thread of that
     /// shard may not end before the device answers.
-    pub fn is_left_busy(&self, disk: usize) -> bool {
-        self.disks[disk].0.is_left_locked.load(Ordering::Acquire)
+    pub fn has_unfinished_io(&self, disk: usize) -> bool {
+        self.disks[disk].0.is_lock_abandoned.load(Ordering::Acquire)
     }
 
     /// The first error of a disk since the last call.

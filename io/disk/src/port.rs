@@ -8,30 +8,30 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
 
-use crate::bell::Bell;
-use crate::lane::Lane;
+use crate::bell::Doorbell;
+use crate::lane::DiskPort;
 
 /// One shard's way to all disks of its store. Used by one thread; waits for no disk.
 ///
 /// A turn of its thread: [`drain`](Self::drain), let the store work, [`submit`](Self::submit) what
 /// it wants, [`flush`](Self::flush), wait for [`sources`](Self::sources) among others.
 pub struct DiskPorts {
-    lanes: Vec<Lane>,
-    bell: Arc<Bell>,
+    ports: Vec<DiskPort>,
+    bell: Arc<Doorbell>,
     /// For answers that are held back, by paced and stalled disks.
     timer: TimerFd,
     timer_at: Option<Instant>,
 }
 
 impl DiskPorts {
-    pub(crate) fn new(bell: Arc<Bell>) -> io::Result<Self> {
+    pub(crate) fn new(bell: Arc<Doorbell>) -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-        Ok(Self { lanes: Vec::new(), bell, timer, timer_at: None })
+        Ok(Self { ports: Vec::new(), bell, timer, timer_at: None })
     }
 
-    pub(crate) fn add(&mut self, lane: Lane) {
-        self.lanes.push(lane);
+    pub(crate) fn add(&mut self, lane: DiskPort) {
+        self.ports.push(lane);
     }
 
     /// Descriptors that become readable when outcomes have come in. To be watched for edges, since
@@ -46,13 +46,13 @@ impl DiskPorts {
     /// When the disk does not exist, or has as many operations under way as it was started for: the
     /// store never asks for more.
     pub fn submit(&mut self, op: DiskOp) {
-        self.lanes[usize::from(op.disk)].submit(op);
+        self.ports[usize::from(op.disk)].submit(op);
     }
 
     /// Begins all that was taken. Once a turn, whatever happened in it.
     pub fn flush(&mut self) {
-        self.lanes.iter_mut().for_each(Lane::flush);
-        if self.lanes.iter().any(Lane::has_answers) {
+        self.ports.iter_mut().for_each(DiskPort::flush);
+        if self.ports.iter().any(DiskPort::has_answers) {
             self.bell.ring();
         }
         self.set_timer();
@@ -61,14 +61,14 @@ impl DiskPorts {
     /// Appends what has ended since the last call.
     pub fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
         self.bell.clear();
-        for lane in &mut self.lanes {
+        for lane in &mut self.ports {
             lane.drain(out);
         }
         self.set_timer();
     }
 
     fn set_timer(&mut self) {
-        let next = self.lanes.iter().filter_map(Lane::next_release).min();
+        let next = self.ports.iter().filter_map(DiskPort::next_release).min();
         if next == self.timer_at {
             return;
         }
@@ -83,7 +83,7 @@ impl DiskPorts {
 
     /// Operations that were submitted and not drained yet.
     pub fn under_way(&self) -> usize {
-        self.lanes.iter().map(Lane::under_way).sum()
+        self.ports.iter().map(DiskPort::under_way).sum()
     }
 
     /// Waits for what is under way, no longer than `within`. Called by the thread that submitted
@@ -92,14 +92,14 @@ impl DiskPorts {
     pub fn close(mut self, within: Duration) -> bool {
         let until = Instant::now() + within;
         // One that hangs does not keep the others from theirs.
-        self.lanes.iter_mut().fold(true, |all_ended, lane| all_ended & lane.close(until))
+        self.ports.iter_mut().fold(true, |all_ended, lane| all_ended & lane.close(until))
     }
 }
 
 impl fmt::Debug for DiskPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DiskPorts")
-            .field("disks", &self.lanes.len())
+            .field("disks", &self.ports.len())
             .field("under_way", &self.under_way())
             .finish_non_exhaustive()
     }

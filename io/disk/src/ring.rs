@@ -17,9 +17,9 @@ use io_uring::{IoUring, Submitter, opcode, squeue};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rangemap::RangeSet;
 
-use crate::bell::Bell;
+use crate::bell::Doorbell;
 use crate::buffer::{Buffer, Buffers};
-use crate::lane::{Backend, Done, Transfer};
+use crate::lane::{Backend, Completion, Transfer};
 
 /// The file's place among the registered ones.
 const FILE: Fixed = Fixed(0);
@@ -28,7 +28,7 @@ const FILE: Fixed = Fixed(0);
 const GET_EVENTS: u32 = 1;
 
 /// A buffer that the kernel works on, and what is written from it.
-struct Underway {
+struct InFlight {
     buffer: Buffer,
     write: Option<Range<u64>>,
 }
@@ -43,20 +43,20 @@ thread_local! {
 /// They belong to the thread that uses a ring, not to the ring, and their bound is one for all its
 /// rings: that of the ring used last holds. So it counts all of them, or those that wait for one
 /// disk would keep the others waiting.
-struct Share {
+struct WorkerShare {
     workers: usize,
     /// Whose bound counts it.
     thread: ThreadId,
 }
 
-impl Share {
+impl WorkerShare {
     fn take(ring: &Submitter<'_>, workers: usize) -> Self {
         let all = OPERATIONS_MAX.get() + workers;
         let bounded = u32::try_from(all).unwrap_or(u32::MAX);
         // 0 leaves those alone that wait for things other than files.
         if let Err(error) = ring.register_iowq_max_workers(&mut [bounded, 0]) {
-            static TOLD: Once = Once::new();
-            TOLD.call_once(|| {
+            static LOGGED: Once = Once::new();
+            LOGGED.call_once(|| {
                 tracing::info!(
                     %error,
                     "io_uring has its own bound of operations that wait for disks at a time, four \
@@ -69,7 +69,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for WorkerShare {
     fn drop(&mut self) {
         if thread::current().id() == self.thread {
             OPERATIONS_MAX.set(OPERATIONS_MAX.get() - self.workers);
@@ -81,15 +81,15 @@ impl Drop for Share {
 pub(crate) struct RingBackend {
     ring: IoUring,
     /// What is under way, by token.
-    transfers: Vec<Option<Underway>>,
+    transfers: Vec<Option<InFlight>>,
     under_way: usize,
-    are_buffers_registered: bool,
+    has_registered_buffers: bool,
     is_direct: bool,
     /// What was written before; nothing for a device, which has no file system.
     written: Option<RangeSet<u64>>,
     /// Its part of the kernel's workers, once a thread uses it.
-    share: Option<Share>,
-    bell: Arc<Bell>,
+    worker_share: Option<WorkerShare>,
+    bell: Arc<Doorbell>,
 }
 
 impl RingBackend {
@@ -99,15 +99,15 @@ impl RingBackend {
         file: &File,
         buffers: &Buffers,
         depth: usize,
-        bell: &Arc<Bell>,
+        bell: &Arc<Doorbell>,
     ) -> io::Result<Self> {
         let entries = u32::try_from(depth).unwrap_or(u32::MAX).next_power_of_two();
-        let ring = make_ring(entries)?;
+        let ring = build_ring(entries)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let submitter = ring.submitter();
-        expect_entry(&submitter)?;
+        check_entry_allowed(&submitter)?;
         submitter.register_files(&[file.as_raw_fd()])?;
         submitter.register_eventfd(bell.as_fd().as_raw_fd())?;
         let are_buffers_registered = register(&ring, buffers);
@@ -116,10 +116,10 @@ impl RingBackend {
             ring,
             transfers: (0..depth).map(|_| None).collect(),
             under_way: 0,
-            are_buffers_registered,
+            has_registered_buffers: are_buffers_registered,
             is_direct: flags.contains(OFlag::O_DIRECT),
             written: (!file.metadata()?.file_type().is_block_device()).then(RangeSet::new),
-            share: None,
+            worker_share: None,
             bell: Arc::clone(bell),
         })
     }
@@ -127,7 +127,7 @@ impl RingBackend {
     /// Whether a write goes where nothing was written yet since the file was opened. For that,
     /// file systems may have whoever writes wait for their journal. Direct reads, and writes over
     /// what is there, begin without waiting for anything.
-    fn is_new(&self, write: &Range<u64>) -> bool {
+    fn is_first_write(&self, write: &Range<u64>) -> bool {
         let Some(written) = &self.written else { return false };
         written.get(&write.start).is_none_or(|known| known.end < write.end)
     }
@@ -135,9 +135,9 @@ impl RingBackend {
     /// Submits what was pushed, and has the kernel end what it has put off.
     fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
-        if self.share.is_none() {
+        if self.worker_share.is_none() {
             submitter.register_enable_rings()?;
-            self.share = Some(Share::take(&submitter, self.transfers.len()));
+            self.worker_share = Some(WorkerShare::take(&submitter, self.transfers.len()));
         }
         let pushed = self.ring.submission().len();
         let submitter = self.ring.submitter();
@@ -166,7 +166,7 @@ impl RingBackend {
 }
 
 /// A ring with the cheapest way to learn of completions that the kernel knows.
-fn make_ring(entries: u32) -> io::Result<IoUring> {
+fn build_ring(entries: u32) -> io::Result<IoUring> {
     let newest = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
@@ -184,7 +184,7 @@ fn make_ring(entries: u32) -> io::Result<IoUring> {
 
 /// Whether operations may be submitted at all: filters of system calls may let rings be made and
 /// not used. The ring has yet to be enabled, and the system says so.
-fn expect_entry(ring: &Submitter<'_>) -> io::Result<()> {
+fn check_entry_allowed(ring: &Submitter<'_>) -> io::Result<()> {
     // SAFETY: nothing is submitted, and there is no signal mask to point to.
     match unsafe { ring.enter::<()>(0, 0, 0, None) } {
         Err(error) if error.raw_os_error() == Some(libc::EBADFD) => Ok(()),
@@ -196,7 +196,7 @@ fn expect_entry(ring: &Submitter<'_>) -> io::Result<()> {
 /// memory, the kernel looks them up each time.
 fn register(ring: &IoUring, buffers: &Buffers) -> bool {
     let kept: Vec<_> = buffers
-        .kept()
+        .pooled()
         .map(|buffer| libc::iovec {
             iov_base: buffer.as_ptr().cast_mut().cast(),
             iov_len: buffer.len(),
@@ -215,7 +215,7 @@ impl Backend for RingBackend {
         let Transfer { token, is_write, offset, mut buffer, range } = transfer;
         let len = range.len() as u32;
         let octets = buffer[range].as_mut_ptr();
-        let entry = match (is_write, buffer.index().filter(|_| self.are_buffers_registered)) {
+        let entry = match (is_write, buffer.index().filter(|_| self.has_registered_buffers)) {
             (false, Some(index)) => {
                 opcode::ReadFixed::new(FILE, octets, len, index).offset(offset).build()
             }
@@ -226,11 +226,12 @@ impl Backend for RingBackend {
             (true, None) => opcode::Write::new(FILE, octets, len).offset(offset).build(),
         };
         let write = is_write.then(|| offset..offset + u64::from(len));
-        let may_wait = !self.is_direct || write.as_ref().is_some_and(|write| self.is_new(write));
+        let may_wait =
+            !self.is_direct || write.as_ref().is_some_and(|write| self.is_first_write(write));
         let entry = if may_wait { entry.flags(squeue::Flags::ASYNC) } else { entry };
         let place = &mut self.transfers[token as usize];
         assert!(place.is_none(), "a token stands for one operation");
-        *place = Some(Underway { buffer, write });
+        *place = Some(InFlight { buffer, write });
         self.under_way += 1;
         // SAFETY: what the entry points to is a buffer, which stays with `self` until the
         // completion is there; `drop` leaks those that are still under way.
@@ -250,11 +251,11 @@ impl Backend for RingBackend {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+    fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
         let submission = self.ring.submission();
-        let are_some_put_off = submission.taskrun() || submission.cq_overflow();
+        let has_deferred = submission.taskrun() || submission.cq_overflow();
         drop(submission);
-        if are_some_put_off {
+        if has_deferred {
             // The bell has rung for them, and would once more when they are fetched: for a look
             // before the thread sleeps, which is worth it unless nothing more can come.
             let is_last = self.under_way == 1;
@@ -268,7 +269,7 @@ impl Backend for RingBackend {
         for completion in self.ring.completion() {
             let token = completion.user_data() as u32;
             let transfer = self.transfers[token as usize].take();
-            let Underway { buffer, write } = transfer.expect("a completion for each submission");
+            let InFlight { buffer, write } = transfer.expect("a completion for each submission");
             self.under_way -= 1;
             let result = completion.result();
             let result = usize::try_from(result).map_err(|_| -result);
@@ -277,7 +278,7 @@ impl Backend for RingBackend {
             {
                 written.insert(write.start..write.start + octets as u64);
             }
-            done.push(Done { token, buffer, result });
+            done.push(Completion { token, buffer, result });
         }
         Ok(())
     }
@@ -309,9 +310,9 @@ mod tests {
 
     /// Disks of several producers are used by one thread.
     #[test]
-    fn each_ring_of_a_thread_may_keep_as_many_workers_waiting_as_it_has_operations() {
+    fn worker_limit_sums_rings_of_a_thread() {
         const DEPTH: usize = 8;
-        let (file, bell) = (tempfile::tempfile().unwrap(), Arc::new(Bell::new().unwrap()));
+        let (file, bell) = (tempfile::tempfile().unwrap(), Arc::new(Doorbell::new().unwrap()));
         let use_one = || {
             let mut ring = RingBackend::start(&file, &Buffers::new(DEPTH), DEPTH, &bell)?;
             // Its bound holds from the first operation on.

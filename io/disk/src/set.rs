@@ -18,7 +18,7 @@ use crate::start::{StartError, start};
 const MIB: u64 = 1 << 20;
 
 /// Sizes of files and places of regions are multiples of it, whatever the blocks.
-const GRAIN: u64 = 4096;
+const ALIGNMENT: u64 = 4096;
 
 /// Disks from this size on keep their regions at whole mebibytes, as flash likes it.
 const ALIGNED_FROM: u64 = 64 * MIB;
@@ -52,17 +52,17 @@ struct SetDisk {
 /// # Errors
 /// See [`OpenError`]. What was opened until then is closed again, files that were made are gone.
 pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenError> {
-    check(configs, shards)?;
-    let mut made = Made(Vec::new());
+    check_configs(configs, shards)?;
+    let mut made = CreatedFiles(Vec::new());
     let set = open_all(configs, shards, &mut made)?;
     made.0.clear();
     Ok(set)
 }
 
 /// Files that were made just now, held open so that they stay locked. Dropping it removes them.
-struct Made(Vec<(PathBuf, File)>);
+struct CreatedFiles(Vec<(PathBuf, File)>);
 
-impl Drop for Made {
+impl Drop for CreatedFiles {
     fn drop(&mut self) {
         for (path, _) in &self.0 {
             if let Err(error) = std::fs::remove_file(path) {
@@ -75,7 +75,7 @@ impl Drop for Made {
 fn open_all(
     configs: &[DiskFileConfig],
     shards: u32,
-    made: &mut Made,
+    made: &mut CreatedFiles,
 ) -> Result<DiskSet, OpenError> {
     let mut warnings = Vec::new();
     let mut disks: Vec<OpenDisk> = Vec::new();
@@ -90,12 +90,12 @@ fn open_all(
         disks.push(disk);
     }
     check_membership(&disks)?;
-    let identity = Identity::of(&disks)?;
+    let identity = SetIdentity::of(&disks)?;
     let mut plan = Vec::new();
     for (index, (disk, config)) in disks.iter().zip(configs).enumerate() {
         let superblock = identity.superblock(disk, config, index, configs.len(), shards)?;
-        check_made(disk, &superblock)?;
-        check_room(disk, &superblock)?;
+        check_layout_unchanged(disk, &superblock)?;
+        check_size(disk, &superblock)?;
         plan.push(superblock);
     }
     let store_id = store_id(&disks, &identity, &mut warnings)?;
@@ -108,7 +108,7 @@ fn open_all(
     let together = disks.into_iter().zip(configs).zip(plan).rev();
     for ((disk, config), superblock) in together {
         let superblock = Superblock { store_id, ..superblock };
-        let disk = settle(disk, config, superblock, &mut set.warnings)?;
+        let disk = apply_superblock(disk, config, superblock, &mut set.warnings)?;
         set.disks.insert(0, disk);
     }
     for warning in &set.warnings {
@@ -117,9 +117,9 @@ fn open_all(
     Ok(set)
 }
 
-fn check(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
+fn check_configs(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
     if configs.is_empty() || configs.len() > DISKS_MAX as usize {
-        return Err(OpenError::Number(configs.len()));
+        return Err(OpenError::DiskCount(configs.len()));
     }
     if shards == 0 || shards > 1 << 16 {
         return Err(OpenError::Shards(shards));
@@ -128,7 +128,7 @@ fn check(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
         let path = || config.path.clone();
         if let Some(region_bytes) = config.region_bytes {
             let is_in_bounds = (REGION_BYTES_MIN..=REGION_BYTES_MAX).contains(&region_bytes);
-            if !is_in_bounds || !region_bytes.is_multiple_of(GRAIN) {
+            if !is_in_bounds || !region_bytes.is_multiple_of(ALIGNMENT) {
                 return Err(OpenError::RegionBytes { path: path(), region_bytes });
             }
         }
@@ -136,7 +136,7 @@ fn check(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
             Engine::Threads(threads) if !(1..=256).contains(&threads) => {
                 Some("a disk has 1 to 256 threads")
             }
-            _ => hook_fault(config),
+            _ => lab_config_error(config),
         };
         if let Some(reason) = reason {
             return Err(OpenError::Config { path: path(), reason: reason.into() });
@@ -147,7 +147,7 @@ fn check(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
 
 /// What is wrong with how an experiment changes the disk.
 #[cfg(feature = "lab")]
-fn hook_fault(config: &DiskFileConfig) -> Option<&'static str> {
+fn lab_config_error(config: &DiskFileConfig) -> Option<&'static str> {
     match &config.pace {
         Some(pace) if !pace.ops_per_s.is_finite() || pace.ops_per_s < 1e-3 => {
             Some("a pace is a number of operations a second, at least 0.001")
@@ -176,7 +176,7 @@ fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
         let (first_disk, first_superblock) = *first.get_or_insert((disk, superblock));
         let path = || disk.path.clone();
         if superblock.set_id != first_superblock.set_id {
-            return Err(OpenError::OtherSet { path: path(), first: first_disk.path.clone() });
+            return Err(OpenError::SetMismatch { path: path(), first: first_disk.path.clone() });
         }
         if superblock.disk != place {
             return Err(OpenError::WrongOrder { path: path(), disk: superblock.disk, place });
@@ -201,13 +201,13 @@ fn random() -> Result<u64, OpenError> {
 }
 
 /// What all disks of a set have in common.
-struct Identity {
+struct SetIdentity {
     set_id: u64,
     store_id: u64,
     hash_key: [u64; 2],
 }
 
-impl Identity {
+impl SetIdentity {
     /// That of the disks, or a new one.
     fn of(disks: &[OpenDisk]) -> Result<Self, OpenError> {
         let known = disks.iter().find_map(|disk| disk.superblock.as_ref());
@@ -233,12 +233,12 @@ impl Identity {
         shards: u32,
     ) -> Result<Superblock, OpenError> {
         let before = disk.superblock.as_ref();
-        let bytes = bytes_wanted(disk, config)?;
+        let bytes = target_bytes(disk, config)?;
         let alike = before.filter(|before| before.block_bytes.is_multiple_of(disk.block_bytes));
         let region_bytes = config
             .region_bytes
             .or(before.map(|before| before.region_bytes))
-            .unwrap_or_else(|| (bytes / 64).clamp(MIB, 64 * MIB) / GRAIN * GRAIN);
+            .unwrap_or_else(|| (bytes / 64).clamp(MIB, 64 * MIB) / ALIGNMENT * ALIGNMENT);
         let data_offset = match alike {
             Some(before) => before.data_offset,
             None if bytes >= ALIGNED_FROM => MIB,
@@ -266,7 +266,7 @@ impl Identity {
     }
 }
 
-fn bytes_wanted(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenError> {
+fn target_bytes(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenError> {
     let path = || disk.path.clone();
     let known = disk.superblock.as_ref().map(|superblock| superblock.bytes);
     let bytes = match (config.bytes, disk.is_device) {
@@ -289,29 +289,29 @@ fn bytes_wanted(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenErr
     };
     // What cannot be written to stays as it is.
     let bytes = if disk.is_writable { bytes } else { known.unwrap_or(bytes).min(disk.bytes) };
-    Ok(bytes / GRAIN * GRAIN)
+    Ok(bytes / ALIGNMENT * ALIGNMENT)
 }
 
 /// Refuses what would make all that is on the disk impossible to find.
-fn check_made(disk: &OpenDisk, wanted: &Superblock) -> Result<(), OpenError> {
+fn check_layout_unchanged(disk: &OpenDisk, wanted: &Superblock) -> Result<(), OpenError> {
     let Some(before) = &disk.superblock else { return Ok(()) };
     let path = disk.path.clone();
     if before.shards != wanted.shards {
         let (made, wanted) = (before.shards, wanted.shards);
-        return Err(OpenError::OtherThreads { path, made, wanted });
+        return Err(OpenError::ThreadsMismatch { path, made, wanted });
     }
     if before.region_bytes != wanted.region_bytes {
         let (made, wanted) = (before.region_bytes, wanted.region_bytes);
-        return Err(OpenError::OtherRegions { path, made, wanted });
+        return Err(OpenError::RegionsMismatch { path, made, wanted });
     }
     if before.block_bytes != wanted.block_bytes {
         let (made, wanted) = (before.block_bytes, wanted.block_bytes);
-        return Err(OpenError::OtherBlocks { path, made, wanted });
+        return Err(OpenError::BlocksMismatch { path, made, wanted });
     }
     Ok(())
 }
 
-fn check_room(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError> {
+fn check_size(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError> {
     let regions = REGIONS_MIN * u64::from(superblock.shards);
     let bytes_min = superblock.bytes_for(regions);
     if superblock.bytes >= bytes_min || !disk.is_writable {
@@ -325,7 +325,7 @@ fn check_room(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError>
 /// it.
 fn store_id(
     disks: &[OpenDisk],
-    identity: &Identity,
+    identity: &SetIdentity,
     warnings: &mut Vec<OpenWarning>,
 ) -> Result<u64, OpenError> {
     let is_other = |disk: &&OpenDisk| {
@@ -338,7 +338,7 @@ fn store_id(
 }
 
 /// Makes a disk what its superblock will say, then writes that.
-fn settle(
+fn apply_superblock(
     mut disk: OpenDisk,
     config: &DiskFileConfig,
     mut superblock: Superblock,
@@ -346,13 +346,13 @@ fn settle(
 ) -> Result<SetDisk, OpenError> {
     let before = disk.superblock.clone();
     if disk.is_writable {
-        tell_of_size(&disk, before.as_ref(), &superblock, warnings);
+        warn_about_size(&disk, before.as_ref(), &superblock, warnings);
         let is_sized = disk.bytes == superblock.bytes && before.is_some();
         if !disk.is_device && !is_sized {
             disk.set_len(superblock.bytes, warnings)?;
         }
         let is_changed = before.as_ref() != Some(&superblock);
-        if is_changed || is_repair(&disk, warnings) {
+        if is_changed || needs_repair(&disk, warnings) {
             superblock.generation += 1;
             match disk.write_superblock(superblock.clone()) {
                 // One copy is as good as two: a full file system need not keep it from being used.
@@ -369,11 +369,11 @@ fn settle(
     Ok(SetDisk { ready, superblock, is_current })
 }
 
-fn is_repair(disk: &OpenDisk, warnings: &[OpenWarning]) -> bool {
+fn needs_repair(disk: &OpenDisk, warnings: &[OpenWarning]) -> bool {
     warnings.contains(&OpenWarning::Repaired { path: disk.path.clone() })
 }
 
-fn tell_of_size(
+fn warn_about_size(
     disk: &OpenDisk,
     before: Option<&Superblock>,
     superblock: &Superblock,

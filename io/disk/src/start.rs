@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bell::Bell;
+use crate::bell::Doorbell;
 use crate::buffer::Buffers;
 use crate::config::Engine;
 #[cfg(feature = "lab")]
 use crate::fault::FaultyIo;
 use crate::file::ReadyDisk;
-use crate::lane::{Backend, Lane};
+use crate::lane::{Backend, DiskPort};
 use crate::monitor::{DiskMonitor, DiskShared};
 use crate::port::DiskPorts;
 use crate::ring::RingBackend;
@@ -42,7 +42,7 @@ pub enum StartError {
 }
 
 /// What reads and writes a disk for one shard.
-type Way = (Box<dyn Backend>, Buffers);
+type ShardBackend = (Box<dyn Backend>, Buffers);
 
 pub(crate) fn start(
     disks: Vec<ReadyDisk>,
@@ -56,16 +56,16 @@ pub(crate) fn start(
     let mut monitored = Vec::new();
     let (mut bells, mut ports) = (Vec::new(), Vec::new());
     for _ in 0..shards {
-        let bell = Bell::new().map(Arc::new).map_err(StartError::Descriptor)?;
+        let bell = Doorbell::new().map(Arc::new).map_err(StartError::Descriptor)?;
         ports.push(DiskPorts::new(Arc::clone(&bell)).map_err(StartError::Descriptor)?);
         bells.push(bell);
     }
     for (index, disk) in disks.into_iter().enumerate() {
         let shared = DiskShared::new(&disk, store_id, &bells).map_err(StartError::Descriptor)?;
         let shared = Arc::new(shared);
-        let (kind, ways) = ways(index, disk, &bells, depth)?;
+        let (kind, ways) = backends(index, disk, &bells, depth)?;
         for ((backend, buffers), ports) in ways.into_iter().zip(&mut ports) {
-            ports.add(Lane::new(backend, Arc::clone(&shared), buffers, depth, pool_bytes));
+            ports.add(DiskPort::new(backend, Arc::clone(&shared), buffers, depth, pool_bytes));
         }
         monitored.push((shared, kind));
     }
@@ -74,18 +74,18 @@ pub(crate) fn start(
 
 /// How a disk is read and written, and what does it, by shard. A shard has `depth` operations under
 /// way at it at most.
-fn ways(
+fn backends(
     index: usize,
     disk: ReadyDisk,
-    bells: &[Arc<Bell>],
+    bells: &[Arc<Doorbell>],
     depth: usize,
-) -> Result<(&'static str, Vec<Way>), StartError> {
+) -> Result<(&'static str, Vec<ShardBackend>), StartError> {
     let path = disk.config.path.clone();
     let threads = match disk.config.engine {
         Engine::Threads(threads) => threads,
         #[cfg(feature = "lab")]
         Engine::Auto if disk.config.faults.is_some() => THREADS_DEFAULT,
-        Engine::Auto | Engine::IoUring => match ringed(&disk, bells, depth) {
+        Engine::Auto | Engine::IoUring => match ring_backends(&disk, bells, depth) {
             Ok(ways) => return Ok(("io_uring", ways)),
             Err(source) if disk.config.engine == Engine::IoUring => {
                 return Err(StartError::IoUring { path, source });
@@ -102,11 +102,15 @@ fn ways(
             }
         },
     };
-    let ways = threaded(index, disk, threads, bells, depth);
+    let ways = thread_backends(index, disk, threads, bells, depth);
     Ok(("threads", ways.map_err(|source| StartError::Threads { path, source })?))
 }
 
-fn ringed(disk: &ReadyDisk, bells: &[Arc<Bell>], depth: usize) -> io::Result<Vec<Way>> {
+fn ring_backends(
+    disk: &ReadyDisk,
+    bells: &[Arc<Doorbell>],
+    depth: usize,
+) -> io::Result<Vec<ShardBackend>> {
     let ways = bells.iter().map(|bell| {
         let buffers = Buffers::new(depth);
         let backend = RingBackend::start(&disk.file, &buffers, depth, bell)?;
@@ -115,13 +119,13 @@ fn ringed(disk: &ReadyDisk, bells: &[Arc<Bell>], depth: usize) -> io::Result<Vec
     ways.collect()
 }
 
-fn threaded(
+fn thread_backends(
     index: usize,
     disk: ReadyDisk,
     threads: u16,
-    bells: &[Arc<Bell>],
+    bells: &[Arc<Doorbell>],
     depth: usize,
-) -> io::Result<Vec<Way>> {
+) -> io::Result<Vec<ShardBackend>> {
     #[cfg(feature = "lab")]
     let io: Arc<dyn PositionedIo> = match disk.config.faults {
         None => Arc::new(disk.file),

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::bell::Bell;
-use crate::lane::{Backend, Done, Transfer};
+use crate::bell::Doorbell;
+use crate::lane::{Backend, Completion, Transfer};
 
 /// Reads and writes at places of a file.
 pub(crate) trait PositionedIo: Send + Sync {
@@ -37,8 +37,8 @@ pub(crate) struct DiskThreads {
 struct Job {
     transfer: Transfer,
     /// Nothing when the thread died of it.
-    reply: Sender<Option<Done>>,
-    bell: Arc<Bell>,
+    reply: Sender<Option<Completion>>,
+    bell: Arc<Doorbell>,
 }
 
 impl DiskThreads {
@@ -49,7 +49,7 @@ impl DiskThreads {
             let (to_do, io) = (to_do.clone(), Arc::clone(io));
             let thread = std::thread::Builder::new()
                 .name(format!("disk{disk}-{number}"))
-                .spawn(move || work(&to_do, &*io));
+                .spawn(move || run_worker(&to_do, &*io));
             match thread {
                 Ok(_) => {}
                 Err(error) if number == 0 => return Err(error),
@@ -67,15 +67,15 @@ impl DiskThreads {
         Ok(Self { jobs })
     }
 
-    pub(crate) fn backend(&self, bell: Arc<Bell>) -> ThreadBackend {
+    pub(crate) fn backend(&self, bell: Arc<Doorbell>) -> ThreadBackend {
         let (reply, results) = unbounded();
         ThreadBackend { jobs: self.jobs.clone(), reply, results, bell, reaped: Vec::new() }
     }
 }
 
-fn work(to_do: &Receiver<Job>, io: &dyn PositionedIo) {
+fn run_worker(to_do: &Receiver<Job>, io: &dyn PositionedIo) {
     while let Ok(Job { transfer, reply, bell }) = to_do.recv() {
-        let done = catch_unwind(AssertUnwindSafe(|| carry_out(transfer, io))).ok();
+        let done = catch_unwind(AssertUnwindSafe(|| execute(transfer, io))).ok();
         let is_dead = done.is_none();
         // No shard waits for it when its shard is gone.
         let _ = reply.send(done);
@@ -86,7 +86,7 @@ fn work(to_do: &Receiver<Job>, io: &dyn PositionedIo) {
     }
 }
 
-fn carry_out(mut transfer: Transfer, io: &dyn PositionedIo) -> Done {
+fn execute(mut transfer: Transfer, io: &dyn PositionedIo) -> Completion {
     let range = transfer.range.clone();
     let result = if transfer.is_write {
         io.write_at(&transfer.buffer[range], transfer.offset)
@@ -99,17 +99,17 @@ fn carry_out(mut transfer: Transfer, io: &dyn PositionedIo) -> Done {
             _ => libc::EIO,
         })
     });
-    Done { token: transfer.token, buffer: transfer.buffer, result }
+    Completion { token: transfer.token, buffer: transfer.buffer, result }
 }
 
 /// One shard's side of the pool.
 pub(crate) struct ThreadBackend {
     jobs: Sender<Job>,
-    reply: Sender<Option<Done>>,
-    results: Receiver<Option<Done>>,
-    bell: Arc<Bell>,
+    reply: Sender<Option<Completion>>,
+    results: Receiver<Option<Completion>>,
+    bell: Arc<Doorbell>,
     /// Taken while waiting.
-    reaped: Vec<Option<Done>>,
+    reaped: Vec<Option<Completion>>,
 }
 
 impl Backend for ThreadBackend {
@@ -122,7 +122,7 @@ impl Backend for ThreadBackend {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+    fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
         for result in self.reaped.drain(..).chain(self.results.try_iter()) {
             done.push(result.ok_or_else(|| io::Error::other("one of its threads died of a bug"))?);
         }

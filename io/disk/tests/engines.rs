@@ -400,7 +400,7 @@ fn a_disk_that_hangs_takes_no_time_from_others_at_the_end() {
         shards[0].ports.flush();
         // The first uses up all of the time, in which the second surely ends.
         assert!(!shards.remove(0).ports.close(Duration::from_millis(500)));
-        assert_eq!((monitor.is_left_busy(0), monitor.is_left_busy(1)), (true, false));
+        assert_eq!((monitor.has_unfinished_io(0), monitor.has_unfinished_io(1)), (true, false));
         assert_eq!(monitor.counters(1).reads, 1);
     }
 }

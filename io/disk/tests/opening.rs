@@ -115,7 +115,7 @@ fn paths_that_are_no_disks_are_refused() {
     let text = error.to_string();
     assert!(text.contains("900 TiB") && text.matches("iB").count() == 2, "{text}");
     assert!(!path.exists(), "nothing is left behind");
-    assert!(matches!(open(&[], 1), Err(OpenError::Number(0))));
+    assert!(matches!(open(&[], 1), Err(OpenError::DiskCount(0))));
     assert!(matches!(open(&[config(&path, 8)], 0), Err(OpenError::Shards(0))));
     let odd = DiskFileConfig { region_bytes: Some(MIB + 512), ..config(&path, 8) };
     assert!(matches!(open_one(&odd), Err(OpenError::RegionBytes { .. })));
@@ -133,13 +133,13 @@ fn one_file_is_one_disk_by_whatever_name() {
     for name in ["disk", "hard", "soft"] {
         let configs = [config(&at("new"), 8), config(&at("disk"), 8), config(&at(name), 8)];
         let error = open(&configs, 1).unwrap_err();
-        assert!(matches!(error, OpenError::Twice { first: 1, second: 2, .. }), "{error}");
+        assert!(matches!(error, OpenError::Duplicate { first: 1, second: 2, .. }), "{error}");
         assert!(!at("new").exists(), "nothing is left behind");
     }
     assert_eq!(fs::metadata(at("disk")).unwrap().len(), 0);
     std::os::unix::fs::symlink(at("nothing"), at("lost")).unwrap();
     let error = open_one(&config(&at("lost"), 8)).unwrap_err();
-    assert!(matches!(error, OpenError::LeadsNowhere { .. }), "{error}");
+    assert!(matches!(error, OpenError::DanglingLink { .. }), "{error}");
     assert!(error.to_string().contains("nothing") && !at("nothing").exists(), "{error}");
 }
 
@@ -200,7 +200,7 @@ fn sets_keep_their_disks_and_their_order() {
     assert!(matches!(error, OpenError::Missing { disk: 2, disks: 3, path: None }), "{error}");
     open(&[at("x"), at("y")], 2).unwrap();
     let error = open(&[at("a"), at("y"), at("c")], 2).unwrap_err();
-    assert!(matches!(error, OpenError::OtherSet { .. }), "{error}");
+    assert!(matches!(error, OpenError::SetMismatch { .. }), "{error}");
     // Not mounted is not empty; and nothing is left where it should be mounted.
     fs::remove_file(folder.path().join("b")).unwrap();
     let error = open(&[at("a"), at("b"), at("c")], 2).unwrap_err();
@@ -254,11 +254,11 @@ fn other_threads_regions_or_blocks_are_refused_and_nothing_is_lost() {
     let place = put(open_one(&made).unwrap());
     let before = fs::read(&path).unwrap();
     let error = open(std::slice::from_ref(&made), 2).unwrap_err();
-    assert!(matches!(error, OpenError::OtherThreads { made: 1, wanted: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::ThreadsMismatch { made: 1, wanted: 2, .. }), "{error}");
     assert!(error.to_string().contains("set `threads = 1` again"), "{error}");
     let other = DiskFileConfig { region_bytes: Some(MIB / 2), ..made.clone() };
     let error = open_one(&other).unwrap_err();
-    assert!(matches!(error, OpenError::OtherRegions { .. }), "{error}");
+    assert!(matches!(error, OpenError::RegionsMismatch { .. }), "{error}");
     assert!(error.to_string().contains("region_size = 1048576"), "{error}");
     // With a new disk beside it, that is not made either.
     let new = folder.path().join("new");
@@ -271,7 +271,7 @@ fn other_threads_regions_or_blocks_are_refused_and_nothing_is_lost() {
     match open_one(&config(&new, 8)) {
         Ok(set) => assert_eq!(set.geometry(0, 0).block_bytes, 512),
         Err(error) => {
-            assert!(matches!(error, OpenError::OtherBlocks { made: 512, .. }), "{error}");
+            assert!(matches!(error, OpenError::BlocksMismatch { made: 512, .. }), "{error}");
             assert!(error.to_string().contains("direct = false"), "{error}");
         }
     }

@@ -230,7 +230,7 @@ impl Disks {
 
     /// A device did not answer in time, so that a packet thread may never end.
     pub(super) fn has_unresponsive(&self) -> bool {
-        (0..self.paths.len()).any(|disk| self.monitor.is_left_busy(disk))
+        (0..self.paths.len()).any(|disk| self.monitor.has_unfinished_io(disk))
     }
 
     pub(super) fn snapshots(&self) -> Vec<DiskSnapshot> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
-use weir_disk::{Locked, lock};
+use weir_disk::{LockOutcome, lock};
 
 use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
@@ -180,7 +180,7 @@ fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
         }
         options => (options.map_err(write_error(&mark))?, false),
     };
-    if let Locked::No(holder) = lock(&file).map_err(write_error(&mark))? {
+    if let LockOutcome::HeldByOther(holder) = lock(&file).map_err(write_error(&mark))? {
         return Err(RepositoryError::InUse { path: path.to_owned(), holder });
     }
     let mut text = String::new();
