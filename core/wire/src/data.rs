@@ -5,7 +5,7 @@ use crate::error::DecodeError;
 use crate::interest::{InterestView, check_digest, read_name};
 use crate::name::{ComponentView, NameHead, NameView};
 use crate::signature::SignatureInfoView;
-use crate::tlv::{self, Fields, Format, Reader};
+use crate::tlv::{self, ChildReader, ElementFormat, Reader};
 
 /// Values of ContentType (NDN packet 0.3, Data).
 pub mod content_type {
@@ -30,13 +30,15 @@ pub struct DataView<'a> {
     after_name: &'a [u8],
 }
 
-static DATA: Format = Format::new(
+static DATA: ElementFormat = ElementFormat::new(
     tlv::DATA,
     &[tlv::NAME, tlv::META_INFO, tlv::CONTENT, tlv::SIGNATURE_INFO, tlv::SIGNATURE_VALUE],
 );
 
-static META_INFO: Format =
-    Format::new(tlv::META_INFO, &[tlv::CONTENT_TYPE, tlv::FRESHNESS_PERIOD, tlv::FINAL_BLOCK_ID]);
+static META_INFO: ElementFormat = ElementFormat::new(
+    tlv::META_INFO,
+    &[tlv::CONTENT_TYPE, tlv::FRESHNESS_PERIOD, tlv::FINAL_BLOCK_ID],
+);
 
 fn final_block_id(value: &[u8]) -> Result<ComponentView<'_>, DecodeError> {
     if value.is_empty() {
@@ -71,7 +73,7 @@ impl<'a> DataView<'a> {
         let after_name = fields.rest;
         let (mut content_type, mut freshness_ms) = (0, 0);
         if let Some(meta) = fields.take(tlv::META_INFO)? {
-            let mut meta = Fields::new(meta, &META_INFO, 0);
+            let mut meta = ChildReader::new(meta, &META_INFO, 0);
             content_type = meta.take_nni(tlv::CONTENT_TYPE)?.unwrap_or(0);
             freshness_ms = meta.take_nni(tlv::FRESHNESS_PERIOD)?.unwrap_or(0);
             meta.take(tlv::FINAL_BLOCK_ID)?.map(final_block_id).transpose()?;

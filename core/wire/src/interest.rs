@@ -5,7 +5,7 @@ use crate::interest_builder::Interest;
 use crate::limits::DEFAULT_INTEREST_LIFETIME_MS;
 use crate::name::{DIGEST_SIZE, NameHead, NameScan, NameView};
 use crate::signature::{SignatureInfoView, signature_type};
-use crate::tlv::{self, Fields, Format, Reader};
+use crate::tlv::{self, ChildReader, ElementFormat, Reader};
 
 /// An Interest, borrowed (NDN packet 0.3, Interest).
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct InterestView<'a> {
     /// Where Nonce ends in `wire`, if there is one.
     nonce_end: u32,
     /// Where a Nonce belongs in `wire`: behind Name, CanBePrefix, MustBeFresh and ForwardingHint.
-    pub(crate) nonce_place: u32,
+    pub(crate) nonce_position: u32,
     /// Start and end of the ForwardingHint TLV in `wire`; both 0 when absent.
     pub(crate) forwarding_hint_at: (u32, u32),
     /// Offset of the Interest's TLV-VALUE in `wire`.
@@ -52,7 +52,7 @@ impl<'a> ForwardingHint<'a> {
                 NameView::from_value(element.value)?;
                 is_empty = false;
             } else {
-                tlv::skip(tlv::FORWARDING_HINT, element.typ)?;
+                tlv::check_skippable(tlv::FORWARDING_HINT, element.typ)?;
             }
         }
         if is_empty { Err(DecodeError::EmptyForwardingHint) } else { Ok(Self { value }) }
@@ -116,28 +116,28 @@ pub(crate) fn check_digest(typ: u64, portions: &[&[u8]], value: &[u8]) -> Result
 }
 
 /// ApplicationParameters and what follows them, which most Interests lack.
-struct Tail<'a> {
+struct InterestTail<'a> {
     parameters: Option<&'a [u8]>,
     digested: &'a [u8],
     signature: Option<SignatureView<'a>>,
 }
 
-impl<'a> Tail<'a> {
-    /// The tail at `at` of the Interest `wire`.
+impl<'a> InterestTail<'a> {
+    /// The tail at `offset` of the Interest `wire`.
     #[cold]
     fn read(wire: &'a [u8], at: u32, name: NameView<'a>) -> Result<Self, DecodeError> {
         let from = &wire[at as usize..];
-        let mut fields = Fields::new(from, &INTEREST, tlv::HOP_LIMIT);
+        let mut fields = ChildReader::new(from, &INTEREST, tlv::HOP_LIMIT);
         // Not even types before HopLimit.
-        fields.to_come = 0;
+        fields.expected_types = 0;
         let parameters = fields.take(tlv::APPLICATION_PARAMETERS)?;
-        let digested = &from[from.len() - parameters.map_or(0, |value| fields.since(value))..];
+        let digested = &from[from.len() - parameters.map_or(0, |value| fields.len_from(value))..];
         let info_value = fields.take(tlv::INTEREST_SIGNATURE_INFO)?;
         if let Some(value) = info_value {
             SignatureInfoView::from_value(value, tlv::INTEREST_SIGNATURE_INFO)?;
         }
         let value = fields.take(tlv::INTEREST_SIGNATURE_VALUE)?;
-        let unsigned = value.map_or(0, |value| fields.since(value));
+        let unsigned = value.map_or(0, |value| fields.len_from(value));
         fields.finish()?;
         let signature = match (info_value, value) {
             (None, None) => None,
@@ -176,7 +176,7 @@ impl<'a> Tail<'a> {
     }
 }
 
-static INTEREST: Format = Format::new(
+static INTEREST: ElementFormat = ElementFormat::new(
     tlv::INTEREST,
     &[
         tlv::NAME,
@@ -196,9 +196,9 @@ static INTEREST: Format = Format::new(
 #[inline(always)]
 pub(crate) fn read_name<'a>(
     body: &'a [u8],
-    format: &'static Format,
+    format: &'static ElementFormat,
     head: &mut NameHead<'a>,
-) -> Result<(NameView<'a>, NameScan, Fields<'a>), DecodeError> {
+) -> Result<(NameView<'a>, NameScan, ChildReader<'a>), DecodeError> {
     let not_first = DecodeError::NameNotFirst { within: format.within };
     if body.is_empty() {
         return Err(not_first);
@@ -209,12 +209,12 @@ pub(crate) fn read_name<'a>(
     }
     let scan = head.scan(value)?;
     let name = NameView::from_scanned(value, scan.count);
-    Ok((name, scan, Fields::new(&body[size..], format, tlv::NAME)))
+    Ok((name, scan, ChildReader::new(&body[size..], format, tlv::NAME)))
 }
 
 /// The value of an element of `N` octets.
 #[inline(always)]
-fn octets<const N: usize>(element: u32, value: &[u8]) -> Result<[u8; N], DecodeError> {
+fn fixed_bytes<const N: usize>(element: u32, value: &[u8]) -> Result<[u8; N], DecodeError> {
     value.try_into().map_err(|_| DecodeError::ElementLength { element, length: value.len() })
 }
 
@@ -237,16 +237,16 @@ impl<'a> InterestView<'a> {
             return Err(DecodeError::EmptyName);
         }
         // Fields end where the packet ends.
-        let position = |fields: &Fields<'_>| (wire.len() - fields.rest.len()) as u32;
+        let position = |fields: &ChildReader<'_>| (wire.len() - fields.rest.len()) as u32;
         let mut nonce_place = position(&fields);
         let mut can_be_prefix = false;
         if let Some(value) = fields.take(tlv::CAN_BE_PREFIX)? {
-            let [] = octets(tlv::CAN_BE_PREFIX, value)?;
+            let [] = fixed_bytes(tlv::CAN_BE_PREFIX, value)?;
             (can_be_prefix, nonce_place) = (true, position(&fields));
         }
         let mut must_be_fresh = false;
         if let Some(value) = fields.take(tlv::MUST_BE_FRESH)? {
-            let [] = octets(tlv::MUST_BE_FRESH, value)?;
+            let [] = fixed_bytes(tlv::MUST_BE_FRESH, value)?;
             (must_be_fresh, nonce_place) = (true, position(&fields));
         }
         let mut forwarding_hint = ForwardingHint::default();
@@ -254,11 +254,11 @@ impl<'a> InterestView<'a> {
         if let Some(value) = fields.take(tlv::FORWARDING_HINT)? {
             forwarding_hint = ForwardingHint::from_value(value)?;
             nonce_place = position(&fields);
-            forwarding_hint_at = ((wire.len() - fields.since(value)) as u32, nonce_place);
+            forwarding_hint_at = ((wire.len() - fields.len_from(value)) as u32, nonce_place);
         }
         let mut nonce = None;
         if let Some(value) = fields.take(tlv::NONCE)? {
-            nonce = Some(u32::from_be_bytes(octets(tlv::NONCE, value)?));
+            nonce = Some(u32::from_be_bytes(fixed_bytes(tlv::NONCE, value)?));
         }
         let nonce_end = position(&fields);
         let mut lifetime_ms = None;
@@ -267,12 +267,12 @@ impl<'a> InterestView<'a> {
         }
         let mut hop_limit = None;
         if let Some(value) = fields.take(tlv::HOP_LIMIT)? {
-            let [limit] = octets(tlv::HOP_LIMIT, value)?;
+            let [limit] = fixed_bytes(tlv::HOP_LIMIT, value)?;
             hop_limit = Some(limit);
         }
         let tail_at = position(&fields);
         if !fields.rest.is_empty() || scan.parameters_digests > 0 {
-            Tail::read(wire, tail_at, name)?.check(name, &scan)?;
+            InterestTail::read(wire, tail_at, name)?.check(name, &scan)?;
         }
         Ok(Self {
             wire,
@@ -284,7 +284,7 @@ impl<'a> InterestView<'a> {
             lifetime_ms,
             hop_limit,
             nonce_end,
-            nonce_place,
+            nonce_position: nonce_place,
             forwarding_hint_at,
             body_at: (wire.len() - body.len()) as u32,
             tail_at,
@@ -312,8 +312,8 @@ impl<'a> InterestView<'a> {
         self.tail().ok()?.signature
     }
 
-    fn tail(&self) -> Result<Tail<'a>, DecodeError> {
-        Tail::read(self.wire, self.tail_at, self.name)
+    fn tail(&self) -> Result<InterestTail<'a>, DecodeError> {
+        InterestTail::read(self.wire, self.tail_at, self.name)
     }
 
     /// InterestLifetime, or its default, in milliseconds.

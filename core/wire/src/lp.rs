@@ -47,7 +47,7 @@ impl PitToken {
 
     /// The same in less room; `None` when it has more than 12 octets.
     #[inline(always)]
-    pub fn shortened(&self) -> Option<ShortToken> {
+    pub fn to_short(&self) -> Option<ShortToken> {
         let octets = *self.octets.first_chunk()?;
         let is_short = usize::from(self.size) <= SHORT_TOKEN_SIZE_MAX;
         is_short.then_some(ShortToken { octets, size: self.size })
@@ -129,7 +129,7 @@ impl NackReason {
     }
 
     /// The less severe of two reasons: the smaller number, but any other before None.
-    pub const fn least_severe(self, other: Self) -> Self {
+    pub const fn less_severe(self, other: Self) -> Self {
         match (self.code(), other.code()) {
             (0, _) => other,
             (_, 0) => self,
@@ -246,7 +246,7 @@ impl HopSignal {
 
     /// The signal in a field that NDNLPv2 does not assign. The numbers of signals are not assigned
     /// either, so a value of another form is no error: it is no signal.
-    fn of(field: &Element<'_>) -> Option<Self> {
+    fn parse(field: &Element<'_>) -> Option<Self> {
         match field.typ {
             tlv::LP_UNAVAILABLE => tlv::nni(field.value).map(|for_ms| Self::Unavailable { for_ms }),
             _ => None,
@@ -290,7 +290,7 @@ impl LpHeader {
         fragment_len: usize,
         out: &mut [u8; LP_PREFIX_MAX],
     ) -> usize {
-        let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
+        let mut fields = FieldWriter { octets: [0; LP_PREFIX_MAX], size: 0 };
         self.write_before_acks(framing, &mut fields);
         for ack in acks {
             fields.tlv(tlv::LP_ACK, &ack.to_be_bytes());
@@ -306,7 +306,7 @@ impl LpHeader {
 
     /// Encodes an LpPacket, one without fragment (IDLE) when `fragment` is `None`.
     pub fn encode(&self, framing: &LpFraming, acks: &[u64], fragment: Option<&[u8]>) -> Vec<u8> {
-        let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
+        let mut fields = FieldWriter { octets: [0; LP_PREFIX_MAX], size: 0 };
         self.write_before_acks(framing, &mut fields);
         let split = fields.size;
         self.write_after_acks(framing, &mut fields);
@@ -325,7 +325,7 @@ impl LpHeader {
         out.into_vec()
     }
 
-    fn write_before_acks(&self, framing: &LpFraming, fields: &mut Fields) {
+    fn write_before_acks(&self, framing: &LpFraming, fields: &mut FieldWriter) {
         if let Some(sequence) = framing.sequence {
             fields.tlv(tlv::LP_SEQUENCE, &sequence.to_be_bytes());
         }
@@ -359,7 +359,7 @@ impl LpHeader {
         }
     }
 
-    fn write_after_acks(&self, framing: &LpFraming, fields: &mut Fields) {
+    fn write_after_acks(&self, framing: &LpFraming, fields: &mut FieldWriter) {
         if let Some(sequence) = framing.tx_sequence {
             fields.tlv(tlv::LP_TX_SEQUENCE, &sequence.to_be_bytes());
         }
@@ -370,12 +370,12 @@ impl LpHeader {
 }
 
 /// Header fields in the making; [`LP_PREFIX_MAX`] has room for all of them at their largest.
-struct Fields {
+struct FieldWriter {
     octets: [u8; LP_PREFIX_MAX],
     size: usize,
 }
 
-impl Fields {
+impl FieldWriter {
     #[inline]
     fn header(&mut self, typ: u32, length: usize) {
         self.size += tlv::write_var_number(u64::from(typ), &mut self.octets[self.size..]);
@@ -448,7 +448,7 @@ impl<'a> LpView<'a> {
         match typ {
             tlv::LP_PACKET => {
                 view.body = body;
-                view.read_fields(wire.len() - body.len())?;
+                view.read_all_fields(wire.len() - body.len())?;
                 view.check_fragment()?;
             }
             tlv::INTEREST | tlv::DATA => view.fragment = Some(wire),
@@ -470,7 +470,7 @@ impl<'a> LpView<'a> {
         Reader::new(self.body).flatten()
     }
 
-    fn read_fields(&mut self, body_at: usize) -> Result<(), DecodeError> {
+    fn read_all_fields(&mut self, body_at: usize) -> Result<(), DecodeError> {
         let mut reader = Reader::new(self.body);
         let mut last = 0;
         while let Some(field) = reader.next_element()? {
@@ -479,7 +479,7 @@ impl<'a> LpView<'a> {
             }
             if field.typ == tlv::LP_FRAGMENT {
                 self.fragment = Some(field.value);
-                self.fragment_at = body_at + field.value_at();
+                self.fragment_at = body_at + field.value_offset();
                 continue;
             }
             // Says nothing, and comes often.
@@ -488,7 +488,7 @@ impl<'a> LpView<'a> {
             }
             if !is_field(field.typ) {
                 check_unrecognised(tlv::LP_PACKET, field.typ)?;
-                self.take_idle_field(&field);
+                self.read_unassigned_field(&field);
                 continue;
             }
             let (within, element) = (tlv::LP_PACKET, field.typ);
@@ -499,21 +499,21 @@ impl<'a> LpView<'a> {
                 return Err(DecodeError::Repeated { within, element });
             }
             last = element;
-            self.take_field(&field)?;
+            self.read_field(&field)?;
         }
         Ok(())
     }
 
     /// A field that whoever does not know it passes over.
     #[cold]
-    fn take_idle_field(&mut self, field: &Element<'a>) {
+    fn read_unassigned_field(&mut self, field: &Element<'a>) {
         match field.typ {
-            tlv::LP_RUN_OFFER => self.run_offer = self.run_offer.or_else(|| RunOffer::of(field)),
-            _ => self.signal = self.signal.or_else(|| HopSignal::of(field)),
+            tlv::LP_RUN_OFFER => self.run_offer = self.run_offer.or_else(|| RunOffer::parse(field)),
+            _ => self.signal = self.signal.or_else(|| HopSignal::parse(field)),
         }
     }
 
-    fn take_field(&mut self, field: &Element<'a>) -> Result<(), DecodeError> {
+    fn read_field(&mut self, field: &Element<'a>) -> Result<(), DecodeError> {
         let (framing, header) = (&mut self.framing, &mut self.header);
         match field.typ {
             tlv::LP_SEQUENCE => framing.sequence = Some(eight_octets(field)?),
@@ -535,9 +535,9 @@ impl<'a> LpView<'a> {
             tlv::LP_ACK => {
                 eight_octets(field)?;
                 if self.acks.is_empty() {
-                    self.acks_at = field.at;
+                    self.acks_at = field.offset;
                 }
-                self.acks = &self.body[self.acks_at..field.at + field.wire.len()];
+                self.acks = &self.body[self.acks_at..field.offset + field.wire.len()];
             }
             tlv::LP_TX_SEQUENCE => framing.tx_sequence = Some(eight_octets(field)?),
             tlv::LP_NON_DISCOVERY => {

@@ -29,7 +29,7 @@ pub fn rewrite_interest(
     };
     // What follows Nonce keeps its distance from the end.
     let moved = |at: usize| total - (wire.len() - at);
-    let nonce_end = moved(view.nonce_at().map_or(view.nonce_place as usize, |at| at + 4));
+    let nonce_end = moved(view.nonce_at().map_or(view.nonce_position as usize, |at| at + 4));
     out[nonce_end - 4..nonce_end].copy_from_slice(&nonce.to_be_bytes());
     if let (Some(at), Some(hop_limit)) = (view.hop_limit_at(), hop_limit) {
         out[moved(at)] = hop_limit;
@@ -43,7 +43,7 @@ pub fn rewrite_interest(
 fn copy_changed(view: &InterestView<'_>, strips: bool, out: &mut [u8]) -> Option<usize> {
     let (wire, body_at) = (view.wire, view.body_at as usize);
     // Where ForwardingHint ends, it is the last element before Nonce, so its end is Nonce's place.
-    let hint_end = view.nonce_place as usize;
+    let hint_end = view.nonce_position as usize;
     let hint_start = if strips { view.forwarding_hint_at.0 as usize } else { hint_end };
     let added = if view.nonce.is_none() { NONCE_TLV_SIZE } else { 0 };
     let body_size = wire.len() - body_at - (hint_end - hint_start) + added;

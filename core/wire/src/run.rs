@@ -88,7 +88,7 @@ pub struct RunPattern {
 impl RunPattern {
     /// That of an Interest which may be the first of a run: its name ends with a segment number,
     /// and it has a nonce.
-    pub fn of(interest: &[u8]) -> Option<Self> {
+    pub fn from_interest(interest: &[u8]) -> Option<Self> {
         let view = InterestView::decode(interest).ok()?;
         let last = view.name.last()?;
         let segment = last.as_segment()?;
@@ -172,7 +172,7 @@ impl RunOffer {
 
     /// The offer in a field of its type. That number is not assigned by NDNLPv2, so a value of
     /// another form is no error: it is no offer. What follows is for versions to come.
-    pub(crate) fn of(field: &Element<'_>) -> Option<Self> {
+    pub(crate) fn parse(field: &Element<'_>) -> Option<Self> {
         let (value, _) = field.value.split_first_chunk::<OFFER_LEN>()?;
         let &[span, q0, q1, q2, q3, a0, a1, a2, a3] = value;
         Some(Self {

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use crate::error::DecodeError;
 use crate::name::{Name, NameView};
 use crate::timestamp::{TIMESTAMP_SIZE, format_timestamp, parse_timestamp};
-use crate::tlv::{self, Fields, Format, Reader, Writer};
+use crate::tlv::{self, ChildReader, ElementFormat, Reader, Writer};
 
 /// SignatureType numbers (NDN packet 0.3, Signature).
 pub mod signature_type {
@@ -34,7 +34,7 @@ impl<'a> KeyLocatorView<'a> {
             tlv::KEY_DIGEST => Self::Digest(first.value),
             _ => return None,
         };
-        skip_rest(reader, tlv::KEY_LOCATOR)?;
+        check_rest_skippable(reader, tlv::KEY_LOCATOR)?;
         Some(locator)
     }
 
@@ -48,9 +48,9 @@ impl<'a> KeyLocatorView<'a> {
 }
 
 /// Whether what is left may be skipped.
-fn skip_rest(mut reader: Reader<'_>, within: u32) -> Option<()> {
+fn check_rest_skippable(mut reader: Reader<'_>, within: u32) -> Option<()> {
     while let Some(more) = reader.next_element().ok()? {
-        tlv::skip(within, more.typ).ok()?;
+        tlv::check_skippable(within, more.typ).ok()?;
     }
     Some(())
 }
@@ -68,7 +68,7 @@ impl<'a> ValidityPeriodView<'a> {
         let mut reader = Reader::new(value);
         let not_before = Self::timestamp(&mut reader, tlv::NOT_BEFORE)?;
         let not_after = Self::timestamp(&mut reader, tlv::NOT_AFTER)?;
-        skip_rest(reader, tlv::VALIDITY_PERIOD)?;
+        check_rest_skippable(reader, tlv::VALIDITY_PERIOD)?;
         Some(Self { not_before, not_after })
     }
 
@@ -118,10 +118,10 @@ const CHILDREN: &[u32] = &[
     tlv::VALIDITY_PERIOD,
 ];
 
-static OF_DATA: Format = Format::new(tlv::SIGNATURE_INFO, CHILDREN);
+static DATA_FORMAT: ElementFormat = ElementFormat::new(tlv::SIGNATURE_INFO, CHILDREN);
 
-static OF_INTEREST: Format =
-    Format::new(tlv::INTEREST_SIGNATURE_INFO, CHILDREN.split_at(CHILDREN.len() - 1).0);
+static INTEREST_FORMAT: ElementFormat =
+    ElementFormat::new(tlv::INTEREST_SIGNATURE_INFO, CHILDREN.split_at(CHILDREN.len() - 1).0);
 
 impl<'a> SignatureInfoView<'a> {
     /// Decodes the TLV-VALUE of the element `within`, which is SignatureInfo or
@@ -132,8 +132,8 @@ impl<'a> SignatureInfoView<'a> {
     #[inline(always)]
     pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
         let is_of_data = within == tlv::SIGNATURE_INFO;
-        let format = if is_of_data { &OF_DATA } else { &OF_INTEREST };
-        let mut fields = Fields::new(value, format, 0);
+        let format = if is_of_data { &DATA_FORMAT } else { &INTEREST_FORMAT };
+        let mut fields = ChildReader::new(value, format, 0);
         let signature_type = fields.take_nni(tlv::SIGNATURE_TYPE)?;
         // Whether a signature counts its verifier decides. Who forwards a packet carries what it
         // cannot read, as NFD does; to whom it matters there is no KeyLocator then.

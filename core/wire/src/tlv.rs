@@ -121,14 +121,14 @@ pub struct Element<'a> {
     pub value: &'a [u8],
     pub wire: &'a [u8],
     /// Offset of the whole TLV in the reader's input.
-    pub at: usize,
+    pub offset: usize,
 }
 
 impl Element<'_> {
     /// Offset of the TLV-VALUE in the reader's input.
     #[inline]
-    pub(crate) fn value_at(&self) -> usize {
-        self.at + self.wire.len() - self.value.len()
+    pub(crate) fn value_offset(&self) -> usize {
+        self.offset + self.wire.len() - self.value.len()
     }
 
     /// The TLV-VALUE as a non-negative integer.
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
             Ok((typ, value, size)) => {
                 let at = self.at;
                 self.at += size;
-                Ok(Some(Element { typ, value, wire: &self.input[at..self.at], at }))
+                Ok(Some(Element { typ, value, wire: &self.input[at..self.at], offset: at }))
             }
             Err(error) => {
                 self.at = self.input.len();
@@ -273,14 +273,14 @@ pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
 
 /// The children that an element has by its format.
 #[derive(Debug)]
-pub(crate) struct Format {
+pub(crate) struct ElementFormat {
     pub(crate) within: u32,
     order: &'static [u32],
     /// A bit for each type below 64.
     short_types: u64,
 }
 
-impl Format {
+impl ElementFormat {
     /// The format of the element `within`, whose children have the types `order`.
     pub(crate) const fn new(within: u32, order: &'static [u32]) -> Self {
         let mut short_types = 0;
@@ -305,21 +305,21 @@ impl Format {
 /// Ask for every type in its order, so that the compiler knows at each which may follow, and end
 /// with [`Fields::finish`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct ChildReader<'a> {
     /// What has not been read.
     pub(crate) rest: &'a [u8],
-    format: &'static Format,
+    format: &'static ElementFormat,
     /// Of the format's short types those that have not been asked for.
-    pub(crate) to_come: u64,
+    pub(crate) expected_types: u64,
     /// The type that was taken last.
     last: u32,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ChildReader<'a> {
     /// The children in `rest`, of which `last` was the one before; 0 if there was none.
     #[inline(always)]
-    pub(crate) const fn new(rest: &'a [u8], format: &'static Format, last: u32) -> Self {
-        Self { rest, format, to_come: format.short_types, last }
+    pub(crate) const fn new(rest: &'a [u8], format: &'static ElementFormat, last: u32) -> Self {
+        Self { rest, format, expected_types: format.short_types, last }
     }
 
     /// The TLV-VALUE of the next child, if that is of type `typ`.
@@ -327,7 +327,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn take(&mut self, typ: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let Some(&next) = self.rest.first() else { return Ok(None) };
         if typ < u64::BITS {
-            self.to_come &= !(1 << typ);
+            self.expected_types &= !(1 << typ);
             if u32::from(next) == typ
                 && let [_, length @ 0..=252, rest @ ..] = self.rest
                 && let Some((value, rest)) = rest.split_at_checked(usize::from(*length))
@@ -336,10 +336,10 @@ impl<'a> Fields<'a> {
                 return Ok(Some(value));
             }
         }
-        if u32::from(next) < u64::BITS && self.to_come & 1 << next != 0 {
+        if u32::from(next) < u64::BITS && self.expected_types & 1 << next != 0 {
             return Ok(None);
         }
-        let (found, rest) = self.take_other(typ)?;
+        let (found, rest) = self.take_uncommon(typ)?;
         self.rest = rest;
         if found.is_some() {
             self.last = typ;
@@ -355,20 +355,20 @@ impl<'a> Fields<'a> {
 
     /// Octets from the start of the child that was taken last, whose TLV-VALUE is `value`, to the
     /// end. Its type is below 253.
-    pub(crate) fn since(&self, value: &[u8]) -> usize {
+    pub(crate) fn len_from(&self, value: &[u8]) -> usize {
         1 + var_number_size(value.len() as u64) + value.len() + self.rest.len()
     }
 
     /// Checks that nothing follows that must be understood.
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() { Ok(()) } else { self.take_other(0).map(|_| ()) }
+        if self.rest.is_empty() { Ok(()) } else { self.take_uncommon(0).map(|_| ()) }
     }
 
     /// The same, where something is to be skipped or has long numbers, and what follows. Type 0
     /// comes after all others.
     #[cold]
-    fn take_other(mut self, typ: u32) -> Result<(Option<&'a [u8]>, &'a [u8]), DecodeError> {
+    fn take_uncommon(mut self, typ: u32) -> Result<(Option<&'a [u8]>, &'a [u8]), DecodeError> {
         let asked = self.format.rank(typ).unwrap_or(usize::MAX);
         while !self.rest.is_empty() {
             let (element, value, size) = read_element(self.rest)?;
@@ -398,7 +398,7 @@ impl<'a> Fields<'a> {
 ///
 /// # Errors
 /// [`DecodeError::UnrecognisedCritical`].
-pub(crate) fn skip(within: u32, element: u32) -> Result<(), DecodeError> {
+pub(crate) fn check_skippable(within: u32, element: u32) -> Result<(), DecodeError> {
     match is_critical(element) {
         true => Err(DecodeError::UnrecognisedCritical { within, element }),
         false => Ok(()),

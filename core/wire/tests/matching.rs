@@ -38,7 +38,7 @@ fn data_satisfies_by_name_prefix_or_digest() {
 }
 
 #[test]
-fn a_stream_is_cut_into_packets_until_framing_is_lost() {
+fn peek_frame_splits_stream() {
     assert_eq!(peek_frame(&[]), Ok(None));
     assert_eq!(peek_frame(&[5]), Ok(None));
     assert_eq!(peek_frame(&[6, 253, 1]), Ok(None));
@@ -80,16 +80,16 @@ fn the_largest_header_fits_its_buffer() {
 }
 
 #[test]
-fn the_least_severe_reason_is_the_smallest_but_none() {
+fn less_severe_reason_is_smaller() {
     use NackReason::{Congestion, Duplicate, NoRoute, None, Other};
-    assert_eq!(NoRoute.least_severe(Congestion), Congestion);
-    assert_eq!(None.least_severe(NoRoute), NoRoute);
-    assert_eq!(Duplicate.least_severe(None), Duplicate);
-    assert_eq!(Other(7).least_severe(Congestion), Other(7));
+    assert_eq!(NoRoute.less_severe(Congestion), Congestion);
+    assert_eq!(None.less_severe(NoRoute), NoRoute);
+    assert_eq!(Duplicate.less_severe(None), Duplicate);
+    assert_eq!(Other(7).less_severe(Congestion), Other(7));
 }
 
 #[test]
-fn a_forwarder_rewrites_an_interest_without_touching_its_parameters() {
+fn rewrite_keeps_parameters() {
     let interest = Interest::new(name("/a"))
         .forwarding_hint(vec![name("/far/away")])
         .hop_limit(9)

@@ -221,7 +221,7 @@ proptest! {
     #[test]
     fn a_short_token_is_the_token(octets in vec(any::<u8>(), 0..=32)) {
         let token = PitToken::new(&octets).expect("at most 32 octets");
-        let short = token.shortened().map(PitToken::from);
+        let short = token.to_short().map(PitToken::from);
         prop_assert_eq!(short, (octets.len() <= 12).then_some(token));
     }
 
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_names_is_that_of_their_components(a in name(0..5), b in name(0..5)) {
+    fn names_order_like_components(a in name(0..5), b in name(0..5)) {
         let key = |name: &Name| -> Vec<(u16, usize, Vec<u8>)> {
             let components = name.as_view();
             components.components().map(|c| (c.typ, c.value.len(), c.value.to_vec())).collect()
@@ -306,22 +306,22 @@ proptest! {
     }
 
     #[test]
-    fn text_is_no_danger(text in "(ndn:)?/?[a-z0-9.%=/A-F~\\-]{0,60}") {
+    fn any_text_parses_without_panic(text in "(ndn:)?/?[a-z0-9.%=/A-F~\\-]{0,60}") {
         checks::run("name_uri", text.as_bytes());
     }
 
     #[test]
-    fn random_octets_are_no_danger(octets in vec(any::<u8>(), 0..100)) {
+    fn random_bytes_do_not_panic(octets in vec(any::<u8>(), 0..100)) {
         check_all(&octets);
     }
 
     #[test]
-    fn near_packets_are_no_danger(octets in near_packet()) {
+    fn near_packets_do_not_panic(octets in near_packet()) {
         check_all(&octets);
     }
 
     #[test]
-    fn damaged_packets_are_no_danger(
+    fn damaged_packets_do_not_panic(
         octets in encoded(),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in option::of(any::<prop::sample::Index>()),

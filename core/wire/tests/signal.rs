@@ -27,7 +27,7 @@ fn octets_are_these() {
 
 /// Who does not know the type sees what we see of the next type of its kind: an IDLE packet.
 #[test]
-fn who_does_not_know_the_field_passes_over_it() {
+fn unknown_signal_is_skipped() {
     for (low, is_known) in [(0xB8, true), (0xBC, false), (0xB4, false)] {
         let octets = [0x64, 5, 0xFD, 0x03, low, 1, 30];
         let view = decode(&octets);
@@ -42,7 +42,7 @@ fn who_does_not_know_the_field_passes_over_it() {
 }
 
 #[test]
-fn the_number_is_not_assigned_so_nothing_under_it_is_an_error() {
+fn malformed_signal_is_ignored() {
     // No number, empty, twice, out of order; beside acknowledgements.
     for octets in [&[0x64, 7, 0xFD, 0x03, 0xB8, 3, 1, 2, 3][..], &[0x64, 4, 0xFD, 0x03, 0xB8, 0]] {
         assert_eq!(decode(octets).signal, None);
@@ -56,7 +56,7 @@ fn the_number_is_not_assigned_so_nothing_under_it_is_an_error() {
 
 /// The field concerns the neighbour, not a packet: it comes alone.
 #[test]
-fn beside_a_packet_it_means_nothing() {
+fn signal_with_fragment_is_ignored() {
     let interest = [5, 5, 7, 3, 8, 1, b'a'];
     let mut octets = vec![0x64, 14, 0xFD, 0x03, 0xB8, 1, 30, 0x50, 7];
     octets.extend(interest);

@@ -313,7 +313,7 @@ fn verdict(record: &Value) -> Result<(), DecodeError> {
 const CARRIED: [&str; 2] = ["inv-data-keylocator-empty", "inv-data-validity-malformed"];
 
 #[test]
-fn what_only_a_verifier_needs_is_not_checked_on_the_way() {
+fn verifier_fields_are_not_checked() {
     let all = [records("invalid.jsonl"), records("divergent.jsonl")].concat();
     let carried = all.iter().filter(|record| CARRIED.iter().any(|name| record["name"] == *name));
     let mut seen = 0;

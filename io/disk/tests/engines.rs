@@ -21,7 +21,7 @@ fn with(config: DiskFileConfig, (engine, direct): (Engine, bool)) -> DiskFileCon
 }
 
 #[test]
-fn what_is_written_is_read_and_nothing_else_passes_for_it() {
+fn reads_back_only_what_was_written() {
     for way in ways() {
         let folder = tempfile::tempdir().unwrap();
         let config = with(config(&folder.path().join("disk"), 16), way);
@@ -186,7 +186,7 @@ fn agrees_with_model(config: DiskFileConfig, operations: u64) {
 }
 
 #[test]
-fn random_operations_of_two_shards_agree_with_a_model() {
+fn random_operations_equal_a_model() {
     for way in ways() {
         let folder = tempfile::tempdir().unwrap();
         agrees_with_model(with(config(&folder.path().join("disk"), 8), way), 2000);
@@ -210,7 +210,7 @@ fn short_and_interrupted_calls_are_no_errors() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_and_never_served() {
+fn faults_are_reported_and_not_served() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&folder.path().join("disk"), 8);
     config.faults = Some(Faults {
@@ -257,7 +257,7 @@ fn what_goes_wrong_is_told_and_never_served() {
 }
 
 #[test]
-fn what_the_system_refuses_fails_and_does_no_harm() {
+fn system_errors_fail_one_operation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     open(&[config(&path, 4)], 1).unwrap();
@@ -338,7 +338,7 @@ fn a_paced_disk_is_never_faster_than_its_pace() {
 }
 
 #[test]
-fn what_is_stalled_on_purpose_ends_when_it_is_closed() {
+fn close_ends_a_deliberate_stall() {
     for way in ways() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
@@ -380,7 +380,7 @@ fn a_device_that_hangs_is_left_to_itself() {
 }
 
 #[test]
-fn a_disk_that_hangs_takes_no_time_from_others_at_the_end() {
+fn hung_disk_does_not_delay_close() {
     for (engine, direct) in ways() {
         let folder = tempfile::tempdir().unwrap();
         let mut configs = ["a", "b"].map(|name| config(&folder.path().join(name), 4));
@@ -406,7 +406,7 @@ fn a_disk_that_hangs_takes_no_time_from_others_at_the_end() {
 }
 
 #[test]
-fn when_a_thread_dies_all_shards_are_answered_and_other_disks_live() {
+fn dead_thread_fails_only_its_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut configs = ["a", "b"].map(|name| config(&folder.path().join(name), 8));
     configs[0].engine = Engine::Threads(3);
@@ -460,7 +460,7 @@ fn when_a_thread_dies_all_shards_are_answered_and_other_disks_live() {
 
 #[test]
 #[should_panic(expected = "a store keeps to its depth")]
-fn more_operations_than_the_depth_are_a_bug_of_the_store() {
+fn exceeding_depth_panics() {
     let folder = tempfile::tempdir().unwrap();
     let set = open(&[config(&folder.path().join("disk"), 4)], 1).unwrap();
     let (_monitor, mut shards) = start(set, 2, 1);

@@ -217,7 +217,7 @@ fn sets_keep_their_disks_and_their_order() {
 }
 
 #[test]
-fn growing_keeps_what_is_there_and_shrinking_what_still_fits() {
+fn resizing_keeps_remaining_regions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let place = put(open_one(&config(&path, 8)).unwrap());
@@ -234,7 +234,7 @@ fn growing_keeps_what_is_there_and_shrinking_what_still_fits() {
 }
 
 #[test]
-fn a_truncated_file_is_made_whole_and_what_is_left_is_kept() {
+fn truncated_file_is_extended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let place = put(open_one(&config(&path, 8)).unwrap());
@@ -247,7 +247,7 @@ fn a_truncated_file_is_made_whole_and_what_is_left_is_kept() {
 }
 
 #[test]
-fn other_threads_regions_or_blocks_are_refused_and_nothing_is_lost() {
+fn rejects_changed_layout() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let made = config(&path, 8);
@@ -279,7 +279,7 @@ fn other_threads_regions_or_blocks_are_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn one_damaged_superblock_is_repaired_and_two_are_refused() {
+fn repairs_one_damaged_superblock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let id = open_one(&config(&path, 8)).unwrap().store_id();
@@ -347,7 +347,7 @@ fn a_disk_of_format_1_is_used_as_it_is() {
 }
 
 #[test]
-fn a_crash_between_the_superblocks_of_a_set_is_mended() {
+fn recovers_from_crash_between_superblocks() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| config(&folder.path().join(name), 8);
     open(&[at("a"), at("b")], 1).unwrap();
@@ -368,7 +368,7 @@ fn a_crash_between_the_superblocks_of_a_set_is_mended() {
 }
 
 #[test]
-fn others_who_may_read_the_keys_are_warned_of() {
+fn warns_about_readable_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     open_one(&config(&path, 8)).unwrap();
@@ -467,7 +467,7 @@ fn fill_up(path: &Path) {
 /// Each case has a file system of its own. The kernel lets go of a ring's files some time after the
 /// ring was closed, so that the space of a file which was removed may come back at any moment.
 #[test]
-fn a_disk_that_gets_full_fails_writes_and_goes_on_reading() {
+fn full_disk_fails_writes_and_still_reads() {
     for direct in [true, false] {
         for engine in [Engine::Auto, Engine::Threads(2)] {
             let folder = tempfile::tempdir().unwrap();
@@ -495,7 +495,7 @@ fn a_disk_that_gets_full_fails_writes_and_goes_on_reading() {
 
 /// Nothing of it is ever in the folder, and it is as good as any other.
 #[test]
-fn an_unnamed_file_is_written_and_read_and_leaves_nothing() {
+fn unnamed_file_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let names = || fs::read_dir(&folder).unwrap().count();

@@ -20,7 +20,7 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
     for record in entry.upstreams() {
         match record.nacked {
             Some(theirs) => {
-                reason = Some(reason.map_or(theirs, |known| known.least_severe(theirs)));
+                reason = Some(reason.map_or(theirs, |known| known.less_severe(theirs)));
             }
             None if record.expiry > now => {
                 waiting = Some(record.face);

@@ -367,7 +367,7 @@ impl Pit {
         // Only entries of these kinds are counted by length.
         let is_counted = query.can_be_prefix || has_digest;
         let component_count = if is_counted { query.name.component_count() } else { 0 };
-        let token = record.pit_token.shortened();
+        let token = record.pit_token.to_short();
         let index = self.entries.insert_with(|| PitEntry {
             hash,
             interest,

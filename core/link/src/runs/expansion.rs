@@ -30,7 +30,7 @@ impl Expansion {
         header: LpHeader,
         first: Packet,
     ) -> Option<Self> {
-        let pattern = RunPattern::of(&first)?;
+        let pattern = RunPattern::from_interest(&first)?;
         if !fields.is_valid(&pattern, header.pit_token.as_slice().len()) {
             return None;
         }

@@ -37,7 +37,7 @@ pub(crate) fn find<'a>(
         return None;
     }
     let token_len = token_of(first)?.len();
-    let pattern = RunPattern::of(first.payload())?;
+    let pattern = RunPattern::from_interest(first.payload())?;
     let mut bytes = OVERHEAD_BYTES + first.payload().len();
     let mut found = Found { interests: 1, bitmap: 1 };
     for frame in frames {

@@ -114,13 +114,13 @@ impl NameScan {
             if rest.is_empty() {
                 return Ok(Self { count, parent_len: value.len() - last.len(), ..scan });
             }
-            let size = scan.other_component(value, value.len() - rest.len())?;
+            let size = scan.scan_uncommon_component(value, value.len() - rest.len())?;
             (count, last, rest) = (count + 1, rest, &rest[size..]);
         }
     }
 
-    /// Checks the component at `at`, of digest type, in longer numbers or malformed.
-    fn other_component(&mut self, value: &[u8], at: usize) -> Result<usize, DecodeError> {
+    /// Checks the component at `offset`, of digest type, in longer numbers or malformed.
+    fn scan_uncommon_component(&mut self, value: &[u8], at: usize) -> Result<usize, DecodeError> {
         let rest = &value[at..];
         let (typ, _) = tlv::read_var_number(rest)?;
         if typ == 0 || typ > u64::from(u16::MAX) {
