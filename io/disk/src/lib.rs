@@ -1,19 +1,19 @@
 #![doc = include_str!("../README.md")]
 
-mod bell;
+mod answer_delay;
 mod buffer;
 mod config;
+mod disk_port;
+mod doorbell;
 mod error;
 #[cfg(feature = "lab")]
 mod fault;
 mod file;
-mod hold;
-mod lane;
 mod lock;
 mod monitor;
 #[cfg(feature = "lab")]
 mod pace;
-mod port;
+mod ports;
 mod ring;
 mod set;
 mod start;
@@ -29,7 +29,7 @@ pub use lock::{LockOutcome, lock};
 #[cfg(feature = "lab")]
 pub use monitor::StallHandle;
 pub use monitor::{DiskCounters, DiskError, DiskMonitor};
-pub use port::DiskPorts;
+pub use ports::DiskPorts;
 pub use set::{DiskSet, open};
 pub use start::StartError;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use weir_store::disk::{DiskOutcome, RecordFault};
 
-use crate::bell::Doorbell;
+use crate::answer_delay::AnswerDelay;
+use crate::doorbell::Doorbell;
 use crate::file::ReadyDisk;
-use crate::hold::AnswerDelay;
 
 /// What all lanes of one disk share with each other and with who looks on.
 pub(crate) struct DiskShared {

@@ -17,9 +17,9 @@ use io_uring::{IoUring, Submitter, opcode, squeue};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rangemap::RangeSet;
 
-use crate::bell::Doorbell;
 use crate::buffer::{Buffer, Buffers};
-use crate::lane::{Backend, Completion, Transfer};
+use crate::disk_port::{Backend, Completion, Transfer};
+use crate::doorbell::Doorbell;
 
 /// The file's place among the registered ones.
 const FILE: Fixed = Fixed(0);

@@ -12,7 +12,7 @@ use crate::config::{DiskFileConfig, Engine};
 use crate::error::{OpenError, OpenWarning};
 use crate::file::{OpenDisk, ReadyDisk, last_copy_offset};
 use crate::monitor::DiskMonitor;
-use crate::port::DiskPorts;
+use crate::ports::DiskPorts;
 use crate::start::{StartError, start};
 
 const MIB: u64 = 1 << 20;

@@ -4,15 +4,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bell::Doorbell;
 use crate::buffer::Buffers;
 use crate::config::Engine;
+use crate::disk_port::{Backend, DiskPort};
+use crate::doorbell::Doorbell;
 #[cfg(feature = "lab")]
 use crate::fault::FaultyIo;
 use crate::file::ReadyDisk;
-use crate::lane::{Backend, DiskPort};
 use crate::monitor::{DiskMonitor, DiskShared};
-use crate::port::DiskPorts;
+use crate::ports::DiskPorts;
 use crate::ring::RingBackend;
 use crate::threads::{DiskThreads, PositionedIo};
 

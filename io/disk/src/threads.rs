@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::bell::Doorbell;
-use crate::lane::{Backend, Completion, Transfer};
+use crate::disk_port::{Backend, Completion, Transfer};
+use crate::doorbell::Doorbell;
 
 /// Reads and writes at places of a file.
 pub(crate) trait PositionedIo: Send + Sync {

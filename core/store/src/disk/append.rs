@@ -1,11 +1,11 @@
 //! What goes onto the disks, and what is taken off them.
 
+use super::address::{Key, RecordAddress, SECTOR_BYTES};
 use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
 use super::config::Admission;
 use super::device::{Region, ReusedRegion};
 use super::op::WriteChunk;
 use super::pending::Pending;
-use super::place::{Key, RecordAddress, SECTOR_BYTES};
 use super::tier::DiskTier;
 use crate::store::COMPONENTS_MAX;
 use alloc::vec::Vec;
@@ -383,8 +383,13 @@ impl DiskTier {
         }
         let packet = packet.share();
         let is_evicted = false;
-        let pending =
-            Pending { is_evicted, key, place, packet: packet.clone(), fresh_until_unix_ms };
+        let pending = Pending {
+            is_evicted,
+            key,
+            address: place,
+            packet: packet.clone(),
+            fresh_until_unix_ms,
+        };
         let pending = self.insert_pending(pending);
         let write_bytes_max = u64::from(self.config.write_bytes_max);
         let device = &mut self.devices[disk];

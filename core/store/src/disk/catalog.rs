@@ -1,8 +1,8 @@
 //! Which records are on the disks: index, filter, and the list of segments that are held.
 
+use super::address::{Key, RecordAddress, WHOLE};
 use super::config::{DiskTierConfig, FilterKind};
 use super::index::{Cursor, DiskIndex};
-use super::place::{Key, RecordAddress, WHOLE};
 use crate::holdings::{Holdings, HoldingsConfig};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -4,7 +4,7 @@
 //! LEB128, hashes in 8 octets. A node is a name prefix; it is written once a region, and known by
 //! its number among the nodes from then on.
 
-use super::place::Key;
+use super::address::Key;
 use super::record::HEADER_BYTES;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -50,8 +50,8 @@ pub(super) enum RegionItem {
         /// The number of its object's node.
         node: u32,
         /// Where it begins in the region.
-        at_units: u32,
-        units: u8,
+        at_sectors: u32,
+        sectors: u8,
     },
     /// Something was erased that had been appended before.
     Erased(LoggedErasure),
@@ -190,7 +190,12 @@ impl RegionContents {
                     let key = Key { object, segment: reader.number()?.wrapping_sub(1) };
                     let at_units = u32::try_from(reader.number()?).ok()?;
                     let units = reader.octet()?;
-                    contents.items.push(RegionItem::Record { key, node, at_units, units });
+                    contents.items.push(RegionItem::Record {
+                        key,
+                        node,
+                        at_sectors: at_units,
+                        sectors: units,
+                    });
                 }
                 _ => {
                     contents.items.push(RegionItem::Erased(reader.erased(tag)?));
@@ -276,11 +281,11 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::WHOLE;
+    use super::super::address::WHOLE;
     use super::*;
 
     #[test]
-    fn what_was_appended_is_read_back() {
+    fn items_round_trip() {
         let mut builder = CheckpointBuilder::new();
         let object = |object, segment| Key { object, segment };
         builder.record(object(30, 0), &[10, 20], 8, 17);
@@ -293,7 +298,12 @@ mod tests {
         assert!(builder.knows(20) && !builder.knows(40));
         let octets = builder.into_octets();
         let contents = RegionContents::decode(&octets[HEADER_BYTES..]).unwrap();
-        let record = |key, node, at_units, units| RegionItem::Record { key, node, at_units, units };
+        let record = |key, node, at_units, units| RegionItem::Record {
+            key,
+            node,
+            at_sectors: at_units,
+            sectors: units,
+        };
         let erased = |erasure, before| RegionItem::Erased(of(erasure, before));
         let expected = [
             record(object(30, 0), 2, 8, 17),

@@ -1,11 +1,11 @@
 //! One disk: its regions, the one being filled, and what waits for it.
 
+use super::address::{Key, RecordAddress, SECTOR_BYTES, WHOLE};
 use super::checkpoint::{
     CheckpointBuilder, ERASURE_BYTES_MAX, Erasure, LogPosition, LoggedErasure, encode_erased,
 };
 use super::config::{Checksum, DiskGeometry};
 use super::op::{DiskOpId, DiskOpKind, WriteChunk};
-use super::place::{Key, RecordAddress, SECTOR_BYTES, WHOLE};
 use super::queue::Tickets;
 use super::record::{self, HEADER_BYTES, RecordKind};
 use alloc::collections::{BTreeMap, VecDeque};

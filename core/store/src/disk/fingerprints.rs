@@ -1,6 +1,6 @@
 //! What is known of Data that may differ from the record on disk under its name.
 
-use super::place::Key;
+use super::address::Key;
 use alloc::collections::BTreeMap;
 
 /// Fingerprints that are kept at most.

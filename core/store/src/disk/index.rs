@@ -4,7 +4,7 @@ mod cells;
 mod nodes;
 mod segments;
 
-use super::place::{Key, RecordAddress, WHOLE};
+use super::address::{Key, RecordAddress, WHOLE};
 use alloc::vec::Vec;
 use core::fmt;
 use nodes::{NONE, Nodes, ROOT, list_growth_bytes};

@@ -1,14 +1,14 @@
 //! What is asked of the disks, and what they answer.
 
+use super::address::SECTOR_BYTES;
 use super::checkpoint::{Erasure, LoggedErasure};
 use super::config::Contention;
 use super::device::{BatchContent, Region, WriteBatch};
 use super::lookup::ReadOutcome;
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
-use super::place::SECTOR_BYTES;
+use super::operations::{OpPurpose, RunningOp};
 use super::queue::{NextOp, choose_next};
 use super::reads::SharedRead;
-use super::running::{OpPurpose, RunningOp};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
 use core::mem;
@@ -98,7 +98,7 @@ impl DiskTier {
 
     fn begin_next_read(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
         let at = self.devices[disk].reads.pop_front()?;
-        let kind = self.devices[disk].read_record(self.reads.get(at).place);
+        let kind = self.devices[disk].read_record(self.reads.get(at).address);
         Some(self.begin_op(now, disk, OpPurpose::Read(at), kind))
     }
 
@@ -154,9 +154,9 @@ impl DiskTier {
             }
             DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
                 // Where the region was used again meanwhile, it is only gone.
-                if self.is_valid(read.place) {
+                if self.is_valid(read.address) {
                     self.stats.damaged += 1;
-                    self.discard_record(read.key, read.place);
+                    self.discard_record(read.key, read.address);
                 }
                 None
             }
@@ -192,7 +192,7 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         device.read_failures = device.read_failures.saturating_add(1);
         if device.read_failures == 1 {
-            self.discard_record(read.key, read.place);
+            self.discard_record(read.key, read.address);
         }
     }
 
@@ -234,7 +234,7 @@ impl DiskTier {
         for &record in &batch.records {
             let pending = self.remove_pending(record);
             // What was erased meanwhile is not lost.
-            if self.remove_from_index(pending.key, pending.place) && pending.is_evicted {
+            if self.remove_from_index(pending.key, pending.address) && pending.is_evicted {
                 self.stats.lost += 1;
                 self.lost.add(&pending.packet);
             }

@@ -1,4 +1,4 @@
-use super::place::{Key, RecordAddress};
+use super::address::{Key, RecordAddress};
 use weir_base::{Instant, Packet};
 
 /// Data that an Interest asks for and that lies on a disk, as far as the index can tell.
@@ -11,7 +11,7 @@ pub struct OnDisk {
     /// Whether the disk has not answered for long.
     pub is_stalled: bool,
     pub(super) key: Key,
-    pub(super) place: RecordAddress,
+    pub(super) address: RecordAddress,
 }
 
 /// Identifies a read that Interests wait for; never used again.

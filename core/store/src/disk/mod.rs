@@ -4,10 +4,11 @@
 //! lies on a disk, the queues before it and how its index is found again after a crash are all
 //! decided here.
 
+pub mod address;
 mod append;
 mod catalog;
 mod checkpoint;
-mod compare;
+mod comparisons;
 mod config;
 mod device;
 mod fingerprints;
@@ -16,14 +17,13 @@ mod io;
 mod lookup;
 mod lost;
 mod op;
+mod operations;
 mod pending;
-pub mod place;
 mod queue;
 mod reads;
 pub mod record;
 mod recover;
-mod recovery;
-mod running;
+mod recovery_state;
 mod scan;
 mod stats;
 pub mod superblock;
@@ -37,8 +37,8 @@ pub use lost::LostSegment;
 pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WriteChunk};
 pub use stats::DiskTierStats;
 
+pub(crate) use address::{key_of, segment_at_end};
 pub(crate) use append::{Comparison, Offer, OfferReason, OfferResult};
-pub(crate) use place::{key_of, segment_at_end};
 pub(crate) use tier::DiskTier;
 
 #[cfg(test)]

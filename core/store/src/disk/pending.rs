@@ -1,12 +1,12 @@
 //! Records that are not known to be on disk yet.
 
-use super::place::{Key, RecordAddress};
+use super::address::{Key, RecordAddress};
 use weir_base::{Packet, Pool, Slab, Table, mix};
 
 /// A record that is not known to be on disk yet.
 pub(super) struct Pending {
     pub(super) key: Key,
-    pub(super) place: RecordAddress,
+    pub(super) address: RecordAddress,
     pub(super) packet: Packet,
     pub(super) fresh_until_unix_ms: u64,
     /// Whether the store has evicted the Data, so that the packet takes memory for this alone.
@@ -16,7 +16,7 @@ pub(super) struct Pending {
 /// All such records, found by their place.
 pub(super) struct PendingRecords {
     records: Slab<Pending>,
-    by_place: Table,
+    by_address: Table,
     /// Bytes of memory of packets that the store has evicted.
     evicted_bytes: u64,
 }
@@ -28,7 +28,7 @@ fn hash(place: RecordAddress) -> u64 {
 
 impl PendingRecords {
     pub(super) fn new() -> Self {
-        Self { records: Slab::new(), by_place: Table::with_capacity(0), evicted_bytes: 0 }
+        Self { records: Slab::new(), by_address: Table::with_capacity(0), evicted_bytes: 0 }
     }
 
     pub(super) fn get(&self, at: u32) -> &Pending {
@@ -40,16 +40,16 @@ impl PendingRecords {
     }
 
     pub(super) fn find(&self, place: RecordAddress) -> Option<u32> {
-        if self.by_place.is_empty() {
+        if self.by_address.is_empty() {
             return None;
         }
-        self.by_place.find(hash(place), |at| self.records[at].place == place)
+        self.by_address.find(hash(place), |at| self.records[at].address == place)
     }
 
     pub(super) fn insert(&mut self, pending: Pending) -> u32 {
-        let hash = hash(pending.place);
+        let hash = hash(pending.address);
         let at = self.records.insert(pending);
-        self.by_place.insert(hash, at);
+        self.by_address.insert(hash, at);
         at
     }
 
@@ -58,7 +58,7 @@ impl PendingRecords {
         if pending.is_evicted {
             self.evicted_bytes -= Pool::footprint(pending.packet.len()) as u64;
         }
-        self.by_place.remove(hash(pending.place), at);
+        self.by_address.remove(hash(pending.address), at);
         pending
     }
 

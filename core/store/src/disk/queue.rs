@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contention_says_whose_turn_it_is() {
+    fn contention_orders_reads_and_writes() {
         let of = |contention| choose_next(contention, Some(2), Some(1));
         assert_eq!(of(Contention::Fifo), Some(NextOp::Write));
         assert_eq!(of(Contention::DataFirst), Some(NextOp::Write));

@@ -1,7 +1,7 @@
 //! Reads that Interests wait for.
 
+use super::address::{Key, RecordAddress};
 use super::lookup::{FinishedRead, ReadId, ReadOutcome};
-use super::place::{Key, RecordAddress};
 use alloc::collections::VecDeque;
 use weir_base::{Slab, Table};
 
@@ -9,7 +9,7 @@ use weir_base::{Slab, Table};
 pub(super) struct SharedRead {
     pub(super) id: ReadId,
     pub(super) key: Key,
-    pub(super) place: RecordAddress,
+    pub(super) address: RecordAddress,
     pub(super) ticket: u64,
     /// The Interests that waited have continued already.
     pub(super) is_released: bool,
@@ -46,7 +46,7 @@ impl Reads {
         }
         self.by_key.find(key.filter_hash(), |at| {
             let read = &self.reads[at];
-            read.key == key && read.place == place && !read.is_stale
+            read.key == key && read.address == place && !read.is_stale
         })
     }
 
@@ -65,7 +65,8 @@ impl Reads {
     /// Begins a read. Returns its index, too.
     pub(super) fn begin(&mut self, key: Key, place: RecordAddress, ticket: u64) -> (ReadId, u32) {
         let id = self.next_id();
-        let read = SharedRead { id, key, place, ticket, is_released: false, is_stale: false };
+        let read =
+            SharedRead { id, key, address: place, ticket, is_released: false, is_stale: false };
         let at = self.reads.insert(read);
         self.by_key.insert(key.filter_hash(), at);
         (id, at)

@@ -5,15 +5,15 @@
 //! region is taken in first: what it erases or replaces is never taken in from an older one, and
 //! lookups may go on all the time with what is known so far.
 
+use super::address::{Key, SECTOR_BYTES};
 use super::checkpoint::{Erasure, LogPosition, LoggedErasure, RegionContents, RegionItem};
 use super::device::RegionWriter;
 use super::op::{DiskOpKind, DiskOutcome, RecordFault};
-use super::place::{Key, SECTOR_BYTES};
+use super::operations::OpPurpose;
 use super::record::{self, HEADER_BYTES, RecordKind};
-use super::recovery::{
+use super::recovery_state::{
     ContentSource, DiskRecovery, RecoveryRead, RecoveryRequest, RegionJob, Stage,
 };
-use super::running::OpPurpose;
 use super::scan::{RegionContext, RegionScan};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
@@ -316,7 +316,7 @@ impl DiskTier {
                     let known = self.recovery.disks[disk].erased.entry(erasure).or_default();
                     *known = before.max(*known);
                 }
-                RegionItem::Record { key, node, at_units, units } => {
+                RegionItem::Record { key, node, at_sectors: at_units, sectors: units } => {
                     self.path.clear();
                     contents.path(node, &mut self.path);
                     self.index_record(disk, job.region, key, at_units, units);

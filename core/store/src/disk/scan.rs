@@ -1,10 +1,10 @@
 //! Reading a region whose checkpoint is missing: record by record, and on from the next block where
 //! there is none.
 
+use super::address::{SECTOR_BYTES, key_of};
 use super::checkpoint::{CheckpointBuilder, decode_erasures};
 use super::config::Checksum;
 use super::op::RecordFault;
-use super::place::{SECTOR_BYTES, key_of};
 use super::record::{self, HEADER_BYTES, Record, RecordKind};
 use alloc::vec::Vec;
 use weir_base::HashKey;

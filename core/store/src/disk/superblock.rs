@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_had_the_second_copy_behind_the_first() {
+    fn version_1_keeps_second_copy_at_start() {
         let before = Superblock { copy_offset: COPY_OFFSET_V1, ..sample() };
         let octets = before.encode(sum);
         assert_eq!(octets[8..12], [1, 0, 0, 0]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn superblock_round_trips() {
         let octets = sample().encode(sum);
         assert_eq!(Superblock::decode(&octets[..], sum), Ok(sample()));
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_are_refused_though_the_checksum_is_right() {
+    fn rejects_inconsistent_values() {
         let broken: [fn(&mut Superblock); 11] = [
             |block| block.block_bytes = 1024,
             |block| block.disks = 17,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_go_round_the_shards_and_none_is_left_out() {
+    fn every_region_belongs_to_one_shard() {
         let superblock = sample();
         assert_eq!(superblock.regions(), 10);
         let mut owners = [0; 10];
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn its_debug_form_keeps_the_secrets() {
+    fn debug_output_hides_keys() {
         let text = format!("{:?}", sample());
         assert!(text.contains("shards: 4"), "{text}");
         assert!(!text.contains(&format!("{}", sample().store_id)), "{text}");

@@ -1,17 +1,17 @@
 //! The disk tier as the store sees it: what is where, and what of it is asked for.
 
+use super::address::{Key, RecordAddress, SECTOR_BYTES, key_of};
 use super::catalog::RecordCatalog;
 use super::config::DiskTierConfig;
 use super::device::Device;
 use super::fingerprints::PendingFingerprints;
 use super::lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 use super::lost::LostSegments;
+use super::operations::Operations;
 use super::pending::{Pending, PendingRecords};
-use super::place::{Key, RecordAddress, SECTOR_BYTES, key_of};
 use super::queue::Tickets;
 use super::reads::Reads;
-use super::recovery::Recovery;
-use super::running::Operations;
+use super::recovery_state::Recovery;
 use super::stats::DiskTierStats;
 use crate::holdings::{Holdings, HoldingsConfig};
 use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
@@ -177,17 +177,17 @@ impl DiskTier {
     }
 
     pub(super) fn insert_pending(&mut self, pending: Pending) -> u32 {
-        let device = &mut self.devices[usize::from(pending.place.disk())];
+        let device = &mut self.devices[usize::from(pending.address.disk())];
         device.records_waiting += 1;
-        device.bytes_waiting += u64::from(pending.place.sectors()) * SECTOR_BYTES;
+        device.bytes_waiting += u64::from(pending.address.sectors()) * SECTOR_BYTES;
         self.pending.insert(pending)
     }
 
     pub(super) fn remove_pending(&mut self, at: u32) -> Pending {
         let pending = self.pending.remove(at);
-        let device = &mut self.devices[usize::from(pending.place.disk())];
+        let device = &mut self.devices[usize::from(pending.address.disk())];
         device.records_waiting -= 1;
-        device.bytes_waiting -= u64::from(pending.place.sectors()) * SECTOR_BYTES;
+        device.bytes_waiting -= u64::from(pending.address.sectors()) * SECTOR_BYTES;
         pending
     }
 
@@ -361,7 +361,7 @@ impl DiskTier {
             reads_waiting,
             is_stalled: device.is_stalled,
             key,
-            place,
+            address: place,
         })
     }
 
@@ -382,7 +382,7 @@ impl DiskTier {
     /// Begins a read, or joins one. What is not there any more ends at once without Data, so that
     /// those who ask go on.
     pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
-        let place = found.place;
+        let place = found.address;
         let is_stalled = self.devices[usize::from(found.disk)].is_stalled;
         if let Some(at) = self.reads.find(found.key, place).filter(|_| !is_stalled) {
             self.stats.reads_shared += 1;

@@ -3,10 +3,10 @@
 
 mod blocks;
 mod ranges;
-mod told;
+mod status;
 
 pub use ranges::SegmentRange;
-pub use told::{HoldingsError, HoldingsStatus};
+pub use status::{HoldingsError, HoldingsStatus};
 
 use alloc::vec::Vec;
 use blocks::{Block, Blocks, NONE};

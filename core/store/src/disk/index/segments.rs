@@ -1,4 +1,4 @@
-use super::super::place::{RecordAddress, SPARE_BITS};
+use super::super::address::{RecordAddress, SPARE_BITS};
 use super::cells::{CAPACITIES, Cells, HEADER_WORDS, class_for};
 
 /// The word of an object without segments.

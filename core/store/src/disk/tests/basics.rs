@@ -1,6 +1,6 @@
 //! The main path, piece by piece.
 
-use super::super::{DiskTierConfig, place};
+use super::super::{DiskTierConfig, address};
 use super::disks::*;
 use crate::StoreConfig;
 use crate::{HoldingsConfig, HoldingsCursor, SegmentRange};
@@ -9,7 +9,7 @@ use std::vec::Vec;
 use weir_base::Merge;
 
 #[test]
-fn what_memory_has_no_room_for_is_found_on_disk() {
+fn evicted_data_is_found_on_disk() {
     let mut fixture = Fixture::small();
     fixture.settle();
     let names: Vec<_> = (0..20).map(|number| segment("/object/v=1", number)).collect();
@@ -42,7 +42,7 @@ fn fill(fixture: &mut Fixture, count: u64) -> Vec<weir_wire::Name> {
 }
 
 #[test]
-fn all_that_was_written_is_found_after_a_restart() {
+fn restart_finds_all_records() {
     for count in [0, 1, 20, 100, 200] {
         let mut fixture = Fixture::small();
         fixture.settle();
@@ -69,7 +69,7 @@ fn all_that_was_written_is_found_after_a_restart() {
 }
 
 #[test]
-fn the_oldest_region_makes_room_at_once() {
+fn oldest_region_is_reused() {
     let mut fixture = Fixture::small();
     fixture.settle();
     let names = fill(&mut fixture, 1_000);
@@ -94,7 +94,7 @@ fn the_oldest_region_makes_room_at_once() {
 }
 
 #[test]
-fn what_is_erased_does_not_come_back() {
+fn erased_data_stays_erased() {
     let mut fixture = Fixture::small();
     fixture.settle();
     for uri in ["/a", "/a/b", "/a/b/c", "/a/d/e", "/ab", "/f"] {
@@ -132,7 +132,7 @@ fn what_is_erased_does_not_come_back() {
 }
 
 #[test]
-fn other_data_of_a_name_replaces_what_is_on_disk() {
+fn new_data_replaces_disk_record() {
     let mut fixture = Fixture::small();
     fixture.settle();
     let name = name("/a/b");
@@ -174,7 +174,7 @@ fn all_below_a_prefix_is_erased() {
 }
 
 #[test]
-fn what_the_index_of_the_disks_had_no_room_for_is_found_again() {
+fn finds_records_missed_by_full_holdings() {
     let mut fixture = Fixture::small();
     fixture.store.track_holdings(HoldingsConfig { bytes_max: 10_000 });
     while fixture.store.build_holdings(100) {}
@@ -219,15 +219,15 @@ fn keys_tell_segments_by_the_end_of_a_name() {
     }
     for whole in ["/object/v=1", "/object/50=%00%01", "/object/50=%01%02%03", "/seg=1", "/2%01"] {
         let whole = name(whole);
-        let expected = (KEY.hash(whole.value()), place::WHOLE);
+        let expected = (KEY.hash(whole.value()), address::WHOLE);
         assert_eq!((key(&whole).object, key(&whole).segment), expected, "{whole}");
     }
-    assert_eq!(key(&segment("/o", u64::MAX)).segment, place::WHOLE);
+    assert_eq!(key(&segment("/o", u64::MAX)).segment, address::WHOLE);
     assert_eq!(key(&segment("/o", 7)).segment, 7, "shorter than the longest number");
 }
 
 #[test]
-fn a_filter_that_is_much_too_small_is_told_of() {
+fn reports_saturated_filter() {
     let with = |record_bytes_typical| {
         let tier = tier_config(vec![geometry(8, 64 << 10, 512)]);
         let config = DiskTierConfig { record_bytes_typical, ..tier };

@@ -1,7 +1,7 @@
 //! What must hold inside the tier at any time.
 
 use super::super::DiskTier;
-use super::super::place::{Key, SECTOR_BYTES, WHOLE};
+use super::super::address::{Key, SECTOR_BYTES, WHOLE};
 use crate::holdings::{Holdings, HoldingsConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_base::Pool;
@@ -85,8 +85,8 @@ impl DiskTier {
         let mut bytes_waiting = BTreeMap::<u8, u64>::new();
         let mut evicted_bytes = 0;
         for pending in self.pending.iter() {
-            let bytes = u64::from(pending.place.sectors()) * SECTOR_BYTES;
-            *bytes_waiting.entry(pending.place.disk()).or_default() += bytes;
+            let bytes = u64::from(pending.address.sectors()) * SECTOR_BYTES;
+            *bytes_waiting.entry(pending.address.disk()).or_default() += bytes;
             let memory_bytes = Pool::footprint(pending.packet.len()) as u64;
             evicted_bytes += if pending.is_evicted { memory_bytes } else { 0 };
         }

@@ -38,7 +38,7 @@ pub(super) fn laid_out(config: &DiskTierConfig, op: &DiskOp) -> Option<(u64, Vec
     assert!(offset % block_bytes == 0 && u64::from(*len) % block_bytes == 0);
     let mut octets = vec![0xEE; *len as usize];
     let place = record::RecordLocation { store_id: STORE_ID, offset: *offset, sequence: *sequence };
-    record::encode_chunks(parts, &place, geometry.block_bytes, checksum, &mut octets);
+    record::encode_chunks(parts, &address, geometry.block_bytes, checksum, &mut octets);
     Some((*offset, octets))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
         DiskOpKind::ReadRecord { offset, len, sequence } => {
             let octets = disk.read(offset, len);
             let place = record::RecordLocation { store_id: STORE_ID, offset, sequence };
-            match record::parse_data(&octets, &place, checksum) {
+            match record::parse_data(&octets, &address, checksum) {
                 Ok(record) => DiskOutcome::Record {
                     packet: Packet::from(record.body),
                     fresh_until_unix_ms: record.fresh_until_unix_ms,

@@ -62,7 +62,7 @@ fn extents(fixture: &mut Fixture, names: &[Name]) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn the_log_may_be_cut_at_any_block() {
+fn log_may_end_at_any_block() {
     let (mut fixture, names) = filled();
     let extents = extents(&mut fixture, &names);
     let whole = fixture.disks[0].clone();
@@ -89,7 +89,7 @@ fn the_log_may_be_cut_at_any_block() {
 }
 
 #[test]
-fn any_octet_of_what_is_not_data_may_flip() {
+fn flipped_metadata_is_survived() {
     let (mut fixture, names) = filled();
     let extents = extents(&mut fixture, &names);
     let whole = fixture.disks[0].clone();
@@ -137,7 +137,7 @@ fn start_without(fixture: &mut Fixture, part: std::ops::Range<usize>) {
 }
 
 #[test]
-fn regions_that_a_start_cannot_read_are_counted_once() {
+fn unreadable_regions_are_counted_once() {
     let (mut fixture, names) = filled();
     let whole = fixture.disks[0].clone();
     let first = extents(&mut fixture, &names)[0].0 - 512;
@@ -177,7 +177,7 @@ fn regions_that_a_start_cannot_read_are_counted_once() {
 }
 
 #[test]
-fn a_record_with_any_flipped_octet_is_not_served() {
+fn flipped_byte_is_never_served() {
     let (mut fixture, names) = filled();
     let extents = extents(&mut fixture, &names);
     let whole = fixture.disks[0].clone();
@@ -197,7 +197,7 @@ fn a_record_with_any_flipped_octet_is_not_served() {
 }
 
 #[test]
-fn any_part_of_the_last_writes_may_be_missing() {
+fn any_subset_of_last_writes_may_be_lost() {
     let (mut fixture, names) = filled();
     fixture.config.write_bytes_max = 512;
     fixture.restart();
@@ -233,7 +233,7 @@ fn any_part_of_the_last_writes_may_be_missing() {
 }
 
 #[test]
-fn a_disk_of_another_store_is_taken_for_empty() {
+fn disk_of_another_store_counts_as_empty() {
     let (mut fixture, names) = filled();
     fixture.config.store_id ^= 1;
     fixture.restart();
@@ -253,7 +253,7 @@ fn fail_all(fixture: &mut Fixture, failure: DiskFailure) -> usize {
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_to_gets_a_rest_and_goes_on_serving() {
+fn write_failures_pause_but_reads_continue() {
     for failure in [DiskFailure::NoSpace, DiskFailure::ReadOnly, DiskFailure::Io] {
         let (mut fixture, names) = filled();
         for attempt in 0..3 {
@@ -281,7 +281,7 @@ fn a_disk_that_cannot_be_written_to_gets_a_rest_and_goes_on_serving() {
 }
 
 #[test]
-fn a_stalled_disk_holds_nobody_up() {
+fn stalled_disk_releases_reads() {
     let (mut fixture, names) = filled();
     let stalled_after_ms = fixture.config.stalled_after_ns / NS_PER_MS;
     fixture.config.depth = 1;
@@ -327,7 +327,7 @@ fn a_stalled_disk_holds_nobody_up() {
 }
 
 #[test]
-fn nobody_joins_a_read_that_a_stalled_disk_let_go() {
+fn released_reads_are_not_joined() {
     let (mut fixture, names) = filled();
     let Found::Disk(on_disk) = fixture.look(&names[0], false, false) else { panic!("not on disk") };
     fixture.store.begin_read(&on_disk).unwrap();
@@ -341,7 +341,7 @@ fn nobody_joins_a_read_that_a_stalled_disk_let_go() {
 }
 
 #[test]
-fn a_disk_that_answers_is_not_stalled_by_one_operation_that_hangs() {
+fn one_hung_operation_is_no_stall() {
     let (mut fixture, names) = filled();
     let ask = |fixture: &mut Fixture, name: &Name| {
         let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
@@ -385,7 +385,7 @@ fn reads_are_shared_and_refused_past_the_bound() {
 }
 
 #[test]
-fn a_failed_read_gives_up_one_record_but_not_all() {
+fn failed_read_drops_one_record() {
     let (mut fixture, names) = filled();
     for name in &names[..3] {
         let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };

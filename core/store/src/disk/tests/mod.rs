@@ -3,5 +3,5 @@ mod check;
 mod disks;
 mod faults;
 mod model;
-mod returns;
+mod stale_records;
 mod workloads;

@@ -254,7 +254,7 @@ fn keeps_repeated_data_past_a_busy_disk() {
 }
 
 #[test]
-fn counts_each_loss_to_slow_failing_and_small_disks() {
+fn counts_every_loss() {
     let mut lost = 0;
     for seed in 0..60 {
         let mut rng = Rng::from_seed(seed);

@@ -1,8 +1,8 @@
 //! Operations that are under way.
 
+use super::address::{Key, RecordAddress};
 use super::device::WriteBatch;
 use super::op::DiskOpId;
-use super::place::{Key, RecordAddress};
 use weir_base::Slab;
 
 /// What an operation is for.

@@ -1,8 +1,8 @@
 //! Records that are compared, before a stop, with Data that has come since they were written.
 
+use super::address::{Key, RecordAddress};
 use super::op::{DiskOpKind, DiskOutcome};
-use super::place::{Key, RecordAddress};
-use super::running::OpPurpose;
+use super::operations::OpPurpose;
 use super::tier::DiskTier;
 
 impl DiskTier {

@@ -38,7 +38,7 @@ fn use_in_memory(fixture: &mut Fixture, name: &Name) -> bool {
 }
 
 #[test]
-fn what_was_written_again_before_its_region_made_room_stays_erased() {
+fn rewritten_record_stays_erased() {
     let mut fixture = fixture(&[24, 24], 6_000);
     let names: Vec<_> = (0..2_000).map(|number| segment("/object/v=1", number)).collect();
     let mut count = 0;
@@ -88,7 +88,7 @@ fn replaced_on_another_disk(give_up: impl FnOnce(&mut Fixture, &Name)) {
 }
 
 #[test]
-fn what_could_not_be_read_does_not_win_over_what_took_its_place() {
+fn unreadable_record_does_not_return() {
     replaced_on_another_disk(|fixture, name| {
         let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
         fixture.store.begin_read(&on_disk).unwrap();
@@ -100,7 +100,7 @@ fn what_could_not_be_read_does_not_win_over_what_took_its_place() {
 }
 
 #[test]
-fn what_was_found_damaged_does_not_win_over_what_took_its_place() {
+fn damaged_record_does_not_return() {
     replaced_on_another_disk(|fixture, name| {
         let (_, at) = fixture.store.offset_of(name.as_view(), hashes(name.as_view())).unwrap();
         fixture.disks[0].0[at as usize + 60] ^= 1;
@@ -110,7 +110,7 @@ fn what_was_found_damaged_does_not_win_over_what_took_its_place() {
 }
 
 #[test]
-fn of_two_that_a_start_finds_none_comes_back_when_one_is_erased() {
+fn erasing_removes_both_duplicates() {
     let mut fixture = fixture(&[8, 8], 0);
     let name = name("/a/b");
     assert!(fixture.put_content(&name, b"one"));
@@ -135,7 +135,7 @@ fn of_two_that_a_start_finds_none_comes_back_when_one_is_erased() {
 }
 
 #[test]
-fn what_the_index_had_no_room_for_at_a_start_does_not_win_over_what_took_its_place() {
+fn unindexed_record_does_not_return() {
     let mut fixture = fixture(&[8, 8], 0);
     let name = name("/a/b");
     assert!(fixture.put_content(&name, b"one"));
@@ -153,7 +153,7 @@ fn what_the_index_had_no_room_for_at_a_start_does_not_win_over_what_took_its_pla
 }
 
 #[test]
-fn what_is_erased_while_its_region_is_opened_again_stays_erased() {
+fn erasure_in_reopened_region_persists() {
     let mut fixture = fixture(&[3], 0);
     let mut count = 0;
     let names: Vec<_> = (0..100).map(|number| segment("/object/v=1", number)).collect();
@@ -198,7 +198,7 @@ fn what_is_erased_while_its_region_is_opened_again_stays_erased() {
 }
 
 #[test]
-fn a_small_region_takes_as_many_erasures_as_fit() {
+fn small_region_takes_fitting_erasures() {
     let config = tier_config(vec![geometry(20, 64 << 10, 512)]);
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
     let mut fixture = Fixture::with(config, memory);
@@ -221,7 +221,7 @@ fn a_small_region_takes_as_many_erasures_as_fit() {
 }
 
 #[test]
-fn what_was_replaced_in_memory_alone_does_not_come_back_after_a_stop() {
+fn replaced_record_does_not_return_after_stop() {
     let mut fixture = fixture(&[8], 4_000);
     let name = name("/a/b");
     let evict = |fixture: &mut Fixture, from: u64| {
@@ -256,7 +256,7 @@ fn stop(fixture: &mut Fixture) {
 }
 
 #[test]
-fn a_stop_waits_for_what_was_erased_to_be_noted() {
+fn stop_waits_for_logged_erasures() {
     let mut fixture = fixture(&[8], 0);
     assert!(fixture.put_content(&name("/a/b"), b"one"));
     fixture.settle();
@@ -283,7 +283,7 @@ fn settle_one(fixture: &mut Fixture, disk: u8) {
 }
 
 #[test]
-fn a_disk_that_does_not_answer_at_a_start_takes_no_memory_without_bound() {
+fn silent_disk_at_start_is_bounded() {
     let mut fixture = fixture(&[400, 8], 0);
     fixture.config.stalled_after_ns = u64::MAX / 2;
     fixture.config.write_backlog_bytes_max = 1 << 30;
@@ -328,7 +328,7 @@ fn a_disk_that_does_not_answer_at_a_start_takes_no_memory_without_bound() {
 }
 
 #[test]
-fn what_is_read_while_its_region_makes_room_is_not_served_once_it_was_replaced() {
+fn stale_read_of_reused_region_is_not_served() {
     let mut fixture = fixture(&[3], 4_000);
     let replaced = name("/a/b");
     let fill = |fixture: &mut Fixture, number: u64| {
@@ -361,7 +361,7 @@ fn what_is_read_while_its_region_makes_room_is_not_served_once_it_was_replaced()
 }
 
 #[test]
-fn the_sweep_keeps_up_with_a_small_disk_beside_a_large_one() {
+fn sweep_keeps_up_with_small_disk() {
     let large = DiskGeometry { first: 0, stride: 1, ..geometry(64, 16 << 20, 512) };
     let config = tier_config(vec![geometry(2, 16 << 10, 512), large]);
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };

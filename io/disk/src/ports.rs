@@ -8,8 +8,8 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
 
-use crate::bell::Doorbell;
-use crate::lane::DiskPort;
+use crate::disk_port::DiskPort;
+use crate::doorbell::Doorbell;
 
 /// One shard's way to all disks of its store. Used by one thread; waits for no disk.
 ///

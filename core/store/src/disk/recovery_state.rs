@@ -1,8 +1,8 @@
 //! What of the disks has yet to be found again at a start.
 
+use super::address::Key;
 use super::checkpoint::{Erasure, LogPosition, RegionContents, RegionItem};
 use super::device::Device;
-use super::place::Key;
 use super::scan::RegionScan;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -159,7 +159,7 @@ impl DiskRecovery {
         let job = self.jobs.front().filter(|_| self.stage == Stage::Indexing)?;
         let taken = job.contents.iter().flat_map(|contents| &contents.items[job.items_left..]);
         let units = taken.filter_map(|item| match item {
-            RegionItem::Record { at_units, .. } => Some(*at_units),
+            RegionItem::Record { at_sectors: at_units, .. } => Some(*at_units),
             RegionItem::Erased(_) => None,
         });
         Some((job.sequence, units.min().unwrap_or(u32::MAX)))
