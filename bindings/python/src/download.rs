@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use weir_client::Client;
 use weir_security::trust::Trust;
 use weir_socket::{
-    DownloadError, DownloadId, DownloadOptions, Found, Host, Output, PartFile, Summary,
+    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Output, PartFile, Summary,
 };
 use weir_transport::{Metadata, Target};
 use weir_wire::Name;
@@ -28,7 +28,7 @@ struct OneFile {
     raised: Option<PyErr>,
 }
 
-impl Host for OneFile {
+impl DownloadHost for OneFile {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         self.target.take().map(|target| (DownloadId(0), target))
     }
@@ -41,7 +41,7 @@ impl Host for OneFile {
         Ok(Box::new(PartFile::new(&self.path)))
     }
 
-    fn ended(
+    fn on_ended(
         &mut self,
         _id: DownloadId,
         result: Result<Summary, DownloadError>,

@@ -108,7 +108,7 @@ pub(crate) fn of_download(error: DownloadError) -> PyErr {
             raise("WeirError", format!("cannot be written: {source}; is there room?"))
         }
         DownloadError::Output(OutputError::Io { source, path }) => of_file(&source, path),
-        DownloadError::Output(error @ OutputError::Busy { .. }) => {
+        DownloadError::Output(error @ OutputError::InUse { .. }) => {
             raise("BusyError", format!("{error}; give another path by to="))
         }
         DownloadError::Output(error) => {

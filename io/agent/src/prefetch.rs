@@ -14,8 +14,8 @@ use weir_control::message::Prefetch;
 use weir_security::trust::Trust;
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
-    DownloadError, DownloadId, DownloadOptions, Found, Host, Notifier, Opened, Output, OutputError,
-    PacketReader, Summary, download,
+    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Notifier, Opened, Output,
+    OutputError, PacketReader, Summary, download,
 };
 use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Verification};
 
@@ -143,8 +143,12 @@ impl Prefetcher {
             gap: 0..0,
             trust: Arc::new(DigestVerifier),
         };
-        let options =
-            DownloadOptions { fetch: config(), threads: 1, side_by_side: 1, ..Default::default() };
+        let options = DownloadOptions {
+            fetch: config(),
+            threads: 1,
+            concurrent_max: 1,
+            ..Default::default()
+        };
         download(&mut client, options, &mut part).map_err(|error| error.to_string())?;
         // After a failure with a new one: this may be gone.
         self.client = Some(client);
@@ -213,7 +217,7 @@ struct PartDownload<'a> {
     trust: Arc<dyn Verifier>,
 }
 
-impl Host for PartDownload<'_> {
+impl DownloadHost for PartDownload<'_> {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         self.gap = self.gaps.pop()?;
         let (versioned, segments) = (self.order.object.clone(), self.gap.clone());
@@ -224,7 +228,7 @@ impl Host for PartDownload<'_> {
         Ok(Box::new(DiscardOutput { segments: self.gap.clone() }))
     }
 
-    fn ended(
+    fn on_ended(
         &mut self,
         _: DownloadId,
         result: Result<Summary, DownloadError>,
@@ -267,9 +271,9 @@ impl PacketReader for DiscardReader {
         self.packets += packets.drain(..).count() as u32;
     }
 
-    fn attach(&mut self, _: Notifier) {}
+    fn set_notifier(&mut self, _: Notifier) {}
 
-    fn done(&mut self) -> Option<u32> {
+    fn take_consumed(&mut self) -> Option<u32> {
         Some(std::mem::take(&mut self.packets))
     }
 }

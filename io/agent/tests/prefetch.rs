@@ -17,7 +17,7 @@ use weir_manage::{ControlParameters, FaceStatus};
 use weir_security::trust::Trust;
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
-    DownloadError, DownloadId, DownloadOptions, Found, Host, MemoryOutput, Output, Summary,
+    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, MemoryOutput, Output, Summary,
     download,
 };
 use weir_transport::{ConsumerConfig, Target, Verification};
@@ -33,7 +33,7 @@ struct Waiting {
     segments: u64,
 }
 
-impl Host for Waiting {
+impl DownloadHost for Waiting {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         Some((DownloadId(0), self.target.take()?))
     }
@@ -42,7 +42,7 @@ impl Host for Waiting {
         Ok(Box::new(MemoryOutput::new(64 << 20)))
     }
 
-    fn ended(
+    fn on_ended(
         &mut self,
         _: DownloadId,
         result: Result<Summary, DownloadError>,

@@ -10,9 +10,9 @@ mod sockets;
 
 pub use bucket::{Bucket, BucketError, Location};
 pub use fetch::{
-    Directory, DownloadError, DownloadId, DownloadOptions, FileSink, Found, Host, MemoryOutput,
-    Notifier, Opened, Output, OutputError, PacketReader, PartFile, PathSummary, Summary, download,
-    is_reserved_name,
+    Directory, DownloadError, DownloadHost, DownloadId, DownloadOptions, FileSink, Found,
+    MemoryOutput, Notifier, Opened, Output, OutputError, PacketReader, PartFile, PathSummary,
+    Summary, download, is_reserved_name,
 };
 pub use object::{OpenFiles, Published};
 pub use publish::{

@@ -367,9 +367,9 @@ fn write_error_advice(error: &std::io::Error) -> &'static str {
 /// What to do about an output that cannot be had.
 fn output_error_advice(error: &OutputError) -> &'static str {
     match error {
-        OutputError::Busy { .. } => "; wait for it, or name another file with -o",
+        OutputError::InUse { .. } => "; wait for it, or name another file with -o",
         OutputError::Exists { .. } => "; give --force to replace it, or name another file with -o",
-        OutputError::Link { .. } => {
+        OutputError::SymbolicLink { .. } => {
             "; move it away, name another place with -o, or give --follow-links"
         }
         OutputError::Directory { .. } | OutputError::Special { .. } => {

@@ -170,7 +170,7 @@ impl Bucket {
         });
     }
 
-    /// As [`Bucket::read`], in the background: `done` is called by another thread, soon or when the
+    /// As [`Bucket::read`], in the background: `take_consumed` is called by another thread, soon or when the
     /// time for it is over, unless the bucket is dropped before.
     pub(crate) fn fetch(
         &self,

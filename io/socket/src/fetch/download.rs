@@ -11,50 +11,50 @@ use weir_transport::{
 };
 use weir_wire::DataView;
 
+use super::durability::{DurabilityTask, DurabilityThread};
 use super::erasures::Erasures;
-use super::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
-use super::keeper::{Keep, Keeper};
-use super::lookup::Lookups;
+use super::host::{DownloadError, DownloadHost, DownloadId, Found, PathSummary, Summary};
+use super::lookup::CertificateLookups;
 use super::notifier::Notifiers;
 use super::output::{Opened, Output, OutputError, PacketReader};
 use super::sink::{FileSink, StreamWriter};
-use super::verify_pool::{Fault, Verified, VerifyPool, Work};
+use super::verify_pool::{PoolTask, StoreFault, VerifiedBatch, VerifyPool};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
 /// How often what is there is noted, for a download that breaks off.
 const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
-const STREAM_UNITS_MAX: u32 = 1024;
+const STREAM_SEGMENTS_MAX: u32 = 1024;
 
 /// What a download uses of what all have in common.
-pub(crate) struct Hands<'a> {
+pub(crate) struct DownloadServices<'a> {
     pub(crate) client: &'a mut Client,
-    pub(crate) host: &'a mut dyn Host,
+    pub(crate) host: &'a mut dyn DownloadHost,
     pub(crate) pool: &'a VerifyPool,
-    pub(crate) keeper: &'a Keeper,
+    pub(crate) keeper: &'a DurabilityThread,
 }
 
 /// What is fetched, and where it goes.
-struct Object {
+struct ObjectState {
     found: Found,
     /// Away while another thread opens or saves it.
     output: Option<Box<dyn Output>>,
-    place: Place,
-    resumed: u64,
+    destination: Destination,
+    segments_resumed: u64,
     has_manifest: bool,
 }
 
 /// Where segments go.
-enum Place {
+enum Destination {
     /// That is not known yet.
-    Closed,
+    Undecided,
     /// A file, once the size of segments is known.
     File(Option<Arc<FileSink>>),
     Stream(StreamWriter),
     Reader(Box<dyn PacketReader>),
     /// Nowhere: the file is there.
-    There,
+    AlreadyThere,
 }
 
 /// One object on its way.
@@ -66,25 +66,25 @@ pub(crate) struct Download {
     consumer: Consumer,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
-    object: Option<Object>,
+    object: Option<ObjectState>,
     /// Segments for the next batch.
-    tasks: Vec<VerifyOp>,
+    verify_batch: Vec<VerifyOp>,
     /// What was verified here and not by threads.
-    verified_here: Verified,
+    verified_inline: VerifiedBatch,
     /// What is wrong, on its way to be erased.
-    wrong: Verified,
+    bad_packets: VerifiedBatch,
     erasures: Erasures,
-    batches: usize,
+    batches_in_flight: usize,
     /// Units it may have under way; `None` until it has been told.
-    units: Option<u32>,
-    units_max: u32,
+    granted_segments: Option<u32>,
+    segments_max: u32,
     /// Signers that are not decided about yet.
-    lookups: Lookups,
+    lookups: CertificateLookups,
     paths: Vec<PathId>,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     by_path: BTreeMap<PathId, PathSummary>,
     started: Instant,
-    saved: Instant,
+    saved_at: Instant,
     /// Why it ended, if not well.
     error: Option<DownloadError>,
 }
@@ -103,45 +103,56 @@ impl Download {
             serial,
             notifiers,
             id,
-            units_max: fetch.reader_segments_max,
+            segments_max: fetch.reader_segments_max,
             consumer: Consumer::new(target, fetch, client.random_u64(), now),
             inputs: client.paths().map(|path| add_path(path, client.is_local_at(path))).collect(),
             out: ConsumerOutbox::default(),
             object: None,
-            tasks: Vec::new(),
-            verified_here: Verified::default(),
-            wrong: Verified::default(),
+            verify_batch: Vec::new(),
+            verified_inline: VerifiedBatch::default(),
+            bad_packets: VerifiedBatch::default(),
             erasures: Erasures::default(),
-            batches: 0,
-            units: None,
-            lookups: Lookups::new(client.random_u64()),
+            batches_in_flight: 0,
+            granted_segments: None,
+            lookups: CertificateLookups::new(client.random_u64()),
             paths: client.paths().collect(),
             by_face: BTreeMap::new(),
             by_path: client.paths().map(|path| (path, PathSummary::default())).collect(),
             started: now,
-            saved: now,
+            saved_at: now,
             error: None,
         }
     }
 
     /// Whether it waits for packets that are not below its name: certificates, and answers of
     /// routers.
-    pub(crate) fn awaits_others(&self) -> bool {
+    pub(crate) fn awaits_foreign_packets(&self) -> bool {
         self.lookups.is_waiting() || self.erasures.is_waiting() || self.consumer.awaits_routers()
     }
 
-    pub(crate) fn receive(&mut self, now: Instant, packet: ReceivedPacket, host: &mut dyn Host) {
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        packet: ReceivedPacket,
+        host: &mut dyn DownloadHost,
+    ) {
         let ReceivedPacket { path, header, packet } = packet;
         let trust = host.trust(self.id);
-        let is_other = self.lookups.take(now, &header, &packet, trust, &mut self.inputs)
-            || self.erasures.take(&header, &packet);
+        let is_other = self.lookups.on_data(now, &header, &packet, trust, &mut self.inputs)
+            || self.erasures.on_answer(&header, &packet);
         if !is_other {
             self.inputs.push(ConsumerInput::Packet { path, header, packet });
         }
     }
 
     /// A path is gone, or is back.
-    pub(crate) fn set_path(&mut self, path: PathId, is_local: bool, is_there: bool, now: Instant) {
+    pub(crate) fn on_path_changed(
+        &mut self,
+        path: PathId,
+        is_local: bool,
+        is_there: bool,
+        now: Instant,
+    ) {
         if self.paths.contains(&path) == is_there {
             return;
         }
@@ -158,8 +169,8 @@ impl Download {
     }
 
     /// Whether it has gone on as far as it can without anything new.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.inputs.is_empty() || self.is_over()
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inputs.is_empty() || self.has_ended()
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
@@ -168,41 +179,42 @@ impl Download {
     }
 
     /// Units that it needs room for, once its object is known and until it has been given some.
-    pub(crate) fn needs_units(&self) -> Option<u32> {
-        let object = self.object.as_ref().filter(|_| self.units.is_none())?;
+    pub(crate) fn needed_segments(&self) -> Option<u32> {
+        let object = self.object.as_ref().filter(|_| self.granted_segments.is_none())?;
         let last = object.found.metadata.last_segment.unwrap_or(u64::MAX);
         let segments = last.saturating_add(1);
-        Some(segments.clamp(1, u64::from(self.units_max)) as u32)
+        Some(segments.clamp(1, u64::from(self.segments_max)) as u32)
     }
 
     pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
-        self.units = Some(units);
+        self.granted_segments = Some(units);
         let object = self.object.as_mut().expect("it is known");
         let mut output = object.output.take().expect("nothing has been done with it");
         let metadata = object.found.metadata.clone();
         if output.is_quick() {
             let result = output.open(&metadata);
-            return self.opened(output, result);
+            return self.on_opened(output, result);
         }
-        pool.submit(Work::Open { serial: self.serial, output, metadata });
+        pool.submit(PoolTask::Open { serial: self.serial, output, metadata });
     }
 
     /// Units that it gives back at its end.
-    pub(crate) fn units(&self) -> u32 {
-        self.units.unwrap_or(0)
+    pub(crate) fn granted_segments(&self) -> u32 {
+        self.granted_segments.unwrap_or(0)
     }
 
     /// Goes on as far as that is possible without anything new.
-    pub(crate) fn turn(&mut self, hands: &mut Hands<'_>) {
+    pub(crate) fn advance(&mut self, hands: &mut DownloadServices<'_>) {
         if self.error.is_none() {
-            self.error = self.try_turn(hands).err();
+            self.error = self.try_advance(hands).err();
         }
     }
 
-    fn try_turn(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
+    fn try_advance(&mut self, hands: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
         loop {
-            if !self.wrong.verdicts.is_empty() {
-                let Verified { verdicts, false_copies } = std::mem::take(&mut self.wrong);
+            if !self.bad_packets.verdicts.is_empty() {
+                let VerifiedBatch { verdicts, bad_names: false_copies } =
+                    std::mem::take(&mut self.bad_packets);
                 self.erasures.begin(hands.client, &self.paths, &false_copies, verdicts);
             }
             let now = hands.client.now();
@@ -216,20 +228,20 @@ impl Download {
                 let _ = hands.client.send_bytes(path, interest);
             }
             self.out.interests.clear();
-            self.take_verify(hands.pool)?;
-            let verified = std::mem::take(&mut self.verified_here);
+            self.submit_verification(hands.pool)?;
+            let verified = std::mem::take(&mut self.verified_inline);
             self.take_verdicts(verified);
             self.take_deliveries()?;
             self.take_events(hands)?;
-            self.save_now_and_then(now, hands.keeper);
-            if self.inputs.is_empty() && self.wrong.verdicts.is_empty() {
+            self.save_if_due(now, hands.keeper);
+            if self.inputs.is_empty() && self.bad_packets.verdicts.is_empty() {
                 return Ok(());
             }
         }
     }
 
     /// Has packets verified: segments by the threads, in batches, the few others right here.
-    fn take_verify(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
+    fn submit_verification(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
         for op in self.out.verify.drain(..) {
             let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
             *self.by_face.entry((op.path, op.incoming_face)).or_default() += 1;
@@ -238,59 +250,61 @@ impl Download {
             by_path.octets += data.content.len() as u64;
             let PacketId::Segment(segment) = op.id else {
                 // What waits for the size of segments must not hold up what leads to them.
-                if self.object.as_ref().is_none_or(Object::is_ready) {
-                    self.tasks.push(op);
+                if self.object.as_ref().is_none_or(ObjectState::is_ready) {
+                    self.verify_batch.push(op);
                 } else {
-                    self.verified_here.check(&op);
+                    self.verified_inline.check(&op);
                 }
                 continue;
             };
             let object = self.object.as_mut().expect("a segment is of an object");
             // A producer's metadata may not tell the size of segments. Only what is verified does:
             // a forged segment would put all others in wrong places.
-            if let (Place::File(None), Some(size)) = (&object.place, stated_size(segment, &data)) {
-                if !self.verified_here.check(&op) {
+            if let (Destination::File(None), Some(size)) =
+                (&object.destination, stated_size(segment, &data))
+            {
+                if !self.verified_inline.check(&op) {
                     continue;
                 }
                 // It is verified again with the others, and stored with them.
-                self.verified_here.verdicts.pop();
+                self.verified_inline.verdicts.pop();
                 object.set_segment_size(size)?;
             }
-            self.tasks.push(op);
-            if self.tasks.len() >= BATCH_SEGMENTS && object.is_ready() {
+            self.verify_batch.push(op);
+            if self.verify_batch.len() >= BATCH_SEGMENTS && object.is_ready() {
                 let (serial, file) = (self.serial, object.file());
-                self.batches += 1;
-                let ops = std::mem::take(&mut self.tasks);
-                pool.submit(Work::Verify { serial, ops, file });
+                self.batches_in_flight += 1;
+                let ops = std::mem::take(&mut self.verify_batch);
+                pool.submit(PoolTask::Verify { serial, ops, file });
             }
         }
         // Without an object it is the metadata.
-        let is_ready = self.object.as_ref().is_none_or(Object::is_ready);
-        if is_ready && !self.tasks.is_empty() {
-            let (serial, file) = (self.serial, self.object.as_ref().and_then(Object::file));
-            self.batches += 1;
-            let ops = std::mem::take(&mut self.tasks);
-            pool.submit(Work::Verify { serial, ops, file });
+        let is_ready = self.object.as_ref().is_none_or(ObjectState::is_ready);
+        if is_ready && !self.verify_batch.is_empty() {
+            let (serial, file) = (self.serial, self.object.as_ref().and_then(ObjectState::file));
+            self.batches_in_flight += 1;
+            let ops = std::mem::take(&mut self.verify_batch);
+            pool.submit(PoolTask::Verify { serial, ops, file });
         }
         Ok(())
     }
 
     /// Passes on to the stream or reader what is in order.
     fn take_deliveries(&mut self) -> Result<(), DownloadError> {
-        let place = self.object.as_mut().map(|object| &mut object.place);
+        let place = self.object.as_mut().map(|object| &mut object.destination);
         let deliveries = &mut self.out.deliveries;
         let units = match place {
-            Some(Place::Stream(writer)) => {
+            Some(Destination::Stream(writer)) => {
                 if !deliveries.is_empty() {
                     writer.write(deliveries.drain(..).map(|delivery| delivery.packet).collect());
                 }
-                writer.written().map_err(DownloadError::Store)?
+                writer.take_written().map_err(DownloadError::Store)?
             }
-            Some(Place::Reader(reader)) => {
+            Some(Destination::Reader(reader)) => {
                 if !deliveries.is_empty() {
                     reader.take(deliveries);
                 }
-                reader.done().ok_or(DownloadError::Stopped)?
+                reader.take_consumed().ok_or(DownloadError::Stopped)?
             }
             _ => 0,
         };
@@ -300,17 +314,17 @@ impl Download {
         Ok(())
     }
 
-    fn take_events(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
+    fn take_events(&mut self, hands: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
         for event in std::mem::take(&mut self.out.events) {
             match event {
                 ConsumerEvent::Found { metadata, is_stored } => {
                     let found = Found { metadata, is_stored };
                     let output = hands.host.output(self.id, &found);
-                    self.object = Some(Object {
+                    self.object = Some(ObjectState {
                         found,
                         output: Some(output.map_err(DownloadError::Refused)?),
-                        place: Place::Closed,
-                        resumed: 0,
+                        destination: Destination::Undecided,
+                        segments_resumed: 0,
                         has_manifest: false,
                     });
                 }
@@ -321,7 +335,7 @@ impl Download {
                 ConsumerEvent::NeedKey { key, packet } => {
                     let now = hands.client.now();
                     let trust = hands.host.trust(self.id);
-                    self.lookups.begin(now, key, packet, trust, &mut self.inputs);
+                    self.lookups.start(now, key, packet, trust, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
@@ -331,7 +345,11 @@ impl Download {
     }
 
     /// The output has been opened, or could not be.
-    pub(crate) fn opened(&mut self, output: Box<dyn Output>, result: Result<Opened, OutputError>) {
+    pub(crate) fn on_opened(
+        &mut self,
+        output: Box<dyn Output>,
+        result: Result<Opened, OutputError>,
+    ) {
         let object = self.object.as_mut().expect("it is known");
         object.output = Some(output);
         let result = result.map_err(DownloadError::from);
@@ -342,32 +360,32 @@ impl Download {
 
     fn begin(&mut self, opened: Opened) -> Result<(), DownloadError> {
         let object = self.object.as_mut().expect("it is known");
-        let mut units = STREAM_UNITS_MAX;
+        let mut units = STREAM_SEGMENTS_MAX;
         let (have, segment_size, reader) = match opened {
-            Opened::There => {
-                object.place = Place::There;
-                object.resumed =
+            Opened::Complete => {
+                object.destination = Destination::AlreadyThere;
+                object.segments_resumed =
                     object.found.metadata.last_segment.map_or(0, |last| last.saturating_add(1));
                 return Ok(());
             }
             Opened::File { have, segment_size } => {
-                object.place = Place::File(None);
+                object.destination = Destination::File(None);
                 (have, segment_size, ReaderMode::None)
             }
             Opened::Stream(out) => {
                 let writer = StreamWriter::new(out, self.notifiers.notifier(self.serial));
-                object.place = Place::Stream(writer.map_err(ClientError::from)?);
+                object.destination = Destination::Stream(writer.map_err(ClientError::from)?);
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
             Opened::Reader { mut reader, segments, packets_max } => {
-                reader.attach(self.notifiers.notifier(self.serial));
-                object.place = Place::Reader(reader);
+                reader.set_notifier(self.notifiers.notifier(self.serial));
+                object.destination = Destination::Reader(reader);
                 units = packets_max;
                 self.inputs.push(ConsumerInput::Narrow { segments });
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
         };
-        object.resumed = have.len();
+        object.segments_resumed = have.len();
         // An unverified size only says where a segment would go; one that does not fit is refused
         // then.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
@@ -379,54 +397,55 @@ impl Download {
     }
 
     /// A batch has been verified and stored.
-    pub(crate) fn verified(&mut self, verified: Verified, fault: Option<Fault>) {
-        self.batches -= 1;
+    pub(crate) fn on_verified(&mut self, verified: VerifiedBatch, fault: Option<StoreFault>) {
+        self.batches_in_flight -= 1;
         let error = match fault {
             None => return self.take_verdicts(verified),
-            Some(Fault::Size { segment, len }) => DownloadError::Size { segment, len },
-            Some(Fault::Store(error)) => DownloadError::Store(error),
+            Some(StoreFault::Size { segment, len }) => DownloadError::Size { segment, len },
+            Some(StoreFault::Store(error)) => DownloadError::Store(error),
         };
         self.error.get_or_insert(error);
     }
 
-    fn take_verdicts(&mut self, verified: Verified) {
-        let Verified { verdicts, false_copies } = verified;
+    fn take_verdicts(&mut self, verified: VerifiedBatch) {
+        let VerifiedBatch { verdicts, bad_names: false_copies } = verified;
         let (good, wrong): (Vec<_>, Vec<_>) =
             verdicts.into_iter().partition(|(_, verdict)| *verdict == Verdict::Good);
-        self.wrong.verdicts.extend(wrong);
-        self.wrong.false_copies.extend(false_copies);
+        self.bad_packets.verdicts.extend(wrong);
+        self.bad_packets.bad_names.extend(false_copies);
         let good = good.into_iter();
         self.inputs.extend(good.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
     }
 
     /// What is there has been noted.
-    pub(crate) fn saved(&mut self, now: Instant, output: Box<dyn Output>) {
-        self.saved = now;
+    pub(crate) fn on_saved(&mut self, now: Instant, output: Box<dyn Output>) {
+        self.saved_at = now;
         if let Some(object) = &mut self.object {
             object.output = Some(output);
         }
     }
 
     /// Notes what is there. The system may take its time over it, so that another thread does it.
-    fn save_now_and_then(&mut self, now: Instant, keeper: &Keeper) {
-        let is_due = now >= self.saved.plus_ns(SAVE_NS);
+    fn save_if_due(&mut self, now: Instant, keeper: &DurabilityThread) {
+        let is_due = now >= self.saved_at.plus_ns(SAVE_NS);
         let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
         if let Some(output) = object.and_then(|object| object.output.take()) {
             let have = self.consumer.received().clone();
-            keeper.submit(Keep::Save { serial: self.serial, output, have });
+            keeper.submit(DurabilityTask::Save { serial: self.serial, output, have });
         }
     }
 
     /// Ends it, unless it has ended.
     pub(crate) fn fail(&mut self, error: DownloadError) {
-        if !self.is_over() {
+        if !self.has_ended() {
             self.error.get_or_insert(error);
         }
     }
 
     /// Whether it has ended, well or not.
-    fn is_over(&self) -> bool {
-        let is_there = |object: &Object| matches!(object.place, Place::There);
+    fn has_ended(&self) -> bool {
+        let is_there =
+            |object: &ObjectState| matches!(object.destination, Destination::AlreadyThere);
         self.error.is_some()
             || self.consumer.has_ended()
             || self.object.as_ref().is_some_and(is_there)
@@ -435,7 +454,7 @@ impl Download {
     /// Whether it has ended and threads have nothing of it.
     pub(crate) fn can_close(&self) -> bool {
         let is_home = self.object.as_ref().is_none_or(|object| object.output.is_some());
-        self.is_over() && self.batches == 0 && is_home
+        self.has_ended() && self.batches_in_flight == 0 && is_home
     }
 
     /// Octets of Content verified and stored.
@@ -444,7 +463,10 @@ impl Download {
     }
 
     /// Ends it for good: what its result is to be, and what remains to be done for that.
-    pub(crate) fn close(mut self, now: Instant) -> (Result<Summary, DownloadError>, Option<Keep>) {
+    pub(crate) fn close(
+        mut self,
+        now: Instant,
+    ) -> (Result<Summary, DownloadError>, Option<DurabilityTask>) {
         let serial = self.serial;
         for (&path, summary) in &mut self.by_path {
             summary.stats = self.consumer.path_stats(path);
@@ -455,19 +477,19 @@ impl Download {
         let output = object.output.expect("it is back");
         // A quick one has nothing to be kept.
         let is_kept = !output.is_quick();
-        let (writer, is_opened) = match object.place {
-            Place::Stream(writer) => (Some(writer), true),
-            Place::There | Place::Closed => (None, false),
-            Place::File(_) | Place::Reader(_) => (None, true),
+        let (writer, is_opened) = match object.destination {
+            Destination::Stream(writer) => (Some(writer), true),
+            Destination::AlreadyThere | Destination::Undecided => (None, false),
+            Destination::File(_) | Destination::Reader(_) => (None, true),
         };
         if let Some(error) = self.error {
             let have = self.consumer.received().clone();
             // What an earlier attempt left stays as it is when nothing has been added.
-            let is_touched = is_opened && (object.resumed == 0 || !have.is_empty());
-            let keep = Keep::Break { serial, output, writer, have };
+            let is_touched = is_opened && (object.segments_resumed == 0 || !have.is_empty());
+            let keep = DurabilityTask::Abandon { serial, output, writer, have };
             return (Err(error), (is_touched && is_kept).then_some(keep));
         }
-        let keep = Keep::Finish { serial, output, writer };
+        let keep = DurabilityTask::Finish { serial, output, writer };
         let Found { metadata, is_stored } = object.found;
         let stats = self.consumer.stats();
         let summary = Summary {
@@ -476,8 +498,8 @@ impl Download {
             is_stored,
             octets: stats.content_octets,
             segments: stats.segments,
-            segments_resumed: object.resumed,
-            was_there: !is_opened,
+            segments_resumed: object.segments_resumed,
+            was_complete: !is_opened,
             took_ns: now.ns_since(self.started),
             has_manifest: object.has_manifest,
             by_face: self.by_face,
@@ -488,22 +510,22 @@ impl Download {
     }
 }
 
-impl Object {
+impl ObjectState {
     /// Whether it is known where segments go.
     fn is_ready(&self) -> bool {
-        !matches!(self.place, Place::File(None))
+        !matches!(self.destination, Destination::File(None))
     }
 
     /// The file that takes segments from the threads that verify them.
     fn file(&self) -> Option<Arc<FileSink>> {
-        match &self.place {
-            Place::File(file) => file.clone(),
+        match &self.destination {
+            Destination::File(file) => file.clone(),
             _ => None,
         }
     }
 
     fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
-        if let Place::File(file) = &mut self.place {
+        if let Destination::File(file) = &mut self.destination {
             let output = self.output.as_mut().expect("it is saved once there is a file");
             *file = Some(output.sink(size)?);
         }

@@ -10,14 +10,14 @@ use weir_client::{
 use weir_transport::{ConsumerConfig, Target};
 use weir_wire::{DataView, InterestView};
 
-use super::download::{Download, Hands};
-use super::host::{DownloadError, DownloadId, Host, Summary};
-use super::keeper::Keeper;
+use super::download::{Download, DownloadServices};
+use super::durability::DurabilityThread;
+use super::host::{DownloadError, DownloadHost, DownloadId, Summary};
 use super::notifier::Notifiers;
-use super::verify_pool::{Report, Reporter, VerifyPool};
+use super::verify_pool::{PoolReport, Reporter, VerifyPool};
 
 /// Whole files at most that wait for their names, each of them open.
-const CLOSING_MAX: usize = 256;
+const CLOSING_DOWNLOADS_MAX: usize = 256;
 /// How often progress is told.
 const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 
@@ -27,17 +27,17 @@ pub struct DownloadOptions {
     /// Threads that verify and store.
     pub threads: usize,
     /// Downloads under way at a time.
-    pub side_by_side: usize,
+    pub concurrent_max: usize,
     /// Units under way at most in all downloads together: a larger object waits for others to end,
     /// many small ones go on.
-    pub units_max: u64,
+    pub segments_max: u64,
 }
 
 impl Default for DownloadOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let fetch = ConsumerConfig::default();
-        Self { fetch, threads: threads.min(8), side_by_side: 64, units_max: 1 << 14 }
+        Self { fetch, threads: threads.min(8), concurrent_max: 64, segments_max: 1 << 14 }
     }
 }
 
@@ -49,61 +49,61 @@ impl Default for DownloadOptions {
 pub fn download(
     client: &mut Client,
     options: DownloadOptions,
-    host: &mut dyn Host,
+    host: &mut dyn DownloadHost,
 ) -> Result<(), DownloadError> {
     Downloads::new(client, options, host)?.run(client)
 }
 
 /// A download that has all it needs, or never will.
-struct Closing {
+struct ClosingDownload {
     id: DownloadId,
     result: Result<Summary, DownloadError>,
     octets: u64,
 }
 
 /// A download under way, and what is noted of it.
-struct Active {
+struct ActiveDownload {
     download: Download,
-    /// Its place in `due`.
-    due: Option<Instant>,
-    /// It is in `turns`.
-    has_turn: bool,
+    /// Its place in `by_wakeup`.
+    wakeup: Option<Instant>,
+    /// It is in `run_queue`.
+    is_queued: bool,
     /// It is in `awaits_units`, or has been.
-    has_asked_for_units: bool,
+    has_requested_segments: bool,
 }
 
 /// Those under way. What goes on with one of them is found without a look at the others: by the
 /// name of a packet, by its time, or by the serial number that a thread reports.
 pub(crate) struct Downloads<'a> {
-    host: &'a mut dyn Host,
+    host: &'a mut dyn DownloadHost,
     options: DownloadOptions,
     pool: VerifyPool,
-    keeper: Keeper,
-    reports: Receiver<Report>,
+    keeper: DurabilityThread,
+    reports: Receiver<PoolReport>,
     notifiers: Notifiers,
-    notified: Receiver<u64>,
+    notifications: Receiver<u64>,
     /// By serial number, as all of the following. In boxes: nodes of the tree are half empty, and a
     /// download is large.
-    active: BTreeMap<u64, Box<Active>>,
+    active: BTreeMap<u64, Box<ActiveDownload>>,
     by_prefix: PrefixMap<u64>,
     /// Those that wait for packets of other names.
-    await_others: BTreeSet<u64>,
-    due: BTreeSet<(Instant, u64)>,
+    awaiting_foreign: BTreeSet<u64>,
+    by_wakeup: BTreeSet<(Instant, u64)>,
     /// Those that have something to do now.
-    turns: VecDeque<u64>,
+    run_queue: VecDeque<u64>,
     /// Those that need room for their segments.
-    await_units: VecDeque<u64>,
-    closing: BTreeMap<u64, Closing>,
+    awaiting_segments: VecDeque<u64>,
+    closing: BTreeMap<u64, ClosingDownload>,
     /// Those that a packet is for, kept for its memory.
     scratch: Vec<u64>,
     next_serial: u64,
     /// Units of those that are under way.
-    units: u64,
+    granted_segments: u64,
     /// The host has nothing more to fetch for now.
     is_exhausted: bool,
     /// Octets of those that are not under way any more.
-    octets: u64,
-    told: Instant,
+    finished_bytes: u64,
+    progress_reported_at: Instant,
     error: Option<DownloadError>,
 }
 
@@ -111,12 +111,12 @@ impl<'a> Downloads<'a> {
     pub(crate) fn new(
         client: &mut Client,
         options: DownloadOptions,
-        host: &'a mut dyn Host,
+        host: &'a mut dyn DownloadHost,
     ) -> Result<Self, DownloadError> {
         let (reporter, reports) = Reporter::new(client.waker());
         let (notifiers, notified) = Notifiers::new(client.waker());
         let pool = VerifyPool::new(options.threads, &reporter).map_err(ClientError::from)?;
-        let keeper = Keeper::new(reporter).map_err(ClientError::from)?;
+        let keeper = DurabilityThread::new(reporter).map_err(ClientError::from)?;
         Ok(Self {
             host,
             options,
@@ -124,20 +124,20 @@ impl<'a> Downloads<'a> {
             keeper,
             reports,
             notifiers,
-            notified,
+            notifications: notified,
             active: BTreeMap::new(),
             by_prefix: PrefixMap::default(),
-            await_others: BTreeSet::new(),
-            due: BTreeSet::new(),
-            turns: VecDeque::new(),
-            await_units: VecDeque::new(),
+            awaiting_foreign: BTreeSet::new(),
+            by_wakeup: BTreeSet::new(),
+            run_queue: VecDeque::new(),
+            awaiting_segments: VecDeque::new(),
             closing: BTreeMap::new(),
             scratch: Vec::new(),
             next_serial: 0,
-            units: 0,
+            granted_segments: 0,
             is_exhausted: false,
-            octets: 0,
-            told: client.now(),
+            finished_bytes: 0,
+            progress_reported_at: client.now(),
             error: None,
         })
     }
@@ -153,12 +153,12 @@ impl<'a> Downloads<'a> {
         // A connection that ends after the last packet has lost nothing.
         for serial in self.serials() {
             self.fail(serial, DownloadError::Stopped);
-            self.settle(client, serial);
+            self.update_wait(client, serial);
         }
         while !self.active.is_empty() || !self.closing.is_empty() {
             let report = self.reports.recv().expect("the threads run");
             if let Some(serial) = self.take_report(report, client) {
-                self.settle(client, serial);
+                self.update_wait(client, serial);
             }
         }
         Err(error)
@@ -175,83 +175,87 @@ impl<'a> Downloads<'a> {
         target.prefixes().for_each(|prefix| self.by_prefix.add(&prefix, serial));
         let notifiers = self.notifiers.clone();
         let download = Download::new(client, id, target, fetch, serial, notifiers);
-        let active =
-            Box::new(Active { download, due: None, has_turn: false, has_asked_for_units: false });
+        let active = Box::new(ActiveDownload {
+            download,
+            wakeup: None,
+            is_queued: false,
+            has_requested_segments: false,
+        });
         self.active.insert(serial, active);
-        self.give_turn(serial);
+        self.enqueue(serial);
     }
 
     /// Has one go on in this turn.
-    fn give_turn(&mut self, serial: u64) {
+    fn enqueue(&mut self, serial: u64) {
         let active = self.active.get_mut(&serial).expect("it is under way");
-        if !std::mem::replace(&mut active.has_turn, true) {
-            self.turns.push_back(serial);
+        if !std::mem::replace(&mut active.is_queued, true) {
+            self.run_queue.push_back(serial);
         }
     }
 
     /// Goes on as far as that is possible without anything new.
-    fn turn(&mut self, client: &mut Client) {
+    fn run_once(&mut self, client: &mut Client) {
         let now = client.now();
         while let Ok(report) = self.reports.try_recv() {
             if let Some(serial) = self.take_report(report, client) {
-                self.give_turn(serial);
+                self.enqueue(serial);
             }
         }
-        while let Ok(serial) = self.notified.try_recv() {
+        while let Ok(serial) = self.notifications.try_recv() {
             // It may have ended since.
             if self.active.contains_key(&serial) {
-                self.give_turn(serial);
+                self.enqueue(serial);
             }
         }
-        if now >= self.told.plus_ns(PROGRESS_NS) {
-            self.tell(now);
-            self.drop_unwanted();
+        if now >= self.progress_reported_at.plus_ns(PROGRESS_NS) {
+            self.report_progress(now);
+            self.drop_unwanted_downloads();
         }
-        while let Some(&(at, serial)) = self.due.first().filter(|(at, _)| *at <= now) {
-            self.due.remove(&(at, serial));
-            self.active.get_mut(&serial).expect("it is under way").due = None;
-            self.give_turn(serial);
+        while let Some(&(at, serial)) = self.by_wakeup.first().filter(|(at, _)| *at <= now) {
+            self.by_wakeup.remove(&(at, serial));
+            self.active.get_mut(&serial).expect("it is under way").wakeup = None;
+            self.enqueue(serial);
         }
         loop {
-            while let Some(serial) = self.turns.pop_front() {
-                self.turn_one(client, serial);
+            while let Some(serial) = self.run_queue.pop_front() {
+                self.run_download(client, serial);
             }
-            self.give_units();
+            self.grant_segments();
             self.admit(client);
-            if self.turns.is_empty() {
+            if self.run_queue.is_empty() {
                 break;
             }
         }
     }
 
-    fn turn_one(&mut self, client: &mut Client, serial: u64) {
+    fn run_download(&mut self, client: &mut Client, serial: u64) {
         let active = self.active.get_mut(&serial).expect("it is under way");
-        active.has_turn = false;
+        active.is_queued = false;
         let (host, pool, keeper) = (&mut *self.host, &self.pool, &self.keeper);
-        active.download.turn(&mut Hands { client, host, pool, keeper });
-        debug_assert!(active.download.is_settled(), "what it could do now would wait");
-        self.settle(client, serial);
+        active.download.advance(&mut DownloadServices { client, host, pool, keeper });
+        debug_assert!(active.download.is_idle(), "what it could do now would wait");
+        self.update_wait(client, serial);
     }
 
     /// Notes what one waits for now, or takes it away if it is over.
-    fn settle(&mut self, client: &Client, serial: u64) {
+    fn update_wait(&mut self, client: &Client, serial: u64) {
         let active = self.active.get_mut(&serial).expect("it is under way");
         if active.download.can_close() {
             return self.close(client, serial);
         }
         let due = active.download.next_wakeup();
-        if due != active.due {
-            let before = std::mem::replace(&mut active.due, due);
-            before.map(|at| self.due.remove(&(at, serial)));
-            self.due.extend(due.map(|at| (at, serial)));
+        if due != active.wakeup {
+            let before = std::mem::replace(&mut active.wakeup, due);
+            before.map(|at| self.by_wakeup.remove(&(at, serial)));
+            self.by_wakeup.extend(due.map(|at| (at, serial)));
         }
-        if !active.has_asked_for_units && active.download.needs_units().is_some() {
-            active.has_asked_for_units = true;
-            self.await_units.push_back(serial);
+        if !active.has_requested_segments && active.download.needed_segments().is_some() {
+            active.has_requested_segments = true;
+            self.awaiting_segments.push_back(serial);
         }
-        match active.download.awaits_others() {
-            true => self.await_others.insert(serial),
-            false => self.await_others.remove(&serial),
+        match active.download.awaits_foreign_packets() {
+            true => self.awaiting_foreign.insert(serial),
+            false => self.awaiting_foreign.remove(&serial),
         };
     }
 
@@ -260,8 +264,8 @@ impl<'a> Downloads<'a> {
         self.is_exhausted = false;
         while !self.is_exhausted
             && self.error.is_none()
-            && self.active.len() < self.options.side_by_side
-            && self.closing.len() < CLOSING_MAX
+            && self.active.len() < self.options.concurrent_max
+            && self.closing.len() < CLOSING_DOWNLOADS_MAX
         {
             match self.host.next() {
                 Some((id, target)) => self.start(client, id, target),
@@ -271,30 +275,30 @@ impl<'a> Downloads<'a> {
     }
 
     /// Has those begin with their segments for which there is room.
-    fn give_units(&mut self) {
-        for serial in std::mem::take(&mut self.await_units) {
+    fn grant_segments(&mut self) {
+        for serial in std::mem::take(&mut self.awaiting_segments) {
             // It may have ended since.
             let Some(active) = self.active.get_mut(&serial) else { continue };
-            let Some(units) = active.download.needs_units() else { continue };
-            let sum = self.units + u64::from(units);
-            if self.units == 0 || sum <= self.options.units_max {
-                self.units = sum;
+            let Some(units) = active.download.needed_segments() else { continue };
+            let sum = self.granted_segments + u64::from(units);
+            if self.granted_segments == 0 || sum <= self.options.segments_max {
+                self.granted_segments = sum;
                 active.download.open(units, &self.pool);
-                self.give_turn(serial);
+                self.enqueue(serial);
             } else {
-                self.await_units.push_back(serial);
+                self.awaiting_segments.push_back(serial);
             }
         }
     }
 
     /// Takes what a thread reports; the download that it concerns.
-    fn take_report(&mut self, report: Report, client: &Client) -> Option<u64> {
-        let (Report::Verified { serial, .. }
-        | Report::Opened { serial, .. }
-        | Report::Saved { serial, .. }
-        | Report::Kept { serial, .. }) = report;
-        if let Report::Kept { result, .. } = report {
-            let Closing { id, result: ended, octets } =
+    fn take_report(&mut self, report: PoolReport, client: &Client) -> Option<u64> {
+        let (PoolReport::Verified { serial, .. }
+        | PoolReport::Opened { serial, .. }
+        | PoolReport::Saved { serial, .. }
+        | PoolReport::Finished { serial, .. }) = report;
+        if let PoolReport::Finished { result, .. } = report {
+            let ClosingDownload { id, result: ended, octets } =
                 self.closing.remove(&serial).expect("it was closed once");
             self.end(id, octets, result.and(ended));
             return None;
@@ -304,10 +308,10 @@ impl<'a> Downloads<'a> {
         };
         let download = &mut active.download;
         match report {
-            Report::Verified { verified, fault, .. } => download.verified(verified, fault),
-            Report::Opened { output, result, .. } => download.opened(output, result),
-            Report::Saved { output, .. } => download.saved(client.now(), output),
-            Report::Kept { .. } => {}
+            PoolReport::Verified { verified, fault, .. } => download.on_verified(verified, fault),
+            PoolReport::Opened { output, result, .. } => download.on_opened(output, result),
+            PoolReport::Saved { output, .. } => download.on_saved(client.now(), output),
+            PoolReport::Finished { .. } => {}
         }
         Some(serial)
     }
@@ -315,19 +319,19 @@ impl<'a> Downloads<'a> {
     /// Takes one away that is over.
     fn close(&mut self, client: &Client, serial: u64) {
         let active = self.active.remove(&serial).expect("it is under way");
-        let Active { download, due, has_turn, .. } = *active;
-        due.map(|at| self.due.remove(&(at, serial)));
-        self.await_others.remove(&serial);
+        let ActiveDownload { download, wakeup: due, is_queued: has_turn, .. } = *active;
+        due.map(|at| self.by_wakeup.remove(&(at, serial)));
+        self.awaiting_foreign.remove(&serial);
         self.by_prefix.remove(serial);
         if has_turn {
-            self.turns.retain(|&other| other != serial);
+            self.run_queue.retain(|&other| other != serial);
         }
         let (id, octets) = (download.id, download.octets_stored());
-        self.units -= u64::from(download.units());
+        self.granted_segments -= u64::from(download.granted_segments());
         let (result, keep) = download.close(client.now());
         match keep {
             Some(keep) => {
-                self.closing.insert(serial, Closing { id, result, octets });
+                self.closing.insert(serial, ClosingDownload { id, result, octets });
                 self.keeper.submit(keep);
             }
             None => self.end(id, octets, result),
@@ -335,18 +339,18 @@ impl<'a> Downloads<'a> {
     }
 
     fn end(&mut self, id: DownloadId, octets: u64, result: Result<Summary, DownloadError>) {
-        self.octets += octets;
-        if let Err(error) = self.host.ended(id, result) {
+        self.finished_bytes += octets;
+        if let Err(error) = self.host.on_ended(id, result) {
             self.error.get_or_insert(error);
         }
         self.is_exhausted = false;
     }
 
-    fn drop_unwanted(&mut self) {
+    fn drop_unwanted_downloads(&mut self) {
         for serial in self.serials() {
-            if let Err(error) = self.host.may_go_on(self.active[&serial].download.id) {
+            if let Err(error) = self.host.check_allowed(self.active[&serial].download.id) {
                 self.fail(serial, error);
-                self.give_turn(serial);
+                self.enqueue(serial);
             }
         }
     }
@@ -355,11 +359,11 @@ impl<'a> Downloads<'a> {
         self.active.get_mut(&serial).expect("it is under way").download.fail(error);
     }
 
-    fn tell(&mut self, now: Instant) {
-        self.told = now;
+    fn report_progress(&mut self, now: Instant) {
+        self.progress_reported_at = now;
         let under_way = self.active.values().map(|active| active.download.octets_stored());
         let closing = self.closing.values().map(|closing| closing.octets);
-        let octets = under_way.chain(closing).sum::<u64>() + self.octets;
+        let octets = under_way.chain(closing).sum::<u64>() + self.finished_bytes;
         if !self.host.progress(octets) {
             self.error.get_or_insert(DownloadError::Stopped);
         }
@@ -378,7 +382,7 @@ impl<'a> Downloads<'a> {
         let Ok(name) = name else { return };
         let mut serials = std::mem::take(&mut self.scratch);
         serials.extend(self.by_prefix.matches(name));
-        serials.extend(&self.await_others);
+        serials.extend(&self.awaiting_foreign);
         serials.sort_unstable();
         serials.dedup();
         for serial in serials.drain(..) {
@@ -390,7 +394,7 @@ impl<'a> Downloads<'a> {
     fn receive(&mut self, now: Instant, serial: u64, packet: ReceivedPacket) {
         let active = self.active.get_mut(&serial).expect("it is under way");
         active.download.receive(now, packet, self.host);
-        self.give_turn(serial);
+        self.enqueue(serial);
     }
 }
 
@@ -400,29 +404,29 @@ impl Endpoint for Downloads<'_> {
         for packet in packets.drain(..) {
             self.dispatch(now, packet);
         }
-        self.turn(context.client);
+        self.run_once(context.client);
     }
 
     fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let PathChange { path, error } = change;
-        self.host.path_changed(client.uri_of(*path), error.as_ref());
+        self.host.on_path_changed(client.uri_of(*path), error.as_ref());
         for serial in self.serials() {
             let active = self.active.get_mut(&serial).expect("it is under way");
             let is_local = client.is_local_at(*path);
-            active.download.set_path(*path, is_local, error.is_none(), client.now());
-            self.give_turn(serial);
+            active.download.on_path_changed(*path, is_local, error.is_none(), client.now());
+            self.enqueue(serial);
         }
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         let is_idle = self.active.is_empty() && self.closing.is_empty();
-        let tick = (!is_idle).then(|| self.told.plus_ns(PROGRESS_NS));
-        let due = self.due.first().map(|&(at, _)| at);
-        [due, tick, self.host.next_at()].into_iter().flatten().min()
+        let tick = (!is_idle).then(|| self.progress_reported_at.plus_ns(PROGRESS_NS));
+        let due = self.by_wakeup.first().map(|&(at, _)| at);
+        [due, tick, self.host.next_retry_at()].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
         let is_idle = self.active.is_empty() && self.closing.is_empty();
-        self.error.is_some() || (is_idle && self.is_exhausted && !self.host.is_open())
+        self.error.is_some() || (is_idle && self.is_exhausted && !self.host.may_get_more())
     }
 }

@@ -18,7 +18,7 @@ const WAIT_NS: u64 = NS_PER_S;
 /// Interests.
 struct Erasure {
     commands: Vec<(PathId, Name)>,
-    until: Instant,
+    deadline: Instant,
     verdicts: Vec<(VerifyId, Verdict)>,
 }
 
@@ -26,7 +26,7 @@ struct Erasure {
 pub(crate) struct Erasures {
     open: Vec<Erasure>,
     /// Routers that do not erase packets by their full names, which are not asked again.
-    cannot: Vec<PathId>,
+    unsupported_paths: Vec<PathId>,
 }
 
 impl Erasures {
@@ -45,7 +45,7 @@ impl Erasures {
         verdicts: Vec<(VerifyId, Verdict)>,
     ) {
         let mut commands = Vec::new();
-        for &path in paths.iter().filter(|path| !self.cannot.contains(path)) {
+        for &path in paths.iter().filter(|path| !self.unsupported_paths.contains(path)) {
             if !client.is_local_at(path) {
                 continue;
             }
@@ -56,11 +56,11 @@ impl Erasures {
             }));
         }
         let until = client.now().plus_ns(WAIT_NS);
-        self.open.push(Erasure { commands, until, verdicts });
+        self.open.push(Erasure { commands, deadline: until, verdicts });
     }
 
     /// Takes an answer, if it is one that is waited for.
-    pub(crate) fn take(&mut self, header: &LpHeader, packet: &Packet) -> bool {
+    pub(crate) fn on_answer(&mut self, header: &LpHeader, packet: &Packet) -> bool {
         let name = match header.nack {
             Some(_) => InterestView::decode(packet).map(|interest| interest.name),
             None => DataView::decode(packet).map(|data| data.name),
@@ -73,7 +73,7 @@ impl Erasures {
             let response = DataView::decode(packet).ok();
             let response = response.and_then(|data| commands::parse_response(&data).ok());
             if !matches!(response, Some(ControlResponse { code: 200, .. })) {
-                note(&mut self.cannot, path);
+                insert_once(&mut self.unsupported_paths, path);
             }
             return true;
         }
@@ -89,10 +89,14 @@ impl Erasures {
 
     /// Gives the verdicts that wait for nothing any more.
     pub(crate) fn poll(&mut self, now: Instant, inputs: &mut Vec<ConsumerInput>) {
-        let is_over = |erasure: &mut Erasure| erasure.commands.is_empty() || erasure.until <= now;
+        let is_over =
+            |erasure: &mut Erasure| erasure.commands.is_empty() || erasure.deadline <= now;
         for erasure in self.open.extract_if(.., is_over) {
             // Who does not answer is not asked again.
-            erasure.commands.iter().for_each(|&(path, _)| note(&mut self.cannot, path));
+            erasure
+                .commands
+                .iter()
+                .for_each(|&(path, _)| insert_once(&mut self.unsupported_paths, path));
             let verdicts = erasure.verdicts.into_iter();
             inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
         }
@@ -100,11 +104,11 @@ impl Erasures {
 
     /// When [`Erasures::poll`] has something to do.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.open.iter().map(|erasure| erasure.until).min()
+        self.open.iter().map(|erasure| erasure.deadline).min()
     }
 }
 
-fn note(paths: &mut Vec<PathId>, path: PathId) {
+fn insert_once(paths: &mut Vec<PathId>, path: PathId) {
     if !paths.contains(&path) {
         paths.push(path);
     }

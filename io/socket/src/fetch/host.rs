@@ -18,7 +18,7 @@ use super::output::{Output, OutputError};
 pub struct DownloadId(pub u64);
 
 /// What downloads ask of their owner.
-pub trait Host {
+pub trait DownloadHost {
     /// The next thing to fetch beside what is under way, `None` if there is none now. Asked when
     /// there is room for one, and again when another has ended.
     fn next(&mut self) -> Option<(DownloadId, Target)>;
@@ -39,7 +39,7 @@ pub trait Host {
     ///
     /// # Errors
     /// Ends all others.
-    fn ended(
+    fn on_ended(
         &mut self,
         id: DownloadId,
         result: Result<Summary, DownloadError>,
@@ -49,7 +49,7 @@ pub trait Host {
     fn trust(&mut self, id: DownloadId) -> &mut dyn Trust;
 
     /// Of several routers one is gone, for this reason, or is back.
-    fn path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
+    fn on_path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
         let _ = (router, error);
     }
 
@@ -61,19 +61,19 @@ pub trait Host {
     ///
     /// # Errors
     /// Ends that download.
-    fn may_go_on(&self, id: DownloadId) -> Result<(), DownloadError> {
+    fn check_allowed(&self, id: DownloadId) -> Result<(), DownloadError> {
         let _ = id;
         Ok(())
     }
 
     /// When [`Host::next`] is asked again although nothing has ended, in the time of
     /// [`monotonic_now`](weir_client::monotonic_now).
-    fn next_at(&self) -> Option<Instant> {
+    fn next_retry_at(&self) -> Option<Instant> {
         None
     }
 
     /// Whether there may be something to fetch later although there is nothing now.
-    fn is_open(&self) -> bool {
+    fn may_get_more(&self) -> bool {
         false
     }
 }
@@ -102,7 +102,7 @@ pub struct Summary {
     /// Segments that were there from an earlier attempt.
     pub segments_resumed: u64,
     /// The file was there, whole and right: nothing of it was fetched.
-    pub was_there: bool,
+    pub was_complete: bool,
     /// Time from the start until the last segment was stored, in nanoseconds.
     pub took_ns: u64,
     /// Whether segments were verified by a digest manifest.

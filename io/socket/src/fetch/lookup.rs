@@ -13,19 +13,19 @@ const LIFETIME_MS: u64 = 2000;
 const TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 2, needs_route: true };
 
 /// What decisions depend on.
-struct Lookup {
-    wanted: Wanted,
+struct CertificateLookup {
+    locator: Wanted,
     request: Request,
     /// Signers that are not decided about yet, each with what it signed, or says it did.
     waiting: Vec<(KeyId, Packet)>,
 }
 
-pub(crate) struct Lookups {
-    open: Vec<Lookup>,
+pub(crate) struct CertificateLookups {
+    open: Vec<CertificateLookup>,
     rng: Rng,
 }
 
-impl Lookups {
+impl CertificateLookups {
     /// None yet. `seed` is for nonces.
     pub(crate) fn new(seed: u64) -> Self {
         Self { open: Vec::new(), rng: Rng::from_seed(seed) }
@@ -37,7 +37,7 @@ impl Lookups {
     }
 
     /// Who signed `packet` is to be decided about.
-    pub(crate) fn begin(
+    pub(crate) fn start(
         &mut self,
         now: Instant,
         key: KeyId,
@@ -46,18 +46,18 @@ impl Lookups {
         inputs: &mut Vec<ConsumerInput>,
     ) {
         let data = DataView::decode(&packet).expect("the consumer has decoded it");
-        offer(&data, trust);
+        offer_certificate(&data, trust);
         let verifier = match trust.decide(&data) {
             Decision::Believe(verifier) => Ok(verifier),
             Decision::Refuse(refusal) => Err(trust.explain(refusal)),
             Decision::Fetch { wanted, must_be_fresh } => {
-                let open = self.open.iter_mut().find(|lookup| lookup.wanted == wanted);
+                let open = self.open.iter_mut().find(|lookup| lookup.locator == wanted);
                 if let Some(lookup) = open {
                     return lookup.waiting.push((key, packet));
                 }
                 let request = request(&wanted, must_be_fresh, now);
                 let waiting = vec![(key, packet)];
-                return self.open.push(Lookup { wanted, request, waiting });
+                return self.open.push(CertificateLookup { locator: wanted, request, waiting });
             }
         };
         inputs.push(ConsumerInput::Key { key, verifier });
@@ -87,7 +87,7 @@ impl Lookups {
     }
 
     /// Takes a packet, if it is one that was asked for here.
-    pub(crate) fn take(
+    pub(crate) fn on_data(
         &mut self,
         now: Instant,
         header: &LpHeader,
@@ -108,11 +108,11 @@ impl Lookups {
             return true;
         }
         let Ok(data) = DataView::decode(packet) else { return false };
-        let is_answered = |one: &Lookup| one.request.is_answered_by(&data);
+        let is_answered = |one: &CertificateLookup| one.request.is_answered_by(&data);
         if !self.open.iter().any(is_answered) {
             return false;
         }
-        offer(&data, trust);
+        offer_certificate(&data, trust);
         // It may be known by several names. From the last on, for what ends may begin anew behind
         // it.
         for at in (0..self.open.len()).rev() {
@@ -132,14 +132,14 @@ impl Lookups {
         trust: &mut dyn Trust,
         inputs: &mut Vec<ConsumerInput>,
     ) {
-        let Lookup { wanted, waiting, .. } = self.open.swap_remove(at);
+        let CertificateLookup { locator: wanted, waiting, .. } = self.open.swap_remove(at);
         trust.fetched(wanted, packet.map(|packet| &packet[..]));
         for (key, packet) in waiting {
-            self.begin(now, key, packet, trust, inputs);
+            self.start(now, key, packet, trust, inputs);
         }
     }
 
-    /// When [`Lookups::poll`] has something to do.
+    /// When [`CertificateLookups::poll`] has something to do.
     pub(crate) fn next_wakeup(&self) -> Instant {
         let due = self.open.iter().map(|lookup| lookup.request.due_at());
         due.min().unwrap_or(Instant::FAR_FUTURE)
@@ -147,7 +147,7 @@ impl Lookups {
 }
 
 /// Metadata made by `weir put` holds the signer's certificate.
-fn offer(data: &DataView<'_>, trust: &mut dyn Trust) {
+fn offer_certificate(data: &DataView<'_>, trust: &mut dyn Trust) {
     let is_metadata = data.name.components().any(|part| part.is_keyword(METADATA_KEYWORD));
     if (is_metadata || is_hicn_metadata(data.name))
         && let Some(certificate) = Metadata::decode(data.content).ok().and_then(|it| it.certificate)
@@ -179,11 +179,11 @@ mod tests {
 
     /// Believes every signer whose certificate it has.
     #[derive(Default)]
-    struct Believer {
+    struct TrustAllKnown {
         fetched: Vec<(Wanted, bool)>,
     }
 
-    impl Trust for Believer {
+    impl Trust for TrustAllKnown {
         fn decide(&mut self, data: &DataView<'_>) -> Decision {
             let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
                 panic!("its signer has a name")
@@ -209,20 +209,20 @@ mod tests {
     /// One names the key, one its certificate, one says that it used another algorithm: three
     /// signers for the consumer, of one certificate.
     #[test]
-    fn one_certificate_is_given_to_all_signers_that_wait_for_it() {
-        let (mut lookups, mut host) = (Lookups::new(1), Believer::default());
+    fn certificate_serves_all_waiting_signers() {
+        let (mut lookups, mut host) = (CertificateLookups::new(1), TrustAllKnown::default());
         let (mut inputs, mut out) = (Vec::new(), InterestBatch::default());
         let now = Instant::from_ns(1);
         for (key, locator) in ["/a/KEY/k", "/a/KEY/k/self/54=%07", "/a/KEY/k"].iter().enumerate() {
             let key = KeyId(key as u32);
-            lookups.begin(now, key, signed_by(locator), &mut host, &mut inputs);
+            lookups.start(now, key, signed_by(locator), &mut host, &mut inputs);
         }
         lookups.poll(now, &[PathId(0)], &mut host, &mut inputs, &mut out);
         assert!(!out.is_empty() && inputs.is_empty());
         let name: Name = "/a/KEY/k/self/54=%07".parse().unwrap();
         let certificate = Data::new(name).encode_with_digest().into();
         let header = LpHeader::default();
-        assert!(lookups.take(now, &header, &certificate, &mut host, &mut inputs));
+        assert!(lookups.on_data(now, &header, &certificate, &mut host, &mut inputs));
         let mut keys: Vec<KeyId> = Vec::new();
         for input in inputs {
             let ConsumerInput::Key { key, verifier: Ok(_) } = input else {

@@ -29,7 +29,7 @@ pub trait Output: Send {
         unreachable!("a stream takes no segments")
     }
 
-    /// Makes what is there last; `have` are the segments stored so far. Called now and then and
+    /// Makes what is there last; `stored` are the segments stored so far. Called now and then and
     /// when the download ends early, perhaps from another thread than the rest.
     fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
         let _ = have;
@@ -68,12 +68,12 @@ pub trait PacketReader: Send {
     /// Takes packets, after all that were given before.
     fn take(&mut self, packets: &mut Vec<Delivery>);
 
-    /// Gives it what it notifies when [`PacketReader::done`] has something to say. Called first,
+    /// Gives it what it notifies when [`PacketReader::take_consumed`] has something to say. Called first,
     /// once.
-    fn attach(&mut self, notifier: Notifier);
+    fn set_notifier(&mut self, notifier: Notifier);
 
     /// How many packets it is done with since the last call; `None` if nobody reads any more.
-    fn done(&mut self) -> Option<u32>;
+    fn take_consumed(&mut self) -> Option<u32>;
 }
 
 pub enum Opened {
@@ -93,7 +93,7 @@ pub enum Opened {
         packets_max: u32,
     },
     /// Nothing: all of it is there, and right.
-    There,
+    Complete,
 }
 
 /// Why an output cannot be made.
@@ -104,7 +104,7 @@ pub enum OutputError {
     Io { path: PathBuf, source: io::Error },
     /// Another process writes the same file.
     #[error("{} is being written by another process", path.display())]
-    Busy { path: PathBuf },
+    InUse { path: PathBuf },
     /// The object does not fit into memory set aside for it.
     #[error("the object is larger than {max_bytes} octets")]
     TooLarge { max_bytes: u64 },
@@ -115,7 +115,7 @@ pub enum OutputError {
     Exists { path: PathBuf },
     /// The name is that of a symbolic link.
     #[error("{} is a symbolic link, which downloads do not write through", path.display())]
-    Link { path: PathBuf },
+    SymbolicLink { path: PathBuf },
     /// The name is that of a directory.
     #[error("{} is a directory here and a file there", path.display())]
     Directory { path: PathBuf },
@@ -141,31 +141,31 @@ pub struct MemoryOutput(Arc<Memory>);
 struct Memory {
     octets: Mutex<Vec<u8>>,
     /// Octets taken of the room, given back at the end.
-    taken: AtomicU64,
-    room: Arc<AtomicU64>,
+    reserved: AtomicU64,
+    available: Arc<AtomicU64>,
     max_bytes: u64,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.room.fetch_add(*self.taken.get_mut(), Ordering::Relaxed);
+        self.available.fetch_add(*self.reserved.get_mut(), Ordering::Relaxed);
     }
 }
 
 impl MemoryOutput {
     /// An output of at most `max_bytes` octets.
     pub fn new(max_bytes: u64) -> Self {
-        Self::within(max_bytes, Arc::new(AtomicU64::new(max_bytes)))
+        Self::with_available(max_bytes, Arc::new(AtomicU64::new(max_bytes)))
     }
 
     /// An output that shares its room with this one: together they hold what fits into it.
-    pub fn beside(&self) -> Self {
-        Self::within(self.0.max_bytes, self.0.room.clone())
+    pub fn sharing_limit(&self) -> Self {
+        Self::with_available(self.0.max_bytes, self.0.available.clone())
     }
 
-    fn within(max_bytes: u64, room: Arc<AtomicU64>) -> Self {
+    fn with_available(max_bytes: u64, room: Arc<AtomicU64>) -> Self {
         let (octets, taken) = (Mutex::default(), AtomicU64::new(0));
-        Self(Arc::new(Memory { octets, taken, room, max_bytes }))
+        Self(Arc::new(Memory { octets, reserved: taken, available: room, max_bytes }))
     }
 
     /// Takes the octets written so far. Their room is given back with the last clone.
@@ -180,12 +180,12 @@ impl Write for MemoryWriter {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let memory = &self.0.0;
         let (len, relaxed) = (octets.len() as u64, Ordering::Relaxed);
-        let left = memory.room.fetch_update(relaxed, relaxed, |room| room.checked_sub(len));
+        let left = memory.available.fetch_update(relaxed, relaxed, |room| room.checked_sub(len));
         if left.is_err() {
             let error = OutputError::TooLarge { max_bytes: memory.max_bytes };
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
-        memory.taken.fetch_add(len, relaxed);
+        memory.reserved.fetch_add(len, relaxed);
         let mut all = memory.octets.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend_from_slice(octets);
         Ok(octets.len())
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_has_a_bound() {
+    fn memory_output_is_bounded() {
         let metadata = Metadata::new("/some/object".parse().unwrap());
         let mut output = MemoryOutput::new(10);
         let Opened::Stream(mut out) = output.open(&metadata).unwrap() else {
@@ -215,7 +215,7 @@ mod tests {
         };
         out.write_all(b"00001111").unwrap();
         assert_eq!(out.write_all(b"2222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        let mut beside = output.beside();
+        let mut beside = output.sharing_limit();
         let Opened::Stream(mut other) = beside.open(&metadata).unwrap() else {
             panic!("it is a stream")
         };

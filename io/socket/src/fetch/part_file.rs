@@ -20,7 +20,7 @@ use weir_security::sha256;
 use weir_transport::{ContentDigest, Metadata, SegmentSet};
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
-use self::state::State;
+use self::state::PartState;
 use super::directory::{Directory, Entry, FileStamp};
 use super::output::{Opened, Output, OutputError};
 use super::sink::{Checksums, FileSink};
@@ -40,35 +40,35 @@ use super::sink::{Checksums, FileSink};
 pub struct PartFile {
     target: PathBuf,
     name: OsString,
-    part: OsString,
-    state: OsString,
-    new_state: OsString,
+    part_name: OsString,
+    state_name: OsString,
+    new_state_name: OsString,
     directory: Option<Arc<Directory>>,
     versioned: Name,
     content_digest: Option<[u8; 32]>,
     segment_size: Option<u64>,
-    open: Option<Arc<FileSink>>,
+    sink: Option<Arc<FileSink>>,
     file: Option<File>,
     /// Of the segments that an earlier download stored.
     checksums: Checksums,
-    may_be_there: bool,
-    keeps_others: bool,
+    skips_complete_target: bool,
+    keeps_user_files: bool,
     /// What is restored of the producer's file, if anything.
-    restored: Option<Restored>,
+    restored: Option<RestoredMetadata>,
     /// The file that had the final name when the download began.
-    found: Option<FileStamp>,
-    tell_discarded: Option<TellDiscarded>,
+    target_at_start: Option<FileStamp>,
+    on_discarded: Option<DiscardedCallback>,
 }
 
 /// What of a producer's file may be restored: never more than who may execute it, and when it was
 /// changed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Restored {
+struct RestoredMetadata {
     mode: Option<u64>,
     mtime_ns: Option<u64>,
 }
 
-impl Restored {
+impl RestoredMetadata {
     fn apply(self, file: &File) -> io::Result<()> {
         if let Some(mode) = self.mode {
             let now = file.metadata()?.mode() & 0o777;
@@ -87,10 +87,10 @@ impl Restored {
 }
 
 /// Takes the path of a file, the version of which something is discarded, and its bytes.
-type TellDiscarded = fn(&Path, &Name, u64);
+type DiscardedCallback = fn(&Path, &Name, u64);
 
 /// Memory that a file system may need for a new file besides its octets.
-const SPARE_BYTES: u64 = 64 << 10;
+const FREE_SPACE_MARGIN_BYTES: u64 = 64 << 10;
 /// Octets of a file's name at most (Linux, NAME_MAX).
 const FILE_NAME_MAX: usize = 255;
 const PART_SUFFIX: &str = ".weir-part";
@@ -106,7 +106,7 @@ pub fn is_reserved_name(name: &[u8]) -> bool {
 }
 
 /// The name of a file that belongs to a download of `name`.
-fn side_name(name: &OsStr, suffix: &str) -> OsString {
+fn companion_name(name: &OsStr, suffix: &str) -> OsString {
     let mut octets = vec![b'.'];
     // As if every suffix had the length of the longest, so that all are made in one way.
     if 1 + name.len() + STATE_SUFFIX.len() <= FILE_NAME_MAX {
@@ -120,7 +120,7 @@ fn side_name(name: &OsStr, suffix: &str) -> OsString {
 }
 
 /// Whether it is a regular file of this user with a single name: no other user has put it there.
-fn is_own(file: &File) -> io::Result<bool> {
+fn is_owned_regular_file(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw();
     Ok(metadata.is_file() && metadata.nlink() == 1 && is_ours)
@@ -131,64 +131,64 @@ impl PartFile {
     pub fn new(target: impl Into<PathBuf>) -> Self {
         let target = target.into();
         let name = target.file_name().unwrap_or_default().to_owned();
-        Self::with(target, name, None)
+        Self::from_parts(target, name, None)
     }
 
     /// An output that becomes a file in `directory`. Nothing is touched yet.
-    pub fn within(directory: Arc<Directory>, name: &OsStr) -> Self {
-        Self::with(directory.path().join(name), name.to_owned(), Some(directory))
+    pub fn in_directory(directory: Arc<Directory>, name: &OsStr) -> Self {
+        Self::from_parts(directory.path().join(name), name.to_owned(), Some(directory))
     }
 
-    fn with(target: PathBuf, name: OsString, directory: Option<Arc<Directory>>) -> Self {
+    fn from_parts(target: PathBuf, name: OsString, directory: Option<Arc<Directory>>) -> Self {
         Self {
-            part: side_name(&name, PART_SUFFIX),
-            state: side_name(&name, STATE_SUFFIX),
-            new_state: side_name(&name, NEW_STATE_SUFFIX),
+            part_name: companion_name(&name, PART_SUFFIX),
+            state_name: companion_name(&name, STATE_SUFFIX),
+            new_state_name: companion_name(&name, NEW_STATE_SUFFIX),
             target,
             name,
             directory,
             versioned: Name::new(),
             content_digest: None,
             segment_size: None,
-            open: None,
+            sink: None,
             file: None,
             checksums: Checksums::new(),
-            may_be_there: false,
-            keeps_others: false,
+            skips_complete_target: false,
+            keeps_user_files: false,
             restored: None,
-            found: None,
-            tell_discarded: None,
+            target_at_start: None,
+            on_discarded: None,
         }
     }
 
     /// Has `tell` called when segments of another version are discarded that an earlier download
     /// stored. It may be called on any thread.
     #[must_use]
-    pub fn telling_discarded(mut self, tell: TellDiscarded) -> Self {
-        self.tell_discarded = Some(tell);
+    pub fn with_discarded_callback(mut self, tell: DiscardedCallback) -> Self {
+        self.on_discarded = Some(tell);
         self
     }
 
     /// Fetches nothing if the target exists and has the digest that the metadata states.
     #[must_use]
-    pub fn unless_there(mut self) -> Self {
-        self.may_be_there = true;
+    pub fn skip_if_complete(mut self) -> Self {
+        self.skips_complete_target = true;
         self
     }
 
     /// Replaces no file that the user would miss: only what an earlier download of the same object
     /// left and has not been changed since (decision 0035).
     #[must_use]
-    pub fn keeping_others(mut self) -> Self {
-        self.keeps_others = true;
-        self.unless_there()
+    pub fn keep_user_files(mut self) -> Self {
+        self.keeps_user_files = true;
+        self.skip_if_complete()
     }
 
     /// Gives the file the execute permissions and the modification time of the producer's, as far
     /// as the metadata state them.
     #[must_use]
-    pub fn preserving(mut self) -> Self {
-        self.restored = Some(Restored::default());
+    pub fn restore_metadata(mut self) -> Self {
+        self.restored = Some(RestoredMetadata::default());
         self
     }
 
@@ -197,10 +197,10 @@ impl PartFile {
     }
 
     /// What the state file says about this version, or one of the same content, if anything.
-    fn load(&self) -> Option<State> {
+    fn load(&self) -> Option<PartState> {
         let mut octets = Vec::new();
-        let file = self.directory().open_file(&self.state, OFlags::RDONLY, 0).ok()?;
-        if !is_own(&file).ok()? {
+        let file = self.directory().open_file(&self.state_name, OFlags::RDONLY, 0).ok()?;
+        if !is_owned_regular_file(&file).ok()? {
             return None;
         }
         file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
@@ -214,8 +214,8 @@ impl PartFile {
         if is_same {
             return Some(state);
         }
-        let bytes = state.have.len().saturating_mul(state.segment_size);
-        if let (Some(tell), 1..) = (self.tell_discarded, bytes) {
+        let bytes = state.stored.len().saturating_mul(state.segment_size);
+        if let (Some(tell), 1..) = (self.on_discarded, bytes) {
             tell(&self.target, &name.to_name(), bytes);
         }
         None
@@ -233,20 +233,20 @@ impl PartFile {
         match entry.map_err(|source| OutputError::Io { path: path(), source })? {
             None => Ok(None),
             Some(Entry::File(stamp)) => Ok(Some(stamp)),
-            Some(Entry::Link) => Err(OutputError::Link { path: path() }),
+            Some(Entry::Link) => Err(OutputError::SymbolicLink { path: path() }),
             Some(Entry::Directory) => Err(OutputError::Directory { path: path() }),
             Some(Entry::Special) => Err(OutputError::Special { path: path() }),
         }
     }
 
     /// Opens the part file, unless the target is there and right, or must not be replaced.
-    fn claim(&mut self, metadata: &Metadata) -> Result<Option<File>, OutputError> {
+    fn lock_part(&mut self, metadata: &Metadata) -> Result<Option<File>, OutputError> {
         for _ in 0..ATTEMPTS_MAX {
-            self.found = self.find_target()?;
-            if let (true, Some(_)) = (self.may_be_there, self.found) {
+            self.target_at_start = self.find_target()?;
+            if let (true, Some(_)) = (self.skips_complete_target, self.target_at_start) {
                 let target = self.directory().open_file(&self.name, OFlags::RDONLY, 0);
                 if let Ok(target) = &target
-                    && is_there(target, metadata)
+                    && has_content(target, metadata)
                 {
                     // Of a file of another user they stay as they are.
                     match self.restored.unwrap_or_default().apply(target) {
@@ -258,21 +258,21 @@ impl PartFile {
                     }
                 }
                 let is_ours = |target| record::is_unchanged(target, &self.versioned);
-                if self.keeps_others && !target.as_ref().is_ok_and(is_ours) {
+                if self.keeps_user_files && !target.as_ref().is_ok_and(is_ours) {
                     return Err(OutputError::Exists { path: self.target.clone() });
                 }
             }
             let file = self.open_part()?;
             // Another download of the same object may just have finished.
-            if !self.may_be_there || self.find_target()? == self.found {
+            if !self.skips_complete_target || self.find_target()? == self.target_at_start {
                 return Ok(Some(file));
             }
             if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
                 // Nothing to resume. Should the target be right now, nothing stays behind.
-                let _ = self.directory().remove(&self.part);
+                let _ = self.directory().remove(&self.part_name);
             }
         }
-        Err(OutputError::Busy { path: self.target.clone() })
+        Err(OutputError::InUse { path: self.target.clone() })
     }
 
     fn restore(&self, file: &File) -> Result<(), OutputError> {
@@ -285,15 +285,15 @@ impl PartFile {
         for _ in 0..ATTEMPTS_MAX {
             let opened = self.try_open_part().map_err(|source| self.error(source))?;
             if let Some(file) = opened
-                && self.take_over(&file)?
+                && self.lock_existing(&file)?
             {
                 return Ok(file);
             }
-            if self.directory().entry(&self.part).is_ok_and(is_link) {
-                return Err(OutputError::Link { path: self.path_of(&self.part) });
+            if self.directory().entry(&self.part_name).is_ok_and(is_link) {
+                return Err(OutputError::SymbolicLink { path: self.path_of(&self.part_name) });
             }
         }
-        Err(OutputError::Busy { path: self.target.clone() })
+        Err(OutputError::InUse { path: self.target.clone() })
     }
 
     /// Opens what is there, or makes a new part file. None if it must be tried again.
@@ -303,9 +303,9 @@ impl PartFile {
     fn try_open_part(&self) -> io::Result<Option<File>> {
         let directory = self.directory();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let opened = match directory.open_file(&self.part, OFlags::RDWR, 0) {
+        let opened = match directory.open_file(&self.part_name, OFlags::RDWR, 0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                directory.open_file(&self.part, flags, 0o666)
+                directory.open_file(&self.part_name, flags, 0o666)
             }
             opened => opened,
         };
@@ -317,28 +317,28 @@ impl PartFile {
             // It came between the two calls.
             return Ok(None);
         }
-        match directory.entry(&self.part)? {
+        match directory.entry(&self.part_name)? {
             // The caller says what is wrong with it.
             Some(Entry::Link) => Ok(None),
             Some(Entry::File(stamp)) if stamp.owner != nix::unistd::geteuid().as_raw() => {
-                directory.remove(&self.part).map(|()| None)
+                directory.remove(&self.part_name).map(|()| None)
             }
             _ => Err(error),
         }
     }
 
     /// Locks an open part file. False if it is no part file, and must be opened again.
-    fn take_over(&self, file: &File) -> Result<bool, OutputError> {
+    fn lock_existing(&self, file: &File) -> Result<bool, OutputError> {
         let (directory, error) = (self.directory(), |source| self.error(source));
         self.lock(file)?;
         // Since it was opened, another download may have finished and given it its final name.
-        if !directory.leads_to(&self.part, file).map_err(error)? {
+        if !directory.leads_to(&self.part_name, file).map_err(error)? {
             return Ok(false);
         }
-        let is_own = is_own(file).map_err(error)?;
+        let is_own = is_owned_regular_file(file).map_err(error)?;
         if !is_own {
             // Another user's, or a second name of something: nothing to resume.
-            directory.remove(&self.part).map_err(error)?;
+            directory.remove(&self.part_name).map_err(error)?;
         }
         Ok(is_own)
     }
@@ -347,7 +347,7 @@ impl PartFile {
         match file.try_lock() {
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
-            Err(TryLockError::WouldBlock) => Err(OutputError::Busy { path: self.target.clone() }),
+            Err(TryLockError::WouldBlock) => Err(OutputError::InUse { path: self.target.clone() }),
         }
     }
 
@@ -356,19 +356,20 @@ impl PartFile {
     }
 
     fn error(&self, source: io::Error) -> OutputError {
-        OutputError::Io { path: self.path_of(&self.part), source }
+        OutputError::Io { path: self.path_of(&self.part_name), source }
     }
 
     fn write_state(&self, state: &[u8]) -> io::Result<()> {
         let directory = self.directory();
-        directory.remove(&self.new_state)?;
+        directory.remove(&self.new_state_name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let mut new = directory.open_file(&self.new_state, flags, 0o600)?;
-        let written =
-            new.write_all(state).and_then(|()| directory.rename(&self.new_state, &self.state));
+        let mut new = directory.open_file(&self.new_state_name, flags, 0o600)?;
+        let written = new
+            .write_all(state)
+            .and_then(|()| directory.rename(&self.new_state_name, &self.state_name));
         if written.is_err() {
             // Half a state is useless.
-            let _ = directory.remove(&self.new_state);
+            let _ = directory.remove(&self.new_state_name);
         }
         written
     }
@@ -376,13 +377,13 @@ impl PartFile {
     /// Removes what describes a part file that is gone. What stays says nothing: no segment that it
     /// lists is there.
     fn remove_states(&self) {
-        let _ = self.directory().remove(&self.state);
-        let _ = self.directory().remove(&self.new_state);
+        let _ = self.directory().remove(&self.state_name);
+        let _ = self.directory().remove(&self.new_state_name);
     }
 
     /// Saves that every segment is there, for a file that is whole and cannot have its name.
-    fn save_whole(&mut self) {
-        let Some(sink) = &self.open else { return };
+    fn save_complete(&mut self) {
+        let Some(sink) = &self.sink else { return };
         let Ok(len) = sink.file().metadata().map(|metadata| metadata.len()) else { return };
         let mut have = SegmentSet::new();
         (0..segments(len, sink.segment_size())).for_each(|segment| {
@@ -395,21 +396,21 @@ impl PartFile {
     /// Gives the whole file its name.
     fn rename(&self, file: &File) -> Result<(), OutputError> {
         let (directory, error) = (self.directory(), |source| self.error(source));
-        let replaced = || OutputError::Replaced { path: self.path_of(&self.part) };
-        if !directory.leads_to(&self.part, file).map_err(error)? {
+        let replaced = || OutputError::Replaced { path: self.path_of(&self.part_name) };
+        if !directory.leads_to(&self.part_name, file).map_err(error)? {
             return Err(replaced());
         }
         let found = self.find_target()?;
-        if self.keeps_others && found != self.found {
+        if self.keeps_user_files && found != self.target_at_start {
             return Err(OutputError::Exists { path: self.target.clone() });
         }
         if let Some(stamp) = &found {
             keep_owner_and_mode(file, stamp).map_err(error)?;
         }
         self.restore(file)?;
-        let renamed = match (self.keeps_others, found) {
-            (true, None) => directory.rename_new(&self.part, &self.name),
-            _ => directory.rename(&self.part, &self.name),
+        let renamed = match (self.keeps_user_files, found) {
+            (true, None) => directory.rename_new(&self.part_name, &self.name),
+            _ => directory.rename(&self.part_name, &self.name),
         };
         renamed.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => OutputError::Exists { path: self.target.clone() },
@@ -452,7 +453,7 @@ impl Output for PartFile {
         self.versioned = metadata.versioned.clone();
         self.content_digest = metadata.content_digest;
         if let Some(restored) = &mut self.restored {
-            *restored = Restored { mode: metadata.mode, mtime_ns: metadata.mtime_ns };
+            *restored = RestoredMetadata { mode: metadata.mode, mtime_ns: metadata.mtime_ns };
         }
         if is_reserved_name(self.name.as_bytes()) {
             return Err(OutputError::Reserved { path: self.target.clone() });
@@ -462,15 +463,16 @@ impl Output for PartFile {
             self.directory =
                 Some(Directory::open(path, true).map_err(|source| self.error(source))?);
         }
-        let Some(file) = self.claim(metadata)? else { return Ok(Opened::There) };
-        if let Some(stamp) = &self.found {
+        let Some(file) = self.lock_part(metadata)? else { return Ok(Opened::Complete) };
+        if let Some(stamp) = &self.target_at_start {
             // Who may not read the old file may not read the new one either, while it is written.
             let mode = Mode::from_raw_mode(stamp.mode | 0o600);
             fchmod(&file, mode).map_err(|source| self.error(source.into()))?;
         }
         let have = match self.load() {
             Some(state) => {
-                let have = state::intact(&file, &state).map_err(|source| self.error(source))?;
+                let have =
+                    state::intact_segments(&file, &state).map_err(|source| self.error(source))?;
                 self.segment_size = Some(state.segment_size);
                 self.checksums = state.checksums;
                 have
@@ -489,12 +491,12 @@ impl Output for PartFile {
         let file = self.file.take().expect("opened before");
         let checksums = std::mem::take(&mut self.checksums);
         let sink = Arc::new(FileSink::new(file, segment_size, checksums));
-        self.open = Some(sink.clone());
+        self.sink = Some(sink.clone());
         Ok(sink)
     }
 
     fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
-        let (Some(sink), Some(segment_size)) = (&self.open, self.segment_size) else {
+        let (Some(sink), Some(segment_size)) = (&self.sink, self.segment_size) else {
             return Ok(());
         };
         // The state must not list segments that a power failure can take back.
@@ -509,13 +511,13 @@ impl Output for PartFile {
             Err(error) if matches!(error.kind(), QuotaExceeded | StorageFull) => {}
             result => return result,
         }
-        let (Some(sink), Some(segment_size)) = (&self.open, self.segment_size) else {
+        let (Some(sink), Some(segment_size)) = (&self.sink, self.segment_size) else {
             return Ok(());
         };
         // The end of the part file makes room for the state of the rest.
         let state = self.state(segment_size, have, &sink.checksums());
         let len = sink.file().metadata()?.len();
-        let len = len.saturating_sub(state.len() as u64 + SPARE_BYTES);
+        let len = len.saturating_sub(state.len() as u64 + FREE_SPACE_MARGIN_BYTES);
         sink.file().set_len(len)?;
         let mut kept = SegmentSet::new();
         for segment in have.iter().filter(|segment| (segment + 1) * segment_size <= len) {
@@ -526,17 +528,17 @@ impl Output for PartFile {
     }
 
     fn abandon(&mut self) {
-        let file = self.file.as_ref().or(self.open.as_ref().map(|sink| sink.file()));
+        let file = self.file.as_ref().or(self.sink.as_ref().map(|sink| sink.file()));
         let (Some(file), Some(directory)) = (file, &self.directory) else { return };
         // What cannot be removed is empty, and the next attempt takes it over.
-        if directory.leads_to(&self.part, file).is_ok_and(|is_ours| is_ours) {
-            let _ = directory.remove(&self.part);
+        if directory.leads_to(&self.part_name, file).is_ok_and(|is_ours| is_ours) {
+            let _ = directory.remove(&self.part_name);
             self.remove_states();
         }
     }
 
     fn file(&self) -> Option<&FileSink> {
-        self.open.as_deref()
+        self.sink.as_deref()
     }
 
     fn directory(&self) -> Option<&Directory> {
@@ -544,13 +546,13 @@ impl Output for PartFile {
     }
 
     fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
-        let sink = self.open.clone().expect("there is a file once the object is whole");
+        let sink = self.sink.clone().expect("there is a file once the object is whole");
         record::write(&sink, &self.versioned);
         if !is_synced {
             sink.file().sync_data().map_err(|source| self.error(source))?;
         }
         if let Err(error) = self.rename(sink.file()) {
-            self.save_whole();
+            self.save_complete();
             return Err(error);
         }
         self.remove_states();
@@ -559,7 +561,7 @@ impl Output for PartFile {
 }
 
 /// Whether the file has the octets that the metadata, which has been verified, says the object has.
-fn is_there(file: &File, metadata: &Metadata) -> bool {
+fn has_content(file: &File, metadata: &Metadata) -> bool {
     let stated = (metadata.size_bytes, metadata.segment_size, metadata.content_digest);
     let (Some(size_bytes), Some(segment_size), Some(digest)) = stated else { return false };
     let has_size = file.metadata().is_ok_and(|found| found.is_file() && found.len() == size_bytes);

@@ -20,7 +20,7 @@ pub(crate) fn checksum(content: &[u8]) -> u32 {
 }
 
 /// Most pieces in one call of the system (Linux, IOV_MAX).
-const PIECES_MAX: usize = 1024;
+const WRITE_SLICES_MAX: usize = 1024;
 
 /// Writes every segment to its place in a file. All segments but the last are of one size.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl FileSink {
         self.checksums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_checksums(&self, segments: &[(u64, &[u8])]) {
+    fn record_checksums(&self, segments: &[(u64, &[u8])]) {
         let fresh: Vec<u32> = segments.iter().map(|(_, content)| checksum(content)).collect();
         let mut checksums = self.checksums();
         for (&(segment, _), checksum) in segments.iter().zip(fresh) {
@@ -100,7 +100,7 @@ impl FileSink {
         let mut rest = segments;
         while let Some(&(first, _)) = rest.first() {
             let mut len = 1;
-            while len < rest.len().min(PIECES_MAX)
+            while len < rest.len().min(WRITE_SLICES_MAX)
                 && rest[len].0 == first + len as u64
                 && rest[len - 1].1.len() as u64 == self.segment_size
             {
@@ -112,7 +112,7 @@ impl FileSink {
             self.write_run(first, &pieces)?;
             rest = tail;
         }
-        self.note_checksums(segments);
+        self.record_checksums(segments);
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ impl StreamWriter {
     }
 
     /// How many packets were written since the last call.
-    pub(crate) fn written(&self) -> io::Result<u32> {
+    pub(crate) fn take_written(&self) -> io::Result<u32> {
         self.results.try_iter().try_fold(0, |sum, written| Ok(sum + written?))
     }
 
@@ -162,7 +162,7 @@ impl StreamWriter {
             // A panic in a thread has been printed; there is nothing to add.
             let _ = thread.join();
         }
-        self.written().map(|_| ())
+        self.take_written().map(|_| ())
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// Batches in an order that is not the segments'.
-    fn store_all(sink: &FileSink) {
+    fn store_all_segments(sink: &FileSink) {
         for batch in [50..100, 0..7, 9..50, 7..9] {
             let contents: Vec<_> = batch.map(|segment| (segment, content(segment))).collect();
             let batch: Vec<_> = contents.iter().map(|(i, content)| (*i, &content[..])).collect();
@@ -197,17 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn files_hold_segments_in_their_places() {
+    fn writes_segments_at_their_offsets() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let sink = FileSink::new(File::create(&path).unwrap(), 10, Checksums::new());
-        store_all(&sink);
+        store_all_segments(&sink);
         sink.store(&[(3, &content(3)), (5, &content(5)), (6, &content(6))]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), expected());
     }
 
     #[test]
-    fn a_full_disk_is_an_error() {
+    fn reports_full_disk() {
         let file = File::options().write(true).open("/dev/full").unwrap();
         let error =
             FileSink::new(file, 10, Checksums::new()).store(&[(0, &content(0))]).unwrap_err();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_ends_though_a_child_has_the_file_open() {
+    fn unlocks_despite_forked_child() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part");
         let file = File::create(&path).unwrap();

@@ -16,21 +16,21 @@ use super::sink::FileSink;
 
 /// What came of a batch.
 #[derive(Default)]
-pub(crate) struct Verified {
+pub(crate) struct VerifiedBatch {
     pub(crate) verdicts: Vec<(VerifyId, Verdict)>,
     /// Full names of packets that are not what their producers signed.
-    pub(crate) false_copies: Vec<Name>,
+    pub(crate) bad_names: Vec<Name>,
 }
 
-impl Verified {
+impl VerifiedBatch {
     /// Verifies one packet. Returns whether it is good.
     pub(crate) fn check(&mut self, op: &VerifyOp) -> bool {
         let data = decoded(op);
-        self.note(op, &data, op.check.run(&data))
+        self.add_verdict(op, &data, op.check.run(&data))
     }
 
     /// Notes the verdict on one packet. Returns whether it is good.
-    fn note(
+    fn add_verdict(
         &mut self,
         VerifyOp { op, .. }: &VerifyOp,
         data: &DataView<'_>,
@@ -40,7 +40,7 @@ impl Verified {
         if !is_good {
             let mut name = data.name.to_name();
             name.append_implicit_digest(data.implicit_digest());
-            self.false_copies.push(name);
+            self.bad_names.push(name);
         }
         self.verdicts.push((*op, verdict));
         is_good
@@ -52,31 +52,31 @@ fn decoded(op: &VerifyOp) -> DataView<'_> {
 }
 
 /// What threads tell the network thread of the download with that serial number.
-pub(crate) enum Report {
+pub(crate) enum PoolReport {
     /// A batch has been verified, and stored if there is no fault.
-    Verified { serial: u64, verified: Verified, fault: Option<Fault> },
+    Verified { serial: u64, verified: VerifiedBatch, fault: Option<StoreFault> },
     /// An output has been opened, or not.
     Opened { serial: u64, output: Box<dyn Output>, result: Result<Opened, OutputError> },
     /// What is there has been noted.
     Saved { serial: u64, output: Box<dyn Output> },
     /// A file has been given its name, or what is there of it has been noted for the last time.
-    Kept { serial: u64, result: Result<(), DownloadError> },
+    Finished { serial: u64, result: Result<(), DownloadError> },
 }
 
 /// Carries reports to the network thread and wakes it.
 #[derive(Clone)]
 pub(crate) struct Reporter {
-    reports: Sender<Report>,
+    reports: Sender<PoolReport>,
     waker: Arc<Waker>,
 }
 
 impl Reporter {
-    pub(crate) fn new(waker: Arc<Waker>) -> (Self, Receiver<Report>) {
+    pub(crate) fn new(waker: Arc<Waker>) -> (Self, Receiver<PoolReport>) {
         let (reports, receiver) = unbounded();
         (Self { reports, waker }, receiver)
     }
 
-    pub(crate) fn tell(&self, report: Report) {
+    pub(crate) fn report(&self, report: PoolReport) {
         // If the receiver is gone, so is whoever would be woken.
         let _ = self.reports.send(report);
         let _ = self.waker.wake();
@@ -85,7 +85,7 @@ impl Reporter {
 
 /// Why segments cannot be stored.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum StoreFault {
     /// One is not of the size that all have.
     Size { segment: u64, len: usize },
     /// The system says so.
@@ -93,7 +93,7 @@ pub(crate) enum Fault {
 }
 
 /// Something for the threads to do, for the download of that serial number.
-pub(crate) enum Work {
+pub(crate) enum PoolTask {
     /// Packets to be verified.
     Verify {
         serial: u64,
@@ -107,20 +107,20 @@ pub(crate) enum Work {
 
 /// See the module's text. Dropping the pool ends the threads.
 pub(crate) struct VerifyPool {
-    work: Option<Sender<Work>>,
+    work: Option<Sender<PoolTask>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl VerifyPool {
     pub(crate) fn new(threads: usize, reporter: &Reporter) -> io::Result<Self> {
         // What is under way is bounded; the channel needs no bound of its own.
-        let (work, tasks) = unbounded::<Work>();
+        let (work, tasks) = unbounded::<PoolTask>();
         let threads = (0..threads.max(1))
             .map(|index| {
                 let (tasks, reporter) = (tasks.clone(), reporter.clone());
                 std::thread::Builder::new().name(format!("verify-{index}")).spawn(move || {
                     for work in tasks {
-                        reporter.tell(run(work));
+                        reporter.report(run(work));
                     }
                 })
             })
@@ -128,7 +128,7 @@ impl VerifyPool {
         Ok(Self { work: Some(work), threads })
     }
 
-    pub(crate) fn submit(&self, work: Work) {
+    pub(crate) fn submit(&self, work: PoolTask) {
         let tasks = self.work.as_ref().expect("open until dropped");
         tasks.send(work).expect("the threads run until the channel closes");
     }
@@ -144,39 +144,39 @@ impl Drop for VerifyPool {
     }
 }
 
-fn run(work: Work) -> Report {
+fn run(work: PoolTask) -> PoolReport {
     match work {
-        Work::Verify { serial, ops, file } => {
+        PoolTask::Verify { serial, ops, file } => {
             let (verified, fault) = verify(&ops, file.as_deref());
-            Report::Verified { serial, verified, fault }
+            PoolReport::Verified { serial, verified, fault }
         }
-        Work::Open { serial, mut output, metadata } => {
+        PoolTask::Open { serial, mut output, metadata } => {
             let result = output.open(&metadata);
-            Report::Opened { serial, output, result }
+            PoolReport::Opened { serial, output, result }
         }
     }
 }
 
-fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (Verified, Option<Fault>) {
-    let mut verified = Verified::default();
+fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (VerifiedBatch, Option<StoreFault>) {
+    let mut verified = VerifiedBatch::default();
     let mut contents = Vec::with_capacity(ops.len());
     let packets: Vec<_> = ops.iter().map(|op| (&op.check, decoded(op))).collect();
     for ((op, (_, data)), verdict) in ops.iter().zip(&packets).zip(Check::run_all(&packets)) {
-        let is_good = verified.note(op, data, verdict);
+        let is_good = verified.add_verdict(op, data, verdict);
         if let (true, Some(file), PacketId::Segment(segment)) = (is_good, &file, op.id) {
-            if !has_size(data, segment, file.segment_size()) {
-                return (verified, Some(Fault::Size { segment, len: data.content.len() }));
+            if !has_expected_size(data, segment, file.segment_size()) {
+                return (verified, Some(StoreFault::Size { segment, len: data.content.len() }));
             }
             contents.push((segment, data.content));
         }
     }
     contents.sort_unstable_by_key(|&(segment, _)| segment);
     let stored = file.map_or(Ok(()), |file| file.store(&contents));
-    (verified, stored.err().map(Fault::Store))
+    (verified, stored.err().map(StoreFault::Store))
 }
 
 /// Whether a segment is as long as all are.
-fn has_size(data: &DataView<'_>, segment: u64, size: u64) -> bool {
+fn has_expected_size(data: &DataView<'_>, segment: u64, size: u64) -> bool {
     // A producer that does not know the end before it is there says so in the last segment alone.
     let may_be_last = data.final_block_id().is_none_or(|last| last.as_segment() == Some(segment));
     let len = data.content.len() as u64;

@@ -97,7 +97,7 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Has the store changed, and waits until it is or `within` is over: nobody serves while the
+    /// Has the store changed, and waits until it is or `in_directory` is over: nobody serves while the
     /// router is away. Whether it has been changed by then; if not, it will be.
     pub fn apply(&self, updates: Vec<Update>, within: Duration) -> bool {
         let (done, is_done) = unbounded();

@@ -15,7 +15,9 @@ use weir_wire::DataView;
 
 use super::SocketError;
 use super::inbox::{Inbox, InboxWriter, Start};
-use crate::fetch::{DownloadError, DownloadId, Found, Host, Opened, Output, OutputError, Summary};
+use crate::fetch::{
+    DownloadError, DownloadHost, DownloadId, Found, Opened, Output, OutputError, Summary,
+};
 
 /// The trust of a consumer, which all that it fetches has in common.
 #[derive(Clone)]
@@ -89,7 +91,7 @@ impl Fetches {
     }
 }
 
-impl Host for Fetches {
+impl DownloadHost for Fetches {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         let mut fetch = self.new.try_iter().find(|fetch| !fetch.inbox.is_left())?;
         let target = fetch.target.take()?;
@@ -109,7 +111,7 @@ impl Host for Fetches {
         Ok(Box::new(ReaderOutput { inbox, range, from_newest: fetch.from_newest }))
     }
 
-    fn ended(
+    fn on_ended(
         &mut self,
         id: DownloadId,
         result: Result<Summary, DownloadError>,
@@ -127,7 +129,7 @@ impl Host for Fetches {
         true
     }
 
-    fn path_changed(&mut self, _router: &FaceUri, error: Option<&ClientError>) {
+    fn on_path_changed(&mut self, _router: &FaceUri, error: Option<&ClientError>) {
         let reason = |error: &ClientError| match error {
             ClientError::Lost(reason) => reason.clone(),
             other => other.to_string(),
@@ -135,7 +137,7 @@ impl Host for Fetches {
         self.gone = error.map(|error| (Instant::now(), reason(error)));
     }
 
-    fn may_go_on(&self, id: DownloadId) -> Result<(), DownloadError> {
+    fn check_allowed(&self, id: DownloadId) -> Result<(), DownloadError> {
         if self.open.get(&id).is_none_or(|fetch| fetch.inbox.is_left()) {
             return Err(DownloadError::Stopped);
         }
@@ -147,7 +149,7 @@ impl Host for Fetches {
         }
     }
 
-    fn is_open(&self) -> bool {
+    fn may_get_more(&self) -> bool {
         !self.is_stopped.load(Ordering::Relaxed)
     }
 }

@@ -193,12 +193,12 @@ impl PacketReader for InboxWriter {
         });
     }
 
-    fn attach(&mut self, notifier: Notifier) {
+    fn set_notifier(&mut self, notifier: Notifier) {
         // A second download never has the same inbox.
         let _ = self.0.notifier.set(notifier);
     }
 
-    fn done(&mut self) -> Option<u32> {
+    fn take_consumed(&mut self) -> Option<u32> {
         if !self.0.has_news.swap(false, Ordering::AcqRel) {
             return Some(0);
         }

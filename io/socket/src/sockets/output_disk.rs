@@ -112,7 +112,7 @@ impl OutputDisk {
         self.is_busy()
     }
 
-    /// Waits for what is under way, no longer than `within`. Whether all has ended: what has not is
+    /// Waits for what is under way, no longer than `in_directory`. Whether all has ended: what has not is
     /// left to the device, with its memory.
     fn close(self, within: Duration) -> bool {
         self.ports.close(within)

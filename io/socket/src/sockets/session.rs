@@ -259,8 +259,8 @@ impl ConsumerSide {
         let options = DownloadOptions {
             threads: if threads == 0 { defaults.threads } else { threads },
             // Each of them is bounded by its own buffer.
-            side_by_side: FETCHES_MAX,
-            units_max: u64::MAX,
+            concurrent_max: FETCHES_MAX,
+            segments_max: u64::MAX,
             ..defaults
         };
         let (fetches, new_fetches) = unbounded();

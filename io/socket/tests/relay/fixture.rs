@@ -14,8 +14,8 @@ use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_security::trust::{Decision, Trust};
 use weir_security::{DigestSigner, DigestVerifier};
 use weir_socket::{
-    DownloadError, DownloadId, DownloadOptions, Found, Host, Label, Loss, ObjectStore, Output,
-    PartFile, PublishOptions, Summary, download, publish_file, serve,
+    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Label, Loss, ObjectStore,
+    Output, PartFile, PublishOptions, Summary, download, publish_file, serve,
 };
 use weir_transport::Target;
 use weir_wire::{Data, DataView, InterestView, LpView, Name, peek_frame, tlv};
@@ -205,12 +205,12 @@ impl TestHost {
     }
 }
 
-impl Host for TestHost {
+impl DownloadHost for TestHost {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         Some((DownloadId(0), self.target.take()?))
     }
 
-    fn ended(
+    fn on_ended(
         &mut self,
         _id: DownloadId,
         result: Result<Summary, DownloadError>,

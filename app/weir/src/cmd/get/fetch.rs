@@ -17,7 +17,8 @@ use weir_crypto::UserTrust;
 use weir_face::FaceUri;
 use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
 use weir_socket::{
-    DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError, PartFile, Summary,
+    DownloadError, DownloadHost, DownloadId, Found, MemoryOutput, Output, OutputError, PartFile,
+    Summary,
 };
 use weir_transport::{ConsumerError, FailReason, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
@@ -306,9 +307,9 @@ impl<'a> Fetch<'a> {
         let path = directory.path().join(name);
         let file = match self.args.follow_links && path.is_symlink() {
             true => PartFile::new(resolve_link(&path)?),
-            false => PartFile::within(directory, name),
+            false => PartFile::in_directory(directory, name),
         };
-        Ok(Box::new(self.with_overwrite_rules(file.unless_there())))
+        Ok(Box::new(self.with_overwrite_rules(file.skip_if_complete())))
     }
 
     /// What writes to `path`: a file that appears when it is whole, or the device or pipe there.
@@ -353,11 +354,11 @@ impl<'a> Fetch<'a> {
 
     /// Without -o, no file that the user would miss is replaced.
     fn with_overwrite_rules(&self, file: PartFile) -> PartFile {
-        let file = file.telling_discarded(report_discarded);
-        let file = if self.args.preserve { file.preserving() } else { file };
+        let file = file.with_discarded_callback(report_discarded);
+        let file = if self.args.preserve { file.restore_metadata() } else { file };
         match self.args.output.is_some() || self.args.force {
             true => file,
-            false => file.keeping_others(),
+            false => file.keep_user_files(),
         }
     }
 
@@ -440,7 +441,7 @@ fn object_of_listing(versioned: &Name, asked: &Name) -> Name {
     keyword.map_or_else(|| asked.clone(), |count| view.prefix(count).to_name())
 }
 
-impl Host for Fetch<'_> {
+impl DownloadHost for Fetch<'_> {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         match self.root.take() {
             Some(target) => {
@@ -452,11 +453,11 @@ impl Host for Fetch<'_> {
         }
     }
 
-    fn next_at(&self) -> Option<Instant> {
+    fn next_retry_at(&self) -> Option<Instant> {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    fn is_open(&self) -> bool {
+    fn may_get_more(&self) -> bool {
         !self.retries.is_empty()
     }
 
@@ -487,19 +488,19 @@ impl Host for Fetch<'_> {
         if matches!(job.destination, JobDestination::Root) {
             folder.check()?;
         }
-        let listing = self.listing_budget.beside();
+        let listing = self.listing_budget.sharing_limit();
         job.listing = Some(listing.clone());
         Ok(Box::new(listing))
     }
 
-    fn path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
+    fn on_path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
         match error {
             Some(error) => errln!("weir: {router}: {error}; going on with the other routers"),
             None => errln!("weir: {router} is back"),
         }
     }
 
-    fn ended(
+    fn on_ended(
         &mut self,
         id: DownloadId,
         result: Result<Summary, DownloadError>,

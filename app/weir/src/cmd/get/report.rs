@@ -64,7 +64,7 @@ impl Report {
 
     pub(super) fn file(&mut self, summary: &Summary, path: Option<&Path>) {
         self.files += 1;
-        self.files_unchanged += u64::from(summary.was_there);
+        self.files_unchanged += u64::from(summary.was_complete);
         self.octets += summary.octets;
         self.segments += summary.segments;
         self.segments_resumed += summary.segments_resumed;

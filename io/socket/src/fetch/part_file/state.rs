@@ -18,21 +18,21 @@ const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
 pub(super) const BYTES_MAX: u64 = 16 << 30;
 
 /// What a state file says about a version.
-pub(super) struct State {
+pub(super) struct PartState {
     pub(super) segment_size: u64,
     /// The digest of the object, where its metadata stated one.
     pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
-    pub(super) have: SegmentSet,
+    pub(super) stored: SegmentSet,
     pub(super) checksums: Checksums,
 }
 
 /// Those segments of a part file that are as they were stored: what was verified once may have been
 /// damaged since, and it is not verified again.
-pub(super) fn intact(file: &File, state: &State) -> io::Result<SegmentSet> {
+pub(super) fn intact_segments(file: &File, state: &PartState) -> io::Result<SegmentSet> {
     let len = file.metadata()?.len();
     let mut have = SegmentSet::new();
     let mut content = vec![0; state.segment_size.min(PACKET_SIZE_MAX as u64) as usize];
-    for segment in state.have.iter() {
+    for segment in state.stored.iter() {
         let Some(at) = segment.checked_mul(state.segment_size).filter(|&at| at <= len) else {
             continue;
         };
@@ -71,7 +71,7 @@ pub(super) fn encode(
     octets
 }
 
-pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, State)> {
+pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, PartState)> {
     let (octets, digest) = octets.split_at_checked(octets.len().checked_sub(DIGEST_LEN)?)?;
     let rest = octets.strip_prefix(MAGIC)?;
     if sha256(&[octets]) != digest {
@@ -100,6 +100,6 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, State)> {
     for (segment, checksum) in have.iter().zip(stored) {
         checksums[segment as usize] = u32::from_le_bytes(*checksum);
     }
-    let state = State { segment_size, content_digest, have, checksums };
+    let state = PartState { segment_size, content_digest, stored: have, checksums };
     Some((NameView::from_value(name).ok()?, state))
 }

@@ -18,7 +18,7 @@ fn open(output: &mut PartFile, version: u64) -> Result<SegmentSet, OutputError> 
     }
 }
 
-fn broken_off(target: &Path) -> SegmentSet {
+fn interrupted(target: &Path) -> SegmentSet {
     let mut output = PartFile::new(target);
     assert!(open(&mut output, 1).unwrap().is_empty());
     let sink = output.sink(4).unwrap();
@@ -31,10 +31,10 @@ fn broken_off(target: &Path) -> SegmentSet {
 }
 
 #[test]
-fn a_broken_download_goes_on_where_it_was() {
+fn resumes_interrupted_download() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
-    let have = broken_off(&target);
+    let have = interrupted(&target);
     assert!(!target.exists());
     let mut output = PartFile::new(&target);
     assert_eq!(open(&mut output, 1).unwrap(), have);
@@ -47,7 +47,7 @@ fn a_broken_download_goes_on_where_it_was() {
 
 /// A producer that was started again gives an unchanged file a new version.
 #[test]
-fn a_version_of_the_same_content_goes_on() {
+fn resumes_with_same_content_digest() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
     let of = |version, digest| Metadata { content_digest: Some(digest), ..versioned(version) };
@@ -67,49 +67,49 @@ fn a_version_of_the_same_content_goes_on() {
 }
 
 #[test]
-fn another_version_or_a_damaged_state_begins_anew() {
+fn restarts_on_other_version_or_damage() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
-    broken_off(&target);
+    interrupted(&target);
     assert!(open(&mut PartFile::new(&target), 2).unwrap().is_empty());
 
-    broken_off(&target);
+    interrupted(&target);
     let state = dir.path().join(".file.weir-state");
     let mut octets = fs::read(&state).unwrap();
     octets[20] ^= 1;
     fs::write(&state, octets).unwrap();
     assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
 
-    broken_off(&target);
+    interrupted(&target);
     fs::write(dir.path().join(".file.weir-part"), b"").unwrap();
     assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
 }
 
 #[test]
-fn two_downloads_into_one_file_are_refused() {
+fn rejects_concurrent_download() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
     let mut one = PartFile::new(&target);
     one.open(&versioned(1)).unwrap();
     let error = open(&mut PartFile::new(&target), 1).unwrap_err();
-    assert!(matches!(error, OutputError::Busy { .. }), "{error}");
+    assert!(matches!(error, OutputError::InUse { .. }), "{error}");
 }
 
 #[test]
-fn links_that_others_planted_are_not_followed() {
+fn follows_no_planted_links() {
     let dir = tempfile::tempdir().unwrap();
     let (target, mine) = (dir.path().join("file"), dir.path().join("mine"));
-    let planted = |suffix| dir.path().join(side_name(OsStr::new("file"), suffix));
+    let planted = |suffix| dir.path().join(companion_name(OsStr::new("file"), suffix));
     fs::write(&mine, "precious").unwrap();
 
     symlink(&mine, planted(PART_SUFFIX)).unwrap();
     let error = open(&mut PartFile::new(&target), 1).unwrap_err();
-    assert!(matches!(error, OutputError::Link { .. }), "{error}");
+    assert!(matches!(error, OutputError::SymbolicLink { .. }), "{error}");
     fs::remove_file(planted(PART_SUFFIX)).unwrap();
     // A hard link is taken away, the file that it leads to left alone.
     fs::hard_link(&mine, planted(PART_SUFFIX)).unwrap();
     symlink(&mine, planted(NEW_STATE_SUFFIX)).unwrap();
-    broken_off(&target);
+    interrupted(&target);
     assert_eq!(fs::read(&mine).unwrap(), b"precious");
     assert!(!fs::symlink_metadata(planted(STATE_SUFFIX)).unwrap().is_symlink());
 
@@ -120,7 +120,7 @@ fn links_that_others_planted_are_not_followed() {
 }
 
 #[test]
-fn every_name_has_a_part_file_of_its_own() {
+fn part_file_names_are_unique() {
     let dir = tempfile::tempdir().unwrap();
     let long = [b'n'; FILE_NAME_MAX];
     let mut other = long;
@@ -145,7 +145,7 @@ fn every_name_has_a_part_file_of_its_own() {
 }
 
 #[test]
-fn names_of_part_files_are_refused() {
+fn rejects_reserved_names() {
     let dir = tempfile::tempdir().unwrap();
     for name in [".file.weir-part", ".file.weir-state", ".file.weir-new"] {
         let error = open(&mut PartFile::new(dir.path().join(name)), 1).unwrap_err();
@@ -180,7 +180,7 @@ fn names(folder: &Path) -> Vec<OsString> {
 }
 
 #[test]
-fn a_finished_file_is_not_taken_for_a_part() {
+fn finished_file_is_no_part_file() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
     let (mut first, mut second) = (PartFile::new(&target), PartFile::new(&target));
@@ -188,17 +188,17 @@ fn a_finished_file_is_not_taken_for_a_part() {
     store(&mut first);
     // The second has opened the part file and not locked it yet when the first one finishes.
     second.directory = Some(Directory::open(dir.path(), true).unwrap());
-    let opened = second.directory().open_file(&second.part, OFlags::RDWR, 0).unwrap();
+    let opened = second.directory().open_file(&second.part_name, OFlags::RDWR, 0).unwrap();
     first.finish(false).unwrap();
     drop(first);
-    assert!(!second.take_over(&opened).unwrap());
+    assert!(!second.lock_existing(&opened).unwrap());
     drop(opened);
     assert!(open(&mut second, 2).unwrap().is_empty());
     assert_eq!(fs::read(&target).unwrap(), CONTENT);
 }
 
 #[test]
-fn downloads_of_one_file_never_shorten_it() {
+fn concurrent_downloads_never_truncate() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
     fetch(PartFile::new(&target), 1).unwrap();
@@ -209,7 +209,7 @@ fn downloads_of_one_file_never_shorten_it() {
                 scope.spawn(|| {
                     for version in 0..100 {
                         match fetch(PartFile::new(&target), version) {
-                            Ok(()) | Err(OutputError::Busy { .. }) => {}
+                            Ok(()) | Err(OutputError::InUse { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }
                     }
@@ -228,7 +228,7 @@ fn downloads_of_one_file_never_shorten_it() {
 }
 
 #[test]
-fn a_replaced_file_keeps_its_permissions() {
+fn replacement_keeps_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
     fs::write(&target, "old").unwrap();
@@ -248,10 +248,10 @@ fn a_replaced_file_keeps_its_permissions() {
 }
 
 #[test]
-fn only_own_results_are_replaced_unasked() {
+fn replaces_only_own_results() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
-    let keeping = || PartFile::new(&target).keeping_others();
+    let keeping = || PartFile::new(&target).keep_user_files();
     let is_refused = |output| {
         let error = fetch(output, 2).unwrap_err();
         assert!(matches!(error, OutputError::Exists { .. }), "{error}");
@@ -284,10 +284,10 @@ fn only_own_results_are_replaced_unasked() {
 }
 
 #[test]
-fn a_file_that_appears_meanwhile_is_kept() {
+fn keeps_file_created_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
-    let mut output = PartFile::new(&target).keeping_others();
+    let mut output = PartFile::new(&target).keep_user_files();
     open(&mut output, 1).unwrap();
     store(&mut output);
     fs::write(&target, "mine").unwrap();
@@ -305,7 +305,7 @@ fn a_file_that_appears_meanwhile_is_kept() {
 }
 
 #[test]
-fn what_is_no_file_is_not_replaced() {
+fn replaces_only_regular_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("secret"), "precious").unwrap();
@@ -319,7 +319,7 @@ fn what_is_no_file_is_not_replaced() {
         let is_named = match name {
             "directory" => matches!(error, OutputError::Directory { .. }),
             "pipe" => matches!(error, OutputError::Special { .. }),
-            _ => matches!(error, OutputError::Link { .. }),
+            _ => matches!(error, OutputError::SymbolicLink { .. }),
         };
         assert!(is_named, "{name}: {error}");
     }
@@ -329,7 +329,7 @@ fn what_is_no_file_is_not_replaced() {
     store(&mut output);
     symlink("secret", path("file")).unwrap();
     let error = output.finish(false).unwrap_err();
-    assert!(matches!(error, OutputError::Link { .. }), "{error}");
+    assert!(matches!(error, OutputError::SymbolicLink { .. }), "{error}");
     fs::remove_file(path("file")).unwrap();
     output.abandon();
     assert_eq!(fs::read(path("secret")).unwrap(), b"precious");
@@ -337,7 +337,7 @@ fn what_is_no_file_is_not_replaced() {
 }
 
 #[test]
-fn a_part_file_swapped_by_others_is_no_result() {
+fn detects_swapped_part_file() {
     let dir = tempfile::tempdir().unwrap();
     let (target, part) = (dir.path().join("file"), dir.path().join(".file.weir-part"));
     for swap in [true, false] {
@@ -358,11 +358,11 @@ fn a_part_file_swapped_by_others_is_no_result() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_part_file_is_removed() {
+fn removes_pipe_named_as_part_file() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
     for suffix in [PART_SUFFIX, STATE_SUFFIX] {
-        let pipe = dir.path().join(side_name(OsStr::new("file"), suffix));
+        let pipe = dir.path().join(companion_name(OsStr::new("file"), suffix));
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     }
     fetch(PartFile::new(&target), 1).unwrap();
@@ -371,7 +371,7 @@ fn a_pipe_in_the_place_of_a_part_file_is_removed() {
 }
 
 #[test]
-fn a_directory_that_is_moved_keeps_its_download() {
+fn download_survives_moved_directory() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("there")).unwrap();

@@ -11,25 +11,25 @@ use weir_transport::SegmentSet;
 use super::host::DownloadError;
 use super::output::{Output, OutputError};
 use super::sink::StreamWriter;
-use super::verify_pool::{Report, Reporter};
+use super::verify_pool::{PoolReport, Reporter};
 
 /// Something to be made last, of the download with that serial number.
-pub(crate) enum Keep {
+pub(crate) enum DurabilityTask {
     /// Notes what is there; the output comes back.
     Save { serial: u64, output: Box<dyn Output>, have: SegmentSet },
     /// The object is whole.
     Finish { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter> },
     /// It is given up: notes what is there.
-    Break { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter>, have: SegmentSet },
+    Abandon { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter>, have: SegmentSet },
 }
 
 /// See the module's text. Dropping it ends the thread.
-pub(crate) struct Keeper {
-    work: Option<Sender<Keep>>,
+pub(crate) struct DurabilityThread {
+    work: Option<Sender<DurabilityTask>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl DurabilityThread {
     pub(crate) fn new(reporter: Reporter) -> io::Result<Self> {
         let (work, tasks) = unbounded();
         let thread = std::thread::Builder::new()
@@ -38,13 +38,13 @@ impl Keeper {
         Ok(Self { work: Some(work), thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, keep: Keep) {
+    pub(crate) fn submit(&self, keep: DurabilityTask) {
         let tasks = self.work.as_ref().expect("open until dropped");
         tasks.send(keep).expect("the thread runs until the channel closes");
     }
 }
 
-impl Drop for Keeper {
+impl Drop for DurabilityThread {
     fn drop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
@@ -55,42 +55,43 @@ impl Drop for Keeper {
 }
 
 /// What came of one task.
-struct Done {
-    report: Report,
+struct TaskResult {
+    report: PoolReport,
     /// A file that has just got its name, still locked.
     renamed: Option<Box<dyn Output>>,
 }
 
 /// Files that have become whole while others were made last are made last together: that costs
 /// little more than one alone. A file is reported once its name is durable.
-fn run(tasks: &Receiver<Keep>, reporter: &Reporter) {
+fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
     while let Ok(first) = tasks.recv() {
-        let group: Vec<Keep> = std::iter::once(first).chain(tasks.try_iter()).collect();
+        let group: Vec<DurabilityTask> = std::iter::once(first).chain(tasks.try_iter()).collect();
         let synced = sync_together(&group);
-        let mut done: Vec<Done> = group.into_iter().map(|keep| carry_out(keep, synced)).collect();
+        let mut done: Vec<TaskResult> =
+            group.into_iter().map(|keep| run_task(keep, synced)).collect();
         sync_names(&mut done);
-        for Done { report, renamed } in done {
+        for TaskResult { report, renamed } in done {
             drop(renamed);
-            reporter.tell(report);
+            reporter.report(report);
         }
     }
 }
 
-fn carry_out(keep: Keep, is_synced: bool) -> Done {
+fn run_task(keep: DurabilityTask, is_synced: bool) -> TaskResult {
     let report = match keep {
-        Keep::Save { serial, mut output, have } => {
+        DurabilityTask::Save { serial, mut output, have } => {
             // What cannot be noted is fetched again after a break, nothing worse.
             let _ = output.save(&have);
-            Report::Saved { serial, output }
+            PoolReport::Saved { serial, output }
         }
-        Keep::Finish { serial, mut output, writer } => {
+        DurabilityTask::Finish { serial, mut output, writer } => {
             let written = writer.map_or(Ok(()), StreamWriter::finish);
             let result = written.map_err(DownloadError::Store);
             let result = result.and_then(|()| Ok(output.finish(is_synced)?));
             let renamed = result.is_ok().then_some(output);
-            return Done { report: Report::Kept { serial, result }, renamed };
+            return TaskResult { report: PoolReport::Finished { serial, result }, renamed };
         }
-        Keep::Break { serial, mut output, writer, have } => {
+        DurabilityTask::Abandon { serial, mut output, writer, have } => {
             // Why it was given up says more than what comes of that.
             let _ = writer.map_or(Ok(()), StreamWriter::finish);
             if have.is_empty() {
@@ -99,18 +100,18 @@ fn carry_out(keep: Keep, is_synced: bool) -> Done {
                 // What cannot be noted is fetched again.
                 let _ = output.save_last(&have);
             }
-            Report::Kept { serial, result: Ok(()) }
+            PoolReport::Finished { serial, result: Ok(()) }
         }
     };
-    Done { report, renamed: None }
+    TaskResult { report, renamed: None }
 }
 
 /// Writes out the directories in which files have just got their names. Of several files, their
 /// file systems are written out as a whole.
-fn sync_names(done: &mut [Done]) {
+fn sync_names(done: &mut [TaskResult]) {
     let is_several = done.iter().filter(|done| done.renamed.is_some()).count() > 1;
     let mut synced: Vec<u64> = Vec::new();
-    for Done { report, renamed } in done {
+    for TaskResult { report, renamed } in done {
         let Some((directory, sink)) =
             renamed.as_ref().and_then(|output| Some((output.directory()?, output.file()?)))
         else {
@@ -124,7 +125,7 @@ fn sync_names(done: &mut [Done]) {
         };
         match (result, report) {
             (Ok(()), _) => synced.extend(device),
-            (Err(source), Report::Kept { result, .. }) => {
+            (Err(source), PoolReport::Finished { result, .. }) => {
                 let path = directory.path().to_owned();
                 *result = Err(OutputError::Io { path, source }.into());
             }
@@ -135,11 +136,11 @@ fn sync_names(done: &mut [Done]) {
 
 /// Has the file systems of all whole files written out, if there are several; tells whether they
 /// have been.
-fn sync_together(group: &[Keep]) -> bool {
+fn sync_together(group: &[DurabilityTask]) -> bool {
     let files: Vec<_> = group
         .iter()
         .filter_map(|keep| match keep {
-            Keep::Finish { output, .. } => output.file(),
+            DurabilityTask::Finish { output, .. } => output.file(),
             _ => None,
         })
         .collect();
