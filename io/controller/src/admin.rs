@@ -5,14 +5,14 @@ use weir_wire::Name;
 
 use crate::clock::WallClock;
 use crate::config::StartError;
-use crate::database::{Database, DatabaseError, DatabasePlace, Record};
+use crate::database::{Database, DatabaseError, DatabaseLocation, Record};
 use crate::token::{Role, Token};
 
 /// Who changes tokens: whoever may write to the database.
 const SHELL: &str = "command line";
 
 async fn with<T>(
-    place: &DatabasePlace,
+    place: &DatabaseLocation,
     act: impl AsyncFnOnce(&Database) -> Result<T, DatabaseError>,
 ) -> Result<T, StartError> {
     let of_database = |error| StartError::Database { place: place.clone(), error };
@@ -35,7 +35,7 @@ fn record(action: &'static str, detail: String) -> Record {
 /// which nobody can read again. A producer registers files below `prefixes`, and routes lead to a
 /// router for prefixes below them; to other roles they mean nothing.
 pub fn add_token(
-    database: &DatabasePlace,
+    database: &DatabaseLocation,
     role: Role,
     name: &str,
     expires_after_ms: Option<u64>,
@@ -54,13 +54,13 @@ pub fn add_token(
 }
 
 /// All tokens, the oldest first. The log says which cannot be read.
-pub fn tokens(database: &DatabasePlace) -> Result<Vec<Token>, StartError> {
+pub fn tokens(database: &DatabaseLocation) -> Result<Vec<Token>, StartError> {
     block_on(with(database, async |database| Ok(database.tokens().await?.read)))
 }
 
 /// Removes a token by what it is listed by. Says whether there was one. A controller that runs lets
 /// its holder in for a few seconds more.
-pub fn remove_token(database: &DatabasePlace, id: &str) -> Result<bool, StartError> {
+pub fn remove_token(database: &DatabaseLocation, id: &str) -> Result<bool, StartError> {
     let record = record("token removed", id.to_owned());
     block_on(with(database, async |database| database.remove_token(id, record).await))
 }

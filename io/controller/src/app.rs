@@ -12,7 +12,7 @@ use weir_wire::Name;
 
 use crate::clock::{Clock, WallClock};
 use crate::config::Config;
-use crate::database::{Away, Database, DatabaseError, Record};
+use crate::database::{Database, DatabaseError, OutageCause, Record};
 use crate::follower::Follower;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
@@ -23,10 +23,10 @@ use crate::tokens::Tokens;
 const CONTROLLER: &str = "controller";
 
 /// Between two lines of the audit about names that one caller may not register.
-const SILENCE: Duration = Duration::from_secs(60);
+const AUDIT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// For so long it is told that the database has taken no file, if none is registered meanwhile.
-const UNTAKEN: Duration = Duration::from_secs(30);
+const WRITE_FAILURE_SHOWN: Duration = Duration::from_secs(30);
 
 /// What all requests share.
 pub(crate) struct App {
@@ -45,39 +45,39 @@ pub(crate) struct App {
     pub(crate) run: AtomicU64,
     /// What other controllers have written is taken up, and files are registered and withdrawn, one
     /// after the other, in memory as in the database.
-    pub(crate) turn: tokio::sync::Mutex<Follower>,
+    pub(crate) follower: tokio::sync::Mutex<Follower>,
     /// Other controllers of the database that run, by address.
-    pub(crate) others: Mutex<Vec<String>>,
-    known: Mutex<Known>,
+    pub(crate) other_urls: Mutex<Vec<String>>,
+    known: Mutex<ControllerState>,
     /// Why the database took no file when it was given one last, and when that was.
-    untaken: Mutex<Option<(Away, Instant)>>,
+    write_failure: Mutex<Option<(OutageCause, Instant)>>,
     /// Why what other controllers write cannot be read at present, if it cannot.
-    unread: Mutex<Option<String>>,
+    read_failure: Mutex<Option<String>>,
     /// When the audit was told last that a caller may not register a name.
-    told_refused: Mutex<BTreeMap<String, Instant>>,
+    refusals_audited: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// The controller, and what its decisions do not need.
-pub(crate) struct Known {
+pub(crate) struct ControllerState {
     pub(crate) controller: Controller,
     /// Routers that controllers heard before this one began, with the number of each, until they
     /// are here or lost.
-    former: BTreeMap<String, u64>,
+    restored_routers: BTreeMap<String, u64>,
     /// When each router reported last, in milliseconds since 1970.
     pub(crate) seen_ms: BTreeMap<String, u64>,
     /// The number of each router's configuration, for those who wait for a higher one.
     generations: BTreeMap<String, watch::Sender<u64>>,
-    told: u64,
+    published_generation: u64,
 }
 
-impl Known {
+impl ControllerState {
     pub(crate) fn new(controller: Controller, former: BTreeMap<String, u64>) -> Self {
         let (seen_ms, generations) = (BTreeMap::new(), BTreeMap::new());
-        Self { controller, former, seen_ms, generations, told: 0 }
+        Self { controller, restored_routers: former, seen_ms, generations, published_generation: 0 }
     }
 
     /// News of a router's configuration; none of a router that is not there.
-    pub(crate) fn news_of(&self, router: &str) -> Option<watch::Receiver<u64>> {
+    pub(crate) fn subscribe(&self, router: &str) -> Option<watch::Receiver<u64>> {
         self.generations.get(router).map(watch::Sender::subscribe)
     }
 
@@ -87,18 +87,18 @@ impl Known {
     }
 
     /// What is to be written of what has come to pass, and those who wait are woken.
-    fn settle(&mut self, at_ms: u64) -> Vec<Record> {
+    fn drain_events(&mut self, at_ms: u64) -> Vec<Record> {
         let mut records = Vec::new();
         for event in self.controller.take_events() {
             let (action, detail) = match event {
                 Event::RouterFound { router } => {
-                    self.former.remove(&router);
+                    self.restored_routers.remove(&router);
                     self.generations.insert(router.clone(), watch::Sender::new(0));
                     ("router found", router)
                 }
                 Event::RouterLost { router } => {
                     self.generations.remove(&router);
-                    let (name, run) = (router.clone(), self.former.remove(&router));
+                    let (name, run) = (router.clone(), self.restored_routers.remove(&router));
                     let seen_ms = self.seen_ms.remove(&router);
                     records.push(Record::RouterLost { name, run, seen_ms });
                     ("router lost", router)
@@ -128,8 +128,8 @@ impl Known {
             };
             records.push(Record::Audit { at_ms, who: CONTROLLER.to_owned(), action, detail });
         }
-        if self.told != self.controller.generation() {
-            self.told = self.controller.generation();
+        if self.published_generation != self.controller.generation() {
+            self.published_generation = self.controller.generation();
             for (router, sender) in &self.generations {
                 let generation = self.controller.generation_of(router);
                 sender.send_if_modified(|told| std::mem::replace(told, generation) != generation);
@@ -141,7 +141,7 @@ impl Known {
 
 impl App {
     pub(crate) fn new(
-        known: Known,
+        known: ControllerState,
         database: Database,
         tokens: Tokens,
         follower: Follower,
@@ -159,20 +159,20 @@ impl App {
             body_bytes_max: config.body_bytes_max,
             stopping,
             run: AtomicU64::new(follower.run),
-            turn: tokio::sync::Mutex::new(follower),
-            others: Mutex::default(),
+            follower: tokio::sync::Mutex::new(follower),
+            other_urls: Mutex::default(),
             known: Mutex::new(known),
-            untaken: Mutex::default(),
-            unread: Mutex::default(),
-            told_refused: Mutex::default(),
+            write_failure: Mutex::default(),
+            read_failure: Mutex::default(),
+            refusals_audited: Mutex::default(),
         }
     }
 
     /// Looks at what is known, or changes it. What has come to pass is written afterwards.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut ControllerState) -> T) -> T {
         let mut known = self.lock();
         let result = act(&mut known);
-        let records = known.settle(self.wall_clock.now_ms());
+        let records = known.drain_events(self.wall_clock.now_ms());
         drop(known);
         if !records.is_empty() {
             self.journal.push(records);
@@ -182,9 +182,9 @@ impl App {
 
     /// A name is not registered, as it is below no prefix of the token. The audit has one line a
     /// minute of each caller.
-    pub(crate) fn note_refused(&self, who: &str, name: &Name) {
-        let mut told = self.told_refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(who).is_some_and(|at| at.elapsed() < SILENCE) {
+    pub(crate) fn audit_refused_name(&self, who: &str, name: &Name) {
+        let mut told = self.refusals_audited.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(who).is_some_and(|at| at.elapsed() < AUDIT_INTERVAL) {
             return;
         }
         told.insert(who.to_owned(), Instant::now());
@@ -194,18 +194,18 @@ impl App {
     }
 
     /// Takes note of whether the database has taken a change.
-    pub(crate) fn note_change<T>(&self, changed: &Result<T, DatabaseError>) {
+    pub(crate) fn note_write<T>(&self, changed: &Result<T, DatabaseError>) {
         let failed = changed.as_ref().err();
         // Somebody else was first: it is well.
-        let failed = failed.filter(|error| !matches!(error, DatabaseError::Overtaken));
-        let untaken = failed.map(|error| (error.away(), Instant::now()));
-        *self.untaken.lock().unwrap_or_else(PoisonError::into_inner) = untaken;
+        let failed = failed.filter(|error| !matches!(error, DatabaseError::Conflict));
+        let untaken = failed.map(|error| (error.outage_cause(), Instant::now()));
+        *self.write_failure.lock().unwrap_or_else(PoisonError::into_inner) = untaken;
     }
 
     /// Takes note of whether what the database holds could be read.
-    pub(crate) fn note_followed(&self, followed: &Result<(), DatabaseError>) {
+    pub(crate) fn note_read(&self, followed: &Result<(), DatabaseError>) {
         let why = followed.as_ref().err().map(DatabaseError::to_string);
-        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unread = self.read_failure.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(error), None) = (&why, &*unread) {
             tracing::warn!(error, "what other controllers write is not read; it is tried again");
         }
@@ -213,18 +213,18 @@ impl App {
     }
 
     /// Why what other controllers write cannot be read at present, if it cannot.
-    pub(crate) fn unread(&self) -> Option<String> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn read_failure(&self) -> Option<String> {
+        self.read_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why the database takes nothing, as far as that was tried lately.
-    pub(crate) fn away(&self) -> Option<Away> {
-        let untaken = *self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
-        let untaken = untaken.filter(|(_, at)| at.elapsed() < UNTAKEN);
-        self.journal.away().or(untaken.map(|(why, _)| why))
+    pub(crate) fn outage(&self) -> Option<OutageCause> {
+        let untaken = *self.write_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let untaken = untaken.filter(|(_, at)| at.elapsed() < WRITE_FAILURE_SHOWN);
+        self.journal.outage().or(untaken.map(|(why, _)| why))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, ControllerState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

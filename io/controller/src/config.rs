@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use weir_control::ControllerConfig;
 
 use crate::clock::WallClock;
-use crate::database::{DatabaseError, DatabasePlace};
+use crate::database::{DatabaseError, DatabaseLocation};
 use crate::journal::RowsKept;
 
 /// What a [`Server`](crate::Server) is started with.
@@ -16,7 +16,7 @@ use crate::journal::RowsKept;
 pub struct Config {
     /// Where it listens. Without TLS this is loopback.
     pub listen: SocketAddr,
-    pub database: DatabasePlace,
+    pub database: DatabaseLocation,
     /// Octets that the file of an SQLite database may take, at most.
     pub database_bytes_max: Option<u64>,
     /// Certificate and key; without them tokens travel as plain text.
@@ -41,7 +41,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8636)),
-            database: DatabasePlace::File("weir-controller.db".into()),
+            database: DatabaseLocation::File("weir-controller.db".into()),
             database_bytes_max: None,
             tls: None,
             insecure: false,
@@ -80,7 +80,7 @@ pub enum StartError {
     #[error("{what} in {path} cannot be used: {why}")]
     Tls { what: &'static str, path: PathBuf, why: String },
     #[error("{place}: {error}")]
-    Database { place: DatabasePlace, error: DatabaseError },
+    Database { place: DatabaseLocation, error: DatabaseError },
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
 }

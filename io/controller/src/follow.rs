@@ -10,9 +10,9 @@ use tokio::sync::MutexGuard;
 use weir_control::{ControlError, Controller, Plan};
 use weir_wire::Name;
 
-use crate::app::{App, Known};
+use crate::app::{App, ControllerState};
 use crate::config::Config;
-use crate::database::{Database, DatabaseError, FileChange, FileRow, NUMBER_STEP, News, Record};
+use crate::database::{Changes, Database, DatabaseError, FileChange, FileRow, NUMBER_STEP, Record};
 use crate::follower::Follower;
 
 /// Between two signs of life.
@@ -25,9 +25,9 @@ pub(crate) async fn begin(
     config: &Config,
     database: &Database,
     url: String,
-) -> Result<(Follower, Known), DatabaseError> {
-    let run = database.join(&url, config.wall_clock.now_ms()).await?;
-    let mut news = database.news(None).await?;
+) -> Result<(Follower, ControllerState), DatabaseError> {
+    let run = database.register_controller(&url, config.wall_clock.now_ms()).await?;
+    let mut news = database.changes_since(None).await?;
     let mut controller = Controller::new(config.controller.clone());
     controller.set_numbers(numbers(run));
     let mut files = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) async fn begin(
     news.plans.retain(|plan| {
         let can_be = sizes.get(&plan.object).is_none_or(|segments| plan.is_valid(*segments));
         if !can_be {
-            database.note_impossible(plan.number);
+            database.note_invalid_plan(plan.number);
         }
         can_be
     });
@@ -58,8 +58,8 @@ pub(crate) async fn begin(
     let mut follower = Follower::new(config, run, url);
     follower.change = news.change;
     follower.routers.extend(news.routers);
-    follower.hear(news.sharers, Instant::now());
-    Ok((follower, Known::new(controller, former)))
+    follower.hear(news.controllers, Instant::now());
+    Ok((follower, ControllerState::new(controller, former)))
 }
 
 /// See [`weir_control::ControllerConfig::numbers`].
@@ -69,9 +69,9 @@ fn numbers(run: u64) -> (u64, u64) {
 
 /// What is due: a sign of life, what others have written, and who of them is gone.
 pub(crate) async fn tick(app: &App) {
-    let mut turn = app.turn.lock().await;
+    let mut turn = app.follower.lock().await;
     let followed = follow(app, &mut turn).await;
-    app.note_followed(&followed);
+    app.note_read(&followed);
     if followed.is_err() {
         // Nothing is known of the others: they may well be there.
         return;
@@ -82,13 +82,13 @@ pub(crate) async fn tick(app: &App) {
         turn.told.clone_from(&elsewhere);
         app.with(|known| known.controller.set_heard_elsewhere(elsewhere));
     }
-    *app.others.lock().unwrap_or_else(PoisonError::into_inner) = turn.urls(now);
+    *app.other_urls.lock().unwrap_or_else(PoisonError::into_inner) = turn.urls(now);
 }
 
 async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
     let now = Instant::now();
     if turn.is_shared && turn.beat_at.is_none_or(|at| now.duration_since(at) >= BEAT) {
-        if !app.database.beat(turn.run).await? {
+        if !app.database.heartbeat(turn.run).await? {
             // It was taken for gone.
             rejoin(app, turn).await?;
         }
@@ -97,7 +97,7 @@ async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), Da
         let gone = turn.others.values().find(|other| is_old(other.at));
         let gone = gone.map(|other| other.sharer.run);
         if let Some(gone) = gone {
-            app.database.leave(gone).await?;
+            app.database.remove_controller(gone).await?;
         }
     }
     let runs = catch_up(app, turn).await?;
@@ -111,10 +111,10 @@ async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), Da
 /// one.
 async fn rejoin(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
     let former = turn.run;
-    turn.run = app.database.join(&turn.url, app.wall_clock.now_ms()).await?;
+    turn.run = app.database.register_controller(&turn.url, app.wall_clock.now_ms()).await?;
     app.run.store(turn.run, Ordering::Relaxed);
     app.with(|known| known.controller.set_numbers(numbers(turn.run)));
-    app.database.leave(former).await
+    app.database.remove_controller(former).await
 }
 
 /// Takes up all that others have written. Returns the highest number of a controller.
@@ -122,8 +122,16 @@ pub(crate) async fn catch_up(
     app: &App,
     turn: &mut MutexGuard<'_, Follower>,
 ) -> Result<u64, DatabaseError> {
-    let news = app.database.news(Some(turn.change)).await?;
-    let News { change, is_whole, files, plans, routers, sharers, runs } = news;
+    let news = app.database.changes_since(Some(turn.change)).await?;
+    let Changes {
+        change,
+        is_complete: is_whole,
+        files,
+        plans,
+        routers,
+        controllers: sharers,
+        last_run: runs,
+    } = news;
     turn.hear(sharers, Instant::now());
     turn.routers.extend(routers);
     app.with(|known| {
@@ -134,12 +142,12 @@ pub(crate) async fn catch_up(
         for plan in plans {
             match can_be(known, &plan) {
                 true => known.controller.adopt(plan, false),
-                false => app.database.note_impossible(plan.number),
+                false => app.database.note_invalid_plan(plan.number),
             }
         }
     });
     turn.change = change;
-    let mut overtaken: VecDeque<Name> = app.journal.take_overtaken().into();
+    let mut overtaken: VecDeque<Name> = app.journal.take_conflicts().into();
     while let Some(object) = overtaken.pop_front() {
         let can_be = |plan: &Plan| app.with(|known| can_be(known, plan));
         match app.database.newest_plan(&object, can_be).await {
@@ -147,7 +155,7 @@ pub(crate) async fn catch_up(
                 plan.into_iter().for_each(|plan| known.controller.adopt(plan, true));
             }),
             Err(error) => {
-                app.journal.still_overtaken(overtaken.into_iter().chain([object]));
+                app.journal.add_conflicts(overtaken.into_iter().chain([object]));
                 return Err(error);
             }
         }
@@ -156,12 +164,12 @@ pub(crate) async fn catch_up(
 }
 
 /// Whether a plan is one for its file, as far as that is known.
-fn can_be(known: &Known, plan: &Plan) -> bool {
+fn can_be(known: &ControllerState, plan: &Plan) -> bool {
     let file = known.controller.file(&plan.object);
     file.is_none_or(|file| plan.is_valid(file.segments))
 }
 
-fn take_up(known: &mut Known, news: FileChange) {
+fn take_up(known: &mut ControllerState, news: FileChange) {
     match news {
         FileChange::Added(FileRow { file, owner }) => {
             let name = file.name.clone();
@@ -183,17 +191,17 @@ fn take_up(known: &mut Known, news: FileChange) {
             }
         }
         // What is known of it stays.
-        FileChange::Garbled(_) => {}
+        FileChange::Unreadable(_) => {}
     }
 }
 
 /// Files that the database lacks are forgotten.
-fn forget_others(known: &mut Known, files: &[FileChange]) {
+fn forget_others(known: &mut ControllerState, files: &[FileChange]) {
     let there: BTreeSet<&Name> = files
         .iter()
         .filter_map(|news| match news {
             FileChange::Added(row) => Some(&row.file.name),
-            FileChange::Garbled(name) => Some(name),
+            FileChange::Unreadable(name) => Some(name),
             FileChange::Withdrawn(_) => None,
         })
         .collect();

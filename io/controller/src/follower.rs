@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::database::Sharer;
+use crate::database::ControllerRow;
 
 /// The database says who runs at least so often while it answers.
 const HEARD_EVERY: Duration = Duration::from_secs(3);
 
 pub(crate) struct Other {
-    pub(crate) sharer: Sharer,
+    pub(crate) sharer: ControllerRow,
     /// When its beat went up last.
     pub(crate) at: Instant,
     /// It has ended in good order. Its routers are looking for another one: they are no more lost
@@ -59,7 +59,7 @@ impl Follower {
     }
 
     /// Takes note of who runs. While the database did not say so nobody was silent.
-    pub(crate) fn hear(&mut self, sharers: Vec<Sharer>, now: Instant) {
+    pub(crate) fn hear(&mut self, sharers: Vec<ControllerRow>, now: Instant) {
         let last = self.heard_at.replace(now).unwrap_or(now);
         let unheard = now.duration_since(last).saturating_sub(HEARD_EVERY);
         let mut former = std::mem::take(&mut self.others);
@@ -104,17 +104,17 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::DatabasePlace;
+    use crate::database::DatabaseLocation;
 
     fn follower() -> Follower {
-        let database: DatabasePlace = "postgres://weir@localhost/weir".parse().unwrap();
+        let database: DatabaseLocation = "postgres://weir@localhost/weir".parse().unwrap();
         let mut config = Config { database, ..Config::default() };
         config.controller.router_timeout_ns = 15_000_000_000;
         Follower::new(&config, 1, "http://one".to_owned())
     }
 
-    fn sharer(run: u64, beat: u64) -> Sharer {
-        Sharer { run, url: format!("http://{run}"), beat }
+    fn sharer(run: u64, beat: u64) -> ControllerRow {
+        ControllerRow { run, url: format!("http://{run}"), beat }
     }
 
     /// One look a second, with the second controller's beats until it is gone from the database.

@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use weir_wire::Name;
 
-use crate::database::{Away, Database, DatabaseError, Record};
+use crate::database::{Database, DatabaseError, OutageCause, Record};
 
 /// Plans that wait at most. Beyond it those are lost that others have followed, else the oldest.
 const PLANS_MAX: usize = 100_000;
 /// Other records that wait at most: no plan is lost for them. Beyond it the oldest are.
-const OTHERS_MAX: usize = 100_000;
+const OTHER_RECORDS_MAX: usize = 100_000;
 /// Records of one transaction.
 const BATCH: usize = 256;
 /// Batches after which old rows are removed.
@@ -33,42 +33,42 @@ pub struct RowsKept {
 /// Records on their way to the database.
 #[derive(Default)]
 pub(crate) struct Journal {
-    waiting: Mutex<Waiting>,
+    queue: Mutex<WriteQueue>,
     wake: Notify,
-    state: Mutex<Option<Away>>,
+    outage: Mutex<Option<OutageCause>>,
     /// Objects whose plans were not taken, since another controller had planned before.
-    overtaken: Mutex<Vec<Name>>,
+    conflicts: Mutex<Vec<Name>>,
     /// Records that the database refused, and how many are still to be written one by one, as one
     /// of them was refused.
     refused: AtomicU64,
-    singly: AtomicUsize,
+    single_left: AtomicUsize,
 }
 
 /// Both queues in the order in which they came. What is lost is counted and told.
 #[derive(Default)]
-struct Waiting {
+struct WriteQueue {
     plans: VecDeque<(u64, Record)>,
-    others: VecDeque<(u64, Record)>,
+    other_records: VecDeque<(u64, Record)>,
     next: u64,
     /// Up to this number the database was given them: it may have them, or be writing them, and
     /// what comes after them follows them. None of these is lost; they are no more than a batch.
-    given: u64,
+    in_flight_to: u64,
     lost: u64,
 }
 
 /// How many records at the front of a queue the database was given.
-fn given_count(queue: &VecDeque<(u64, Record)>, given: u64) -> usize {
+fn in_flight_count(queue: &VecDeque<(u64, Record)>, given: u64) -> usize {
     queue.partition_point(|(number, _)| *number <= given)
 }
 
-impl Waiting {
+impl WriteQueue {
     fn push(&mut self, record: Record) {
         self.next += 1;
         let is_plan = matches!(record, Record::Plan { .. });
-        let queue = if is_plan { &mut self.plans } else { &mut self.others };
+        let queue = if is_plan { &mut self.plans } else { &mut self.other_records };
         queue.push_back((self.next, record));
-        if self.others.len() > OTHERS_MAX {
-            self.others.remove(given_count(&self.others, self.given));
+        if self.other_records.len() > OTHER_RECORDS_MAX {
+            self.other_records.remove(in_flight_count(&self.other_records, self.in_flight_to));
             self.lost += 1;
         }
         if self.plans.len() > PLANS_MAX {
@@ -79,7 +79,7 @@ impl Waiting {
     /// Makes room for an eighth more plans. The newest of an object then follows what the oldest
     /// followed, of those that the database was not given.
     fn drop_plans(&mut self) {
-        let untried = self.plans.split_off(given_count(&self.plans, self.given));
+        let untried = self.plans.split_off(in_flight_count(&self.plans, self.in_flight_to));
         let before = untried.len();
         let mut first: HashMap<Name, u64> = HashMap::new();
         for (_, record) in &untried {
@@ -106,12 +106,13 @@ impl Waiting {
     }
 
     fn len(&self) -> usize {
-        self.plans.len() + self.others.len()
+        self.plans.len() + self.other_records.len()
     }
 
     /// Gives the database the first of both, with the number of the last of them.
-    fn give(&mut self, count: usize) -> (Vec<Record>, u64) {
-        let (mut plans, mut others) = (self.plans.iter().peekable(), self.others.iter().peekable());
+    fn next_batch(&mut self, count: usize) -> (Vec<Record>, u64) {
+        let (mut plans, mut others) =
+            (self.plans.iter().peekable(), self.other_records.iter().peekable());
         let mut batch = Vec::new();
         let mut last = 0;
         while batch.len() < count {
@@ -127,13 +128,13 @@ impl Waiting {
                 record.clone()
             }));
         }
-        self.given = self.given.max(last);
+        self.in_flight_to = self.in_flight_to.max(last);
         (batch, last)
     }
 
     /// Those up to this number are written.
-    fn forget(&mut self, last: u64) {
-        for queue in [&mut self.plans, &mut self.others] {
+    fn remove_written(&mut self, last: u64) {
+        for queue in [&mut self.plans, &mut self.other_records] {
             while queue.front().is_some_and(|(number, _)| *number <= last) {
                 queue.pop_front();
             }
@@ -143,19 +144,19 @@ impl Waiting {
 
 impl Journal {
     pub(crate) fn push(&self, records: impl IntoIterator<Item = Record>) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.queue();
         records.into_iter().for_each(|record| waiting.push(record));
         drop(waiting);
         self.wake.notify_one();
     }
 
     pub(crate) fn waiting_count(&self) -> usize {
-        self.waiting().len()
+        self.queue().len()
     }
 
     /// Records that were lost because the database was away for too long.
     pub(crate) fn lost_count(&self) -> u64 {
-        self.waiting().lost
+        self.queue().lost
     }
 
     /// Records that are left out, as the database refused each of them by itself.
@@ -164,18 +165,18 @@ impl Journal {
     }
 
     /// Why the last attempt to write failed, if it did.
-    pub(crate) fn away(&self) -> Option<Away> {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn outage(&self) -> Option<OutageCause> {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Objects whose plans were not taken since this was called before.
-    pub(crate) fn take_overtaken(&self) -> Vec<Name> {
-        std::mem::take(&mut *self.overtaken.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take_conflicts(&self) -> Vec<Name> {
+        std::mem::take(&mut *self.conflicts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Those of which it is not known what counts.
-    pub(crate) fn still_overtaken(&self, objects: impl IntoIterator<Item = Name>) {
-        self.overtaken.lock().unwrap_or_else(PoisonError::into_inner).extend(objects);
+    pub(crate) fn add_conflicts(&self, objects: impl IntoIterator<Item = Name>) {
+        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).extend(objects);
     }
 
     /// Writes until `stopping`, and then what is left, if the database answers.
@@ -219,26 +220,27 @@ impl Journal {
     /// Writes some records and says how many. They leave the queue once they are written, or once
     /// the database has refused one by itself for what it says.
     async fn write_batch(&self, database: &Database, run: &AtomicU64) -> Result<usize, ()> {
-        let singly = self.singly.load(Ordering::Relaxed);
-        let (batch, last) = self.waiting().give(if singly > 0 { 1 } else { BATCH });
+        let singly = self.single_left.load(Ordering::Relaxed);
+        let (batch, last) = self.queue().next_batch(if singly > 0 { 1 } else { BATCH });
         if batch.is_empty() {
             return Ok(0);
         }
         let written = database.write(run.load(Ordering::Relaxed), &batch).await;
-        let refused = written.as_ref().err().filter(|error| error.is_about_data());
+        let refused = written.as_ref().err().filter(|error| error.is_data_error());
         if let Some(error) = refused {
             match &batch[..] {
-                [record] => self.leave_out(record, error),
+                [record] => self.drop_refused(record, error),
                 // One of them is to blame.
                 all => {
-                    self.singly.store(all.len(), Ordering::Relaxed);
+                    self.single_left.store(all.len(), Ordering::Relaxed);
                     return Box::pin(self.write_batch(database, run)).await;
                 }
             }
         }
-        let state = written.as_ref().err().filter(|_| refused.is_none()).map(DatabaseError::away);
+        let state =
+            written.as_ref().err().filter(|_| refused.is_none()).map(DatabaseError::outage_cause);
         let was = std::mem::replace(
-            &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *self.outage.lock().unwrap_or_else(PoisonError::into_inner),
             state,
         );
         match written {
@@ -253,19 +255,19 @@ impl Journal {
                 if was.is_some() {
                     tracing::info!("the database answers again");
                 }
-                self.still_overtaken(overtaken);
+                self.add_conflicts(overtaken);
             }
         }
-        self.singly.store(singly.saturating_sub(1), Ordering::Relaxed);
-        self.waiting().forget(last);
+        self.single_left.store(singly.saturating_sub(1), Ordering::Relaxed);
+        self.queue().remove_written(last);
         Ok(batch.len())
     }
 
     /// A record that would hold up all after it for ever. Of a plan counts what is in the database.
-    fn leave_out(&self, record: &Record, error: &DatabaseError) {
+    fn drop_refused(&self, record: &Record, error: &DatabaseError) {
         let what = match record {
             Record::Plan { plan, .. } => {
-                self.still_overtaken([plan.object.clone()]);
+                self.add_conflicts([plan.object.clone()]);
                 format!("plan {} for {}", plan.number, plan.object)
             }
             Record::Router { name, .. } | Record::RouterLost { name, .. } => {
@@ -277,8 +279,8 @@ impl Journal {
         tracing::error!(what, %error, "the database refuses a record, which is left out");
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, WriteQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -303,14 +305,14 @@ mod tests {
     }
 
     /// Numbers of plans, and details of lines, in the order in which they are written.
-    fn all(waiting: &mut Waiting) -> Vec<String> {
+    fn all(waiting: &mut WriteQueue) -> Vec<String> {
         let mut all = Vec::new();
         loop {
-            let (batch, last) = waiting.give(BATCH);
+            let (batch, last) = waiting.next_batch(BATCH);
             if batch.is_empty() {
                 return all;
             }
-            waiting.forget(last);
+            waiting.remove_written(last);
             all.extend(batch.into_iter().map(|record| match record {
                 Record::Plan { plan, .. } => format!("plan {}", plan.number),
                 Record::Audit { detail, .. } => detail,
@@ -321,7 +323,7 @@ mod tests {
 
     #[test]
     fn records_are_written_in_the_order_in_which_they_came() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WriteQueue::default();
         for record in [line(1), plan(2, "/a"), plan(3, "/b"), line(4), line(5), plan(6, "/a")] {
             waiting.push(record);
         }
@@ -331,9 +333,9 @@ mod tests {
 
     #[test]
     fn lines_of_the_audit_push_no_plan_out() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/a"));
-        (0..OTHERS_MAX + 10).for_each(|number| waiting.push(line(number)));
+        (0..OTHER_RECORDS_MAX + 10).for_each(|number| waiting.push(line(number)));
         assert_eq!(waiting.lost, 10);
         let all = all(&mut waiting);
         assert_eq!(all[..2], ["plan 1".to_owned(), "10".to_owned()]);
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn plans_that_others_have_followed_go_first() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/first"));
         (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/again")));
         // What is written follows what those that are lost followed.
@@ -362,19 +364,19 @@ mod tests {
     /// What the database was given it may have, also if its answer got lost.
     #[test]
     fn what_the_database_was_given_is_not_lost() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/a"));
         waiting.push(line(1));
-        let (_, last) = waiting.give(BATCH);
+        let (_, last) = waiting.next_batch(BATCH);
         (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/a")));
-        (0..OTHERS_MAX).for_each(|number| waiting.push(line(number)));
+        (0..OTHER_RECORDS_MAX).for_each(|number| waiting.push(line(number)));
         // All plans but the newest, and a line.
         assert_eq!(waiting.lost, PLANS_MAX as u64);
         // Again, as nothing was heard of it.
-        let (again, last_again) = waiting.give(2);
+        let (again, last_again) = waiting.next_batch(2);
         assert!(matches!(&again[..], [Record::Plan { .. }, Record::Audit { .. }]), "{again:?}");
         assert_eq!(last_again, last);
-        waiting.forget(last);
+        waiting.remove_written(last);
         match &waiting.plans[0].1 {
             Record::Plan { plan, follows: 1, .. } => assert_eq!(plan.number, PLANS_MAX as u64 + 1),
             other => panic!("{other:?}"),
@@ -398,7 +400,7 @@ mod tests {
         let writing = journal.write_batch(&database, &run);
         let meanwhile = async {
             // It is under way once the database was given it.
-            while journal.waiting().given == 0 {
+            while journal.queue().in_flight_to == 0 {
                 tokio::task::yield_now().await;
             }
             journal.push(more.drain(..));
@@ -406,7 +408,7 @@ mod tests {
         };
         let _ = tokio::join!(writing, meanwhile);
         while journal.write_batch(&database, &run).await.unwrap() > 0 {}
-        assert_eq!(journal.take_overtaken(), []);
+        assert_eq!(journal.take_conflicts(), []);
         let newest = database.newest_plan(&"/a".parse().unwrap(), |_| true).await.unwrap();
         assert_eq!(newest.unwrap().number, PLANS_MAX as u64 + 1);
         assert_eq!(journal.lost_count(), PLANS_MAX as u64 - 1);

@@ -25,7 +25,7 @@ mod tokens;
 pub use admin::{add_token, remove_token, tokens};
 pub use clock::WallClock;
 pub use config::{Config, StartError, TlsFiles};
-pub use database::{DatabaseError, DatabasePlace, PlaceError, ServerUrl};
+pub use database::{DatabaseError, DatabaseLocation, LocationError, ServerUrl};
 pub use journal::RowsKept;
 pub use server::Server;
 pub use token::{Role, Token, is_name};

@@ -52,7 +52,7 @@ impl From<DatabaseError> for Problem {
         tracing::error!(%error, "a request is refused");
         let status = match &error {
             // It is no better in a moment.
-            DatabaseError::Garbled(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            DatabaseError::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())

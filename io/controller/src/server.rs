@@ -145,7 +145,7 @@ fn run(
         following.abort();
         end_journal.send_replace(true);
         let _ = journal.await;
-        let _ = app.database.leave(app.run.load(Ordering::Relaxed)).await;
+        let _ = app.database.remove_controller(app.run.load(Ordering::Relaxed)).await;
         app.database.close().await;
     });
 }

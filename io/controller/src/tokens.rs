@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use weir_wire::Name;
 
 use crate::clock::{WallClock, WallTime};
-use crate::database::{Database, DatabaseError, Rows};
+use crate::database::{Database, DatabaseError, ReadRows};
 use crate::token::{Role, Token, split};
 
 /// Between two looks at the database for tokens that are not known: strangers cause no more, and
@@ -90,7 +90,7 @@ impl Tokens {
     /// Takes the tokens that the database has in place of those known. Those that it has and that
     /// cannot be read stay as they were.
     pub(crate) async fn refresh(&self, database: &Database) -> Result<(), DatabaseError> {
-        let Rows { read: tokens, unread } = database.tokens().await?;
+        let ReadRows { read: tokens, unreadable: unread } = database.tokens().await?;
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         let mut former = std::mem::take(&mut *by_id);
         by_id.extend(unread.iter().filter_map(|id| former.remove_entry(id)));

@@ -4,7 +4,7 @@ use sqlx::{AnyConnection, Row as _};
 use weir_control::File;
 use weir_wire::Name;
 
-use super::garbled::is_of_row;
+use super::garbled::is_row_error;
 use super::rows::{self, json, signed};
 
 /// Writes a file, unless a row of its name is there. Says whether it is written.
@@ -23,7 +23,7 @@ pub(super) async fn insert(
 }
 
 /// Writes what has become known of a file since. Says whether it is there.
-pub(super) async fn amend(
+pub(super) async fn update_manifest(
     to: &mut AnyConnection,
     file: &File,
     change: i64,
@@ -50,7 +50,7 @@ pub(super) async fn remove(
 
 /// Whether the row of a file is there and no controller can take it up: it cannot be read, or its
 /// change is none of those up to this one.
-pub(super) async fn is_garbled(
+pub(super) async fn is_unreadable(
     to: &mut AnyConnection,
     name: &Name,
     change: i64,
@@ -60,7 +60,7 @@ pub(super) async fn is_garbled(
         Ok(None) => Ok(false),
         Ok(Some(row)) => Ok(rows::file(&row).is_err()
             || !row.try_get("change").is_ok_and(|at: i64| (0..=change).contains(&at))),
-        Err(error) if is_of_row(&error) => Ok(true),
+        Err(error) if is_row_error(&error) => Ok(true),
         Err(error) => Err(error),
     }
 }

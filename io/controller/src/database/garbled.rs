@@ -19,9 +19,9 @@ const KEY_MAX: usize = 200;
 /// Rows that were passed over since the start. Each is told once, however often it is read, and
 /// one of a file no longer when it is written anew or removed.
 #[derive(Default)]
-pub(crate) struct Garbled(Mutex<BTreeMap<(&'static str, String), String>>);
+pub(crate) struct UnreadableRows(Mutex<BTreeMap<(&'static str, String), String>>);
 
-impl Garbled {
+impl UnreadableRows {
     /// How many there are, 1,000 at most.
     pub(crate) fn count(&self) -> u64 {
         self.rows().len() as u64
@@ -68,9 +68,9 @@ pub(super) struct Select {
 }
 
 /// Rows as values, and what those are found by that cannot be read.
-pub(crate) struct Rows<T> {
+pub(crate) struct ReadRows<T> {
     pub(crate) read: Vec<T>,
-    pub(crate) unread: Vec<String>,
+    pub(crate) unreadable: Vec<String>,
 }
 
 impl Select {
@@ -87,7 +87,7 @@ impl Select {
 }
 
 /// Whether an error is of one row alone, after which others come.
-pub(super) fn is_of_row(error: &sqlx::Error) -> bool {
+pub(super) fn is_row_error(error: &sqlx::Error) -> bool {
     use sqlx::Error::{AnyDriverError, ColumnDecode, Decode};
     matches!(error, AnyDriverError(_) | ColumnDecode { .. } | Decode(_))
 }
@@ -99,8 +99,8 @@ impl Database {
         select: &Select,
         numbers: &[u64],
         read: fn(&AnyRow) -> Result<T, Unreadable>,
-    ) -> Result<Rows<T>, DatabaseError> {
-        let mut rows = Rows { read: Vec::new(), unread: Vec::new() };
+    ) -> Result<ReadRows<T>, DatabaseError> {
+        let mut rows = ReadRows { read: Vec::new(), unreadable: Vec::new() };
         // Why rows cannot be had at all, not even what they are found by.
         let (mut broken, mut broken_count) = (None, 0);
         let mut connection = self.pool.acquire().await?;
@@ -108,7 +108,7 @@ impl Database {
         while let Some(row) = stream.next().await {
             let row = match row {
                 Ok(row) => row,
-                Err(error) if is_of_row(&error) => {
+                Err(error) if is_row_error(&error) => {
                     broken.get_or_insert_with(|| error.to_string());
                     broken_count += 1;
                     continue;
@@ -119,8 +119,8 @@ impl Database {
                 Ok(value) => rows.read.push(value),
                 Err(Unreadable(why)) => {
                     let key = row.try_get("row_key").unwrap_or_else(|_| "of no name".to_owned());
-                    self.garbled.note(select.what, &key, &why);
-                    rows.unread.push(key);
+                    self.unreadable.note(select.what, &key, &why);
+                    rows.unreadable.push(key);
                 }
             }
         }
@@ -136,10 +136,10 @@ impl Database {
                 found.retain(|key| !after.contains(key));
             }
             if found.len() < broken_count {
-                self.garbled.note(select.what, "of no name", &why);
+                self.unreadable.note(select.what, "of no name", &why);
             }
-            found.iter().for_each(|key| self.garbled.note(select.what, key, &why));
-            rows.unread.extend(found);
+            found.iter().for_each(|key| self.unreadable.note(select.what, key, &why));
+            rows.unreadable.extend(found);
         }
         Ok(rows)
     }
@@ -157,7 +157,7 @@ impl Database {
         while let Some(row) = stream.next().await {
             match row.and_then(|row| row.try_get("row_key")) {
                 Ok(key) => drop(keys.insert(key)),
-                Err(error) if is_of_row(&error) => {}
+                Err(error) if is_row_error(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -24,46 +24,46 @@ use weir_control::{File, FileStatus, Plan};
 use weir_wire::Name;
 
 use self::garbled::Select;
-pub(crate) use self::garbled::{Garbled, Rows};
-pub use self::place::{DatabasePlace, PlaceError, ServerUrl};
+pub(crate) use self::garbled::{ReadRows, UnreadableRows};
+pub use self::place::{DatabaseLocation, LocationError, ServerUrl};
 use self::rows::{json, signed};
-pub(crate) use self::shared::{FileChange, NUMBER_STEP, News, Sharer};
+pub(crate) use self::shared::{Changes, ControllerRow, FileChange, NUMBER_STEP};
 use self::transaction::Transaction;
 use crate::token::Token;
 
 /// Connections at most: one writes, others read beside it.
 const CONNECTIONS_MAX: u32 = 4;
 /// How long a statement waits for another program that holds the lock.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a statement waits for a connection.
-const CONNECTION_WAIT: Duration = Duration::from_secs(3);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long all of one change may take. A server that has fallen silent does not say so.
-const CHANGE_WAIT: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the database did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// It is away, full, locked or broken.
     #[error("the database does not answer: {0}")]
-    Away(#[from] sqlx::Error),
+    Failed(#[from] sqlx::Error),
     /// Its tables cannot be made or brought up to date.
     #[error("the tables of the database cannot be set up: {0}")]
     Tables(#[from] sqlx::migrate::MigrateError),
     /// A row that this program did not write, and that it cannot do without.
     #[error("the database holds {0} that cannot be read; put back a backup of it")]
-    Garbled(&'static str),
+    Unreadable(&'static str),
     /// It takes too long.
     #[error("the database does not answer in time")]
-    Late,
+    TimedOut,
     /// Another controller has written the same at this very moment.
     #[error("another controller has registered one of these files at this moment; try again")]
-    Overtaken,
+    Conflict,
 }
 
 /// Why a database does not take anything, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Away {
+pub(crate) enum OutageCause {
     /// It has no room.
     Full,
     /// Another program holds a lock.
@@ -91,8 +91,8 @@ const DATA_CLASSES: [&str; 3] = ["22", "23", "54"];
 
 impl DatabaseError {
     /// Whether it is what was to be written that is refused, and would be again.
-    pub(crate) fn is_about_data(&self) -> bool {
-        let Self::Away(sqlx::Error::Database(error)) = self else { return false };
+    pub(crate) fn is_data_error(&self) -> bool {
+        let Self::Failed(sqlx::Error::Database(error)) = self else { return false };
         let code = error.code().unwrap_or_default();
         // Codes of PostgreSQL have five letters, those of SQLite fewer.
         match code.parse::<i32>() {
@@ -101,16 +101,16 @@ impl DatabaseError {
         }
     }
 
-    pub(crate) fn away(&self) -> Away {
-        let Self::Away(sqlx::Error::Database(error)) = self else { return Away::Silent };
-        let Some(code) = error.code() else { return Away::Silent };
+    pub(crate) fn outage_cause(&self) -> OutageCause {
+        let Self::Failed(sqlx::Error::Database(error)) = self else { return OutageCause::Silent };
+        let Some(code) = error.code() else { return OutageCause::Silent };
         // Of an extended code of SQLite the lowest octet says what it is.
         let plain = code.parse::<i32>().map(|code| code & 0xff);
         match (&*code, plain) {
-            (DISK_FULL, _) | (_, Ok(SQLITE_FULL)) => Away::Full,
-            (LOCK_NOT_AVAILABLE, _) | (_, Ok(SQLITE_BUSY)) => Away::Locked,
-            (READ_ONLY_TRANSACTION, _) | (_, Ok(SQLITE_READONLY)) => Away::ReadOnly,
-            _ => Away::Silent,
+            (DISK_FULL, _) | (_, Ok(SQLITE_FULL)) => OutageCause::Full,
+            (LOCK_NOT_AVAILABLE, _) | (_, Ok(SQLITE_BUSY)) => OutageCause::Locked,
+            (READ_ONLY_TRANSACTION, _) | (_, Ok(SQLITE_READONLY)) => OutageCause::ReadOnly,
+            _ => OutageCause::Silent,
         }
     }
 }
@@ -179,7 +179,7 @@ pub(crate) struct FileRow {
 #[derive(Clone)]
 pub(crate) struct Database {
     pool: AnyPool,
-    garbled: Arc<Garbled>,
+    unreadable: Arc<UnreadableRows>,
 }
 
 /// A plan's columns, and what it is found by.
@@ -204,10 +204,10 @@ fn migrator(is_server: bool) -> Migrator {
 
 /// What each connection is told first.
 fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
-    let lock_ms = LOCK_WAIT.as_millis();
+    let lock_ms = LOCK_TIMEOUT.as_millis();
     if is_server {
         // A controller that stops in the middle of a change holds no other up for long.
-        let idle_ms = CHANGE_WAIT.as_millis();
+        let idle_ms = CHANGE_TIMEOUT.as_millis();
         // What a controller has answered with 201 must not be lost when the server is killed.
         return format!(
             "SET lock_timeout = {lock_ms}; SET idle_in_transaction_session_timeout = {idle_ms}; \
@@ -235,13 +235,13 @@ const WAL_PAGES: u32 = 256;
 
 /// Why there was no connection. A pool that has none in time does not say why: a server that
 /// refuses all of them says so once more.
-async fn explained(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
+async fn with_cause(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
     if !matches!(error, sqlx::Error::PoolTimedOut) {
         return error;
     }
     let options = pool.connect_options();
     let attempt = AnyConnection::connect_with(&options);
-    match tokio::time::timeout(CONNECTION_WAIT, attempt).await {
+    match tokio::time::timeout(CONNECTION_TIMEOUT, attempt).await {
         Ok(Err(cause)) => cause,
         Ok(Ok(_)) | Err(_) => error,
     }
@@ -251,7 +251,7 @@ async fn explained(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
 /// without a limit its connections would count as used until the system gives them up, and there
 /// would be no room for new ones.
 async fn is_reusable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
-    match tokio::time::timeout(CHANGE_WAIT, connection.ping()).await {
+    match tokio::time::timeout(CHANGE_TIMEOUT, connection.ping()).await {
         Ok(answer) => answer.map(|()| true),
         Err(_) => Ok(false),
     }
@@ -268,14 +268,14 @@ impl Database {
     /// Opens the database. A file is made if there is none, and takes `bytes_max` at most; the
     /// database of a server has to be there.
     pub(crate) async fn open(
-        place: &DatabasePlace,
+        place: &DatabaseLocation,
         bytes_max: Option<u64>,
     ) -> Result<Self, DatabaseError> {
         sqlx::any::install_default_drivers();
         let settings = settings(place.is_server(), bytes_max);
         let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
-            .acquire_timeout(CONNECTION_WAIT)
+            .acquire_timeout(CONNECTION_TIMEOUT)
             .after_connect(move |connection, _| {
                 let settings = AssertSqlSafe(settings.clone());
                 Box::pin(async move { connection.execute(raw_sql(settings)).await.map(drop) })
@@ -285,38 +285,40 @@ impl Database {
         // Now, so that it is known whether the database is there.
         let connected = pool.acquire().await.map(drop);
         if let Err(error) = connected {
-            return Err(explained(&pool, error).await.into());
+            return Err(with_cause(&pool, error).await.into());
         }
         migrator(place.is_server()).run(&pool).await?;
-        Ok(Self { pool, garbled: Arc::default() })
+        Ok(Self { pool, unreadable: Arc::default() })
     }
 
     /// What a piece of work comes to, which has an end.
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         work: impl Future<Output = Result<T, DatabaseError>>,
     ) -> Result<T, DatabaseError> {
-        match tokio::time::timeout(CHANGE_WAIT, work).await {
-            Ok(Err(DatabaseError::Away(error))) => Err(explained(&self.pool, error).await.into()),
+        match tokio::time::timeout(CHANGE_TIMEOUT, work).await {
+            Ok(Err(DatabaseError::Failed(error))) => {
+                Err(with_cause(&self.pool, error).await.into())
+            }
             Ok(result) => result,
-            Err(_) => Err(DatabaseError::Late),
+            Err(_) => Err(DatabaseError::TimedOut),
         }
     }
 
     /// Rows that cannot be read.
-    pub(crate) fn garbled(&self) -> &Garbled {
-        &self.garbled
+    pub(crate) fn unreadable(&self) -> &UnreadableRows {
+        &self.unreadable
     }
 
     pub(crate) async fn close(&self) {
         // Who does not answer is not waited for.
-        let _ = tokio::time::timeout(CHANGE_WAIT, self.pool.close()).await;
+        let _ = tokio::time::timeout(CHANGE_TIMEOUT, self.pool.close()).await;
     }
 
     /// Whether it answers; if not, why.
     pub(crate) async fn answers(&self) -> Result<(), DatabaseError> {
         let asked = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
-        self.within(async { Ok(asked.await.map(drop)?) }).await
+        self.with_timeout(async { Ok(asked.await.map(drop)?) }).await
     }
 
     pub(crate) async fn add_token(&self, token: &Token, who: Record) -> Result<(), DatabaseError> {
@@ -330,7 +332,7 @@ impl Database {
             .bind(signed(token.created_ms))
             .bind(token.expires_ms.map(signed))
             .bind(json(&token.prefixes));
-        self.within(async {
+        self.with_timeout(async {
             let mut transaction = Transaction::begin(&self.pool).await?;
             query.execute(&mut *transaction).await?;
             audit(&mut transaction, &who).await?;
@@ -340,7 +342,7 @@ impl Database {
     }
 
     pub(crate) async fn remove_token(&self, id: &str, who: Record) -> Result<bool, DatabaseError> {
-        self.within(async {
+        self.with_timeout(async {
             let mut transaction = Transaction::begin(&self.pool).await?;
             let sql = "DELETE FROM tokens WHERE id = $1";
             let done = sqlx::query(sql).bind(id).execute(&mut *transaction).await?;
@@ -354,14 +356,14 @@ impl Database {
         .await
     }
 
-    pub(crate) async fn tokens(&self) -> Result<Rows<Token>, DatabaseError> {
+    pub(crate) async fn tokens(&self) -> Result<ReadRows<Token>, DatabaseError> {
         let select = Select {
             what: "token",
             key: "id",
             columns: "id, hash, role, name, created_ms, expires_ms, prefixes",
             from: "tokens ORDER BY created_ms, id",
         };
-        self.within(self.select(&select, &[], rows::token)).await
+        self.with_timeout(self.select(&select, &[], rows::token)).await
     }
 
     /// Adds files, or what is new of them, with their lines of the audit: all or none. Left out and
@@ -378,14 +380,14 @@ impl Database {
         if files.is_empty() {
             return Ok(left_out);
         }
-        self.within(async {
+        self.with_timeout(async {
             let (mut transaction, change) = self.begin_change().await?;
             let to = &mut transaction;
             for (file, news) in files {
                 let (is_written, action) = match news {
                     FileStatus::Unchanged => continue,
                     FileStatus::AddsManifest => {
-                        (file::amend(to, file, change).await?, "manifest added")
+                        (file::update_manifest(to, file, change).await?, "manifest added")
                     }
                     FileStatus::New => {
                         (file::insert(to, file, who, at_ms, change).await?, "file added")
@@ -393,9 +395,10 @@ impl Database {
                 };
                 if !is_written {
                     // Somebody else was first, or the row cannot be read and so was not known.
-                    if *news != FileStatus::New || !file::is_garbled(to, &file.name, change).await?
+                    if *news != FileStatus::New
+                        || !file::is_unreadable(to, &file.name, change).await?
                     {
-                        return Err(DatabaseError::Overtaken);
+                        return Err(DatabaseError::Conflict);
                     }
                     if !file::remove(to, &file.name, (!may_replace).then_some(who)).await? {
                         left_out.insert(file.name.clone());
@@ -422,7 +425,7 @@ impl Database {
         owner: Option<&str>,
         who: Record,
     ) -> Result<bool, DatabaseError> {
-        self.within(async {
+        self.with_timeout(async {
             let (mut transaction, change) = self.begin_change().await?;
             if !file::remove(&mut transaction, name, owner).await? && !is_known {
                 return Ok(false);
@@ -445,15 +448,15 @@ impl Database {
     ) -> Result<Vec<PlanRow>, DatabaseError> {
         let from = "plans WHERE number < $1 ORDER BY number DESC LIMIT $2";
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        Ok(self.within(self.select(&select, &[before, count], rows::plan_row)).await?.read)
+        Ok(self.with_timeout(self.select(&select, &[before, count], rows::plan_row)).await?.read)
     }
 
     pub(crate) async fn plan(&self, number: u64) -> Result<Option<PlanRow>, DatabaseError> {
         let from = "plans WHERE number = $1";
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        let rows = self.within(self.select(&select, &[number], rows::plan_row)).await?;
-        if !rows.unread.is_empty() {
-            return Err(DatabaseError::Garbled("a plan"));
+        let rows = self.with_timeout(self.select(&select, &[number], rows::plan_row)).await?;
+        if !rows.unreadable.is_empty() {
+            return Err(DatabaseError::Unreadable("a plan"));
         }
         Ok(rows.read.into_iter().next())
     }
@@ -470,21 +473,21 @@ impl Database {
             columns: "id, at_ms, who, action, detail",
             from: "audit WHERE id < $1 ORDER BY id DESC LIMIT $2",
         };
-        Ok(self.within(self.select(&select, &[before, count], rows::line)).await?.read)
+        Ok(self.with_timeout(self.select(&select, &[before, count], rows::line)).await?.read)
     }
 
     /// When each router was heard of last, or has come, and whether it is lost since.
     pub(crate) async fn routers(&self) -> Result<Vec<(String, u64, bool)>, DatabaseError> {
         let (key, columns, from) = ("name", "name, seen_ms, run", "routers ORDER BY name");
         let select = Select { what: "router", key, columns, from };
-        Ok(self.within(self.select(&select, &[], rows::seen)).await?.read)
+        Ok(self.with_timeout(self.select(&select, &[], rows::seen)).await?.read)
     }
 
     /// Begins a change of what controllers share. Those of all controllers follow one another: who
     /// sees its number sees all of it and of those before.
     async fn begin_change(&self) -> Result<(Transaction, i64), DatabaseError> {
         let mut transaction = Transaction::begin(&self.pool).await?;
-        let change = shared::count_up(&mut transaction, "change").await?;
+        let change = shared::next_value(&mut transaction, "change").await?;
         Ok((transaction, change))
     }
 }

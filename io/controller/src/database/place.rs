@@ -27,7 +27,7 @@ const KEYS: [&str; 12] = [
 
 /// Where a controller's database is. What is shown of it has no password.
 #[derive(Clone, PartialEq, Eq)]
-pub enum DatabasePlace {
+pub enum DatabaseLocation {
     /// A file of SQLite, made if there is none.
     File(PathBuf),
     /// A database of a PostgreSQL server, which several controllers may share.
@@ -40,7 +40,7 @@ pub struct ServerUrl(String);
 
 /// Why an address is none of a database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
+pub enum LocationError {
     /// Neither a file nor a PostgreSQL server.
     #[error("a database is a file, or postgres://USER@HOST/DATABASE")]
     Scheme,
@@ -51,32 +51,32 @@ pub enum PlaceError {
     Key(String),
 }
 
-impl FromStr for DatabasePlace {
-    type Err = PlaceError;
+impl FromStr for DatabaseLocation {
+    type Err = LocationError;
 
     /// A file, or a URL that begins with `postgres://`.
-    fn from_str(text: &str) -> Result<Self, PlaceError> {
+    fn from_str(text: &str) -> Result<Self, LocationError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return ServerUrl::new(text).map(Self::Server);
         }
         if text.contains("://") || text.is_empty() {
-            return Err(PlaceError::Scheme);
+            return Err(LocationError::Scheme);
         }
         Ok(Self::File(text.into()))
     }
 }
 
 impl ServerUrl {
-    fn new(text: &str) -> Result<Self, PlaceError> {
+    fn new(text: &str) -> Result<Self, LocationError> {
         let options: AnyConnectOptions =
-            text.parse().map_err(|error: sqlx::Error| PlaceError::Url(error.to_string()))?;
+            text.parse().map_err(|error: sqlx::Error| LocationError::Url(error.to_string()))?;
         let mut url = options.database_url;
         let mut has_mode = std::env::var_os("PGSSLMODE").is_some();
         let mut hosts: Vec<String> = url.host_str().map(str::to_owned).into_iter().collect();
         for (key, value) in url.query_pairs() {
             let is_options = key.starts_with("options[") && key.ends_with(']');
             if !is_options && !KEYS.contains(&&*key) {
-                return Err(PlaceError::Key(key.into_owned()));
+                return Err(LocationError::Key(key.into_owned()));
             }
             has_mode |= key == "sslmode";
             if matches!(&*key, "host" | "hostaddr") {
@@ -104,7 +104,7 @@ fn is_this_machine(host: &str) -> bool {
     is_folder || is_loopback || host == "localhost"
 }
 
-impl DatabasePlace {
+impl DatabaseLocation {
     /// Whether controllers of other machines may use it, too.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
@@ -133,13 +133,13 @@ impl DatabasePlace {
     }
 }
 
-impl From<PathBuf> for DatabasePlace {
+impl From<PathBuf> for DatabaseLocation {
     fn from(path: PathBuf) -> Self {
         Self::File(path)
     }
 }
 
-impl fmt::Display for DatabasePlace {
+impl fmt::Display for DatabaseLocation {
     /// A file, or host and database of a URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = match self {
@@ -155,7 +155,7 @@ impl fmt::Display for DatabasePlace {
     }
 }
 
-impl fmt::Debug for DatabasePlace {
+impl fmt::Debug for DatabaseLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -171,26 +171,26 @@ impl fmt::Debug for ServerUrl {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Result<DatabasePlace, PlaceError> {
+    fn place(text: &str) -> Result<DatabaseLocation, LocationError> {
         text.parse()
     }
 
     fn url(text: &str) -> String {
         match place(text) {
-            Ok(DatabasePlace::Server(ServerUrl(url))) => url,
+            Ok(DatabaseLocation::Server(ServerUrl(url))) => url,
             other => panic!("{text}: {other:?}"),
         }
     }
 
     #[test]
     fn a_file_or_a_server_is_meant() {
-        assert_eq!(place("a b/c.db"), Ok(DatabasePlace::File("a b/c.db".into())));
-        assert!(matches!(place("postgres://h/d"), Ok(DatabasePlace::Server(_))));
-        assert!(matches!(place("postgresql:///d"), Ok(DatabasePlace::Server(_))));
+        assert_eq!(place("a b/c.db"), Ok(DatabaseLocation::File("a b/c.db".into())));
+        assert!(matches!(place("postgres://h/d"), Ok(DatabaseLocation::Server(_))));
+        assert!(matches!(place("postgresql:///d"), Ok(DatabaseLocation::Server(_))));
         for other in ["mysql://h/d", "sqlite://x", ""] {
-            assert_eq!(place(other), Err(PlaceError::Scheme), "{other}");
+            assert_eq!(place(other), Err(LocationError::Scheme), "{other}");
         }
-        assert!(matches!(place("postgres://h:port/d"), Err(PlaceError::Url(_))));
+        assert!(matches!(place("postgres://h:port/d"), Err(LocationError::Url(_))));
     }
 
     #[test]
@@ -200,12 +200,12 @@ mod tests {
             assert!(text.contains("me@db.example:5433/weir"), "{text}");
             assert!(!text.contains("secret"), "{text}");
         }
-        let DatabasePlace::Server(url) = &place else { panic!("a server") };
+        let DatabaseLocation::Server(url) = &place else { panic!("a server") };
         assert!(!format!("{url:?}").contains("secret"));
-        let misspelt = "postgres://h/d?pasword=secret".parse::<DatabasePlace>();
+        let misspelt = "postgres://h/d?pasword=secret".parse::<DatabaseLocation>();
         let text = misspelt.unwrap_err().to_string();
         assert!(text.contains("pasword") && !text.contains("secret"), "{text}");
-        let bad = "postgres://me:secret@h:port/d".parse::<DatabasePlace>().unwrap_err();
+        let bad = "postgres://me:secret@h:port/d".parse::<DatabaseLocation>().unwrap_err();
         assert!(!bad.to_string().contains("secret"), "{bad}");
     }
 

@@ -12,7 +12,7 @@ impl Database {
     /// Removes the oldest lines of the audit, superseded or ending plans beyond these counts, and
     /// the names of files that were withdrawn long ago.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
-        self.within(self.remove_old(audit, plans)).await
+        self.with_timeout(self.remove_old(audit, plans)).await
     }
 
     async fn remove_old(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {

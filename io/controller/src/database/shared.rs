@@ -20,7 +20,7 @@ pub(crate) const NUMBER_STEP: u64 = 1000;
 
 /// A controller of this database, of those that were not stopped in good order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sharer {
+pub(crate) struct ControllerRow {
     pub(crate) run: u64,
     pub(crate) url: String,
     /// Goes up as long as it runs and reaches the database.
@@ -32,37 +32,37 @@ pub(crate) enum FileChange {
     Added(FileRow),
     Withdrawn(Name),
     /// It is there, and that is all that can be read.
-    Garbled(Name),
+    Unreadable(Name),
 }
 
 /// What has changed.
-pub(crate) struct News {
+pub(crate) struct Changes {
     /// The number of the last change that is in it.
     pub(crate) change: u64,
     /// The added files are all there are.
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
     /// In the order in which it happened.
     pub(crate) files: Vec<FileChange>,
     /// The newest plans of their objects, by number.
     pub(crate) plans: Vec<Plan>,
     /// Routers, and which controller each reports to; 0 for none.
     pub(crate) routers: Vec<(String, u64)>,
-    pub(crate) sharers: Vec<Sharer>,
+    pub(crate) controllers: Vec<ControllerRow>,
     /// The highest number of a controller.
-    pub(crate) runs: u64,
+    pub(crate) last_run: u64,
 }
 
 fn file(row: &AnyRow) -> Result<(u64, FileChange), Unreadable> {
     Ok((unsigned(row, "change")?, FileChange::Added(rows::file(row)?)))
 }
 
-fn sharer(row: &AnyRow) -> Result<Sharer, Unreadable> {
+fn controller_row(row: &AnyRow) -> Result<ControllerRow, Unreadable> {
     let (run, beat) = (unsigned(row, "run")?, unsigned(row, "beat")?);
-    Ok(Sharer { run, url: row.try_get("url")?, beat })
+    Ok(ControllerRow { run, url: row.try_get("url")?, beat })
 }
 
 /// Counts one of the numbers up, and returns it. Others wait until the transaction is over.
-pub(super) async fn count_up(to: &mut AnyConnection, name: &str) -> Result<i64, sqlx::Error> {
+pub(super) async fn next_value(to: &mut AnyConnection, name: &str) -> Result<i64, sqlx::Error> {
     let sql = "UPDATE numbers SET value = value + 1 WHERE name = $1 RETURNING value";
     let rows = sqlx::query(sql).bind(name).fetch_all(to).await?;
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get("value")
@@ -106,10 +106,14 @@ async fn write_plan(
 
 impl Database {
     /// A controller begins: its number, which no other has had.
-    pub(crate) async fn join(&self, url: &str, began_ms: u64) -> Result<u64, DatabaseError> {
-        self.within(async {
+    pub(crate) async fn register_controller(
+        &self,
+        url: &str,
+        began_ms: u64,
+    ) -> Result<u64, DatabaseError> {
+        self.with_timeout(async {
             let mut transaction = Transaction::begin(&self.pool).await?;
-            let run = count_up(&mut transaction, "run").await?;
+            let run = next_value(&mut transaction, "run").await?;
             let sql = "INSERT INTO controllers (run, url, began_ms, beat) VALUES ($1, $2, $3, 0)";
             let query = sqlx::query(sql).bind(run).bind(url).bind(signed(began_ms));
             query.execute(&mut *transaction).await?;
@@ -120,17 +124,17 @@ impl Database {
     }
 
     /// A controller runs on. Says whether it is still known.
-    pub(crate) async fn beat(&self, run: u64) -> Result<bool, DatabaseError> {
+    pub(crate) async fn heartbeat(&self, run: u64) -> Result<bool, DatabaseError> {
         let sql = "UPDATE controllers SET beat = beat + 1 WHERE run = $1";
         let query = sqlx::query(sql).bind(signed(run));
-        let done = self.within(async { Ok(query.execute(&self.pool).await?) }).await?;
+        let done = self.with_timeout(async { Ok(query.execute(&self.pool).await?) }).await?;
         Ok(done.rows_affected() > 0)
     }
 
     /// A controller ends, or is long gone.
-    pub(crate) async fn leave(&self, run: u64) -> Result<(), DatabaseError> {
+    pub(crate) async fn remove_controller(&self, run: u64) -> Result<(), DatabaseError> {
         let query = sqlx::query("DELETE FROM controllers WHERE run = $1").bind(signed(run));
-        self.within(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
+        self.with_timeout(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
     }
 
     /// Writes all of them or none, for the controller `run`. Plans that do not follow the newest of
@@ -141,7 +145,7 @@ impl Database {
         records: &[Record],
     ) -> Result<Vec<Name>, DatabaseError> {
         let is_shared = |record: &Record| !matches!(record, Record::Audit { .. });
-        self.within(async {
+        self.with_timeout(async {
             let (mut transaction, change) = match records.iter().any(is_shared) {
                 true => self.begin_change().await?,
                 false => (Transaction::begin(&self.pool).await?, 0),
@@ -189,36 +193,36 @@ impl Database {
     }
 
     /// What has changed after a change, or all there is.
-    pub(crate) async fn news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
-        self.within(self.read_news(since)).await
+    pub(crate) async fn changes_since(&self, since: Option<u64>) -> Result<Changes, DatabaseError> {
+        self.with_timeout(self.read_changes(since)).await
     }
 
-    async fn read_news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
+    async fn read_changes(&self, since: Option<u64>) -> Result<Changes, DatabaseError> {
         let (key, columns) = ("name", "name, value");
         let select = Select { what: "number", key, columns, from: "numbers" };
         let numbers = self.select(&select, &[], rows::number).await?;
-        if !numbers.unread.is_empty() {
-            return Err(DatabaseError::Garbled("a number that controllers count together"));
+        if !numbers.unreadable.is_empty() {
+            return Err(DatabaseError::Unreadable("a number that controllers count together"));
         }
         let numbers: BTreeMap<String, u64> = numbers.read.into_iter().collect();
         // Without one of them all changes would be old ones, untold.
         let number = |name: &str| {
             let number = numbers.get(name).copied();
-            number.ok_or(DatabaseError::Garbled("a number that controllers count together"))
+            number.ok_or(DatabaseError::Unreadable("a number that controllers count together"))
         };
         let (key, columns) = ("CAST(run AS TEXT)", "run, url, beat");
         let select = Select { what: "controller", key, columns, from: "controllers" };
-        let sharers = self.select(&select, &[], sharer).await?.read;
+        let sharers = self.select(&select, &[], controller_row).await?.read;
         let (change, forgotten) = (number("change")?, number("forgotten")?);
         let is_whole = since.is_none_or(|since| since < forgotten);
-        let mut news = News {
+        let mut news = Changes {
             change,
-            is_whole,
+            is_complete: is_whole,
             files: Vec::new(),
             plans: Vec::new(),
             routers: Vec::new(),
-            sharers,
-            runs: number("run")?,
+            controllers: sharers,
+            last_run: number("run")?,
         };
         if since == Some(change) {
             return Ok(news);
@@ -226,7 +230,7 @@ impl Database {
         // Where all is read, all is, also what says of its change what cannot be.
         let range = since.filter(|_| !is_whole).map(|since| [since + 1, change]);
         let numbers = range.as_ref().map_or(&[][..], |range| &range[..]);
-        news.files = self.file_news(numbers).await?;
+        news.files = self.file_changes(numbers).await?;
         let from = match is_whole {
             true => {
                 "plans p WHERE NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
@@ -250,7 +254,7 @@ impl Database {
     }
 
     /// Of changes from one number to another, or of all there are.
-    async fn file_news(&self, numbers: &[u64]) -> Result<Vec<FileChange>, DatabaseError> {
+    async fn file_changes(&self, numbers: &[u64]) -> Result<Vec<FileChange>, DatabaseError> {
         let (files, withdrawn) = match numbers {
             [] => ("files", "withdrawn"),
             _ => (
@@ -267,20 +271,20 @@ impl Database {
         let mut news = added.read;
         for (_, change) in &news {
             if let FileChange::Added(row) = change {
-                self.garbled.forget("file", &row.file.name.to_string());
+                self.unreadable.forget("file", &row.file.name.to_string());
             }
         }
         for (_, name) in &withdrawn {
             let name = name.to_string();
-            if !added.unread.contains(&name) {
-                self.garbled.forget("file", &name);
+            if !added.unreadable.contains(&name) {
+                self.unreadable.forget("file", &name);
             }
         }
         let withdrawn = withdrawn.into_iter();
         news.extend(withdrawn.map(|(change, name)| (change, FileChange::Withdrawn(name))));
         news.sort_by_key(|(change, _)| *change);
-        let garbled = added.unread.iter().filter_map(|name| name.parse().ok());
-        let garbled = garbled.map(FileChange::Garbled);
+        let garbled = added.unreadable.iter().filter_map(|name| name.parse().ok());
+        let garbled = garbled.map(FileChange::Unreadable);
         Ok(news.into_iter().map(|(_, news)| news).chain(garbled).collect())
     }
 
@@ -293,26 +297,26 @@ impl Database {
     ) -> Result<Option<Plan>, DatabaseError> {
         let sql = "SELECT number FROM plans WHERE object = $1 ORDER BY number DESC LIMIT 1";
         let query = sqlx::query(sql).bind(object.to_string());
-        let row = self.within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
+        let row = self.with_timeout(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
         let Some(row) = row else { return Ok(None) };
-        let number = unsigned(&row, "number").map_err(|_| DatabaseError::Garbled("a plan"))?;
+        let number = unsigned(&row, "number").map_err(|_| DatabaseError::Unreadable("a plan"))?;
         let from = "plans WHERE number = $1";
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        let read = self.within(self.select(&select, &[number], rows::plan)).await?.read;
+        let read = self.with_timeout(self.select(&select, &[number], rows::plan)).await?.read;
         match read.into_iter().next() {
             Some(plan) if can_be(&plan) => return Ok(Some(plan)),
-            Some(_) => self.note_impossible(number),
+            Some(_) => self.note_invalid_plan(number),
             None => {}
         }
         let query = sqlx::query("UPDATE plans SET ends = 1 WHERE number = $1").bind(signed(number));
-        self.within(async { Ok(query.execute(&self.pool).await?) }).await?;
+        self.with_timeout(async { Ok(query.execute(&self.pool).await?) }).await?;
         let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
         let (object, parent) = (object.clone(), 0);
         Ok(Some(Plan { number, parent, object, consumers, parts, spread }))
     }
 
     /// A plan is none for its file.
-    pub(crate) fn note_impossible(&self, number: u64) {
-        self.garbled.note("plan", &number.to_string(), "there cannot be such a plan");
+    pub(crate) fn note_invalid_plan(&self, number: u64) {
+        self.unreadable.note("plan", &number.to_string(), "there cannot be such a plan");
     }
 }

@@ -78,13 +78,13 @@ async fn plans_that_have_ended_are_removed_in_time() {
     // The newest plan of what is planned for stays, however old; of what has ended only the newest.
     assert_eq!((left[0], left.len()), (2001, 11));
     assert!(left[1..].iter().all(|number| *number > 190_000), "{left:?}");
-    let news = database.news(None).await.unwrap();
+    let news = database.changes_since(None).await.unwrap();
     assert!(news.plans.iter().any(|plan| plan.object == name("/kept")));
 }
 
 /// A database that was made by an older version, with the tables of the first steps alone.
-async fn old_database(folder: &TempDir, steps: usize) -> DatabasePlace {
-    let place: DatabasePlace = folder.path().join("controller.db").into();
+async fn old_database(folder: &TempDir, steps: usize) -> DatabaseLocation {
+    let place: DatabaseLocation = folder.path().join("controller.db").into();
     sqlx::any::install_default_drivers();
     let pool = AnyPoolOptions::new().connect_with(place.options().unwrap()).await.unwrap();
     let Migrator { migrations, .. } = migrator(false);
@@ -127,10 +127,10 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         let database = Database::open(&place, None).await.unwrap();
         let tokens = database.tokens().await.unwrap().read;
         assert_eq!((tokens.len(), &tokens[0].prefixes[..]), (1, &[name("/")][..]));
-        let news = database.news(None).await.unwrap();
+        let news = database.changes_since(None).await.unwrap();
         let files = news.files.into_iter().map(|news| match news {
             FileChange::Added(FileRow { file, owner }) => (file, owner),
-            FileChange::Withdrawn(name) | FileChange::Garbled(name) => panic!("{name}"),
+            FileChange::Withdrawn(name) | FileChange::Unreadable(name) => panic!("{name}"),
         });
         let owner = "producer p".to_owned();
         let expected = [(file("/a"), owner.clone()), (file("/b"), owner)];
@@ -144,7 +144,7 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         assert_eq!(database.write(1, &plans).await.unwrap(), [name("/b")]);
         let with_manifest = [(file("/a"), FileStatus::AddsManifest), (file("/c"), FileStatus::New)];
         database.add_files(&with_manifest, "producer p", false, 10).await.unwrap();
-        assert_eq!(database.join("http://one", 11).await.unwrap(), 1);
+        assert_eq!(database.register_controller("http://one", 11).await.unwrap(), 1);
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
 #[tokio::test]
 async fn full_database_leaves_no_transaction_open() {
     let folder = tempfile::tempdir().unwrap();
-    let place: DatabasePlace = folder.path().join("controller.db").into();
+    let place: DatabaseLocation = folder.path().join("controller.db").into();
     let small = Database::open(&place, Some(60 * PAGE_BYTES)).await.unwrap();
     let add = async |name: &str, news| {
         small.add_files(&[(file(name), news)], "producer p", false, 1).await
@@ -166,14 +166,14 @@ async fn full_database_leaves_no_transaction_open() {
         }
         assert!(count < 10_000, "it is never full");
     };
-    assert_eq!(error.away(), Away::Full);
+    assert_eq!(error.outage_cause(), OutageCause::Full);
     // Nothing is wrong with the disk here: there is no such file.
     let undone = add("/none", FileStatus::AddsManifest).await;
-    assert!(matches!(undone, Err(DatabaseError::Overtaken)));
+    assert!(matches!(undone, Err(DatabaseError::Conflict)));
     small.prune(0, 0).await.unwrap();
     add("/late", FileStatus::New).await.unwrap();
     let other = Database::open(&place, None).await.unwrap();
-    let news = other.news(None).await.unwrap();
+    let news = other.changes_since(None).await.unwrap();
     let late = name("/late");
     let is_late =
         |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == late);

@@ -13,7 +13,7 @@ use weir_control::{ControlError, File, FileStatus, Segments};
 use weir_wire::Name;
 
 use crate::access::{Body, Produces, Sees, SeesFiles};
-use crate::app::{App, Known};
+use crate::app::{App, ControllerState};
 use crate::database::Record;
 use crate::follow;
 use crate::refusal::Problem;
@@ -115,7 +115,7 @@ pub(super) async fn add(
 async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, Problem> {
     may_register(app, caller, &file.name)
         .map_err(|error| Problem::new(StatusCode::FORBIDDEN, error))?;
-    let mut turn = app.turn.lock().await;
+    let mut turn = app.follower.lock().await;
     let caught_up = follow::catch_up(app, &mut turn).await;
     let (news, is_own) = app.with(|known| news_of(known, caller, &file, 0));
     if news? == FileStatus::Unchanged {
@@ -135,7 +135,7 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
 /// What is new of a file that comes after so many others, and whether the caller may tell it: a
 /// manifest is told by who registered the file, or by an operator.
 fn news_of(
-    known: &Known,
+    known: &ControllerState,
     caller: &Caller,
     file: &File,
     after: usize,
@@ -174,7 +174,7 @@ async fn write_files(app: &App, files: Vec<File>, caller: &Caller) -> Result<Wri
     let with_news: Vec<(File, FileStatus)> = files.into_iter().zip(news.iter().copied()).collect();
     let at_ms = app.wall_clock.now_ms();
     let added = app.database.add_files(&with_news, &who, may_replace, at_ms).await;
-    app.note_change(&added);
+    app.note_write(&added);
     let left_out = added?;
     app.with(|known| {
         for (file, _) in with_news {
@@ -238,7 +238,7 @@ async fn add_all(
     let mut new: BTreeMap<Name, File> = BTreeMap::new();
     // Those of them that are no manifests of files that are known.
     let mut added = 0;
-    let mut turn = app.turn.lock().await;
+    let mut turn = app.follower.lock().await;
     follow::catch_up(app, &mut turn).await?;
     for file in files {
         let name = file.name.clone();
@@ -277,7 +277,7 @@ fn may_register(app: &App, caller: &Caller, name: &Name) -> Result<(), String> {
         return Ok(());
     }
     let owner = caller.who();
-    app.note_refused(&owner, name);
+    app.audit_refused_name(&owner, name);
     Err(format!("the token of {owner} is for names below {}, not for {name}", caller.prefixes()))
 }
 
@@ -312,7 +312,7 @@ pub(super) async fn remove(
 }
 
 async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, Problem> {
-    let mut turn = app.turn.lock().await;
+    let mut turn = app.follower.lock().await;
     follow::catch_up(app, &mut turn).await?;
     let owner = app.with(|known| known.controller.owner(&name).map(str::to_owned));
     let (at_ms, who) = (app.wall_clock.now_ms(), caller.who());
@@ -326,7 +326,7 @@ async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCo
     }
     let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
     let removed = app.database.remove_file(&name, is_known, only.as_deref(), record).await;
-    app.note_change(&removed);
+    app.note_write(&removed);
     if !removed? {
         return Err(Problem::not_found(format!("{name} is not registered")));
     }

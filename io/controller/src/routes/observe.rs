@@ -10,7 +10,7 @@ use weir_control::message::{Refusal, RouterReport};
 use weir_control::{File, Link, Plan, Segments};
 
 use crate::access::Sees;
-use crate::app::{App, Known};
+use crate::app::{App, ControllerState};
 use crate::database::{AuditRow, DatabaseError, PlanRow};
 use crate::refusal::Problem;
 use crate::routes::system::Health;
@@ -53,7 +53,7 @@ pub(super) struct LinkView {
     load_bps: u64,
 }
 
-fn routers_of(known: &Known) -> Vec<RouterView> {
+fn routers_of(known: &ControllerState) -> Vec<RouterView> {
     let view = |(name, report): (&str, &RouterReport)| RouterView {
         name: name.to_owned(),
         seen_ms: known.seen_ms.get(name).copied().unwrap_or(0),
@@ -63,7 +63,7 @@ fn routers_of(known: &Known) -> Vec<RouterView> {
     known.controller.routers().map(view).collect()
 }
 
-fn links_of(known: &Known) -> Vec<LinkView> {
+fn links_of(known: &ControllerState) -> Vec<LinkView> {
     let view = |link: &Link| LinkView {
         from: link.from.clone(),
         to: link.to.clone(),
@@ -220,13 +220,13 @@ pub(super) struct Overview {
     twins: Vec<(String, Vec<String>)>,
 }
 
-fn transfers_of(known: &Known) -> Vec<Transfer> {
+fn transfers_of(known: &ControllerState) -> Vec<Transfer> {
     let mut plans: Vec<&Plan> = known.controller.plans().collect();
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.number));
     plans.into_iter().filter_map(|plan| transfer_of(known, plan)).take(SHOWN_PLANS).collect()
 }
 
-fn transfer_of(known: &Known, plan: &Plan) -> Option<Transfer> {
+fn transfer_of(known: &ControllerState, plan: &Plan) -> Option<Transfer> {
     let file = known.controller.file(&plan.object).cloned()?;
     let mut held = known.controller.holdings(&plan.object);
     let keeps = |router: &str| plan.parts.iter().any(|part| part.router == router);
@@ -270,7 +270,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
         Ok::<_, DatabaseError>((events, app.database.routers().await?))
     };
     let rows = rows.await;
-    let health = Health::of(&app, rows.as_ref().err().map(DatabaseError::away));
+    let health = Health::of(&app, rows.as_ref().err().map(DatabaseError::outage_cause));
     let (events, mut gone) = rows.unwrap_or_default();
     let overview = app.with(|known| {
         let routers = routers_of(known);

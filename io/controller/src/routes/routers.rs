@@ -45,7 +45,7 @@ pub(super) async fn report(
     let seen_ms = app.wall_clock.now_ms();
     let body = serde_json::to_string(&report).unwrap_or_default();
     let registered = app.with(|known| {
-        let is_found = known.news_of(&router).is_none();
+        let is_found = known.subscribe(&router).is_none();
         let registered = known.controller.report(now, &router, report)?;
         if foreign > 0 {
             known.controller.note_limit_exceeded(&router, LimitKind::Prefix, foreign);
@@ -138,7 +138,7 @@ pub(super) async fn configuration(
 ) -> Result<Response, Problem> {
     let Query(ConfigurationQuery { after, wait }) = query.map_err(Problem::from)?;
     let unknown = || Problem::from(ControlError::UnknownRouter(router.clone()));
-    let mut news = app.with(|known| known.news_of(&router)).ok_or_else(unknown)?;
+    let mut news = app.with(|known| known.subscribe(&router)).ok_or_else(unknown)?;
     let mut stopping = app.stopping.clone();
     let end = tokio::time::sleep(Duration::from_secs(wait.min(WAIT_S_MAX)));
     tokio::pin!(end);

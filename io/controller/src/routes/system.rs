@@ -13,7 +13,7 @@ use weir_base::Exposition;
 
 use crate::access::Sees;
 use crate::app::App;
-use crate::database::{Away, NUMBER_STEP};
+use crate::database::{NUMBER_STEP, OutageCause};
 use crate::refusal::Problem;
 
 /// How the controller is.
@@ -24,7 +24,7 @@ pub(super) struct Health {
     /// Whether the database answers.
     database: bool,
     /// Why it does not.
-    why: Option<Away>,
+    why: Option<OutageCause>,
     /// Plans and lines of the audit that wait for it.
     waiting_records: usize,
     /// Those that were lost because it was away for too long.
@@ -56,9 +56,9 @@ pub(super) struct Health {
 )]
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     // One that is known to be away is not waited for.
-    let silent = match app.away() {
+    let silent = match app.outage() {
         Some(_) => None,
-        None => app.database.answers().await.err().map(|error| error.away()),
+        None => app.database.answers().await.err().map(|error| error.outage_cause()),
     };
     let health = Health::of(&app, silent);
     let status = if health.database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -67,8 +67,8 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
 
 impl Health {
     /// With why the database has not answered just now, if it has not.
-    pub(super) fn of(app: &App, silent: Option<Away>) -> Self {
-        let why = app.away().or(silent);
+    pub(super) fn of(app: &App, silent: Option<OutageCause>) -> Self {
+        let why = app.outage().or(silent);
         let database = why.is_none();
         Self {
             status: if database { "ok" } else { "degraded" },
@@ -77,12 +77,12 @@ impl Health {
             waiting_records: app.journal.waiting_count(),
             lost_records: app.journal.lost_count(),
             refused_records: app.journal.refused_count(),
-            garbled_rows: app.database.garbled().count(),
-            garbled: app.database.garbled().first(),
-            unread: app.unread(),
+            garbled_rows: app.database.unreadable().count(),
+            garbled: app.database.unreadable().first(),
+            unread: app.read_failure(),
             waits: app.with(|known| known.controller.is_waiting()),
             run: app.run.load(Ordering::Relaxed) % NUMBER_STEP,
-            others: app.others.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            others: app.other_urls.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }
@@ -110,8 +110,8 @@ pub(super) async fn metrics(
     });
     let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
-    let (refused, up) = (app.journal.refused_count(), u64::from(app.away().is_none()));
-    let garbled = app.database.garbled().count();
+    let (refused, up) = (app.journal.refused_count(), u64::from(app.outage().is_none()));
+    let garbled = app.database.unreadable().count();
     let displaced = app.places.displaced();
     let values =
         [routers, links, files, plans, requests, records, lost, refused, garbled, up, displaced];

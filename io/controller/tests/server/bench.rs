@@ -8,7 +8,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Connection as _};
 use tempfile::TempDir;
 use ureq::Agent;
 use ureq::http::Request;
-use weir_controller::{Config, DatabasePlace, Role, Server};
+use weir_controller::{Config, DatabaseLocation, Role, Server};
 use weir_wire::Name;
 
 use crate::backend;
@@ -116,7 +116,7 @@ impl Bench {
         backend::backup(self.folder.path(), &self.database_url)
     }
 
-    pub(crate) fn database(&self) -> DatabasePlace {
+    pub(crate) fn database(&self) -> DatabaseLocation {
         self.config.database.clone()
     }
 

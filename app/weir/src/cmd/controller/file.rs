@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use weir_base::units::{Size, Time};
 use weir_control::{ControllerConfig, Placement};
-use weir_controller::{Config, DatabasePlace, RowsKept, TlsFiles, WallClock};
+use weir_controller::{Config, DatabaseLocation, RowsKept, TlsFiles, WallClock};
 
 use crate::config::{LogSection, default_paths};
 
@@ -123,11 +123,11 @@ impl ControllerFile {
         Ok((file, Some(path)))
     }
 
-    pub(crate) fn database(&self) -> anyhow::Result<DatabasePlace> {
+    pub(crate) fn database(&self) -> anyhow::Result<DatabaseLocation> {
         match &self.database {
             // What it says is not repeated: it may have a password.
             Some(text) => Ok(text.parse()?),
-            None => default_database().map(DatabasePlace::File),
+            None => default_database().map(DatabaseLocation::File),
         }
     }
 
