@@ -11,17 +11,17 @@ mod atomic {
 
     impl AtomicU32 {
         pub(crate) fn load(&self, ordering: Ordering) -> u32 {
-            super::meanwhile();
+            super::interleave();
             self.0.load(ordering)
         }
 
         pub(crate) fn store(&self, value: u32, ordering: Ordering) {
-            super::meanwhile();
+            super::interleave();
             self.0.store(value, ordering);
         }
 
         pub(crate) fn swap(&self, value: u32, ordering: Ordering) -> u32 {
-            super::meanwhile();
+            super::interleave();
             self.0.swap(value, ordering)
         }
     }
@@ -39,13 +39,13 @@ use weir_wire::peek_frame;
 
 const LEN: usize = 64;
 /// Of what a step says, that the stranger waits with it until something is called.
-const WITHIN: u8 = 0x80;
+const DURING_CALL: u8 = 0x80;
 
 type Step = [u8; 6];
 
 thread_local! {
     /// What the stranger does within calls, a step for each access, and where.
-    static WITHIN_CALLS: RefCell<(Option<Rc<Shared>>, VecDeque<Step>)> = RefCell::default();
+    static DURING_CALLS: RefCell<(Option<Rc<Shared>>, VecDeque<Step>)> = RefCell::default();
 }
 
 struct Shared {
@@ -54,12 +54,12 @@ struct Shared {
 }
 
 /// Somebody looks at the memory, or changes it.
-fn meanwhile() {
-    WITHIN_CALLS.with_borrow_mut(|(shared, steps)| {
+fn interleave() {
+    DURING_CALLS.with_borrow_mut(|(shared, steps)| {
         if let Some(shared) = shared
             && let Some(step) = steps.pop_front()
         {
-            shared.harm(&step);
+            shared.corrupt(&step);
         }
     });
 }
@@ -72,12 +72,12 @@ impl Memory for Rc<Shared> {
     }
 
     fn put(&self, at: u32, octets: &[u8]) {
-        meanwhile();
+        interleave();
         self.octets.borrow_mut()[at as usize..][..octets.len()].copy_from_slice(octets);
     }
 
     fn take(&self, at: u32, octets: &mut [u8]) {
-        meanwhile();
+        interleave();
         let len = octets.len();
         octets.copy_from_slice(&self.octets.borrow()[at as usize..][..len]);
     }
@@ -85,7 +85,7 @@ impl Memory for Rc<Shared> {
 
 impl Shared {
     /// A step of the stranger.
-    fn harm(&self, step: &Step) {
+    fn corrupt(&self, step: &Step) {
         let [what, at, number @ ..] = *step;
         let number = u32::from_le_bytes(number);
         let marks = &self.marks;
@@ -108,7 +108,7 @@ impl Shared {
 /// panics, nothing outside the ring is touched, and a mark that makes no sense is told as such.
 pub(crate) fn check(script: &[u8]) {
     let shared = Rc::new(Shared { marks: Marks::default(), octets: RefCell::new([0; LEN]) });
-    WITHIN_CALLS.set((Some(Rc::clone(&shared)), VecDeque::new()));
+    DURING_CALLS.set((Some(Rc::clone(&shared)), VecDeque::new()));
     let mut reader = Reader::new(Rc::clone(&shared));
     let mut writer = Writer::new(Rc::clone(&shared));
     for step in script.chunks_exact(size_of::<Step>()) {
@@ -116,12 +116,12 @@ pub(crate) fn check(script: &[u8]) {
         let is_whole = match step[0] % 8 {
             6 => read(&mut reader).is_ok(),
             7 => write(&mut writer, usize::from(step[1]) % (2 * LEN)).is_ok(),
-            _ if step[0] & WITHIN != 0 => {
-                WITHIN_CALLS.with_borrow_mut(|(_, steps)| steps.push_back(*step));
+            _ if step[0] & DURING_CALL != 0 => {
+                DURING_CALLS.with_borrow_mut(|(_, steps)| steps.push_back(*step));
                 true
             }
             _ => {
-                shared.harm(step);
+                shared.corrupt(step);
                 true
             }
         };
@@ -130,7 +130,7 @@ pub(crate) fn check(script: &[u8]) {
             break;
         }
     }
-    WITHIN_CALLS.take();
+    DURING_CALLS.take();
 }
 
 fn set(line: &ring::Line, number: u32) {

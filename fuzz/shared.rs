@@ -16,13 +16,13 @@ use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
 };
-use weir_io_fixture::stranger::{
-    self, OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH, Stranger,
+use weir_io_fixture::hostile_peer::{
+    self, HostilePeer, OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH,
 };
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::peek_frame;
 
-const BELL: [u8; 2] = [0x64, 0];
+const DOORBELL: [u8; 2] = [0x64, 0];
 /// Frames after which an application makes an offer.
 const FRAMES_BEFORE_OFFER: usize = 32;
 /// Octets that a script has for a step.
@@ -59,17 +59,17 @@ impl Listeners {
     }
 
     /// A router's end, and an application that is a stranger.
-    fn router(&self) -> (Socket, Stranger) {
+    fn router(&self) -> (Socket, HostilePeer) {
         let stream = UnixStream::connect(self.directory.path().join("router")).expect("listens");
         let socket = self.router.accept().expect("accepts").expect("a connection waits");
-        (socket, Stranger::new(stream))
+        (socket, HostilePeer::new(stream))
     }
 
     /// An application's end, and a stranger who listens where a router should.
     fn application(&self) -> (Socket, UnixStream) {
         let uri = FaceUri::Unix(self.directory.path().join("stranger"));
         let socket = Socket::connect(&uri, Duration::from_secs(1)).expect("listens");
-        (socket, self.stranger.accept().expect("a connection waits").0)
+        (socket, self.peer.accept().expect("a connection waits").0)
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn check(script: &[u8]) {
     LISTENERS.with(|listeners| {
         let mut connection = match how % 3 {
             0 => Connection::of_router(listeners),
-            1 => Connection::of_router_gone_over(listeners),
+            1 => Connection::of_switched_router(listeners),
             _ => Connection::of_application(listeners),
         };
         if how & 0x80 != 0 && connection.reads_ring {
@@ -104,7 +104,7 @@ struct Connection {
     link: Link,
     pool: Pool,
     frames: Vec<Packet>,
-    stranger: Stranger,
+    peer: HostilePeer,
     memory: Arc<SharedMemory>,
     /// The ring that the end reads: 0 for a router.
     reads: usize,
@@ -113,14 +113,14 @@ struct Connection {
     read: u32,
     written: u32,
     /// What is in that ring.
-    shadow: RefCell<Vec<u8>>,
-    is_over: bool,
+    ring_copy: RefCell<Vec<u8>>,
+    is_closed: bool,
 }
 
 impl Connection {
-    fn new(socket: Socket, stranger: Stranger, memory: &Arc<SharedMemory>, reads: usize) -> Self {
+    fn new(socket: Socket, peer: HostilePeer, memory: &Arc<SharedMemory>, reads: usize) -> Self {
         stranger.stream().set_nonblocking(true).expect("a socket");
-        stranger.poke(UNUSED.start, &[POISON; UNUSED.end - UNUSED.start]);
+        stranger.write_at(UNUSED.start, &[POISON; UNUSED.end - UNUSED.start]);
         Self {
             link: Link::new(LinkConfig { ..socket.link_config() }),
             socket,
@@ -132,8 +132,8 @@ impl Connection {
             reads_ring: false,
             read: 0,
             written: 0,
-            shadow: RefCell::new(vec![0; RING_BYTES]),
-            is_over: false,
+            ring_copy: RefCell::new(vec![0; RING_BYTES]),
+            is_closed: false,
         }
     }
 
@@ -142,13 +142,13 @@ impl Connection {
         Self::new(socket, stranger, &listeners.memory, 0)
     }
 
-    fn of_router_gone_over(listeners: &Listeners) -> Self {
+    fn of_switched_router(listeners: &Listeners) -> Self {
         for _ in 0..1_000_000 {
             let mut connection = Self::of_router(listeners);
-            connection.stranger.offer();
+            connection.peer.offer();
             assert!(connection.recv() && connection.send(20));
             if listeners.memory.used_bytes() > 0 {
-                connection.stranger.switch();
+                connection.peer.switch();
                 assert!(
                     connection.recv() && connection.socket.is_shared() && connection.reads_ring
                 );
@@ -170,7 +170,7 @@ impl Connection {
         }
         socket.recv(&mut pool, &mut frames).expect("a connection");
         socket.send(&mut link).expect("a connection");
-        Self::new(socket, Stranger::of_offer(stream), &listeners.memory, 1)
+        Self::new(socket, HostilePeer::from_offer(stream), &listeners.memory, 1)
     }
 
     /// Whether the face goes on.
@@ -181,25 +181,25 @@ impl Connection {
         let is_rude = *at >= 200;
         let len = number as usize % 9000;
         match what % 16 {
-            0 => self.say(&packet(count), &[]),
-            1 => self.hand_over(*at),
-            2 => self.say(&SWITCH, &[]),
-            3 => (0..=*at).for_each(|_| self.say(&BELL, &[])),
-            4 if is_rude => self.say(&rest[..count % 5], &[]),
-            5 if is_rude => self.mark(count % 8, number),
+            0 => self.send_bytes(&packet(count), &[]),
+            1 => self.send_files(*at),
+            2 => self.send_bytes(&SWITCH, &[]),
+            3 => (0..=*at).for_each(|_| self.send_bytes(&DOORBELL, &[])),
+            4 if is_rude => self.send_bytes(&rest[..count % 5], &[]),
+            5 if is_rude => self.set_field(count % 8, number),
             // Near to what is right.
-            5 => self.mark(4 * self.reads, self.written.wrapping_add(number % 4)),
+            5 => self.set_field(4 * self.reads, self.written.wrapping_add(number % 4)),
             6 => {
-                let written = self.marked(4 * (1 - self.reads));
-                self.mark(4 * (1 - self.reads) + 1, written.wrapping_sub(number % 4));
+                let written = self.field(4 * (1 - self.reads));
+                self.set_field(4 * (1 - self.reads) + 1, written.wrapping_sub(number % 4));
             }
             // Whether the ends sleep or wait.
-            7 => self.mark(4 * (count % 2) + 2 + count / 2 % 2, number % 3),
+            7 => self.set_field(4 * (count % 2) + 2 + count / 2 % 2, number % 3),
             4 | 8 => (0..=count % 16).for_each(|_| self.write(&packet(len))),
             9 if is_rude => self.write(&rest[..count % 5]),
             // What has been written may have been read.
             9 | 10 => self.put(self.written.wrapping_sub(number % 10_000), &[*at; 3]),
-            11 => self.listen(),
+            11 => self.drain_all(),
             12 => return self.send(count),
             13 => return (0..*at).all(|_| self.send(len.min(8800))),
             14 => return self.recv(),
@@ -209,30 +209,30 @@ impl Connection {
     }
 
     /// Sends as much as the connection takes.
-    fn say(&mut self, octets: &[u8], files: &[BorrowedFd<'_>]) {
-        let _ = self.stranger.try_send_with(octets, files);
+    fn send_bytes(&mut self, octets: &[u8], files: &[BorrowedFd<'_>]) {
+        let _ = self.peer.try_send_with(octets, files);
     }
 
-    fn hand_over(&mut self, what: u8) {
-        let memory = self.stranger.file().try_clone_to_owned().expect("a file more");
-        let octets: &[u8] = if what & 8 == 0 { &OFFER } else { &BELL };
-        let other = |len| stranger::memory_file(len, SIZE_SEALS);
+    fn send_files(&mut self, what: u8) {
+        let memory = self.peer.file().try_clone_to_owned().expect("a file more");
+        let octets: &[u8] = if what & 8 == 0 { &OFFER } else { &DOORBELL };
+        let other = |len| hostile_peer::memory_file(len, SIZE_SEALS);
         match what % 8 {
-            0..=2 => self.say(octets, &[memory.as_fd()]),
-            3 => self.say(octets, &[]),
-            4 => self.say(octets, &[memory.as_fd(), memory.as_fd()]),
-            5 => self.say(octets, &[other(4096).as_fd(), memory.as_fd(), memory.as_fd()]),
-            6 => self.say(octets, &[other(SHARED_BYTES + 4096).as_fd()]),
-            _ => self.say(octets, &[File::open("/dev/null").expect("is there").as_fd()]),
+            0..=2 => self.send_bytes(octets, &[memory.as_fd()]),
+            3 => self.send_bytes(octets, &[]),
+            4 => self.send_bytes(octets, &[memory.as_fd(), memory.as_fd()]),
+            5 => self.send_bytes(octets, &[other(4096).as_fd(), memory.as_fd(), memory.as_fd()]),
+            6 => self.send_bytes(octets, &[other(SHARED_BYTES + 4096).as_fd()]),
+            _ => self.send_bytes(octets, &[File::open("/dev/null").expect("is there").as_fd()]),
         }
     }
 
-    fn mark(&self, number: usize, value: u32) {
-        self.stranger.poke(128 * number, &value.to_ne_bytes());
+    fn set_field(&self, number: usize, value: u32) {
+        self.peer.write_at(128 * number, &value.to_ne_bytes());
     }
 
-    fn marked(&self, number: usize) -> u32 {
-        let octets = self.stranger.peek(128 * number, 4);
+    fn field(&self, number: usize) -> u32 {
+        let octets = self.peer.read_at(128 * number, 4);
         u32::from_ne_bytes(octets.try_into().expect("four octets"))
     }
 
@@ -241,8 +241,8 @@ impl Connection {
         let at = at as usize % RING_BYTES;
         let (first, rest) = octets.split_at(octets.len().min(RING_BYTES - at));
         for (at, part) in [(at, first), (0, rest)] {
-            self.stranger.poke(4096 + self.reads * RING_BYTES + at, part);
-            self.shadow.borrow_mut()[at..][..part.len()].copy_from_slice(part);
+            self.peer.write_at(4096 + self.reads * RING_BYTES + at, part);
+            self.ring_copy.borrow_mut()[at..][..part.len()].copy_from_slice(part);
         }
     }
 
@@ -250,16 +250,16 @@ impl Connection {
     fn write(&mut self, octets: &[u8]) {
         self.put(self.written, octets);
         self.written = self.written.wrapping_add(octets.len() as u32);
-        self.mark(4 * self.reads, self.written);
+        self.set_field(4 * self.reads, self.written);
     }
 
     /// Takes everything that the end has sent.
-    fn listen(&mut self) {
+    fn drain_all(&mut self) {
         let mut octets = [0; 65536];
-        while self.stranger.stream().read(&mut octets).is_ok_and(|read| read > 0) {}
+        while self.peer.stream().read(&mut octets).is_ok_and(|read| read > 0) {}
         let ring = 4 * (1 - self.reads);
-        self.mark(ring + 1, self.marked(ring));
-        self.mark(ring + 3, 0);
+        self.set_field(ring + 1, self.field(ring));
+        self.set_field(ring + 3, 0);
     }
 
     fn send(&mut self, len: usize) -> bool {
@@ -267,20 +267,20 @@ impl Connection {
         let _ = self.link.enqueue(Instant::ZERO, Default::default(), Packet::from(packet(len)));
         let status = self.socket.send(&mut self.link);
         self.link.detach_frames(&mut self.pool);
-        self.is_over |= !matches!(status, Ok(SendStatus::Drained | SendStatus::WouldBlock));
-        !self.is_over
+        self.is_closed |= !matches!(status, Ok(SendStatus::Drained | SendStatus::WouldBlock));
+        !self.is_closed
     }
 
     /// One call. Whether the face goes on.
     fn recv(&mut self) -> bool {
         self.recv_status();
-        !self.is_over
+        !self.is_closed
     }
 
     fn recv_all(&mut self) -> bool {
         for _ in 0..READS_MAX {
             if self.recv_status() != Some(RecvStatus::More) {
-                return !self.is_over;
+                return !self.is_closed;
             }
         }
         panic!("it reads for ever what nobody writes");
@@ -303,16 +303,19 @@ impl Connection {
             self.receive(frame);
         }
         let status = status.ok();
-        self.is_over |= !matches!(status, Some(RecvStatus::Drained | RecvStatus::More));
+        self.is_closed |= !matches!(status, Some(RecvStatus::Drained | RecvStatus::More));
         status
     }
 
     /// What has come is what is there.
     fn expect_in_ring(&mut self, frame: &[u8]) {
-        let shadow = self.shadow.borrow();
+        let ring_copy = self.ring_copy.borrow();
         let at = self.read as usize % RING_BYTES;
         let (first, rest) = frame.split_at(frame.len().min(RING_BYTES - at));
-        assert!(shadow[at..].starts_with(first) && shadow.starts_with(rest), "it is in the ring");
+        assert!(
+            ring_copy[at..].starts_with(first) && ring_copy.starts_with(rest),
+            "it is in the ring"
+        );
         self.read = self.read.wrapping_add(frame.len() as u32);
     }
 
@@ -333,13 +336,13 @@ impl Connection {
     }
 
     fn end(mut self) {
-        if !self.is_over {
+        if !self.is_closed {
             self.recv_all();
         }
-        let unused = self.stranger.peek(UNUSED.start, UNUSED.end - UNUSED.start);
+        let unused = self.peer.read_at(UNUSED.start, UNUSED.end - UNUSED.start);
         assert!(unused.iter().all(|&octet| octet == POISON), "written beside the marks");
-        let ring = self.stranger.peek(4096 + self.reads * RING_BYTES, RING_BYTES);
-        assert!(ring == *self.shadow.borrow(), "written into the ring that it reads");
+        let ring = self.peer.read_at(4096 + self.reads * RING_BYTES, RING_BYTES);
+        assert!(ring == *self.ring_copy.borrow(), "written into the ring that it reads");
     }
 }
 

@@ -119,7 +119,7 @@ impl Link {
 
     /// The next Interest of the [run](Received::Run) that was received last, if there is one: to be
     /// asked until there is none before the next frame is received, and to be treated as if it had
-    /// come in a frame of its own. What shaping holds is passed over; see [`Received::Held`].
+    /// come in a frame of its own. What shaping holds is passed over; see [`Received::ActiveToken`].
     pub fn next_in_run(&mut self, now: Instant, pool: &mut Pool) -> Option<(LpHeader, Packet)> {
         loop {
             let (header, packet) = self.decoder.next_in_run(pool)?;

@@ -14,15 +14,15 @@ use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_zlib_with_limit};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::places::Place;
-use crate::refusal::Problem;
+use crate::places::ConnectionSlot;
+use crate::refusal::ErrorResponse;
 use crate::token::{Role, is_name};
 use crate::tokens::{Caller, TokenError};
 
 /// How long a body may take to arrive.
-const BODY_WAIT: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn caller(parts: &Parts, app: &App) -> Result<Caller, Problem> {
+async fn caller(parts: &Parts, app: &App) -> Result<Caller, ErrorResponse> {
     let header = parts.headers.get(AUTHORIZATION);
     let text = header.and_then(|value| value.to_str().ok()).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
@@ -30,25 +30,29 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, Problem> {
     });
     let Some(text) = text else {
         let error = "a token is needed: the header `Authorization: Bearer TOKEN`";
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, error));
+        return Err(ErrorResponse::new(StatusCode::UNAUTHORIZED, error));
     };
     let caller = app.tokens.caller(text, &app.database).await.map_err(|error| {
         let status = match error {
-            TokenError::Unknown | TokenError::Expired(..) | TokenError::NotYet(..) => {
+            TokenError::Unknown | TokenError::Expired(..) | TokenError::NotYetValid(..) => {
                 StatusCode::UNAUTHORIZED
             }
-            TokenError::TooFast(_) => StatusCode::TOO_MANY_REQUESTS,
+            TokenError::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
         };
-        Problem::new(status, error.to_string())
+        ErrorResponse::new(status, error.to_string())
     })?;
-    if let Some(place) = parts.extensions.get::<Arc<Place>>() {
-        place.become_known();
+    if let Some(place) = parts.extensions.get::<Arc<ConnectionSlot>>() {
+        place.mark_authenticated();
     }
     Ok(caller)
 }
 
 /// Lets in those who have one of these roles.
-async fn caller_in(roles: &[Role], parts: &Parts, app: &App) -> Result<Caller, Problem> {
+async fn caller_with_role(
+    roles: &[Role],
+    parts: &Parts,
+    app: &App,
+) -> Result<Caller, ErrorResponse> {
     let caller = caller(parts, app).await?;
     if roles.contains(&caller.role) {
         return Ok(caller);
@@ -60,87 +64,87 @@ async fn caller_in(roles: &[Role], parts: &Parts, app: &App) -> Result<Caller, P
         caller.role,
         roles.join(", ")
     );
-    Err(Problem::new(StatusCode::FORBIDDEN, error))
+    Err(ErrorResponse::new(StatusCode::FORBIDDEN, error))
 }
 
-async fn router_name(parts: &mut Parts) -> Result<String, Problem> {
+async fn router_name(parts: &mut Parts) -> Result<String, ErrorResponse> {
     let path = Path::<String>::from_request_parts(parts, &()).await;
     let name = path.ok().map(|Path(name)| name).filter(|name| is_name(name));
     name.ok_or_else(|| {
         let error = "a router's name has 1 to 64 of A-Z a-z 0-9 . _ -";
-        Problem::new(StatusCode::BAD_REQUEST, error)
+        ErrorResponse::new(StatusCode::BAD_REQUEST, error)
     })
 }
 
 /// The router that a request is about, which makes it itself, and with which token.
-pub(crate) struct OfRouter(pub(crate) String, pub(crate) Caller);
+pub(crate) struct OwnRouter(pub(crate) String, pub(crate) Caller);
 
-impl FromRequestParts<Arc<App>> for OfRouter {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<App>> for OwnRouter {
+    type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let caller = caller_in(&[Role::Router], parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ErrorResponse> {
+        let caller = caller_with_role(&[Role::Router], parts, app).await?;
         let name = router_name(parts).await?;
-        own(&caller, &name)?;
+        check_own_name(&caller, &name)?;
         Ok(Self(name, caller))
     }
 }
 
 /// The router that a request is about: its own, or of one who sees everything.
-pub(crate) struct SeesRouter(pub(crate) String);
+pub(crate) struct RouterReader(pub(crate) String);
 
-impl FromRequestParts<Arc<App>> for SeesRouter {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<App>> for RouterReader {
+    type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ErrorResponse> {
         let roles = [Role::Router, Role::Operator, Role::Reader];
-        let caller = caller_in(&roles, parts, app).await?;
+        let caller = caller_with_role(&roles, parts, app).await?;
         let name = router_name(parts).await?;
         if caller.role == Role::Router {
-            own(&caller, &name)?;
+            check_own_name(&caller, &name)?;
         }
         Ok(Self(name))
     }
 }
 
-fn own(caller: &Caller, name: &str) -> Result<(), Problem> {
+fn check_own_name(caller: &Caller, name: &str) -> Result<(), ErrorResponse> {
     if caller.name == name {
         return Ok(());
     }
     let error = format!("the token is for router {}, not for {name}", caller.name);
-    Err(Problem::new(StatusCode::FORBIDDEN, error))
+    Err(ErrorResponse::new(StatusCode::FORBIDDEN, error))
 }
 
 /// Who registers and withdraws files.
-pub(crate) struct Produces(pub(crate) Caller);
+pub(crate) struct ProducerCaller(pub(crate) Caller);
 
-impl FromRequestParts<Arc<App>> for Produces {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<App>> for ProducerCaller {
+    type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        caller_in(&[Role::Producer, Role::Operator], parts, app).await.map(Self)
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ErrorResponse> {
+        caller_with_role(&[Role::Producer, Role::Operator], parts, app).await.map(Self)
     }
 }
 
-pub(crate) struct Sees;
+pub(crate) struct Reader;
 
-impl FromRequestParts<Arc<App>> for Sees {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<App>> for Reader {
+    type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        caller_in(&[Role::Operator, Role::Reader], parts, app).await.map(|_| Self)
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ErrorResponse> {
+        caller_with_role(&[Role::Operator, Role::Reader], parts, app).await.map(|_| Self)
     }
 }
 
 /// Who sees files: everybody but routers.
-pub(crate) struct SeesFiles;
+pub(crate) struct FileReader;
 
-impl FromRequestParts<Arc<App>> for SeesFiles {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<App>> for FileReader {
+    type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ErrorResponse> {
         let roles = [Role::Producer, Role::Operator, Role::Reader];
-        caller_in(&roles, parts, app).await.map(|_| Self)
+        caller_with_role(&roles, parts, app).await.map(|_| Self)
     }
 }
 
@@ -148,46 +152,46 @@ impl FromRequestParts<Arc<App>> for SeesFiles {
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
-    type Rejection = Problem;
+    type Rejection = ErrorResponse;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ErrorResponse> {
         // Before anybody is asked to send it.
         if request.body().size_hint().lower() > app.body_bytes_max as u64 {
             return Err(too_large(app));
         }
         let late = |_| {
             let error = "the body takes too long to arrive";
-            Problem::new(StatusCode::REQUEST_TIMEOUT, error)
+            ErrorResponse::new(StatusCode::REQUEST_TIMEOUT, error)
         };
         let read = async {
             let request = inflated(request, app).await?;
-            Ok::<_, Problem>(Json::<T>::from_request(request, app).await)
+            Ok::<_, ErrorResponse>(Json::<T>::from_request(request, app).await)
         };
-        match tokio::time::timeout(BODY_WAIT, read).await.map_err(late)?? {
+        match tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)?? {
             Ok(Json(body)) => Ok(Self(body)),
             Err(JsonRejection::JsonDataError(error)) => {
                 let error = std::error::Error::source(&error).map_or_else(
                     || error.body_text(),
                     |cause| format!("the body is not as it must be: {cause}"),
                 );
-                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error))
+                Err(ErrorResponse::new(StatusCode::UNPROCESSABLE_ENTITY, error))
             }
             Err(rejection) => Err(not_read(app, rejection.status(), rejection.body_text())),
         }
     }
 }
 
-fn too_large(app: &App) -> Problem {
+fn too_large(app: &App) -> ErrorResponse {
     let max = app.body_bytes_max;
     let error = format!("the body is larger than {max} octets; send it in parts");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+    ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
 /// What axum does not take.
-fn not_read(app: &App, status: StatusCode, text: String) -> Problem {
+fn not_read(app: &App, status: StatusCode, text: String) -> ErrorResponse {
     match status {
         StatusCode::PAYLOAD_TOO_LARGE => too_large(app),
-        status => Problem::new(status, text),
+        status => ErrorResponse::new(status, text),
     }
 }
 
@@ -200,13 +204,13 @@ fn codings(request: &Request) -> Vec<&[u8]> {
 }
 
 /// A request with its body as it was before it was deflated (RFC 9110, 8.4.1.2), if it was.
-async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Problem> {
+async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, ErrorResponse> {
     match codings(&request)[..] {
         [] => return Ok(request),
         [coding] if coding.eq_ignore_ascii_case(b"deflate") => {}
         _ => {
             let error = "a body comes as it is or with `Content-Encoding: deflate`";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+            return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
         }
     }
     request.headers_mut().remove(CONTENT_ENCODING);
@@ -218,7 +222,7 @@ async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Probl
     let octets = decompress_to_vec_zlib_with_limit(&octets, app.body_bytes_max);
     let octets = octets.map_err(|error| match error.status {
         TINFLStatus::HasMoreOutput => too_large(app),
-        _ => Problem::new(StatusCode::BAD_REQUEST, "the body is not deflated as it says"),
+        _ => ErrorResponse::new(StatusCode::BAD_REQUEST, "the body is not deflated as it says"),
     })?;
     Ok(Request::from_parts(parts, octets.into()))
 }

@@ -16,7 +16,7 @@ use crate::database::{Database, DatabaseError, OutageCause, Record};
 use crate::follower::Follower;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
-use crate::places::Places;
+use crate::places::ConnectionSlots;
 use crate::tokens::Tokens;
 
 /// Who does what no token's holder does.
@@ -36,7 +36,7 @@ pub(crate) struct App {
     pub(crate) journal: Journal,
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Metrics,
-    pub(crate) places: Arc<Places>,
+    pub(crate) slots: Arc<ConnectionSlots>,
     /// Octets of a request's body, at most.
     pub(crate) body_bytes_max: usize,
     /// Whether the program is to end: who waits for news gets none.
@@ -155,7 +155,7 @@ impl App {
             journal: Journal::default(),
             tokens,
             metrics: Metrics::default(),
-            places: Places::new(config.connections_max),
+            slots: ConnectionSlots::new(config.connections_max),
             body_bytes_max: config.body_bytes_max,
             stopping,
             run: AtomicU64::new(follower.run),

@@ -1,5 +1,5 @@
 //! Connections: accepted, with TLS or without, and ended in good order. Each has a place, which it
-//! may have to leave to another ([`Places`]), and must take what is sent to it.
+//! may have to leave to another ([`ConnectionSlots`]), and must take what is sent to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::patient::Patient;
-use crate::places::{Place, Places};
+use crate::patient::WriteTimeout;
+use crate::places::{ConnectionSlot, ConnectionSlots};
 
 /// How long a handshake may take, and the head of a request.
-const BEGIN_WAIT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a caller may take none of an answer.
-const WRITE_WAIT: Duration = Duration::from_secs(20);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long requests under way may take to end once the program is to stop.
-const END_WAIT: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// After a connection could not be accepted, as when there are no file descriptors left.
-const ACCEPT_WAIT: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stopping`.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     routes: Router,
-    places: Arc<Places>,
+    places: Arc<ConnectionSlots>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
@@ -45,19 +45,19 @@ pub(crate) async fn serve(
             _ = stopping.wait_for(|stops| *stops) => break,
         };
         let Some((stream, address)) = accepted else { continue };
-        let place = Arc::new(places.take(address.ip()));
+        let place = Arc::new(places.acquire(address.ip()));
         let (tls, routes, watcher) = (tls.clone(), routes.clone(), graceful.watcher());
         tokio::spawn(async move {
             tokio::select! {
-                () = begin(stream, address, tls, routes, watcher, &place) => {}
-                () = place.displaced() => {
+                () = accept_tls(stream, address, tls, routes, watcher, &place) => {}
+                () = place.evicted() => {
                     tracing::debug!(%address, "a connection is closed for another one");
                 }
             }
         });
     }
     drop(listener);
-    if tokio::time::timeout(END_WAIT, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests are cut off");
     }
 }
@@ -67,37 +67,39 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
         Ok(accepted) => Some(accepted),
         Err(error) => {
             tracing::warn!(%error, "a connection is not accepted");
-            tokio::time::sleep(ACCEPT_WAIT).await;
+            tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }
     }
 }
 
-async fn begin(
+async fn accept_tls(
     stream: TcpStream,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
     routes: Router,
     watcher: Watcher,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionSlot>,
 ) {
     // Answers are small, and somebody waits for each.
     let _ = stream.set_nodelay(true);
-    let stream = Patient::new(stream, WRITE_WAIT);
-    let Some(tls) = tls else { return exchange(stream, address, routes, watcher, place).await };
-    match tokio::time::timeout(BEGIN_WAIT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, address, routes, watcher, place).await,
+    let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
+    let Some(tls) = tls else {
+        return serve_requests(stream, address, routes, watcher, place).await;
+    };
+    match tokio::time::timeout(START_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_requests(stream, address, routes, watcher, place).await,
         Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS"),
         Err(_) => tracing::debug!(%address, "TLS takes too long"),
     }
 }
 
-async fn exchange(
+async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     address: SocketAddr,
     routes: Router,
     watcher: Watcher,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionSlot>,
 ) {
     let (routes, place) = (TowerToHyperService::new(routes), Arc::clone(place));
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -106,7 +108,7 @@ async fn exchange(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(BEGIN_WAIT)
+        .header_read_timeout(START_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%address, %error, "a connection ends early");

@@ -16,12 +16,12 @@ use crate::database::{Changes, Database, DatabaseError, FileChange, FileRow, NUM
 use crate::follower::Follower;
 
 /// Between two signs of life.
-const BEAT: Duration = Duration::from_secs(2);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// A controller that was not heard for so long is no longer spoken of in the database.
-const FORGET: Duration = Duration::from_secs(600);
+const REMOVE_AFTER: Duration = Duration::from_secs(600);
 
 /// Begins with all that the database has.
-pub(crate) async fn begin(
+pub(crate) async fn load(
     config: &Config,
     database: &Database,
     url: String,
@@ -58,7 +58,7 @@ pub(crate) async fn begin(
     let mut follower = Follower::new(config, run, url);
     follower.change = news.change;
     follower.routers.extend(news.routers);
-    follower.hear(news.controllers, Instant::now());
+    follower.note_controllers(news.controllers, Instant::now());
     Ok((follower, ControllerState::new(controller, former)))
 }
 
@@ -77,9 +77,9 @@ pub(crate) async fn tick(app: &App) {
         return;
     }
     let now = Instant::now();
-    let elsewhere = turn.elsewhere(now);
-    if elsewhere != turn.told {
-        turn.told.clone_from(&elsewhere);
+    let elsewhere = turn.routers_elsewhere(now);
+    if elsewhere != turn.announced {
+        turn.announced.clone_from(&elsewhere);
         app.with(|known| known.controller.set_heard_elsewhere(elsewhere));
     }
     *app.other_urls.lock().unwrap_or_else(PoisonError::into_inner) = turn.urls(now);
@@ -87,15 +87,16 @@ pub(crate) async fn tick(app: &App) {
 
 async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
     let now = Instant::now();
-    if turn.is_shared && turn.beat_at.is_none_or(|at| now.duration_since(at) >= BEAT) {
+    if turn.is_shared && turn.beat_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_INTERVAL)
+    {
         if !app.database.heartbeat(turn.run).await? {
             // It was taken for gone.
             rejoin(app, turn).await?;
         }
         turn.beat_at = Some(now);
-        let is_old = |at: Instant| now.duration_since(at) > FORGET;
-        let gone = turn.others.values().find(|other| is_old(other.at));
-        let gone = gone.map(|other| other.sharer.run);
+        let is_old = |at: Instant| now.duration_since(at) > REMOVE_AFTER;
+        let gone = turn.others.values().find(|other| is_old(other.last_beat_at));
+        let gone = gone.map(|other| other.row.run);
         if let Some(gone) = gone {
             app.database.remove_controller(gone).await?;
         }
@@ -104,7 +105,7 @@ async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), Da
     if runs - turn.run.min(runs) >= NUMBER_STEP / 2 {
         rejoin(app, turn).await?;
     }
-    resume(app, turn, now).await
+    record_routers(app, turn, now).await
 }
 
 /// Others have had so many numbers meanwhile that this one's may be given again: it takes a new
@@ -132,13 +133,13 @@ pub(crate) async fn catch_up(
         controllers: sharers,
         last_run: runs,
     } = news;
-    turn.hear(sharers, Instant::now());
+    turn.note_controllers(sharers, Instant::now());
     turn.routers.extend(routers);
     app.with(|known| {
         if is_whole {
-            forget_others(known, &files);
+            remove_missing_files(known, &files);
         }
-        files.into_iter().for_each(|news| take_up(known, news));
+        files.into_iter().for_each(|news| apply_file_change(known, news));
         for plan in plans {
             match can_be(known, &plan) {
                 true => known.controller.adopt(plan, false),
@@ -149,8 +150,8 @@ pub(crate) async fn catch_up(
     turn.change = change;
     let mut overtaken: VecDeque<Name> = app.journal.take_conflicts().into();
     while let Some(object) = overtaken.pop_front() {
-        let can_be = |plan: &Plan| app.with(|known| can_be(known, plan));
-        match app.database.newest_plan(&object, can_be).await {
+        let is_valid_plan = |plan: &Plan| app.with(|known| can_be(known, plan));
+        match app.database.newest_plan(&object, is_valid_plan).await {
             Ok(plan) => app.with(|known| {
                 plan.into_iter().for_each(|plan| known.controller.adopt(plan, true));
             }),
@@ -169,7 +170,7 @@ fn can_be(known: &ControllerState, plan: &Plan) -> bool {
     file.is_none_or(|file| plan.is_valid(file.segments))
 }
 
-fn take_up(known: &mut ControllerState, news: FileChange) {
+fn apply_file_change(known: &mut ControllerState, news: FileChange) {
     match news {
         FileChange::Added(FileRow { file, owner }) => {
             let name = file.name.clone();
@@ -196,7 +197,7 @@ fn take_up(known: &mut ControllerState, news: FileChange) {
 }
 
 /// Files that the database lacks are forgotten.
-fn forget_others(known: &mut ControllerState, files: &[FileChange]) {
+fn remove_missing_files(known: &mut ControllerState, files: &[FileChange]) {
     let there: BTreeSet<&Name> = files
         .iter()
         .filter_map(|news| match news {
@@ -211,7 +212,7 @@ fn forget_others(known: &mut ControllerState, files: &[FileChange]) {
 }
 
 /// Writes down anew which routers are here, where the database says that nobody hears them.
-async fn resume(
+async fn record_routers(
     app: &App,
     turn: &mut MutexGuard<'_, Follower>,
     now: Instant,

@@ -7,12 +7,12 @@ use crate::config::Config;
 use crate::database::ControllerRow;
 
 /// The database says who runs at least so often while it answers.
-const HEARD_EVERY: Duration = Duration::from_secs(3);
+const READ_INTERVAL_MAX: Duration = Duration::from_secs(3);
 
-pub(crate) struct Other {
-    pub(crate) sharer: ControllerRow,
+pub(crate) struct OtherController {
+    pub(crate) row: ControllerRow,
     /// When its beat went up last.
-    pub(crate) at: Instant,
+    pub(crate) last_beat_at: Instant,
     /// It has ended in good order. Its routers are looking for another one: they are no more lost
     /// than those of one that was killed.
     has_ended: bool,
@@ -28,15 +28,15 @@ pub(crate) struct Follower {
     /// The last change that was taken up.
     pub(crate) change: u64,
     /// Others, also those that have ended a moment ago.
-    pub(crate) others: BTreeMap<u64, Other>,
+    pub(crate) others: BTreeMap<u64, OtherController>,
     /// Which controller each router reports to.
     pub(crate) routers: BTreeMap<String, u64>,
     /// The routers that are known to be heard elsewhere, as that was told last.
-    pub(crate) told: BTreeMap<String, u64>,
+    pub(crate) announced: BTreeMap<String, u64>,
     /// When it last gave a sign of life.
     pub(crate) beat_at: Option<Instant>,
     /// When the database last said who runs.
-    heard_at: Option<Instant>,
+    read_at: Option<Instant>,
     /// A controller that says nothing for so long is gone.
     timeout: Duration,
 }
@@ -51,31 +51,35 @@ impl Follower {
             change: 0,
             others: BTreeMap::new(),
             routers: BTreeMap::new(),
-            told: BTreeMap::new(),
+            announced: BTreeMap::new(),
             beat_at: None,
-            heard_at: None,
+            read_at: None,
             timeout: Duration::from_nanos(config.controller.router_timeout_ns),
         }
     }
 
     /// Takes note of who runs. While the database did not say so nobody was silent.
-    pub(crate) fn hear(&mut self, sharers: Vec<ControllerRow>, now: Instant) {
-        let last = self.heard_at.replace(now).unwrap_or(now);
-        let unheard = now.duration_since(last).saturating_sub(HEARD_EVERY);
+    pub(crate) fn note_controllers(&mut self, sharers: Vec<ControllerRow>, now: Instant) {
+        let last = self.read_at.replace(now).unwrap_or(now);
+        let unheard = now.duration_since(last).saturating_sub(READ_INTERVAL_MAX);
         let mut former = std::mem::take(&mut self.others);
-        former.values_mut().for_each(|other| other.at += unheard);
+        former.values_mut().for_each(|other| other.last_beat_at += unheard);
         for sharer in sharers.into_iter().filter(|sharer| sharer.run != self.run) {
             let at = match former.remove(&sharer.run) {
-                Some(other) if other.sharer == sharer => other.at,
+                Some(other) if other.row == sharer => other.last_beat_at,
                 _ => now,
             };
-            self.others.insert(sharer.run, Other { sharer, at, has_ended: false });
+            self.others.insert(
+                sharer.run,
+                OtherController { row: sharer, last_beat_at: at, has_ended: false },
+            );
         }
         for (run, other) in former.into_iter().filter(|(run, _)| *run != self.run) {
             // One that has long been silent is not back because its row was removed.
-            if now.duration_since(other.at) <= self.timeout {
-                let at = if other.has_ended { other.at } else { now };
-                self.others.insert(run, Other { at, has_ended: true, ..other });
+            if now.duration_since(other.last_beat_at) <= self.timeout {
+                let at = if other.has_ended { other.last_beat_at } else { now };
+                self.others
+                    .insert(run, OtherController { last_beat_at: at, has_ended: true, ..other });
             }
         }
     }
@@ -83,18 +87,18 @@ impl Follower {
     /// Whether another controller runs or has ended a moment ago, as far as is known.
     pub(crate) fn is_alive(&self, run: u64, now: Instant) -> bool {
         let other = self.others.get(&run).filter(|_| self.is_shared);
-        other.is_some_and(|other| now.duration_since(other.at) <= self.timeout)
+        other.is_some_and(|other| now.duration_since(other.last_beat_at) <= self.timeout)
     }
 
     /// Addresses of the others that run.
     pub(crate) fn urls(&self, now: Instant) -> Vec<String> {
         let others = self.others.values().filter(|other| !other.has_ended);
-        let others = others.filter(|other| self.is_alive(other.sharer.run, now));
-        others.map(|other| other.sharer.url.clone()).collect()
+        let others = others.filter(|other| self.is_alive(other.row.run, now));
+        others.map(|other| other.row.url.clone()).collect()
     }
 
     /// The routers that others hear, and which of them does.
-    pub(crate) fn elsewhere(&self, now: Instant) -> BTreeMap<String, u64> {
+    pub(crate) fn routers_elsewhere(&self, now: Instant) -> BTreeMap<String, u64> {
         let is_heard = |(_, run): &(&String, &u64)| self.is_alive(**run, now);
         let heard = self.routers.iter().filter(is_heard);
         heard.map(|(name, run)| (name.clone(), *run)).collect()
@@ -121,7 +125,7 @@ mod tests {
     fn hear(follower: &mut Follower, begin: Instant, second: u64, beats: bool) -> Instant {
         let now = begin + Duration::from_secs(second);
         let others = if beats { vec![sharer(2, second)] } else { Vec::new() };
-        follower.hear([vec![sharer(1, second)], others].concat(), now);
+        follower.note_controllers([vec![sharer(1, second)], others].concat(), now);
         now
     }
 
@@ -131,14 +135,14 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         let now = hear(&mut follower, begin, 0, true);
         assert_eq!(follower.urls(now), ["http://2"]);
-        assert_eq!(follower.elsewhere(now).len(), 1);
+        assert_eq!(follower.routers_elsewhere(now).len(), 1);
         for second in 1..=16 {
             let now = hear(&mut follower, begin, second, false);
             assert_eq!(follower.urls(now), [""; 0], "it runs no more");
-            assert_eq!(follower.elsewhere(now).len(), 1, "its routers are on their way");
+            assert_eq!(follower.routers_elsewhere(now).len(), 1, "its routers are on their way");
         }
         let now = hear(&mut follower, begin, 17, false);
-        assert!(follower.elsewhere(now).is_empty() && follower.others.is_empty());
+        assert!(follower.routers_elsewhere(now).is_empty() && follower.others.is_empty());
     }
 
     #[test]
@@ -147,8 +151,8 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         let silent = |follower: &mut Follower, second: u64| {
             let now = begin + Duration::from_secs(second);
-            follower.hear(vec![sharer(1, second), sharer(2, 0)], now);
-            follower.elsewhere(now).len()
+            follower.note_controllers(vec![sharer(1, second), sharer(2, 0)], now);
+            follower.routers_elsewhere(now).len()
         };
         let heard: usize = (0..=15).map(|second| silent(&mut follower, second)).sum();
         assert_eq!((heard, silent(&mut follower, 16)), (16, 0));
@@ -160,10 +164,10 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         for second in 0..=600 {
             let now = begin + Duration::from_secs(second);
-            follower.hear(vec![sharer(1, second), sharer(2, 0)], now);
+            follower.note_controllers(vec![sharer(1, second), sharer(2, 0)], now);
         }
         let now = hear(&mut follower, begin, 601, false);
-        assert!(follower.elsewhere(now).is_empty() && follower.urls(now).is_empty());
+        assert!(follower.routers_elsewhere(now).is_empty() && follower.urls(now).is_empty());
         assert!(follower.others.is_empty());
     }
 
@@ -173,7 +177,7 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         hear(&mut follower, begin, 0, true);
         let now = begin + Duration::from_secs(600);
-        follower.hear(vec![sharer(1, 1), sharer(2, 0)], now);
-        assert_eq!(follower.elsewhere(now).len(), 1);
+        follower.note_controllers(vec![sharer(1, 1), sharer(2, 0)], now);
+        assert_eq!(follower.routers_elsewhere(now).len(), 1);
     }
 }

@@ -10,21 +10,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// A stream on which writing fails once the other end has taken nothing for a time.
-pub(crate) struct Patient<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     /// When patience ends, while something waits to be written.
-    until: Pin<Box<Sleep>>,
+    deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeout<S> {
     pub(crate) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, until: Box::pin(tokio::time::sleep(patience)), is_waiting: false }
+        Self {
+            stream,
+            timeout: patience,
+            deadline: Box::pin(tokio::time::sleep(patience)),
+            is_waiting: false,
+        }
     }
 
     /// What an attempt to write came to, which has an end.
-    fn bounded<T>(
+    fn with_deadline<T>(
         &mut self,
         cx: &mut Context<'_>,
         attempt: Poll<io::Result<T>>,
@@ -35,14 +40,14 @@ impl<S> Patient<S> {
         }
         if !self.is_waiting {
             self.is_waiting = true;
-            self.until.as_mut().reset(Instant::now() + self.patience);
+            self.deadline.as_mut().reset(Instant::now() + self.timeout);
         }
-        ready!(self.until.as_mut().poll(cx));
+        ready!(self.deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -52,14 +57,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         octets: &[u8],
     ) -> Poll<io::Result<usize>> {
         let attempt = Pin::new(&mut self.stream).poll_write(cx, octets);
-        self.bounded(cx, attempt)
+        self.with_deadline(cx, attempt)
     }
 
     fn poll_write_vectored(
@@ -68,7 +73,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let attempt = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.bounded(cx, attempt)
+        self.with_deadline(cx, attempt)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -77,12 +82,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_flush(cx);
-        self.bounded(cx, attempt)
+        self.with_deadline(cx, attempt)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.bounded(cx, attempt)
+        self.with_deadline(cx, attempt)
     }
 }
 
@@ -99,7 +104,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::io::duplex(16);
-            let mut near = Patient::new(near, PATIENCE);
+            let mut near = WriteTimeout::new(near, PATIENCE);
             let reader = async {
                 let mut octets = [0; 16];
                 for _ in 0..4 {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// A stranger's part of all connections, and a host's part of those: one in so many.
-const SHARE: usize = 4;
+const SHARE_DIVISOR: usize = 4;
 
 /// An address of IPv4, or a network of IPv6 of 64 bits, which one host may have whole.
 type Host = IpAddr;
@@ -27,28 +27,28 @@ fn host_of(address: IpAddr) -> Host {
 
 /// All connections of a server.
 #[derive(Debug)]
-pub(crate) struct Places {
-    known_max: usize,
-    strangers_max: usize,
-    of_host_max: usize,
-    table: Mutex<Table>,
+pub(crate) struct ConnectionSlots {
+    authenticated_max: usize,
+    anonymous_max: usize,
+    per_host_max: usize,
+    table: Mutex<SlotTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct SlotTable {
     /// Strangers by host and age, with what closes each.
-    strangers: BTreeMap<(Host, u64), Arc<Notify>>,
+    anonymous: BTreeMap<(Host, u64), Arc<Notify>>,
     counts: BTreeMap<Host, usize>,
-    known: usize,
+    authenticated: usize,
     /// How many strangers were closed for others.
-    displaced: u64,
+    evicted: u64,
     next_number: u64,
 }
 
-impl Table {
+impl SlotTable {
     /// Takes a stranger out; whether it was among them.
     fn remove(&mut self, host: Host, number: u64) -> Option<Arc<Notify>> {
-        let close = self.strangers.remove(&(host, number))?;
+        let close = self.anonymous.remove(&(host, number))?;
         if let Some(count) = self.counts.get_mut(&host) {
             *count -= 1;
             if *count == 0 {
@@ -58,94 +58,100 @@ impl Table {
         Some(close)
     }
 
-    fn displace_oldest_of(&mut self, host: Host) {
+    fn evict_oldest_of(&mut self, host: Host) {
         let of_host = (host, 0)..=(host, u64::MAX);
-        let oldest = self.strangers.range(of_host).next().map(|(&(_, number), _)| number);
+        let oldest = self.anonymous.range(of_host).next().map(|(&(_, number), _)| number);
         if let Some(close) = oldest.and_then(|number| self.remove(host, number)) {
-            self.displaced += 1;
+            self.evicted += 1;
             close.notify_one();
         }
     }
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(crate) fn new(connections_max: usize) -> Arc<Self> {
-        let strangers_max = (connections_max / SHARE).max(1);
+        let strangers_max = (connections_max / SHARE_DIVISOR).max(1);
         Arc::new(Self {
-            known_max: connections_max - strangers_max.min(connections_max),
-            strangers_max,
-            of_host_max: (strangers_max / SHARE).max(1),
+            authenticated_max: connections_max - strangers_max.min(connections_max),
+            anonymous_max: strangers_max,
+            per_host_max: (strangers_max / SHARE_DIVISOR).max(1),
             table: Mutex::default(),
         })
     }
 
     /// A place for a new connection, at the cost of an older one where there is no other.
-    pub(crate) fn take(self: &Arc<Self>, from: IpAddr) -> Place {
+    pub(crate) fn acquire(self: &Arc<Self>, from: IpAddr) -> ConnectionSlot {
         let host = host_of(from);
         let close = Arc::new(Notify::new());
         let mut table = self.lock();
-        if table.counts.get(&host).is_some_and(|count| *count >= self.of_host_max) {
-            table.displace_oldest_of(host);
-        } else if table.strangers.len() >= self.strangers_max {
+        if table.counts.get(&host).is_some_and(|count| *count >= self.per_host_max) {
+            table.evict_oldest_of(host);
+        } else if table.anonymous.len() >= self.anonymous_max {
             let most = table.counts.iter().max_by_key(|(_, count)| **count);
             if let Some(crowd) = most.map(|(host, _)| *host) {
-                table.displace_oldest_of(crowd);
+                table.evict_oldest_of(crowd);
             }
         }
         let number = table.next_number;
         table.next_number += 1;
-        table.strangers.insert((host, number), Arc::clone(&close));
+        table.anonymous.insert((host, number), Arc::clone(&close));
         *table.counts.entry(host).or_default() += 1;
         drop(table);
-        Place { places: Arc::clone(self), host, number, close, is_known: Mutex::new(false) }
+        ConnectionSlot {
+            slots: Arc::clone(self),
+            host,
+            number,
+            close,
+            is_authenticated: Mutex::new(false),
+        }
     }
 
     /// Connections that were closed for others.
-    pub(crate) fn displaced(&self) -> u64 {
-        self.lock().displaced
+    pub(crate) fn evicted_count(&self) -> u64 {
+        self.lock().evicted
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One connection's place, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     host: Host,
     number: u64,
     close: Arc<Notify>,
-    is_known: Mutex<bool>,
+    is_authenticated: Mutex<bool>,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Its caller has shown a token that holds.
-    pub(crate) fn become_known(&self) {
-        let mut is_known = self.is_known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = self.places.lock();
+    pub(crate) fn mark_authenticated(&self) {
+        let mut is_known = self.is_authenticated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.slots.lock();
         if !*is_known
-            && table.known < self.places.known_max
+            && table.authenticated < self.slots.authenticated_max
             && table.remove(self.host, self.number).is_some()
         {
-            table.known += 1;
+            table.authenticated += 1;
             *is_known = true;
         }
     }
 
     /// Returns once another connection is to have the place.
-    pub(crate) async fn displaced(&self) {
+    pub(crate) async fn evicted(&self) {
         self.close.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let is_known = *self.is_known.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut table = self.places.lock();
+        let is_known = *self.is_authenticated.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.slots.lock();
         match is_known {
-            true => table.known -= 1,
+            true => table.authenticated -= 1,
             false => drop(table.remove(self.host, self.number)),
         }
     }
@@ -155,66 +161,67 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn is_displaced(place: &Place) -> bool {
-        let table = place.places.lock();
-        !*place.is_known.lock().unwrap()
-            && !table.strangers.contains_key(&(place.host, place.number))
+    fn is_displaced(place: &ConnectionSlot) -> bool {
+        let table = place.slots.lock();
+        !*place.is_authenticated.lock().unwrap()
+            && !table.anonymous.contains_key(&(place.host, place.number))
     }
 
     #[test]
     fn a_host_displaces_its_own_oldest_stranger() {
-        let places = Places::new(64);
+        let places = ConnectionSlots::new(64);
         let (crowd, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let quiet = places.take(other);
-        let crowded: Vec<Place> = (0..6).map(|_| places.take(crowd)).collect();
+        let quiet = places.acquire(other);
+        let crowded: Vec<ConnectionSlot> = (0..6).map(|_| places.acquire(crowd)).collect();
         let displaced: Vec<bool> = crowded.iter().map(is_displaced).collect();
         assert_eq!(displaced, [true, true, false, false, false, false]);
         assert!(!is_displaced(&quiet));
-        assert_eq!(places.displaced(), 2);
+        assert_eq!(places.evicted_count(), 2);
         drop((crowded, quiet));
-        assert!(places.lock().strangers.is_empty() && places.lock().counts.is_empty());
+        assert!(places.lock().anonymous.is_empty() && places.lock().counts.is_empty());
     }
 
     #[test]
     fn callers_with_tokens_stay() {
-        let places = Places::new(64);
+        let places = ConnectionSlots::new(64);
         let host = "2001:db8::1".parse().unwrap();
-        let known = places.take(host);
-        known.become_known();
-        known.become_known();
-        let crowd: Vec<Place> = (0..100)
-            .map(|number| places.take(Ipv6Addr::from((0x2001_0db8_u128 << 96) + number).into()))
+        let known = places.acquire(host);
+        known.mark_authenticated();
+        known.mark_authenticated();
+        let crowd: Vec<ConnectionSlot> = (0..100)
+            .map(|number| places.acquire(Ipv6Addr::from((0x2001_0db8_u128 << 96) + number).into()))
             .collect();
         assert!(!is_displaced(&known));
         // One network of IPv6 counts as one host.
         assert_eq!(crowd.iter().filter(|place| !is_displaced(place)).count(), 4);
         drop((known, crowd));
-        assert_eq!(places.lock().known, 0);
+        assert_eq!(places.lock().authenticated, 0);
     }
 
     #[test]
     fn the_host_with_most_strangers_makes_room() {
-        let places = Places::new(64);
+        let places = ConnectionSlots::new(64);
         let hosts = |number: u8| IpAddr::from([192, 0, 2, number]);
-        let crowd: Vec<Place> = (0..3).map(|_| places.take(hosts(0))).collect();
-        let singles: Vec<Place> = (1..=15).map(|number| places.take(hosts(number))).collect();
+        let crowd: Vec<ConnectionSlot> = (0..3).map(|_| places.acquire(hosts(0))).collect();
+        let singles: Vec<ConnectionSlot> =
+            (1..=15).map(|number| places.acquire(hosts(number))).collect();
         assert!(is_displaced(&crowd[0]) && is_displaced(&crowd[1]) && !is_displaced(&crowd[2]));
         assert!(!singles.iter().any(is_displaced));
     }
 
     #[test]
     fn beyond_their_places_callers_count_as_strangers() {
-        let places = Places::new(8);
+        let places = ConnectionSlots::new(8);
         let host = "192.0.2.1".parse().unwrap();
-        let known: Vec<Place> = (0..7)
+        let known: Vec<ConnectionSlot> = (0..7)
             .map(|_| {
-                let place = places.take(host);
-                place.become_known();
+                let place = places.acquire(host);
+                place.mark_authenticated();
                 place
             })
             .collect();
         assert!(known[..6].iter().all(|place| !is_displaced(place)));
-        let _next = places.take(host);
+        let _next = places.acquire(host);
         assert!(is_displaced(&known[6]));
     }
 }

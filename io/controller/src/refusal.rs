@@ -15,12 +15,12 @@ const RETRY_AFTER_S: u16 = 2;
 
 /// Why a request is not answered as it wishes.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ErrorResponse {
     status: StatusCode,
     refusal: Refusal,
 }
 
-impl Problem {
+impl ErrorResponse {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, refusal: Refusal { error: error.into(), expected: None } }
     }
@@ -30,7 +30,7 @@ impl Problem {
     }
 }
 
-impl From<ControlError> for Problem {
+impl From<ControlError> for ErrorResponse {
     fn from(refused: ControlError) -> Self {
         let (status, expected) = match &refused {
             ControlError::UnknownRouter(_) => (StatusCode::NOT_FOUND, None),
@@ -47,7 +47,7 @@ impl From<ControlError> for Problem {
     }
 }
 
-impl From<DatabaseError> for Problem {
+impl From<DatabaseError> for ErrorResponse {
     fn from(error: DatabaseError) -> Self {
         tracing::error!(%error, "a request is refused");
         let status = match &error {
@@ -59,7 +59,7 @@ impl From<DatabaseError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let status = self.status;
         let mut response = (status, Json(self.refusal)).into_response();

@@ -20,24 +20,24 @@ use crate::app::App;
 /// How much is received, in bodies of the largest size that is taken, and for how long. Beyond
 /// either the connection is closed. The first is for who has sent too much, and was let in; others
 /// may be strangers, who are not to keep this busy.
-const OF_TOO_LARGE: (usize, Duration) = (16, Duration::from_secs(30));
-const OF_OTHERS: (usize, Duration) = (1, Duration::from_secs(5));
+const DRAIN_TOO_LARGE: (usize, Duration) = (16, Duration::from_secs(30));
+const DRAIN_OTHERS: (usize, Duration) = (1, Duration::from_secs(5));
 
 /// A body that is read in two places, one after the other.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Read>>);
+struct SharedBody(Arc<Mutex<BodyState>>);
 
-struct Read {
+struct BodyState {
     body: Body,
     has_begun: bool,
 }
 
-impl Shared {
+impl SharedBody {
     fn new(body: Body) -> Self {
-        Self(Arc::new(Mutex::new(Read { body, has_begun: false })))
+        Self(Arc::new(Mutex::new(BodyState { body, has_begun: false })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Read> {
+    fn lock(&self) -> MutexGuard<'_, BodyState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-impl HttpBody for Shared {
+impl HttpBody for SharedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -75,20 +75,24 @@ impl HttpBody for Shared {
 }
 
 /// Has a request answered, and receives what is left of its body.
-pub(crate) async fn receive(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn drain_request(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (parts, body) = request.into_parts();
     if body.is_end_stream() {
         return next.run(Request::from_parts(parts, body)).await;
     }
     let waits = parts.headers.contains_key(EXPECT);
-    let mut body = Shared::new(body);
+    let mut body = SharedBody::new(body);
     let response = next.run(Request::from_parts(parts, Body::new(body.clone()))).await;
     // Who waits for leave to send it reads the answer at once, and who was too slow would be again.
     let is_coming = !waits || body.lock().has_begun;
     if is_coming && response.status() != StatusCode::REQUEST_TIMEOUT {
         let (bodies_max, wait) = match response.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => OF_TOO_LARGE,
-            _ => OF_OTHERS,
+            StatusCode::PAYLOAD_TOO_LARGE => DRAIN_TOO_LARGE,
+            _ => DRAIN_OTHERS,
         };
         let octets_max = app.body_bytes_max.saturating_mul(bodies_max);
         let mut stopping = app.stopping.clone();

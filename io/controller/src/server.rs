@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// Ticks between two looks at the tokens of the database: so long a removed one still holds.
 const TICKS_PER_REFRESH: u64 = 10;
 /// And to what other controllers have written.
-const TICKS_PER_NEWS: u64 = 5;
+const TICKS_PER_SYNC: u64 = 5;
 
 /// A controller that runs in threads of its own, until it is told to stop or dropped.
 pub struct Server {
@@ -103,14 +103,14 @@ async fn prepare(
     let listening = |error| StartError::Listen { address: config.listen, error };
     let listener = TcpListener::bind(config.listen).await.map_err(listening)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}", seen_from_afar(listener.local_addr().map_err(listening)?));
-    let begun = follow::begin(config, &database, url).await.map_err(of_database)?;
+    let url = format!("{scheme}://{}", public_address(listener.local_addr().map_err(listening)?));
+    let begun = follow::load(config, &database, url).await.map_err(of_database)?;
     let (follower, known) = begun;
     Ok((Arc::new(App::new(known, database, tokens, follower, config, stopping)), listener))
 }
 
 /// What others call an address: one that means all of this machine's addresses says nothing there.
-fn seen_from_afar(address: SocketAddr) -> String {
+fn public_address(address: SocketAddr) -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
         name if address.ip().is_unspecified() && !name.is_empty() => {
@@ -139,7 +139,7 @@ fn run(
         });
         let ticking = tokio::spawn(tick(app.clone()));
         let following = tokio::spawn(follow(app.clone()));
-        let places = Arc::clone(&app.places);
+        let places = Arc::clone(&app.slots);
         connections::serve(listener, tls, routes, places, stopping).await;
         ticking.abort();
         following.abort();
@@ -164,7 +164,7 @@ async fn follow(app: Arc<App>) {
     loop {
         tokio::time::sleep(TICK).await;
         ticks += 1;
-        if ticks.is_multiple_of(TICKS_PER_NEWS) {
+        if ticks.is_multiple_of(TICKS_PER_SYNC) {
             follow::tick(&app).await;
         }
         if ticks.is_multiple_of(TICKS_PER_REFRESH)
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn an_address_that_means_all_is_told_by_the_machines_name() {
-        assert_eq!(seen_from_afar("192.0.2.1:8636".parse().unwrap()), "192.0.2.1:8636");
-        assert_eq!(seen_from_afar("[::1]:1".parse().unwrap()), "[::1]:1");
+        assert_eq!(public_address("192.0.2.1:8636".parse().unwrap()), "192.0.2.1:8636");
+        assert_eq!(public_address("[::1]:1".parse().unwrap()), "[::1]:1");
         for all in ["0.0.0.0:8636", "[::]:8636"] {
-            let told = seen_from_afar(all.parse().unwrap());
+            let told = public_address(all.parse().unwrap());
             assert!(told.ends_with(":8636") && !told.contains("::"), "{told}");
             assert!(!told.starts_with("0.0.0.0"), "{told}");
         }

@@ -15,7 +15,7 @@ use crate::token::{Role, Token, split};
 
 /// Between two looks at the database for tokens that are not known: strangers cause no more, and
 /// one look is for all who wait.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A token may be made by the clock of another machine, which may be ahead by as much.
 const CLOCKS_DIFFER_MS: u64 = 300_000;
@@ -42,7 +42,7 @@ impl Caller {
     }
 
     /// As it stands in the audit.
-    pub(crate) fn who(&self) -> String {
+    pub(crate) fn audit_name(&self) -> String {
         format!("{} {}", self.role, self.name)
     }
 }
@@ -62,29 +62,29 @@ pub(crate) enum TokenError {
         "the token was made at {0}, and the controller's clock says {1}; set that clock, or make a \
          new token if the clock was wrong that this one was made by"
     )]
-    NotYet(WallTime, WallTime),
+    NotYetValid(WallTime, WallTime),
     #[error("the token makes more than {0} requests in a second")]
-    TooFast(NonZeroU32),
+    RateLimited(NonZeroU32),
 }
 
-struct Held {
+struct ActiveToken {
     token: Token,
     prefixes: Arc<[Name]>,
     limit: Arc<DefaultDirectRateLimiter>,
 }
 
 pub(crate) struct Tokens {
-    by_id: RwLock<HashMap<String, Held>>,
+    by_id: RwLock<HashMap<String, ActiveToken>>,
     per_second: NonZeroU32,
     wall_clock: WallClock,
     /// When the database was looked at last.
-    looked_at: Mutex<Option<Instant>>,
+    refreshed_at: Mutex<Option<Instant>>,
 }
 
 impl Tokens {
     pub(crate) fn new(per_second: NonZeroU32, wall_clock: WallClock) -> Self {
         let by_id = RwLock::new(HashMap::new());
-        Self { by_id, per_second, wall_clock, looked_at: Mutex::new(None) }
+        Self { by_id, per_second, wall_clock, refreshed_at: Mutex::new(None) }
     }
 
     /// Takes the tokens that the database has in place of those known. Those that it has and that
@@ -98,7 +98,7 @@ impl Tokens {
             let limit = former.remove(&token.id).map(|held| held.limit);
             let fresh = || Arc::new(RateLimiter::direct(Quota::per_second(self.per_second)));
             let prefixes = token.prefixes.as_slice().into();
-            (token.id.clone(), Held { limit: limit.unwrap_or_else(fresh), token, prefixes })
+            (token.id.clone(), ActiveToken { limit: limit.unwrap_or_else(fresh), token, prefixes })
         }));
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Tokens {
         let (id, secret) = split(text).ok_or(TokenError::Unknown)?;
         match self.find(id, &secret) {
             Err(TokenError::Unknown) => {
-                self.look_after(Instant::now(), database).await;
+                self.refresh_after(Instant::now(), database).await;
                 self.find(id, &secret)
             }
             found => found,
@@ -120,13 +120,13 @@ impl Tokens {
     }
 
     /// Returns once the database was looked at after `since`.
-    async fn look_after(&self, since: Instant, database: &Database) {
-        let mut looked_at = self.looked_at.lock().await;
+    async fn refresh_after(&self, since: Instant, database: &Database) {
+        let mut looked_at = self.refreshed_at.lock().await;
         if looked_at.is_some_and(|at| at >= since) {
             return;
         }
         if let Some(at) = *looked_at {
-            tokio::time::sleep_until((at + LOOK_AGAIN).into()).await;
+            tokio::time::sleep_until((at + REFRESH_INTERVAL).into()).await;
         }
         *looked_at = Some(Instant::now());
         if let Err(error) = self.refresh(database).await {
@@ -137,7 +137,7 @@ impl Tokens {
     fn find(&self, id: &str, secret: &[u8]) -> Result<Caller, TokenError> {
         let by_id = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
         let held = by_id.get(id).filter(|held| held.token.is_of(secret));
-        let Held { token, limit, prefixes } = held.ok_or(TokenError::Unknown)?;
+        let ActiveToken { token, limit, prefixes } = held.ok_or(TokenError::Unknown)?;
         // One that does not expire holds whatever a clock says.
         if let Some(expires_ms) = token.expires_ms {
             let now_ms = self.wall_clock.now_ms();
@@ -145,10 +145,10 @@ impl Tokens {
                 return Err(TokenError::Expired(WallTime(expires_ms), WallTime(now_ms)));
             }
             if token.created_ms > now_ms.saturating_add(CLOCKS_DIFFER_MS) {
-                return Err(TokenError::NotYet(WallTime(token.created_ms), WallTime(now_ms)));
+                return Err(TokenError::NotYetValid(WallTime(token.created_ms), WallTime(now_ms)));
             }
         }
-        limit.check().map_err(|_| TokenError::TooFast(self.per_second))?;
+        limit.check().map_err(|_| TokenError::RateLimited(self.per_second))?;
         let (name, prefixes) = (token.name.clone(), Arc::clone(prefixes));
         Ok(Caller { role: token.role, name, prefixes })
     }

@@ -12,11 +12,11 @@ use weir_control::message::Refusal;
 use weir_control::{ControlError, File, FileStatus, Segments};
 use weir_wire::Name;
 
-use crate::access::{Body, Produces, Sees, SeesFiles};
+use crate::access::{Body, FileReader, ProducerCaller, Reader};
 use crate::app::{App, ControllerState};
 use crate::database::Record;
 use crate::follow;
-use crate::refusal::Problem;
+use crate::refusal::ErrorResponse;
 use crate::token::Role;
 use crate::tokens::Caller;
 
@@ -62,10 +62,10 @@ pub(super) struct OwnedFile {
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    _: SeesFiles,
+    _: FileReader,
     query: Result<Query<ListQuery>, QueryRejection>,
-) -> Result<Json<Vec<OwnedFile>>, Problem> {
-    let Query(ListQuery { after, count }) = query.map_err(Problem::from)?;
+) -> Result<Json<Vec<OwnedFile>>, ErrorResponse> {
+    let Query(ListQuery { after, count }) = query.map_err(ErrorResponse::from)?;
     let count = count.unwrap_or(COUNT_MAX).min(COUNT_MAX);
     let mut files = Vec::new();
     let mut next = after;
@@ -105,51 +105,51 @@ pub(super) async fn list(
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
-    Produces(caller): Produces,
+    ProducerCaller(caller): ProducerCaller,
     Body(file): Body<File>,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, ErrorResponse> {
     // Who hangs up does not leave it half done.
     finish(tokio::spawn(async move { add_whole(&app, &caller, file).await })).await
 }
 
-async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, Problem> {
+async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, ErrorResponse> {
     may_register(app, caller, &file.name)
-        .map_err(|error| Problem::new(StatusCode::FORBIDDEN, error))?;
+        .map_err(|error| ErrorResponse::new(StatusCode::FORBIDDEN, error))?;
     let mut turn = app.follower.lock().await;
     let caught_up = follow::catch_up(app, &mut turn).await;
-    let (news, is_own) = app.with(|known| news_of(known, caller, &file, 0));
+    let (news, is_own) = app.with(|known| status_of(known, caller, &file, 0));
     if news? == FileStatus::Unchanged {
         return Ok(StatusCode::OK);
     }
     if !is_own {
-        return Err(Problem::new(StatusCode::FORBIDDEN, not_own(&file.name)));
+        return Err(ErrorResponse::new(StatusCode::FORBIDDEN, not_owner_text(&file.name)));
     }
     caught_up?;
     let written = write_files(app, vec![file], caller).await?;
     if let Some(name) = written.left_out.first() {
-        return Err(Problem::new(StatusCode::FORBIDDEN, not_readable(name)));
+        return Err(ErrorResponse::new(StatusCode::FORBIDDEN, unreadable_text(name)));
     }
     Ok(if written.news == [FileStatus::New] { StatusCode::CREATED } else { StatusCode::OK })
 }
 
 /// What is new of a file that comes after so many others, and whether the caller may tell it: a
 /// manifest is told by who registered the file, or by an operator.
-fn news_of(
+fn status_of(
     known: &ControllerState,
     caller: &Caller,
     file: &File,
     after: usize,
 ) -> (Result<FileStatus, ControlError>, bool) {
     let owner = known.controller.owner(&file.name);
-    let is_own = owner.is_none_or(|owner| *owner == caller.who());
+    let is_own = owner.is_none_or(|owner| *owner == caller.audit_name());
     (known.controller.file_status(file, after), is_own || caller.role == Role::Operator)
 }
 
-fn not_own(name: &Name) -> String {
+fn not_owner_text(name: &Name) -> String {
     format!("{name} was registered by somebody else, who may register its manifest")
 }
 
-fn not_readable(name: &Name) -> String {
+fn unreadable_text(name: &Name) -> String {
     format!(
         "{name} was registered by somebody else, and what the database holds of it cannot be read: \
          who registered it may do so again, or an operator may withdraw it"
@@ -165,8 +165,12 @@ struct Written {
 }
 
 /// Writes files into the database and takes them up: all but those that are left out, or none.
-async fn write_files(app: &App, files: Vec<File>, caller: &Caller) -> Result<Written, Problem> {
-    let (who, may_replace) = (caller.who(), caller.role == Role::Operator);
+async fn write_files(
+    app: &App,
+    files: Vec<File>,
+    caller: &Caller,
+) -> Result<Written, ErrorResponse> {
+    let (who, may_replace) = (caller.audit_name(), caller.role == Role::Operator);
     let news: Vec<FileStatus> = app.with(|known| {
         let news = files.iter().map(|file| known.controller.file_status(file, 0));
         news.collect::<Result<_, ControlError>>()
@@ -214,17 +218,17 @@ pub(super) struct FileRefused {
 )]
 pub(super) async fn add_list(
     State(app): State<Arc<App>>,
-    Produces(caller): Produces,
+    ProducerCaller(caller): ProducerCaller,
     Body(files): Body<Vec<File>>,
-) -> Result<Json<Vec<FileRefused>>, Problem> {
+) -> Result<Json<Vec<FileRefused>>, ErrorResponse> {
     if files.len() > LIST_MAX {
         let error = format!("a list has {LIST_MAX} files at most; send the rest in another");
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error));
+        return Err(ErrorResponse::new(StatusCode::UNPROCESSABLE_ENTITY, error));
     }
     // Who hangs up does not leave it half done.
     let task = tokio::spawn(async move { add_all(&app, &caller, files).await });
     let refused = task.await.unwrap_or_else(|error| {
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        Err(ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     });
     refused.map(Json)
 }
@@ -233,7 +237,7 @@ async fn add_all(
     app: &App,
     caller: &Caller,
     files: Vec<File>,
-) -> Result<Vec<FileRefused>, Problem> {
+) -> Result<Vec<FileRefused>, ErrorResponse> {
     let mut refused = Vec::new();
     let mut new: BTreeMap<Name, File> = BTreeMap::new();
     // Those of them that are no manifests of files that are known.
@@ -254,10 +258,10 @@ async fn add_all(
             }
             continue;
         }
-        let (news, is_own) = app.with(|known| news_of(known, caller, &file, added));
+        let (news, is_own) = app.with(|known| status_of(known, caller, &file, added));
         match news {
             Ok(FileStatus::Unchanged) => {}
-            Ok(_) if !is_own => refused.push(FileRefused { error: not_own(&name), name }),
+            Ok(_) if !is_own => refused.push(FileRefused { error: not_owner_text(&name), name }),
             Ok(news) => {
                 added += usize::from(news == FileStatus::New);
                 new.insert(name, file);
@@ -267,7 +271,7 @@ async fn add_all(
     }
     let written = write_files(app, new.into_values().collect(), caller).await?;
     let left_out = written.left_out.into_iter();
-    refused.extend(left_out.map(|name| FileRefused { error: not_readable(&name), name }));
+    refused.extend(left_out.map(|name| FileRefused { error: unreadable_text(&name), name }));
     Ok(refused)
 }
 
@@ -276,7 +280,7 @@ fn may_register(app: &App, caller: &Caller, name: &Name) -> Result<(), String> {
     if caller.may_register(name) {
         return Ok(());
     }
-    let owner = caller.who();
+    let owner = caller.audit_name();
     app.audit_refused_name(&owner, name);
     Err(format!("the token of {owner} is for names below {}, not for {name}", caller.prefixes()))
 }
@@ -304,41 +308,41 @@ pub(super) struct NameQuery {
 )]
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
-    Produces(caller): Produces,
+    ProducerCaller(caller): ProducerCaller,
     query: Result<Query<NameQuery>, QueryRejection>,
-) -> Result<StatusCode, Problem> {
-    let Query(NameQuery { name }) = query.map_err(Problem::from)?;
+) -> Result<StatusCode, ErrorResponse> {
+    let Query(NameQuery { name }) = query.map_err(ErrorResponse::from)?;
     finish(tokio::spawn(async move { remove_whole(&app, &caller, name).await })).await
 }
 
-async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, Problem> {
+async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, ErrorResponse> {
     let mut turn = app.follower.lock().await;
     follow::catch_up(app, &mut turn).await?;
     let owner = app.with(|known| known.controller.owner(&name).map(str::to_owned));
-    let (at_ms, who) = (app.wall_clock.now_ms(), caller.who());
+    let (at_ms, who) = (app.wall_clock.now_ms(), caller.audit_name());
     // One whose row cannot be read is not known, and may be there.
     let (is_known, only) = (owner.is_some(), (caller.role != Role::Operator).then(|| who.clone()));
     if let (Some(only), Some(owner)) = (&only, &owner)
         && only != owner
     {
         let error = format!("{name} was registered by {owner}, who may withdraw it");
-        return Err(Problem::new(StatusCode::FORBIDDEN, error));
+        return Err(ErrorResponse::new(StatusCode::FORBIDDEN, error));
     }
     let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
     let removed = app.database.remove_file(&name, is_known, only.as_deref(), record).await;
     app.note_write(&removed);
     if !removed? {
-        return Err(Problem::not_found(format!("{name} is not registered")));
+        return Err(ErrorResponse::not_found(format!("{name} is not registered")));
     }
     app.with(|known| known.controller.remove_file(&name));
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn finish(
-    task: tokio::task::JoinHandle<Result<StatusCode, Problem>>,
-) -> Result<StatusCode, Problem> {
+    task: tokio::task::JoinHandle<Result<StatusCode, ErrorResponse>>,
+) -> Result<StatusCode, ErrorResponse> {
     task.await.unwrap_or_else(|error| {
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        Err(ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     })
 }
 
@@ -361,10 +365,10 @@ pub(super) struct Holding {
 )]
 pub(super) async fn holdings(
     State(app): State<Arc<App>>,
-    _: Sees,
+    _: Reader,
     query: Result<Query<NameQuery>, QueryRejection>,
-) -> Result<Json<Vec<Holding>>, Problem> {
-    let Query(NameQuery { name }) = query.map_err(Problem::from)?;
+) -> Result<Json<Vec<Holding>>, ErrorResponse> {
+    let Query(NameQuery { name }) = query.map_err(ErrorResponse::from)?;
     let holding =
         |(router, segments): (&str, Segments)| Holding { router: router.to_owned(), segments };
     let held = app.with(|known| {

@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::metrics::RequestLabels;
-use crate::refusal::Problem;
+use crate::refusal::ErrorResponse;
 use crate::rest_of_body;
 
 /// The scheme under which the description speaks of tokens.
@@ -68,14 +68,16 @@ pub(crate) fn all(app: Arc<App>) -> Router {
     router
         .route("/openapi.json", description)
         .merge(dashboard::routes())
-        .fallback(async || Problem::not_found("there is nothing here; /openapi.json says what is"))
+        .fallback(async || {
+            ErrorResponse::not_found("there is nothing here; /openapi.json says what is")
+        })
         .method_not_allowed_fallback(async || {
             let error = "this cannot be done here; /openapi.json says what can";
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, error)
+            ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, error)
         })
         .layer(DefaultBodyLimit::max(app.body_bytes_max))
         .layer(from_fn_with_state(app.clone(), count))
-        .layer(from_fn_with_state(app.clone(), rest_of_body::receive))
+        .layer(from_fn_with_state(app.clone(), rest_of_body::drain_request))
         .with_state(app)
 }
 

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use weir_control::message::{Refusal, RouterReport};
 use weir_control::{File, Link, Plan, Segments};
 
-use crate::access::Sees;
+use crate::access::Reader;
 use crate::app::{App, ControllerState};
 use crate::database::{AuditRow, DatabaseError, PlanRow};
-use crate::refusal::Problem;
+use crate::refusal::ErrorResponse;
 use crate::routes::system::Health;
 
 /// Rows of one answer, at most, and when nothing is said.
@@ -80,7 +80,7 @@ fn links_of(known: &ControllerState) -> Vec<LinkView> {
     path = "/v1/routers",
     responses((status = 200, body = Vec<RouterView>), (status = "4XX", body = Refusal)),
 )]
-pub(super) async fn routers(State(app): State<Arc<App>>, _: Sees) -> Json<Vec<RouterView>> {
+pub(super) async fn routers(State(app): State<Arc<App>>, _: Reader) -> Json<Vec<RouterView>> {
     Json(app.with(|known| routers_of(known)))
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn routers(State(app): State<Arc<App>>, _: Sees) -> Json<Vec<Ro
     path = "/v1/links",
     responses((status = 200, body = Vec<LinkView>), (status = "4XX", body = Refusal)),
 )]
-pub(super) async fn links(State(app): State<Arc<App>>, _: Sees) -> Json<Vec<LinkView>> {
+pub(super) async fn links(State(app): State<Arc<App>>, _: Reader) -> Json<Vec<LinkView>> {
     Json(app.with(|known| links_of(known)))
 }
 
@@ -124,10 +124,10 @@ impl RowsQuery {
 )]
 pub(super) async fn plans(
     State(app): State<Arc<App>>,
-    _: Sees,
+    _: Reader,
     query: Result<Query<RowsQuery>, QueryRejection>,
-) -> Result<Json<Vec<PlanRow>>, Problem> {
-    let Query(rows) = query.map_err(Problem::from)?;
+) -> Result<Json<Vec<PlanRow>>, ErrorResponse> {
+    let Query(rows) = query.map_err(ErrorResponse::from)?;
     let (before, count) = rows.bounds();
     Ok(Json(app.database.plans(before, count).await?))
 }
@@ -145,12 +145,12 @@ pub(super) async fn plans(
 )]
 pub(super) async fn plan(
     State(app): State<Arc<App>>,
-    _: Sees,
+    _: Reader,
     number: Result<Path<u64>, PathRejection>,
-) -> Result<Json<PlanRow>, Problem> {
-    let Path(number) = number.map_err(Problem::from)?;
+) -> Result<Json<PlanRow>, ErrorResponse> {
+    let Path(number) = number.map_err(ErrorResponse::from)?;
     let found = app.database.plan(number).await?;
-    found.map(Json).ok_or_else(|| Problem::not_found(format!("there is no plan {number}")))
+    found.map(Json).ok_or_else(|| ErrorResponse::not_found(format!("there is no plan {number}")))
 }
 
 /// The audit: who did what, and when, the newest first.
@@ -166,10 +166,10 @@ pub(super) async fn plan(
 )]
 pub(super) async fn events(
     State(app): State<Arc<App>>,
-    _: Sees,
+    _: Reader,
     query: Result<Query<RowsQuery>, QueryRejection>,
-) -> Result<Json<Vec<AuditRow>>, Problem> {
-    let Query(rows) = query.map_err(Problem::from)?;
+) -> Result<Json<Vec<AuditRow>>, ErrorResponse> {
+    let Query(rows) = query.map_err(ErrorResponse::from)?;
     let (before, count) = rows.bounds();
     Ok(Json(app.database.audit(before, count).await?))
 }
@@ -240,14 +240,14 @@ fn transfer_of(known: &ControllerState, plan: &Plan) -> Option<Transfer> {
     let holdings = held.into_iter().take(SHOWN_HOLDERS).map(|(router, segments)| HeldRanges {
         router: router.to_owned(),
         count: segments.count(),
-        segments: blurred(&segments, blur),
+        segments: merge_near_ranges(&segments, blur),
     });
     let holdings = holdings.collect();
     Some(Transfer { plan: plan.clone(), file, kept, holdings, holders_count })
 }
 
 /// Ranges, those as one that are no more than `gap` segments apart.
-fn blurred(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
+fn merge_near_ranges(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for (first, last) in segments.ranges() {
         match ranges.last_mut() {
@@ -264,7 +264,7 @@ fn blurred(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
     path = "/v1/state",
     responses((status = 200, body = Overview), (status = "4XX", body = Refusal)),
 )]
-pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview> {
+pub(super) async fn state(State(app): State<Arc<App>>, _: Reader) -> Json<Overview> {
     let rows = async {
         let events = app.database.audit(u64::MAX, SHOWN_EVENTS).await?;
         Ok::<_, DatabaseError>((events, app.database.routers().await?))
@@ -302,9 +302,9 @@ mod tests {
         let mut held = Segments::range(0, 9);
         held.insert(12..=20);
         held.insert(30..=30);
-        assert_eq!(blurred(&held, 0), [(0, 9), (12, 20), (30, 30)]);
-        assert_eq!(blurred(&held, 3), [(0, 20), (30, 30)]);
-        assert_eq!(blurred(&held, 10), [(0, 30)]);
-        assert_eq!(blurred(&Segments::default(), 10), []);
+        assert_eq!(merge_near_ranges(&held, 0), [(0, 9), (12, 20), (30, 30)]);
+        assert_eq!(merge_near_ranges(&held, 3), [(0, 20), (30, 30)]);
+        assert_eq!(merge_near_ranges(&held, 10), [(0, 30)]);
+        assert_eq!(merge_near_ranges(&Segments::default(), 10), []);
     }
 }

@@ -14,10 +14,10 @@ use weir_control::message::{
 };
 use weir_control::{ControlError, LimitKind};
 
-use crate::access::{Body, OfRouter, SeesRouter};
+use crate::access::{Body, OwnRouter, RouterReader};
 use crate::app::App;
 use crate::database::Record;
-use crate::refusal::Problem;
+use crate::refusal::ErrorResponse;
 
 /// How long a question for a configuration waits, at most.
 const WAIT_S_MAX: u64 = 60;
@@ -35,9 +35,9 @@ const WAIT_S_MAX: u64 = 60;
 )]
 pub(super) async fn report(
     State(app): State<Arc<App>>,
-    OfRouter(router, caller): OfRouter,
+    OwnRouter(router, caller): OwnRouter,
     Body(mut report): Body<RouterReport>,
-) -> Result<Json<Registered>, Problem> {
+) -> Result<Json<Registered>, ErrorResponse> {
     let now = app.clock.now();
     let told = report.prefixes.len();
     report.prefixes.retain(|prefix| caller.may_register(prefix));
@@ -76,9 +76,9 @@ pub(super) async fn report(
 )]
 pub(super) async fn update(
     State(app): State<Arc<App>>,
-    OfRouter(router, _): OfRouter,
+    OwnRouter(router, _): OwnRouter,
     Body(update): Body<Update>,
-) -> Result<Json<UpdateNumber>, Problem> {
+) -> Result<Json<UpdateNumber>, ErrorResponse> {
     let now = app.clock.now();
     let UpdateNumber { generation, number } = update.at;
     app.with(|known| known.controller.update(now, &router, update))?;
@@ -98,9 +98,9 @@ pub(super) async fn update(
 )]
 pub(super) async fn forward(
     State(app): State<Arc<App>>,
-    OfRouter(router, _): OfRouter,
+    OwnRouter(router, _): OwnRouter,
     Body(forward): Body<Forward>,
-) -> Result<Json<Forwarded>, Problem> {
+) -> Result<Json<Forwarded>, ErrorResponse> {
     let begin = Instant::now();
     let forwarded = app.with(|known| known.controller.forward(&router, &forward.object));
     app.metrics.decision_seconds.observe(begin.elapsed().as_secs_f64());
@@ -133,11 +133,11 @@ pub(super) struct ConfigurationQuery {
 )]
 pub(super) async fn configuration(
     State(app): State<Arc<App>>,
-    SeesRouter(router): SeesRouter,
+    RouterReader(router): RouterReader,
     query: Result<Query<ConfigurationQuery>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(ConfigurationQuery { after, wait }) = query.map_err(Problem::from)?;
-    let unknown = || Problem::from(ControlError::UnknownRouter(router.clone()));
+) -> Result<Response, ErrorResponse> {
+    let Query(ConfigurationQuery { after, wait }) = query.map_err(ErrorResponse::from)?;
+    let unknown = || ErrorResponse::from(ControlError::UnknownRouter(router.clone()));
     let mut news = app.with(|known| known.subscribe(&router)).ok_or_else(unknown)?;
     let mut stopping = app.stopping.clone();
     let end = tokio::time::sleep(Duration::from_secs(wait.min(WAIT_S_MAX)));

@@ -11,10 +11,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_base::Exposition;
 
-use crate::access::Sees;
+use crate::access::Reader;
 use crate::app::App;
 use crate::database::{NUMBER_STEP, OutageCause};
-use crate::refusal::Problem;
+use crate::refusal::ErrorResponse;
 
 /// How the controller is.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -96,8 +96,8 @@ impl Health {
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    _: Sees,
-) -> Result<impl IntoResponse, Problem> {
+    _: Reader,
+) -> Result<impl IntoResponse, ErrorResponse> {
     let (counts, bounded) = app.with(|known| {
         let counts = [
             known.controller.routers().count(),
@@ -112,11 +112,12 @@ pub(super) async fn metrics(
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
     let (refused, up) = (app.journal.refused_count(), u64::from(app.outage().is_none()));
     let garbled = app.database.unreadable().count();
-    let displaced = app.places.displaced();
+    let displaced = app.slots.evicted_count();
     let values =
         [routers, links, files, plans, requests, records, lost, refused, garbled, up, displaced];
     let text = app.metrics.text(values, &bounded);
-    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
+    let failed =
+        |_| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let form = Exposition::wanted(accept.unwrap_or_default());
     Ok(([(CONTENT_TYPE, form.content_type())], form.of(text.map_err(failed)?)))
