@@ -42,7 +42,7 @@ thread_local! {
 struct Listeners {
     router: Listener,
     memory: Arc<SharedMemory>,
-    stranger: StdListener,
+    hostile: StdListener,
     directory: TempDir,
 }
 
@@ -54,8 +54,8 @@ impl Listeners {
                 .expect("a socket");
         let memory = Arc::new(SharedMemory::new(1 << 30));
         router.share_memory(Arc::clone(&memory));
-        let stranger = StdListener::bind(directory.path().join("stranger")).expect("a socket");
-        Self { router: Listener::Unix(router), memory, stranger, directory }
+        let hostile = StdListener::bind(directory.path().join("hostile")).expect("a socket");
+        Self { router: Listener::Unix(router), memory, hostile, directory }
     }
 
     /// A router's end, and an application that is a stranger.
@@ -67,9 +67,9 @@ impl Listeners {
 
     /// An application's end, and a stranger who listens where a router should.
     fn application(&self) -> (Socket, UnixStream) {
-        let uri = FaceUri::Unix(self.directory.path().join("stranger"));
+        let uri = FaceUri::Unix(self.directory.path().join("hostile"));
         let socket = Socket::connect(&uri, Duration::from_secs(1)).expect("listens");
-        (socket, self.peer.accept().expect("a connection waits").0)
+        (socket, self.hostile.accept().expect("a connection waits").0)
     }
 }
 
@@ -119,14 +119,14 @@ struct Connection {
 
 impl Connection {
     fn new(socket: Socket, peer: HostilePeer, memory: &Arc<SharedMemory>, reads: usize) -> Self {
-        stranger.stream().set_nonblocking(true).expect("a socket");
-        stranger.write_at(UNUSED.start, &[POISON; UNUSED.end - UNUSED.start]);
+        peer.stream().set_nonblocking(true).expect("a socket");
+        peer.write_at(UNUSED.start, &[POISON; UNUSED.end - UNUSED.start]);
         Self {
             link: Link::new(LinkConfig { ..socket.link_config() }),
             socket,
             pool: Pool::new(1 << 20),
             frames: Vec::new(),
-            stranger,
+            peer,
             memory: Arc::clone(memory),
             reads,
             reads_ring: false,
@@ -138,8 +138,8 @@ impl Connection {
     }
 
     fn of_router(listeners: &Listeners) -> Self {
-        let (socket, stranger) = listeners.router();
-        Self::new(socket, stranger, &listeners.memory, 0)
+        let (socket, peer) = listeners.router();
+        Self::new(socket, peer, &listeners.memory, 0)
     }
 
     fn of_switched_router(listeners: &Listeners) -> Self {

@@ -14,8 +14,8 @@ use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_zlib_with_limit};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::places::ConnectionSlot;
-use crate::refusal::ErrorResponse;
+use crate::connection_slots::ConnectionSlot;
+use crate::error_response::ErrorResponse;
 use crate::token::{Role, is_name};
 use crate::tokens::{Caller, TokenError};
 

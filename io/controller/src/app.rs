@@ -12,11 +12,11 @@ use weir_wire::Name;
 
 use crate::clock::{Clock, WallClock};
 use crate::config::Config;
+use crate::connection_slots::ConnectionSlots;
 use crate::database::{Database, DatabaseError, OutageCause, Record};
 use crate::follower::Follower;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
-use crate::places::ConnectionSlots;
 use crate::tokens::Tokens;
 
 /// Who does what no token's holder does.

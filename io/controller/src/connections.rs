@@ -18,8 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::patient::WriteTimeout;
-use crate::places::{ConnectionSlot, ConnectionSlots};
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
+use crate::write_timeout::WriteTimeout;
 
 /// How long a handshake may take, and the head of a request.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_of_one_that_ended_in_good_order_have_the_time_to_come() {
+    fn routers_of_stopped_controller_have_time() {
         let (mut follower, begin) = (follower(), Instant::now());
         follower.routers.insert("r".to_owned(), 2);
         let now = hear(&mut follower, begin, 0, true);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_is_gone_after_the_same_time() {
+    fn killed_controller_expires_after_timeout() {
         let (mut follower, begin) = (follower(), Instant::now());
         follower.routers.insert("r".to_owned(), 2);
         let silent = |follower: &mut Follower, second: u64| {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_silent_does_not_come_back_when_its_row_is_removed() {
+    fn removed_row_does_not_revive_a_controller() {
         let (mut follower, begin) = (follower(), Instant::now());
         follower.routers.insert("r".to_owned(), 2);
         for second in 0..=600 {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_was_silent_while_the_database_was() {
+    fn database_outage_expires_no_controller() {
         let (mut follower, begin) = (follower(), Instant::now());
         follower.routers.insert("r".to_owned(), 2);
         hear(&mut follower, begin, 0, true);

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_written_in_the_order_in_which_they_came() {
+    fn writes_records_in_order() {
         let mut waiting = WriteQueue::default();
         for record in [line(1), plan(2, "/a"), plan(3, "/b"), line(4), line(5), plan(6, "/a")] {
             waiting.push(record);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_audit_push_no_plan_out() {
+    fn audit_lines_never_drop_plans() {
         let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/a"));
         (0..OTHER_RECORDS_MAX + 10).for_each(|number| waiting.push(line(number)));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_others_have_followed_go_first() {
+    fn drops_superseded_plans_first() {
         let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/first"));
         (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/again")));
@@ -363,7 +363,7 @@ mod tests {
 
     /// What the database was given it may have, also if its answer got lost.
     #[test]
-    fn what_the_database_was_given_is_not_lost() {
+    fn never_drops_records_in_flight() {
         let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/a"));
         waiting.push(line(1));
@@ -386,7 +386,7 @@ mod tests {
     /// Plans were dropped while the database was writing the first of them: the newest then
     /// followed what was no longer the newest there, and another one counted.
     #[tokio::test]
-    async fn plans_that_are_dropped_while_some_are_written_leave_the_newest_in_force() {
+    async fn newest_plan_wins_after_drops() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("controller.db");
         let database = Database::open(&path.clone().into(), None).await.unwrap();

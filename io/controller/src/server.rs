@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_means_all_is_told_by_the_machines_name() {
+    fn wildcard_address_becomes_the_hostname() {
         assert_eq!(public_address("192.0.2.1:8636".parse().unwrap()), "192.0.2.1:8636");
         assert_eq!(public_address("[::1]:1".parse().unwrap()), "[::1]:1");
         for all in ["0.0.0.0:8636", "[::]:8636"] {

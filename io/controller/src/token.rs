@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_by_its_secret_alone() {
+    fn verifies_only_its_own_secret() {
         let (token, text) = Token::issue(Role::Router, "r1", 1, None, &[]).unwrap();
         let (id, secret) = split(&text).unwrap();
         assert_eq!(id, token.id);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_token() {
+    fn rejects_malformed_tokens() {
         let (_, text) = Token::issue(Role::Reader, "a", 1, None, &[]).unwrap();
         for bad in ["", "weir-", "weir-1-2", &text[1..], &text[..text.len() - 1]] {
             assert_eq!(split(bad), None, "{bad}");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_plain() {
+    fn accepts_only_plain_names() {
         for good in ["r1", "west.example", "a_b-c"] {
             assert!(is_name(good), "{good}");
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_words() {
+    fn roles_parse_as_words() {
         for (role, word) in Role::ALL {
             assert_eq!((role.to_string().as_str(), word.parse()), (word, Ok(role)));
         }

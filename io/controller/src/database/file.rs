@@ -4,8 +4,8 @@ use sqlx::{AnyConnection, Row as _};
 use weir_control::File;
 use weir_wire::Name;
 
-use super::garbled::is_row_error;
 use super::rows::{self, json, signed};
+use super::unreadable::is_row_error;
 
 /// Writes a file, unless a row of its name is there. Says whether it is written.
 pub(super) async fn insert(

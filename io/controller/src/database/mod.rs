@@ -2,12 +2,12 @@
 //! SQLite and PostgreSQL both have; only the tables are made in the words of each.
 
 mod file;
-mod garbled;
-mod place;
+mod location;
 mod prune;
 mod rows;
-mod shared;
+mod sharing;
 mod transaction;
+mod unreadable;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,12 +23,12 @@ use sqlx::{
 use weir_control::{File, FileStatus, Plan};
 use weir_wire::Name;
 
-use self::garbled::Select;
-pub(crate) use self::garbled::{ReadRows, UnreadableRows};
-pub use self::place::{DatabaseLocation, LocationError, ServerUrl};
+pub use self::location::{DatabaseLocation, LocationError, ServerUrl};
 use self::rows::{json, signed};
-pub(crate) use self::shared::{Changes, ControllerRow, FileChange, NUMBER_STEP};
+pub(crate) use self::sharing::{Changes, ControllerRow, FileChange, NUMBER_STEP};
 use self::transaction::Transaction;
+use self::unreadable::Select;
+pub(crate) use self::unreadable::{ReadRows, UnreadableRows};
 use crate::token::Token;
 
 /// Connections at most: one writes, others read beside it.
@@ -487,7 +487,7 @@ impl Database {
     /// sees its number sees all of it and of those before.
     async fn begin_change(&self) -> Result<(Transaction, i64), DatabaseError> {
         let mut transaction = Transaction::begin(&self.pool).await?;
-        let change = shared::next_value(&mut transaction, "change").await?;
+        let change = sharing::next_value(&mut transaction, "change").await?;
         Ok((transaction, change))
     }
 }

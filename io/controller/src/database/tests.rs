@@ -38,7 +38,7 @@ async fn numbers(database: &Database) -> Vec<u64> {
 /// Of two controllers that plan at once one is first. What the other has planned on top of its own
 /// counts as little.
 #[tokio::test]
-async fn what_follows_an_overtaken_plan_is_overtaken() {
+async fn followers_of_a_conflict_are_conflicts() {
     let folder = tempfile::tempdir().unwrap();
     let database = database(&folder).await;
     let overtaken = async |run, plans: Vec<Plan>| {
@@ -62,7 +62,7 @@ async fn what_follows_an_overtaken_plan_is_overtaken() {
 }
 
 #[tokio::test]
-async fn plans_that_have_ended_are_removed_in_time() {
+async fn prunes_ended_plans() {
     let folder = tempfile::tempdir().unwrap();
     let database = database(&folder).await;
     let mut plans = vec![plan(1001, 0, "/kept"), plan(2001, 1001, "/kept")];
@@ -120,7 +120,7 @@ async fn old_database(folder: &TempDir, steps: usize) -> DatabaseLocation {
 }
 
 #[tokio::test]
-async fn a_database_of_an_older_version_is_brought_up_to_date() {
+async fn migrates_older_databases() {
     for steps in [1, 2] {
         let folder = tempfile::tempdir().unwrap();
         let place = old_database(&folder, steps).await;

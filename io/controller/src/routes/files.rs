@@ -15,8 +15,8 @@ use weir_wire::Name;
 use crate::access::{Body, FileReader, ProducerCaller, Reader};
 use crate::app::{App, ControllerState};
 use crate::database::Record;
+use crate::error_response::ErrorResponse;
 use crate::follow;
-use crate::refusal::ErrorResponse;
 use crate::token::Role;
 use crate::tokens::Caller;
 

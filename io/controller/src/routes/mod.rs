@@ -21,9 +21,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::drain_body;
+use crate::error_response::ErrorResponse;
 use crate::metrics::RequestLabels;
-use crate::refusal::ErrorResponse;
-use crate::rest_of_body;
 
 /// The scheme under which the description speaks of tokens.
 const TOKEN: &str = "token";
@@ -77,7 +77,7 @@ pub(crate) fn all(app: Arc<App>) -> Router {
         })
         .layer(DefaultBodyLimit::max(app.body_bytes_max))
         .layer(from_fn_with_state(app.clone(), count))
-        .layer(from_fn_with_state(app.clone(), rest_of_body::drain_request))
+        .layer(from_fn_with_state(app.clone(), drain_body::drain_request))
         .with_state(app)
 }
 

@@ -12,7 +12,7 @@ use weir_control::{File, Link, Plan, Segments};
 use crate::access::Reader;
 use crate::app::{App, ControllerState};
 use crate::database::{AuditRow, DatabaseError, PlanRow};
-use crate::refusal::ErrorResponse;
+use crate::error_response::ErrorResponse;
 use crate::routes::system::Health;
 
 /// Rows of one answer, at most, and when nothing is said.
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_nobody_could_tell_apart_are_one() {
+    fn merges_ranges_with_small_gaps() {
         let mut held = Segments::range(0, 9);
         held.insert(12..=20);
         held.insert(30..=30);

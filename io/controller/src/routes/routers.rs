@@ -17,7 +17,7 @@ use weir_control::{ControlError, LimitKind};
 use crate::access::{Body, OwnRouter, RouterReader};
 use crate::app::App;
 use crate::database::Record;
-use crate::refusal::ErrorResponse;
+use crate::error_response::ErrorResponse;
 
 /// How long a question for a configuration waits, at most.
 const WAIT_S_MAX: u64 = 60;

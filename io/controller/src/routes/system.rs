@@ -14,7 +14,7 @@ use weir_base::Exposition;
 use crate::access::Reader;
 use crate::app::App;
 use crate::database::{NUMBER_STEP, OutageCause};
-use crate::refusal::ErrorResponse;
+use crate::error_response::ErrorResponse;
 
 /// How the controller is.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]

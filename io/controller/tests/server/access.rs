@@ -15,7 +15,7 @@ use crate::bench::{Answer, Bench, Client, FILE, eventually, file, report};
 const ROLES: [Role; 4] = [Role::Router, Role::Producer, Role::Operator, Role::Reader];
 
 #[test]
-fn each_role_may_do_what_it_is_for() {
+fn each_role_has_its_permissions() {
     use Role::{Operator, Producer, Reader, Router};
     let bench = Bench::start();
     let clients = ROLES.map(|role| (role, bench.client(role, "r1")));
@@ -69,7 +69,7 @@ fn each_role_may_do_what_it_is_for() {
 }
 
 #[test]
-fn a_routers_token_is_for_that_router() {
+fn router_token_serves_only_its_router() {
     let bench = Bench::start();
     let [one, other] = ["one", "other"].map(|name| bench.client(Role::Router, name));
     assert_eq!(other.report("other", &report("other", 1, &[], &[])).status, 200);
@@ -86,7 +86,7 @@ fn a_routers_token_is_for_that_router() {
 }
 
 #[test]
-fn tokens_end() {
+fn tokens_expire_and_are_removed() {
     let bench = Bench::start();
     let database = bench.database();
     let short = add_token(&database, Role::Reader, "short", Some(0), &[]).unwrap();
@@ -104,7 +104,7 @@ fn tokens_end() {
 }
 
 #[test]
-fn a_token_has_so_many_requests() {
+fn limits_requests_of_a_token() {
     let bench = Bench::with(|config| {
         config.requests_per_second_max = NonZeroU32::new(5).unwrap();
     });
@@ -120,7 +120,7 @@ fn a_token_has_so_many_requests() {
 }
 
 #[test]
-fn bad_bodies_are_refused_with_the_field() {
+fn names_the_field_of_a_bad_body() {
     let bench = Bench::with(|config| config.body_bytes_max = 100_000);
     let router = bench.client(Role::Router, "r");
     assert_eq!(router.report("r", &report("r", 1000, &[], &[])).status, 200);
@@ -206,7 +206,7 @@ impl Wire {
 
 /// The connection was closed over what it had not sent yet.
 #[test]
-fn who_sends_much_too_much_can_read_why_it_is_refused() {
+fn oversized_body_still_gets_an_answer() {
     const MAX: usize = 1_000_000;
     let bench = Bench::with(|config| config.body_bytes_max = MAX);
     let router = bench.client(Role::Router, "r");
@@ -252,7 +252,7 @@ fn who_sends_much_too_much_can_read_why_it_is_refused() {
 
 /// It waited for the rest for as long as from anybody else.
 #[test]
-fn a_body_that_does_not_come_does_not_hold_up_the_end() {
+fn missing_body_does_not_delay_shutdown() {
     let mut bench = Bench::start();
     let router = bench.client(Role::Router, "r");
     let length = bench.config.body_bytes_max + 1;
@@ -269,7 +269,7 @@ fn a_body_that_does_not_come_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn bodies_come_deflated_and_are_no_larger_for_that() {
+fn limits_size_of_inflated_bodies() {
     let bench = Bench::with(|config| config.body_bytes_max = 100_000);
     let router = bench.client(Role::Router, "r");
     let send = |coding: &str, body: &[u8]| router.send_coded("PUT", "/v1/routers/r", coding, body);
@@ -310,7 +310,7 @@ fn bodies_come_deflated_and_are_no_larger_for_that() {
 }
 
 #[test]
-fn tokens_do_not_travel_as_plain_text_by_accident() {
+fn refuses_plain_http_beyond_loopback() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("controller.db");
     let listen = "0.0.0.0:0".parse().unwrap();
@@ -325,7 +325,7 @@ fn tokens_do_not_travel_as_plain_text_by_accident() {
 }
 
 #[test]
-fn a_router_that_lies_fills_no_audit() {
+fn false_reports_do_not_flood_the_audit() {
     let bench = Bench::with(|config| config.controller.unregistered_max = 3);
     let liar = bench.client(Role::Router, "liar");
     let operator = bench.client(Role::Operator, "o");
@@ -352,7 +352,7 @@ fn a_router_that_lies_fills_no_audit() {
 }
 
 #[test]
-fn a_producer_registers_below_the_prefixes_of_its_token() {
+fn token_prefixes_limit_file_names() {
     let bench = Bench::start();
     let producer = bench.client_below(Role::Producer, "p", &["/cms", "/atlas/raw"]);
     let operator = bench.client_below(Role::Operator, "o", &[]);
@@ -384,7 +384,7 @@ fn a_producer_registers_below_the_prefixes_of_its_token() {
 }
 
 #[test]
-fn routes_lead_to_a_router_for_the_prefixes_of_its_token() {
+fn token_prefixes_limit_routes() {
     let bench = Bench::start();
     let router = bench.client_below(Role::Router, "r", &["/cms"]);
     let other = bench.client(Role::Router, "s");
@@ -400,7 +400,7 @@ fn routes_lead_to_a_router_for_the_prefixes_of_its_token() {
 }
 
 #[test]
-fn tokens_of_older_versions_are_for_any_name() {
+fn old_tokens_allow_any_name() {
     if IS_SERVER {
         // It was not there before tokens had prefixes.
         return;
@@ -420,7 +420,7 @@ fn tokens_of_older_versions_are_for_any_name() {
 }
 
 #[test]
-fn no_place_is_counted_for_what_is_no_new_file() {
+fn known_files_do_not_count_as_new() {
     let bench = Bench::with(|config| config.controller.files_max = 3);
     let producer = bench.client(Role::Producer, "p");
     let names = ["/a/v=1", "/b/v=1"];

@@ -36,7 +36,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 /// Regression: it took all connections for ever, and nobody else got an answer.
 #[test]
-fn one_client_that_reads_nothing_locks_nobody_out() {
+fn stalled_client_blocks_nobody() {
     let bench = Bench::with(|config| config.connections_max = CONNECTIONS_MAX);
     let operator = bench.client(Role::Operator, "operator");
     let crowd: Vec<TcpStream> = std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ fn one_client_that_reads_nothing_locks_nobody_out() {
 
 /// One that has shown its token stays, whoever comes.
 #[test]
-fn callers_with_tokens_keep_their_connections() {
+fn authenticated_connections_stay_open() {
     let bench = Bench::with(|config| config.connections_max = CONNECTIONS_MAX);
     let token = bench.client(Role::Reader, "reader").token;
     let ask = |stream: &mut TcpStream| {

@@ -162,7 +162,7 @@ fn fill(square: &Square) -> Value {
 }
 
 #[test]
-fn the_dashboard_shows_the_network_files_transfers_and_events() {
+fn dashboard_shows_network_and_files() {
     let Some(browser) = Browser::find() else { return };
     let bench = patient();
     let square = Square::join(&bench);
@@ -214,7 +214,7 @@ fn the_dashboard_shows_the_network_files_transfers_and_events() {
 }
 
 #[test]
-fn the_dashboard_shows_what_is_whole_and_that_there_is_nothing() {
+fn dashboard_shows_complete_and_empty_states() {
     let Some(browser) = Browser::find() else { return };
     let bench = patient();
     let operator = bench.client(Role::Operator, "o");
@@ -246,7 +246,7 @@ fn the_dashboard_shows_what_is_whole_and_that_there_is_nothing() {
 }
 
 #[test]
-fn the_dashboard_shows_who_is_gone() {
+fn dashboard_shows_lost_routers() {
     let Some(browser) = Browser::find() else { return };
     let bench = Bench::with(|config| config.controller.router_timeout_ns = 1_000_000_000);
     let square = Square::join(&bench);
@@ -280,7 +280,7 @@ fn the_dashboard_shows_who_is_gone() {
 }
 
 #[test]
-fn the_dashboard_asks_who_has_no_token_for_one_and_says_why() {
+fn dashboard_asks_for_a_token() {
     let Some(browser) = Browser::find() else { return };
     let bench = patient();
     let document = browser.document(&bench.url());

@@ -4,7 +4,7 @@ use crate::backend::{REFUSES, Small};
 use crate::bench::{Bench, FILE, Square, eventually, file};
 
 #[test]
-fn a_full_disk_loses_nothing_and_is_told() {
+fn full_disk_loses_nothing() {
     let Some(small) = Small::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Bench::on(small.database(), folder, Small::configure);
@@ -62,7 +62,7 @@ fn a_full_disk_loses_nothing_and_is_told() {
 
 /// Else nothing that comes after it would ever be written.
 #[test]
-fn a_record_that_the_database_refuses_is_left_out_and_told() {
+fn skips_records_the_database_refuses() {
     const POISON: &str = "/file/poison/v=1";
     let mut bench = Bench::start();
     let square = Square::join(&bench);

@@ -14,7 +14,7 @@ const GARBLE_PLAN: &str = "INSERT INTO plans (number, parent, object, made_ms, b
                            (SELECT value FROM numbers WHERE name = 'change'), 0 FROM plans";
 
 #[test]
-fn a_row_that_cannot_be_read_is_passed_over_and_told_and_later_ones_are_read() {
+fn skips_and_reports_unreadable_rows() {
     for garble in GARBLE_FILE {
         let mut one = Bench::start();
         let mut other = one.beside();
@@ -68,7 +68,7 @@ fn a_row_that_cannot_be_read_is_passed_over_and_told_and_later_ones_are_read() {
 
 /// It was in the way of its producer for ever, and of all files of the same list.
 #[test]
-fn a_file_whose_row_cannot_be_read_is_registered_anew_by_its_owner_or_withdrawn() {
+fn owner_replaces_an_unreadable_file() {
     let change = "UPDATE files SET change = 'late' WHERE name = '/bad/v=1'";
     // A server takes no text for a number.
     let change = (!IS_SERVER).then_some(change);
@@ -123,7 +123,7 @@ fn a_file_whose_row_cannot_be_read_is_registered_anew_by_its_owner_or_withdrawn(
 
 /// It was in no range that was asked for, and nobody was told.
 #[test]
-fn a_file_whose_change_cannot_be_is_read_with_all_others() {
+fn reads_files_with_impossible_changes() {
     let mut bench = Bench::start();
     let square = Square::join(&bench);
     assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
@@ -145,7 +145,7 @@ fn a_file_whose_change_cannot_be_is_read_with_all_others() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_read_is_in_the_way_of_no_other() {
+fn unreadable_plan_blocks_no_other() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let newest = || square.operator.get("/v1/plans").json()[0].clone();
@@ -182,7 +182,7 @@ fn a_plan_that_cannot_be_read_is_in_the_way_of_no_other() {
 
 /// It is JSON, and there can be no such plan.
 #[test]
-fn a_plan_that_cannot_be_for_its_file_is_passed_over() {
+fn skips_plans_invalid_for_their_file() {
     let mut bench = Bench::start();
     let square = Square::join(&bench);
     let newest = || square.operator.get("/v1/plans").json()[0].clone();
@@ -208,7 +208,7 @@ fn a_plan_that_cannot_be_for_its_file_is_passed_over() {
 }
 
 #[test]
-fn a_token_that_cannot_be_read_holds_up_no_other() {
+fn unreadable_token_blocks_no_other() {
     let mut bench = Bench::start();
     let [garbled, removed] = ["garbled", "removed"].map(|name| bench.client(Role::Reader, name));
     for client in [&garbled, &removed] {
@@ -233,7 +233,7 @@ fn a_token_that_cannot_be_read_holds_up_no_other() {
 
 /// Nothing can be followed without it. That is told, and requests go on.
 #[test]
-fn a_table_that_cannot_be_read_is_told() {
+fn reports_an_unreadable_table() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let mut program = bench.connect();
@@ -247,7 +247,7 @@ fn a_table_that_cannot_be_read_is_told() {
 
 /// It was taken for 0, so that files were forgotten or nothing was followed any more, untold.
 #[test]
-fn a_number_that_is_lost_is_told_and_no_file_with_it() {
+fn missing_number_loses_no_file() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let health = || square.operator.get("/v1/state").json()["health"].clone();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_controller::Role;
 
 #[test]
-fn a_file_larger_than_any_store_is_planned_for() {
+fn plans_file_larger_than_any_store() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let consumer = square.router("c");
@@ -38,7 +38,7 @@ fn a_file_larger_than_any_store_is_planned_for() {
 }
 
 #[test]
-fn updates_follow_one_another_or_begin_anew() {
+fn rejects_out_of_order_updates() {
     let bench = Bench::start();
     let router = bench.client(Role::Router, "r");
     let operator = bench.client(Role::Operator, "o");
@@ -69,7 +69,7 @@ fn updates_follow_one_another_or_begin_anew() {
 }
 
 #[test]
-fn who_waits_for_a_configuration_is_woken() {
+fn new_configuration_wakes_waiters() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let consumer = square.router("c");
@@ -86,7 +86,7 @@ fn who_waits_for_a_configuration_is_woken() {
 }
 
 #[test]
-fn who_waits_gets_no_news_when_the_controller_stops() {
+fn stop_ends_waiting_requests() {
     let mut bench = Bench::start();
     let router = bench.client(Role::Router, "r");
     router.report("r", &report("r", 1000, &[], &[]));
@@ -100,7 +100,7 @@ fn who_waits_gets_no_news_when_the_controller_stops() {
 }
 
 #[test]
-fn files_are_registered_listed_and_withdrawn() {
+fn registers_lists_and_withdraws_files() {
     let bench = Bench::start();
     let [one, other] = ["one", "other"].map(|name| bench.client(Role::Producer, name));
     let operator = bench.client(Role::Operator, "o");
@@ -131,7 +131,7 @@ fn files_are_registered_listed_and_withdrawn() {
 }
 
 #[test]
-fn people_see_routers_links_plans_and_events() {
+fn operators_see_routers_links_and_plans() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let forwarded = square.router("c").forward("c", FILE).json();
@@ -181,7 +181,7 @@ fn people_see_routers_links_plans_and_events() {
 
 /// Regression: what both told was taken for one router's, and nobody heard of it.
 #[test]
-fn of_two_routers_of_one_name_the_later_is_refused_and_the_operator_is_told() {
+fn refuses_and_reports_duplicate_names() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let refused = square.double();
@@ -200,7 +200,7 @@ fn of_two_routers_of_one_name_the_later_is_refused_and_the_operator_is_told() {
 
 /// The audit said so of every plan without parts.
 #[test]
-fn a_plan_that_only_says_who_is_asked_in_turn_is_not_told_as_an_end() {
+fn spread_only_plan_is_not_an_end() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let plans = || square.operator.get("/v1/plans").json();
@@ -219,7 +219,7 @@ fn a_plan_that_only_says_who_is_asked_in_turn_is_not_told_as_an_end() {
 }
 
 #[test]
-fn the_dashboard_comes_whole_and_without_a_token() {
+fn serves_dashboard_without_token() {
     let bench = Bench::start();
     let stranger = Client::new(&bench.url(), "");
     let page = stranger.get("/");

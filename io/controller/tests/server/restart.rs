@@ -7,7 +7,7 @@ use crate::backend::IS_SERVER;
 use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
 
 #[test]
-fn files_and_plans_outlive_the_controller() {
+fn files_and_plans_survive_a_restart() {
     let mut bench = Bench::start();
     let square = Square::join(&bench);
     assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
@@ -36,7 +36,7 @@ fn files_and_plans_outlive_the_controller() {
 }
 
 #[test]
-fn a_restarted_controller_goes_on_above_what_routers_have() {
+fn restart_continues_above_router_numbers() {
     let mut bench = Bench::with(|config| config.controller.router_timeout_ns = 1_000_000_000);
     let router = bench.client(Role::Router, "r");
     let report =
@@ -51,7 +51,7 @@ fn a_restarted_controller_goes_on_above_what_routers_have() {
 
 /// Regression: it had to wait until all could have come back, though all had.
 #[test]
-fn a_router_that_begins_anew_after_its_controller_has_its_routes_once_all_have_come() {
+fn both_restarted_get_routes_when_all_reported() {
     // Longer than this test waits for anything.
     let timeout_ns = 1_000_000_000_000;
     let mut bench = Bench::with(|config| config.controller.router_timeout_ns = timeout_ns);
@@ -82,7 +82,7 @@ fn a_router_that_begins_anew_after_its_controller_has_its_routes_once_all_have_c
 
 /// And whoever does not come back is lost, which the next run knows.
 #[test]
-fn a_router_that_does_not_come_back_with_its_controller_is_told_as_lost_once() {
+fn missing_router_is_reported_lost_once() {
     let mut bench = Bench::with(|config| config.controller.router_timeout_ns = 3_000_000_000);
     let square = Square::join(&bench);
     let lines = |square: &Square, action: &str| {
@@ -109,7 +109,7 @@ fn a_router_that_does_not_come_back_with_its_controller_is_told_as_lost_once() {
 }
 
 #[test]
-fn a_locked_database_stops_no_decision_and_is_told() {
+fn locked_database_delays_no_decision() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let mut other = bench.connect();
@@ -142,7 +142,7 @@ fn a_locked_database_stops_no_decision_and_is_told() {
 }
 
 #[test]
-fn a_silent_router_is_gone_and_its_part_is_kept_elsewhere() {
+fn part_of_a_silent_router_moves() {
     let bench = Bench::with(|config| config.controller.router_timeout_ns = 3_000_000_000);
     let square = Square::join(&bench);
     assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");

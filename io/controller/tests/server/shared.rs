@@ -10,7 +10,7 @@ use weir_controller::Role;
 use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
 
 #[test]
-fn what_is_registered_at_one_is_known_at_the_other() {
+fn shares_registered_files() {
     let one = Bench::start();
     let other = one.beside();
     let producer = one.client(Role::Producer, "producer");
@@ -36,7 +36,7 @@ fn what_is_registered_at_one_is_known_at_the_other() {
 }
 
 #[test]
-fn a_manifest_that_comes_later_is_known_at_both_and_stays() {
+fn shares_later_manifests() {
     let mut one = Bench::start();
     let other = one.beside();
     let square = Square::join(&one);
@@ -75,7 +75,7 @@ fn a_manifest_that_comes_later_is_known_at_both_and_stays() {
 }
 
 #[test]
-fn what_one_has_planned_the_other_goes_on_with() {
+fn shares_plans() {
     let mut one = Bench::start();
     let square = Square::join(&one);
     let mut other = one.beside();
@@ -103,7 +103,7 @@ fn what_one_has_planned_the_other_goes_on_with() {
 }
 
 #[test]
-fn two_plans_at_once_become_one() {
+fn concurrent_plans_converge() {
     let one = Bench::start();
     let square = Square::join(&one);
     let other = one.beside();
@@ -132,7 +132,7 @@ fn two_plans_at_once_become_one() {
 }
 
 #[test]
-fn a_backup_under_load_has_what_was_registered_before() {
+fn backup_under_load_is_consistent() {
     let mut bench = Bench::start();
     let square = Square::join(&bench);
     assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
@@ -183,7 +183,7 @@ fn a_backup_under_load_has_what_was_registered_before() {
 
 /// The end of its first plan must not be in the way of the next.
 #[test]
-fn a_file_that_is_registered_again_is_planned_again() {
+fn reregistered_file_is_planned_again() {
     let bench = Bench::start();
     let square = Square::join(&bench);
     let newest = || square.operator.get("/v1/plans").json()[0].clone();

@@ -81,7 +81,7 @@ fn ask(
 }
 
 #[test]
-fn tls_shows_the_servers_certificate() {
+fn tls_presents_the_certificate() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
     let bench = Bench::with(|config| config.tls = Some(files(folder.path(), &authority, false)));
     assert!(bench.url().starts_with("https://"));
@@ -92,7 +92,7 @@ fn tls_shows_the_servers_certificate() {
 }
 
 #[test]
-fn clients_need_a_certificate_where_an_authority_is_named() {
+fn requires_client_certificates() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
     let bench = Bench::with(|config| config.tls = Some(files(folder.path(), &authority, true)));
     let answer = ask(&bench, &authority, Some(authority.issue("router.example"))).unwrap();
@@ -103,7 +103,7 @@ fn clients_need_a_certificate_where_an_authority_is_named() {
 }
 
 #[test]
-fn a_useless_certificate_is_named() {
+fn names_an_unusable_certificate() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
     let good = files(folder.path(), &authority, false);
     fs::write(folder.path().join("empty.pem"), "").unwrap();

@@ -32,7 +32,7 @@ fn is_ended(square: &Square, object: &str) -> bool {
 }
 
 #[test]
-fn a_newer_version_gets_the_room_of_the_one_before_until_it_is_withdrawn() {
+fn newer_version_takes_space_until_withdrawn() {
     let mut bench = Bench::start();
     let square = Square::join(&bench);
     assert_eq!(asks(&square, FILE), "planned");
@@ -64,7 +64,7 @@ fn a_newer_version_gets_the_room_of_the_one_before_until_it_is_withdrawn() {
 }
 
 #[test]
-fn a_version_that_is_registered_at_one_controller_ends_plans_of_the_other() {
+fn new_version_ends_plans_everywhere() {
     let one = Bench::start();
     let square = Square::join(&one);
     let other = one.beside();
@@ -89,7 +89,7 @@ fn a_version_that_is_registered_at_one_controller_ends_plans_of_the_other() {
 
 /// A controller that is killed between the two, or is of the time when versions kept their room.
 #[test]
-fn a_plan_that_was_not_ended_when_the_newer_version_came_is_when_a_controller_starts() {
+fn start_ends_plans_of_old_versions() {
     let mut bench = Bench::start();
     let square = Square::join(&bench);
     assert_eq!(asks(&square, FILE), "planned");

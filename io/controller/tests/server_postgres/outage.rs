@@ -7,7 +7,7 @@ use crate::bench::{Bench, FILE, Square, eventually, file, report};
 use crate::postgres::Postgres;
 
 #[test]
-fn a_server_that_is_away_stops_no_decision_and_is_told() {
+fn server_outage_delays_no_decision() {
     let mut server = Postgres::start();
     let url = server.url(&server.database(""));
     let mut bench = Bench::on(url, tempfile::tempdir().unwrap(), |_| {});
@@ -36,7 +36,7 @@ fn a_server_that_is_away_stops_no_decision_and_is_told() {
 }
 
 #[test]
-fn who_hears_fewer_routers_waits_until_the_others_are_gone() {
+fn smaller_controller_waits_for_larger() {
     let quick = |config: &mut weir_controller::Config| {
         config.controller.router_timeout_ns = 4_000_000_000;
     };
@@ -77,7 +77,7 @@ fn who_hears_fewer_routers_waits_until_the_others_are_gone() {
 }
 
 #[test]
-fn routers_of_one_that_stops_in_good_order_are_not_taken_for_lost() {
+fn clean_stop_loses_no_routers() {
     let mut one = Bench::with(|config| config.controller.router_timeout_ns = 120_000_000_000);
     let square = Square::join(&one);
     let mut other = one.beside();
@@ -100,7 +100,7 @@ fn routers_of_one_that_stops_in_good_order_are_not_taken_for_lost() {
 }
 
 #[test]
-fn a_server_is_reached_by_tls_and_must_prove_who_it_is() {
+fn verifies_tls_of_the_server() {
     let mut server = Postgres::start();
     let database = server.database("");
     server.sql("postgres", "ALTER ROLE weir PASSWORD 'open-sesame'");

@@ -100,7 +100,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(200);
 
     #[test]
-    fn a_reader_that_stops_ends_the_connection_and_a_slow_one_does_not() {
+    fn times_out_stalled_readers_only() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::io::duplex(16);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_a_server_is_meant() {
+    fn parses_files_and_servers() {
         assert_eq!(place("a b/c.db"), Ok(DatabaseLocation::File("a b/c.db".into())));
         assert!(matches!(place("postgres://h/d"), Ok(DatabaseLocation::Server(_))));
         assert!(matches!(place("postgresql:///d"), Ok(DatabaseLocation::Server(_))));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn display_hides_passwords() {
         let place = place("postgres://me:secret@db.example:5433/weir?password=secret").unwrap();
         for text in [place.to_string(), format!("{place:?}"), format!("{:?}", Some(&place))] {
             assert!(text.contains("me@db.example:5433/weir"), "{text}");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_this_machine_the_server_must_prove_who_it_is() {
+    fn remote_servers_need_verified_tls() {
         for far in ["postgres://db.example/d", "postgres://192.0.2.1/d", "postgres:///d?host=db"] {
             assert!(url(far).ends_with("sslmode=verify-full"), "{far}");
         }

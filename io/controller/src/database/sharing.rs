@@ -9,9 +9,9 @@ use sqlx::{AnyConnection, Row as _};
 use weir_control::Plan;
 use weir_wire::Name;
 
-use super::garbled::Select;
 use super::rows::{self, Unreadable, json, signed, unsigned};
 use super::transaction::Transaction;
+use super::unreadable::Select;
 use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit};
 
 /// Numbers of plans and configurations of one controller are so far apart: between them is room for

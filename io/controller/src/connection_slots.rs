@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_displaces_its_own_oldest_stranger() {
+    fn host_evicts_its_oldest_anonymous_slot() {
         let places = ConnectionSlots::new(64);
         let (crowd, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let quiet = places.acquire(other);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_with_tokens_stay() {
+    fn never_evicts_authenticated_callers() {
         let places = ConnectionSlots::new(64);
         let host = "2001:db8::1".parse().unwrap();
         let known = places.acquire(host);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_with_most_strangers_makes_room() {
+    fn evicts_from_the_host_with_most_slots() {
         let places = ConnectionSlots::new(64);
         let hosts = |number: u8| IpAddr::from([192, 0, 2, number]);
         let crowd: Vec<ConnectionSlot> = (0..3).map(|_| places.acquire(hosts(0))).collect();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_their_places_callers_count_as_strangers() {
+    fn excess_callers_stay_anonymous() {
         let places = ConnectionSlots::new(8);
         let host = "192.0.2.1".parse().unwrap();
         let known: Vec<ConnectionSlot> = (0..7)
