@@ -90,7 +90,7 @@ const FIRST: usize = 5;
 const SECOND: usize = 6;
 
 #[test]
-fn the_second_reading_asks_the_producer_for_nothing() {
+fn second_read_needs_no_producer() {
     for prefetch in [false, true] {
         let (_, events) = run(&plan(with_controller(prefetch)));
         assert_eq!(received(&events, FIRST, 0).0, SEGMENTS);
@@ -113,7 +113,7 @@ fn prefetching_shortens_the_first_reading() {
 }
 
 #[test]
-fn a_router_that_keeps_a_part_may_crash() {
+fn survives_crash_of_a_holding_router() {
     let mut plan = plan(with_controller(false));
     let node = 1;
     plan.faults
@@ -149,7 +149,7 @@ fn behind(agents: bool) -> Plan {
 }
 
 #[test]
-fn routers_with_agents_ask_keepers_that_are_no_neighbours() {
+fn agents_reach_holders_that_are_no_neighbours() {
     let plan = behind(true);
     let (_, events) = run(&plan);
     let before = produced(&events, ORIGIN, SECOND_NS);
@@ -170,7 +170,7 @@ fn routers_with_agents_ask_keepers_that_are_no_neighbours() {
 }
 
 #[test]
-fn faces_to_routers_that_are_no_neighbours_outlast_a_crash() {
+fn faces_to_distant_holders_outlast_a_crash() {
     let mut plan = behind(true);
     let crash = |node| Fault::Crash { node, for_ns: S };
     for (node, at_ns) in [(0, 5 * S), (2, 7 * S)] {

@@ -90,7 +90,7 @@ fn disk_data_is_read_once_and_shared() {
 
 /// The disks fill as Data passes; what has no room in them goes, the oldest first.
 #[test]
-fn disks_fill_with_what_passes() {
+fn disks_store_passing_data() {
     let mut plan =
         plan(DiskPlan { filled: 0.0, bytes: 4 << 20, region_bytes: 1 << 18, ..disk() }, 1000.0);
     plan.duration_ns = 4 * S;
@@ -140,7 +140,7 @@ fn written_data_survives_a_crash() {
 }
 
 #[test]
-fn over_the_threshold_interests_go_elsewhere() {
+fn interests_bypass_disks_over_the_threshold() {
     let with = |bypass, threshold| {
         let (_, events) =
             run(&plan(disk_with(DisksOptions { bypass, threshold, ..options() }), 1500.0));
@@ -162,7 +162,7 @@ fn over_the_threshold_interests_go_elsewhere() {
 }
 
 #[test]
-fn past_the_hard_bound_interests_are_refused() {
+fn interests_are_refused_past_the_hard_bound() {
     let plan =
         plan(disk_with(DisksOptions { bypass: Bypass::Off, reads_max: 20, ..options() }), 1500.0);
     let (_, events) = run(&plan);
@@ -172,7 +172,7 @@ fn past_the_hard_bound_interests_are_refused() {
 }
 
 #[test]
-fn a_store_that_blocks_makes_interests_queue() {
+fn blocking_store_queues_interests() {
     let plan = plan(
         DiskPlan {
             experiments: DiskExperiments {
@@ -201,7 +201,7 @@ fn marked(events: &[Event]) -> usize {
 }
 
 #[test]
-fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
+fn nb_cc_marks_over_threshold_and_lazily() {
     let with = |mark, bypass| {
         let disk = disk_with(DisksOptions { mark, bypass, threshold: 16, ..options() });
         let (_, events) = run(&plan(disk, 1500.0));
@@ -218,7 +218,7 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
 /// Router 1 is over its threshold and says so; router 0 sends it nothing that could go elsewhere,
 /// and marks what cannot.
 #[test]
-fn neighbours_learn_of_an_unavailable_router() {
+fn signals_unavailability_to_neighbours() {
     let mut builder = PlanBuilder::new(3, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let full = disk_with(DisksOptions { threshold: 16, ..options() });
@@ -293,7 +293,7 @@ fn damage_and_errors_are_never_served() {
 }
 
 #[test]
-fn bad_disks_are_refused_by_name() {
+fn invalid_disks_are_rejected_by_name() {
     let refused = |change: &dyn Fn(&mut Plan), words: &[&str]| {
         let mut plan = plan(disk(), 100.0);
         change(&mut plan);

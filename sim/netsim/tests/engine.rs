@@ -29,7 +29,7 @@ fn objects(count: u64) -> Demand {
 }
 
 #[test]
-fn results_depend_on_the_seed_alone() {
+fn same_seed_gives_same_result() {
     let plan = Plan { sample_ns: 100 * MS, ..line(7, 4, poisson(2000.0)) };
     let (first, events) = run(&plan);
     assert_eq!(run(&plan), (first, events));
@@ -43,7 +43,7 @@ fn results_depend_on_the_seed_alone() {
 }
 
 #[test]
-fn a_line_answers_everything_in_due_time() {
+fn line_answers_every_interest_in_time() {
     let (summary, events) = run(&line(1, 4, poisson(500.0)));
     let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
     let received = received(&events);
@@ -60,7 +60,7 @@ fn a_line_answers_everything_in_due_time() {
 }
 
 #[test]
-fn whole_objects_come_through_fragments_and_loss() {
+fn objects_survive_fragmentation_and_loss() {
     let mut builder = PlanBuilder::new(3, 20 * S);
     let lossy = LinkConfig {
         rate_bps: Some(50_000_000),
@@ -174,7 +174,7 @@ fn without_stores(mut plan: Plan) -> Plan {
 }
 
 #[test]
-fn faults_are_survived_and_seen() {
+fn survives_and_reports_faults() {
     let mut plan = without_stores(line(11, 4, window(16)));
     plan.duration_ns = 10 * S;
     let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
@@ -203,7 +203,7 @@ fn faults_are_survived_and_seen() {
 
 /// Frames were counted as carried on sending, and taken back when a cut had lost them.
 #[test]
-fn a_link_that_is_cut_never_takes_a_count_back() {
+fn link_cut_never_decreases_counters() {
     let mut plan = without_stores(line(7, 10, window(64)));
     plan.sample_ns = 10 * MS;
     for at in 1..5 {
@@ -226,7 +226,7 @@ fn a_link_that_is_cut_never_takes_a_count_back() {
 }
 
 #[test]
-fn wrong_octets_are_noticed_and_never_received() {
+fn wrong_bytes_are_detected_and_not_delivered() {
     let mut plan = without_stores(line(13, 3, window(32)));
     plan.duration_ns = 10 * S;
     for at in [1, 4] {
@@ -256,7 +256,7 @@ fn unanswered_consumer_is_a_violation() {
 }
 
 #[test]
-fn answers_that_take_no_time_are_a_violation() {
+fn zero_delay_answers_are_a_violation() {
     let mut plan = line(2, 1, window(4));
     for link in &mut plan.links {
         (link.a_to_b, link.b_to_a) = (LinkConfig::default(), LinkConfig::default());
@@ -267,7 +267,7 @@ fn answers_that_take_no_time_are_a_violation() {
 }
 
 #[test]
-fn bad_plans_are_refused_by_name() {
+fn invalid_plans_are_rejected_by_name() {
     let good = line(1, 2, window(1));
     let refused = |change: &dyn Fn(&mut Plan)| {
         let mut plan = good.clone();

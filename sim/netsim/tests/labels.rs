@@ -100,7 +100,7 @@ impl Outcome {
 }
 
 #[test]
-fn with_labels_of_paths_a_row_gives_what_all_its_disks_can() {
+fn path_labels_use_all_disks_of_a_row() {
     for seed in 1..=2 {
         let neighbour = Outcome::of(&plan(Labels::Neighbour, seed, 3, false, 1, 100));
         let path = Outcome::of(&plan(Labels::Path, seed, 3, false, 1, 100));
@@ -111,7 +111,7 @@ fn with_labels_of_paths_a_row_gives_what_all_its_disks_can() {
 }
 
 #[test]
-fn a_ring_with_labels_of_paths_does_not_oscillate() {
+fn path_labels_do_not_oscillate_in_a_ring() {
     // One that asks for more than its own disk can read, and all of them.
     for (asked, window, share) in [(1, 200, 0.75), (4, 30, 0.95)] {
         for seed in 1..=2 {

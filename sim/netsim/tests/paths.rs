@@ -92,7 +92,7 @@ fn the_bandwidths_of_two_links_add_up() {
 }
 
 #[test]
-fn a_link_that_goes_down_is_left_and_used_again() {
+fn down_link_is_avoided_then_reused() {
     let (slow, fast) = (alone(0), alone(1));
     let mut builder = builder("parallel", &[0, 1]);
     builder.fault(2 * S, Fault::LinkDown { link: SECOND, for_ns: 2 * S });
@@ -178,7 +178,7 @@ fn round_robin_keeps_every_pipeline_full() {
 }
 
 #[test]
-fn a_link_that_goes_down_loses_its_turn() {
+fn down_link_is_skipped_in_round_robin() {
     let mut builder = builder("round-robin", &[0, 1]);
     builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: 2 * S });
     let (_, events) = run(&builder.plan);

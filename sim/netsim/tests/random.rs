@@ -452,7 +452,7 @@ fn run_plan(plan: &Plan) -> Summary {
 }
 
 #[test]
-fn random_networks_keep_their_promises() {
+fn random_networks_pass_all_checks() {
     let mut hops = 0;
     for seed in 0..300 {
         let summary = run(seed);
@@ -466,7 +466,7 @@ fn random_networks_keep_their_promises() {
 
 /// The same with disks of any kind, under faults of their own.
 #[test]
-fn random_networks_with_disks_keep_their_promises() {
+fn random_disk_networks_pass_all_checks() {
     let mut hops = 0;
     for seed in 0..300 {
         let plan = plan_with_disks(seed);
@@ -481,14 +481,14 @@ fn random_networks_with_disks_keep_their_promises() {
 
 /// Found by the long test: a fault made the lifetime of an Interest longer than any of the plan.
 #[test]
-fn a_damaged_lifetime_is_waited_for() {
+fn waits_for_a_damaged_lifetime() {
     run(10_959);
 }
 
 /// Found by the long test: shards that are woken together send together, and the marks of the
 /// fourth were held against the queue of the first.
 #[test]
-fn marks_of_shards_that_wake_together_are_no_violation() {
+fn marks_of_simultaneous_shards_are_valid() {
     run_plan(&plan_with_disks(929));
 }
 

@@ -55,7 +55,7 @@ fn plan(seed: u64) -> Plan {
 }
 
 #[test]
-fn no_interest_comes_to_a_router_twice() {
+fn no_interest_visits_a_router_twice() {
     for seed in 0..4 {
         let (summary, events) = run(&plan(seed));
         let later = events.iter().filter(|event| event.at_ns > 10 * S);

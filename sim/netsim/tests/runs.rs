@@ -77,7 +77,7 @@ fn three_routers(link: &LinkConfig, shards: u16, transport: Transport, store_byt
 }
 
 #[test]
-fn runs_deliver_what_single_interests_do() {
+fn run_interests_deliver_like_single_ones() {
     for (shards, transport, store_bytes) in [
         (1, Transport::Tcp, 64 << 20),
         (1, Transport::Udp, 200_000),
@@ -97,7 +97,7 @@ fn runs_deliver_what_single_interests_do() {
 }
 
 #[test]
-fn lost_runs_are_asked_for_again() {
+fn lost_run_interests_are_retransmitted() {
     let link = LinkConfig {
         rate_bps: Some(100_000_000),
         delay_ns: 3 * MS,

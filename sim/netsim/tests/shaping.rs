@@ -41,7 +41,7 @@ fn run(shaping: &str) -> (Summary, usize, usize, u64) {
 }
 
 #[test]
-fn shaping_keeps_the_queue_from_overflowing() {
+fn shaping_prevents_queue_overflow() {
     let (_, sent, received, lost) = run("none");
     assert_eq!(sent, 1200);
     assert!(lost > 50 && received < 1150, "{received} received, {lost} lost");

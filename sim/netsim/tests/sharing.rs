@@ -90,7 +90,7 @@ fn two_routers_on_one_disk_share_its_rate() {
 
 /// What a router asked for before it crashed is done for nothing, and the other goes on.
 #[test]
-fn a_crash_of_one_router_leaves_the_shared_disk_to_the_other() {
+fn crash_leaves_shared_disk_to_other_router() {
     let mut plan = plan(&disk(Some("ssd"), 1), None);
     plan.faults.push(weir_plan::FaultPlan {
         at_ns: 100 * MS,

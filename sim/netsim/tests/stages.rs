@@ -81,7 +81,7 @@ fn every_stage_takes_its_time() {
 }
 
 #[test]
-fn a_full_store_drops_or_is_passed_by() {
+fn full_store_drops_or_is_bypassed() {
     // Served: one in 2 ms. Asked for: one in 0.5 ms.
     let stages =
         |when_full| StagesPlan { store: stage(2 * MS, 5, when_full), ..StagesPlan::default() };

@@ -234,7 +234,7 @@ fn sweep(cells: impl Iterator<Item = Cell>) {
 }
 
 #[test]
-fn adaptive_keeps_up_with_the_best_threshold() {
+fn adaptive_matches_best_threshold() {
     let cells = [
         (MS / 10, 0.7, 2 * MS),
         (MS / 10, 1.5, 2 * MS),
@@ -270,18 +270,18 @@ fn grid(read_ns: u64) -> impl Iterator<Item = Cell> {
 
 #[test]
 #[ignore = "takes minutes"]
-fn adaptive_keeps_up_with_the_best_threshold_before_a_fast_ssd() {
+fn adaptive_matches_best_threshold_fast_ssd() {
     sweep(grid(MS / 10));
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn adaptive_keeps_up_with_the_best_threshold_before_the_ssd_of_the_paper() {
+fn adaptive_matches_best_threshold_paper_ssd() {
     sweep(grid(213_000));
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn adaptive_keeps_up_with_the_best_threshold_before_the_hdd_of_the_paper() {
+fn adaptive_matches_best_threshold_paper_hdd() {
     sweep(grid(2_415_000));
 }

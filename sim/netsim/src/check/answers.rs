@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_data_is_noticed() {
+    fn detects_second_data() {
         let mut answers = Answers::default();
         ask(&mut answers, 0, &interest("/a/1", false));
         assert!(!answer(&mut answers, &data("/a/2")), "nobody asked");
@@ -218,7 +218,7 @@ mod tests {
 
     /// The first Interest came to nothing; only its retransmission is worth an answer.
     #[test]
-    fn what_has_expired_excuses_no_second_data() {
+    fn expired_interest_allows_no_second_data() {
         const S: u64 = 1_000_000_000;
         let mut answers = Answers::default();
         let wire = interest("/a/1", false);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_what_is_outstanding() {
+    fn memory_follows_open_interests() {
         let mut answers = Answers::default();
         for second in 0..100 {
             for number in 0..100 {

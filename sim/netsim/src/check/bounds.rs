@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_beyond_the_bound_is_noticed() {
+    fn detects_one_entry_over_the_bound() {
         let config =
             RouterConfig { pit_entries_max: 5, dead_nonces_max: 7, ..RouterConfig::default() };
         let mut stats = RouterStats { pit_entries: 5, dead_nonces: 7, ..RouterStats::default() };
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_marks_and_leftovers() {
+    fn checks_queues_marks_and_final_pit() {
         assert_eq!(queue("stage", 3, 3), Ok(()));
         assert!(queue("stage", 4, 3).is_err());
         assert_eq!(mark(65_537, 65_536), Ok(()));

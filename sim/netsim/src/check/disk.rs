@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_beyond_depth_or_beside_blocks_are_noticed() {
+    fn detects_excess_and_unaligned_operations() {
         assert_eq!(check_depth(8, 8), Ok(()));
         assert!(check_depth(9, 8).unwrap_err().contains("9 operations"));
         let read = |offset, len| DiskOpKind::ReadRaw { offset, len };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_beyond_their_bounds_are_noticed() {
+    fn detects_disk_queues_over_their_bounds() {
         let geometry = DiskGeometry {
             data_offset: 4096,
             region_bytes: 1 << 20,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_in_the_end_is_noticed() {
+    fn detects_operations_left_at_the_end() {
         let mut stats = RouterStats::default();
         assert_eq!(drained(&stats, 0), Ok(()));
         assert!(drained(&stats, 1).is_err());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_out_of_place_are_noticed() {
+    fn detects_wrong_marks() {
         assert_eq!(mark(Mark::Ecn, 64, 64), Ok(()));
         assert!(mark(Mark::Ecn, 63, 64).unwrap_err().contains("63 reads"));
         assert!(mark(Mark::NbCc, 0, 1).is_err());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_records_and_a_filter_that_lies_are_noticed() {
+    fn detects_lost_records_and_wrong_filter() {
         assert_eq!(acknowledged(true, 4096, 3), Ok(()));
         assert!(acknowledged(false, 4096, 3).unwrap_err().contains("4096"));
         assert_eq!(filter(false, 512), Ok(()));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_is_noticed_unless_excused() {
+    fn detects_stalls_outside_faults() {
         let mut progress = Progress::new(1000);
         for second in 0..64 {
             assert_eq!(progress.on_interest(second * NS_PER_S / 10, 0), Ok(()));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_questions_are_no_silence() {
+    fn rare_interests_are_no_stall() {
         let mut progress = Progress::new(1000);
         for minute in 0..60 {
             assert_eq!(progress.on_interest(minute * 60 * NS_PER_S, 0), Ok(()));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_stands_still_is_noticed() {
+    fn detects_time_that_stands_still() {
         let mut progress = Progress::new(1000);
         let mut ask = |now_ns| {
             progress.on_interest(now_ns, 0).unwrap();
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn a_router_that_never_rests_is_noticed() {
+    fn detects_router_that_never_settles() {
         assert_eq!(check_quiescence(CALLS_PER_INSTANT_MAX), Ok(()));
         assert!(check_quiescence(CALLS_PER_INSTANT_MAX + 1).unwrap_err().contains("at once"));
     }
 
     #[test]
-    fn an_idle_application_with_work_is_stuck() {
+    fn detects_unfinished_app_without_wakeup() {
         assert!(check_wakeup(false, false).is_err());
         assert_eq!(check_wakeup(true, false), Ok(()));
         assert_eq!(check_wakeup(false, true), Ok(()));

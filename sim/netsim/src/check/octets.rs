@@ -65,7 +65,7 @@ mod tests {
     use weir_wire::Data;
 
     #[test]
-    fn a_flipped_octet_is_noticed() {
+    fn detects_a_flipped_byte() {
         let data = |content: &[u8]| {
             Data::new("/a/1".parse().unwrap()).content(content).encode_with_digest()
         };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_damage_excuses_a_complaint() {
+    fn only_damage_justifies_an_error() {
         let wrong = || "wrong octets".to_owned();
         assert_eq!(check_complaint(false, true, wrong()), Ok(()));
         assert!(check_complaint(true, true, wrong()).is_err(), "damage elsewhere is no excuse");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_first_then_the_order_of_scheduling() {
+    fn orders_by_time_then_by_scheduling() {
         let mut queue = EventQueue::default();
         let dues = [
             (5, DueEvent::Wake(9)),

@@ -68,7 +68,7 @@ fn is_record(outcome: &DiskOutcome, number: u8) -> bool {
 }
 
 #[test]
-fn operations_end_in_their_time_with_what_was_written() {
+fn operations_end_on_time_with_written_data() {
     let mut disks = Disks::new(&plan(), 1, 1);
     disks.submit(at(0), 0, &mut vec![write(1), read(2, 0), read(3, 2)]);
     assert_eq!(disks.next_completion(), Some(at(1_000)));
@@ -87,7 +87,7 @@ fn operations_end_in_their_time_with_what_was_written() {
 
 /// A write that a crash cuts off leaves all, nothing or some blocks; never other octets.
 #[test]
-fn a_crash_tears_what_is_under_way() {
+fn crash_tears_active_writes() {
     let mut library = ProducerSet::default();
     let mut seen = BTreeSet::new();
     for seed in 0..64 {
@@ -112,7 +112,7 @@ fn a_crash_tears_what_is_under_way() {
 }
 
 #[test]
-fn faults_do_what_they_say() {
+fn faults_have_their_effects() {
     let mut library = ProducerSet::default();
     let mut disks = Disks::new(&plan(), 1, 3);
     disks.execute_at_once(write(0), &mut library);

@@ -68,7 +68,7 @@ fn an_image_is_an_array_of_octets() {
 }
 
 #[test]
-fn records_are_read_back_or_found_wrong() {
+fn records_read_back_or_fail_verification() {
     let mut library = ProducerSet::default();
     let mut image = DiskImage::new(format(), 1 << 20);
     let packets: Vec<Packet> = (0..4).map(|number| data(number, 700)).collect();
