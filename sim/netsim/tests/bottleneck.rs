@@ -300,7 +300,7 @@ fn weir_needs_no_tuning_for_the_path() {
 /// trips. A short round of near answers alone was once taken for the path: two thirds of the rate
 /// in some draws, a megabyte of queue in others.
 #[test]
-fn weir_is_not_misled_by_a_store_on_the_way() {
+fn weir_tolerates_a_store_on_the_path() {
     for (stored_at, delays_ns, share) in
         [(EDGE, [2 * MS, 5 * MS, 48 * MS], 1.85), (CORE, [MS, MS, 53 * MS], 0.85)]
     {
@@ -383,7 +383,7 @@ fn many_flows_of_weir_keep_the_queue_short() {
 /// Not fixed for each distance between their starts: at 300, 600 and 650 ms the queue stays full
 /// and the index is 0.4 to 0.8, for good.
 #[test]
-fn flows_of_weir_with_few_packets_are_no_rivals() {
+fn small_weir_flows_do_not_compete() {
     for stagger_ns in [500 * MS, 800 * MS, 2 * S] {
         let path = Path { rate_bps: 10_000_000, buffer_bytes: 125_000, ..THREE_NODES };
         let starts = (0..10).map(|at| ("weir", at * stagger_ns));
@@ -433,7 +433,7 @@ fn fast_growing_queue_causes_no_timeouts() {
 /// Regression: after a drain the pace made up for the time in which the window was full, up to 2 ms
 /// at once, and the queue of that was taken for one of too large a window, which left 96 %.
 #[test]
-fn pacing_makes_nothing_up_for_a_full_window() {
+fn pacing_does_not_catch_up_after_full_window() {
     let path = Path {
         rate_bps: 10_000_000_000,
         buffer_bytes: 37_500_000,

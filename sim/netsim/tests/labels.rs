@@ -11,7 +11,7 @@ use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{DiskExperiments, DiskPlan, Plan, RoutePlan};
 
 /// Reads that a disk does in a second.
-const READS_HZ: f64 = 4000.0;
+const READ_RATE_HZ: f64 = 4000.0;
 const LENGTH_NS: u64 = 2 * S;
 const WARM_UP_NS: u64 = S / 2;
 
@@ -27,7 +27,7 @@ fn plan(
 ) -> Plan {
     let mut builder = PlanBuilder::new(seed, LENGTH_NS);
     builder.plan.sample_ns = 100 * MS;
-    let read = ServiceTime::Exponential { mean_ns: (1e9 / READS_HZ) as u64 };
+    let read = ServiceTime::Exponential { mean_ns: (1e9 / READ_RATE_HZ) as u64 };
     let router = with_disk(DiskPlan {
         bytes: 256 << 20,
         device: DiskConfig { read, ..DiskConfig::default() },
@@ -95,7 +95,7 @@ impl Outcome {
 
     /// Data a second over what so many disks can read.
     fn share(&self, disks: f64) -> f64 {
-        self.total() / (LENGTH_NS - WARM_UP_NS) as f64 * 1e9 / (disks * READS_HZ)
+        self.total() / (LENGTH_NS - WARM_UP_NS) as f64 * 1e9 / (disks * READ_RATE_HZ)
     }
 }
 

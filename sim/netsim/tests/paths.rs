@@ -15,7 +15,7 @@ const WARM_UP_NS: u64 = S;
 /// Links as [`builder`] numbers them: the consumer's two, one beyond the second, and that of the
 /// producer behind the first.
 const SECOND: usize = 1;
-const BEYOND: usize = 2;
+const AFTER_SECOND: usize = 2;
 const PRODUCER: usize = 3;
 
 /// A consumer with a link of 40 Mbit/s to a router with a producer beside it, and one of 80 Mbit/s
@@ -113,7 +113,7 @@ fn down_link_is_avoided_then_reused() {
 fn remote_link_failure_does_not_block() {
     let (slow, fast) = (received(&alone(0)), received(&alone(1)));
     let mut builder = builder("parallel", &[0, 1]);
-    builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: S });
+    builder.fault(2 * S, Fault::LinkDown { link: AFTER_SECOND, for_ns: S });
     // It is tried in growing distances: found again after twice the time at most.
     let measured_s = ((DURATION_NS - WARM_UP_NS) / S) as f64;
     let share = received(&run(&builder.plan).1) / (slow + fast * (1.0 - 2.0 / measured_s));
@@ -180,7 +180,7 @@ fn round_robin_keeps_every_pipeline_full() {
 #[test]
 fn down_link_is_skipped_in_round_robin() {
     let mut builder = builder("round-robin", &[0, 1]);
-    builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: 2 * S });
+    builder.fault(2 * S, Fault::LinkDown { link: AFTER_SECOND, for_ns: 2 * S });
     let (_, events) = run(&builder.plan);
     let (before, without) = (received_in(&events, S, 2 * S), received_in(&events, 3 * S, 4 * S));
     // The other link, of 40 Mbit/s, does as much as it does alone.
@@ -215,7 +215,7 @@ fn link_without_a_route_does_not_delay_the_other() {
 
 #[test]
 fn link_that_never_answers_does_not_delay_the_other() {
-    for (dead, other) in [(PRODUCER, 1), (BEYOND, 0)] {
+    for (dead, other) in [(PRODUCER, 1), (AFTER_SECOND, 0)] {
         let mut builder = builder("parallel", &[0, 1]);
         builder.fault(0, Fault::LinkDown { link: dead, for_ns: DURATION_NS });
         let share = received(&run(&builder.plan).1) / received(&alone(other));

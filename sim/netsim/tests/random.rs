@@ -494,7 +494,7 @@ fn marks_of_simultaneous_shards_are_valid() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn thousands_of_random_networks_keep_their_promises() {
+fn thousands_of_networks_pass_all_checks() {
     let count = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
     for seed in 300..300 + count {
         run(seed);
@@ -503,7 +503,7 @@ fn thousands_of_random_networks_keep_their_promises() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn thousands_of_random_networks_with_disks_keep_their_promises() {
+fn thousands_of_disk_networks_pass_all_checks() {
     let count = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
     for seed in 300..300 + count {
         run_plan(&plan_with_disks(seed));

@@ -32,7 +32,7 @@ const DEFAULT: Option<u32> = Some(64);
 
 /// What lies behind the next hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Beyond {
+enum FarProducer {
     /// A producer that answers any number at once.
     Producer,
     /// A router with such a disk of its own, and the producer behind it, as far away again.
@@ -42,7 +42,7 @@ enum Beyond {
 /// One point of the grid.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    beyond: Beyond,
+    beyond: FarProducer,
     /// Mean time of a read, ns; one is read at a time.
     read_ns: u64,
     /// Arrivals over what the disk can read.
@@ -57,7 +57,13 @@ struct Cell {
 }
 
 impl Cell {
-    fn steady(beyond: Beyond, read_ns: u64, load: f64, round_trip_ns: u64, interests: u64) -> Self {
+    fn steady(
+        beyond: FarProducer,
+        read_ns: u64,
+        load: f64,
+        round_trip_ns: u64,
+        interests: u64,
+    ) -> Self {
         Self { beyond, read_ns, load, round_trip_ns, interests, bursts: None, others: 0.0 }
     }
 
@@ -119,7 +125,7 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
     };
     let near = builder.router(with_disk.clone());
     let mut last = near;
-    if cell.beyond == Beyond::Disk {
+    if cell.beyond == FarProducer::Disk {
         last = builder.router(with_disk);
         builder.link(near, last, &link);
     }
@@ -242,12 +248,12 @@ fn adaptive_matches_best_threshold() {
         (2 * MS, 3.0, 200 * MS),
     ];
     let cells = cells.into_iter().map(|(read_ns, load, round_trip_ns)| {
-        Cell::steady(Beyond::Producer, read_ns, load, round_trip_ns, 10_000)
+        Cell::steady(FarProducer::Producer, read_ns, load, round_trip_ns, 10_000)
     });
     let bursts = Some((250, 2 * S));
-    let others = Cell::steady(Beyond::Disk, MS / 5, 0.9, MS, 10_000);
+    let others = Cell::steady(FarProducer::Disk, MS / 5, 0.9, MS, 10_000);
     sweep(cells.chain([
-        Cell { bursts, ..Cell::steady(Beyond::Producer, MS / 5, 0.0, 50 * MS, 2500) },
+        Cell { bursts, ..Cell::steady(FarProducer::Producer, MS / 5, 0.0, 50 * MS, 2500) },
         Cell { others: 0.8, ..others },
     ]));
 }
@@ -263,8 +269,8 @@ fn grid(read_ns: u64) -> impl Iterator<Item = Cell> {
         cells
     };
     let round_trips_ns = [MS / 2, 2 * MS, 10 * MS, 50 * MS, 200 * MS];
-    let one = cells(Beyond::Producer, &[0.5, 0.9, 1.1, 1.5, 3.0], &round_trips_ns);
-    let two = cells(Beyond::Disk, &[0.9, 1.5, 3.0], &[2 * MS, 10 * MS, 50 * MS]);
+    let one = cells(FarProducer::Producer, &[0.5, 0.9, 1.1, 1.5, 3.0], &round_trips_ns);
+    let two = cells(FarProducer::Disk, &[0.9, 1.5, 3.0], &[2 * MS, 10 * MS, 50 * MS]);
     one.into_iter().chain(two)
 }
 

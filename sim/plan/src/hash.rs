@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_octet_and_the_order_count() {
+    fn every_byte_and_their_order_count() {
         let base: Vec<u8> = (0..21).collect();
         for at in 0..base.len() {
             let mut other = base.clone();

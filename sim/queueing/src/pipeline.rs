@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bottleneck_moves_from_the_pit_to_the_store_as_more_is_hit() {
+    fn bottleneck_moves_from_pit_to_store() {
         // The text of Fig. 2: at 25 % the PIT (4 kpps, 75 % of all) is the bottleneck by Eq. 6 only
         // if 4000 / 0.75 is below the store's 4700, which it is not: by rates alone it is the store
         // from a hit ratio of 1 - 4000 / 4700 on.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_values_are_refused() {
+    fn invalid_values_are_rejected() {
         let fine = Probabilities { store_hit: 0.0, pit_hit: 0.0, fib_hit: 1.0, caching: 1.0 };
         let zero = Pipeline::new([1.0, 1.0, 0.0, 1.0, 1.0], fine).unwrap_err();
         assert_eq!(zero, PipelineError::ServiceRate { stage: 3, rate: 0.0 });

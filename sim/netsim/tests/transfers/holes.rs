@@ -22,7 +22,7 @@ const COUNT: u64 = 5000;
 const LOCAL: LinkConfig = LinkConfig { delay_ns: MS / 10, ..CLEAN };
 /// Longest that a fetch may go on after the last segment came, at defaults, and for what leads
 /// to it: two lifetimes until the first hole is noticed, a few rounds.
-const PATIENCE_NS: u64 = 60 * NS_PER_S;
+const GAP_TIMEOUT_NS: u64 = 60 * NS_PER_S;
 
 struct Holes {
     absent: Vec<Range<u64>>,
@@ -121,7 +121,7 @@ fn assert_ends_by(fetch: &Fetch, end_ns: u64) {
 
 /// Ends within the patience after the time that fetching the rest takes.
 fn assert_is_patient(fetch: &Fetch, more_ns: u64) {
-    assert_ends_by(fetch, PATIENCE_NS + more_ns);
+    assert_ends_by(fetch, GAP_TIMEOUT_NS + more_ns);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn ends_soon_without_a_route() {
 }
 
 #[test]
-fn gives_up_soon_if_everything_is_refused() {
+fn ends_soon_if_all_interests_are_refused() {
     let unanswered = MissPolicy::Nack;
     let done = Holes { unanswered, ..Holes::one(0..COUNT) }.run();
     let first = version().append_segment(0).clone();
@@ -180,7 +180,7 @@ fn second_fetch_requests_missing_segments() {
 
 /// However short the patience is, there is time to look behind the hole.
 #[test]
-fn few_retries_are_enough_to_find_the_rest() {
+fn few_retries_fetch_all_segments() {
     for (retries_max, lifetime_ms) in [(1, 4000), (3, 1000)] {
         let config = ConsumerConfig { retries_max, lifetime_ms, ..ConsumerConfig::default() };
         for hole in [0..400, 50..450] {
@@ -193,7 +193,7 @@ fn few_retries_are_enough_to_find_the_rest() {
 /// Packets come one by one, and each continues the search behind the hole. The search ends when the
 /// first of its Interests times out: the three segments between two of them may be left.
 #[test]
-fn single_try_finds_nearly_all_of_the_rest() {
+fn single_try_fetches_nearly_all_segments() {
     let config = ConsumerConfig { retries_max: 0, lifetime_ms: 1000, ..ConsumerConfig::default() };
     for hole in [0..400, 50..450] {
         let done = Holes { config: config.clone(), ..Holes::one(hole.clone()) }.run();

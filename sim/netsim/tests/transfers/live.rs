@@ -392,7 +392,7 @@ fn restarted_producer_ends_the_earlier_version() {
 }
 
 #[test]
-fn unresponsive_producer_is_given_up() {
+fn reader_ends_when_producer_stops() {
     let done = ends_after(None, None);
     assert_eq!(done.fetch(0).result(), Err(ConsumerError::Unanswered(object())));
 }
@@ -414,7 +414,7 @@ fn viewer_of_a_known_version_notices_its_end() {
 }
 
 #[test]
-fn refusals_of_segments_to_come_shrink_no_window_and_end_it() {
+fn refused_future_segments_end_the_reader() {
     let mut broadcast = Broadcast::new(1);
     let config = ProducerConfig::new(HashKey::new([1, 2]));
     broadcast.config = ProducerConfig { buffer_bytes: 1 << 24, ..config };

@@ -76,7 +76,7 @@ fn interests_of_a_removed_path_go_to_another() {
 }
 
 #[test]
-fn slow_path_is_not_taken_for_a_lossy_one() {
+fn slow_path_is_not_treated_as_lossy() {
     let slow = LinkConfig { delay_ns: 100 * MS, ..CLEAN };
     let done = fetch_in_turn(&[CLEAN, slow], ConsumerConfig::default(), []);
     let stats = done.fetch(0).stats();

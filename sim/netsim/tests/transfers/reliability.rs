@@ -203,7 +203,7 @@ fn missing_producer_is_reported_in_time() {
 }
 
 #[test]
-fn segments_that_are_there_are_not_fetched_again() {
+fn present_segments_are_not_refetched() {
     let mut have = SegmentSet::new();
     for segment in (0..40).chain(60..80) {
         have.insert(segment);

@@ -75,7 +75,7 @@ mod tests {
     use crate::workload::Sizes;
 
     #[test]
-    fn data_are_what_they_say() {
+    fn data_has_expected_name_and_content() {
         let mut pool = Pool::new(1 << 20);
         for (freshness_ms, bytes) in [(0, 0), (0, 1), (5, 999), (5, 1000), (70_000, 1_000_000)] {
             let collection = Collection::new(&names(Sizes::Fixed { bytes }, 1000)).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_segment_fills_a_packet_at_most() {
+    fn largest_segment_fits_a_packet() {
         let mut pool = Pool::new(1 << 20);
         let problem = Collection::new(&names(Sizes::Fixed { bytes: 9000 }, 9000)).unwrap_err();
         let text = problem.to_string();

@@ -87,7 +87,7 @@ mod tests {
     const NUMBERS: [u64; 6] = [0, 255, 256, 65_536, 1 << 32, u64::MAX];
 
     #[test]
-    fn interests_are_what_they_say() {
+    fn interests_decode_to_their_inputs() {
         let mut pool = Pool::new(1 << 20);
         let naming = Naming::new("/lab/p7", 16).unwrap();
         for lifetime_ms in [1, 1000, 4000, 70_000] {

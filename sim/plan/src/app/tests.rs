@@ -203,7 +203,7 @@ impl Run {
 }
 
 #[test]
-fn objects_come_whole_over_a_bad_channel() {
+fn objects_complete_over_a_lossy_channel() {
     for seed in 0..40 {
         for controller in ["cubic", "aimd", "fixed"] {
             let plan = consumer(varied(), objects(12, controller));
@@ -216,7 +216,7 @@ fn objects_come_whole_over_a_bad_channel() {
 }
 
 #[test]
-fn several_objects_come_at_once() {
+fn fetches_several_objects_at_once() {
     for seed in 0..20 {
         let demand = Demand::Objects {
             arrivals: Some(Arrivals::Poisson { rate_hz: 200.0 }),
@@ -241,7 +241,7 @@ fn several_objects_come_at_once() {
 }
 
 #[test]
-fn an_object_drawn_again_while_it_comes_completes_twice() {
+fn concurrent_repeat_of_object_completes_twice() {
     let names = Names { popularity: Popularity::Uniform { objects: 2 }, ..varied() };
     let demand = Demand::Objects {
         arrivals: Some(Arrivals::Constant { rate_hz: 500.0 }),
@@ -312,7 +312,7 @@ fn a_window_survives_nacks_and_popular_objects() {
 }
 
 #[test]
-fn an_open_loop_keeps_its_moments_and_every_interest_has_one_end() {
+fn open_loop_keeps_times_and_ends_each_interest() {
     for seed in 0..20 {
         let popularity = Popularity::Zipf { objects: 1_000, exponent: 0.7 };
         let names = Names { popularity, ..varied() };
@@ -346,7 +346,7 @@ fn an_open_loop_keeps_its_moments_and_every_interest_has_one_end() {
 }
 
 #[test]
-fn a_trace_is_asked_for_in_its_order() {
+fn trace_is_requested_in_order() {
     let requests = [(2, 1), (0, 0), (2, 0), (1, 4), (2, 1)];
     let mut names = names(Sizes::Fixed { bytes: 2_500 }, 500);
     names.popularity = Popularity::Trace { requests: requests.into() };
@@ -372,7 +372,7 @@ fn a_trace_is_asked_for_in_its_order() {
 }
 
 #[test]
-fn wrong_octets_are_noticed_and_asked_for_again() {
+fn wrong_bytes_are_detected_and_requested_again() {
     let channel = Channel { damaged: 200_000, ..Channel::BAD };
     for seed in 0..20 {
         let plan = consumer(varied(), objects(12, "cubic"));
@@ -395,7 +395,7 @@ fn wrong_octets_are_noticed_and_asked_for_again() {
 }
 
 #[test]
-fn verification_takes_its_time() {
+fn verification_takes_configured_time() {
     for demand in [Demand::Window { window: 6, count: Some(100) }, objects(12, "cubic")] {
         let plan = consumer(varied(), demand);
         let plan = ConsumerPlan { verify_ns: 5 * MS, ..plan };
@@ -411,7 +411,7 @@ fn verification_takes_its_time() {
 }
 
 #[test]
-fn one_seed_has_one_result() {
+fn same_seed_gives_same_result() {
     let arrivals = Arrivals::OnOff { rate_hz: 900.0, on_ns: 20 * MS, off_ns: 20 * MS };
     let many = Demand::Objects {
         arrivals: Some(Arrivals::Poisson { rate_hz: 60.0 }),
@@ -461,7 +461,7 @@ fn nothing_is_sent_after_the_end() {
 }
 
 #[test]
-fn a_silent_producer_makes_objects_fail_and_the_next_begin() {
+fn unresponsive_producer_fails_objects() {
     let channel = Channel { lost: 1_000_000, ..Channel::default() };
     for demand in [Demand::Window { window: 3, count: None }, objects(u64::MAX, "cubic")] {
         let plan = consumer(varied(), demand);
@@ -473,7 +473,7 @@ fn a_silent_producer_makes_objects_fail_and_the_next_begin() {
 }
 
 #[test]
-fn what_is_refused_rests_longer_and_longer() {
+fn refused_requests_back_off() {
     let channel = Channel { nacked: 1_000_000, delay_ns: MS, ..Channel::default() };
     for demand in [Demand::Window { window: 1, count: None }, objects(u64::MAX, "fixed")] {
         let run = Run::new(&consumer(varied(), demand), NS_PER_S, channel, 1).run();
@@ -505,7 +505,7 @@ fn an_idle_plan_is_done_at_once() {
 }
 
 #[test]
-fn producers_leave_strange_packets_alone() {
+fn producer_ignores_foreign_packets() {
     let plan = ProducerPlan { names: varied(), freshness_ms: 1, delay_ns: 0 };
     let mut producer = Producer::new(&plan, 1).unwrap();
     let wire = |uri: &str| weir_wire::Interest::new(uri.parse().unwrap()).encode();
@@ -548,7 +548,7 @@ fn varied_name(object: u64, segment: u64) -> weir_wire::Name {
 }
 
 #[test]
-fn plans_that_cannot_be_are_refused() {
+fn invalid_plans_are_rejected() {
     let good = consumer(varied(), objects(1, "cubic"));
     assert!(Consumer::new(&good, Controllers::BUILT_IN, NS_PER_S, 1).is_ok());
     let with = |demand| ConsumerPlan { demand, ..good.clone() };

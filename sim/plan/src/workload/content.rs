@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wrong_octet_is_found() {
+    fn finds_every_wrong_byte() {
         let key = ContentKey::new(1, 2, 3);
         for len in [0, 1, 7, 8, 9, 255, 256, 257, 1000, 1024, ContentKey::BYTES_MAX] {
             let mut octets = vec![0; len];

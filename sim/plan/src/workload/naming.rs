@@ -229,7 +229,7 @@ mod tests {
     ];
 
     #[test]
-    fn names_are_what_they_say_and_are_read_back() {
+    fn names_survive_a_round_trip() {
         let naming = Naming::new("/lab/p7", 6).unwrap();
         let name = naming.segment_name(42, 3);
         assert_eq!(name.to_string(), "/lab/p7/c02/c03/00000042/seg=3");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_not_taken() {
+    fn foreign_names_do_not_parse() {
         let naming = Naming::new("/lab/p7", 0).unwrap();
         for uri in [
             "/lab/p7/00000042",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_are_refused() {
+    fn invalid_names_are_rejected() {
         for (prefix, components) in [("/a/b", 3), ("/a", 65), ("/0=x", 0), ("/a/b/c", 1)] {
             assert!(Naming::new(prefix, components).is_err(), "{prefix} {components}");
         }

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_kept_whatever_the_cut_offs() {
+    fn mean_is_kept_for_any_cut_offs() {
         for (mean, sigma, min, max) in [
             (10_000, 1.0, 100, 10_000_000),
             (10_000, 1.0, 9_000, 12_000),

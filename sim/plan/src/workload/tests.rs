@@ -53,7 +53,7 @@ fn poisson_arrivals_have_exponential_distances() {
 }
 
 #[test]
-fn bursts_and_silences_have_their_lengths_and_their_rate() {
+fn on_off_has_configured_lengths_and_rate() {
     let (on_ns, off_ns, rate_hz) = (2_000_000.0_f64, 6_000_000.0, 10_000.0);
     let plan = Arrivals::OnOff { rate_hz, on_ns: on_ns as u64, off_ns: off_ns as u64 };
     let count = 1_000_000;
@@ -80,7 +80,7 @@ fn bursts_and_silences_have_their_lengths_and_their_rate() {
 }
 
 #[test]
-fn bursts_have_their_size_and_silences_their_length() {
+fn bursts_have_configured_size_and_gaps() {
     let (off_ns, off_max_ns) = (1_000_000, 5_000_000);
     let plan = Arrivals::Bursts { rate_hz: 1e6, size: 10, off_ns, off_max_ns };
     let moments = arrivals(&plan, 7, 100_000, 3);
@@ -103,7 +103,7 @@ fn bursts_have_their_size_and_silences_their_length() {
 }
 
 #[test]
-fn rates_that_cannot_be_are_refused() {
+fn invalid_rates_are_rejected() {
     for rate_hz in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e9] {
         let error = ArrivalProcess::new(&Arrivals::Poisson { rate_hz }, 0, 1).unwrap_err();
         assert!(error.to_string().contains("rate_hz"), "{error}");
@@ -166,7 +166,7 @@ fn popularity_follows_the_exact_probabilities() {
 }
 
 #[test]
-fn popularity_of_a_million_objects_follows_the_exact_probabilities() {
+fn popularity_is_exact_for_a_million_objects() {
     let (objects, draws) = (1_000_000, 4_000_000);
     let plan = Popularity::Zipf { objects, exponent: 0.8 };
     check_popularity(&plan, |rank| rank.powf(-0.8), draws, 1);
@@ -175,7 +175,7 @@ fn popularity_of_a_million_objects_follows_the_exact_probabilities() {
 }
 
 #[test]
-fn a_wrong_law_is_noticed() {
+fn the_test_rejects_a_wrong_law() {
     let plan = Popularity::Zipf { objects: 1_000, exponent: 0.8 };
     let result = std::panic::catch_unwind(|| {
         check_popularity(&plan, |rank| rank.powf(-0.82), 400_000, 1);
@@ -197,7 +197,7 @@ fn sequences_and_traces_go_round() {
 }
 
 #[test]
-fn popularity_that_cannot_be_is_refused() {
+fn invalid_popularity_is_rejected() {
     for plan in [
         Popularity::Uniform { objects: 0 },
         Popularity::Trace { requests: [].into() },
@@ -221,7 +221,7 @@ fn collection(sizes: Sizes) -> Collection {
 }
 
 #[test]
-fn log_normal_sizes_keep_their_mean_within_their_cut_offs() {
+fn log_normal_keeps_its_mean_and_cut_offs() {
     for (mean_bytes, sigma, min_bytes, max_bytes) in
         [(50_000, 1.0, 1_000, 1_000_000), (50_000, 2.0, 10_000, 60_000), (50_000, 0.5, 0, 1 << 40)]
     {
@@ -237,7 +237,7 @@ fn log_normal_sizes_keep_their_mean_within_their_cut_offs() {
 }
 
 #[test]
-fn sizes_are_those_of_the_prefix_alone() {
+fn sizes_depend_on_the_prefix_alone() {
     let law = Sizes::LogNormal { mean_bytes: 5_000, sigma: 1.0, min_bytes: 1, max_bytes: 90_000 };
     let (here, there) = (collection(law.clone()), collection(law));
     assert!((0..100).all(|object| here.shape(object) == there.shape(object)));

@@ -65,7 +65,7 @@ fn words_become_levels() {
 }
 
 #[test]
-fn numbers_are_the_same_level_however_they_are_written() {
+fn equal_numbers_are_the_same_level() {
     let analysis = analyse("# a comment\n\nA , y\r\n +1, 4\r\n-1.0,2\n1,6\n-1,4\n");
     assert_eq!((analysis.mean, analysis.effects[0].coefficient), (4.0, 1.0));
     assert_eq!(analysis.replications, 2);
@@ -79,7 +79,7 @@ fn equal_responses_have_no_variation() {
 }
 
 #[test]
-fn bad_files_are_refused_with_line_and_remedy() {
+fn invalid_files_name_line_and_remedy() {
     let refused = |text: &str| parse(text).unwrap_err().to_string();
     assert!(refused("").starts_with("no rows"));
     assert!(refused("A,B,y\n").starts_with("no rows"));

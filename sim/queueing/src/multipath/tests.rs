@@ -25,7 +25,7 @@ fn the_papers_example() {
 }
 
 #[test]
-fn one_interest_at_a_time_is_simulated_as_the_formula_says() {
+fn stop_and_wait_matches_the_formula() {
     let paths = [path(10, 1, 10_000_000, 100)];
     let simulation = run(&paths, SimulationOptions::default());
     assert_eq!(simulation.total_ns as f64, latencies(&paths, 1024).unwrap().default_ns);
@@ -100,7 +100,7 @@ fn paths_that_share_a_link_share_its_rate() {
 }
 
 #[test]
-fn the_result_is_the_same_every_time() {
+fn result_is_deterministic() {
     let paths = [path(10, 40, 10_000_000, 300), path(25, 7, 4_000_000, 200)];
     let options =
         SimulationOptions { queue_packets_max: 5, dynamic: true, ..SimulationOptions::default() };
@@ -108,7 +108,7 @@ fn the_result_is_the_same_every_time() {
 }
 
 #[test]
-fn impossible_transfers_are_refused() {
+fn invalid_transfers_are_rejected() {
     let fine = path(10, 1, 1_000_000, 1);
     let options = SimulationOptions::default();
     let refused = |path: Path| simulate(&[fine, path], &options).unwrap_err();

@@ -290,7 +290,7 @@ fn the_shape_of_the_json() {
 }
 
 #[test]
-fn impossible_models_are_refused() {
+fn invalid_models_are_rejected() {
     assert_eq!(Model::new(0, 1, 1.0), Err(NQueueError::Queues(0)));
     assert_eq!(Model::new(1, 0, 1.0), Err(NQueueError::Threshold(0)));
     assert_eq!(Model::new(1, 1, -0.1), Err(NQueueError::Load(-0.1)));
