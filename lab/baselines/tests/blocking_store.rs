@@ -282,7 +282,7 @@ fn interests_wait_behind_a_read() {
 }
 
 #[test]
-fn interests_that_the_filter_rules_out_do_not_wait() {
+fn filtered_out_interests_do_not_wait() {
     let mut fixture = Fixture::new(busy(Bypass::Off, Mark::NbCc), 4);
     fixture.put_segments(3);
     fixture.route("/", &[U]);

@@ -69,7 +69,7 @@ fn received(text: &str) -> (usize, usize) {
 }
 
 #[test]
-fn the_timers_of_a_discipline_are_honoured() {
+fn discipline_timers_fire() {
     assert_eq!(received("fifo"), (100, 100));
     // One at once and one each 50 ms; those that still wait come in the time to drain.
     assert_eq!(received("interest-rate interests_per_s=20 burst=1"), (20, 100));
@@ -115,7 +115,7 @@ fn overload(policy: &str, queueing: &str) -> (u64, u64, usize, usize) {
 }
 
 #[test]
-fn a_policy_that_does_not_suit_the_queue_of_a_link_is_refused() {
+fn unsuitable_marking_policy_is_rejected() {
     let mut plan = plan(1.0);
     router(&mut plan).marking = marking("rem q_max=90KB");
     let mut with_queues = |bytes| {
@@ -131,7 +131,7 @@ fn a_policy_that_does_not_suit_the_queue_of_a_link_is_refused() {
 }
 
 #[test]
-fn every_policy_sees_the_queue_of_the_link_and_leaves_its_bound_alone() {
+fn every_policy_marks_by_the_link_queue() {
     for (policy, least, most) in [
         // Twice q_max is three fifths of the queue, where the mean is for most of the time.
         ("rem", 0.5, 0.95),
@@ -154,7 +154,7 @@ fn every_policy_sees_the_queue_of_the_link_and_leaves_its_bound_alone() {
 /// Interests leave the router as fast as the bottleneck carries their Data, whose size it learns:
 /// none is lost, and the queue stays at the burst and what sizes were misjudged at first.
 #[test]
-fn shaped_interests_bring_no_more_than_the_link_carries() {
+fn shaping_keeps_data_within_link_rate() {
     let (queue_bytes, dropped, received, marks) =
         overload("step target=100ms", "hr-icp rate_bps=3900000 burst_bytes=10000 held_max=2000");
     assert_eq!((dropped, received, marks), (0, 1000, 0));

@@ -17,7 +17,7 @@ const REQUESTS: usize = 400;
 const SEEDS: u64 = 10;
 /// Blocks of each file, and those that a router has room for: no file fits into one.
 const BLOCKS: usize = 3;
-const ROOM: usize = 2;
+const CAPACITY: usize = 2;
 /// Segments of a block, and the octets of one.
 const BLOCK: u64 = 64;
 const PACKET: u64 = 8200;
@@ -63,7 +63,8 @@ fn network(seed: u64) -> Network {
     for &(consumer, file) in &requests {
         counts[consumer][file] += 1;
     }
-    let case = PlacementProblem { hops, files, capacity: vec![ROOM; ROUTERS], requests: counts };
+    let case =
+        PlacementProblem { hops, files, capacity: vec![CAPACITY; ROUTERS], requests: counts };
     Network { topology, case, requests }
 }
 
@@ -107,7 +108,7 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
     let mut controller = Controller::new(config);
     // Seven eighths may be promised; a segment takes an eighth more than its packet, and 512 more.
     let block = BLOCK * (PACKET + PACKET / 8 + 512);
-    let store_bytes = (block * ROOM as u64).div_ceil(7) * 8 + 64;
+    let store_bytes = (block * CAPACITY as u64).div_ceil(7) * 8 + 64;
     for at in 0..ROUTERS {
         controller.report(Instant::ZERO, &router(at), report(network, at, store_bytes)).unwrap();
     }
@@ -167,7 +168,7 @@ fn lru(network: &Network) -> u64 {
                 for at in path {
                     stores[at].retain(|other| *other != (asked, block));
                     stores[at].push_front((asked, block));
-                    stores[at].truncate(ROOM);
+                    stores[at].truncate(CAPACITY);
                 }
             }
         }
@@ -184,7 +185,7 @@ fn interval(values: &[f64]) -> (f64, f64) {
 }
 
 #[test]
-fn placements_beside_the_best() {
+fn placements_compared_with_the_optimum() {
     let mut ratios = [const { Vec::new() }; 5];
     for seed in 1..=SEEDS {
         let network = network(seed);
@@ -198,7 +199,7 @@ fn placements_beside_the_best() {
             assert!(network.case.cost(kept) <= *hops);
             for at in 0..ROUTERS {
                 let count = kept.iter().flatten().filter(|keepers| keepers.contains(&at)).count();
-                assert!(count <= ROOM, "{count} blocks at {at}");
+                assert!(count <= CAPACITY, "{count} blocks at {at}");
             }
         }
         let costs =

@@ -113,7 +113,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn text_is_drawn_whatever_font_it_asks_for() {
+fn text_is_drawn_with_any_font_name() {
     let svg = |text: &str| {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"80\" height=\"30\">\
@@ -126,21 +126,21 @@ fn text_is_drawn_whatever_font_it_asks_for() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_an_error() {
+fn undrawable_figure_is_an_error() {
     assert!(matches!(svg_to_png("not a drawing", 100), Err(PlotError::Svg(_))));
     assert!(matches!(lines().to_png(0), Err(PlotError::Size { width: 0, .. })));
     assert!(matches!(lines().to_png(u32::MAX), Err(PlotError::Size { .. })));
 }
 
 #[test]
-fn csv_fields_are_quoted_where_they_must_be() {
+fn csv_fields_are_quoted_when_needed() {
     assert_eq!(csv_field("plain text"), "plain text");
     assert_eq!(csv_field("a,b"), "\"a,b\"");
     assert_eq!(csv_field("a\"b\nc"), "\"a\"\"b\nc\"");
 }
 
 #[test]
-fn the_description_tells_axes_series_and_references() {
+fn description_names_axes_and_series() {
     let text = lines().reference("paper", 2.1e6).description();
     assert_eq!(
         text,

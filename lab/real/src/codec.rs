@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn events_survive_a_round_trip() {
         let octets = encoded();
         let mut reader = EventReader::new(&octets[..]);
         let read: Vec<_> = std::iter::from_fn(|| reader.read().unwrap()).collect();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_an_error_and_no_panic() {
+    fn damaged_file_is_an_error() {
         let octets = encoded();
         for cut in 0..octets.len() {
             let mut reader = EventReader::new(&octets[..cut]);

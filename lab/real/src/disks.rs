@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_toml_and_paces_what_the_plan_says() {
+    fn config_is_toml_with_planned_pace() {
         let place = DiskFiles::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
         let read = ServiceTime::Exponential { mean_ns: 212_766 };
         let device =
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_paced_is_named() {
+    fn unsupported_pace_is_named() {
         let slow = DiskConfig { read_ns_per_kib: 1, ..DiskConfig::default() };
         assert!(unsupported(&slow).unwrap().contains("size"));
         let odd = DiskConfig { write: ServiceTime::Constant { ns: 5 }, ..DiskConfig::default() };

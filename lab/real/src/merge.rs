@@ -61,7 +61,7 @@ mod tests {
     use crate::codec::EventWriter;
 
     #[test]
-    fn events_come_in_the_order_of_time() {
+    fn merges_events_by_time() {
         let dir = tempfile::tempdir().unwrap();
         let times = [vec![1, 4, 4, 9], vec![], vec![0, 4, 10]];
         let mut files = Vec::new();

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_threads_that_have_ended_counts() {
+    fn cpu_time_includes_ended_threads() {
         let work = || {
             let (mut sum, start_ns) = (0_u64, own_cpu_ns());
             while own_cpu_ns() < start_ns + 20_000_000 {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_are_not_there() {
+    fn missing_cores_are_an_error() {
         assert!(!cores().unwrap().is_empty());
         assert!(pin(&[]).is_err());
         assert!(pin(&[1_000_000]).is_err());

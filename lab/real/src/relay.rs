@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_through_comes_out_later_and_an_end_is_an_end() {
+    fn relays_with_delay_and_forwards_eof() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let delay = Duration::from_millis(30);
         let relay = Relay::start(server.local_addr().unwrap(), delay).unwrap();

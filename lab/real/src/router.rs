@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ready_line_tells_the_ports() {
+    fn ready_line_holds_the_ports() {
         let mut at = Addresses::any("/tmp/r.sock".into());
         let line = serde_json::json!({
             "ready": true,

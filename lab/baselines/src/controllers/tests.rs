@@ -169,7 +169,7 @@ fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
 }
 
 #[test]
-fn ictp_does_what_tcp_does() {
+fn ictp_behaves_like_tcp() {
     let mut control = control("ictp");
     assert_window(&*control, 2.0);
     for _ in 0..14 {
@@ -197,7 +197,7 @@ fn ictp_does_what_tcp_does() {
 /// p = p_min + (p_max - p_min) * (R - R_min) / (R_max - R_min): at the greatest round trip each
 /// fourth Data shrinks the window here, at the least none, in the middle each eighth.
 #[test]
-fn delay_shrinks_the_more_often_the_greater_the_delay() {
+fn delay_shrinks_more_often_with_more_delay() {
     for (rtt_ms, each) in [(200, 4), (150, 8), (100, 1000)] {
         let mut control = control_from("delay p_max=0.25 p_min=0 eta=0.01 beta=0.5", Some(1000));
         // The first sample ends slow start, the two are the bounds.

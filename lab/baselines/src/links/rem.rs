@@ -210,7 +210,7 @@ mod tests {
     /// A queue that stays as long gives as many marks as the curve says, within four standard
     /// deviations of a binomial count.
     #[test]
-    fn marks_are_as_frequent_as_the_curve_says() {
+    fn marking_rate_follows_the_curve() {
         for queue_bytes in [200_000, 400_000, 500_000, 800_000] {
             let mut rem = rem(&RemOptions::default());
             // The mean has come within 1e-8 of the queue after so many samples.
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_data_is_marked_from_twice_q_max_and_none_below_q_min() {
+    fn marks_all_from_twice_q_max_none_below_q_min() {
         let mut rem = rem(&RemOptions { mu_millionths: 1_000_000, ..RemOptions::default() });
         assert!((0..1000).all(|_| join(&mut rem, true, 900_000)));
         assert!(!(0..1000).any(|_| join(&mut rem, true, 150_000)));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_in_the_wrong_order_are_a_step() {
+    fn swapped_thresholds_are_a_step() {
         let options = RemOptions {
             q_min_bytes: Some(2000),
             q_max_bytes: Some(100),

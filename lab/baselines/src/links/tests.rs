@@ -47,7 +47,7 @@ fn offer(link: &mut Link, now: Instant, packet: Packet) -> Result<(), LinkDrop> 
 }
 
 #[test]
-fn names_are_listed_after_those_of_the_product() {
+fn baseline_names_follow_the_built_in_ones() {
     let error = DisciplineConfig::read("lifo", DISCIPLINES).unwrap_err();
     let expected = "there is no queue discipline `lifo`; choose one of fifo, hr-icp, interest-rate";
     assert_eq!(error.to_string(), expected);

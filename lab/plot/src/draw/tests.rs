@@ -182,7 +182,7 @@ fn a_line_breaks_at_a_gap_and_one_point_is_seen() {
 }
 
 #[test]
-fn no_data_is_said() {
+fn empty_figure_says_no_data() {
     for figure in [
         Figure::series("t", Axis::linear("x", ""), Axis::log("y", ""), Vec::new()),
         Figure::bars("t", Axis::linear("x", ""), Axis::linear("y", ""), Vec::new(), Vec::new()),
@@ -293,7 +293,7 @@ fn a_heat_map_shows_its_cells_and_its_scale() {
 }
 
 #[test]
-fn panels_share_a_legend_only_when_it_is_the_same() {
+fn panels_share_only_equal_legends() {
     let shared = Figure::panels("all", 2, vec![sample(), sample()]).to_svg();
     let count = |svg: &str, text: &str| texts(svg).iter().filter(|one| *one == text).count();
     assert_eq!(count(&shared, "model"), 1);
@@ -306,7 +306,7 @@ fn panels_share_a_legend_only_when_it_is_the_same() {
 }
 
 #[test]
-fn series_are_told_apart_without_colour() {
+fn series_differ_without_colour() {
     use super::style::{dash, marker};
     for one in 0..24 {
         for other in 0..one {

@@ -149,7 +149,7 @@ fn figures_have_numbers_captions_words_and_files() {
 }
 
 #[test]
-fn drawings_of_others_keep_their_ids_apart() {
+fn embedded_drawings_keep_ids_apart() {
     let svg = "<?xml version=\"1.0\"?><svg xmlns=\"http://www.w3.org/2000/svg\">\
                <defs><marker id=\"m\"/></defs><path marker-end=\"url(#m)\"/>\
                <use href=\"#m\"/></svg>";
@@ -161,7 +161,7 @@ fn drawings_of_others_keep_their_ids_apart() {
 }
 
 #[test]
-fn drawings_that_run_or_fetch_are_refused() {
+fn active_drawings_are_rejected() {
     for bad in [
         "<svg><script>1</script></svg>",
         "<svg onload=\"x()\"></svg>",

@@ -15,7 +15,7 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An emulator on a thread of its own, and somebody at each side.
-struct Rig {
+struct EmulatorFixture {
     near: UdpPort,
     far: UdpPort,
     to_far: SocketAddr,
@@ -25,7 +25,7 @@ struct Rig {
     pool: Pool,
 }
 
-impl Rig {
+impl EmulatorFixture {
     /// Side b is known from the start, side a is learnt.
     fn new(link: LinkConfig) -> Self {
         let far = UdpPort::bind(ANY, &UdpOptions::default()).unwrap();
@@ -95,9 +95,9 @@ fn number(datagram: &Datagram) -> u32 {
 }
 
 #[test]
-fn everything_arrives_in_order_no_sooner_and_no_faster_than_the_link_allows() {
+fn frames_keep_order_delay_and_rate() {
     let (rate_bps, delay_ns) = (40_000_000, 5_000_000);
-    let mut rig = Rig::new(LinkConfig {
+    let mut rig = EmulatorFixture::new(LinkConfig {
         rate_bps: Some(rate_bps),
         delay_ns,
         jitter: Jitter::Uniform { max_ns: 2_000_000 },
@@ -130,7 +130,7 @@ fn everything_arrives_in_order_no_sooner_and_no_faster_than_the_link_allows() {
 
 /// The seed alone says which frames are lost: those that the model loses.
 #[test]
-fn the_frames_that_the_model_loses_are_lost() {
+fn model_losses_are_applied() {
     let link = LinkConfig {
         delay_ns: 100_000,
         loss: Loss::GilbertElliott {
@@ -142,7 +142,7 @@ fn the_frames_that_the_model_loses_are_lost() {
         ..LinkConfig::default()
     };
     let mut model = LinkModel::new(link.clone(), 1);
-    let mut rig = Rig::new(link);
+    let mut rig = EmulatorFixture::new(link);
     let mut lost = 0;
     for first in (0..2_000).step_by(50) {
         let frames: Vec<Packet> = (first..first + 50).map(|n| frame(n, 100)).collect();
@@ -159,8 +159,8 @@ fn the_frames_that_the_model_loses_are_lost() {
 
 /// One system call sends them, one carries them; they come out as the datagrams they were.
 #[test]
-fn a_run_of_datagrams_stays_so_many_datagrams_and_the_queue_is_bounded() {
-    let mut rig = Rig::new(LinkConfig { delay_ns: 1_000, ..LinkConfig::default() });
+fn datagram_runs_are_split_and_queue_is_bounded() {
+    let mut rig = EmulatorFixture::new(LinkConfig { delay_ns: 1_000, ..LinkConfig::default() });
     let mut frames: Vec<Packet> = (0..40).map(|n| frame(n, 1_200)).collect();
     frames.push(frame(40, 700));
     rig.send(&frames);
@@ -169,7 +169,7 @@ fn a_run_of_datagrams_stays_so_many_datagrams_and_the_queue_is_bounded() {
     rig.stop();
 
     // A run arrives at one time: one frame is being sent, five wait.
-    let mut rig = Rig::new(LinkConfig {
+    let mut rig = EmulatorFixture::new(LinkConfig {
         rate_bps: Some(1_000_000),
         queue_packets_max: 5,
         ..LinkConfig::default()
@@ -192,7 +192,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 #[test]
-fn peers_are_learnt_and_strangers_kept_out() {
+fn learns_peer_and_drops_foreign_frames() {
     let emulator =
         Emulator::bind(UdpEnds::new(ANY, ANY), EmulatorConfig::symmetric(LinkConfig::default()))
             .unwrap();
@@ -229,7 +229,8 @@ fn peers_are_learnt_and_strangers_kept_out() {
 #[test]
 fn a_link_that_is_taken_down_loses_what_is_on_it() {
     // Longer than the test takes, so that it is on its way when the link goes down.
-    let mut rig = Rig::new(LinkConfig { delay_ns: 3_600_000_000_000, ..LinkConfig::default() });
+    let mut rig =
+        EmulatorFixture::new(LinkConfig { delay_ns: 3_600_000_000_000, ..LinkConfig::default() });
     rig.send(&[frame(0, 50)]);
     let wait_out = || std::thread::sleep(Duration::from_millis(100));
     wait_out();
@@ -248,7 +249,7 @@ fn a_link_that_is_taken_down_loses_what_is_on_it() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_with_the_reason() {
+fn invalid_emulators_are_rejected_with_reason() {
     let fine = EmulatorConfig::symmetric(LinkConfig::default());
     let mut config = fine.clone();
     config.b_to_a = LinkConfig { rate_bps: Some(0), ..LinkConfig::default() };

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_algorithm_verifies_its_own_and_nothing_else() {
+    fn each_algorithm_verifies_only_its_own() {
         use Algorithm::*;
         let all = [Digest, Hmac, Ed25519, Ed25519Batch, EcdsaP192, EcdsaP256, Rsa1024, Rsa2048];
         for algorithm in all {

@@ -122,7 +122,7 @@ time.sleep(60)
     }
 
     #[test]
-    fn tcp_is_measured_in_a_namespace_of_its_own() {
+    fn tcp_runs_in_its_own_namespace() {
         let iperf = "[ \"$1\" = --server ] && exit 0\n\
                      echo '{\"end\":{\"sum_received\":{\"bits_per_second\":5e9}}}'\n";
         let log = format!("{SHELL}echo \"$0 $@\" >>calls.log\n");
@@ -170,7 +170,7 @@ time.sleep(60)
     }
 
     #[test]
-    fn a_file_that_does_not_arrive_whole_is_an_error() {
+    fn incomplete_file_is_an_error() {
         let programs =
             FakePrograms::new(&[("nginx", NGINX), ("curl", &curl(999)), ("openssl", SHELL)]);
         let output = programs.run("https");

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_misses_a_message_is_noticed() {
+    fn detects_missed_messages() {
         assert!(is_whole(&[0, 0, 4, 5], &[10; 4], 2, 5, 10));
         assert!(!is_whole(&[0, 1, 4, 5], &[10; 4], 2, 5, 10), "the first message");
         assert!(!is_whole(&[0, 0, 3, 5], &[10; 4], 2, 5, 10), "older than the newest");

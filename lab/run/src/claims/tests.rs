@@ -132,7 +132,7 @@ fn expressions_are_computed() {
 }
 
 #[test]
-fn an_arm_is_compared_with_the_other_seed_by_seed() {
+fn arms_are_compared_seed_by_seed() {
     let (experiment, mut other) = (experiment(), results());
     for record in other.records.values_mut() {
         let seed = record.seed as f64;
@@ -162,7 +162,7 @@ fn an_arm_is_compared_with_the_other_seed_by_seed() {
 }
 
 #[test]
-fn claims_that_measure_nothing_are_refused() {
+fn claims_without_measurement_are_rejected() {
     let band = "band = [0, 1]\nband_reason = \"any\"\n";
     for (lines, reason) in [
         (format!("measure = \"1 + 1\"\n{band}"), "names no metric"),
@@ -197,7 +197,7 @@ fn a_ratio_has_the_interval_of_its_seeds() {
 }
 
 #[test]
-fn the_interval_gives_the_verdict() {
+fn interval_decides_the_verdict() {
     use Verdict::{Better, Differs, NotMeasured, Reproduced};
     // The interval is 9.516 to 14.484.
     for (band, better, verdict) in [
@@ -227,7 +227,7 @@ fn the_interval_gives_the_verdict() {
 }
 
 #[test]
-fn orders_are_reproduced_by_a_lead_that_is_sure() {
+fn order_needs_a_certain_lead() {
     for (order, verdict, measured) in [
         ("\"mean(y, window=2)\", \"mean(y, window=1)\"", Verdict::Reproduced, 0.5),
         ("\"mean(y, window=1)\", \"mean(y, window=2)\"", Verdict::Differs, -0.5),
@@ -244,7 +244,7 @@ fn orders_are_reproduced_by_a_lead_that_is_sure() {
 }
 
 #[test]
-fn what_is_missing_is_not_measured() {
+fn missing_results_are_not_measured() {
     for measure in ["first_time(y, 11, window=1)", "mean(y, window=1) / 0"] {
         let result = evaluated(&format!("measure = \"{measure}\"\n{WIDE}"));
         assert_eq!((result.measured, result.verdict), (None, Verdict::NotMeasured), "{measure}");
@@ -284,7 +284,7 @@ fn settled(shown_by: &str) -> Vec<ClaimResult> {
 }
 
 #[test]
-fn a_cause_counts_when_its_experiments_come_out() {
+fn cause_needs_reproduced_experiments() {
     let found = settled("\"sure\"");
     assert!(found[0].is_shown && !found[0].is_unexplained());
     assert_eq!(found[0].cause, "Slower disk. Shown by sure.");
@@ -311,7 +311,7 @@ fn models_need_no_scenario() {
 }
 
 #[test]
-fn wrong_claims_are_refused_with_their_line() {
+fn invalid_claims_name_their_line() {
     let wide = |lines: &str| format!("{lines}\n{WIDE}");
     for (lines, expected) in [
         (
@@ -373,7 +373,7 @@ fn kept(id: &str, verdict: Verdict, commit: &str) -> RecordedClaim {
 }
 
 #[test]
-fn kept_verdicts_stay_until_they_are_measured_anew() {
+fn recorded_verdicts_stay_until_remeasured() {
     let none = Claims { paper: "x".into(), title: String::new(), claims: Vec::new() };
     let before = RecordedVerdicts {
         paper: "x".into(),
@@ -412,7 +412,7 @@ fn kept_verdicts_stay_until_they_are_measured_anew() {
 }
 
 #[test]
-fn the_readme_shows_what_is_kept() {
+fn readme_shows_recorded_verdicts() {
     let folder = tempfile::tempdir().expect("folder");
     let readme = folder.path().join("README.md");
     let file = |size, claims| RecordedVerdicts { paper: "x".into(), size, claims };

@@ -11,7 +11,7 @@ fn name(uri: &str) -> Name {
     uri.parse().unwrap()
 }
 
-fn asks(uri: &str) -> Packet {
+fn interest_packet(uri: &str) -> Packet {
     Packet::from(Interest::new(name(uri)).encode())
 }
 
@@ -46,14 +46,18 @@ fn interests_leave_at_the_rate_of_their_data() {
     // 1,000 octets take 1 ms.
     let mut link = limited("hr-icp rate_bps=8000000 burst_bytes=2000 data_bytes=1000");
     for number in 0..10 {
-        offer(&mut link, START, asks(&format!("/a/{number}"))).unwrap();
+        offer(&mut link, START, interest_packet(&format!("/a/{number}"))).unwrap();
     }
     assert_eq!(link.counters().out_interests_delayed, 7);
     offer(&mut link, START, data(10)).unwrap();
-    let local = asks("/localhop/nfd/rib/register");
+    let local = interest_packet("/localhop/nfd/rib/register");
     offer(&mut link, START, local.clone()).unwrap();
     let first = sent(&mut link);
-    assert_eq!(first[..3], [0, 1, 2].map(|number| asks(&format!("/a/{number}"))), "the burst");
+    assert_eq!(
+        first[..3],
+        [0, 1, 2].map(|number| interest_packet(&format!("/a/{number}"))),
+        "the burst"
+    );
     assert_eq!(first[3..], [data(10), local], "Data and management do not wait");
     let left = leaves(&mut link, START.plus_ns(NS_PER_S));
     let times: Vec<_> = left.iter().map(|(at, _)| at.ns_since(START) / NS_PER_MS).collect();
@@ -62,20 +66,20 @@ fn interests_leave_at_the_rate_of_their_data() {
 }
 
 #[test]
-fn flows_share_in_octets_of_data_not_in_interests() {
+fn flows_share_by_bytes_not_by_interests() {
     let mut link = limited("hr-icp rate_bps=8000000 burst_bytes=0 data_bytes=1000");
-    offer(&mut link, START, asks("/first")).unwrap();
+    offer(&mut link, START, interest_packet("/first")).unwrap();
     // Flows are known from their first Interest on; large Data and small, and sizes settle.
     for flow in ["/large", "/small"] {
-        offer(&mut link, START, asks(flow)).unwrap();
+        offer(&mut link, START, interest_packet(flow)).unwrap();
     }
     let mut bytes = [0; 2];
     for _ in 0..100 {
         bytes = [answer(&mut link, "/large/x", 4000), answer(&mut link, "/small/x", 400)];
     }
     for number in 0..900 {
-        offer(&mut link, START, asks(&format!("/small/{number}"))).unwrap();
-        offer(&mut link, START, asks(&format!("/large/{number}"))).unwrap();
+        offer(&mut link, START, interest_packet(&format!("/small/{number}"))).unwrap();
+        offer(&mut link, START, interest_packet(&format!("/large/{number}"))).unwrap();
     }
     let left = leaves(&mut link, START.plus_ns(500 * NS_PER_MS));
     let of = |flow: &str| left.iter().filter(|(_, name)| name.starts_with(flow)).count() as u64;
@@ -94,7 +98,7 @@ fn queues_and_flows_are_bounded() {
     let mut taken = Vec::new();
     for flow in 0..20 {
         for number in 0..4 {
-            let result = offer(&mut link, START, asks(&format!("/{flow}/{number}")));
+            let result = offer(&mut link, START, interest_packet(&format!("/{flow}/{number}")));
             assert!(matches!(result, Ok(()) | Err(LinkDrop::FlowQueueFull)), "{result:?}");
             taken.extend(result.ok());
         }
@@ -107,7 +111,9 @@ fn queues_and_flows_are_bounded() {
     assert_eq!((link.queue_bytes(), link.next_wakeup()), (0, None));
 
     let mut link = limited("hr-icp rate_bps=8000 burst_bytes=0");
-    (0..9).for_each(|number| offer(&mut link, START, asks(&format!("/{number}"))).unwrap());
+    (0..9).for_each(|number| {
+        offer(&mut link, START, interest_packet(&format!("/{number}"))).unwrap()
+    });
     link.discard_all();
     assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 9);
 }
@@ -172,7 +178,7 @@ proptest! {
 
 /// What has waited for longer than its lifetime asks for Data that is dropped on the way back.
 #[test]
-fn interests_whose_lifetime_is_over_do_not_leave() {
+fn expired_interests_are_not_sent() {
     let mut link = limited("hr-icp rate_bps=8000 burst_bytes=1000 data_bytes=1000");
     for number in 0..20 {
         let packet = Interest::new(name(&format!("/a/{number}"))).lifetime_ms(2000).encode();

@@ -41,7 +41,7 @@ fn interests_beyond_the_rate_wait_and_leave_in_order() {
 }
 
 #[test]
-fn interests_that_wait_are_bounded_and_dropped_when_the_face_goes_down() {
+fn held_interests_are_bounded_and_dropped_on_down() {
     let mut link = limited("interest-rate interests_per_s=1 burst=1 held_max=2");
     for number in 0..3 {
         offer(&mut link, START, numbered(number)).unwrap();
@@ -62,7 +62,7 @@ fn interests_that_wait_are_bounded_and_dropped_when_the_face_goes_down() {
 }
 
 #[test]
-fn another_discipline_releases_what_waited() {
+fn discipline_change_releases_held_interests() {
     let mut link = limited("interest-rate interests_per_s=1 burst=1");
     for number in 0..3 {
         offer(&mut link, START, numbered(number)).unwrap();
@@ -73,7 +73,7 @@ fn another_discipline_releases_what_waited() {
 }
 
 #[test]
-fn held_interests_are_dropped_first_when_memory_is_short() {
+fn low_memory_drops_held_interests_first() {
     let mut link = limited("interest-rate interests_per_s=1 burst=2 held_max=100");
     for number in 0..52 {
         offer(&mut link, START, numbered(number)).unwrap();

@@ -45,7 +45,7 @@ fn marks_are_in_proportion_and_on_data_alone() {
 
 /// Nothing waits for longer than a millisecond, whatever headers packets have.
 #[test]
-fn a_burst_is_not_late_before_its_time() {
+fn burst_is_not_marked_early() {
     for policy in ["step", "step target=60s"] {
         let token = LpHeader { pit_token: PitToken::new(&[7; 16]).unwrap(), ..LpHeader::default() };
         for header in [LpHeader::default(), token] {
@@ -89,7 +89,7 @@ fn marking_policies_are_chosen_by_text() {
 /// Options that contradict each other are refused by both names and values, in either order, and
 /// also where one of them follows from the queue.
 #[test]
-fn contradicting_options_are_refused() {
+fn contradictory_options_are_rejected() {
     let contradiction = |text: &str, capacity_bytes: Option<u64>| {
         let policy = MarkingPolicy::read(text, MARKERS);
         let checked = policy.and_then(|policy| policy.check(capacity_bytes));

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_the_one_that_is_waited_for_or_an_error() {
+    fn unexpected_message_is_an_error() {
         let filling = content(64, 0);
         let mut message = filling.clone();
         message[..8].copy_from_slice(&7_u64.to_be_bytes());
