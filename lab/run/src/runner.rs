@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_leaves_its_last_events() {
+    fn violation_writes_its_last_events() {
         let scenario = find_scenario("examples/tree").expect("an example");
         let experiment = scenario.experiment(Size::Smoke).expect("right");
         let out = tempfile::tempdir().expect("folder");

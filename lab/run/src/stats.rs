@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn ninety_five_of_a_hundred_intervals_hold_the_mean() {
+    fn intervals_cover_the_mean() {
         // Sums of twelve uniform numbers are about normal with mean 6.
         let mut rng = weir_base::Rng::from_seed(5);
         let mut uniform = || f64::from(rng.next_u32()) / f64::from(u32::MAX);

@@ -61,7 +61,7 @@ fn run(session: &Session, options: &RunOptions) -> (usize, usize) {
 const TREE: &str = "examples/tree";
 
 #[test]
-fn one_seed_gives_one_record_however_tasks_are_spread() {
+fn records_do_not_depend_on_task_order() {
     let (a, b) = (tempfile::tempdir().expect("a"), tempfile::tempdir().expect("b"));
     run(&session(TREE, a.path()), &RunOptions { jobs: Some(1), ..RunOptions::default() });
     run(&session(TREE, b.path()), &RunOptions { jobs: Some(4), ..RunOptions::default() });
@@ -74,7 +74,7 @@ fn one_seed_gives_one_record_however_tasks_are_spread() {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_where_it_was() {
+fn interrupted_run_resumes() {
     let (whole, cut) = (tempfile::tempdir().expect("a"), tempfile::tempdir().expect("b"));
     run(&session(TREE, whole.path()), &RunOptions::default());
     let options = RunOptions { jobs: Some(1), ..RunOptions::default() };
@@ -102,7 +102,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
 }
 
 #[test]
-fn results_of_another_commit_or_scenario_are_not_resumed() {
+fn foreign_results_are_not_resumed() {
     let out = tempfile::tempdir().expect("folder");
     run(&session("examples/line", out.path()), &RunOptions::default());
     let refused = |session: Session| match session.run(&RunOptions::default(), &|_| ()) {
@@ -122,7 +122,7 @@ fn results_of_another_commit_or_scenario_are_not_resumed() {
 }
 
 #[test]
-fn parts_put_together_are_the_whole() {
+fn merged_parts_equal_the_whole_run() {
     let folder = tempfile::tempdir().expect("folder");
     let whole = folder.path().join("whole");
     run(&session(TREE, &whole), &RunOptions::default());
@@ -164,7 +164,7 @@ fn parts_put_together_are_the_whole() {
 }
 
 #[test]
-fn caches_of_a_tree_do_what_caches_do() {
+fn tree_caches_serve_hits() {
     let out = tempfile::tempdir().expect("folder");
     let session = session(TREE, out.path());
     run(&session, &RunOptions::default());
@@ -202,7 +202,7 @@ fn a_lossless_line_delivers_everything() {
 }
 
 #[test]
-fn papers_give_what_is_expected_at_smoke_size() {
+fn papers_match_expected_smoke_verdicts() {
     let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for paper in weir_scenario::papers() {
         let folder = papers.join(&paper.id);

@@ -290,7 +290,7 @@ record = "4500B"
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_line() {
+    fn invalid_disk_is_rejected_with_its_line() {
         for (text, problem) in [
             ("disks = 17", "disk.toml:2: router.disk.disks: is 17; write 1 to 16"),
             (

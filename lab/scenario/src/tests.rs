@@ -268,7 +268,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_told_with_line_and_remedy() {
+fn errors_name_line_and_remedy() {
     let mut wrong = Vec::new();
     for (line, instead, expected) in WRONG {
         let text = error(line, instead);
@@ -313,7 +313,7 @@ fn the_good_scenario_becomes_plans() {
 }
 
 #[test]
-fn positions_and_the_links_of_a_host_are_those_of_the_scenario() {
+fn host_links_and_positions_follow_scenario() {
     let folder = tempfile::tempdir().expect("folder");
     let topology = "coordinates = \"geographic\"\n[defaults]\ndelay = \"distance\"\n\
                     [[node]]\nname = \"h\"\nrole = \"consumer\"\nposition = [0, 0]\n\
@@ -407,7 +407,7 @@ fn axes_are_crossed_and_lists_zipped() {
 }
 
 #[test]
-fn a_store_of_packets_holds_that_many() {
+fn store_of_n_packets_holds_n() {
     let text = GOOD.replace("bytes = \"1MiB\"", "packets = 100");
     let experiment = read(&text).expect("good");
     let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
@@ -446,7 +446,7 @@ fn random_places_follow_the_seed() {
 }
 
 #[test]
-fn several_routers_crash_and_axes_set_whole_tables() {
+fn several_crashes_and_table_axes_are_read() {
     let axis =
         "[[sweep]]\naxis = \"delay\"\npath = \"producer.p.delay\"\nvalues = [\"1ms\", \"20ms\"]";
     let tables = "[[sweep]]\naxis = \"delay\"\nlabels = [\"a\", \"b\"]\n[sweep.zip]\n\
@@ -475,7 +475,7 @@ fn several_routers_crash_and_axes_set_whole_tables() {
 }
 
 #[test]
-fn the_hash_is_that_of_what_is_measured() {
+fn hash_covers_what_is_measured() {
     let hash = |text: &str| read(text).expect("good").hash().expect("a hash");
     let good = hash(GOOD);
     assert_eq!(good, hash(&GOOD.replace("title = \"Good\"", "title = \"Better\"")));
@@ -485,7 +485,7 @@ fn the_hash_is_that_of_what_is_measured() {
 }
 
 #[test]
-fn scenarios_of_the_program_are_right_at_both_sizes() {
+fn built_in_scenarios_are_valid() {
     let mut count = 0;
     for paper in papers() {
         for name in paper.scenario_names() {
@@ -503,7 +503,7 @@ fn scenarios_of_the_program_are_right_at_both_sizes() {
 }
 
 #[test]
-fn what_an_arm_cannot_measure_is_left_out_or_refused() {
+fn unmeasurable_metrics_are_rejected_by_arm() {
     let with = |arms: &str| {
         let link = "[[metric]]\nid = \"carried\"\nmeasure = \"link-throughput\"\n";
         GOOD.replacen("title = \"Good\"", &format!("title = \"Good\"\narms = {arms}"), 1) + link
@@ -574,7 +574,7 @@ fn with_shared(first: &str, second: &str, more: &str) -> Result<Experiment, Scen
 }
 
 #[test]
-fn what_routers_share_is_read_and_must_agree() {
+fn shared_disks_must_agree() {
     let disk = "disk.device = \"ssd\"\ndisk.rate = \"1kpps\"";
     let cpu = "interest = \"9us\", data = \"0us\", read = \"35us\", bypass = \"83us\"";
     let cpu = format!("stages.cpu = {{ {cpu}, machine = \"pc\", cores = 4 }}");

@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_is_higher_is_left_out() {
+    fn higher_start_is_cut_off() {
         let (start, is_settled) = run(|i| if i < 2_000.0 { 20.0 - i / 100.0 } else { 0.0 });
         assert!((1_800_000..2_200_000).contains(&start), "{start}");
         assert!(is_settled);
     }
 
     #[test]
-    fn a_run_without_a_start_is_taken_whole() {
+    fn steady_run_has_no_warm_up() {
         let (start, is_settled) = run(|_| 1.0);
         assert!(start < 2_500_000, "{start}");
         assert!(is_settled);

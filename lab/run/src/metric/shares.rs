@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn convergence_is_when_all_have_what_they_keep() {
+    fn convergence_is_when_shares_last() {
         // Ten periods of 8 in the mean: 5 to 9 and five of 10 are 85, one earlier it is 79.
         assert_eq!(two().convergence_s(), Some(15.0));
         let mut late = ConsumerShares::new(&[(0, 0)], 40, S);

@@ -46,7 +46,7 @@ fn metrics_of(text: &str) -> Vec<Metric> {
 }
 
 #[test]
-fn collects_what_the_arm_can_measure() {
+fn collects_measures_of_the_arm() {
     let text = SCENARIO.replacen("[run]", "arms = [\"sim\", \"real\"]\n[run]", 1)
         + "[[metric]]\nid = \"goodput\"\nmeasure = \"goodput\"\n[[metric]]\nid = \"carried\"\n\
            measure = \"link-throughput\"\n";
@@ -97,7 +97,7 @@ fn data(content_bytes: u32, rtt_ns: u64) -> EventKind {
 }
 
 #[test]
-fn rates_are_of_the_measured_time() {
+fn rates_cover_the_measured_time() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"all\"\nmeasure = \"goodput\"\nper_node = true\nover_time = true\n\
          [[metric]]\nid = \"a\"\nmeasure = \"goodput\"\nat = \"a\"\n",
@@ -146,7 +146,7 @@ fn statistics_of_samples() {
 }
 
 #[test]
-fn nothing_to_measure_is_no_number() {
+fn empty_measurement_has_no_value() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n[[metric]]\nid = \"hits\"\nmeasure = \
             \"hit-ratio\"\n\
@@ -186,7 +186,7 @@ fn counters_of_routers_are_differences() {
 
 #[test]
 #[should_panic(expected = "a counter ran backwards, from 9 to 8")]
-fn a_counter_that_runs_backwards_is_a_fault() {
+fn decreasing_counter_is_an_error() {
     let metrics = metrics_of("[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n");
     let sample = |store_hits| {
         EventKind::RouterSample(Box::new(RouterSample { store_hits, ..RouterSample::default() }))
@@ -195,7 +195,7 @@ fn a_counter_that_runs_backwards_is_a_fault() {
 }
 
 #[test]
-fn samples_that_come_late_measure_the_same_time() {
+fn late_samples_cover_the_same_period() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"out\"\nmeasure = \"out-throughput\"\nover_time = true\n\
          per_node = true\n\
@@ -248,7 +248,7 @@ fn samples_that_come_late_measure_the_same_time() {
 }
 
 #[test]
-fn an_object_is_distributed_when_the_last_one_has_it() {
+fn distribution_ends_with_the_last_consumer() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"cdit\"\nmeasure = \"distribution-time\"\nstatistic = \"max\"\n\
          [[metric]]\nid = \"cdot\"\nmeasure = \"download-time\"\nper_node = true\n\
@@ -275,7 +275,7 @@ fn an_object_is_distributed_when_the_last_one_has_it() {
 }
 
 #[test]
-fn round_trip_times_count_by_when_they_were_asked_for() {
+fn round_trips_count_by_request_time() {
     let metrics = metrics_of("[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n");
     // Asked for before the warm-up of 2 s, within the measured time, and within it but answered
     // after the end.
@@ -284,7 +284,7 @@ fn round_trip_times_count_by_when_they_were_asked_for() {
 }
 
 #[test]
-fn the_warm_up_comes_from_the_run_itself() {
+fn warm_up_is_estimated_from_the_run() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n[[metric]]\nid = \"rate\"\n\
          measure = \"data-rate\"\n",
@@ -345,7 +345,7 @@ fn percentiles_are_those_of_sorted_samples() {
 }
 
 #[test]
-fn disks_are_measured_by_what_they_count_and_by_their_queues() {
+fn measures_disk_counters_and_queues() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"queue\"\nmeasure = \"disk-queue\"\nstatistic = \"max\"\n\
          [[metric]]\nid = \"reads\"\nmeasure = \"queue-length\"\nqueue = \"disk-reads\"\n\

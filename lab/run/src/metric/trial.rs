@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_become_what_metrics_ask_for() {
+    fn metrics_use_trial_samples() {
         let metrics = [
             metric("goodput", Measure::Goodput, Statistic::Mean),
             metric("p50", Measure::AnswerTime, Statistic::Percentile(50.0)),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_at_one_place_do_not_cover_each_other() {
+    fn labels_at_one_point_do_not_overlap() {
         let nodes = [Rect::around((50.0, 50.0), 8.0, 8.0), Rect::around((58.0, 50.0), 8.0, 8.0)];
         let frame = Rect::around((50.0, 50.0), 200.0, 200.0);
         let links = [((50.0, 50.0), (90.0, 20.0))];

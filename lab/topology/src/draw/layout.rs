@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_nodes_hide_each_other() {
+    fn nodes_do_not_overlap() {
         let mut same: Vec<_> =
             (0..5).map(|index| Node::new(format!("s{index}")).at(1.0, 1.0)).collect();
         same.push(Node::new("far").at(9.0, 1.0));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_overlap() {
+    fn components_do_not_overlap() {
         let nodes = (0..8).map(|index| Node::new(format!("n{index}"))).collect();
         let links = [(0, 1), (1, 2), (3, 4), (5, 6)].map(|(a, b)| Link::new(a, b)).to_vec();
         let topology = Topology::new("", Coordinates::Plane, nodes, links).unwrap();

@@ -12,7 +12,7 @@ fn texts(svg: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_picture_tells_names_roles_and_counts() {
+fn picture_shows_names_roles_and_counts() {
     let edge = LinkDefaults { rate_bps: Some(100_000_000), ..LinkDefaults::default() };
     let slow = LinkDefaults { rate_bps: Some(1_000_000), delay_ns: 25_000_000, ..edge.clone() };
     let made = dumbbell(3, 1, &edge, &slow).unwrap();

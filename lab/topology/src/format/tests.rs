@@ -61,7 +61,7 @@ fn links_get_delays_from_distances() {
 }
 
 #[test]
-fn built_in_topologies_are_whole() {
+fn built_in_topologies_are_complete() {
     let geant = Topology::builtin("geant").unwrap();
     assert_eq!((geant.nodes().len(), geant.links().len()), (40, 68));
     let abilene = Topology::builtin("abilene").unwrap();
@@ -156,7 +156,7 @@ fn wrong_files() -> Vec<Wrong> {
 }
 
 #[test]
-fn errors_name_the_place_and_a_remedy() {
+fn errors_name_line_and_remedy() {
     let wrong = [wrong_own(), wrong_files()];
     for (text, line, problem, remedy) in wrong.into_iter().flatten() {
         let result = Topology::parse(&text, "net", &ReadOptions::default());
@@ -192,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_mutation_makes_a_parser_panic(
+    fn mutated_files_cause_no_panic(
         text in mutated(TOML),
         distance: bool,
     ) {

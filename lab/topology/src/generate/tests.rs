@@ -77,7 +77,7 @@ fn the_tree_of_fifteen_routers() {
 }
 
 #[test]
-fn more_beta_gives_more_links_and_more_alpha_longer_ones() {
+fn beta_adds_links_and_alpha_lengthens_them() {
     let links = |alpha, beta| {
         (0..10)
             .map(|seed| {
@@ -110,7 +110,7 @@ fn attachment_is_preferential() {
 }
 
 #[test]
-fn impossible_parameters_are_refused() {
+fn invalid_parameters_are_rejected() {
     let link = LinkDefaults::default();
     for (error, part) in [
         (line(0, &link), "line with nodes = 0; write a number from 1"),

@@ -81,7 +81,7 @@ fn ties_go_to_the_lower_index() {
 }
 
 #[test]
-fn nodes_that_do_not_forward_are_ends_only() {
+fn end_hosts_do_not_forward() {
     let row = line(4, &LinkDefaults::default()).unwrap();
     let planner = RoutePlanner::new(&row, Metric::Cost).through(|node| node != 1);
     let routes = planner.routes_to(0);
@@ -90,14 +90,14 @@ fn nodes_that_do_not_forward_are_ends_only() {
 }
 
 #[test]
-fn links_that_are_down_are_not_used() {
+fn down_links_are_not_used() {
     let round = star(3, &LinkDefaults::default()).unwrap();
     let routes = RoutePlanner::over(&round, Metric::Cost, |link| link != 1).routes_to(1);
     assert_eq!(routes.distance, [Some(1), Some(0), None, Some(2)]);
 }
 
 #[test]
-fn a_thousand_routers_and_hundreds_of_producers_are_no_matter() {
+fn routes_a_thousand_routers_quickly() {
     let topology = barabasi_albert(1_000, 3, &LinkDefaults::default(), 1).unwrap();
     let planner = RoutePlanner::new(&topology, Metric::Cost);
     let mut longest = 0;
