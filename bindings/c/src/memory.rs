@@ -114,7 +114,7 @@ impl ScatterBuffer {
     /// The pieces of a message.
     ///
     /// # Safety
-    /// As [`Room::new`] for each piece, and the pieces themselves may be read.
+    /// As [`ContentRoom::new`] for each piece, and the pieces themselves may be read.
     pub(crate) unsafe fn of(message: &msghdr) -> Result<Self, Errno> {
         let mut room = Self { pieces: Vec::new() };
         // SAFETY: the caller promises it.

@@ -13,8 +13,8 @@ use weir_client::{Client, CommandError};
 use weir_face::{FaceUri, unix_time_ms};
 use weir_security::key_name_of;
 use weir_socket::{
-    Identity, Label, Loss, ObjectStore, PublishError, PublishOptions, Published, publish_file,
-    publish_listing, publish_octets, serve,
+    Identity, Label, ObjectStore, PublishError, PublishOptions, Published, ServeProblem,
+    publish_file, publish_listing, publish_octets, serve,
 };
 use weir_wire::{DataView, Name};
 
@@ -267,7 +267,7 @@ impl Server {
     fn run(mut self, mut client: Client) {
         loop {
             let (is_stopped, lost) = (self.is_stopped.clone(), self.lost.clone());
-            let mut go_on = |losses: Vec<Loss>| {
+            let mut go_on = |losses: Vec<ServeProblem>| {
                 let told = losses.iter().map(ToString::to_string);
                 lost.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
                 !is_stopped.load(Ordering::Relaxed)

@@ -29,7 +29,7 @@ pub enum StoreCommand {
     },
     /// What has changed since this was asked before, see
     /// [`Store::take_changes`](weir_store::Store::take_changes). Answered by
-    /// [`StoreEvent::Changed`].
+    /// [`StoreEvent::FileChanged`].
     TakeChanges {
         /// Identifies the answer.
         transaction: u64,

@@ -16,8 +16,8 @@ pub use fetch::{
 };
 pub use object::{OpenFiles, Published};
 pub use publish::{
-    Label, Loss, ObjectStore, PublishError, PublishOptions, Signs, Update, Updates, publish_file,
-    publish_listing, publish_octets, serve,
+    Label, ObjectStore, PublishError, PublishOptions, ServeProblem, SigningMode, Update, Updates,
+    publish_file, publish_listing, publish_octets, serve,
 };
 pub use repository::{
     Findings, Handed, LoosePackets, Put, Putting, Repository, RepositoryError, Taken, Unsettled,

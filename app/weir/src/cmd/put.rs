@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use weir_face::unix_time_ms;
-use weir_socket::{OpenFiles, PublishOptions, Repository, Signs};
+use weir_socket::{OpenFiles, PublishOptions, Repository, SigningMode};
 use weir_wire::Name;
 
 use self::announcement::Announcement;
@@ -169,7 +169,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         registering.send_if_idle()?;
     }
     if watched.is_some() || repository.is_some() {
-        served.store = served.store.lingering(args.linger(), files.clone());
+        served.store = served.store.with_lingering(args.linger(), files.clone());
     }
     let updates = served.store.updates();
     let intake = repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone()));
@@ -258,8 +258,8 @@ impl Args {
             segment_size: self.segment_size as usize,
             freshness_ms: self.freshness,
             signs: match self.signature_per {
-                SignaturePer::Segment => Signs::Segments,
-                SignaturePer::Manifest => Signs::Manifest,
+                SignaturePer::Segment => SigningMode::Segments,
+                SignaturePer::Manifest => SigningMode::Manifest,
             },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
             ..defaults

@@ -31,7 +31,7 @@ pub(crate) enum Shaped {
 /// Interests of a face towards a downstream wait while the queue towards it will not have room for
 /// what they ask for. Where the paper leaves a choice:
 ///
-/// - Q is looked at with each Interest that comes, and each [`TICK_NS`] while some wait. A burst
+/// - Q is looked at with each Interest that comes, and each [`CHECK_OPEN_FILES_NS`] while some wait. A burst
 ///   must not pass because the average has not risen yet: the third phase begins when Q or its
 ///   average exceeds the maximum.
 /// - A delayed Interest may go after `interval`, once Q is not above the maximum, in the order of

@@ -21,7 +21,7 @@ pub struct LocationError(String);
 
 impl Location {
     /// Whether a text means to be such an address.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn has_scheme(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_written() {
+    fn parses_and_prints_addresses() {
         for (text, bucket, prefix, shown) in [
             ("s3://b", "b", "", "s3://b"),
             ("s3://b/", "b", "", "s3://b"),

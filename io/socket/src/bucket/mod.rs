@@ -43,7 +43,7 @@ pub enum BucketError {
     Denied(String),
     /// Nobody answered in time, or the server could not.
     #[error("out of reach: {0}")]
-    Away(String),
+    Unreachable(String),
     #[error("{0}")]
     Other(String),
     /// The program was built without S3.

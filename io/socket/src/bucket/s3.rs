@@ -22,31 +22,31 @@ use super::{BucketError, Found, Location, Piece};
 /// Threads that speak to the server.
 const THREADS: usize = 2;
 /// Small reads at a time.
-const READS_MAX: usize = 32;
+const CONCURRENT_READS_MAX: usize = 32;
 /// Uploads below this are made by one request. A part of a larger one has at least as much.
 const PART_BYTES: usize = 8 << 20;
 /// Parts of an upload at most: servers take 10,000.
 const PARTS_MAX: u64 = 9_000;
 /// Parts of an upload under way at a time.
-const PARTS_AT_A_TIME: usize = 4;
+const CONCURRENT_PARTS_MAX: usize = 4;
 /// Octets of small uploads under way at a time, in units of [`SECTOR_BYTES`].
-const UPLOAD_UNITS: usize = 1024;
-const UNIT_BYTES: usize = 64 << 10;
+const UPLOAD_PERMITS: usize = 1024;
+const PERMIT_BYTES: usize = 64 << 10;
 /// Small uploads under way at a time.
-const UPLOADS_MAX: usize = 32;
+const CONCURRENT_UPLOADS_MAX: usize = 32;
 
 /// How long to reach a server.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a read may take, body and all.
-const READ_TIME: Duration = Duration::from_secs(15);
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a request that writes may take.
-const WRITE_TIME: Duration = Duration::from_secs(120);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Repetitions of a request that came to nothing.
 const RETRIES: usize = 4;
 /// Nothing is repeated after this.
-const RETRY_TIME: Duration = Duration::from_secs(20);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the end of a broken upload may take.
-const ABORT_TIME: Duration = Duration::from_secs(5);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 const PLAIN_HTTP: &str = "the endpoint has no TLS, and is not on this machine; name one with \
                           https, or set AWS_ALLOW_HTTP=true where the network is trusted";
 /// How `object_store` begins to tell of an answer.
@@ -93,16 +93,16 @@ impl Bucket {
             .build()
             .map_err(|error| BucketError::Other(error.to_string()))?;
         let _inside = runtime.enter();
-        let build = |time| builder(location, endpoint, time)?.build().map_err(explain);
-        let (reads, writes) = (Arc::new(build(READ_TIME)?), Arc::new(build(WRITE_TIME)?));
+        let build = |time| builder(location, endpoint, time)?.build().map_err(to_bucket_error);
+        let (reads, writes) = (Arc::new(build(READ_TIMEOUT)?), Arc::new(build(WRITE_TIMEOUT)?));
         drop(_inside);
         Ok(Self {
             location: location.clone(),
             prefix,
             reads,
             writes,
-            upload_units: Arc::new(Semaphore::new(UPLOAD_UNITS)),
-            uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
+            upload_units: Arc::new(Semaphore::new(UPLOAD_PERMITS)),
+            uploads: Arc::new(Semaphore::new(CONCURRENT_UPLOADS_MAX)),
             runtime: Some(runtime),
         })
     }
@@ -131,7 +131,7 @@ impl Bucket {
             let mut found = Vec::new();
             let mut list = self.reads.list(Some(&path)).take(max);
             while let Some(object) = list.next().await {
-                let object = object.map_err(explain)?;
+                let object = object.map_err(to_bucket_error)?;
                 let name = object.location.as_ref().get(before..).unwrap_or_default().to_owned();
                 found.push(Found { name, bytes: object.size });
             }
@@ -162,7 +162,7 @@ impl Bucket {
             let reading = read(self.reads.clone(), self.path(name), 0..bytes, None);
             async move { (at, reading.await) }
         });
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS_MAX);
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(CONCURRENT_READS_MAX);
         self.runtime().block_on(async {
             while let Some((at, piece)) = reads.next().await {
                 take(at, piece);
@@ -187,12 +187,12 @@ impl Bucket {
     pub(crate) fn upload(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Upload, BucketError> {
         let path = self.path(name);
         let form = if bytes <= PART_BYTES as u64 {
-            Uploading::Whole(path, Vec::with_capacity(bytes as usize))
+            UploadState::Whole(path, Vec::with_capacity(bytes as usize))
         } else {
             let begin = self.writes.put_multipart(&path);
-            let upload = self.runtime().block_on(begin).map_err(explain)?;
+            let upload = self.runtime().block_on(begin).map_err(to_bucket_error)?;
             let part_bytes = bytes.div_ceil(PARTS_MAX).max(PART_BYTES as u64) as usize;
-            Uploading::Parts(WriteMultipart::new_with_chunk_size(upload, part_bytes))
+            UploadState::Parts(WriteMultipart::new_with_chunk_size(upload, part_bytes))
         };
         Ok(Upload { bucket: self.clone(), form: Some(form) })
     }
@@ -206,7 +206,7 @@ impl Bucket {
     /// Removes an object, if it is there.
     pub(crate) fn delete(&self, name: &str) -> Result<(), BucketError> {
         let path = self.path(name);
-        match self.runtime().block_on(self.writes.delete(&path)).map_err(explain) {
+        match self.runtime().block_on(self.writes.delete(&path)).map_err(to_bucket_error) {
             Err(BucketError::Missing(_)) => Ok(()),
             result => result,
         }
@@ -218,11 +218,11 @@ impl Bucket {
 pub(crate) struct Upload {
     bucket: Arc<Bucket>,
     /// Taken when it is finished.
-    form: Option<Uploading>,
+    form: Option<UploadState>,
 }
 
 #[derive(Debug)]
-enum Uploading {
+enum UploadState {
     Whole(Path, Vec<u8>),
     Parts(WriteMultipart),
 }
@@ -231,11 +231,11 @@ impl Upload {
     /// Adds octets, which are sent when there are many of them.
     pub(crate) fn append(&mut self, octets: &[u8]) -> Result<(), BucketError> {
         match self.form.as_mut().expect("there until it is finished") {
-            Uploading::Whole(_, all) => all.extend_from_slice(octets),
-            Uploading::Parts(parts) => {
+            UploadState::Whole(_, all) => all.extend_from_slice(octets),
+            UploadState::Parts(parts) => {
                 let runtime = self.bucket.runtime();
-                let room = parts.wait_for_capacity(PARTS_AT_A_TIME);
-                runtime.block_on(room).map_err(explain)?;
+                let room = parts.wait_for_capacity(CONCURRENT_PARTS_MAX);
+                runtime.block_on(room).map_err(to_bucket_error)?;
                 let _inside = runtime.enter();
                 parts.write(octets);
             }
@@ -248,17 +248,17 @@ impl Upload {
         let bucket = self.bucket.clone();
         let runtime = bucket.runtime();
         let task = match self.form.take().expect("there until it is finished") {
-            Uploading::Whole(path, octets) => {
-                let permits = runtime.block_on(room(&bucket, octets.len()));
+            UploadState::Whole(path, octets) => {
+                let permits = runtime.block_on(acquire_upload_room(&bucket, octets.len()));
                 let writes = bucket.writes.clone();
                 runtime.spawn(async move {
                     let _permits = permits;
                     let put = writes.put(&path, Bytes::from(octets).into()).await;
-                    put.map(|put| same_form(put.e_tag)).map_err(explain)
+                    put.map(|put| normalize_etag(put.e_tag)).map_err(to_bucket_error)
                 })
             }
-            Uploading::Parts(parts) => runtime.spawn(async move {
-                parts.finish().await.map(|put| same_form(put.e_tag)).map_err(explain)
+            UploadState::Parts(parts) => runtime.spawn(async move {
+                parts.finish().await.map(|put| normalize_etag(put.e_tag)).map_err(to_bucket_error)
             }),
         };
         Ok(Pending { bucket, task })
@@ -267,8 +267,8 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if let Some(Uploading::Parts(parts)) = self.form.take() {
-            let end = async { tokio::time::timeout(ABORT_TIME, parts.abort()).await };
+        if let Some(UploadState::Parts(parts)) = self.form.take() {
+            let end = async { tokio::time::timeout(ABORT_TIMEOUT, parts.abort()).await };
             // Parts of what was never finished are no objects; buckets can be told to drop them.
             let _ = self.bucket.runtime().block_on(end);
         }
@@ -276,8 +276,8 @@ impl Drop for Upload {
 }
 
 /// Waits until a small upload may begin.
-async fn room(bucket: &Bucket, bytes: usize) -> [OwnedSemaphorePermit; 2] {
-    let units = bytes.div_ceil(UNIT_BYTES).clamp(1, UPLOAD_UNITS) as u32;
+async fn acquire_upload_room(bucket: &Bucket, bytes: usize) -> [OwnedSemaphorePermit; 2] {
+    let units = bytes.div_ceil(PERMIT_BYTES).clamp(1, UPLOAD_PERMITS) as u32;
     let one = bucket.uploads.clone().acquire_owned().await;
     let units = bucket.upload_units.clone().acquire_many_owned(units).await;
     [one.expect("never closed"), units.expect("never closed")]
@@ -303,9 +303,9 @@ fn builder(
     endpoint: Option<&str>,
     time: Duration,
 ) -> Result<AmazonS3Builder, BucketError> {
-    let options = ClientOptions::new().with_connect_timeout(CONNECT_TIME).with_timeout(time);
+    let options = ClientOptions::new().with_connect_timeout(CONNECT_TIMEOUT).with_timeout(time);
     let backoff = BackoffConfig { max_backoff: Duration::from_secs(4), ..BackoffConfig::default() };
-    let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
+    let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT };
     let mut builder = AmazonS3Builder::new().with_client_options(options).with_retry(retry);
     // After what is the rule here, so that it can be set otherwise.
     for (key, value) in std::env::vars_os() {
@@ -326,7 +326,7 @@ fn builder(
     let is_allowed = of(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
     let is_plain = used.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
     if is_plain && is_allowed.is_none_or(|allowed| allowed != "true") {
-        if !used.is_some_and(|endpoint| is_on_this_machine(&endpoint)) {
+        if !used.is_some_and(|endpoint| is_loopback(&endpoint)) {
             return Err(BucketError::Other(PLAIN_HTTP.to_owned()));
         }
         builder = builder.with_allow_http(true);
@@ -335,7 +335,7 @@ fn builder(
 }
 
 /// Whether nobody between can hear what goes to an endpoint.
-fn is_on_this_machine(endpoint: &str) -> bool {
+fn is_loopback(endpoint: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix("http://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
@@ -360,24 +360,24 @@ async fn read(
         range: Some(GetRange::Bounded(range)),
         ..GetOptions::default()
     };
-    let found = store.get_opts(&path, options).await.map_err(explain)?;
-    let (bytes, found_tag) = (found.meta.size, same_form(found.meta.e_tag.clone()));
+    let found = store.get_opts(&path, options).await.map_err(to_bucket_error)?;
+    let (bytes, found_tag) = (found.meta.size, normalize_etag(found.meta.e_tag.clone()));
     // Not all servers look at the condition.
     if tag.is_some() && found_tag.is_some() && tag != found_tag {
         return Err(BucketError::Replaced);
     }
-    let octets = found.bytes().await.map_err(explain)?;
+    let octets = found.bytes().await.map_err(to_bucket_error)?;
     Ok(Piece { octets, bytes, tag: found_tag })
 }
 
 /// Servers differ in whether an ETag that they name in a text has the quotation marks of one in a
 /// header. A weak one tells too little.
-fn same_form(tag: Option<String>) -> Option<String> {
+fn normalize_etag(tag: Option<String>) -> Option<String> {
     let tag = tag.filter(|tag| !tag.starts_with("W/"))?;
     Some(format!("\"{}\"", tag.trim_matches('"')))
 }
 
-fn explain(error: object_store::Error) -> BucketError {
+fn to_bucket_error(error: object_store::Error) -> BucketError {
     use object_store::Error as Known;
     let reason = reason(&error);
     match error {
@@ -390,7 +390,7 @@ fn explain(error: object_store::Error) -> BucketError {
             Some(404) => BucketError::Missing(reason),
             // What is asked makes no sense to the server: repeated, it makes none either.
             Some(status @ 300..500) if ![408, 429].contains(&status) => BucketError::Other(reason),
-            _ => BucketError::Away(reason),
+            _ => BucketError::Unreachable(reason),
         },
         _ => BucketError::Other(reason),
     }
@@ -408,7 +408,7 @@ fn reason(error: &dyn Error) -> String {
         last = source;
     }
     let text = last.to_string();
-    let text = text.strip_prefix(STATUS_PREFIX).map_or(text.clone(), of_answer);
+    let text = text.strip_prefix(STATUS_PREFIX).map_or(text.clone(), summarize_response);
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = words.join(" ");
     if line.len() > REASON_BYTES_MAX {
@@ -420,7 +420,7 @@ fn reason(error: &dyn Error) -> String {
 }
 
 /// Status, code and message of an answer.
-fn of_answer(answer: &str) -> String {
+fn summarize_response(answer: &str) -> String {
     let of = |tag: &str| {
         let (_, rest) = answer.split_once(&format!("<{tag}>"))?;
         rest.split_once(&format!("</{tag}>")).map(|(value, _)| value)
@@ -438,28 +438,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_told_in_short() {
+    fn shortens_server_errors() {
         let xml = "404 Not Found: <?xml?><Error><Code>NoSuchBucket</Code></Error>";
-        assert_eq!(of_answer(xml), "404 Not Found: NoSuchBucket");
+        assert_eq!(summarize_response(xml), "404 Not Found: NoSuchBucket");
         let xml = "403 Forbidden: <Error><Code>A</Code><Message>b c</Message><X>d</X></Error>";
-        assert_eq!(of_answer(xml), "403 Forbidden: A, b c");
-        assert_eq!(of_answer("503 Service Unavailable: "), "503 Service Unavailable");
-        assert_eq!(of_answer("500 Oh: dear"), "500 Oh: dear");
+        assert_eq!(summarize_response(xml), "403 Forbidden: A, b c");
+        assert_eq!(summarize_response("503 Service Unavailable: "), "503 Service Unavailable");
+        assert_eq!(summarize_response("500 Oh: dear"), "500 Oh: dear");
         assert_eq!((status("404 Not"), status("error sending")), (Some(404), None));
     }
 
     #[test]
-    fn tags_are_compared_whatever_marks_they_have() {
-        let form = |tag: &str| same_form(Some(tag.to_owned()));
+    fn normalizes_etags() {
+        let form = |tag: &str| normalize_etag(Some(tag.to_owned()));
         assert_eq!(form("abc-2"), form("\"abc-2\""));
         assert_eq!(form("\"abc-2\"").as_deref(), Some("\"abc-2\""));
-        assert_eq!((form("W/\"abc\""), same_form(None)), (None, None));
+        assert_eq!((form("W/\"abc\""), normalize_etag(None)), (None, None));
     }
 
     #[test]
-    fn plain_http_goes_no_further_than_this_machine() {
+    fn plain_http_is_local_only() {
         for endpoint in ["http://127.0.0.1:9000", "http://localhost", "http://[::1]:1/x"] {
-            assert!(is_on_this_machine(endpoint), "{endpoint}");
+            assert!(is_loopback(endpoint), "{endpoint}");
         }
         for endpoint in [
             "https://127.0.0.1",
@@ -468,7 +468,7 @@ mod tests {
             "http://localhost.example.net:80",
             "http://10.0.0.1",
         ] {
-            assert!(!is_on_this_machine(endpoint), "{endpoint}");
+            assert!(!is_loopback(endpoint), "{endpoint}");
         }
     }
 }

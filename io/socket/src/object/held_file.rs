@@ -14,42 +14,42 @@ pub(crate) const COPY_BYTES_MAX: u64 = 64 << 10;
 /// How many files may be kept open that are not read at the moment.
 #[derive(Clone, Debug)]
 pub struct OpenFiles {
-    left: Arc<AtomicUsize>,
+    free_slots: Arc<AtomicUsize>,
     max: usize,
 }
 
 impl OpenFiles {
     /// Room for `max` of them.
     pub fn new(max: usize) -> Self {
-        Self { left: Arc::new(AtomicUsize::new(max)), max }
+        Self { free_slots: Arc::new(AtomicUsize::new(max)), max }
     }
 
     /// Whether to keep the first version of a file of this size. Most files are never replaced:
     /// only what is copied is kept, and only in half of the room.
-    pub fn takes_first(&self, bytes: u64) -> bool {
-        bytes <= COPY_BYTES_MAX && self.left.load(Ordering::Relaxed) > self.max / 2
+    pub fn may_hold_first_version(&self, bytes: u64) -> bool {
+        bytes <= COPY_BYTES_MAX && self.free_slots.load(Ordering::Relaxed) > self.max / 2
     }
 
     /// Keeps a file open, if there is room.
-    pub(crate) fn hold(&self, file: Arc<File>) -> Option<HeldFile> {
+    pub(crate) fn hold_open(&self, file: Arc<File>) -> Option<HeldFile> {
         let take = |left: usize| left.checked_sub(1);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(HeldFile { file, is_copy: false, _room: Arc::new(Room(self.left.clone())) })
+        self.free_slots.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(HeldFile { file, is_copy: false, _room: Arc::new(OpenSlot(self.free_slots.clone())) })
     }
 
     /// Keeps a copy of some content in memory, if there is room.
     pub(crate) fn hold_copy(&self, content: &[u8]) -> Option<HeldFile> {
         let mut copy = File::from(memfd_create("weir", MemfdFlags::CLOEXEC).ok()?);
         copy.write_all(content).ok()?;
-        self.hold(Arc::new(copy)).map(|held| HeldFile { is_copy: true, ..held })
+        self.hold_open(Arc::new(copy)).map(|held| HeldFile { is_copy: true, ..held })
     }
 }
 
 /// The room of one file, given back at the end.
 #[derive(Debug)]
-struct Room(Arc<AtomicUsize>);
+struct OpenSlot(Arc<AtomicUsize>);
 
-impl Drop for Room {
+impl Drop for OpenSlot {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -61,7 +61,7 @@ pub(crate) struct HeldFile {
     pub(crate) file: Arc<File>,
     /// It is a copy, which nobody else changes.
     pub(crate) is_copy: bool,
-    _room: Arc<Room>,
+    _room: Arc<OpenSlot>,
 }
 
 #[cfg(test)]
@@ -69,15 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holds_no_more_files_than_allowed() {
+    fn limits_open_files() {
         let files = OpenFiles::new(1);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let held = files.hold(file.clone()).unwrap();
-        assert!(files.hold(file.clone()).is_none());
+        let held = files.hold_open(file.clone()).unwrap();
+        assert!(files.hold_open(file.clone()).is_none());
         let copy = held.clone();
         drop(held);
-        assert!(files.hold(file.clone()).is_none());
+        assert!(files.hold_open(file.clone()).is_none());
         drop(copy);
-        assert!(files.hold(file).is_some());
+        assert!(files.hold_open(file).is_some());
     }
 }

@@ -1,9 +1,9 @@
 //! Objects that are ready to be served, and where their packets are: content that was signed here
 //! (`published`), or a file or an object of a bucket with all packets of one (`stored`).
 
+pub(crate) mod block_cache;
 pub(crate) mod held_file;
-pub(crate) mod piece_cache;
-pub(crate) mod place;
+pub(crate) mod location;
 pub(crate) mod published;
 pub(crate) mod stored;
 

@@ -11,7 +11,7 @@ use weir_transport::{ContentDigest, Metadata, SealedObject};
 use weir_wire::{DataView, Name, NameView};
 
 use super::held_file::{COPY_BYTES_MAX, HeldFile, OpenFiles};
-use super::place::open_to_read;
+use super::location::open_to_read;
 use super::stored::StoredObject;
 
 /// What tells whether a file is still the one that was signed.
@@ -50,85 +50,85 @@ pub(crate) enum Content {
     },
     Memory(Packet),
     /// The file is not what it was, or cannot be read any more.
-    Lost,
+    Unavailable,
 }
 
 /// An object ready to be served: signed by this process, its content where it was, or a
 /// repository's.
 #[derive(Clone, Debug)]
-pub struct Published(pub(crate) Form);
+pub struct Published(pub(crate) ObjectForm);
 
 #[derive(Clone, Debug)]
-pub(crate) enum Form {
+pub(crate) enum ObjectForm {
     Sealed(Box<SealedObject>, Content),
     Stored(Box<StoredObject>),
 }
 
 impl Published {
     pub(crate) fn sealed(object: SealedObject, content: Content) -> Self {
-        Self(Form::Sealed(Box::new(object), content))
+        Self(ObjectForm::Sealed(Box::new(object), content))
     }
 
     /// Keeps its file open, or a copy of a small one, if there is room and the file is still what
     /// was signed. Another file may take its name then, and a small one may be overwritten.
     #[must_use]
-    pub fn holding_file(mut self, files: &OpenFiles) -> Self {
-        if let Form::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
+    pub fn with_open_file(mut self, files: &OpenFiles) -> Self {
+        if let ObjectForm::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
             *held = hold(object, path, *fingerprint, files);
         }
         self
     }
 
     /// Its file, if that is kept open.
-    pub(crate) fn held(&self) -> Option<&HeldFile> {
+    pub(crate) fn held_file(&self) -> Option<&HeldFile> {
         match &self.0 {
-            Form::Sealed(_, Content::File { held, .. }) => held.as_ref(),
-            Form::Sealed(..) => None,
-            Form::Stored(kept) => kept.held.as_ref(),
+            ObjectForm::Sealed(_, Content::File { held, .. }) => held.as_ref(),
+            ObjectForm::Sealed(..) => None,
+            ObjectForm::Stored(kept) => kept.held.as_ref(),
         }
     }
 
     /// Keeps this file of it open from now on.
-    pub(crate) fn hold(&mut self, file: HeldFile) {
+    pub(crate) fn keep_file(&mut self, file: HeldFile) {
         match &mut self.0 {
-            Form::Sealed(_, Content::File { held, .. }) => *held = Some(file),
-            Form::Sealed(..) => {}
-            Form::Stored(kept) => kept.held = Some(file),
+            ObjectForm::Sealed(_, Content::File { held, .. }) => *held = Some(file),
+            ObjectForm::Sealed(..) => {}
+            ObjectForm::Stored(kept) => kept.held = Some(file),
         }
     }
 
     pub fn versioned(&self) -> &Name {
         match &self.0 {
-            Form::Sealed(object, _) => &object.versioned,
-            Form::Stored(kept) => &kept.header.versioned,
+            ObjectForm::Sealed(object, _) => &object.versioned,
+            ObjectForm::Stored(kept) => &kept.header.versioned,
         }
     }
 
     pub fn size_bytes(&self) -> u64 {
         match &self.0 {
-            Form::Sealed(object, _) => object.size_bytes,
-            Form::Stored(kept) => kept.header.size_bytes,
+            ObjectForm::Sealed(object, _) => object.size_bytes,
+            ObjectForm::Stored(kept) => kept.header.size_bytes,
         }
     }
 
     pub fn segments(&self) -> u64 {
         match &self.0 {
-            Form::Sealed(object, _) => object.segments(),
-            Form::Stored(kept) => kept.header.segments,
+            ObjectForm::Sealed(object, _) => object.segments(),
+            ObjectForm::Stored(kept) => kept.header.segments,
         }
     }
 
     /// Octets of its largest Data packet.
     pub fn packet_bytes(&self) -> u64 {
         match &self.0 {
-            Form::Sealed(object, _) => {
+            ObjectForm::Sealed(object, _) => {
                 let mut pool = Pool::new(0);
                 // Of those that are full, the last has the longest name.
                 let full = self.segments().saturating_sub(2);
                 let (_, frame, _) = object.frame(full, &mut pool);
                 frame.len as u64
             }
-            Form::Stored(kept) => kept.header.packet_bytes,
+            ObjectForm::Stored(kept) => kept.header.packet_bytes,
         }
     }
 
@@ -140,28 +140,28 @@ impl Published {
     /// The file that it is read from, if it is.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.0 {
-            Form::Sealed(_, Content::File { path, .. }) => Some(path),
-            Form::Sealed(..) => None,
-            Form::Stored(kept) => kept.place.file(),
+            ObjectForm::Sealed(_, Content::File { path, .. }) => Some(path),
+            ObjectForm::Sealed(..) => None,
+            ObjectForm::Stored(kept) => kept.location.file(),
         }
     }
 
     pub(crate) fn metadata_names(&self) -> Vec<Name> {
         let versioned = self.versioned().as_view();
-        let mut names = self.whole_names();
+        let mut names = self.named_packet_names();
         names.retain(|name| !versioned.is_prefix_of(name.as_view()));
         names
     }
 
     /// Names of the packets that are no segments.
-    pub fn whole_names(&self) -> Vec<Name> {
+    pub fn named_packet_names(&self) -> Vec<Name> {
         match &self.0 {
-            Form::Sealed(object, _) => {
+            ObjectForm::Sealed(object, _) => {
                 let name = |packet| DataView::decode(packet).expect("it was made as Data").name;
                 object.packets.iter().map(|packet| name(packet).to_name()).collect()
             }
-            Form::Stored(kept) => {
-                kept.header.whole.iter().map(|whole| whole.name.clone()).collect()
+            ObjectForm::Stored(kept) => {
+                kept.header.named_packets.iter().map(|whole| whole.name.clone()).collect()
             }
         }
     }
@@ -169,14 +169,14 @@ impl Published {
     /// Metadata and manifest parts of an object that was signed here.
     pub(crate) fn packets(&self) -> &[Packet] {
         match &self.0 {
-            Form::Sealed(object, _) => &object.packets,
-            Form::Stored(_) => &[],
+            ObjectForm::Sealed(object, _) => &object.packets,
+            ObjectForm::Stored(_) => &[],
         }
     }
 
     /// The packet of a segment whose content is in memory.
     pub(crate) fn packet(&self, segment: u64, pool: &mut Pool) -> Packet {
-        let Form::Sealed(object, Content::Memory(octets)) = &self.0 else {
+        let ObjectForm::Sealed(object, Content::Memory(octets)) = &self.0 else {
             unreachable!("it is in memory")
         };
         let (mut block, frame, offset) = object.frame(segment, pool);
@@ -202,7 +202,7 @@ fn hold(
         return None;
     }
     if !is_small {
-        return files.hold(Arc::new(file));
+        return files.hold_open(Arc::new(file));
     }
     // It may have been overwritten within one tick of its file system's clock.
     let mut digest = ContentDigest::default();

@@ -12,7 +12,7 @@ use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
 use super::held_file::HeldFile;
-use super::place::{DAMAGED, Open, Place, open_to_read};
+use super::location::{DAMAGED_SUFFIX, ObjectLocation, OpenObject, open_to_read};
 
 /// The first octets of a file, with the number of the layout.
 const MAGIC: [u8; 8] = *b"weirobj\x01";
@@ -43,7 +43,7 @@ pub(crate) type Origin = [u8; 32];
 
 /// A packet that is found by its own name: metadata, a part of the manifest, a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whole {
+pub(crate) struct NamedPacket {
     pub(crate) name: Name,
     /// Where it begins, after the slots.
     pub(crate) offset: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Header {
     pub(crate) size_bytes: u64,
     /// Octets of its largest packet that is a segment.
     pub(crate) packet_bytes: u64,
-    pub(crate) whole: Vec<Whole>,
+    pub(crate) named_packets: Vec<NamedPacket>,
 }
 
 impl Header {
@@ -84,7 +84,7 @@ impl Header {
         ] {
             writer.nni(typ, number);
         }
-        for whole in &self.whole {
+        for whole in &self.named_packets {
             writer.nested(WHOLE, |writer| {
                 writer.tlv(tlv::NAME, whole.name.value());
                 let mut place = whole.offset.to_le_bytes().to_vec();
@@ -131,20 +131,21 @@ impl Header {
             slot_bytes,
             size_bytes,
             packet_bytes,
-            whole,
+            named_packets: whole,
         })
     }
 
     /// Octets of the file after the header.
     fn body_bytes(&self) -> Option<u64> {
         let slots = self.segments.checked_mul(self.slot_bytes)?;
-        let ends = self.whole.iter().map(|whole| whole.offset.checked_add(u64::from(whole.len)));
+        let ends =
+            self.named_packets.iter().map(|whole| whole.offset.checked_add(u64::from(whole.len)));
         let end = ends.max().unwrap_or(Some(0))?;
         slots.checked_add(end)
     }
 }
 
-fn decode_whole(value: &[u8]) -> Option<Whole> {
+fn decode_whole(value: &[u8]) -> Option<NamedPacket> {
     let mut reader = Reader::new(value);
     let name = reader.next_element().ok()??;
     let place = reader.next_element().ok()??;
@@ -152,7 +153,7 @@ fn decode_whole(value: &[u8]) -> Option<Whole> {
         return None;
     }
     let place: [u8; 16] = place.value.try_into().ok()?;
-    let whole = Whole {
+    let whole = NamedPacket {
         name: NameView::from_value(name.value).ok()?.to_name(),
         offset: u64::from_le_bytes(place[..8].try_into().ok()?),
         len: u32::from_le_bytes(place[8..12].try_into().ok()?),
@@ -206,27 +207,36 @@ pub(crate) enum ReadError {
 
 #[derive(Clone, Debug)]
 pub(crate) struct StoredObject {
-    pub(crate) place: Place,
+    pub(crate) location: ObjectLocation,
     pub(crate) header: Header,
     /// Tells it from other versions and objects.
     pub(crate) number: u64,
-    body_at: u64,
+    body_offset: u64,
     /// Some of it is not what was written. It is served all the same, but for that, and has to be
     /// signed anew when it is put again.
     pub(crate) is_damaged: bool,
     /// Somebody has been told of it.
-    pub(crate) is_told: bool,
+    pub(crate) is_damage_reported: bool,
     /// Somebody has been told that it cannot be read, and it could not since.
-    pub(crate) is_unread: bool,
+    pub(crate) is_unreadable_reported: bool,
     /// So that it can be read when its file has been removed.
     pub(crate) held: Option<HeldFile>,
 }
 
 impl StoredObject {
-    pub(crate) fn new(place: Place, header: Header, header_bytes: usize) -> Self {
+    pub(crate) fn new(place: ObjectLocation, header: Header, header_bytes: usize) -> Self {
         let (number, body_at) = (object_number(&header.versioned), header_bytes as u64);
         let (is_damaged, is_told, is_unread) = (false, false, false);
-        Self { place, header, number, body_at, is_damaged, is_told, is_unread, held: None }
+        Self {
+            location: place,
+            header,
+            number,
+            body_offset: body_at,
+            is_damaged,
+            is_damage_reported: is_told,
+            is_unreadable_reported: is_unread,
+            held: None,
+        }
     }
 
     /// Reads the header of a file; nothing if it is none, or damaged. What is shorter than the
@@ -234,20 +244,21 @@ impl StoredObject {
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = open_to_read(path)?;
         let len = file.metadata()?.len();
-        let open = Open::File(file);
+        let open = OpenObject::File(file);
         let mut octets = vec![0; len.min(FIRST_READ_BYTES) as usize];
         open.read(0..octets.len() as u64, &mut octets)?;
-        let is_damaged = path.extension().is_some_and(|ending| ending == DAMAGED);
-        let kept = Self::of_octets(Place::File(path.to_owned()), octets, len, &open)?;
+        let is_damaged = path.extension().is_some_and(|ending| ending == DAMAGED_SUFFIX);
+        let kept =
+            Self::from_first_bytes(ObjectLocation::File(path.to_owned()), octets, len, &open)?;
         Ok(kept.map(|kept| Self { is_damaged: kept.is_damaged || is_damaged, ..kept }))
     }
 
     /// As [`StoredObject::open`], of an object of `len` octets whose first are these.
-    pub(crate) fn of_octets(
-        place: Place,
+    pub(crate) fn from_first_bytes(
+        place: ObjectLocation,
         mut octets: Vec<u8>,
         len: u64,
-        open: &Open<'_>,
+        open: &OpenObject<'_>,
     ) -> io::Result<Option<Self>> {
         let Some(header_bytes) = header_bytes(&octets).filter(|&bytes| bytes as u64 <= len) else {
             return Ok(None);
@@ -267,8 +278,8 @@ impl StoredObject {
     }
 
     /// The same, there.
-    pub(crate) fn at(self, place: Place) -> Self {
-        Self { place, ..self }
+    pub(crate) fn with_location(self, place: ObjectLocation) -> Self {
+        Self { location: place, ..self }
     }
 
     /// Value of the object's name, without the version.
@@ -277,9 +288,9 @@ impl StoredObject {
     }
 
     /// Whether all of its packets are as they were written, and can be read.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         let mut pool = Pool::new(0);
-        self.place.open().is_ok_and(|open| {
+        self.location.open().is_ok_and(|open| {
             let mut read =
                 |number| self.read(number, &mut pool, |range, out| open.read(range, out));
             (0..self.packets()).all(|number| read(number).is_ok())
@@ -289,20 +300,20 @@ impl StoredObject {
     /// Has it known at the next start that not all of it is what was written.
     pub(crate) fn mark_damaged(&mut self) -> io::Result<()> {
         self.is_damaged = true;
-        self.place.mark_damaged()
+        self.location.mark_damaged()
     }
 
     /// What to call a packet in words.
     pub(crate) fn packet_name(&self, number: u64) -> String {
         match number.checked_sub(self.header.segments) {
             None => format!("segment {number}"),
-            Some(at) => self.header.whole[at as usize].name.to_string(),
+            Some(at) => self.header.named_packets[at as usize].name.to_string(),
         }
     }
 
     /// Segments and other packets.
     pub(crate) fn packets(&self) -> u64 {
-        self.header.segments + self.header.whole.len() as u64
+        self.header.segments + self.header.named_packets.len() as u64
     }
 
     /// Octets after the header.
@@ -313,23 +324,23 @@ impl StoredObject {
     /// Where a packet lies: that of a segment, or after the segments one of those that are whole.
     pub(crate) fn range(&self, number: u64) -> Range<u64> {
         let header = &self.header;
-        let (offset, len) = match self.whole(number) {
+        let (offset, len) = match self.named_packet(number) {
             None => (number * header.slot_bytes, header.slot_bytes),
             Some(whole) => {
                 (header.segments * header.slot_bytes + whole.offset, u64::from(whole.len))
             }
         };
-        let begin = self.body_at + offset;
+        let begin = self.body_offset + offset;
         begin..begin + len
     }
 
-    fn whole(&self, number: u64) -> Option<&Whole> {
-        number.checked_sub(self.header.segments).map(|at| &self.header.whole[at as usize])
+    fn named_packet(&self, number: u64) -> Option<&NamedPacket> {
+        number.checked_sub(self.header.segments).map(|at| &self.header.named_packets[at as usize])
     }
 
     /// Octets of a packet in what lies in its range, if that is what was written.
     pub(crate) fn check(&self, number: u64, octets: &[u8]) -> Result<usize, ReadError> {
-        match self.whole(number) {
+        match self.named_packet(number) {
             None => check_slot(octets, self.number, number),
             Some(whole) => (checksum(octets) == whole.checksum).then_some(octets.len()),
         }
@@ -364,7 +375,7 @@ fn header_bytes(octets: &[u8]) -> Option<usize> {
 }
 
 /// Whether the header of an object goes on after these first octets of it.
-pub(crate) fn is_more_to_read(octets: &[u8]) -> bool {
+pub(crate) fn needs_more_header(octets: &[u8]) -> bool {
     header_bytes(octets).is_some_and(|bytes| bytes > octets.len())
 }
 
@@ -390,7 +401,7 @@ mod tests {
             slot_bytes: 200,
             size_bytes: 400,
             packet_bytes: 170,
-            whole: vec![Whole {
+            named_packets: vec![NamedPacket {
                 name: name("/a/b/32=metadata/54=%05/50=%00"),
                 offset: 0,
                 len: 5,
@@ -415,14 +426,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn reads_what_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.obj");
         write(&path);
         let kept = StoredObject::open(&path).unwrap().unwrap();
         assert_eq!(kept.header, header());
         assert!(!kept.is_damaged);
-        let (open, mut pool) = (kept.place.open().unwrap(), Pool::new(0));
+        let (open, mut pool) = (kept.location.open().unwrap(), Pool::new(0));
         let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
         for segment in 0..3 {
             let packet = read(segment).unwrap();
@@ -433,7 +444,7 @@ mod tests {
 
     /// Whatever octet of a file is another, no packet comes out that was not put in.
     #[test]
-    fn no_damaged_octet_passes() {
+    fn detects_every_damaged_octet() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.obj");
         write(&path);
@@ -448,7 +459,7 @@ mod tests {
                 continue;
             };
             assert_eq!(kept.header, header());
-            let open = kept.place.open().unwrap();
+            let open = kept.location.open().unwrap();
             let mut read =
                 |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
             let damaged = (0..4).filter(|&number| read(number).is_err()).count();
@@ -457,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_none_of_another_place_or_object() {
+    fn rejects_slot_of_other_object() {
         let mut slot = vec![1; 100];
         seal_slot(&mut slot, 7, 3, 60);
         assert_eq!(check_slot(&slot, 7, 3), Some(60));
@@ -467,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_is_damaged_or_none() {
+    fn rejects_truncated_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.obj");
         write(&path);

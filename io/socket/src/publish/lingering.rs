@@ -13,27 +13,27 @@ const LINGERING_MAX: usize = 4096;
 
 /// Versions that have been replaced, in the order of their ends.
 #[derive(Debug, Default)]
-pub(crate) struct Lingering {
-    ends: VecDeque<(Instant, ObjectId)>,
+pub(crate) struct ReplacedVersions {
+    deadlines: VecDeque<(Instant, ObjectId)>,
 }
 
-impl Lingering {
+impl ReplacedVersions {
     pub(crate) fn add(&mut self, end: Instant, id: ObjectId) {
-        self.ends.push_back((end, id));
+        self.deadlines.push_back((end, id));
     }
 
     /// One whose time is over, or for which there is no room.
-    pub(crate) fn next_over(&mut self, now: Instant) -> Option<ObjectId> {
-        let is_full = self.ends.len() > LINGERING_MAX;
-        self.ends.pop_front_if(|(end, _)| is_full || *end <= now).map(|(_, id)| id)
+    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<ObjectId> {
+        let is_full = self.deadlines.len() > LINGERING_MAX;
+        self.deadlines.pop_front_if(|(end, _)| is_full || *end <= now).map(|(_, id)| id)
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.ends.front().map(|&(end, _)| end)
+        self.deadlines.front().map(|&(end, _)| end)
     }
 
     pub(crate) fn contains(&self, id: ObjectId) -> bool {
-        self.ends.iter().any(|&(_, other)| other == id)
+        self.deadlines.iter().any(|&(_, other)| other == id)
     }
 }
 
@@ -42,15 +42,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_in_order_and_early_when_full() {
-        let mut lingering = Lingering::default();
+    fn expires_in_order_and_early_when_full() {
+        let mut lingering = ReplacedVersions::default();
         for number in 0..=LINGERING_MAX as u64 {
             lingering.add(Instant::from_ns(100 + number), ObjectId(number));
         }
-        assert_eq!(lingering.next_over(Instant::ZERO), Some(ObjectId(0)));
-        assert_eq!(lingering.next_over(Instant::ZERO), None);
-        assert_eq!(lingering.next_over(Instant::from_ns(101)), Some(ObjectId(1)));
-        assert_eq!(lingering.next_over(Instant::from_ns(101)), None);
+        assert_eq!(lingering.pop_expired(Instant::ZERO), Some(ObjectId(0)));
+        assert_eq!(lingering.pop_expired(Instant::ZERO), None);
+        assert_eq!(lingering.pop_expired(Instant::from_ns(101)), Some(ObjectId(1)));
+        assert_eq!(lingering.pop_expired(Instant::from_ns(101)), None);
         assert_eq!(lingering.next_wakeup(), Some(Instant::from_ns(102)));
     }
 }

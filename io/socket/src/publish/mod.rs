@@ -9,5 +9,5 @@ mod sign_job;
 pub(crate) mod sign_pool;
 
 pub use error::PublishError;
-pub use serve::{Loss, ObjectStore, Update, Updates, serve};
-pub use sign::{Label, PublishOptions, Signs, publish_file, publish_listing, publish_octets};
+pub use serve::{ObjectStore, ServeProblem, Update, Updates, serve};
+pub use sign::{Label, PublishOptions, SigningMode, publish_file, publish_listing, publish_octets};

@@ -21,12 +21,12 @@ use weir_transport::{
 };
 use weir_wire::{DecodeError, InterestView, Name};
 
-use super::lingering::Lingering;
+use super::lingering::ReplacedVersions;
 use crate::bucket::BucketError;
+use crate::object::block_cache::{BlockCache, CacheResult, FinishedRead};
 use crate::object::held_file::OpenFiles;
-use crate::object::piece_cache::{Ended, Outcome, PieceCache};
-use crate::object::place::{Place, bucket_error, open_to_read};
-use crate::object::published::{Content, Fingerprint, Form, Published, read_segment};
+use crate::object::location::{ObjectLocation, bucket_error, open_to_read};
+use crate::object::published::{Content, Fingerprint, ObjectForm, Published, read_segment};
 use crate::object::stored::ReadError;
 
 /// Files kept open at a time.
@@ -36,16 +36,16 @@ const CHECK_NS: u64 = NS_PER_S;
 /// Interests that wait for buckets.
 const READS_MAX: usize = 4096;
 /// How long an Interest waits for what is made when it is asked for.
-const MAKING_NS_MAX: u64 = NS_PER_S;
+const MAKE_WAIT_NS_MAX: u64 = NS_PER_S;
 /// How often all open files are looked at.
-const TICK_NS: u64 = 200 * NS_PER_MS;
+const CHECK_OPEN_FILES_NS: u64 = 200 * NS_PER_MS;
 
 /// Something that cannot be served, or can be again.
 #[derive(Debug, thiserror::Error)]
-pub enum Loss {
+pub enum ServeProblem {
     /// It is not what was signed any more: its segments would be refused.
     #[error("{} has changed since it was signed", path.display())]
-    Changed { path: PathBuf },
+    FileChanged { path: PathBuf },
     #[error("{} cannot be read any more: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// A packet of a repository is not what was written. It is not served; the others are.
@@ -58,7 +58,7 @@ pub enum Loss {
     },
     /// A packet of a repository cannot be read. Whenever it is asked for that is tried again.
     #[error("{packet} of {object} in {} cannot be read: {source}", path.display())]
-    Unread {
+    Unreadable {
         /// The file of the repository, or its address.
         path: PathBuf,
         object: Name,
@@ -67,13 +67,13 @@ pub enum Loss {
     },
     /// Nothing can be read from a bucket. Whenever something is asked for that is tried again.
     #[error("cannot read {bucket}: {reason}")]
-    Away { bucket: String, reason: String },
+    BucketUnreachable { bucket: String, reason: String },
     /// The bucket can be read again.
     #[error("{bucket} can be read again")]
-    Back { bucket: String },
+    BucketReachable { bucket: String },
 }
 
-struct OpenFile {
+struct CheckedFile {
     file: Arc<File>,
     checked: Instant,
 }
@@ -93,7 +93,7 @@ pub enum Update {
 #[derive(Clone, Debug)]
 pub struct Updates {
     updates: Sender<(Vec<Update>, Sender<()>)>,
-    waking: Arc<Mutex<Option<EndpointWaker>>>,
+    waker: Arc<Mutex<Option<EndpointWaker>>>,
 }
 
 impl Updates {
@@ -104,7 +104,7 @@ impl Updates {
         if self.updates.send((updates, done)).is_err() {
             return false;
         }
-        if let Some(waking) = &*lock(&self.waking) {
+        if let Some(waking) = &*lock(&self.waker) {
             // Otherwise it looks a little later.
             let _ = waking.wake();
         }
@@ -117,18 +117,18 @@ fn lock(waking: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<Endpoint
 }
 
 /// Makes the Data that an Interest asks for, if there is to be any.
-type Maker = Box<dyn FnMut(&InterestView<'_>) -> Option<Packet> + Send>;
+type DataMaker = Box<dyn FnMut(&InterestView<'_>) -> Option<Packet> + Send>;
 
 /// Published objects, found by name, with the producer that answers for them.
 pub struct ObjectStore {
     producer: Producer,
-    maker: Option<Maker>,
+    maker: Option<DataMaker>,
     /// By number; nothing where one has been removed.
     objects: Vec<Option<Published>>,
     /// By the value of the object's name, the version added last.
     by_name: HashMap<Vec<u8>, ObjectId>,
-    open: HashMap<ObjectId, OpenFile>,
-    opened: VecDeque<ObjectId>,
+    open: HashMap<ObjectId, CheckedFile>,
+    open_order: VecDeque<ObjectId>,
     /// When the open files are checked next.
     check_at: Instant,
     inputs: Vec<ProducerInput>,
@@ -136,18 +136,18 @@ pub struct ObjectStore {
     dropped: u64,
     damaged: u64,
     unread: u64,
-    remote: PieceCache,
+    block_cache: BlockCache,
     has_bucket: bool,
     /// The bucket that nothing could be read from the last time.
-    away: Option<String>,
+    unreachable_bucket: Option<String>,
     /// Takes word of the files that are lost.
-    losses: Option<Sender<Loss>>,
+    problem_sender: Option<Sender<ServeProblem>>,
     updates: Option<Receiver<(Vec<Update>, Sender<()>)>>,
-    waking: Arc<Mutex<Option<EndpointWaker>>>,
+    waker: Arc<Mutex<Option<EndpointWaker>>>,
     /// How long versions are served that have been replaced or removed, and what may be kept open
     /// for that.
-    linger: Option<(u64, OpenFiles)>,
-    lingering: Lingering,
+    linger_policy: Option<(u64, OpenFiles)>,
+    replaced_versions: ReplacedVersions,
 }
 
 impl Default for ObjectStore {
@@ -162,7 +162,7 @@ impl ObjectStore {
         // All objects are there: no Interest waits and no Data is kept, so that no name is hashed.
         let config = ProducerConfig::new(HashKey::new([0, 0]));
         // Interests that wait for buckets keep what they came in.
-        Self::with(ProducerConfig { reads_max: READS_MAX, ..config }, None)
+        Self::with_config(ProducerConfig { reads_max: READS_MAX, ..config }, None)
     }
 
     /// A store that has `make` make what it does not have.
@@ -173,32 +173,32 @@ impl ObjectStore {
         make: impl FnMut(&InterestView<'_>) -> Option<Packet> + Send + 'static,
     ) -> io::Result<Self> {
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
-        let config = ProducerConfig::on_demand(hash_key, MAKING_NS_MAX);
-        Ok(Self::with(config, Some(Box::new(make))))
+        let config = ProducerConfig::on_demand(hash_key, MAKE_WAIT_NS_MAX);
+        Ok(Self::with_config(config, Some(Box::new(make))))
     }
 
-    fn with(config: ProducerConfig, maker: Option<Maker>) -> Self {
+    fn with_config(config: ProducerConfig, maker: Option<DataMaker>) -> Self {
         Self {
             producer: Producer::new(Catalog::new(), config),
             maker,
             objects: Vec::new(),
             by_name: HashMap::new(),
             open: HashMap::new(),
-            opened: VecDeque::new(),
+            open_order: VecDeque::new(),
             check_at: Instant::ZERO,
             inputs: Vec::new(),
             out: ProducerOutbox::default(),
             dropped: 0,
             damaged: 0,
             unread: 0,
-            remote: PieceCache::new(),
+            block_cache: BlockCache::new(),
             has_bucket: false,
-            away: None,
-            losses: None,
+            unreachable_bucket: None,
+            problem_sender: None,
             updates: None,
-            waking: Arc::default(),
-            linger: None,
-            lingering: Lingering::default(),
+            waker: Arc::default(),
+            linger_policy: None,
+            replaced_versions: ReplacedVersions::default(),
         }
     }
 
@@ -209,16 +209,16 @@ impl ObjectStore {
     }
 
     /// What is below `prefix` this store has, or nobody.
-    pub fn own(&mut self, prefix: &Name) {
+    pub fn own_prefix(&mut self, prefix: &Name) {
         self.producer.own_prefix(prefix);
     }
 
     /// Has versions served for that long after they have been replaced or removed, as far as their
     /// content can still be read. Their names are not told to those who ask for the latest.
     #[must_use]
-    pub fn lingering(mut self, linger: Duration, files: OpenFiles) -> Self {
+    pub fn with_lingering(mut self, linger: Duration, files: OpenFiles) -> Self {
         let ns = u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX);
-        self.linger = Some((ns, files)).filter(|(ns, _)| *ns > 0);
+        self.linger_policy = Some((ns, files)).filter(|(ns, _)| *ns > 0);
         self
     }
 
@@ -227,14 +227,14 @@ impl ObjectStore {
         let versioned = published.versioned().as_view();
         let id = catalog.add_object(versioned, published.segments());
         match &published.0 {
-            Form::Sealed(object, _) => {
+            ObjectForm::Sealed(object, _) => {
                 for packet in &object.packets {
                     catalog.add_packet(packet.clone()).expect("it was made as Data");
                 }
             }
-            Form::Stored(kept) => {
-                self.has_bucket |= kept.place.file().is_none();
-                for (number, whole) in (kept.header.segments..).zip(&kept.header.whole) {
+            ObjectForm::Stored(kept) => {
+                self.has_bucket |= kept.location.file().is_none();
+                for (number, whole) in (kept.header.segments..).zip(&kept.header.named_packets) {
                     catalog.add_read_packet(whole.name.as_view(), id, number);
                 }
             }
@@ -249,46 +249,46 @@ impl ObjectStore {
     /// in which those who know that version may still have its segments.
     fn remove(&mut self, now: Instant, object: &[u8]) {
         let Some(id) = self.by_name.remove(object) else { return };
-        let Some((linger_ns, files)) = &self.linger else { return self.forget(id) };
+        let Some((linger_ns, files)) = &self.linger_policy else { return self.remove_object(id) };
         let (end, files) = (now.plus_ns(*linger_ns), files.clone());
-        if !self.hold(id, &files) {
-            return self.forget(id);
+        if !self.keep_file_open(id, &files) {
+            return self.remove_object(id);
         }
         let names = self.object(id).metadata_names();
         self.producer.source_mut().remove_packets(id, names.iter().map(Name::as_view));
-        self.lingering.add(end, id);
+        self.replaced_versions.add(end, id);
     }
 
     /// Sees to it that the content of an object can be read whatever becomes of its file's name.
     /// Whether that is so.
-    fn hold(&mut self, id: ObjectId, files: &OpenFiles) -> bool {
+    fn keep_file_open(&mut self, id: ObjectId, files: &OpenFiles) -> bool {
         let object = self.object(id);
         let Some(path) = object.path() else {
-            return matches!(&object.0, Form::Sealed(_, Content::Memory(_)));
+            return matches!(&object.0, ObjectForm::Sealed(_, Content::Memory(_)));
         };
-        if object.held().is_some() {
+        if object.held_file().is_some() {
             return true;
         }
         let open = self.open.get(&id).map(|open| open.file.clone());
         let file = match (&object.0, open) {
             (_, Some(open)) => open,
             // A repository writes each version to a file of its own.
-            (Form::Stored(_), None) => match open_to_read(path) {
+            (ObjectForm::Stored(_), None) => match open_to_read(path) {
                 Ok(file) => Arc::new(file),
                 Err(_) => return false,
             },
-            (Form::Sealed(..), None) => return false,
+            (ObjectForm::Sealed(..), None) => return false,
         };
-        let Some(held) = files.hold(file) else { return false };
-        self.object_mut(id).hold(held);
+        let Some(held) = files.hold_open(file) else { return false };
+        self.object_mut(id).keep_file(held);
         true
     }
 
     /// Has nothing of an object served any more.
-    fn forget(&mut self, id: ObjectId) {
+    fn remove_object(&mut self, id: ObjectId) {
         self.close_file(id);
         let Some(published) = self.objects[id.0 as usize].take() else { return };
-        let names = published.whole_names();
+        let names = published.named_packet_names();
         self.producer.source_mut().remove(id, names.iter().map(Name::as_view));
     }
 
@@ -296,12 +296,12 @@ impl ObjectStore {
     pub fn updates(&mut self) -> Updates {
         let (send, receive) = unbounded();
         self.updates = Some(receive);
-        Updates { updates: send, waking: self.waking.clone() }
+        Updates { updates: send, waker: self.waker.clone() }
     }
 
     fn take_updates(&mut self, now: Instant) {
-        while let Some(id) = self.lingering.next_over(now) {
-            self.forget(id);
+        while let Some(id) = self.replaced_versions.pop_expired(now) {
+            self.remove_object(id);
         }
         let Some(updates) = self.updates.take() else { return };
         for (updates, done) in updates.try_iter() {
@@ -365,7 +365,7 @@ impl ObjectStore {
     }
 
     /// Answers what is in `inputs`, with what is read for it.
-    fn turn(&mut self, client: &mut Client) {
+    fn answer_inputs(&mut self, client: &mut Client) {
         let now = client.now();
         let mut out = std::mem::take(&mut self.out);
         loop {
@@ -391,14 +391,14 @@ impl ObjectStore {
     /// Reads a segment or another packet of an object, at once or in the background.
     fn read(&mut self, now: Instant, op: ReadOp, pool: &mut Pool) {
         let object = self.objects[op.object.0 as usize].as_ref().expect("the catalog has it");
-        let (op, data) = if let Form::Stored(kept) = &object.0
-            && let Place::Bucket(place) = &kept.place
+        let (op, data) = if let ObjectForm::Stored(kept) = &object.0
+            && let ObjectLocation::Bucket(place) = &kept.location
         {
-            match self.remote.read(now, (kept, place), op, pool) {
-                Outcome::Later => return,
-                Outcome::Now(op, Ok(packet)) => (op, Some(packet)),
-                Outcome::Now(op, Err(error)) => {
-                    self.lose_packet(op.object, op.segment, error);
+            match self.block_cache.read(now, (kept, place), op, pool) {
+                CacheResult::Later => return,
+                CacheResult::Ready(op, Ok(packet)) => (op, Some(packet)),
+                CacheResult::Ready(op, Err(error)) => {
+                    self.on_packet_unreadable(op.object, op.segment, error);
                     (op, None)
                 }
             }
@@ -406,8 +406,8 @@ impl ObjectStore {
             let data = self.segment(now, &op, pool);
             (op, data)
         };
-        if let (Some(_), Form::Stored(kept)) = (&data, &mut self.object_mut(op.object).0) {
-            kept.is_unread = false;
+        if let (Some(_), ObjectForm::Stored(kept)) = (&data, &mut self.object_mut(op.object).0) {
+            kept.is_unreadable_reported = false;
         }
         self.inputs.push(match data {
             Some(data) => ProducerInput::ReadDone { op, data },
@@ -416,24 +416,24 @@ impl ObjectStore {
     }
 
     /// Answers those who waited for what has come from buckets, or has not.
-    fn take_ended(&mut self, now: Instant, pool: &mut Pool) {
-        while let Some(Ended { number, ops, result }) = self.remote.next_ended(now) {
+    fn take_finished_reads(&mut self, now: Instant, pool: &mut Pool) {
+        while let Some(FinishedRead { number, ops, result }) = self.block_cache.next_finished(now) {
             let is_it = |op: &ReadOp| {
                 let object = self.objects[op.object.0 as usize].as_ref().map(|object| &object.0);
-                matches!(object, Some(Form::Stored(kept)) if kept.number == number)
+                matches!(object, Some(ObjectForm::Stored(kept)) if kept.number == number)
             };
             // Meanwhile an object may have been removed, and another one have its place.
             let (ops, others): (Vec<ReadOp>, Vec<ReadOp>) = ops.into_iter().partition(is_it);
             self.inputs.extend(others.into_iter().map(|op| ProducerInput::ReadFailed { op }));
             match result {
                 Ok(()) => {
-                    if let Some(bucket) = self.away.take() {
-                        self.tell(Loss::Back { bucket });
+                    if let Some(bucket) = self.unreachable_bucket.take() {
+                        self.report_problem(ServeProblem::BucketReachable { bucket });
                     }
                     ops.into_iter().for_each(|op| self.read(now, op, pool));
                 }
                 Err(error) => ops.into_iter().for_each(|op| {
-                    self.lose_read(&op, &error);
+                    self.on_read_failed(&op, &error);
                     self.inputs.push(ProducerInput::ReadFailed { op });
                 }),
             }
@@ -441,76 +441,85 @@ impl ObjectStore {
     }
 
     /// A packet in a bucket cannot be had. Where that is so of all, it is told once for all.
-    fn lose_read(&mut self, op: &ReadOp, error: &BucketError) {
-        let Form::Stored(kept) = &self.object(op.object).0 else { return };
-        let Place::Bucket(place) = &kept.place else { return };
-        if let BucketError::Away(_) = error {
+    fn on_read_failed(&mut self, op: &ReadOp, error: &BucketError) {
+        let ObjectForm::Stored(kept) = &self.object(op.object).0 else { return };
+        let ObjectLocation::Bucket(place) = &kept.location else { return };
+        if let BucketError::Unreachable(_) = error {
             let bucket = place.bucket.location().to_string();
             self.unread += 1;
-            if self.away.is_none() {
-                self.away = Some(bucket.clone());
-                self.tell(Loss::Away { bucket, reason: error.to_string() });
+            if self.unreachable_bucket.is_none() {
+                self.unreachable_bucket = Some(bucket.clone());
+                self.report_problem(ServeProblem::BucketUnreachable {
+                    bucket,
+                    reason: error.to_string(),
+                });
             }
             return;
         }
-        self.lose_packet(op.object, op.segment, bucket_error(error.clone()).into());
+        self.on_packet_unreadable(op.object, op.segment, bucket_error(error.clone()).into());
     }
 
     /// A segment or another packet of an object, unless its file is lost.
     fn segment(&mut self, now: Instant, op: &ReadOp, pool: &mut Pool) -> Option<Packet> {
         let id = op.object;
-        if let Form::Sealed(_, Content::Memory(_)) = &self.object(id).0 {
+        if let ObjectForm::Sealed(_, Content::Memory(_)) = &self.object(id).0 {
             return Some(self.object(id).packet(op.segment, pool));
         }
         let prepared = self.prepare_file(now, id);
         let file = self.open.get(&id).map(|open| open.file.clone());
         match (&self.object(id).0, prepared.map(|()| file.expect("it is open"))) {
-            (Form::Sealed(object, _), Ok(file)) => {
+            (ObjectForm::Sealed(object, _), Ok(file)) => {
                 match read_segment(object, &file, op.segment, pool) {
                     Ok(packet) => return Some(packet),
-                    Err(reason) => self.lose(id, reason),
+                    Err(reason) => self.on_file_lost(id, reason),
                 }
             }
-            (Form::Sealed(..), Err(reason)) => self.lose(id, reason),
-            (Form::Stored(kept), Ok(file)) => {
+            (ObjectForm::Sealed(..), Err(reason)) => self.on_file_lost(id, reason),
+            (ObjectForm::Stored(kept), Ok(file)) => {
                 let read = |range: Range<u64>, out: &mut [u8]| file.read_exact_at(out, range.start);
                 match kept.read(op.segment, pool, read) {
                     Ok(packet) => return Some(packet),
-                    Err(error) => self.lose_packet(id, op.segment, error),
+                    Err(error) => self.on_packet_unreadable(id, op.segment, error),
                 }
             }
-            (Form::Stored(_), Err(reason)) => {
+            (ObjectForm::Stored(_), Err(reason)) => {
                 let reason = reason.unwrap_or_else(|| io::ErrorKind::NotFound.into());
-                self.lose_packet(id, op.segment, reason.into());
+                self.on_packet_unreadable(id, op.segment, reason.into());
             }
         }
         None
     }
 
     /// A file cannot be served any more: it has changed, or the system says why.
-    fn lose(&mut self, id: ObjectId, reason: Option<io::Error>) {
+    fn on_file_lost(&mut self, id: ObjectId, reason: Option<io::Error>) {
         self.close_file(id);
-        let Form::Sealed(_, content) = &mut self.object_mut(id).0 else { return };
-        let Content::File { path, .. } = std::mem::replace(content, Content::Lost) else { return };
-        if self.lingering.contains(id) {
+        let ObjectForm::Sealed(_, content) = &mut self.object_mut(id).0 else { return };
+        let Content::File { path, .. } = std::mem::replace(content, Content::Unavailable) else {
+            return;
+        };
+        if self.replaced_versions.contains(id) {
             // A later version is served.
             return;
         }
-        self.tell(match reason {
-            None => Loss::Changed { path },
-            Some(source) => Loss::Read { path, source },
+        self.report_problem(match reason {
+            None => ServeProblem::FileChanged { path },
+            Some(source) => ServeProblem::Read { path, source },
         });
     }
 
     /// A packet of a repository cannot be served. Of each object that is told once.
-    fn lose_packet(&mut self, id: ObjectId, number: u64, error: ReadError) {
+    fn on_packet_unreadable(&mut self, id: ObjectId, number: u64, error: ReadError) {
         let is_damaged = matches!(error, ReadError::Damaged);
         self.damaged += u64::from(is_damaged);
         self.unread += u64::from(!is_damaged);
         // What is opened anew may be readable.
         self.close_file(id);
-        let Form::Stored(kept) = &mut self.object_mut(id).0 else { return };
-        let is_told = if is_damaged { &mut kept.is_told } else { &mut kept.is_unread };
+        let ObjectForm::Stored(kept) = &mut self.object_mut(id).0 else { return };
+        let is_told = if is_damaged {
+            &mut kept.is_damage_reported
+        } else {
+            &mut kept.is_unreadable_reported
+        };
         if std::mem::replace(is_told, true) {
             return;
         }
@@ -518,16 +527,16 @@ impl ObjectStore {
             // A mark for the next start. Where it cannot be made, the damage is found again.
             let _ = kept.mark_damaged();
         }
-        let (path, object) = (kept.place.path(), kept.header.versioned.clone());
+        let (path, object) = (kept.location.path(), kept.header.versioned.clone());
         let packet = kept.packet_name(number);
-        self.tell(match error {
-            ReadError::Damaged => Loss::Damaged { path, object, packet },
-            ReadError::Io(source) => Loss::Unread { path, object, packet, source },
+        self.report_problem(match error {
+            ReadError::Damaged => ServeProblem::Damaged { path, object, packet },
+            ReadError::Io(source) => ServeProblem::Unreadable { path, object, packet, source },
         });
     }
 
-    fn tell(&self, loss: Loss) {
-        if let Some(losses) = &self.losses {
+    fn report_problem(&self, loss: ServeProblem) {
+        if let Some(losses) = &self.problem_sender {
             // Whoever does not listen does not want to know.
             let _ = losses.send(loss);
         }
@@ -535,7 +544,7 @@ impl ObjectStore {
 
     fn close_file(&mut self, id: ObjectId) {
         if self.open.remove(&id).is_some() {
-            self.opened.retain(|&open| open != id);
+            self.open_order.retain(|&open| open != id);
         }
     }
 
@@ -557,17 +566,17 @@ impl ObjectStore {
 
     fn open_file(&mut self, now: Instant, id: ObjectId) -> io::Result<()> {
         let object = self.object(id);
-        let file = match object.held() {
+        let file = match object.held_file() {
             Some(held) => held.file.clone(),
             None => Arc::new(open_to_read(object.path().ok_or(io::ErrorKind::NotFound)?)?),
         };
-        if self.opened.len() >= OPEN_FILES_MAX
-            && let Some(oldest) = self.opened.pop_front()
+        if self.open_order.len() >= OPEN_FILES_MAX
+            && let Some(oldest) = self.open_order.pop_front()
         {
             self.open.remove(&oldest);
         }
-        self.open.insert(id, OpenFile { file, checked: now });
-        self.opened.push_back(id);
+        self.open.insert(id, CheckedFile { file, checked: now });
+        self.open_order.push_back(id);
         Ok(())
     }
 
@@ -575,12 +584,14 @@ impl ObjectStore {
         if let Some(open) = self.open.get_mut(&id) {
             open.checked = now;
         }
-        if self.object(id).held().is_some_and(|held| held.is_copy) {
+        if self.object(id).held_file().is_some_and(|held| held.is_copy) {
             return Ok(());
         }
         // What lies in a repository has checksums.
         let object = &self.object(id).0;
-        let Form::Sealed(_, Content::File { fingerprint, .. }) = object else { return Ok(()) };
+        let ObjectForm::Sealed(_, Content::File { fingerprint, .. }) = object else {
+            return Ok(());
+        };
         let Some(open) = self.open.get(&id) else { return Ok(()) };
         match Fingerprint::of(&open.file)? {
             found if found == *fingerprint => Ok(()),
@@ -593,10 +604,10 @@ impl ObjectStore {
         if now < self.check_at {
             return;
         }
-        self.check_at = now.plus_ns(TICK_NS);
-        for id in self.opened.clone() {
+        self.check_at = now.plus_ns(CHECK_OPEN_FILES_NS);
+        for id in self.open_order.clone() {
             if let Err(reason) = self.check_file(now, id) {
-                self.lose(id, reason);
+                self.on_file_lost(id, reason);
             }
         }
     }
@@ -605,10 +616,10 @@ impl ObjectStore {
 impl Endpoint for ObjectStore {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         if self.has_bucket {
-            self.remote.wake(|| context.waker());
+            self.block_cache.set_waker(|| context.waker());
         }
         if self.updates.is_some() {
-            lock(&self.waking).get_or_insert_with(|| context.waker());
+            lock(&self.waker).get_or_insert_with(|| context.waker());
         }
         let client = &mut *context.client;
         let inputs = packets.drain(..).map(|ReceivedPacket { path, header, packet }| {
@@ -616,17 +627,17 @@ impl Endpoint for ObjectStore {
         });
         self.inputs.extend(inputs);
         if self.has_bucket {
-            self.take_ended(client.now(), client.pool());
+            self.take_finished_reads(client.now(), client.pool());
         }
-        self.turn(client);
+        self.answer_inputs(client);
         self.check_open_files(client.now());
         self.take_updates(client.now());
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let is_checked = !self.opened.is_empty() || self.updates.is_some();
+        let is_checked = !self.open_order.is_empty() || self.updates.is_some();
         let check = is_checked.then_some(self.check_at);
-        let others = [self.producer.next_wakeup(), self.lingering.next_wakeup()];
+        let others = [self.producer.next_wakeup(), self.replaced_versions.next_wakeup()];
         others.into_iter().chain([check]).flatten().min()
     }
 
@@ -643,14 +654,14 @@ impl Endpoint for ObjectStore {
 pub fn serve(
     client: &mut Client,
     store: &mut ObjectStore,
-    go_on: &mut dyn FnMut(Vec<Loss>) -> bool,
+    go_on: &mut dyn FnMut(Vec<ServeProblem>) -> bool,
 ) -> Result<(), ClientError> {
     // Bounded by the number of files: each is lost once.
     let (tell, losses) = unbounded();
-    store.losses = Some(tell);
+    store.problem_sender = Some(tell);
     // A client has a waker of its own.
-    store.remote.sleep();
-    *lock(&store.waking) = None;
+    store.block_cache.clear_waker();
+    *lock(&store.waker) = None;
     let mut events = EventLoop::new(client);
     events.add(store);
     events.run(&mut || go_on(losses.try_iter().collect()))

@@ -15,9 +15,11 @@ use weir_transport::{
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX, SignatureInfo};
 
 use super::error::PublishError;
-use super::sign_job::{Hold, Job, Lent, ReadAt, Segments, Shared, Signed};
-use super::sign_pool::Signers;
-use crate::object::place::open_to_read;
+use super::sign_job::{
+    BorrowedSigner, ReadAt, Segments, SharedSigner, SignJob, SignedChunk, SignerRef,
+};
+use super::sign_pool::SignPoolHandle;
+use crate::object::location::open_to_read;
 use crate::object::published::{Content, Fingerprint, Published};
 
 /// Objects of fewer segments have no manifest: it would cost as much as it saves.
@@ -33,7 +35,7 @@ pub struct PublishOptions {
     /// FreshnessPeriod of metadata, in milliseconds: how late a new version may be noticed.
     pub metadata_freshness_ms: u64,
     /// What of an object is signed.
-    pub signs: Signs,
+    pub signs: SigningMode,
     pub threads: usize,
     /// What names become in the network.
     pub mapping: NameMapping,
@@ -41,7 +43,7 @@ pub struct PublishOptions {
 
 /// What of an object is signed. Its metadata always are.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Signs {
+pub enum SigningMode {
     /// Each segment, and the manifest that lists them: any consumer can verify any segment alone.
     #[default]
     Segments,
@@ -50,7 +52,7 @@ pub enum Signs {
     Manifest,
 }
 
-words!(Signs { Segments = "segments", Manifest = "manifest" });
+words!(SigningMode { Segments = "segments", Manifest = "manifest" });
 
 impl Default for PublishOptions {
     /// Segments as ndnserve makes them, metadata as ndn-cxx does.
@@ -59,7 +61,7 @@ impl Default for PublishOptions {
             segment_size: 8000,
             freshness_ms: 10_000,
             metadata_freshness_ms: 10,
-            signs: Signs::default(),
+            signs: SigningMode::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             mapping: NameMapping::Identity,
         }
@@ -103,7 +105,7 @@ pub fn publish_file(
     let mtime_ns = metadata.mtime().checked_mul(1_000_000_000);
     let mtime_ns = mtime_ns.and_then(|ns| ns.checked_add(metadata.mtime_nsec()));
     let mtime_ns = mtime_ns.and_then(|ns| u64::try_from(ns).ok());
-    let about = About {
+    let about = ObjectInfo {
         mode: Some(u64::from(metadata.mode())),
         mtime_ns,
         extra_metadata: None,
@@ -115,7 +117,7 @@ pub fn publish_file(
             _ => PublishError::Read { path: path.to_owned(), source },
         })
     };
-    let source = Source { content, size_bytes: fingerprint.len(), read };
+    let source = SignSource { content, size_bytes: fingerprint.len(), read };
     let published = publish(&about, label, source, options, progress)?;
     if Fingerprint::of(&file).map_err(read_error)? != fingerprint {
         return Err(PublishError::Changed { path: path.to_owned() });
@@ -136,20 +138,20 @@ pub fn publish_octets(
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
-    publish_memory(octets, &About::octets(label), label, options)
+    publish_memory(octets, &ObjectInfo::octets(label), label, options)
 }
 
 /// As [`publish_octets`], where the threads of `signers` help, as long as `goes_on` says so.
 /// `label` must have the same signer.
 pub(crate) fn publish_octets_with(
-    signers: &Signers,
+    signers: &SignPoolHandle,
     signer: &Arc<dyn Signer>,
     octets: Packet,
     label: Label<'_>,
     options: &PublishOptions,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Published, PublishError> {
-    let about = About::octets(label);
+    let about = ObjectInfo::octets(label);
     let (size_bytes, content) = (octets.len() as u64, Content::Memory(octets.clone()));
     let read = move |offset: u64, out: &mut [u8]| {
         let start = offset as usize;
@@ -157,10 +159,10 @@ pub(crate) fn publish_octets_with(
         Ok(())
     };
     let null: Arc<dyn Signer> = Arc::new(NullSigner);
-    let (signer, null) = (Shared(signer.clone()), Shared(null));
-    let job = Arc::new(make_job(&about, (signer, null), size_bytes, options, read)?);
+    let (signer, null) = (SharedSigner(signer.clone()), SharedSigner(null));
+    let job = Arc::new(new_sign_job(&about, (signer, null), size_bytes, options, read)?);
     let chunks = job.run_with(signers, options.threads, goes_on)?;
-    finish(&about, label, content, &job, options, chunks)
+    finish_object(&about, label, content, &job, options, chunks)
 }
 
 /// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
@@ -175,7 +177,7 @@ pub fn publish_listing(
     let octets = listing_octets(entries);
     let mut listing = label.name.clone();
     listing.append_keyword(weir_transport::LISTING_KEYWORD);
-    let about = About {
+    let about = ObjectInfo {
         mode: Some(DIRECTORY_MODE),
         mtime_ns: None,
         extra_metadata: Some(listing.clone()),
@@ -198,7 +200,7 @@ pub(crate) fn listing_octets(entries: &[(Vec<u8>, bool)]) -> Vec<u8> {
 
 fn publish_memory(
     octets: Packet,
-    about: &About,
+    about: &ObjectInfo,
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
@@ -208,11 +210,11 @@ fn publish_memory(
         Ok(())
     };
     let (content, size_bytes) = (Content::Memory(octets.clone()), octets.len() as u64);
-    publish(about, label, Source { content, size_bytes, read }, options, &mut |_| true)
+    publish(about, label, SignSource { content, size_bytes, read }, options, &mut |_| true)
 }
 
 /// What the metadata says besides the segments.
-struct About {
+struct ObjectInfo {
     versioned: Name,
     mode: Option<u64>,
     mtime_ns: Option<u64>,
@@ -220,7 +222,7 @@ struct About {
     extra_metadata: Option<Name>,
 }
 
-impl About {
+impl ObjectInfo {
     /// Of octets in memory there is nothing to say but the version.
     fn octets(label: Label<'_>) -> Self {
         let versioned = label.name.clone().append_version(label.version).clone();
@@ -229,36 +231,36 @@ impl About {
 }
 
 /// What is signed.
-struct Source<R> {
+struct SignSource<R> {
     content: Content,
     size_bytes: u64,
     read: R,
 }
 
 fn publish(
-    about: &About,
+    about: &ObjectInfo,
     label: Label<'_>,
-    source: Source<impl ReadAt>,
+    source: SignSource<impl ReadAt>,
     options: &PublishOptions,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Published, PublishError> {
-    let Source { content, size_bytes, read } = source;
-    let (signer, null) = (Lent(label.signer), Lent(&NullSigner as &dyn Signer));
-    let job = make_job(about, (signer, null), size_bytes, options, read)?;
+    let SignSource { content, size_bytes, read } = source;
+    let (signer, null) = (BorrowedSigner(label.signer), BorrowedSigner(&NullSigner as &dyn Signer));
+    let job = new_sign_job(about, (signer, null), size_bytes, options, read)?;
     let chunks = job.run(options.threads, progress)?;
-    finish(about, label, content, &job, options, chunks)
+    finish_object(about, label, content, &job, options, chunks)
 }
 
 /// Makes what lists and leads to segments that have been signed.
-fn finish<S, R>(
-    about: &About,
+fn finish_object<S, R>(
+    about: &ObjectInfo,
     label: Label<'_>,
     content: Content,
-    job: &Job<S, R>,
+    job: &SignJob<S, R>,
     options: &PublishOptions,
-    chunks: Vec<Signed>,
+    chunks: Vec<SignedChunk>,
 ) -> Result<Published, PublishError> {
-    let Segments { template, count: segments, segment_size, size_bytes } = &job.of;
+    let Segments { template, count: segments, segment_size, size_bytes } = &job.segments;
     let (segments, segment_size, size_bytes) = (*segments, *segment_size, *size_bytes);
     let digests: Vec<[u8; 32]> =
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
@@ -294,17 +296,17 @@ fn finish<S, R>(
 
 /// The job that signs the segments of an object. `signers`: of segments, and of segments that a
 /// manifest lists, whose own signature is null.
-fn make_job<S: Hold, R: ReadAt>(
-    about: &About,
+fn new_sign_job<S: SignerRef, R: ReadAt>(
+    about: &ObjectInfo,
     signers: (S, S),
     size_bytes: u64,
     options: &PublishOptions,
     read: R,
-) -> Result<Job<S, R>, PublishError> {
+) -> Result<SignJob<S, R>, PublishError> {
     let segment_size = options.segment_size.max(1) as u64;
     let count = size_bytes.div_ceil(segment_size).max(1);
     let signer = match options.signs {
-        Signs::Manifest if count >= MANIFEST_SEGMENTS_MIN => signers.1,
+        SigningMode::Manifest if count >= MANIFEST_SEGMENTS_MIN => signers.1,
         _ => signers.0,
     };
     let (info, last) = (signature_info(signer.signer()), count - 1);
@@ -312,7 +314,7 @@ fn make_job<S: Hold, R: ReadAt>(
     check_depth(about, count, options)?;
     let prefix = options.mapping.version_prefix(about.versioned.as_view());
     let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
-    Job::new(Segments { template, count, segment_size, size_bytes }, signer, read)
+    SignJob::new(Segments { template, count, segment_size, size_bytes }, signer, read)
 }
 
 pub(crate) fn signature_info(signer: &dyn Signer) -> SignatureInfo {
@@ -321,7 +323,7 @@ pub(crate) fn signature_info(signer: &dyn Signer) -> SignatureInfo {
 }
 
 fn sign_metadata(
-    about: &About,
+    about: &ObjectInfo,
     label: Label<'_>,
     metadata: &Metadata,
     options: &PublishOptions,
@@ -334,7 +336,7 @@ fn sign_metadata(
             .freshness_ms(options.metadata_freshness_ms)
             .final_block_id(last)
             .content(metadata.encode());
-        packets.push(sign_whole("metadata", &data, label.signer)?);
+        packets.push(sign_single_packet("metadata", &data, label.signer)?);
     }
     Ok(())
 }
@@ -345,14 +347,14 @@ fn sign_metadata(
 /// one version, and each then stands for itself. Otherwise all packets but the highest parts are
 /// the same whoever signs.
 fn sign_manifest(
-    about: &About,
+    about: &ObjectInfo,
     signer: &dyn Signer,
     digests: &[Digest],
     options: &PublishOptions,
 ) -> Result<(Option<Shape>, Vec<Packet>), PublishError> {
     let mut digests_per_part = DIGESTS_PER_PART;
     loop {
-        let has_two = options.signs == Signs::Manifest && digests.len() > digests_per_part;
+        let has_two = options.signs == SigningMode::Manifest && digests.len() > digests_per_part;
         let levels = 1 + u64::from(has_two);
         let shape = Shape::new(digests_per_part as u64, levels).expect("there is one");
         match sign_parts(about, signer, digests, shape, options) {
@@ -368,7 +370,7 @@ fn sign_manifest(
 }
 
 fn sign_parts(
-    about: &About,
+    about: &ObjectInfo,
     signer: &dyn Signer,
     segments: &[Digest],
     shape: Shape,
@@ -388,7 +390,7 @@ fn sign_parts(
                 .freshness_ms(options.freshness_ms)
                 .final_block_id(last.expect("it ends in a number"))
                 .content(content);
-            parts.push(sign_whole("a part of the manifest", &data, signer)?);
+            parts.push(sign_single_packet("a part of the manifest", &data, signer)?);
         }
         let wires: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         digests = sha256_each(&wires);
@@ -398,7 +400,7 @@ fn sign_parts(
 }
 
 /// Signs what is not cut into segments. Larger than a packet, nobody would ever get it.
-fn sign_whole(
+fn sign_single_packet(
     what: &'static str,
     data: &Data,
     signer: &dyn Signer,
@@ -411,12 +413,16 @@ fn sign_whole(
 }
 
 /// Refuses names that routers do not forward.
-fn check_depth(about: &About, segments: u64, options: &PublishOptions) -> Result<(), PublishError> {
+fn check_depth(
+    about: &ObjectInfo,
+    segments: u64,
+    options: &PublishOptions,
+) -> Result<(), PublishError> {
     let (mapping, versioned) = (&options.mapping, about.versioned.as_view());
     let metadata = mapping.metadata_name(versioned.parent(), 0).component_count();
     let level = match options.signs {
-        Signs::Segments => 1,
-        Signs::Manifest => LEVELS_MAX,
+        SigningMode::Segments => 1,
+        SigningMode::Manifest => LEVELS_MAX,
     };
     let part = match segments >= MANIFEST_SEGMENTS_MIN {
         true => mapping.part_name(versioned, PartId { level, number: 0 }).component_count(),

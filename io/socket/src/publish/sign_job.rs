@@ -8,12 +8,12 @@ use weir_security::{SignError, Signer};
 use weir_transport::{ContentDigest, SegmentTemplate};
 
 use super::error::PublishError;
-use super::sign_pool::{Signers, Task};
+use super::sign_pool::{SignPoolHandle, SignTask};
 
 /// Segments that a thread reads and signs at a time.
 const CHUNK_SEGMENTS: u64 = 64;
 /// Octets of the longest signature of the usual kinds, ECDSA with P-256.
-const SIGNATURE_BYTES_USUAL: usize = 72;
+const TYPICAL_SIGNATURE_BYTES: usize = 72;
 /// Room for the longest signature there is, RSA with 8192 bits.
 const SIGNATURE_BYTES_MAX: usize = 1024;
 
@@ -24,12 +24,12 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
 
 /// The size of segments, which must leave room for signatures.
 #[derive(Copy, Clone)]
-struct Room {
+struct ContentRoom {
     segment_size: usize,
     last_segment: u64,
 }
 
-impl Room {
+impl ContentRoom {
     fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
         let max = template.content_max(self.last_segment, signature_len);
         match self.segment_size <= max {
@@ -40,20 +40,20 @@ impl Room {
 }
 
 /// Who signs, as the threads of a job have it.
-pub(super) trait Hold: Sync {
+pub(super) trait SignerRef: Sync {
     fn signer(&self) -> &dyn Signer;
 }
 
-pub(super) struct Lent<'a>(pub(super) &'a dyn Signer);
-pub(super) struct Shared(pub(super) Arc<dyn Signer>);
+pub(super) struct BorrowedSigner<'a>(pub(super) &'a dyn Signer);
+pub(super) struct SharedSigner(pub(super) Arc<dyn Signer>);
 
-impl Hold for Lent<'_> {
+impl SignerRef for BorrowedSigner<'_> {
     fn signer(&self) -> &dyn Signer {
         self.0
     }
 }
 
-impl Hold for Shared {
+impl SignerRef for SharedSigner {
     fn signer(&self) -> &dyn Signer {
         &*self.0
     }
@@ -68,16 +68,16 @@ pub(super) struct Segments {
 }
 
 /// The signing of all segments, shared by the threads.
-pub(super) struct Job<S, R> {
-    room: Room,
-    pub(super) of: Segments,
+pub(super) struct SignJob<S, R> {
+    room: ContentRoom,
+    pub(super) segments: Segments,
     signer: S,
     read: R,
     next_chunk: AtomicU64,
     is_stopped: AtomicBool,
 }
 
-pub(super) struct Signed {
+pub(super) struct SignedChunk {
     chunk: u64,
     octets: u64,
     pub(super) signatures: Vec<Vec<u8>>,
@@ -85,15 +85,16 @@ pub(super) struct Signed {
     pub(super) content_digest: ContentDigest,
 }
 
-impl<S: Hold, R: ReadAt> Job<S, R> {
+impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
     /// # Errors
     /// Segments of this size leave no room for a signature.
     pub(super) fn new(of: Segments, signer: S, read: R) -> Result<Self, PublishError> {
-        let room = Room { segment_size: of.segment_size as usize, last_segment: of.count - 1 };
-        room.check(&of.template, SIGNATURE_BYTES_USUAL)?;
+        let room =
+            ContentRoom { segment_size: of.segment_size as usize, last_segment: of.count - 1 };
+        room.check(&of.template, TYPICAL_SIGNATURE_BYTES)?;
         Ok(Self {
             room,
-            of,
+            segments: of,
             signer,
             read,
             next_chunk: AtomicU64::new(0),
@@ -102,14 +103,14 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
     }
 
     fn chunks(&self) -> u64 {
-        self.of.count.div_ceil(CHUNK_SEGMENTS)
+        self.segments.count.div_ceil(CHUNK_SEGMENTS)
     }
 
     pub(super) fn run(
         &self,
         threads: usize,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Vec<Signed>, PublishError> {
+    ) -> Result<Vec<SignedChunk>, PublishError> {
         let chunks = self.chunks();
         let threads = threads.clamp(1, 64).min(chunks as usize);
         if chunks == 1 {
@@ -119,7 +120,7 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
             return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
         }
         let (send, receive) = unbounded();
-        let mut done: Vec<Signed> = Vec::with_capacity(chunks as usize);
+        let mut done: Vec<SignedChunk> = Vec::with_capacity(chunks as usize);
         let result = std::thread::scope(|scope| {
             for _ in 0..threads {
                 let send = send.clone();
@@ -128,7 +129,7 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
             drop(send);
             let mut octets = 0;
             for signed in receive {
-                let signed: Signed = match signed {
+                let signed: SignedChunk = match signed {
                     Ok(signed) => signed,
                     Err(error) => {
                         self.is_stopped.store(true, Ordering::Relaxed);
@@ -149,7 +150,7 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
         Ok(done)
     }
 
-    fn work(&self, results: &Sender<Result<Signed, PublishError>>) {
+    fn work(&self, results: &Sender<Result<SignedChunk, PublishError>>) {
         let (mut content, mut scratch) = (Vec::new(), Vec::new());
         while let Some(chunk) = self.next_chunk() {
             let signed = self.sign_chunk(chunk, &mut content, &mut scratch);
@@ -172,48 +173,49 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
         chunk: u64,
         content: &mut Vec<u8>,
         scratch: &mut Vec<u8>,
-    ) -> Result<Signed, PublishError> {
+    ) -> Result<SignedChunk, PublishError> {
         let first = chunk * CHUNK_SEGMENTS;
-        let count = (self.of.count - first).min(CHUNK_SEGMENTS);
-        let offset = first * self.of.segment_size;
-        let octets = (self.of.size_bytes - offset).min(count * self.of.segment_size);
+        let count = (self.segments.count - first).min(CHUNK_SEGMENTS);
+        let offset = first * self.segments.segment_size;
+        let octets = (self.segments.size_bytes - offset).min(count * self.segments.segment_size);
         content.resize(octets as usize, 0);
         (self.read)(offset, content)?;
         // An empty object has one segment, which no chunk of its content would be.
         let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
         for _ in 0..count {
-            let (content, tail) = rest.split_at(rest.len().min(self.of.segment_size as usize));
+            let (content, tail) =
+                rest.split_at(rest.len().min(self.segments.segment_size as usize));
             contents.push(content);
             rest = tail;
         }
         let mut signatures = Vec::with_capacity(count as usize);
         for (segment, content) in (first..).zip(&contents) {
             let signature =
-                self.of.template.sign(segment, content, self.signer.signer(), scratch)?;
+                self.segments.template.sign(segment, content, self.signer.signer(), scratch)?;
             if signature.len() > SIGNATURE_BYTES_MAX {
                 return Err(PublishError::Sign(SignError::Provider));
             }
-            if signature.len() > SIGNATURE_BYTES_USUAL {
-                self.room.check(&self.of.template, signature.len())?;
+            if signature.len() > TYPICAL_SIGNATURE_BYTES {
+                self.room.check(&self.segments.template, signature.len())?;
             }
             signatures.push(signature);
         }
-        let digests = self.of.template.digests(first, &contents, &signatures, scratch);
+        let digests = self.segments.template.digests(first, &contents, &signatures, scratch);
         let mut content_digest = ContentDigest::default();
         content_digest.add_all(&contents);
-        Ok(Signed { chunk, octets, signatures, digests, content_digest })
+        Ok(SignedChunk { chunk, octets, signatures, digests, content_digest })
     }
 }
 
-impl<S: Hold + Send + 'static, R: ReadAt + Send + 'static> Job<S, R> {
+impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
     /// Signs with this thread and those that `signers` can spare, `threads` together at most, as
     /// long as `goes_on` says so.
     pub(super) fn run_with(
         self: &Arc<Self>,
-        signers: &Signers,
+        signers: &SignPoolHandle,
         threads: usize,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Signed>, PublishError> {
+    ) -> Result<Vec<SignedChunk>, PublishError> {
         let result = self.sign_with(signers, threads, goes_on);
         // Other threads stop at the end of their chunk: its result is not needed.
         self.is_stopped.store(true, Ordering::Relaxed);
@@ -224,18 +226,18 @@ impl<S: Hold + Send + 'static, R: ReadAt + Send + 'static> Job<S, R> {
 
     fn sign_with(
         self: &Arc<Self>,
-        signers: &Signers,
+        signers: &SignPoolHandle,
         threads: usize,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Signed>, PublishError> {
+    ) -> Result<Vec<SignedChunk>, PublishError> {
         let chunks = self.chunks() as usize;
         let (send, receive) = unbounded();
         for _ in 1..threads.min(chunks) {
             let (job, send) = (self.clone(), send.clone());
-            signers.submit(Task::long(move |_| job.work(&send)));
+            signers.submit(SignTask::long(move |_| job.work(&send)));
         }
         drop(send);
-        let mut done: Vec<Signed> = Vec::with_capacity(chunks);
+        let mut done: Vec<SignedChunk> = Vec::with_capacity(chunks);
         let (mut content, mut scratch) = (Vec::new(), Vec::new());
         while done.len() < chunks {
             // Others sign what is left, once none is left for this thread.

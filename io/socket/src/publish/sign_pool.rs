@@ -11,18 +11,18 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_client::EndpointWaker;
 
 /// Publications that wait to be signed at most.
-const WAITING_MAX: usize = 4096;
+const QUEUED_TASKS_MAX: usize = 4096;
 /// How long what is done waits for more before somebody is woken for it.
-const WAKE_LATE: Duration = Duration::from_micros(200);
+const WAKE_DELAY: Duration = Duration::from_micros(200);
 
 /// The endpoints that a thread must wake for the tasks it has done, each once for several tasks.
 #[derive(Default)]
-pub(crate) struct Wakes {
+pub(crate) struct PendingWakes {
     endpoints: Vec<EndpointWaker>,
     since: Option<Instant>,
 }
 
-impl Wakes {
+impl PendingWakes {
     pub(crate) fn add(&mut self, endpoint: &EndpointWaker) {
         self.since.get_or_insert_with(Instant::now);
         if !self.endpoints.contains(endpoint) {
@@ -30,8 +30,8 @@ impl Wakes {
         }
     }
 
-    fn is_late(&self) -> bool {
-        self.since.is_some_and(|since| since.elapsed() >= WAKE_LATE)
+    fn is_due(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= WAKE_DELAY)
     }
 
     pub(crate) fn wake(&mut self) {
@@ -43,44 +43,50 @@ impl Wakes {
     }
 }
 
-type Work = Box<dyn FnOnce(&mut Wakes) + Send>;
+type Work = Box<dyn FnOnce(&mut PendingWakes) + Send>;
 
 /// Something for the threads to do.
-pub(crate) struct Task {
+pub(crate) struct SignTask {
     work: Work,
     /// Others are not to wait for it.
     is_long: bool,
     /// Counted as long as it waits.
-    place: Option<Place>,
+    slot: Option<QueueSlot>,
 }
 
-impl Task {
+impl SignTask {
     /// What may take a while.
-    pub(crate) fn long(work: impl FnOnce(&mut Wakes) + Send + 'static) -> Self {
-        Self { work: Box::new(work), is_long: true, place: None }
+    pub(crate) fn long(work: impl FnOnce(&mut PendingWakes) + Send + 'static) -> Self {
+        Self { work: Box::new(work), is_long: true, slot: None }
     }
 
     /// What takes a few signatures, and has a place.
-    pub(crate) fn short(place: Place, work: impl FnOnce(&mut Wakes) + Send + 'static) -> Self {
-        Self { work: Box::new(work), is_long: false, place: Some(place) }
+    pub(crate) fn short(
+        place: QueueSlot,
+        work: impl FnOnce(&mut PendingWakes) + Send + 'static,
+    ) -> Self {
+        Self { work: Box::new(work), is_long: false, slot: Some(place) }
     }
 
     /// As [`Task::short`], which others are not to wait for.
-    pub(crate) fn placed(place: Place, work: impl FnOnce(&mut Wakes) + Send + 'static) -> Self {
+    pub(crate) fn long_with_slot(
+        place: QueueSlot,
+        work: impl FnOnce(&mut PendingWakes) + Send + 'static,
+    ) -> Self {
         Self { is_long: true, ..Self::short(place, work) }
     }
 
-    fn run(self, wakes: &mut Wakes) {
-        drop(self.place);
+    fn run(self, wakes: &mut PendingWakes) {
+        drop(self.slot);
         // What a signer of the application panics at has been printed; others go on.
         let _ = catch_unwind(AssertUnwindSafe(|| (self.work)(wakes)));
     }
 }
 
 /// A place among those that wait.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct QueueSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -88,29 +94,29 @@ impl Drop for Place {
 
 /// The way to the threads.
 #[derive(Clone)]
-pub(crate) struct Signers {
-    tasks: Sender<Task>,
+pub(crate) struct SignPoolHandle {
+    tasks: Sender<SignTask>,
     waiting: Arc<AtomicUsize>,
 }
 
-impl Signers {
+impl SignPoolHandle {
     /// Has a thread do it, if there are any; else nobody does.
-    pub(crate) fn submit(&self, task: Task) {
+    pub(crate) fn submit(&self, task: SignTask) {
         // With the threads goes whoever waits.
         let _ = self.tasks.send(task);
     }
 
     /// A place among what waits, if there is one.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let place = Place(self.waiting.clone());
-        (self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(place)
+    pub(crate) fn reserve_slot(&self) -> Option<QueueSlot> {
+        let place = QueueSlot(self.waiting.clone());
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUED_TASKS_MAX).then_some(place)
     }
 }
 
 /// See the module's text. Dropping the pool ends the threads; what waits then is not done.
 pub(crate) struct SignPool {
-    signers: Option<Signers>,
-    tasks: Receiver<Task>,
+    signers: Option<SignPoolHandle>,
+    tasks: Receiver<SignTask>,
     is_stopped: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -118,14 +124,14 @@ pub(crate) struct SignPool {
 impl Default for SignPool {
     fn default() -> Self {
         let (sender, tasks) = unbounded();
-        let signers = Some(Signers { tasks: sender, waiting: Arc::default() });
+        let signers = Some(SignPoolHandle { tasks: sender, waiting: Arc::default() });
         Self { signers, tasks, is_stopped: Arc::default(), threads: Mutex::default() }
     }
 }
 
 impl SignPool {
     /// The way to the threads, of which there are `count` at least from then on.
-    pub(crate) fn signers(&self, count: usize) -> io::Result<Signers> {
+    pub(crate) fn signers(&self, count: usize) -> io::Result<SignPoolHandle> {
         let mut threads = self.threads();
         while threads.len() < count {
             let (tasks, is_stopped) = (self.tasks.clone(), self.is_stopped.clone());
@@ -154,8 +160,8 @@ impl Drop for SignPool {
     }
 }
 
-fn work(tasks: &Receiver<Task>, is_stopped: &AtomicBool) {
-    let mut wakes = Wakes::default();
+fn work(tasks: &Receiver<SignTask>, is_stopped: &AtomicBool) {
+    let mut wakes = PendingWakes::default();
     while let Ok(first) = tasks.recv() {
         for task in std::iter::once(first).chain(tasks.try_iter()) {
             if is_stopped.load(Ordering::Relaxed) {
@@ -166,7 +172,7 @@ fn work(tasks: &Receiver<Task>, is_stopped: &AtomicBool) {
                 wakes.wake();
             }
             task.run(&mut wakes);
-            if is_long || wakes.is_late() {
+            if is_long || wakes.is_due() {
                 wakes.wake();
             }
         }
@@ -179,14 +185,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_done_whatever_panics_and_nothing_after_the_end() {
+    fn survives_panics_and_drops_rest_at_end() {
         let pool = SignPool::default();
         let (done, results) = unbounded();
         let signers = pool.signers(2).unwrap();
         for number in 0..100 {
             let done = done.clone();
-            let place = signers.place().unwrap();
-            signers.submit(Task::short(place, move |_| {
+            let place = signers.reserve_slot().unwrap();
+            signers.submit(SignTask::short(place, move |_| {
                 assert!(number % 10 != 3, "one that panics");
                 done.send(number).unwrap();
             }));
@@ -200,14 +206,14 @@ mod tests {
         let (go_on, waits) = unbounded::<()>();
         for _ in 0..2 {
             let (begin, waits) = (begin.clone(), waits.clone());
-            signers.submit(Task::long(move |_| {
+            signers.submit(SignTask::long(move |_| {
                 begin.send(()).unwrap();
                 let _ = waits.recv();
             }));
         }
         begun.iter().take(2).for_each(drop);
         let late = done.clone();
-        signers.submit(Task::long(move |_| late.send(-1).unwrap()));
+        signers.submit(SignTask::long(move |_| late.send(-1).unwrap()));
         drop((done, signers));
         let stopped = pool.is_stopped.clone();
         let ends = std::thread::spawn(move || drop(pool));
@@ -220,14 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn queue_is_bounded() {
         let pool = SignPool::default();
         let signers = pool.signers(0).unwrap();
-        let places: Vec<Place> = (0..WAITING_MAX).filter_map(|_| signers.place()).collect();
-        assert_eq!(places.len(), WAITING_MAX);
-        assert!(signers.place().is_none());
+        let places: Vec<QueueSlot> =
+            (0..QUEUED_TASKS_MAX).filter_map(|_| signers.reserve_slot()).collect();
+        assert_eq!(places.len(), QUEUED_TASKS_MAX);
+        assert!(signers.reserve_slot().is_none());
         drop(places);
-        assert!(signers.place().is_some());
+        assert!(signers.reserve_slot().is_some());
         assert_eq!(signers.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -14,8 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
 use crate::bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
-use crate::object::place::{DAMAGED, InBucket, Open, Place, SOUND, bucket_error};
-use crate::object::stored::{FIRST_READ_BYTES, StoredObject, is_more_to_read};
+use crate::object::location::{
+    BucketLocation, DAMAGED_SUFFIX, OBJECT_SUFFIX, ObjectLocation, OpenObject, bucket_error,
+};
+use crate::object::stored::{FIRST_READ_BYTES, StoredObject, needs_more_header};
 
 #[derive(Debug)]
 pub(super) struct Objects {
@@ -27,7 +29,7 @@ pub(super) struct Objects {
 /// An object on its way.
 #[derive(Debug)]
 pub(super) struct InBucketDraft {
-    pub(super) place: InBucket,
+    pub(super) place: BucketLocation,
     upload: Option<Upload>,
     pending: Option<Pending>,
 }
@@ -76,22 +78,23 @@ impl Objects {
             };
             found.iter().filter_map(stem).collect::<Vec<String>>()
         };
-        let damaged: HashSet<String> = of_ending(DAMAGED).into_iter().collect();
-        let stems = of_ending(SOUND);
-        let names: Vec<String> = stems.iter().map(|stem| format!("{stem}.{SOUND}")).collect();
+        let damaged: HashSet<String> = of_ending(DAMAGED_SUFFIX).into_iter().collect();
+        let stems = of_ending(OBJECT_SUFFIX);
+        let names: Vec<String> =
+            stems.iter().map(|stem| format!("{stem}.{OBJECT_SUFFIX}")).collect();
         let place_of = |at: usize, piece: &Piece| {
             let (name, tag) = (names[at].clone(), piece.tag.clone());
-            InBucket { bucket: bucket.clone(), name, tag }
+            BucketLocation { bucket: bucket.clone(), name, tag }
         };
         let (mut loaded, mut away, mut long) = (Loaded::default(), None, Vec::new());
         let take = |loaded: &mut Loaded, away: &mut Option<io::Error>, at: usize, piece: Piece| {
             let place = place_of(at, &piece);
             let octets = piece.octets.to_vec();
-            let found = StoredObject::of_octets(
-                Place::Bucket(place.clone()),
+            let found = StoredObject::from_first_bytes(
+                ObjectLocation::Bucket(place.clone()),
                 octets,
                 piece.bytes,
-                &Open::Bucket(&place),
+                &OpenObject::Bucket(&place),
             );
             match found {
                 Ok(Some(mut kept)) => {
@@ -104,11 +107,11 @@ impl Objects {
         };
         bucket.read_each(&names, FIRST_READ_BYTES, |at, piece| match piece {
             // Nothing else can be waited for in here.
-            Ok(piece) if is_more_to_read(&piece.octets) => long.push((at, piece)),
+            Ok(piece) if needs_more_header(&piece.octets) => long.push((at, piece)),
             Ok(piece) => take(&mut loaded, &mut away, at, piece),
             // Somebody else has removed it since.
             Err(BucketError::Missing(_)) => {}
-            Err(error @ BucketError::Away(_)) => away = Some(bucket_error(error)),
+            Err(error @ BucketError::Unreachable(_)) => away = Some(bucket_error(error)),
             Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
         });
         for (at, piece) in long {
@@ -122,10 +125,10 @@ impl Objects {
 
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<InBucketDraft, RepositoryError> {
         self.make_repository()?;
-        let (bucket, name) = (self.bucket.clone(), format!("{OBJECTS}/{stem}.{SOUND}"));
+        let (bucket, name) = (self.bucket.clone(), format!("{OBJECTS}/{stem}.{OBJECT_SUFFIX}"));
         let error = |error| write_error(&address(&bucket, &name))(bucket_error(error));
         let upload = bucket.upload(&name, bytes).map_err(error)?;
-        let place = InBucket { bucket, name, tag: None };
+        let place = BucketLocation { bucket, name, tag: None };
         Ok(InBucketDraft { place, upload: Some(upload), pending: None })
     }
 
@@ -146,28 +149,28 @@ impl Objects {
 }
 
 /// Waits until all of them are there.
-pub(super) fn settle(drafts: Vec<InBucketDraft>) -> Result<Vec<Place>, RepositoryError> {
+pub(super) fn settle(drafts: Vec<InBucketDraft>) -> Result<Vec<ObjectLocation>, RepositoryError> {
     let settle = |draft: InBucketDraft| {
         let InBucketDraft { mut place, pending, .. } = draft;
         let path = PathBuf::from(place.to_string());
         let arrived = pending.expect("it has ended").wait();
         place.tag = arrived.map_err(|error| write_error(&path)(bucket_error(error)))?;
-        Ok(Place::Bucket(place))
+        Ok(ObjectLocation::Bucket(place))
     };
     drafts.into_iter().map(settle).collect()
 }
 
 /// Removes an object, and the note that it is damaged.
-pub(super) fn remove(place: &InBucket) -> Result<(), RepositoryError> {
+pub(super) fn remove(place: &BucketLocation) -> Result<(), RepositoryError> {
     remove_one(place, &place.name)?;
     remove_note(place)
 }
 
-pub(super) fn remove_note(place: &InBucket) -> Result<(), RepositoryError> {
-    remove_one(place, &place.note())
+pub(super) fn remove_note(place: &BucketLocation) -> Result<(), RepositoryError> {
+    remove_one(place, &place.damage_marker_name())
 }
 
-fn remove_one(place: &InBucket, name: &str) -> Result<(), RepositoryError> {
+fn remove_one(place: &BucketLocation, name: &str) -> Result<(), RepositoryError> {
     let error = |error| write_error(&address(&place.bucket, name))(bucket_error(error));
     place.bucket.delete(name).map_err(error)
 }

@@ -12,7 +12,7 @@ use weir_disk::{LockOutcome, lock};
 
 use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
-use crate::object::place::{DAMAGED, Place, SOUND};
+use crate::object::location::{DAMAGED_SUFFIX, OBJECT_SUFFIX, ObjectLocation};
 use crate::object::stored::StoredObject;
 
 /// The ending of files that are being written.
@@ -87,7 +87,7 @@ impl Folder {
     pub(super) fn find(&self, name: &str) -> Result<Option<StoredObject>, RepositoryError> {
         let path = self.objects_path.join(name);
         let is_one = Path::new(name).file_name().is_some_and(|file| file == name)
-            && path.extension().is_some_and(|ending| ending == SOUND);
+            && path.extension().is_some_and(|ending| ending == OBJECT_SUFFIX);
         if !is_one {
             return Ok(None);
         }
@@ -107,7 +107,7 @@ impl Folder {
                     fs::remove_file(&path).map_err(write_error(&path))?;
                     loaded.unfinished += 1;
                 }
-                Some(SOUND | DAMAGED) => paths.push(path),
+                Some(OBJECT_SUFFIX | DAMAGED_SUFFIX) => paths.push(path),
                 _ => {}
             }
         }
@@ -128,7 +128,7 @@ impl Folder {
             // The process that has the repository may write an object of the same name.
             false => format!("{}.{NEW}", std::process::id()),
         };
-        let (written, path) = (place.with_extension(ending), place.with_extension(SOUND));
+        let (written, path) = (place.with_extension(ending), place.with_extension(OBJECT_SUFFIX));
         let mut how = File::options();
         how.read(true).write(true).create(true).truncate(true);
         let file = how.open(&written).map_err(write_error(&written))?;
@@ -138,7 +138,10 @@ impl Folder {
     }
 
     /// Gives files that are written their names, once they are on disk.
-    pub(super) fn settle(&self, all: Vec<FileDraft>) -> Result<Vec<Place>, RepositoryError> {
+    pub(super) fn settle(
+        &self,
+        all: Vec<FileDraft>,
+    ) -> Result<Vec<ObjectLocation>, RepositoryError> {
         match &all[..] {
             [] => return Ok(Vec::new()),
             [one] => one.file.sync_data().map_err(write_error(&one.written))?,
@@ -150,7 +153,7 @@ impl Folder {
         for mut draft in all {
             fs::rename(&draft.written, &draft.path).map_err(write_error(&draft.path))?;
             draft.is_settled = true;
-            places.push(Place::File(draft.path.clone()));
+            places.push(ObjectLocation::File(draft.path.clone()));
         }
         sync_folder(&self.objects_path)?;
         Ok(places)

@@ -11,7 +11,7 @@ use weir_wire::Name;
 
 use super::storage::Storage;
 use super::{Folder, Repository, RepositoryError};
-use crate::object::published::{Form, Published};
+use crate::object::published::{ObjectForm, Published};
 use crate::object::stored::StoredObject;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Repository {
     pub fn open_as_guest(path: &Path) -> Result<Self, RepositoryError> {
         let folder = Folder::open_as_guest(path);
         let mut repository = Self::load(Storage::Folder(folder), path.to_owned())?;
-        let found = repository.kept().map(|kept| kept.place.path()).collect();
+        let found = repository.kept().map(|kept| kept.location.path()).collect();
         repository.guest = Some(Guest { found, withdrawn: Vec::new() });
         Ok(repository)
     }
@@ -60,7 +60,7 @@ impl Repository {
 
     pub fn handed(&self) -> Handed {
         let Some(guest) = &self.guest else { return Handed::default() };
-        let paths = self.kept().map(|kept| kept.place.path());
+        let paths = self.kept().map(|kept| kept.location.path());
         let new = paths.filter(|path| !guest.found.contains(path));
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
         Handed { files: new.filter_map(name).collect(), withdrawn: guest.withdrawn.clone() }
@@ -79,10 +79,10 @@ impl Repository {
             let root = kept.header.root.clone();
             if kept.header.segments > 0 {
                 taken.roots.push(root);
-                taken.published.push(Published(Form::Stored(Box::new(kept))));
+                taken.published.push(Published(ObjectForm::Stored(Box::new(kept))));
                 continue;
             }
-            let Ok(open) = kept.place.open() else { continue };
+            let Ok(open) = kept.location.open() else { continue };
             for number in 0..kept.packets() {
                 let read = kept.read(number, &mut pool, |range, out| open.read(range, out));
                 taken.packets.extend(read.ok().map(|packet| (root.clone(), packet)));

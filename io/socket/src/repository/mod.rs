@@ -28,10 +28,10 @@ use self::folder::Folder;
 use self::guest::Guest;
 use self::storage::{Draft, Storage};
 use crate::bucket::Bucket;
-use crate::object::place::{Place, SOUND, open_to_read};
-use crate::object::published::{Content, Fingerprint, Form, Published, signed_digest};
+use crate::object::location::{OBJECT_SUFFIX, ObjectLocation, open_to_read};
+use crate::object::published::{Content, Fingerprint, ObjectForm, Published, signed_digest};
 use crate::object::stored::{
-    Header, Origin, StoredObject, TRAILER_BYTES, Whole, object_number, seal_slot,
+    Header, NamedPacket, Origin, StoredObject, TRAILER_BYTES, object_number, seal_slot,
 };
 use crate::publish::PublishError;
 use crate::publish::sign::{
@@ -110,7 +110,7 @@ pub struct Repository {
     /// Whole packets alone.
     loose: Vec<StoredObject>,
     /// Earlier versions that are to be removed with the next thing that is.
-    superseded: Vec<Place>,
+    superseded: Vec<ObjectLocation>,
     findings: Findings,
     guest: Option<Guest>,
 }
@@ -191,9 +191,9 @@ impl Repository {
     /// Adds what was found at a start. Of two versions of an object the later one stays, unless it
     /// is damaged and the earlier one is not. Returns how many damaged versions are not served.
     fn insert(&mut self, mut kept: StoredObject) -> u64 {
-        if let (true, Place::File(path)) = (kept.is_damaged, &kept.place)
+        if let (true, ObjectLocation::File(path)) = (kept.is_damaged, &kept.location)
             && self.storage.is_alone()
-            && path.extension().is_some_and(|ending| ending == SOUND)
+            && path.extension().is_some_and(|ending| ending == OBJECT_SUFFIX)
         {
             // Without the mark the next start finds the damage again.
             let _ = kept.mark_damaged();
@@ -216,15 +216,15 @@ impl Repository {
         // lost power may have lost the content of the later one, although it reported it written.
         let is_preferable = self.storage.is_alone()
             && version(&earlier) != version(&later)
-            && (later.is_damaged || !later.is_sound())
+            && (later.is_damaged || !later.is_intact())
             && !earlier.is_damaged
-            && earlier.is_sound();
+            && earlier.is_intact();
         if is_preferable {
             // The later version stays on the disk: only a sound version replaces another.
             self.objects.insert(name, earlier);
             return 1;
         }
-        self.superseded.push(earlier.place);
+        self.superseded.push(earlier.location);
         self.objects.insert(name, later);
         0
     }
@@ -257,7 +257,7 @@ impl Repository {
     }
 
     pub fn objects(&self) -> impl Iterator<Item = Published> + '_ {
-        self.objects.values().map(|kept| Published(Form::Stored(Box::new(kept.clone()))))
+        self.objects.values().map(|kept| Published(ObjectForm::Stored(Box::new(kept.clone()))))
     }
 
     /// Names of the objects that were put below exactly this root.
@@ -278,7 +278,7 @@ impl Repository {
     pub fn packets(&mut self) -> LoosePackets {
         let (mut pool, mut packets) = (Pool::new(0), LoosePackets::default());
         for kept in &mut self.loose {
-            let read = |kept: &StoredObject, number| match kept.place.open() {
+            let read = |kept: &StoredObject, number| match kept.location.open() {
                 Ok(open) => kept.read(number, &mut pool, |range, out| open.read(range, out)),
                 Err(error) => Err(error.into()),
             };
@@ -288,7 +288,7 @@ impl Repository {
             match all {
                 Ok(all) => packets.sound.extend(all.into_iter().map(|one| (root.clone(), one))),
                 Err(error) => {
-                    packets.lost.push((kept.place.path(), error.to_string()));
+                    packets.lost.push((kept.location.path(), error.to_string()));
                     // Put again, it is written again.
                     kept.is_damaged = true;
                 }
@@ -358,7 +358,7 @@ impl Repository {
         let name = DataView::decode(packet).expect("it is Data").name.to_name();
         let origin = sha256(&[packet]);
         let is_it = |kept: &&StoredObject| kept.header.origin == origin && !kept.is_damaged;
-        if self.loose.iter().find(is_it).is_some_and(|kept| kept.is_sound()) {
+        if self.loose.iter().find(is_it).is_some_and(|kept| kept.is_intact()) {
             return Ok(());
         }
         let header = Header {
@@ -369,19 +369,19 @@ impl Repository {
             slot_bytes: 0,
             size_bytes: 0,
             packet_bytes: 0,
-            whole: Vec::new(),
+            named_packets: Vec::new(),
         };
         let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
         for published in self.settle(vec![unsettled])? {
-            if let Form::Stored(kept) = published.0 {
+            if let ObjectForm::Stored(kept) = published.0 {
                 let is_old =
                     |other: &mut StoredObject| other.header.versioned == kept.header.versioned;
-                let old: Vec<Place> =
-                    self.loose.extract_if(.., is_old).map(|old| old.place).collect();
-                let place = kept.place.clone();
+                let old: Vec<ObjectLocation> =
+                    self.loose.extract_if(.., is_old).map(|old| old.location).collect();
+                let place = kept.location.clone();
                 self.loose.push(*kept);
                 for old in old {
-                    match old.is_same(&place) {
+                    match old.is_same_object(&place) {
                         true => self.storage.overwritten(&old)?,
                         false => self.superseded.push(old),
                     }
@@ -406,7 +406,7 @@ impl Repository {
             && kept.header.root == *putting.root
             && !kept.is_damaged
             && (!putting.is_version_fixed || version(kept) == Some(version_wanted));
-        is_it.then(|| Published(Form::Stored(Box::new(kept.clone()))))
+        is_it.then(|| Published(ObjectForm::Stored(Box::new(kept.clone()))))
     }
 
     /// With a version that is later than the one there is.
@@ -432,7 +432,9 @@ impl Repository {
         root: &Name,
         origin: Origin,
     ) -> Result<Unsettled, RepositoryError> {
-        let Form::Sealed(object, content) = &published.0 else { unreachable!("it was just made") };
+        let ObjectForm::Sealed(object, content) = &published.0 else {
+            unreachable!("it was just made")
+        };
         let header = Header {
             versioned: object.versioned.clone(),
             root: root.clone(),
@@ -441,7 +443,7 @@ impl Repository {
             slot_bytes: object.packet_bytes_max() + TRAILER_BYTES as u64,
             size_bytes: object.size_bytes,
             packet_bytes: published.packet_bytes(),
-            whole: Vec::new(),
+            named_packets: Vec::new(),
         };
         let slot_bytes = header.slot_bytes;
         self.write(header, &object.packets, |draft| {
@@ -460,7 +462,12 @@ impl Repository {
         for packet in packets {
             let name = DataView::decode(packet).expect("it was made as Data").name.to_name();
             let len = packet.len() as u32;
-            header.whole.push(Whole { name, offset, len, checksum: checksum(packet) });
+            header.named_packets.push(NamedPacket {
+                name,
+                offset,
+                len,
+                checksum: checksum(packet),
+            });
             offset += u64::from(len);
         }
         let digest = sha256(&[header.versioned.value()]);
@@ -494,10 +501,9 @@ impl Repository {
         let (kept, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
             all.into_iter().map(|unsettled| (unsettled.kept, unsettled.draft)).unzip();
         let places = self.storage.settle(drafts)?;
-        let published = kept
-            .into_iter()
-            .zip(places)
-            .map(|(kept, place)| Published(Form::Stored(Box::new(kept.at(place)))));
+        let published = kept.into_iter().zip(places).map(|(kept, place)| {
+            Published(ObjectForm::Stored(Box::new(kept.with_location(place))))
+        });
         Ok(published.collect())
     }
 
@@ -514,13 +520,13 @@ impl Repository {
     ) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         for published in put {
-            if let Form::Stored(kept) = &published.0 {
+            if let ObjectForm::Stored(kept) = &published.0 {
                 result = result.and(self.take_place(kept));
             }
         }
         for name in withdrawn {
             let removed = self.objects.remove(name.value());
-            self.superseded.extend(removed.map(|kept| kept.place));
+            self.superseded.extend(removed.map(|kept| kept.location));
         }
         if let Some(guest) = &mut self.guest {
             guest.withdrawn.extend_from_slice(withdrawn);
@@ -532,13 +538,13 @@ impl Repository {
     /// Takes in an object in the place of another of its name.
     fn take_place(&mut self, kept: &StoredObject) -> Result<(), RepositoryError> {
         // A version with a chosen number may come back under a name whose removal has failed.
-        self.superseded.retain(|place| !place.is_same(&kept.place));
+        self.superseded.retain(|place| !place.is_same_object(&kept.location));
         let name = kept.object().to_vec();
         let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
-        if old.place.is_same(&kept.place) {
-            return self.storage.overwritten(&old.place);
+        if old.location.is_same_object(&kept.location) {
+            return self.storage.overwritten(&old.location);
         }
-        self.superseded.push(old.place);
+        self.superseded.push(old.location);
         Ok(())
     }
 
@@ -551,8 +557,8 @@ impl Repository {
         let is_below = |object: &Vec<u8>, _: &mut StoredObject| {
             NameView::from_value(object).is_ok_and(|object| prefix.is_prefix_of(object))
         };
-        let removed: Vec<Place> =
-            self.objects.extract_if(.., is_below).map(|(_, kept)| kept.place).collect();
+        let removed: Vec<ObjectLocation> =
+            self.objects.extract_if(.., is_below).map(|(_, kept)| kept.location).collect();
         let count = removed.len() as u64;
         self.superseded.extend(removed);
         self.remove_superseded()?;

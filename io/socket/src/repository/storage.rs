@@ -8,7 +8,7 @@ use super::bucket::{self, InBucketDraft, Objects};
 use super::folder::{FileDraft, Folder};
 use super::layout::Loaded;
 use crate::bucket::Bucket;
-use crate::object::place::Place;
+use crate::object::location::ObjectLocation;
 use crate::object::stored::StoredObject;
 
 #[derive(Debug)]
@@ -58,7 +58,10 @@ impl Storage {
     }
 
     /// Has all of them be there, whatever happens after. Where they are.
-    pub(super) fn settle(&self, drafts: Vec<Draft>) -> Result<Vec<Place>, RepositoryError> {
+    pub(super) fn settle(
+        &self,
+        drafts: Vec<Draft>,
+    ) -> Result<Vec<ObjectLocation>, RepositoryError> {
         match self {
             Self::Folder(folder) => {
                 let files = drafts.into_iter().map(|draft| match draft {
@@ -77,18 +80,18 @@ impl Storage {
         }
     }
 
-    pub(super) fn remove(&self, place: &Place) -> Result<(), RepositoryError> {
+    pub(super) fn remove(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
         match place {
-            Place::File(path) => super::folder::remove_file(path),
-            Place::Bucket(place) => bucket::remove(place),
+            ObjectLocation::File(path) => super::folder::remove_file(path),
+            ObjectLocation::Bucket(place) => bucket::remove(place),
         }
     }
 
     /// An object has been written over one of the same name, which may have been damaged.
-    pub(super) fn overwritten(&self, place: &Place) -> Result<(), RepositoryError> {
+    pub(super) fn overwritten(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
         match place {
-            Place::File(_) => Ok(()),
-            Place::Bucket(place) => bucket::remove_note(place),
+            ObjectLocation::File(_) => Ok(()),
+            ObjectLocation::Bucket(place) => bucket::remove_note(place),
         }
     }
 }
@@ -117,10 +120,10 @@ impl Draft {
         }
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ObjectLocation {
         match self {
-            Self::File(file) => Place::File(file.path.clone()),
-            Self::Bucket(object) => Place::Bucket(object.place.clone()),
+            Self::File(file) => ObjectLocation::File(file.path.clone()),
+            Self::Bucket(object) => ObjectLocation::Bucket(object.place.clone()),
         }
     }
 }

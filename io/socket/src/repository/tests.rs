@@ -95,8 +95,8 @@ impl Fixture {
 
 /// All packets of an object, segments first.
 fn packets(published: &Published) -> Vec<Result<Packet, ReadError>> {
-    let Form::Stored(kept) = &published.0 else { panic!("it is kept") };
-    let (open, mut pool) = (kept.place.open().unwrap(), Pool::new(0));
+    let ObjectForm::Stored(kept) = &published.0 else { panic!("it is kept") };
+    let (open, mut pool) = (kept.location.open().unwrap(), Pool::new(0));
     let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
     (0..kept.packets()).map(&mut read).collect()
 }
@@ -325,7 +325,7 @@ fn damaged_object_is_signed_again() {
     drop(repository);
     // Nobody has read it: nobody knows.
     assert_eq!(fixture.open().findings().damaged, 0);
-    let Form::Stored(mut kept) = published.0 else { panic!("it is kept") };
+    let ObjectForm::Stored(mut kept) = published.0 else { panic!("it is kept") };
     kept.mark_damaged().unwrap();
     let mut repository = fixture.open();
     assert_eq!(repository.findings().damaged, 1);

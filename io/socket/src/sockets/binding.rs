@@ -9,7 +9,7 @@ use weir_wire::Name;
 use super::pending::Pending;
 use super::producer_endpoint::ProducerEndpoint;
 use super::{Session, SocketError};
-use crate::publish::sign_pool::Signers;
+use crate::publish::sign_pool::SignPoolHandle;
 
 /// A prefix of a producer. Dropped, it is free again.
 pub(super) struct Binding {
@@ -25,7 +25,7 @@ impl Binding {
     }
 
     /// The way to the session's threads that sign, of which there are `count` at least.
-    pub(super) fn signers(&self, count: usize) -> Result<Signers, SocketError> {
+    pub(super) fn signers(&self, count: usize) -> Result<SignPoolHandle, SocketError> {
         self.session.signers(count)
     }
 

@@ -49,7 +49,7 @@ impl Expresses {
         }
     }
 
-    /// Ends those that `ends` says something about.
+    /// Ends those that `deadlines` says something about.
     fn end(&mut self, ends: impl Fn(&InterestView<'_>, Instant) -> Option<Ended>) {
         let mut at = 0;
         while let Some(open) = self.open.get(at) {

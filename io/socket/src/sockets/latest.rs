@@ -23,7 +23,7 @@ pub(super) struct Latest {
     /// By the TLV-VALUE of the versioned name, the segment that is made next.
     growing: HashMap<Vec<u8>, u64>,
     /// By the TLV-VALUE of the object's name and the keyword, or of the name of hICN, each with its
-    /// number in `order`.
+    /// number in `start_read`.
     packets: HashMap<Vec<u8>, (u64, Packet)>,
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,

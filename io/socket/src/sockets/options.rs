@@ -15,7 +15,7 @@ use weir_transport::{
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::SocketError;
-use crate::publish::sign::{PublishOptions, Signs};
+use crate::publish::sign::{PublishOptions, SigningMode};
 
 /// One option, for manuals and for languages without types.
 #[derive(Copy, Clone, Debug)]
@@ -70,7 +70,7 @@ kinds! {
     Word<OnBad> = OptionKind::Words(OnBad::WORDS);
     Word<Controller> = OptionKind::Words(Controllers::BUILT_IN_NAMES);
     Word<EvictionPolicy> = OptionKind::Words(EvictionPolicy::WORDS);
-    Word<Signs> = OptionKind::Words(Signs::WORDS);
+    Word<SigningMode> = OptionKind::Words(SigningMode::WORDS);
 }
 
 /// One of several words, which have no order.
@@ -298,7 +298,7 @@ socket_options! {
         metadata_freshness: Time = ms(10), ms(0) => ms(86_400_000);
         /// What is signed: all "segments", and the manifest that lists them, or the "manifest"
         /// alone, which takes a fraction of the time and of which other libraries know nothing.
-        signs: Word<Signs> = Word(Signs::Segments);
+        signs: Word<SigningMode> = Word(SigningMode::Segments);
         /// How long an Interest for what there is not waits for it to be published, as long as it
         /// lives; "0s": none waits.
         request_wait: Time = ms(2000), ms(0) => ms(3_600_000);

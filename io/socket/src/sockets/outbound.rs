@@ -13,7 +13,7 @@ use weir_security::Signer;
 use super::SocketError;
 use super::pending::{Answer, Pending, pending};
 use super::producer_endpoint::Told;
-use crate::publish::sign_pool::Wakes;
+use crate::publish::sign_pool::PendingWakes;
 
 /// Who signs what is published, and what shows it.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl Outbound {
     }
 
     /// Has it hear what is told, when `wakes` are woken.
-    pub(super) fn leave(&self, told: Told, wakes: &mut Wakes) {
+    pub(super) fn leave(&self, told: Told, wakes: &mut PendingWakes) {
         let _ = self.commands.send(told);
         wakes.add(&self.endpoint);
     }

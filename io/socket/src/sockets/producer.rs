@@ -246,7 +246,7 @@ impl Producer {
     ) -> Result<Pending<Name>, SocketError> {
         let threads = self.options.publish_options().threads;
         let publication = self.prepare(name, version, content.into(), threads)?;
-        let place = publication.signers.place();
+        let place = publication.signers.reserve_slot();
         let place = place.ok_or_else(|| SocketError::Refused("too many wait already".into()))?;
         Ok(publication.begin(place))
     }

@@ -12,7 +12,7 @@ use super::producer_endpoint::Told;
 use crate::object::published::Published;
 use crate::publish::PublishError;
 use crate::publish::sign::{Label, PublishOptions, publish_octets_with};
-use crate::publish::sign_pool::{Place, Signers, Task};
+use crate::publish::sign_pool::{QueueSlot, SignPoolHandle, SignTask};
 
 /// Packets published at once: others are answered between them.
 const BATCH_PACKETS: usize = 256;
@@ -26,7 +26,7 @@ pub(super) struct Publication {
     pub(super) content: Packet,
     pub(super) identity: Arc<Identity>,
     pub(super) options: PublishOptions,
-    pub(super) signers: Signers,
+    pub(super) signers: SignPoolHandle,
     pub(super) outbound: Outbound,
 }
 
@@ -92,7 +92,7 @@ impl Publication {
     }
 
     /// Has a thread do both, and does not wait for it.
-    pub(super) fn begin(self, place: Place) -> Pending<Name> {
+    pub(super) fn begin(self, place: QueueSlot) -> Pending<Name> {
         let (answer, published) = pending();
         let signers = self.signers.clone();
         let is_short = self.content.len() <= SHORT_BYTES;
@@ -105,8 +105,8 @@ impl Publication {
             Err(error) => answer.give(Err(error)),
         };
         signers.submit(match is_short {
-            true => Task::short(place, work),
-            false => Task::placed(place, work),
+            true => SignTask::short(place, work),
+            false => SignTask::long_with_slot(place, work),
         });
         published
     }

@@ -24,7 +24,7 @@ use super::pending::{Answer, Pending, pending};
 use super::producer_endpoint::ProducerEndpoint;
 use super::registrations::{Registration, Registrations};
 use crate::fetch::{DownloadOptions, Downloads};
-use crate::publish::sign_pool::{SignPool, Signers};
+use crate::publish::sign_pool::{SignPool, SignPoolHandle};
 
 /// Fetches under way at most in a session.
 const FETCHES_MAX: usize = 1 << 17;
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// The way to threads that sign, of which there are `count` at least.
-    pub(super) fn signers(&self, count: usize) -> Result<Signers, SocketError> {
+    pub(super) fn signers(&self, count: usize) -> Result<SignPoolHandle, SocketError> {
         Ok(self.0.signing.signers(count)?)
     }
 

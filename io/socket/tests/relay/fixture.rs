@@ -14,8 +14,8 @@ use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_security::trust::{Decision, Trust};
 use weir_security::{DigestSigner, DigestVerifier};
 use weir_socket::{
-    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Label, Loss, ObjectStore,
-    Output, PartFile, PublishOptions, Summary, download, publish_file, serve,
+    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Label, ObjectStore, Output,
+    PartFile, PublishOptions, ServeProblem, Summary, download, publish_file, serve,
 };
 use weir_transport::Target;
 use weir_wire::{Data, DataView, InterestView, LpView, Name, peek_frame, tlv};
@@ -123,7 +123,7 @@ fn hang_up(peers: &Mutex<Vec<UnixStream>>) {
 
 pub(crate) struct Serving {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(ObjectStore, Vec<Loss>), ClientError>>,
+    thread: JoinHandle<Result<(ObjectStore, Vec<ServeProblem>), ClientError>>,
 }
 
 impl Serving {
@@ -147,7 +147,7 @@ impl Serving {
         self.stop_with_losses().map(|(store, _)| store)
     }
 
-    pub(crate) fn stop_with_losses(self) -> Result<(ObjectStore, Vec<Loss>), ClientError> {
+    pub(crate) fn stop_with_losses(self) -> Result<(ObjectStore, Vec<ServeProblem>), ClientError> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

@@ -10,9 +10,9 @@ use weir_client::Client;
 use weir_face::FaceUri;
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
-    Consumer, DownloadError, DownloadOptions, Identity, Loss, MemoryOutput, ObjectStore, Producer,
-    ProducerOptions, PublishError, PublishOptions, Session, publish_file, publish_listing,
-    publish_octets,
+    Consumer, DownloadError, DownloadOptions, Identity, MemoryOutput, ObjectStore, Producer,
+    ProducerOptions, PublishError, PublishOptions, ServeProblem, Session, publish_file,
+    publish_listing, publish_octets,
 };
 use weir_transport::{ConsumerError, Target};
 use weir_wire::{Data, DataView, Interest, LpView, NackReason};
@@ -272,7 +272,7 @@ fn changed_and_removed_files_are_not_served() {
     got(2).unwrap();
     let (_, losses) = serving.stop_with_losses().unwrap();
     match &losses[..] {
-        [Loss::Changed { path: changed }, Loss::Read { path: gone, .. }] => {
+        [ServeProblem::FileChanged { path: changed }, ServeProblem::Read { path: gone, .. }] => {
             assert_eq!((changed, gone), (&sources[0].1, &sources[1].1));
         }
         other => panic!("{other:?}"),

@@ -21,7 +21,7 @@ pub(super) enum RepositoryPlace {
 }
 
 pub(super) fn parse_place(text: &str) -> Result<RepositoryPlace, String> {
-    match Location::is_meant(text) {
+    match Location::has_scheme(text) {
         true => text.parse().map(RepositoryPlace::Bucket).map_err(|error| format!("{error}")),
         false => Ok(RepositoryPlace::Folder(text.into())),
     }

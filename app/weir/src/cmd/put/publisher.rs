@@ -312,9 +312,9 @@ impl<'a> Publisher<'a> {
             }
             let put = match (how.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
                 (Put::Ready(published), Some(files))
-                    if before.seen.has(&name) || files.takes_first(metadata.len()) =>
+                    if before.seen.has(&name) || files.may_hold_first_version(metadata.len()) =>
                 {
-                    Put::Ready(published.holding_file(files))
+                    Put::Ready(published.with_open_file(files))
                 }
                 (put, _) => put,
             };
@@ -614,7 +614,7 @@ fn is_per_file_error(error: &PublishError) -> bool {
 pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
     let is_bucket = matches!(
         &error,
-        RepositoryError::Read { path, .. } if path.to_str().is_some_and(Location::is_meant)
+        RepositoryError::Read { path, .. } if path.to_str().is_some_and(Location::has_scheme)
     );
     let next = match &error {
         RepositoryError::Publish(_) => return explain_publish(error),

@@ -114,7 +114,7 @@ fn report_events(is_done: Arc<AtomicBool>) -> impl FnMut(FilesEvent) {
 fn manifest(object: &Published) -> Vec<List> {
     let versioned = object.versioned().as_view();
     let mut lists: BTreeMap<Name, u64> = BTreeMap::new();
-    for name in object.whole_names() {
+    for name in object.named_packet_names() {
         let number = name.as_view().last().and_then(|last| last.as_segment());
         if let (true, Some(number)) = (versioned.is_prefix_of(name.as_view()), number) {
             let packets = lists.entry(name.as_view().parent().to_name()).or_default();

@@ -36,7 +36,7 @@ impl Served {
         if let Some(signer) = signer {
             self.store.sign_absence(signer);
         }
-        self.names.iter().for_each(|name| self.store.own(name));
+        self.names.iter().for_each(|name| self.store.own_prefix(name));
     }
 
     /// The number of the version of what was put.

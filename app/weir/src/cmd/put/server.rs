@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_client::Client;
-use weir_socket::{Loss, serve};
+use weir_socket::{ServeProblem, serve};
 use weir_transport::{METADATA_KEYWORD, Metadata};
 use weir_wire::{DataView, Interest, Name};
 
@@ -148,7 +148,7 @@ impl Server<'_> {
             }
             let registered = client.register_prefix(&name);
             self.served.names.push(name.clone());
-            self.served.store.own(&name);
+            self.served.store.own_prefix(&name);
             registered.map_err(|error| format!("cannot register {name}: {error}"))?;
         }
         Ok(())
@@ -177,18 +177,18 @@ impl Server<'_> {
 fn loss_reporter<'a>(
     stop: &'a Stop,
     is_lone_file: bool,
-    lost: &'a mut Option<Loss>,
-) -> impl FnMut(Vec<Loss>) -> bool + 'a {
+    lost: &'a mut Option<ServeProblem>,
+) -> impl FnMut(Vec<ServeProblem>) -> bool + 'a {
     move |losses| {
         for loss in losses {
             match loss {
-                Loss::Damaged { .. } => {
+                ServeProblem::Damaged { .. } => {
                     errln!("weir: {loss}; it is not served, the rest is: put the file again");
                 }
-                Loss::Unread { .. } | Loss::Away { .. } => {
+                ServeProblem::Unreadable { .. } | ServeProblem::BucketUnreachable { .. } => {
                     errln!("weir: {loss}; trying again whenever it is asked for");
                 }
-                Loss::Back { .. } => errln!("weir: {loss}"),
+                ServeProblem::BucketReachable { .. } => errln!("weir: {loss}"),
                 loss if is_lone_file => *lost = Some(loss),
                 loss => errln!("weir: {loss}; it is served no more, the rest is"),
             }

@@ -40,7 +40,7 @@ pub trait MarkerOptions: fmt::Debug + Send + Sync {
     /// that do so before any queue, if that is `None`.
     ///
     /// # Errors
-    /// [`ChoiceError::Order`].
+    /// [`ChoiceError::QueuedRead`].
     fn check(&self, _capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
         Ok(())
     }

@@ -108,7 +108,7 @@ impl MarkingPolicy {
     /// that do so before any queue, if that is `None`.
     ///
     /// # Errors
-    /// [`ChoiceError::Order`].
+    /// [`ChoiceError::QueuedRead`].
     pub fn check(&self, capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
         match self {
             Self::Nfd => Ok(()),

@@ -8,7 +8,7 @@ use weir_base::{NS_PER_S, Packet};
 use weir_scenario::trial::{SigningMode, Trial};
 use weir_security::manifest::DIGESTS_PER_PART;
 use weir_security::{Signer, Verifier, sha256, sha256_each};
-use weir_socket::{Label, PublishOptions, Signs, publish_octets};
+use weir_socket::{Label, PublishOptions, SigningMode, publish_octets};
 
 use super::super::keys::{Key, verifier, verify_all};
 use super::{RoleError, RoleSpec, content, print_line, read_input_line};
@@ -136,8 +136,8 @@ fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, R
     let options = PublishOptions {
         segment_size: trial.segment.bytes as usize,
         signs: match trial.signs {
-            SigningMode::Packets => Signs::Segments,
-            SigningMode::Manifest => Signs::Manifest,
+            SigningMode::Packets => SigningMode::Segments,
+            SigningMode::Manifest => SigningMode::Manifest,
         },
         threads: 1,
         ..PublishOptions::default()

@@ -8,7 +8,9 @@ use weir_base::units::{Size, Time};
 use weir_base::{NS_PER_S, Packet};
 use weir_scenario::trial::{Publication, SigningMode};
 use weir_security::{DigestVerifier, Verifier};
-use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Signs, Word};
+use weir_socket::{
+    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, SigningMode, Word,
+};
 
 use super::super::super::proc::own_cpu_ns;
 use super::super::keys::Key;
@@ -27,8 +29,8 @@ pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
         // All of it, with names and signatures.
         output_buffer: Size { bytes: trial.size.bytes + segments * 1024 + (1 << 20) },
         signs: Word(match trial.signs {
-            SigningMode::Packets => Signs::Segments,
-            SigningMode::Manifest => Signs::Manifest,
+            SigningMode::Packets => SigningMode::Segments,
+            SigningMode::Manifest => SigningMode::Manifest,
         }),
         request_wait: PATIENCE,
         ..ProducerOptions::default()

@@ -13,9 +13,9 @@ use nix::libc;
 use crate::bucket::{Bucket, BucketError};
 
 /// The ending of objects that are whole.
-pub(crate) const SOUND: &str = "obj";
+pub(crate) const OBJECT_SUFFIX: &str = "obj";
 /// The ending of files of which some is not what was written; in a bucket, of a note beside.
-pub(crate) const DAMAGED: &str = "damaged";
+pub(crate) const DAMAGED_SUFFIX: &str = "damaged";
 
 /// Opens a file to be read. Should it have become a pipe, this does not wait for a writer.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
@@ -24,13 +24,13 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 
 /// Where the packets of an object are kept.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ObjectLocation {
     File(PathBuf),
-    Bucket(InBucket),
+    Bucket(BucketLocation),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct InBucket {
+pub(crate) struct BucketLocation {
     pub(crate) bucket: Arc<Bucket>,
     /// Below the prefix of the bucket.
     pub(crate) name: String,
@@ -39,17 +39,17 @@ pub(crate) struct InBucket {
 }
 
 /// What is open while it is read.
-pub(crate) enum Open<'a> {
+pub(crate) enum OpenObject<'a> {
     File(File),
-    Bucket(&'a InBucket),
+    Bucket(&'a BucketLocation),
 }
 
-impl Place {
+impl ObjectLocation {
     /// Opens it for reads that wait.
-    pub(crate) fn open(&self) -> io::Result<Open<'_>> {
+    pub(crate) fn open(&self) -> io::Result<OpenObject<'_>> {
         Ok(match self {
-            Self::File(path) => Open::File(open_to_read(path)?),
-            Self::Bucket(place) => Open::Bucket(place),
+            Self::File(path) => OpenObject::File(open_to_read(path)?),
+            Self::Bucket(place) => OpenObject::Bucket(place),
         })
     }
 
@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// Whether both have the same name.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(one), Self::File(other)) => one == other,
             (Self::Bucket(one), Self::Bucket(other)) => one.name == other.name,
@@ -83,25 +83,25 @@ impl Place {
     pub(crate) fn mark_damaged(&mut self) -> io::Result<()> {
         match self {
             Self::File(path) => {
-                let marked = path.with_extension(DAMAGED);
+                let marked = path.with_extension(DAMAGED_SUFFIX);
                 std::fs::rename(&path, &marked)?;
                 *path = marked;
             }
-            Self::Bucket(place) => place.bucket.note(place.note()),
+            Self::Bucket(place) => place.bucket.note(place.damage_marker_name()),
         }
         Ok(())
     }
 }
 
-impl InBucket {
+impl BucketLocation {
     /// The name of the note that it is damaged.
-    pub(crate) fn note(&self) -> String {
-        let stem = self.name.strip_suffix(SOUND).unwrap_or(&self.name);
-        format!("{stem}{DAMAGED}")
+    pub(crate) fn damage_marker_name(&self) -> String {
+        let stem = self.name.strip_suffix(OBJECT_SUFFIX).unwrap_or(&self.name);
+        format!("{stem}{DAMAGED_SUFFIX}")
     }
 }
 
-impl Open<'_> {
+impl OpenObject<'_> {
     /// Reads all of that range; an end before it is told as such.
     pub(crate) fn read(&self, range: Range<u64>, octets: &mut [u8]) -> io::Result<()> {
         match self {
@@ -117,7 +117,7 @@ impl Open<'_> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ObjectLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
@@ -126,7 +126,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for InBucket {
+impl fmt::Display for BucketLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.bucket.location(), self.name)
     }
@@ -138,7 +138,7 @@ pub(crate) fn bucket_error(error: BucketError) -> io::Error {
         BucketError::Missing(_) => io::ErrorKind::NotFound,
         BucketError::Replaced => io::ErrorKind::StaleNetworkFileHandle,
         BucketError::Denied(_) => io::ErrorKind::PermissionDenied,
-        BucketError::Away(_) => io::ErrorKind::HostUnreachable,
+        BucketError::Unreachable(_) => io::ErrorKind::HostUnreachable,
         BucketError::NotBuilt => io::ErrorKind::Unsupported,
         BucketError::Other(_) => io::ErrorKind::Other,
     };
