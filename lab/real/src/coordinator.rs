@@ -54,7 +54,7 @@ struct Run<'a> {
     start_ns: u64,
     /// What is due, the next one last.
     tasks: Vec<(u64, Task)>,
-    away: Vec<usize>,
+    down_routers: Vec<usize>,
     events: Vec<Event>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
             site: Testbed::new(plan, options)?,
             start_ns: 0,
             tasks,
-            away: Vec::new(),
+            down_routers: Vec::new(),
             events: Vec::new(),
         })
     }
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
                 Some(_) => consumers.all(|app| app.is_done),
                 None => is_started && now_ns >= self.end_ns(),
             };
-            if is_over && self.away.is_empty() {
+            if is_over && self.down_routers.is_empty() {
                 return Ok(());
             }
             if now_ns > self.end_ns().saturating_add(END_PATIENCE_NS) {
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
 
     fn sample(&mut self) -> Result<(), RealError> {
         for (&node, router) in &mut self.site.routers {
-            if !self.away.contains(&node) {
+            if !self.down_routers.contains(&node) {
                 let (sample, queues) = router.sample_with_queues()?;
                 let at_ns = monotonic_now().as_ns().saturating_sub(self.start_ns);
                 let has_disk = check::disk(self.plan, node).is_some();
@@ -183,12 +183,12 @@ impl<'a> Run<'a> {
             }
             Fault::Crash { node, .. } if begins => {
                 self.site.crash(node)?;
-                self.away.push(node);
+                self.down_routers.push(node);
                 node
             }
             Fault::Crash { node, .. } => {
                 self.site.restart_router(node)?;
-                self.away.retain(|&away| away != node);
+                self.down_routers.retain(|&away| away != node);
                 node
             }
             Fault::StoreStall { node, .. } => {

@@ -36,7 +36,7 @@ pub(crate) struct ScenarioReport<'a> {
 }
 
 impl ScenarioReport<'_> {
-    /// Writes `metrics.csv`, `summary.csv` and the figures, and makes the section of them. `beside`
+    /// Writes `metrics.csv`, `summary.csv` and the figures, and makes the section of them. `compared_arm`
     /// is the folder of the report, to which links are relative.
     pub(crate) fn write(&self, beside: &Path) -> Result<Section, ReportError> {
         let path = &self.folder.path;

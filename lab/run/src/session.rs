@@ -414,7 +414,7 @@ impl PaperSession {
             if order.arm.is_some_and(|wanted| wanted != arm) {
                 continue;
             }
-            for arm in [Some(arm), claim.beside].into_iter().flatten() {
+            for arm in [Some(arm), claim.compared_arm].into_iter().flatten() {
                 let known = made.sessions.iter().position(|s| s.is(name, arm));
                 let index = match known {
                     Some(index) => index,
@@ -465,7 +465,7 @@ impl PaperSession {
     /// The session of the arm that a claim is compared with, if it is and runs.
     fn compared_session(&self, claim: &Claim) -> Option<usize> {
         let ClaimSource::Scenario { name, .. } = &claim.source else { return None };
-        let beside = claim.beside?;
+        let beside = claim.compared_arm?;
         self.sessions.iter().position(|session| session.is(name, beside))
     }
 

@@ -16,7 +16,7 @@ const LENGTH_NS: u64 = 2 * S;
 const WARM_UP_NS: u64 = S / 2;
 
 /// Routers that hold everything on a disk each, in a row or a ring, in which Interests may pass by
-/// to the next one. `asked`: at how many of them a consumer asks, with which window.
+/// to the next one. `pending`: at how many of them a consumer asks, with which window.
 fn plan(
     labels: Labels,
     seed: u64,

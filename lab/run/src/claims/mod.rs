@@ -71,7 +71,7 @@ pub struct Claim {
     pub source: ClaimSource,
     /// The other arm of the scenario, if what is measured is how many times as much it is as
     /// there, seed by seed.
-    pub beside: Option<Arm>,
+    pub compared_arm: Option<Arm>,
     /// The paper's value, if it gives one.
     pub paper: Option<f64>,
     pub rule: Rule,
@@ -319,7 +319,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
     };
     let claim = Claim {
         source,
-        beside: table.beside,
+        compared_arm: table.beside,
         id: table.id,
         kind: table.kind,
         figure: table.figure,
@@ -418,7 +418,7 @@ impl Claim {
         if !self.sizes.contains(&experiment.size) {
             return because("Measured at the other size only.");
         }
-        if self.beside.is_some() && beside.is_none() {
+        if self.compared_arm.is_some() && beside.is_none() {
             return because("Takes runs of both arms, which `weir lab reproduce` makes.");
         }
         let all = [Some(of), beside];

@@ -255,10 +255,10 @@ impl Network {
                 None => Ok(()),
             };
         }
-        let life = router.incarnation();
+        let incarnation = router.incarnation();
         let received = router.receive(delivery, &mut self.outbox, &mut self.timeline);
         if received.wants_processor {
-            self.processors.request(life, &mut self.nodes, &mut self.timeline);
+            self.processors.request(incarnation, &mut self.nodes, &mut self.timeline);
         }
         self.after_router(node, received.shard)
     }
@@ -310,15 +310,16 @@ impl Network {
 
     /// Operations of a shared disk have ended: their routers are told.
     fn end_shared_operations(&mut self, disk: u32) -> Result<(), CheckFailure> {
-        while let Some((life, ended)) = self.shared_disks.complete(disk, &mut self.timeline) {
-            let router = self.nodes.router_mut(life.node);
-            let Some(router) = router.filter(|router| router.is_current(life.number)) else {
+        while let Some((incarnation, ended)) = self.shared_disks.complete(disk, &mut self.timeline)
+        {
+            let router = self.nodes.router_mut(incarnation.node);
+            let Some(router) = router.filter(|router| router.is_current(incarnation.number)) else {
                 continue;
             };
             let (library, out) = (&mut self.library, &mut self.outbox);
             if let Some(shard) = router.end_shared(ended, library, out, &mut self.timeline) {
-                self.execute(life.node)?;
-                self.after_router(life.node, shard)?;
+                self.execute(incarnation.node)?;
+                self.after_router(incarnation.node, shard)?;
             }
         }
         Ok(())
@@ -326,14 +327,14 @@ impl Network {
 
     /// Routers have had their time on a processor: each takes up the packet that it had it for.
     fn end_turns(&mut self, processor: u32) -> Result<(), CheckFailure> {
-        while let Some(life) = self.processors.next_ended(processor, &mut self.timeline) {
-            let Some(router) = self.nodes.router_mut(life.node) else { continue };
-            let turn = router.end_turn(life.number, &mut self.outbox, &mut self.timeline);
+        while let Some(incarnation) = self.processors.next_ended(processor, &mut self.timeline) {
+            let Some(router) = self.nodes.router_mut(incarnation.node) else { continue };
+            let turn = router.end_turn(incarnation.number, &mut self.outbox, &mut self.timeline);
             if let Some(shard) = turn.shard {
-                self.after_router(life.node, shard)?;
+                self.after_router(incarnation.node, shard)?;
             }
             let timeline = &mut self.timeline;
-            self.processors.end_turn(processor, life, &turn, &mut self.nodes, timeline);
+            self.processors.end_turn(processor, incarnation, &turn, &mut self.nodes, timeline);
         }
         Ok(())
     }
@@ -357,9 +358,9 @@ impl Network {
         if let Some(disk) = self.shared_disks.of_node(node)
             && let Some(router) = self.nodes.router_mut(node)
         {
-            let life = router.incarnation();
+            let incarnation = router.incarnation();
             if let Some(operations) = router.take_shared_operations() {
-                self.shared_disks.submit(disk, life, operations, &mut self.timeline);
+                self.shared_disks.submit(disk, incarnation, operations, &mut self.timeline);
             }
         }
         let Self { nodes, links, timeline, outbox, control, .. } = self;

@@ -84,12 +84,13 @@ impl Processors {
         let now_ns = timeline.now_ns();
         let processor = &mut self.processors[index as usize];
         while processor.cores_free > 0 {
-            let Some(life) = processor.waiting.pop_front() else { break };
-            let router = nodes.router_mut(life.node);
-            let service_ns = router.and_then(|router| router.start_turn(life.number, now_ns));
+            let Some(incarnation) = processor.waiting.pop_front() else { break };
+            let router = nodes.router_mut(incarnation.node);
+            let service_ns =
+                router.and_then(|router| router.start_turn(incarnation.number, now_ns));
             if let Some(service_ns) = service_ns {
                 processor.cores_free -= 1;
-                processor.run(now_ns, life, service_ns);
+                processor.run(now_ns, incarnation, service_ns);
             }
         }
         self.set_timer(index, timeline);

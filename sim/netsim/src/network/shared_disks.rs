@@ -18,7 +18,7 @@ struct PendingOp {
 
 struct SharedDisk {
     model: DiskModel,
-    asked: Slab<PendingOp>,
+    pending: Slab<PendingOp>,
     timer: Timer,
 }
 
@@ -43,7 +43,7 @@ impl SharedDisks {
                 let seed = seed_of(plan.seed, SeedPurpose::SharedDisk, names.len() as u64);
                 names.push(name);
                 let model = DiskModel::new(config, seed);
-                disks.push(SharedDisk { model, asked: Slab::new(), timer: Timer::UNSET });
+                disks.push(SharedDisk { model, pending: Slab::new(), timer: Timer::UNSET });
                 names.len() - 1
             });
             *of_node = Some(index as u32);
@@ -67,7 +67,7 @@ impl SharedDisks {
     ) {
         let disk = &mut self.disks[index as usize];
         for op in ops {
-            let id = u64::from(disk.asked.insert(PendingOp { by, id: op.id }));
+            let id = u64::from(disk.pending.insert(PendingOp { by, id: op.id }));
             let taken = disk.model.submit(timeline.now(), DiskOp { id, ..op });
             debug_assert!(taken.is_ok(), "the model's queue has no bound");
         }
@@ -91,7 +91,7 @@ impl SharedDisks {
             self.set_timer(index, timeline);
             return None;
         };
-        let PendingOp { by, id } = disk.asked.remove(completion.id as u32);
+        let PendingOp { by, id } = disk.pending.remove(completion.id as u32);
         let has_failed = completion.result.is_err();
         Some((by, EndedOp { id, bytes: completion.op.bytes, has_failed }))
     }

@@ -127,7 +127,7 @@ struct Transfer<'a> {
     dynamic: bool,
     timeouts_ns: Vec<u64>,
     /// Segments not asked for yet: of each path, or of the file at the first place.
-    rest: Vec<u64>,
+    remaining: Vec<u64>,
     links: Vec<Link>,
     shared: Option<Link>,
     latency_sums_ns: Vec<u128>,
@@ -157,7 +157,7 @@ impl<'a> Transfer<'a> {
             paths,
             dynamic: options.dynamic,
             timeouts_ns: timeouts.collect(),
-            rest,
+            remaining: rest,
             links,
             shared,
             latency_sums_ns: vec![0; paths.len()],
@@ -176,7 +176,7 @@ impl<'a> Transfer<'a> {
                     self.request_next(path, 0);
                 }
             }
-            if self.rest.iter().all(|rest| *rest == 0) {
+            if self.remaining.iter().all(|rest| *rest == 0) {
                 break;
             }
         }
@@ -223,7 +223,7 @@ impl<'a> Transfer<'a> {
 
     /// Asks for the next segment over a path, if there is one.
     fn request_next(&mut self, path: usize, now_ns: u64) {
-        let rest = &mut self.rest[if self.dynamic { 0 } else { path }];
+        let rest = &mut self.remaining[if self.dynamic { 0 } else { path }];
         if *rest > 0 {
             *rest -= 1;
             self.express(path, now_ns);

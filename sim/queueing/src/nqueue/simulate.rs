@@ -87,7 +87,7 @@ struct Run<'a> {
     busy: Vec<usize>,
     busy_at: Vec<usize>,
     /// A bit for each queue with room.
-    room: Vec<u64>,
+    has_space: Vec<u64>,
     counts: Vec<QueueCounters>,
     lost: u64,
 }
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
             lengths: vec![0; queues],
             busy: Vec::with_capacity(queues),
             busy_at: vec![0; queues],
-            room,
+            has_space: room,
             counts: vec![QueueCounters::default(); queues],
             lost: 0,
         }
@@ -172,8 +172,8 @@ impl<'a> Run<'a> {
     }
 
     fn arrive(&mut self) {
-        let word = self.room.iter().position(|word| *word != 0);
-        let first = word.map(|word| word * 64 + self.room[word].trailing_zeros() as usize);
+        let word = self.has_space.iter().position(|word| *word != 0);
+        let first = word.map(|word| word * 64 + self.has_space[word].trailing_zeros() as usize);
         let passed = first.unwrap_or(self.model.queues);
         for count in &mut self.counts[..passed] {
             count.offered += 1;
@@ -191,14 +191,14 @@ impl<'a> Run<'a> {
             self.busy.push(index);
         }
         if self.lengths[index] == self.model.threshold {
-            self.room[index / 64] &= !(1 << (index % 64));
+            self.has_space[index / 64] &= !(1 << (index % 64));
         }
     }
 
     fn serve(&mut self, index: usize) {
         self.settle(index);
         self.lengths[index] -= 1;
-        self.room[index / 64] |= 1 << (index % 64);
+        self.has_space[index / 64] |= 1 << (index % 64);
         if self.lengths[index] == 0 {
             let at = self.busy_at[index];
             self.busy.swap_remove(at);

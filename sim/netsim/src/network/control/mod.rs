@@ -1,7 +1,7 @@
 //! The controller of a plan: routers ask it and do what it says, after the time that messages take.
 
 mod agents;
-mod mail;
+mod message_queue;
 mod prefetch;
 mod routes;
 mod setting;
@@ -19,7 +19,7 @@ use weir_forward::strategy::{Strategy, StrategyError};
 use weir_wire::Name;
 
 use self::agents::Agents;
-use self::mail::{ControlMessage, MessageQueue};
+use self::message_queue::{ControlMessage, MessageQueue};
 use self::prefetch::Prefetchers;
 use self::routes::Routing;
 use self::setting::RouterSetting;
@@ -47,7 +47,7 @@ pub(super) struct ControlPlane {
     /// Only where routers do as real agents do.
     agents: Option<Agents>,
     /// Objects that a router has asked about, where there are no agents.
-    asked: BTreeSet<(u32, Name)>,
+    queried_objects: BTreeSet<(u32, Name)>,
     /// What each router was sent last.
     sent: BTreeMap<u32, Configuration>,
     /// All were sent what there was to send when the controller's highest number was this.
@@ -97,7 +97,7 @@ impl ControlPlane {
             mail: MessageQueue::new(of.delay_ns, plan.duration_ns),
             routing: of.routes.as_ref().map(|routes| Routing::new(routes, plan.seed, reports)),
             agents: of.agents.then(|| Agents::new(plan)),
-            asked: BTreeSet::new(),
+            queried_objects: BTreeSet::new(),
             sent: BTreeMap::new(),
             sent_generation: 0,
             distributed: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl ControlPlane {
         }
         let may_ask = match &mut self.agents {
             Some(agents) => agents.try_begin_query(timeline.now_ns(), node, &object),
-            None => self.asked.insert((node, object.clone())),
+            None => self.queried_objects.insert((node, object.clone())),
         };
         if may_ask {
             self.mail.send(self.mail.delay_ns, ControlMessage::Ask { node, object }, timeline);
@@ -216,7 +216,7 @@ impl ControlPlane {
 
     /// A router that has come back has forgotten its configuration.
     pub(super) fn on_restart(&mut self, node: u32, timeline: &mut Timeline) {
-        self.asked.retain(|(asking, _)| *asking != node);
+        self.queried_objects.retain(|(asking, _)| *asking != node);
         self.distributed.remove(&node);
         if let Some(agents) = &mut self.agents {
             agents.forget(node);

@@ -9,7 +9,7 @@ use weir_forward::NextHop;
 use weir_plan::RoutesPlan;
 use weir_wire::Name;
 
-use super::mail::ControlMessage;
+use super::message_queue::ControlMessage;
 use super::setting::RouterSetting;
 use crate::network::router::RouterNode;
 

@@ -44,7 +44,7 @@ pub(in crate::network) struct End {
     /// When the face wants to be polled.
     pub(super) timer: Timer,
     /// Octets out, in, and drops, of links that crashed with their router.
-    pub(super) past: PastCounters,
+    pub(super) past_counters: PastCounters,
 }
 
 /// Counters of a face that began anew.
@@ -78,7 +78,7 @@ impl End {
             downs: 0,
             is_node_down: false,
             timer: Timer::UNSET,
-            past: PastCounters::default(),
+            past_counters: PastCounters::default(),
         }
     }
 
@@ -149,7 +149,7 @@ impl End {
 
     /// The face begins anew, as that of a router that crashed.
     pub(super) fn restart(&mut self) {
-        self.past = self.totals();
+        self.past_counters = self.totals();
         let mut config = self.link.config().clone();
         // As one that draws its first number: the other end remembers those of its former life.
         config.codec.sequence_start = config.codec.sequence_start.wrapping_add(1 << 32);
@@ -162,9 +162,9 @@ impl End {
     pub(super) fn totals(&self) -> PastCounters {
         let counters = self.link.counters();
         PastCounters {
-            in_bytes: self.past.in_bytes + counters.in_bytes,
-            out_bytes: self.past.out_bytes + counters.out_bytes,
-            drops: self.past.drops + counters.drops.total(),
+            in_bytes: self.past_counters.in_bytes + counters.in_bytes,
+            out_bytes: self.past_counters.out_bytes + counters.out_bytes,
+            drops: self.past_counters.drops + counters.drops.total(),
         }
     }
 }

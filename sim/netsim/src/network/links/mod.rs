@@ -215,7 +215,7 @@ impl Links {
             return Arrival::Nothing;
         }
         if end.is_node_down {
-            end.past.drops += 1;
+            end.past_counters.drops += 1;
             note(TraceKind::LostToCrash, timeline);
             return Arrival::Nothing;
         }

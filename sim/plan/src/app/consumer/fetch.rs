@@ -48,7 +48,7 @@ pub(super) struct Fetch {
     /// Octets to be compared, in the order in which that ends.
     checks: VecDeque<PendingCheck>,
     /// Interests that were in flight at the end of the run and are not answered.
-    left_over: Option<u32>,
+    unanswered_at_end: Option<u32>,
 }
 
 /// A Data that a segment was answered with.
@@ -122,7 +122,7 @@ impl Fetch {
             answers: Vec::new(),
             refused: Vec::new(),
             checks: VecDeque::new(),
-            left_over: None,
+            unanswered_at_end: None,
         }
     }
 
@@ -137,7 +137,7 @@ impl Fetch {
 
     pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &ConsumerCore) {
         // After the end there is none.
-        if self.left_over.is_none() {
+        if self.unanswered_at_end.is_none() {
             self.inputs.push(match is_there {
                 true => core.added(path),
                 false => ConsumerInput::RemovePath { path },
@@ -147,8 +147,8 @@ impl Fetch {
 
     /// The run is over: nothing is sent any more, what comes within a lifetime still counts.
     pub(super) fn end(&mut self, core: &ConsumerCore) {
-        if self.left_over.is_none() {
-            self.left_over = Some(self.in_flight());
+        if self.unanswered_at_end.is_none() {
+            self.unanswered_at_end = Some(self.in_flight());
             let remove = |&path: &PathId| ConsumerInput::RemovePath { path };
             self.inputs.extend(core.paths.iter().map(remove));
         }
@@ -213,7 +213,8 @@ impl Fetch {
                 let asked_at = Instant::from_ns(core.now.as_ns().saturating_sub(rtt_ns));
                 let TraceEvent { range, path, .. } = event;
                 self.answers.push(ReceivedSegment { range, segment, path, asked_at, is_marked });
-                self.left_over = self.left_over.map(|count| count.saturating_sub(1));
+                self.unanswered_at_end =
+                    self.unanswered_at_end.map(|count| count.saturating_sub(1));
             }
             TraceKind::TimedOut | TraceKind::Lost => {
                 core.timed_out(object, segment, out);
@@ -288,7 +289,7 @@ impl Fetch {
 
     /// When [`Fetch::process`] must be called at the latest.
     pub(super) fn next_wakeup(&self, core: &ConsumerCore) -> Option<Instant> {
-        let left_over = self.left_over.filter(|&count| count > 0);
+        let left_over = self.unanswered_at_end.filter(|&count| count > 0);
         let given_up = left_over.map(|_| core.end.plus_ns(core.lifetime_ns));
         let given_up = given_up.filter(|&at| at > core.now);
         let checked = self.checks.front().map(|check| check.ends);
@@ -300,13 +301,13 @@ impl Fetch {
     pub(super) fn is_over(&self, core: &ConsumerCore) -> bool {
         self.checks.is_empty()
             && (self.consumer.has_ended()
-                || self.left_over.is_some_and(|count| {
+                || self.unanswered_at_end.is_some_and(|count| {
                     count == 0 || core.now >= core.end.plus_ns(core.lifetime_ns)
                 }))
     }
 
     pub(super) fn in_flight(&self) -> u32 {
-        self.left_over.unwrap_or_else(|| self.consumer.stats().outstanding)
+        self.unanswered_at_end.unwrap_or_else(|| self.consumer.stats().outstanding)
     }
 
     /// Packets that could not be decoded, and Data that nothing waited for.

@@ -108,7 +108,7 @@ pub(crate) struct Disks {
     /// What the shared disk is to be asked for.
     shared: Vec<Job>,
     /// A promise that the router broke.
-    broken: Option<String>,
+    check_failure: Option<String>,
 }
 
 impl Disks {
@@ -138,7 +138,7 @@ impl Disks {
             error_probability: plan.device.error_probability,
             rng,
             shared: Vec::new(),
-            broken: None,
+            check_failure: None,
         };
         disks.depth = disks.tier(0, HashKey::new([0, 0])).depth;
         disks
@@ -169,7 +169,8 @@ impl Disks {
     pub(crate) fn submit(&mut self, now: Instant, shard: usize, ops: &mut Vec<DiskOp>) {
         for op in ops.drain(..) {
             let Some(disk) = self.disks.get_mut(usize::from(op.disk)) else {
-                self.broken = Some(format!("there is no disk {} to do {:?}", op.disk, op.kind));
+                self.check_failure =
+                    Some(format!("there is no disk {} to do {:?}", op.disk, op.kind));
                 continue;
             };
             let (kind, bytes) = disk.note(&op, self.plan.region_bytes);
@@ -178,7 +179,7 @@ impl Disks {
             let checked = promises::check_depth(under_way, self.depth)
                 .and_then(|()| promises::aligned(&op.kind, self.plan.block_bytes));
             if let Err(what) = checked {
-                self.broken = Some(what);
+                self.check_failure = Some(what);
             }
             let id = u64::from(disk.under_way.insert(ActiveOp { shard: shard as u16, op }));
             let job = Job { id, kind, bytes };
@@ -285,7 +286,7 @@ impl Disks {
     /// A promise that the router has broken since this was asked last.
     #[inline]
     pub(crate) fn take_failure(&mut self) -> Result<(), String> {
-        self.broken.take().map_or(Ok(()), Err)
+        self.check_failure.take().map_or(Ok(()), Err)
     }
 
     pub(crate) fn under_way(&self) -> usize {
