@@ -20,7 +20,8 @@ pub use publish::{
     publish_file, publish_listing, publish_octets, serve,
 };
 pub use repository::{
-    Findings, Handed, LoosePackets, Put, Putting, Repository, RepositoryError, Taken, Unsettled,
+    AdoptedObjects, HandOver, LoadReport, PutOptions, PutResult, Repository, RepositoryError,
+    StandalonePackets, UncommittedObject,
 };
 pub use sockets::{
     Binder, Consumer, ConsumerOptions, Identity, LiveWriter, Offer, OptionInfo, OptionKind,

@@ -155,7 +155,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
     let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &files, &stop)?;
     if let Some(repository) = &mut repository {
-        if repository.is_guest() {
+        if repository.is_second_writer() {
             return args.announcement().hand_over(&served, repository);
         }
         kept::add(repository, &mut served)?;

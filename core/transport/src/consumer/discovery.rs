@@ -1,7 +1,7 @@
 //! Finds what there is to fetch: the name of the version, and whether it has a manifest.
 //!
 //! 1. A request for metadata, or for whatever is below a prefix, finds the version. Where no
-//!    producer answers, a router's store may ([`Target::Latest`]).
+//!    producer answers, a router's store may ([`Target::LatestVersions`]).
 //! 2. The driver says what it has already.
 //! 3. If metadata do not tell, a probe for the first segment and the first manifest part says
 //!    whether there is a manifest.

@@ -40,7 +40,7 @@ impl Workers {
 
     pub(super) fn send(&self, worker: u16, command: ToWorker) {
         let queue = &self.queues[usize::from(worker)];
-        // A thread that has ended has reported so: see `ToControl::Ended`.
+        // A thread that has ended has reported so: see `ToControl::ExpressOutcome`.
         if queue.commands.send(command).is_ok() {
             let _ = queue.waker.wake();
         }

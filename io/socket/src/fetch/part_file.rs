@@ -161,7 +161,7 @@ impl PartFile {
         }
     }
 
-    /// Has `tell` called when segments of another version are discarded that an earlier download
+    /// Has `send` called when segments of another version are discarded that an earlier download
     /// stored. It may be called on any thread.
     #[must_use]
     pub fn with_discarded_callback(mut self, tell: DiscardedCallback) -> Self {

@@ -646,7 +646,7 @@ impl Endpoint for ObjectStore {
     }
 }
 
-/// Answers Interests until `go_on` returns false, which is asked several times a second and told
+/// Answers Interests until `drive` returns false, which is asked several times a second and told
 /// which files have been lost since. They are refused from then on; the rest is served.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
+use super::layout::{LoadedObjects, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
 use crate::bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
 use crate::object::location::{
@@ -20,7 +20,7 @@ use crate::object::location::{
 use crate::object::stored::{FIRST_READ_BYTES, StoredObject, needs_more_header};
 
 #[derive(Debug)]
-pub(super) struct Objects {
+pub(super) struct BucketStorage {
     bucket: Arc<Bucket>,
     /// It is to be made a repository when something is written.
     is_new: AtomicBool,
@@ -28,13 +28,13 @@ pub(super) struct Objects {
 
 /// An object on its way.
 #[derive(Debug)]
-pub(super) struct InBucketDraft {
-    pub(super) place: BucketLocation,
+pub(super) struct BucketDraft {
+    pub(super) location: BucketLocation,
     upload: Option<Upload>,
     pending: Option<Pending>,
 }
 
-impl InBucketDraft {
+impl BucketDraft {
     pub(super) fn append(&mut self, octets: &[u8]) -> io::Result<()> {
         let upload = self.upload.as_mut().expect("it has not ended");
         upload.append(octets).map_err(bucket_error)
@@ -51,24 +51,24 @@ fn address(bucket: &Bucket, name: &str) -> PathBuf {
     format!("{}/{name}", bucket.location()).into()
 }
 
-impl Objects {
+impl BucketStorage {
     pub(super) fn open(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
         let place = || PathBuf::from(bucket.location().to_string());
         let read = |error| read_error(&place())(bucket_error(error));
         let is_new = match bucket.read(MARK, 0..MARK_TEXT.len() as u64 + 1, None) {
             Ok(piece) if piece.octets == MARK_TEXT.as_bytes() => false,
-            Ok(_) => return Err(RepositoryError::Layout { path: place() }),
+            Ok(_) => return Err(RepositoryError::UnknownLayout { path: place() }),
             Err(BucketError::Missing(_)) => true,
             Err(error) => return Err(read(error)),
         };
         if is_new && !bucket.list("", 1).map_err(read)?.is_empty() {
-            return Err(RepositoryError::Foreign { path: place() });
+            return Err(RepositoryError::NotARepository { path: place() });
         }
         Ok(Self { bucket, is_new: is_new.into() })
     }
 
     /// Reads the beginning of each object.
-    pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
+    pub(super) fn load(&self) -> Result<LoadedObjects, RepositoryError> {
         let bucket = &self.bucket;
         let error = |source| read_error(&address(bucket, OBJECTS))(source);
         let found = bucket.list(OBJECTS, usize::MAX).map_err(bucket_error).map_err(error)?;
@@ -86,8 +86,11 @@ impl Objects {
             let (name, tag) = (names[at].clone(), piece.tag.clone());
             BucketLocation { bucket: bucket.clone(), name, tag }
         };
-        let (mut loaded, mut away, mut long) = (Loaded::default(), None, Vec::new());
-        let take = |loaded: &mut Loaded, away: &mut Option<io::Error>, at: usize, piece: Piece| {
+        let (mut loaded, mut away, mut long) = (LoadedObjects::default(), None, Vec::new());
+        let take = |loaded: &mut LoadedObjects,
+                    away: &mut Option<io::Error>,
+                    at: usize,
+                    piece: Piece| {
             let place = place_of(at, &piece);
             let octets = piece.octets.to_vec();
             let found = StoredObject::from_first_bytes(
@@ -99,7 +102,7 @@ impl Objects {
             match found {
                 Ok(Some(mut kept)) => {
                     kept.is_damaged |= damaged.contains(&stems[at]);
-                    loaded.kept.push(kept);
+                    loaded.intact.push(kept);
                 }
                 Err(error) if error.kind() == io::ErrorKind::HostUnreachable => *away = Some(error),
                 Ok(None) | Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
@@ -123,16 +126,16 @@ impl Objects {
         away.map_or(Ok(loaded), |away| Err(error(away)))
     }
 
-    pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<InBucketDraft, RepositoryError> {
-        self.make_repository()?;
+    pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<BucketDraft, RepositoryError> {
+        self.create_mark()?;
         let (bucket, name) = (self.bucket.clone(), format!("{OBJECTS}/{stem}.{OBJECT_SUFFIX}"));
         let error = |error| write_error(&address(&bucket, &name))(bucket_error(error));
         let upload = bucket.upload(&name, bytes).map_err(error)?;
         let place = BucketLocation { bucket, name, tag: None };
-        Ok(InBucketDraft { place, upload: Some(upload), pending: None })
+        Ok(BucketDraft { location: place, upload: Some(upload), pending: None })
     }
 
-    fn make_repository(&self) -> Result<(), RepositoryError> {
+    fn create_mark(&self) -> Result<(), RepositoryError> {
         if !self.is_new.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -149,9 +152,9 @@ impl Objects {
 }
 
 /// Waits until all of them are there.
-pub(super) fn settle(drafts: Vec<InBucketDraft>) -> Result<Vec<ObjectLocation>, RepositoryError> {
-    let settle = |draft: InBucketDraft| {
-        let InBucketDraft { mut place, pending, .. } = draft;
+pub(super) fn commit(drafts: Vec<BucketDraft>) -> Result<Vec<ObjectLocation>, RepositoryError> {
+    let settle = |draft: BucketDraft| {
+        let BucketDraft { location: mut place, pending, .. } = draft;
         let path = PathBuf::from(place.to_string());
         let arrived = pending.expect("it has ended").wait();
         place.tag = arrived.map_err(|error| write_error(&path)(bucket_error(error)))?;
@@ -162,15 +165,15 @@ pub(super) fn settle(drafts: Vec<InBucketDraft>) -> Result<Vec<ObjectLocation>, 
 
 /// Removes an object, and the note that it is damaged.
 pub(super) fn remove(place: &BucketLocation) -> Result<(), RepositoryError> {
-    remove_one(place, &place.name)?;
-    remove_note(place)
+    delete_object(place, &place.name)?;
+    remove_damage_marker(place)
 }
 
-pub(super) fn remove_note(place: &BucketLocation) -> Result<(), RepositoryError> {
-    remove_one(place, &place.damage_marker_name())
+pub(super) fn remove_damage_marker(place: &BucketLocation) -> Result<(), RepositoryError> {
+    delete_object(place, &place.damage_marker_name())
 }
 
-fn remove_one(place: &BucketLocation, name: &str) -> Result<(), RepositoryError> {
+fn delete_object(place: &BucketLocation, name: &str) -> Result<(), RepositoryError> {
     let error = |error| write_error(&address(&place.bucket, name))(bucket_error(error));
     place.bucket.delete(name).map_err(error)
 }

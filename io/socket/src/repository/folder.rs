@@ -10,19 +10,19 @@ use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use weir_disk::{LockOutcome, lock};
 
-use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
+use super::layout::{LoadedObjects, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
 use crate::object::location::{DAMAGED_SUFFIX, OBJECT_SUFFIX, ObjectLocation};
 use crate::object::stored::StoredObject;
 
 /// The ending of files that are being written.
-const NEW: &str = "new";
+const UNFINISHED_SUFFIX: &str = "new";
 
 #[derive(Debug)]
 pub(super) struct Folder {
     objects_path: PathBuf,
     /// Locked as long as the repository is used. A guest has none.
-    mark: Option<File>,
+    mark_file: Option<File>,
     /// The file system was mounted read-only at the start.
     is_read_only: bool,
 }
@@ -63,24 +63,24 @@ impl Folder {
         if !objects_path.is_dir() {
             fs::create_dir_all(&objects_path).map_err(write_error(&objects_path))?;
             // The names of both must last before anything in them is said to be kept.
-            sync_folder(path)?;
+            fsync_folder(path)?;
             for above in std::path::absolute(path).iter().flat_map(|path| path.ancestors().skip(1))
             {
                 // Folders of others may not be readable, and were there before.
-                let _ = sync_folder(above);
+                let _ = fsync_folder(above);
             }
         }
-        Ok(Self { objects_path, mark: Some(mark), is_read_only })
+        Ok(Self { objects_path, mark_file: Some(mark), is_read_only })
     }
 
     /// Opens one that another process uses.
-    pub(super) fn open_as_guest(path: &Path) -> Self {
-        Self { objects_path: path.join(OBJECTS), mark: None, is_read_only: false }
+    pub(super) fn open_unlocked(path: &Path) -> Self {
+        Self { objects_path: path.join(OBJECTS), mark_file: None, is_read_only: false }
     }
 
     /// Whether no other process uses it.
-    pub(super) fn is_alone(&self) -> bool {
-        self.mark.is_some()
+    pub(super) fn has_lock(&self) -> bool {
+        self.mark_file.is_some()
     }
 
     /// An object that another process has put there.
@@ -95,15 +95,15 @@ impl Folder {
     }
 
     /// Reads the beginning of each file, and removes those that were not finished.
-    pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
+    pub(super) fn load(&self) -> Result<LoadedObjects, RepositoryError> {
         let folder = &self.objects_path;
         let entries = fs::read_dir(folder).map_err(read_error(folder))?;
-        let (mut paths, mut loaded) = (Vec::new(), Loaded::default());
+        let (mut paths, mut loaded) = (Vec::new(), LoadedObjects::default());
         for entry in entries {
             let path = entry.map_err(read_error(folder))?.path();
             match path.extension().and_then(|ending| ending.to_str()) {
-                Some(NEW) if self.is_read_only || !self.is_alone() => {}
-                Some(NEW) => {
+                Some(UNFINISHED_SUFFIX) if self.is_read_only || !self.has_lock() => {}
+                Some(UNFINISHED_SUFFIX) => {
                     fs::remove_file(&path).map_err(write_error(&path))?;
                     loaded.unfinished += 1;
                 }
@@ -111,9 +111,9 @@ impl Folder {
                 _ => {}
             }
         }
-        for (path, found) in open_all(&paths) {
+        for (path, found) in read_headers(&paths) {
             match found {
-                Ok(Some(kept)) => loaded.kept.push(kept),
+                Ok(Some(kept)) => loaded.intact.push(kept),
                 // The others are good all the same.
                 Ok(None) | Err(_) => loaded.unreadable.push(path.clone()),
             }
@@ -123,10 +123,10 @@ impl Folder {
 
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<FileDraft, RepositoryError> {
         let place = self.objects_path.join(stem);
-        let ending = match self.is_alone() {
-            true => NEW.to_owned(),
+        let ending = match self.has_lock() {
+            true => UNFINISHED_SUFFIX.to_owned(),
             // The process that has the repository may write an object of the same name.
-            false => format!("{}.{NEW}", std::process::id()),
+            false => format!("{}.{UNFINISHED_SUFFIX}", std::process::id()),
         };
         let (written, path) = (place.with_extension(ending), place.with_extension(OBJECT_SUFFIX));
         let mut how = File::options();
@@ -138,7 +138,7 @@ impl Folder {
     }
 
     /// Gives files that are written their names, once they are on disk.
-    pub(super) fn settle(
+    pub(super) fn commit(
         &self,
         all: Vec<FileDraft>,
     ) -> Result<Vec<ObjectLocation>, RepositoryError> {
@@ -155,13 +155,13 @@ impl Folder {
             draft.is_settled = true;
             places.push(ObjectLocation::File(draft.path.clone()));
         }
-        sync_folder(&self.objects_path)?;
+        fsync_folder(&self.objects_path)?;
         Ok(places)
     }
 }
 
 /// Makes the names in a folder last.
-fn sync_folder(path: &Path) -> Result<(), RepositoryError> {
+fn fsync_folder(path: &Path) -> Result<(), RepositoryError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(write_error(path))
 }
 
@@ -174,7 +174,7 @@ fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
     let is_foreign =
         is_new()? && fs::read_dir(path).map_err(read_error(path))?.next().is_some() && is_new()?;
     if is_foreign {
-        return Err(RepositoryError::Foreign { path: path.to_owned() });
+        return Err(RepositoryError::NotARepository { path: path.to_owned() });
     }
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&mark);
     let (mut file, is_read_only) = match options {
@@ -192,7 +192,7 @@ fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
         return Ok((file, is_read_only));
     }
     if is_read_only || !MARK_TEXT.starts_with(&text) {
-        return Err(RepositoryError::Layout { path: path.to_owned() });
+        return Err(RepositoryError::UnknownLayout { path: path.to_owned() });
     }
     // The process that made it was killed, or its disk was full, before all of it was written.
     let rest = &MARK_TEXT.as_bytes()[text.len()..];
@@ -201,7 +201,7 @@ fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
 }
 
 /// Reads the headers of all files, several at a time.
-fn open_all(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<StoredObject>>)> {
+fn read_headers(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<StoredObject>>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(paths.len())));
     std::thread::scope(|scope| {

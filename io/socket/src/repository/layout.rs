@@ -12,8 +12,8 @@ pub(super) const OBJECTS: &str = "objects";
 
 /// What is found at first.
 #[derive(Debug, Default)]
-pub(super) struct Loaded {
-    pub(super) kept: Vec<StoredObject>,
+pub(super) struct LoadedObjects {
+    pub(super) intact: Vec<StoredObject>,
     pub(super) unfinished: u64,
     pub(super) unreadable: Vec<PathBuf>,
 }

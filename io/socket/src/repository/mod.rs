@@ -5,8 +5,8 @@
 
 mod bucket;
 mod folder;
-mod guest;
 mod layout;
+mod second_writer;
 mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use weir_wire::tlv::{self, Writer};
 use weir_wire::{DataView, Name, NameView};
 
 use self::folder::Folder;
-use self::guest::Guest;
+use self::second_writer::SecondWriter;
 use self::storage::{Draft, Storage};
 use crate::bucket::Bucket;
 use crate::object::location::{OBJECT_SUFFIX, ObjectLocation, open_to_read};
@@ -38,12 +38,12 @@ use crate::publish::sign::{
     Label, PublishOptions, listing_octets, publish_file, publish_listing, signature_info,
 };
 
-pub use self::guest::{Handed, Taken};
+pub use self::second_writer::{AdoptedObjects, HandOver};
 
 /// Of a file: that it may have changed since without its times showing it.
-const UNKNOWN: Origin = [0; 32];
+const UNKNOWN_ORIGIN: Origin = [0; 32];
 /// The times of a file system are no finer than this.
-const TICK: Duration = Duration::from_millis(20);
+const FILE_TIME_TICK: Duration = Duration::from_millis(20);
 /// Segments that are written at a time.
 const BATCH_SEGMENTS: u64 = 64;
 
@@ -57,15 +57,15 @@ pub enum RepositoryError {
     Write { path: PathBuf, source: io::Error },
     /// The folder has other things in it.
     #[error("{} is no repository and not empty", path.display())]
-    Foreign { path: PathBuf },
+    NotARepository { path: PathBuf },
     /// The object that is there has the last version that there can be.
     #[error("{object} is kept in version 2^64-1, and there is none after it")]
-    LastVersion { object: Name },
+    VersionExhausted { object: Name },
     /// Another version of this program made it.
     #[error("{} has a layout that is not known here", path.display())]
-    Layout { path: PathBuf },
+    UnknownLayout { path: PathBuf },
     /// Another process uses it.
-    #[error("{} is in use by {}", path.display(), who(holder.as_ref()))]
+    #[error("{} is in use by {}", path.display(), describe_holder(holder.as_ref()))]
     InUse {
         path: PathBuf,
         /// Which process, if it can be known.
@@ -76,13 +76,13 @@ pub enum RepositoryError {
     Publish(#[from] PublishError),
 }
 
-fn who(holder: Option<&LockHolder>) -> String {
+fn describe_holder(holder: Option<&LockHolder>) -> String {
     holder.map_or_else(|| "another process".into(), ToString::to_string)
 }
 
 /// What was found in a repository besides objects that are whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct LoadReport {
     /// Files that were being written when a process ended. They are gone.
     pub unfinished: u64,
     /// Files of which not all is what was written. The rest of them is served.
@@ -93,11 +93,11 @@ pub struct Findings {
 
 /// What a repository has of packets that belong to no object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LoosePackets {
+pub struct StandalonePackets {
     /// Each with the name below which it was put.
-    pub sound: Vec<(Name, Packet)>,
+    pub intact: Vec<(Name, Packet)>,
     /// Where those are that are damaged or cannot be read, and why.
-    pub lost: Vec<(PathBuf, String)>,
+    pub unreadable: Vec<(PathBuf, String)>,
 }
 
 /// Keeps signed objects in a folder or a bucket.
@@ -108,38 +108,38 @@ pub struct Repository {
     /// The latest version of each object, by the value of the object's name.
     objects: BTreeMap<Vec<u8>, StoredObject>,
     /// Whole packets alone.
-    loose: Vec<StoredObject>,
+    standalone_packets: Vec<StoredObject>,
     /// Earlier versions that are to be removed with the next thing that is.
-    superseded: Vec<ObjectLocation>,
-    findings: Findings,
-    guest: Option<Guest>,
+    to_remove: Vec<ObjectLocation>,
+    findings: LoadReport,
+    second_writer: Option<SecondWriter>,
 }
 
 /// An object that is written, and is not known to last yet.
 #[derive(Debug)]
-pub struct Unsettled {
-    kept: Box<StoredObject>,
+pub struct UncommittedObject {
+    object: Box<StoredObject>,
     draft: Draft,
 }
 
-impl Unsettled {
+impl UncommittedObject {
     pub fn size_bytes(&self) -> u64 {
-        self.kept.header.size_bytes
+        self.object.header.size_bytes
     }
 }
 
 /// What has become of something that was put.
 #[derive(Debug)]
-pub enum Put {
+pub enum PutResult {
     /// It is ready: there as it was.
-    Ready(Published),
+    Unchanged(Published),
     /// It has been signed and written, and is to be settled.
-    New(Unsettled),
+    Written(UncommittedObject),
 }
 
 /// How objects are put into a repository.
 #[derive(Copy, Clone, Debug)]
-pub struct Putting<'a> {
+pub struct PutOptions<'a> {
     /// The name below which they are put.
     pub root: &'a Name,
     /// The version is the one that the label says, even where there is a later one.
@@ -167,39 +167,39 @@ impl Repository {
             storage,
             path,
             objects: BTreeMap::new(),
-            loose: Vec::new(),
-            superseded: Vec::new(),
-            findings: Findings::default(),
-            guest: None,
+            standalone_packets: Vec::new(),
+            to_remove: Vec::new(),
+            findings: LoadReport::default(),
+            second_writer: None,
         };
         let mut damaged = 0;
-        for kept in loaded.kept {
-            damaged += repository.insert(kept);
+        for kept in loaded.intact {
+            damaged += repository.insert_loaded(kept);
         }
-        if repository.storage.is_alone() {
+        if repository.storage.is_exclusive() {
             // What cannot be removed now is removed after the next put, which reports errors.
-            let _ = repository.remove_superseded();
+            let _ = repository.remove_pending();
         }
-        let all = repository.objects.values().chain(&repository.loose);
+        let all = repository.objects.values().chain(&repository.standalone_packets);
         damaged += all.filter(|kept| kept.is_damaged).count() as u64;
         let (unfinished, mut unreadable) = (loaded.unfinished, loaded.unreadable);
         unreadable.sort_unstable();
-        repository.findings = Findings { unfinished, damaged, unreadable };
+        repository.findings = LoadReport { unfinished, damaged, unreadable };
         Ok(repository)
     }
 
     /// Adds what was found at a start. Of two versions of an object the later one stays, unless it
     /// is damaged and the earlier one is not. Returns how many damaged versions are not served.
-    fn insert(&mut self, mut kept: StoredObject) -> u64 {
+    fn insert_loaded(&mut self, mut kept: StoredObject) -> u64 {
         if let (true, ObjectLocation::File(path)) = (kept.is_damaged, &kept.location)
-            && self.storage.is_alone()
+            && self.storage.is_exclusive()
             && path.extension().is_some_and(|ending| ending == OBJECT_SUFFIX)
         {
             // Without the mark the next start finds the damage again.
             let _ = kept.mark_damaged();
         }
         if kept.header.segments == 0 {
-            self.loose.push(kept);
+            self.standalone_packets.push(kept);
             return 0;
         }
         let name = kept.object().to_vec();
@@ -214,7 +214,7 @@ impl Repository {
         };
         // Two versions mean that a process ended before it removed the earlier one. A disk that
         // lost power may have lost the content of the later one, although it reported it written.
-        let is_preferable = self.storage.is_alone()
+        let is_preferable = self.storage.is_exclusive()
             && version(&earlier) != version(&later)
             && (later.is_damaged || !later.is_intact())
             && !earlier.is_damaged
@@ -224,22 +224,22 @@ impl Repository {
             self.objects.insert(name, earlier);
             return 1;
         }
-        self.superseded.push(earlier.location);
+        self.to_remove.push(earlier.location);
         self.objects.insert(name, later);
         0
     }
 
     /// Removes what later versions have replaced, and what was withdrawn. What cannot be removed
     /// is tried again the next time.
-    fn remove_superseded(&mut self) -> Result<(), RepositoryError> {
+    fn remove_pending(&mut self) -> Result<(), RepositoryError> {
         let mut result = Ok(());
-        if self.guest.is_some() {
+        if self.second_writer.is_some() {
             // That is for the process that has the repository.
             return result;
         }
-        for place in std::mem::take(&mut self.superseded) {
+        for place in std::mem::take(&mut self.to_remove) {
             if let Err(error) = self.storage.remove(&place) {
-                self.superseded.push(place);
+                self.to_remove.push(place);
                 result = result.and(Err(error));
             }
         }
@@ -247,12 +247,12 @@ impl Repository {
     }
 
     /// Whether something that was replaced or withdrawn could not be removed yet.
-    pub fn has_superseded(&self) -> bool {
-        !self.superseded.is_empty()
+    pub fn has_pending_removals(&self) -> bool {
+        !self.to_remove.is_empty()
     }
 
     /// What was found when it was opened.
-    pub fn findings(&self) -> &Findings {
+    pub fn load_report(&self) -> &LoadReport {
         &self.findings
     }
 
@@ -275,9 +275,9 @@ impl Repository {
     }
 
     /// Reads the packets that belong to no object, such as certificates.
-    pub fn packets(&mut self) -> LoosePackets {
-        let (mut pool, mut packets) = (Pool::new(0), LoosePackets::default());
-        for kept in &mut self.loose {
+    pub fn packets(&mut self) -> StandalonePackets {
+        let (mut pool, mut packets) = (Pool::new(0), StandalonePackets::default());
+        for kept in &mut self.standalone_packets {
             let read = |kept: &StoredObject, number| match kept.location.open() {
                 Ok(open) => kept.read(number, &mut pool, |range, out| open.read(range, out)),
                 Err(error) => Err(error.into()),
@@ -286,9 +286,9 @@ impl Repository {
                 (0..kept.packets()).scan(read, |read, number| Some(read(kept, number))).collect();
             let root = &kept.header.root;
             match all {
-                Ok(all) => packets.sound.extend(all.into_iter().map(|one| (root.clone(), one))),
+                Ok(all) => packets.intact.extend(all.into_iter().map(|one| (root.clone(), one))),
                 Err(error) => {
-                    packets.lost.push((kept.location.path(), error.to_string()));
+                    packets.unreadable.push((kept.location.path(), error.to_string()));
                     // Put again, it is written again.
                     kept.is_damaged = true;
                 }
@@ -317,18 +317,18 @@ impl Repository {
         &self,
         path: &Path,
         label: Label<'_>,
-        putting: Putting<'_>,
+        putting: PutOptions<'_>,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Put, RepositoryError> {
+    ) -> Result<PutResult, RepositoryError> {
         let read_error = |source| PublishError::Read { path: path.to_owned(), source };
         let metadata = fs::metadata(path).map_err(read_error)?;
         let origin = origin_of_file(&metadata, label, putting.options);
         if let Some(there) = self.find(label.name, label.version, putting, origin) {
-            return Ok(Put::Ready(there));
+            return Ok(PutResult::Unchanged(there));
         }
-        let label = self.later(label, label.name, putting)?;
+        let label = self.with_later_version(label, label.name, putting)?;
         let published = publish_file(path, label, putting.options, progress)?;
-        Ok(Put::New(self.keep(&published, putting.root, origin)?))
+        Ok(PutResult::Written(self.write_object(&published, putting.root, origin)?))
     }
 
     /// Signs the listing of a directory and writes it down, unless it is there as it would be made.
@@ -336,17 +336,17 @@ impl Repository {
         &self,
         entries: &[(Vec<u8>, bool)],
         label: Label<'_>,
-        putting: Putting<'_>,
-    ) -> Result<Put, RepositoryError> {
+        putting: PutOptions<'_>,
+    ) -> Result<PutResult, RepositoryError> {
         let origin = origin(b"listing", &listing_octets(entries), label, putting.options);
         let mut listing = label.name.clone();
         listing.append_keyword(weir_transport::LISTING_KEYWORD);
         if let Some(there) = self.find(&listing, label.version, putting, origin) {
-            return Ok(Put::Ready(there));
+            return Ok(PutResult::Unchanged(there));
         }
-        let label = self.later(label, &listing, putting)?;
+        let label = self.with_later_version(label, &listing, putting)?;
         let published = publish_listing(entries, label, putting.options)?;
-        Ok(Put::New(self.keep(&published, putting.root, origin)?))
+        Ok(PutResult::Written(self.write_object(&published, putting.root, origin)?))
     }
 
     /// Writes down a packet that is to be served below `root`, such as a certificate, unless it is
@@ -358,7 +358,7 @@ impl Repository {
         let name = DataView::decode(packet).expect("it is Data").name.to_name();
         let origin = sha256(&[packet]);
         let is_it = |kept: &&StoredObject| kept.header.origin == origin && !kept.is_damaged;
-        if self.loose.iter().find(is_it).is_some_and(|kept| kept.is_intact()) {
+        if self.standalone_packets.iter().find(is_it).is_some_and(|kept| kept.is_intact()) {
             return Ok(());
         }
         let header = Header {
@@ -372,21 +372,24 @@ impl Repository {
             named_packets: Vec::new(),
         };
         let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
-        for published in self.settle(vec![unsettled])? {
+        for published in self.commit(vec![unsettled])? {
             if let ObjectForm::Stored(kept) = published.0 {
                 let is_old =
                     |other: &mut StoredObject| other.header.versioned == kept.header.versioned;
-                let old: Vec<ObjectLocation> =
-                    self.loose.extract_if(.., is_old).map(|old| old.location).collect();
+                let old: Vec<ObjectLocation> = self
+                    .standalone_packets
+                    .extract_if(.., is_old)
+                    .map(|old| old.location)
+                    .collect();
                 let place = kept.location.clone();
-                self.loose.push(*kept);
+                self.standalone_packets.push(*kept);
                 for old in old {
                     match old.is_same_object(&place) {
-                        true => self.storage.overwritten(&old)?,
-                        false => self.superseded.push(old),
+                        true => self.storage.on_overwritten(&old)?,
+                        false => self.to_remove.push(old),
                     }
                 }
-                self.remove_superseded()?;
+                self.remove_pending()?;
             }
         }
         Ok(())
@@ -397,12 +400,12 @@ impl Repository {
         &self,
         name: &Name,
         version_wanted: u64,
-        putting: Putting<'_>,
+        putting: PutOptions<'_>,
         origin: Origin,
     ) -> Option<Published> {
         let kept = self.objects.get(name.value())?;
         let is_it = kept.header.origin == origin
-            && origin != UNKNOWN
+            && origin != UNKNOWN_ORIGIN
             && kept.header.root == *putting.root
             && !kept.is_damaged
             && (!putting.is_version_fixed || version(kept) == Some(version_wanted));
@@ -410,28 +413,28 @@ impl Repository {
     }
 
     /// With a version that is later than the one there is.
-    fn later<'a>(
+    fn with_later_version<'a>(
         &self,
         label: Label<'a>,
         object: &Name,
-        putting: Putting<'_>,
+        putting: PutOptions<'_>,
     ) -> Result<Label<'a>, RepositoryError> {
         let there = self.objects.get(object.value()).and_then(version);
         let least = match there.filter(|_| !putting.is_version_fixed) {
             None => 0,
             Some(there) => there
                 .checked_add(1)
-                .ok_or_else(|| RepositoryError::LastVersion { object: object.clone() })?,
+                .ok_or_else(|| RepositoryError::VersionExhausted { object: object.clone() })?,
         };
         Ok(Label { version: label.version.max(least), ..label })
     }
 
-    fn keep(
+    fn write_object(
         &self,
         published: &Published,
         root: &Name,
         origin: Origin,
-    ) -> Result<Unsettled, RepositoryError> {
+    ) -> Result<UncommittedObject, RepositoryError> {
         let ObjectForm::Sealed(object, content) = &published.0 else {
             unreachable!("it was just made")
         };
@@ -456,8 +459,8 @@ impl Repository {
         &self,
         mut header: Header,
         packets: &[Packet],
-        segments: impl FnOnce(&mut Draft) -> Result<(), Failure>,
-    ) -> Result<Unsettled, RepositoryError> {
+        segments: impl FnOnce(&mut Draft) -> Result<(), WriteFailure>,
+    ) -> Result<UncommittedObject, RepositoryError> {
         let mut offset = 0;
         for packet in packets {
             let name = DataView::decode(packet).expect("it was made as Data").name.to_name();
@@ -475,7 +478,7 @@ impl Repository {
         let octets = header.encode();
         let slots = header.segments * header.slot_bytes;
         let mut draft = self.storage.begin(&stem, octets.len() as u64 + slots + offset)?;
-        let write = || -> Result<(), Failure> {
+        let write = || -> Result<(), WriteFailure> {
             draft.append(&octets)?;
             segments(&mut draft)?;
             draft.append(&packets.iter().map(|packet| &packet[..]).collect::<Vec<_>>().concat())?;
@@ -484,12 +487,12 @@ impl Repository {
         match write() {
             Ok(()) => {
                 let kept = Box::new(StoredObject::new(draft.place(), header, octets.len()));
-                Ok(Unsettled { kept, draft })
+                Ok(UncommittedObject { object: kept, draft })
             }
-            Err(Failure::Write(source)) => {
+            Err(WriteFailure::Write(source)) => {
                 Err(RepositoryError::Write { path: draft.path(), source })
             }
-            Err(Failure::Publish(error)) => Err(error.into()),
+            Err(WriteFailure::Publish(error)) => Err(error.into()),
         }
     }
 
@@ -497,10 +500,10 @@ impl Repository {
     ///
     /// # Errors
     /// [`RepositoryError::ImageWrite`]. Some of them may be there.
-    pub fn settle(&self, all: Vec<Unsettled>) -> Result<Vec<Published>, RepositoryError> {
+    pub fn commit(&self, all: Vec<UncommittedObject>) -> Result<Vec<Published>, RepositoryError> {
         let (kept, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
-            all.into_iter().map(|unsettled| (unsettled.kept, unsettled.draft)).unzip();
-        let places = self.storage.settle(drafts)?;
+            all.into_iter().map(|unsettled| (unsettled.object, unsettled.draft)).unzip();
+        let places = self.storage.commit(drafts)?;
         let published = kept.into_iter().zip(places).map(|(kept, place)| {
             Published(ObjectForm::Stored(Box::new(kept.with_location(place))))
         });
@@ -513,38 +516,34 @@ impl Repository {
     /// # Errors
     /// [`RepositoryError::ImageWrite`]: something could not be removed. Everything that has been put is
     /// taken in.
-    pub fn take_in(
-        &mut self,
-        put: &[Published],
-        withdrawn: &[Name],
-    ) -> Result<(), RepositoryError> {
+    pub fn adopt(&mut self, put: &[Published], withdrawn: &[Name]) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         for published in put {
             if let ObjectForm::Stored(kept) = &published.0 {
-                result = result.and(self.take_place(kept));
+                result = result.and(self.replace_version(kept));
             }
         }
         for name in withdrawn {
             let removed = self.objects.remove(name.value());
-            self.superseded.extend(removed.map(|kept| kept.location));
+            self.to_remove.extend(removed.map(|kept| kept.location));
         }
-        if let Some(guest) = &mut self.guest {
+        if let Some(guest) = &mut self.second_writer {
             guest.withdrawn.extend_from_slice(withdrawn);
         }
-        let removed = self.remove_superseded();
+        let removed = self.remove_pending();
         result.and(removed)
     }
 
     /// Takes in an object in the place of another of its name.
-    fn take_place(&mut self, kept: &StoredObject) -> Result<(), RepositoryError> {
+    fn replace_version(&mut self, kept: &StoredObject) -> Result<(), RepositoryError> {
         // A version with a chosen number may come back under a name whose removal has failed.
-        self.superseded.retain(|place| !place.is_same_object(&kept.location));
+        self.to_remove.retain(|place| !place.is_same_object(&kept.location));
         let name = kept.object().to_vec();
         let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
         if old.location.is_same_object(&kept.location) {
-            return self.storage.overwritten(&old.location);
+            return self.storage.on_overwritten(&old.location);
         }
-        self.superseded.push(old.location);
+        self.to_remove.push(old.location);
         Ok(())
     }
 
@@ -560,8 +559,8 @@ impl Repository {
         let removed: Vec<ObjectLocation> =
             self.objects.extract_if(.., is_below).map(|(_, kept)| kept.location).collect();
         let count = removed.len() as u64;
-        self.superseded.extend(removed);
-        self.remove_superseded()?;
+        self.to_remove.extend(removed);
+        self.remove_pending()?;
         Ok(count)
     }
 
@@ -572,12 +571,12 @@ impl Repository {
 }
 
 /// Why a file of a repository is not written.
-enum Failure {
+enum WriteFailure {
     Write(io::Error),
     Publish(PublishError),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for WriteFailure {
     fn from(error: io::Error) -> Self {
         Self::Write(error)
     }
@@ -589,7 +588,7 @@ fn copy_segments(
     content: &Content,
     slot_bytes: u64,
     out: &mut Draft,
-) -> Result<(), Failure> {
+) -> Result<(), WriteFailure> {
     let source = match content {
         Content::File { path, fingerprint, .. } => Some((path, fingerprint, open_source(path)?)),
         _ => None,
@@ -606,7 +605,7 @@ fn copy_segments(
             let room = &mut place[frame.content];
             match (&source, content) {
                 (Some((path, _, file)), _) => {
-                    file.read_exact_at(room, offset).map_err(|error| unread(path, error))?;
+                    file.read_exact_at(room, offset).map_err(|error| read_failure(path, error))?;
                 }
                 (None, Content::Memory(octets)) => {
                     room.copy_from_slice(&octets[offset as usize..][..room.len()]);
@@ -619,23 +618,23 @@ fn copy_segments(
         out.append(&batch[..slot * count])?;
     }
     if let Some((path, fingerprint, file)) = source {
-        let now = Fingerprint::of(&file).map_err(|error| unread(path, error))?;
+        let now = Fingerprint::of(&file).map_err(|error| read_failure(path, error))?;
         // A program that has mapped the file can change it without a trace in its times. Packets
         // stored like that would never verify.
         if now != *fingerprint || Some(copied.finish()) != signed_digest(object) {
-            return Err(Failure::Publish(PublishError::Changed { path: path.clone() }));
+            return Err(WriteFailure::Publish(PublishError::Changed { path: path.clone() }));
         }
     }
     Ok(())
 }
 
-fn open_source(path: &Path) -> Result<File, Failure> {
-    open_to_read(path).map_err(|error| unread(path, error))
+fn open_source(path: &Path) -> Result<File, WriteFailure> {
+    open_to_read(path).map_err(|error| read_failure(path, error))
 }
 
-fn unread(path: &Path, source: io::Error) -> Failure {
+fn read_failure(path: &Path, source: io::Error) -> WriteFailure {
     let path = path.to_owned();
-    Failure::Publish(match source.kind() {
+    WriteFailure::Publish(match source.kind() {
         io::ErrorKind::UnexpectedEof => PublishError::Changed { path },
         _ => PublishError::Read { path, source },
     })
@@ -656,8 +655,8 @@ fn origin_of_file(metadata: &fs::Metadata, label: Label<'_>, options: &PublishOp
     ];
     let changed = UNIX_EPOCH + Duration::from_secs(metadata.ctime().max(0) as u64);
     let changed = changed + Duration::from_nanos(metadata.ctime_nsec() as u64);
-    if SystemTime::now().duration_since(changed).is_ok_and(|age| age < TICK) {
-        return UNKNOWN;
+    if SystemTime::now().duration_since(changed).is_ok_and(|age| age < FILE_TIME_TICK) {
+        return UNKNOWN_ORIGIN;
     }
     let octets: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     origin(b"file", &octets, label, options)

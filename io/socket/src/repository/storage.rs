@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::RepositoryError;
-use super::bucket::{self, InBucketDraft, Objects};
+use super::bucket::{self, BucketDraft, BucketStorage};
 use super::folder::{FileDraft, Folder};
-use super::layout::Loaded;
+use super::layout::LoadedObjects;
 use crate::bucket::Bucket;
 use crate::object::location::ObjectLocation;
 use crate::object::stored::StoredObject;
@@ -14,22 +14,22 @@ use crate::object::stored::StoredObject;
 #[derive(Debug)]
 pub(super) enum Storage {
     Folder(Folder),
-    Bucket(Objects),
+    Bucket(BucketStorage),
 }
 
 /// An object that is being written; without a name, or on its way, until it is settled.
 #[derive(Debug)]
 pub(super) enum Draft {
     File(FileDraft),
-    Bucket(Box<InBucketDraft>),
+    Bucket(Box<BucketDraft>),
 }
 
 impl Storage {
     pub(super) fn bucket(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
-        Ok(Self::Bucket(Objects::open(bucket)?))
+        Ok(Self::Bucket(BucketStorage::open(bucket)?))
     }
 
-    pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
+    pub(super) fn load(&self) -> Result<LoadedObjects, RepositoryError> {
         match self {
             Self::Folder(folder) => folder.load(),
             Self::Bucket(objects) => objects.load(),
@@ -37,8 +37,8 @@ impl Storage {
     }
 
     /// Whether what is found at first may be put in order at once: nobody else uses it.
-    pub(super) fn is_alone(&self) -> bool {
-        matches!(self, Self::Folder(folder) if folder.is_alone())
+    pub(super) fn is_exclusive(&self) -> bool {
+        matches!(self, Self::Folder(folder) if folder.has_lock())
     }
 
     /// An object that another process has put into a folder.
@@ -58,7 +58,7 @@ impl Storage {
     }
 
     /// Has all of them be there, whatever happens after. Where they are.
-    pub(super) fn settle(
+    pub(super) fn commit(
         &self,
         drafts: Vec<Draft>,
     ) -> Result<Vec<ObjectLocation>, RepositoryError> {
@@ -68,14 +68,14 @@ impl Storage {
                     Draft::File(file) => file,
                     Draft::Bucket(_) => unreachable!("it was begun here"),
                 });
-                folder.settle(files.collect())
+                folder.commit(files.collect())
             }
             Self::Bucket(_) => {
                 let objects = drafts.into_iter().map(|draft| match draft {
                     Draft::Bucket(object) => *object,
                     Draft::File(_) => unreachable!("it was begun here"),
                 });
-                bucket::settle(objects.collect())
+                bucket::commit(objects.collect())
             }
         }
     }
@@ -88,10 +88,10 @@ impl Storage {
     }
 
     /// An object has been written over one of the same name, which may have been damaged.
-    pub(super) fn overwritten(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
+    pub(super) fn on_overwritten(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
         match place {
             ObjectLocation::File(_) => Ok(()),
-            ObjectLocation::Bucket(place) => bucket::remove_note(place),
+            ObjectLocation::Bucket(place) => bucket::remove_damage_marker(place),
         }
     }
 }
@@ -116,14 +116,14 @@ impl Draft {
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::File(file) => file.written.clone(),
-            Self::Bucket(object) => object.place.to_string().into(),
+            Self::Bucket(object) => object.location.to_string().into(),
         }
     }
 
     pub(super) fn place(&self) -> ObjectLocation {
         match self {
             Self::File(file) => ObjectLocation::File(file.path.clone()),
-            Self::Bucket(object) => ObjectLocation::Bucket(object.place.clone()),
+            Self::Bucket(object) => ObjectLocation::Bucket(object.location.clone()),
         }
     }
 }

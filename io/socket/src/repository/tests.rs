@@ -10,15 +10,15 @@ use crate::object::stored::ReadError;
 
 /// A digest signer that counts what it signs.
 #[derive(Default)]
-struct Counting(AtomicU64);
+struct CountingSigner(AtomicU64);
 
-impl Counting {
+impl CountingSigner {
     fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Signer for Counting {
+impl Signer for CountingSigner {
     fn signature_type(&self) -> SignatureType {
         DigestSigner.signature_type()
     }
@@ -35,7 +35,7 @@ impl Signer for Counting {
 
 struct Fixture {
     folder: TempDir,
-    signer: Counting,
+    signer: CountingSigner,
     options: PublishOptions,
     root: Name,
 }
@@ -44,7 +44,7 @@ impl Fixture {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            signer: Counting::default(),
+            signer: CountingSigner::default(),
             options: PublishOptions { segment_size: 1000, ..PublishOptions::default() },
             root: "/r".parse().unwrap(),
         }
@@ -62,25 +62,26 @@ impl Fixture {
     fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, vec![len as u8; len]).unwrap();
-        std::thread::sleep(2 * TICK);
+        std::thread::sleep(2 * FILE_TIME_TICK);
         path
     }
 
-    fn put(&self, repository: &Repository, path: &Path, version: u64) -> Put {
+    fn put(&self, repository: &Repository, path: &Path, version: u64) -> PutResult {
         let mut name = self.root.clone();
         name.append_generic(path.file_name().unwrap().as_encoded_bytes());
         let label = Label { name: &name, version, signer: &self.signer, certificate: None };
-        let putting = Putting { root: &self.root, is_version_fixed: false, options: &self.options };
+        let putting =
+            PutOptions { root: &self.root, is_version_fixed: false, options: &self.options };
         repository.put_file(path, label, putting, &mut |_| true).unwrap()
     }
 
     /// Puts a file and settles it.
     fn add(&self, repository: &mut Repository, path: &Path, version: u64) -> Published {
-        let Put::New(unsettled) = self.put(repository, path, version) else {
+        let PutResult::Written(unsettled) = self.put(repository, path, version) else {
             panic!("it was there");
         };
-        let published = repository.settle(vec![unsettled]).unwrap().pop().unwrap();
-        repository.take_in(std::slice::from_ref(&published), &[]).unwrap();
+        let published = repository.commit(vec![unsettled]).unwrap().pop().unwrap();
+        repository.adopt(std::slice::from_ref(&published), &[]).unwrap();
         published
     }
 
@@ -101,17 +102,17 @@ fn packets(published: &Published) -> Vec<Result<Packet, ReadError>> {
     (0..kept.packets()).map(&mut read).collect()
 }
 
-fn sound(published: &Published) -> Vec<Packet> {
+fn intact_packets(published: &Published) -> Vec<Packet> {
     packets(published).into_iter().map(Result::unwrap).collect()
 }
 
 #[test]
-fn kept_objects_are_not_signed_again() {
+fn does_not_sign_stored_objects_again() {
     let fixture = Fixture::new();
     let path = fixture.file("x", 5500);
     let mut repository = fixture.open();
     let published = fixture.add(&mut repository, &path, 7);
-    let first = sound(&published);
+    let first = intact_packets(&published);
     // Six segments, a manifest, metadata.
     assert_eq!((first.len(), fixture.signer.count()), (8, 8));
     for (number, packet) in first.iter().enumerate().take(6) {
@@ -121,15 +122,17 @@ fn kept_objects_are_not_signed_again() {
     }
     drop(repository);
     let repository = fixture.open();
-    assert_eq!(repository.findings(), &Findings::default());
+    assert_eq!(repository.load_report(), &LoadReport::default());
     let again: Vec<_> = repository.objects().collect();
     assert_eq!(again.len(), 1);
-    assert!(sound(&again[0]) == first);
+    assert!(intact_packets(&again[0]) == first);
     assert_eq!((again[0].segments(), again[0].size_bytes()), (6, 5500));
     assert_eq!(again[0].packet_bytes(), published.packet_bytes());
     assert_eq!(repository.roots(), std::slice::from_ref(&fixture.root));
-    let Put::Ready(there) = fixture.put(&repository, &path, 8) else { panic!("signed again") };
-    assert!(sound(&there) == first);
+    let PutResult::Unchanged(there) = fixture.put(&repository, &path, 8) else {
+        panic!("signed again")
+    };
+    assert!(intact_packets(&there) == first);
     assert_eq!(fixture.signer.count(), 8);
 }
 
@@ -161,7 +164,7 @@ fn changed_options_sign_again() {
     fixture.add(&mut repository, &path, 2);
     fixture.options.freshness_ms += 1;
     fixture.add(&mut repository, &path, 3);
-    assert!(matches!(fixture.put(&repository, &path, 4), Put::Ready(_)));
+    assert!(matches!(fixture.put(&repository, &path, 4), PutResult::Unchanged(_)));
 }
 
 #[test]
@@ -170,14 +173,16 @@ fn unfinished_objects_are_dropped() {
     let (x, y) = (fixture.file("x", 2500), fixture.file("y", 2500));
     let mut repository = fixture.open();
     fixture.add(&mut repository, &x, 1);
-    let Put::New(mut unsettled) = fixture.put(&repository, &y, 1) else { panic!("it was there") };
+    let PutResult::Written(mut unsettled) = fixture.put(&repository, &y, 1) else {
+        panic!("it was there")
+    };
     // As if the process had been killed here.
     let Draft::File(draft) = &mut unsettled.draft else { panic!("it is a file") };
     draft.forget();
     drop((unsettled, repository));
     assert_eq!(fixture.files().len(), 2);
     let repository = fixture.open();
-    assert_eq!(repository.findings().unfinished, 1);
+    assert_eq!(repository.load_report().unfinished, 1);
     assert_eq!(repository.objects().count(), 1);
     assert_eq!(fixture.files().len(), 1);
     // What is given up leaves nothing either.
@@ -187,14 +192,16 @@ fn unfinished_objects_are_dropped() {
 
 /// Killed between a name for the new version and the end of the old one.
 #[test]
-fn of_two_versions_the_later_one_is_served() {
+fn serves_later_of_two_versions() {
     let fixture = Fixture::new();
     let path = fixture.file("x", 2500);
     let mut repository = fixture.open();
     fixture.add(&mut repository, &path, 5);
     fixture.file("x", 2600);
-    let Put::New(unsettled) = fixture.put(&repository, &path, 6) else { panic!("it was there") };
-    let later = repository.settle(vec![unsettled]).unwrap();
+    let PutResult::Written(unsettled) = fixture.put(&repository, &path, 6) else {
+        panic!("it was there")
+    };
+    let later = repository.commit(vec![unsettled]).unwrap();
     drop(repository);
     assert_eq!(fixture.files().len(), 2);
     let repository = fixture.open();
@@ -206,38 +213,40 @@ fn of_two_versions_the_later_one_is_served() {
 
 /// A disk that lost power lost the content of the later version, which it had reported written.
 #[test]
-fn of_two_versions_a_torn_one_replaces_none() {
+fn torn_version_replaces_none() {
     let fixture = Fixture::new();
     let path = fixture.file("x", 2500);
     let mut repository = fixture.open();
     let earlier = fixture.add(&mut repository, &path, 5);
     fixture.file("x", 2600);
-    let Put::New(unsettled) = fixture.put(&repository, &path, 6) else { panic!("it was there") };
-    let later = repository.settle(vec![unsettled]).unwrap().pop().unwrap();
+    let PutResult::Written(unsettled) = fixture.put(&repository, &path, 6) else {
+        panic!("it was there")
+    };
+    let later = repository.commit(vec![unsettled]).unwrap().pop().unwrap();
     drop(repository);
     let file = File::options().write(true).open(later.path().unwrap()).unwrap();
     let len = file.metadata().unwrap().len();
     file.write_all_at(&vec![0; len as usize - 1000], 1000).unwrap();
     for _ in 0..2 {
         let mut repository = fixture.open();
-        assert_eq!(repository.findings().damaged, 1);
+        assert_eq!(repository.load_report().damaged, 1);
         let found: Vec<_> = repository.objects().collect();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].versioned(), earlier.versioned());
-        assert_eq!(sound(&found[0]).len(), 3 + 2);
-        repository.take_in(&[], &[]).unwrap();
+        assert_eq!(intact_packets(&found[0]).len(), 3 + 2);
+        repository.adopt(&[], &[]).unwrap();
     }
     // Put again, it is signed again, later than both; then they go.
     let mut repository = fixture.open();
     fixture.add(&mut repository, &path, 7);
     let repository = fixture.open_again(repository);
-    assert_eq!(repository.findings(), &Findings::default());
+    assert_eq!(repository.load_report(), &LoadReport::default());
     assert_eq!(fixture.files().len(), 1);
 }
 
 /// A program that has mapped a file changes it without a trace in its times.
 #[test]
-fn a_file_that_changes_between_signing_and_copying_is_not_kept() {
+fn rejects_file_changed_while_copying() {
     let fixture = Fixture::new();
     let path = fixture.file("x", 5500);
     let repository = fixture.open();
@@ -248,7 +257,7 @@ fn a_file_that_changes_between_signing_and_copying_is_not_kept() {
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(b"other", 2000).unwrap();
     file.set_modified(modified).unwrap();
-    let error = repository.keep(&published, &fixture.root, UNKNOWN).unwrap_err();
+    let error = repository.write_object(&published, &fixture.root, UNKNOWN_ORIGIN).unwrap_err();
     let is_changed = matches!(error, RepositoryError::Publish(PublishError::Changed { .. }));
     assert!(is_changed, "{error}");
     assert_eq!(fixture.files(), [""; 0]);
@@ -269,7 +278,7 @@ fn file_replaced_by_a_pipe_is_refused() {
 
 /// Killed, or out of room, while it made the repository.
 #[test]
-fn a_mark_that_is_cut_is_completed() {
+fn completes_truncated_mark() {
     for len in 0..MARK_TEXT.len() {
         let fixture = Fixture::new();
         fs::create_dir(fixture.path()).unwrap();
@@ -293,19 +302,19 @@ fn failed_removal_does_not_block() {
     fixture.file("x", 101);
     fixture.file("y", 101);
     let new = [&x, &y].map(|path| match fixture.put(&repository, path, 2) {
-        Put::New(unsettled) => unsettled,
-        Put::Ready(_) => panic!("it was there"),
+        PutResult::Written(unsettled) => unsettled,
+        PutResult::Unchanged(_) => panic!("it was there"),
     });
-    let new = repository.settle(new.into()).unwrap();
-    let error = repository.take_in(&new, &[]).unwrap_err();
+    let new = repository.commit(new.into()).unwrap();
+    let error = repository.adopt(&new, &[]).unwrap_err();
     assert!(matches!(error, RepositoryError::Write { .. }), "{error}");
-    assert!(repository.has_superseded());
+    assert!(repository.has_pending_removals());
     let there: Vec<_> = repository.objects().collect();
     assert!(there.iter().all(|object| object.size_bytes() == 101), "{there:?}");
     assert_eq!(fixture.files().len(), 3);
     fs::remove_dir(place).unwrap();
-    repository.take_in(&[], &[]).unwrap();
-    assert!(!repository.has_superseded());
+    repository.adopt(&[], &[]).unwrap();
+    assert!(!repository.has_pending_removals());
 }
 
 #[test]
@@ -324,15 +333,15 @@ fn damaged_object_is_signed_again() {
     assert_eq!((found.len(), damaged.count()), (8, 1));
     drop(repository);
     // Nobody has read it: nobody knows.
-    assert_eq!(fixture.open().findings().damaged, 0);
+    assert_eq!(fixture.open().load_report().damaged, 0);
     let ObjectForm::Stored(mut kept) = published.0 else { panic!("it is kept") };
     kept.mark_damaged().unwrap();
     let mut repository = fixture.open();
-    assert_eq!(repository.findings().damaged, 1);
+    assert_eq!(repository.load_report().damaged, 1);
     let anew = fixture.add(&mut repository, &path, 2);
-    assert_eq!(sound(&anew).len(), 8);
+    assert_eq!(intact_packets(&anew).len(), 8);
     assert_eq!(fixture.files().len(), 1, "the damaged one stays");
-    assert_eq!(fixture.open_again(repository).findings(), &Findings::default());
+    assert_eq!(fixture.open_again(repository).load_report(), &LoadReport::default());
 }
 
 impl Fixture {
@@ -343,7 +352,7 @@ impl Fixture {
 }
 
 #[test]
-fn cut_files_are_damaged_and_others_are_left_alone() {
+fn truncated_files_count_as_damaged() {
     let fixture = Fixture::new();
     let path = fixture.file("x", 5500);
     let mut repository = fixture.open();
@@ -353,18 +362,18 @@ fn cut_files_are_damaged_and_others_are_left_alone() {
     let odd = fixture.path().join(OBJECTS).join("odd.obj");
     fs::write(&odd, b"weirobj\x01 what is this?").unwrap();
     let repository = fixture.open_again(repository);
-    let findings = repository.findings().clone();
-    let expected = Findings { unfinished: 0, damaged: 1, unreadable: vec![odd.clone()] };
+    let findings = repository.load_report().clone();
+    let expected = LoadReport { unfinished: 0, damaged: 1, unreadable: vec![odd.clone()] };
     assert_eq!(findings, expected);
     let found: Vec<_> = repository.objects().collect();
     let read = packets(&found[0]);
     assert_eq!(read.iter().filter(|packet| packet.is_err()).count(), 1);
     assert!(odd.exists());
-    assert_eq!(fixture.open_again(repository).findings(), &expected);
+    assert_eq!(fixture.open_again(repository).load_report(), &expected);
 }
 
 #[test]
-fn removed_files_leave_the_repository() {
+fn removes_objects_of_removed_files() {
     let fixture = Fixture::new();
     let (x, y) = (fixture.file("x", 100), fixture.file("y", 100));
     let mut repository = fixture.open();
@@ -378,16 +387,16 @@ fn removed_files_leave_the_repository() {
     assert_eq!(names(&repository, "/other"), [""; 0]);
     assert_eq!(names(&repository, "/r"), ["/r/x", "/r/y"]);
     assert_eq!(repository.version_of(&"/r/y".parse().unwrap()).as_ref(), Some(kept.versioned()));
-    repository.take_in(&[], &["/r/x".parse().unwrap(), "/r/none".parse().unwrap()]).unwrap();
-    assert!(!repository.has_superseded());
+    repository.adopt(&[], &["/r/x".parse().unwrap(), "/r/none".parse().unwrap()]).unwrap();
+    assert!(!repository.has_pending_removals());
     let mut repository = fixture.open_again(repository);
     let left: Vec<_> = repository.objects().collect();
     assert_eq!(left.iter().map(Published::versioned).collect::<Vec<_>>(), [kept.versioned()]);
     assert_eq!(repository.remove(&"/r/x".parse().unwrap()).unwrap(), 0);
     assert_eq!(repository.remove(&"/r/y".parse().unwrap()).unwrap(), 1);
     let packets = repository.packets();
-    assert_eq!((packets.sound.len(), &packets.lost[..]), (1, &[][..]));
-    assert_eq!(packets.sound[0].1[..], certificate()[..]);
+    assert_eq!((packets.intact.len(), &packets.unreadable[..]), (1, &[][..]));
+    assert_eq!(packets.intact[0].1[..], certificate()[..]);
     assert_eq!(fixture.files().len(), 1);
 }
 
@@ -396,7 +405,7 @@ fn certificate() -> Vec<u8> {
 }
 
 #[test]
-fn a_repository_has_one_user_and_a_folder_of_its_own() {
+fn repository_is_exclusive() {
     let fixture = Fixture::new();
     let repository = fixture.open();
     let error = Repository::open(&fixture.path()).unwrap_err();
@@ -406,14 +415,14 @@ fn a_repository_has_one_user_and_a_folder_of_its_own() {
     let folder = fixture.folder.path();
     fs::write(folder.join("something"), b"of mine").unwrap();
     let error = Repository::open(folder).unwrap_err();
-    assert!(matches!(error, RepositoryError::Foreign { .. }), "{error}");
+    assert!(matches!(error, RepositoryError::NotARepository { .. }), "{error}");
     fs::write(fixture.path().join(MARK), b"weir repository 9\n").unwrap();
     let error = Repository::open(&fixture.path()).unwrap_err();
-    assert!(matches!(error, RepositoryError::Layout { .. }), "{error}");
+    assert!(matches!(error, RepositoryError::UnknownLayout { .. }), "{error}");
 }
 
 #[test]
-fn roots_below_others_go_without_saying() {
+fn roots_omit_nested_prefixes() {
     let fixture = Fixture::new();
     let path = fixture.file("x", 100);
     let mut repository = fixture.open();

@@ -12,14 +12,14 @@ use super::{Session, SocketError};
 use crate::publish::sign_pool::SignPoolHandle;
 
 /// A prefix of a producer. Dropped, it is free again.
-pub(super) struct Binding {
+pub(super) struct PrefixBinding {
     session: Session,
     prefix: Name,
     /// What has the endpoint look for what it was told, once there is one.
     endpoint: Option<EndpointWaker>,
 }
 
-impl Binding {
+impl PrefixBinding {
     pub(super) fn prefix(&self) -> &Name {
         &self.prefix
     }
@@ -35,19 +35,19 @@ impl Binding {
     }
 }
 
-impl Drop for Binding {
+impl Drop for PrefixBinding {
     fn drop(&mut self) {
-        self.session.free(&self.prefix, self.endpoint.as_ref().map(EndpointWaker::id));
+        self.session.release_prefix(&self.prefix, self.endpoint.as_ref().map(EndpointWaker::id));
     }
 }
 
 /// A prefix that the router is about to register.
-pub(super) struct Bind {
-    binding: Option<Binding>,
+pub(super) struct PendingBind {
+    binding: Option<PrefixBinding>,
     registered: Pending<()>,
 }
 
-impl Binding {
+impl PrefixBinding {
     /// Keeps a prefix from others.
     pub(super) fn reserve(session: &Session, prefix: Name) -> Result<Self, SocketError> {
         if !session.reserve(&prefix) {
@@ -57,24 +57,24 @@ impl Binding {
     }
 
     /// Has `endpoint` answer what is below the prefix.
-    pub(super) fn serve(mut self, endpoint: ProducerEndpoint) -> Result<Bind, SocketError> {
+    pub(super) fn serve(mut self, endpoint: ProducerEndpoint) -> Result<PendingBind, SocketError> {
         let (endpoint, registered) = self.session.serve(&self.prefix, endpoint)?;
         self.endpoint = Some(endpoint);
-        Ok(Bind { binding: Some(self), registered })
+        Ok(PendingBind { binding: Some(self), registered })
     }
 }
 
-impl Bind {
-    pub(super) fn wait(&mut self) -> Result<Binding, SocketError> {
+impl PendingBind {
+    pub(super) fn wait(&mut self) -> Result<PrefixBinding, SocketError> {
         self.registered.wait_again()?;
         self.binding.take().ok_or(SocketError::Closed)
     }
 
-    /// As [`Bind::wait`], for a task.
+    /// As [`PendingBind::wait`], for a task.
     pub(super) fn poll(
         &mut self,
         context: &mut task::Context<'_>,
-    ) -> Poll<Result<Binding, SocketError>> {
+    ) -> Poll<Result<PrefixBinding, SocketError>> {
         ready!(Pin::new(&mut self.registered).poll(context))?;
         Poll::Ready(self.binding.take().ok_or(SocketError::Closed))
     }

@@ -8,7 +8,7 @@ use weir_security::trust::Trust;
 use weir_transport::{Metadata, Target};
 use weir_wire::{Interest, InterestView, Name};
 
-use super::express::Expressed;
+use super::express::ExpressRequest;
 use super::fetcher::Fetcher;
 use super::fetches::SharedTrust;
 use super::offer::Offer;
@@ -158,7 +158,7 @@ impl Consumer {
         check_below(&prefix, &view.name.to_name())?;
         check_packet(interest)?;
         let (data, answer) = pending();
-        self.session.express(Expressed { interest: interest.into(), data });
+        self.session.express(ExpressRequest { interest: interest.into(), data });
         Ok(answer)
     }
 

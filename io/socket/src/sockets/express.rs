@@ -6,56 +6,61 @@ use weir_client::{Client, Context, Endpoint, ReceivedPacket};
 use weir_wire::{DataView, InterestView, NackReason};
 
 use super::SocketError;
-use super::pending::Answer;
+use super::pending::Completer;
 
 /// Single Interests under way at most; beyond it they are refused.
-const EXPRESSED_MAX: usize = 1 << 14;
+const PENDING_INTERESTS_MAX: usize = 1 << 14;
 
 /// An Interest that was checked, and where its Data goes.
-pub(crate) struct Expressed {
+pub(crate) struct ExpressRequest {
     pub(crate) interest: Packet,
-    pub(crate) data: Answer<Packet>,
+    pub(crate) data: Completer<Packet>,
 }
 
-struct Open {
-    expressed: Expressed,
-    until: Instant,
+struct PendingExpress {
+    expressed: ExpressRequest,
+    deadline: Instant,
 }
 
-pub(crate) struct Expresses {
-    new: Receiver<Expressed>,
-    open: Vec<Open>,
+pub(crate) struct ExpressEndpoint {
+    new: Receiver<ExpressRequest>,
+    open: Vec<PendingExpress>,
 }
 
-impl Expresses {
-    pub(crate) fn new(new: Receiver<Expressed>) -> Self {
+impl ExpressEndpoint {
+    pub(crate) fn new(new: Receiver<ExpressRequest>) -> Self {
         Self { new, open: Vec::new() }
     }
 
     fn send(&mut self, client: &mut Client) {
-        while let Ok(Expressed { interest, data }) = self.new.try_recv() {
+        while let Ok(ExpressRequest { interest, data }) = self.new.try_recv() {
             let Ok(view) = InterestView::decode(&interest) else { continue };
             let Some(path) = client.paths().next() else {
-                data.give(Err(SocketError::NoRouter("it is gone".into())));
+                data.complete(Err(SocketError::NoRouter("it is gone".into())));
                 continue;
             };
-            if self.open.len() >= EXPRESSED_MAX || client.send_bytes(path, &interest).is_err() {
-                data.give(Err(SocketError::Refused("too many Interests are under way".into())));
+            if self.open.len() >= PENDING_INTERESTS_MAX
+                || client.send_bytes(path, &interest).is_err()
+            {
+                data.complete(Err(SocketError::Refused("too many Interests are under way".into())));
                 continue;
             }
             let lifetime_ns = view.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
             let until = client.now().plus_ns(lifetime_ns);
-            self.open.push(Open { expressed: Expressed { interest, data }, until });
+            self.open.push(PendingExpress {
+                expressed: ExpressRequest { interest, data },
+                deadline: until,
+            });
         }
     }
 
     /// Ends those that `deadlines` says something about.
-    fn end(&mut self, ends: impl Fn(&InterestView<'_>, Instant) -> Option<Ended>) {
+    fn end(&mut self, ends: impl Fn(&InterestView<'_>, Instant) -> Option<ExpressOutcome>) {
         let mut at = 0;
         while let Some(open) = self.open.get(at) {
             let interest = InterestView::decode(&open.expressed.interest).expect("it was checked");
-            match ends(&interest, open.until) {
-                Some(ended) => self.open.swap_remove(at).expressed.data.give(ended),
+            match ends(&interest, open.deadline) {
+                Some(ended) => self.open.swap_remove(at).expressed.data.complete(ended),
                 None => at += 1,
             }
         }
@@ -74,7 +79,7 @@ impl Expresses {
     }
 }
 
-type Ended = Result<Packet, SocketError>;
+type ExpressOutcome = Result<Packet, SocketError>;
 
 fn error_of(interest: &InterestView<'_>, reason: NackReason) -> SocketError {
     match reason {
@@ -83,7 +88,7 @@ fn error_of(interest: &InterestView<'_>, reason: NackReason) -> SocketError {
     }
 }
 
-impl Endpoint for Expresses {
+impl Endpoint for ExpressEndpoint {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>) {
         for packet in packets.drain(..) {
             self.take(&packet);
@@ -97,7 +102,7 @@ impl Endpoint for Expresses {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.open.iter().map(|open| open.until).min()
+        self.open.iter().map(|open| open.deadline).min()
     }
 
     fn is_done(&self) -> bool {

@@ -21,7 +21,7 @@ pub(super) struct Fetcher {
 impl Fetcher {
     /// Begins to fetch octets of what `target` says.
     pub(super) fn fetch(&self, target: Target, range: Range<u64>) -> Arc<Inbox> {
-        let inbox = Inbox::new(self.options.reader_places());
+        let inbox = Inbox::new(self.options.reader_capacity());
         self.session.fetch(Fetch {
             target: Some(target),
             config: self.options.config(),

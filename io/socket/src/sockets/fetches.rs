@@ -14,7 +14,7 @@ use weir_transport::{ConsumerConfig, Metadata, Target};
 use weir_wire::DataView;
 
 use super::SocketError;
-use super::inbox::{Inbox, InboxWriter, Start};
+use super::inbox::{Inbox, InboxWriter, ObjectStart};
 use crate::fetch::{
     DownloadError, DownloadHost, DownloadId, Found, Opened, Output, OutputError, Summary,
 };
@@ -65,7 +65,7 @@ pub(crate) struct Fetch {
 
 impl Drop for Fetch {
     fn drop(&mut self) {
-        self.inbox.end(Err(SocketError::Closed));
+        self.inbox.set_end(Err(SocketError::Closed));
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Fetches {
     next_id: u64,
     is_stopped: Arc<AtomicBool>,
     /// Since when there is no router, and why.
-    gone: Option<(Instant, String)>,
+    router_lost: Option<(Instant, String)>,
     /// How long what is under way waits for it.
     router_wait: Duration,
 }
@@ -87,13 +87,13 @@ impl Fetches {
         is_stopped: Arc<AtomicBool>,
         router_wait: Duration,
     ) -> Self {
-        Self { new, open: HashMap::new(), next_id: 0, is_stopped, gone: None, router_wait }
+        Self { new, open: HashMap::new(), next_id: 0, is_stopped, router_lost: None, router_wait }
     }
 }
 
 impl DownloadHost for Fetches {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
-        let mut fetch = self.new.try_iter().find(|fetch| !fetch.inbox.is_left())?;
+        let mut fetch = self.new.try_iter().find(|fetch| !fetch.inbox.is_abandoned())?;
         let target = fetch.target.take()?;
         let id = DownloadId(self.next_id);
         self.next_id += 1;
@@ -117,7 +117,7 @@ impl DownloadHost for Fetches {
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError> {
         let fetch = self.open.remove(&id).expect("it was under way");
-        fetch.inbox.end(result.map(drop).map_err(SocketError::from));
+        fetch.inbox.set_end(result.map(drop).map_err(SocketError::from));
         Ok(())
     }
 
@@ -134,14 +134,14 @@ impl DownloadHost for Fetches {
             ClientError::Lost(reason) => reason.clone(),
             other => other.to_string(),
         };
-        self.gone = error.map(|error| (Instant::now(), reason(error)));
+        self.router_lost = error.map(|error| (Instant::now(), reason(error)));
     }
 
     fn check_allowed(&self, id: DownloadId) -> Result<(), DownloadError> {
-        if self.open.get(&id).is_none_or(|fetch| fetch.inbox.is_left()) {
+        if self.open.get(&id).is_none_or(|fetch| fetch.inbox.is_abandoned()) {
             return Err(DownloadError::Stopped);
         }
-        match &self.gone {
+        match &self.router_lost {
             Some((since, reason)) if since.elapsed() >= self.router_wait => {
                 Err(ClientError::Lost(reason.clone()).into())
             }
@@ -180,8 +180,8 @@ impl Output for ReaderOutput {
             _ => (0..0, 0),
         };
         let (metadata, first_segment) = (metadata.clone(), segments.start);
-        self.inbox.start(Start { metadata, first_segment, skip, len });
+        self.inbox.set_start(ObjectStart { metadata, first_segment, skip_bytes: skip, len });
         let reader = Box::new(InboxWriter(self.inbox.clone()));
-        Ok(Opened::Reader { reader, segments, packets_max: self.inbox.places })
+        Ok(Opened::Reader { reader, segments, packets_max: self.inbox.capacity })
     }
 }

@@ -13,50 +13,56 @@ use crate::fetch::{Notifier, PacketReader};
 
 /// What is known once the object has been found.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct ObjectStart {
     pub(crate) metadata: Metadata,
     pub(crate) first_segment: u64,
     /// The first octets to be passed over, and how many come after them at most.
-    pub(crate) skip: u64,
+    pub(crate) skip_bytes: u64,
     pub(crate) len: u64,
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     packets: VecDeque<Delivery>,
-    start: Option<Start>,
+    start: Option<ObjectStart>,
     end: Option<Result<(), SocketError>>,
     task: Option<task::Waker>,
     /// It waits for packets or the end: that the object has been found is no news for it.
-    awaits_packets: bool,
+    waits_for_packets: bool,
     /// Packets read that the network thread has not been told of.
-    done: u32,
-    is_left: bool,
+    consumed: u32,
+    is_abandoned: bool,
 }
 
 /// The buffer. At most as many packets wait in it, and with the reader, as it has places.
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     changed: Condvar,
-    has_news: AtomicBool,
+    is_notified: AtomicBool,
     /// None before the object has been found.
     notifier: OnceLock<Notifier>,
-    pub(crate) places: u32,
+    pub(crate) capacity: u32,
 }
 
 impl Inbox {
     pub(crate) fn new(places: u32) -> Arc<Self> {
         let (state, changed, notifier) = (Mutex::default(), Condvar::new(), OnceLock::new());
         let places = places.max(1);
-        Arc::new(Self { state, changed, has_news: AtomicBool::new(false), notifier, places })
+        Arc::new(Self {
+            state,
+            changed,
+            is_notified: AtomicBool::new(false),
+            notifier,
+            capacity: places,
+        })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes something that whoever reads waits for.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut InboxState)) {
         let mut state = self.state();
         change(&mut state);
         let task = state.task.take();
@@ -68,10 +74,10 @@ impl Inbox {
     }
 
     /// The object has been found.
-    pub(crate) fn start(&self, start: Start) {
+    pub(crate) fn set_start(&self, start: ObjectStart) {
         let mut state = self.state();
         state.start = Some(start);
-        let task = if state.awaits_packets { None } else { state.task.take() };
+        let task = if state.waits_for_packets { None } else { state.task.take() };
         drop(state);
         self.changed.notify_all();
         if let Some(task) = task {
@@ -80,35 +86,35 @@ impl Inbox {
     }
 
     /// Nothing more comes.
-    pub(crate) fn end(&self, result: Result<(), SocketError>) {
+    pub(crate) fn set_end(&self, result: Result<(), SocketError>) {
         self.change(|state| {
             state.end.get_or_insert(result);
         });
     }
 
     /// Whether nobody reads any more.
-    pub(crate) fn is_left(&self) -> bool {
-        self.state().is_left
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state().is_abandoned
     }
 
     /// Nobody reads any more.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn abandon(&self) {
         let mut state = self.state();
-        state.is_left = true;
+        state.is_abandoned = true;
         state.packets.clear();
         drop(state);
-        self.tell();
+        self.notify_download();
     }
 
     /// So many packets have been read.
-    pub(crate) fn give_back(&self, packets: u32) {
-        self.state().done += packets;
-        self.tell();
+    pub(crate) fn release(&self, packets: u32) {
+        self.state().consumed += packets;
+        self.notify_download();
     }
 
-    fn tell(&self) {
+    fn notify_download(&self) {
         // The network thread asks once for each time, and when it has just been attached.
-        if !self.has_news.swap(true, Ordering::AcqRel)
+        if !self.is_notified.swap(true, Ordering::AcqRel)
             && let Some(notifier) = self.notifier.get()
         {
             notifier.notify();
@@ -116,7 +122,7 @@ impl Inbox {
     }
 
     /// What `look` finds, as soon as it finds something.
-    fn wait<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    fn wait<T>(&self, mut look: impl FnMut(&mut InboxState) -> Option<T>) -> T {
         let mut state = self.state();
         loop {
             if let Some(found) = look(&mut state) {
@@ -130,7 +136,7 @@ impl Inbox {
         &self,
         context: Option<&mut task::Context<'_>>,
         awaits_packets: bool,
-        mut look: impl FnMut(&mut State) -> Option<T>,
+        mut look: impl FnMut(&mut InboxState) -> Option<T>,
     ) -> Poll<T> {
         let Some(context) = context else { return Poll::Ready(self.wait(look)) };
         let mut state = self.state();
@@ -138,19 +144,19 @@ impl Inbox {
             Some(found) => Poll::Ready(found),
             None => {
                 state.task = Some(context.waker().clone());
-                state.awaits_packets = awaits_packets;
+                state.waits_for_packets = awaits_packets;
                 Poll::Pending
             }
         }
     }
 
-    /// What is known of the object. Waits if there is no context; a task that `awaits_packets` is
+    /// What is known of the object. Waits if there is no context; a task that `waits_for_packets` is
     /// woken by the first of them.
     pub(crate) fn poll_start(
         &self,
         context: Option<&mut task::Context<'_>>,
         awaits_packets: bool,
-    ) -> Poll<Result<Start, SocketError>> {
+    ) -> Poll<Result<ObjectStart, SocketError>> {
         self.poll(context, awaits_packets, |state| match (&state.start, &state.end) {
             (Some(start), _) => Some(Ok(start.clone())),
             (None, Some(end)) => Some(Err(end.clone().err().unwrap_or(SocketError::Closed))),
@@ -179,9 +185,9 @@ pub(crate) struct InboxWriter(pub(crate) Arc<Inbox>);
 
 impl PacketReader for InboxWriter {
     fn take(&mut self, packets: &mut Vec<Delivery>) {
-        let places = self.0.places as usize;
+        let places = self.0.capacity as usize;
         self.0.change(|state| {
-            for mut delivery in packets.drain(..).filter(|_| !state.is_left) {
+            for mut delivery in packets.drain(..).filter(|_| !state.is_abandoned) {
                 // Packets share the blocks that they were read into with others: those of a reader
                 // that is slow must not keep all of that.
                 let packet = &delivery.packet;
@@ -199,10 +205,10 @@ impl PacketReader for InboxWriter {
     }
 
     fn take_consumed(&mut self) -> Option<u32> {
-        if !self.0.has_news.swap(false, Ordering::AcqRel) {
+        if !self.0.is_notified.swap(false, Ordering::AcqRel) {
             return Some(0);
         }
         let mut state = self.0.state();
-        (!state.is_left).then(|| std::mem::take(&mut state.done))
+        (!state.is_abandoned).then(|| std::mem::take(&mut state.consumed))
     }
 }

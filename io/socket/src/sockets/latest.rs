@@ -8,7 +8,7 @@ use weir_transport::{Answer, METADATA_KEYWORD, Metadata, Source, is_hicn_metadat
 use weir_wire::{DataView, InterestView, Name, NameView};
 
 /// How far an object is that grows.
-pub(crate) struct Growth {
+pub(crate) struct GrowthUpdate {
     pub(crate) versioned: Name,
     /// The segment that is made next, if there is to be one.
     pub(crate) next: Option<u64>,
@@ -16,27 +16,27 @@ pub(crate) struct Growth {
 
 /// Segments after those that there are which Interests may wait for; for those after these nobody
 /// is to ask yet.
-const EARLY_SEGMENTS: u64 = 4096;
+const FUTURE_SEGMENTS_MAX: u64 = 4096;
 
 /// The metadata of the latest version of each object, and which of them grow.
-pub(super) struct Latest {
+pub(super) struct LatestVersions {
     /// By the TLV-VALUE of the versioned name, the segment that is made next.
     growing: HashMap<Vec<u8>, u64>,
     /// By the TLV-VALUE of the object's name and the keyword, or of the name of hICN, each with its
     /// number in `start_read`.
-    packets: HashMap<Vec<u8>, (u64, Packet)>,
+    metadata: HashMap<Vec<u8>, (u64, Packet)>,
     order: BTreeMap<u64, Vec<u8>>,
-    next: u64,
+    next_order: u64,
     max: usize,
 }
 
-impl Latest {
+impl LatestVersions {
     pub(super) fn new(max: usize) -> Self {
         Self {
             growing: HashMap::new(),
-            packets: HashMap::new(),
+            metadata: HashMap::new(),
             order: BTreeMap::new(),
-            next: 0,
+            next_order: 0,
             max,
         }
     }
@@ -48,24 +48,24 @@ impl Latest {
         let name = keyword_name(name).or(Some(name).filter(|it| is_hicn_metadata(*it)))?.to_name();
         let key = name.value().to_vec();
         let version = version_of(&metadata);
-        if self.packets.get(&key).is_some_and(|(_, known)| version_of(known) > version) {
+        if self.metadata.get(&key).is_some_and(|(_, known)| version_of(known) > version) {
             return Some(name);
         }
-        self.next += 1;
-        self.order.insert(self.next, key.clone());
-        if let Some((before, _)) = self.packets.insert(key, (self.next, metadata)) {
+        self.next_order += 1;
+        self.order.insert(self.next_order, key.clone());
+        if let Some((before, _)) = self.metadata.insert(key, (self.next_order, metadata)) {
             self.order.remove(&before);
         }
-        if self.packets.len() > self.max
+        if self.metadata.len() > self.max
             && let Some((_, oldest)) = self.order.pop_first()
         {
-            self.packets.remove(&oldest);
+            self.metadata.remove(&oldest);
         }
         Some(name)
     }
 
     /// An object has grown.
-    pub(super) fn grow(&mut self, Growth { versioned, next }: Growth) {
+    pub(super) fn update_growth(&mut self, GrowthUpdate { versioned, next }: GrowthUpdate) {
         match next {
             Some(next) => self.growing.insert(versioned.value().to_vec(), next),
             None => self.growing.remove(versioned.value()),
@@ -76,11 +76,11 @@ impl Latest {
     pub(super) fn latest(&self, object: &Name) -> Option<Packet> {
         let mut name = object.clone();
         name.append_keyword(METADATA_KEYWORD);
-        self.packets.get(name.value()).map(|(_, packet)| packet.clone())
+        self.metadata.get(name.value()).map(|(_, packet)| packet.clone())
     }
 
     /// Forgets an object that was left before its end, so that nobody begins with it.
-    pub(super) fn leave(&mut self, versioned: &Name) {
+    pub(super) fn forget_unfinished(&mut self, versioned: &Name) {
         if self.growing.remove(versioned.value()).is_none() {
             return;
         }
@@ -90,31 +90,31 @@ impl Latest {
             let metadata = DataView::decode(packet).ok().map(|data| Metadata::decode(data.content));
             metadata.is_some_and(|metadata| metadata.is_ok_and(|one| one.versioned == *versioned))
         };
-        if self.packets.get(name.value()).is_some_and(|(_, packet)| is_its(packet))
-            && let Some((number, _)) = self.packets.remove(name.value())
+        if self.metadata.get(name.value()).is_some_and(|(_, packet)| is_its(packet))
+            && let Some((number, _)) = self.metadata.remove(name.value())
         {
             self.order.remove(&number);
         }
     }
 
     /// Whether an Interest is for a segment that is to be made soon.
-    fn is_early(&self, interest: &InterestView<'_>) -> bool {
+    fn is_future_segment(&self, interest: &InterestView<'_>) -> bool {
         let segment = interest.name.last().and_then(|last| last.as_segment());
         let Some(segment) = segment else { return false };
         let versioned = interest.name.parent();
         match self.growing.get(versioned.value()) {
-            Some(&next) => (next..next.saturating_add(EARLY_SEGMENTS)).contains(&segment),
-            None => self.has_ended_before(versioned, segment),
+            Some(&next) => (next..next.saturating_add(FUTURE_SEGMENTS_MAX)).contains(&segment),
+            None => self.is_past_end(versioned, segment),
         }
     }
 
     /// Whether this was an object that grew and ended before that segment was made: whoever asked
     /// for it did not know yet.
-    fn has_ended_before(&self, versioned: NameView<'_>, segment: u64) -> bool {
+    fn is_past_end(&self, versioned: NameView<'_>, segment: u64) -> bool {
         let mut name = versioned.parent().to_name();
         name.append_keyword(METADATA_KEYWORD);
         let data =
-            self.packets.get(name.value()).and_then(|(_, packet)| DataView::decode(packet).ok());
+            self.metadata.get(name.value()).and_then(|(_, packet)| DataView::decode(packet).ok());
         let metadata = data.and_then(|data| Metadata::decode(data.content).ok());
         metadata.is_some_and(|metadata| {
             metadata.versioned.as_view() == versioned
@@ -139,16 +139,16 @@ fn version_of(metadata: &Packet) -> Option<(u64, u64)> {
     Some((object.as_view().last()?.as_version()?, own.unwrap_or(0)))
 }
 
-impl Source for Latest {
+impl Source for LatestVersions {
     fn find(&mut self, interest: &InterestView<'_>) -> Answer {
         let name = keyword_name(interest.name).unwrap_or(interest.name);
-        let found = self.packets.get(name.value());
+        let found = self.metadata.get(name.value());
         let answers = |packet: &Packet| {
             DataView::decode(packet).is_ok_and(|metadata| metadata.satisfies(interest))
         };
         match found {
             Some((_, packet)) if answers(packet) => Answer::Packet(packet.clone()),
-            _ if self.is_early(interest) => Answer::WhenMade,
+            _ if self.is_future_segment(interest) => Answer::WhenMade,
             _ => Answer::NotFound,
         }
     }

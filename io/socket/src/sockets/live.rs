@@ -9,10 +9,10 @@ use weir_security::sign_data;
 use weir_transport::{METADATA_KEYWORD, Metadata};
 use weir_wire::{Component, Data, Name};
 
-use super::latest::Growth;
-use super::outbound::{Identity, Outbound};
-use super::pending::{Confirmation, UnderWay};
-use super::producer_endpoint::Told;
+use super::latest::GrowthUpdate;
+use super::outbound::{EndpointSender, Identity};
+use super::pending::{PendingBytes, PublishConfirmation};
+use super::producer_endpoint::ProducerCommand;
 use super::{Pending, ProducerOptions, SocketError, check_packet};
 
 /// Publishes an object that grows, such as a live stream: see
@@ -23,7 +23,7 @@ use super::{Pending, ProducerOptions, SocketError, check_packet};
 /// stay in the output buffer as others do. Dropped without [`finish`](LiveWriter::finish) it leaves
 /// an object without an end, whose readers fail once they have learnt of it.
 pub struct LiveWriter {
-    outbound: Outbound,
+    outbound: EndpointSender,
     identity: Identity,
     object: Name,
     versioned: Name,
@@ -32,16 +32,16 @@ pub struct LiveWriter {
     metadata_freshness_ms: u64,
     output_bytes: u64,
     /// Octets that may be under way when more is appended without waiting.
-    under_way_max: u64,
+    pending_bytes_max: u64,
     /// Octets of packets that the thread which answers has not taken in.
-    under_way: Arc<AtomicU64>,
+    pending_bytes: Arc<AtomicU64>,
     next: u64,
     is_finished: bool,
 }
 
 impl LiveWriter {
     pub(super) fn new(
-        outbound: Outbound,
+        outbound: EndpointSender,
         identity: Identity,
         options: &ProducerOptions,
         (object, version): (Name, u64),
@@ -56,12 +56,12 @@ impl LiveWriter {
             freshness_ms: options.freshness.ns / NS_PER_MS,
             metadata_freshness_ms: options.metadata_freshness.ns / NS_PER_MS,
             output_bytes: options.buffer_bytes(),
-            under_way_max: options.output_buffer.bytes,
-            under_way: Arc::default(),
+            pending_bytes_max: options.output_buffer.bytes,
+            pending_bytes: Arc::default(),
             next: 0,
             is_finished: false,
         };
-        let begun = writer.grown(Vec::new(), 0, None)?;
+        let begun = writer.submit_growth(Vec::new(), 0, None)?;
         Ok((writer, begun))
     }
 
@@ -82,7 +82,7 @@ impl LiveWriter {
     /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
     /// [`SocketError::ClosedFace`]. Nothing has been published then.
     pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
-        self.push(content, false)?.wait()
+        self.publish_segments(content, false)?.wait()
     }
 
     /// As [`LiveWriter::append`], and waits for nothing but signing: whoever waits gets it when the
@@ -94,10 +94,10 @@ impl LiveWriter {
     /// and signatures: wait for an earlier answer. Nothing has been published then.
     /// [`SocketError::ClosedFace`], now or as the answer.
     pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
-        if self.under_way.load(Ordering::Relaxed) >= self.under_way_max {
+        if self.pending_bytes.load(Ordering::Relaxed) >= self.pending_bytes_max {
             return Err(SocketError::Refused("too much is under way already".into()));
         }
-        self.push(content, false)
+        self.publish_segments(content, false)
     }
 
     /// Says that nothing follows, with an empty segment.
@@ -113,10 +113,14 @@ impl LiveWriter {
     /// # Errors
     /// [`SocketError::ClosedFace`], now or as the answer.
     pub fn finish_async(mut self) -> Result<Pending<()>, SocketError> {
-        self.push(&[], true)
+        self.publish_segments(&[], true)
     }
 
-    fn push(&mut self, content: &[u8], is_last: bool) -> Result<Pending<()>, SocketError> {
+    fn publish_segments(
+        &mut self,
+        content: &[u8],
+        is_last: bool,
+    ) -> Result<Pending<()>, SocketError> {
         if content.len() as u64 > self.output_bytes {
             return Err(SocketError::TooLong { max_bytes: self.output_bytes });
         }
@@ -134,14 +138,14 @@ impl LiveWriter {
             }
             packets.push(self.sign(&data)?);
         }
-        let done = self.grown(packets, self.next + count, last)?;
+        let done = self.submit_growth(packets, self.next + count, last)?;
         self.next += count;
         self.is_finished = is_last;
         Ok(done)
     }
 
     /// Has the thread that answers know of new segments, and the metadata that say so.
-    fn grown(
+    fn submit_growth(
         &self,
         packets: Vec<Packet>,
         next: u64,
@@ -162,12 +166,12 @@ impl LiveWriter {
             .content(metadata.encode());
         let metadata = self.sign(&data)?;
         let octets = packets.iter().chain([&metadata]).map(|packet| packet.len() as u64).sum();
-        let under_way = UnderWay::new(&self.under_way, octets);
+        let under_way = PendingBytes::new(&self.pending_bytes, octets);
         let next = last_segment.is_none().then_some(next);
-        let growth = Growth { versioned: self.versioned.clone(), next };
-        self.outbound.begin(|confirmation| {
-            let confirmation = Confirmation::Counted(confirmation, under_way);
-            Told::Grown { packets, metadata, growth, confirmation }
+        let growth = GrowthUpdate { versioned: self.versioned.clone(), next };
+        self.outbound.send_pending(|confirmation| {
+            let confirmation = PublishConfirmation::PublishedBytes(confirmation, under_way);
+            ProducerCommand::Grown { packets, metadata, growth, confirmation }
         })
     }
 
@@ -184,7 +188,7 @@ impl Drop for LiveWriter {
         if !self.is_finished {
             let versioned = self.versioned.clone();
             // If the thread is gone, so is the object.
-            let _ = self.outbound.tell(Told::Left { versioned });
+            let _ = self.outbound.send(ProducerCommand::LiveAbandoned { versioned });
         }
     }
 }
@@ -214,10 +218,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_is_appended_without_waiting_is_bounded() {
+    fn limits_async_appends() {
         let (outlet, told) = unbounded();
         let waker = Arc::new(Waker::new().unwrap());
-        let outbound = Outbound::new(outlet, waker.endpoint(EndpointId(0)));
+        let outbound = EndpointSender::new(outlet, waker.endpoint(EndpointId(0)));
         let options =
             ProducerOptions { output_buffer: Size { bytes: MIB }, ..ProducerOptions::default() };
         let (identity, object) = (Identity::new(DigestSigner), "/p/live".parse().unwrap());
@@ -230,12 +234,12 @@ mod tests {
         assert!(matches!(writer.append_async(b"more"), Err(SocketError::Refused(_))));
         assert_eq!((writer.next_segment(), told.len()), (next, waiting));
         for told in told.try_iter() {
-            let Told::Grown { confirmation, .. } = told else { panic!("it only grows") };
-            confirmation.give();
+            let ProducerCommand::Grown { confirmation, .. } = told else { panic!("it only grows") };
+            confirmation.confirm();
         }
         assert_eq!(begun.wait(), Ok(()));
         assert!(pending.into_iter().all(|pending| pending.wait() == Ok(())));
-        assert_eq!(writer.under_way.load(Ordering::Relaxed), 0);
+        assert_eq!(writer.pending_bytes.load(Ordering::Relaxed), 0);
         // Many small ones are bounded as well, by what their packets take.
         let count = (0..MIB).map_while(|_| writer.append_async(b"1").ok()).count();
         assert!((1..10_000).contains(&count), "{count}");

@@ -321,13 +321,13 @@ const PACKET_BYTES: u64 = PACKET_SIZE_MAX as u64;
 impl ConsumerOptions {
     /// Packets that have room in the input buffer: half of them with the consumer, half with the
     /// reader.
-    fn places(&self) -> u32 {
+    fn packet_capacity(&self) -> u32 {
         (self.input_buffer.bytes / PACKET_BYTES).min(u64::from(u32::MAX)) as u32
     }
 
     /// Packets that may wait with the reader.
-    pub(crate) fn reader_places(&self) -> u32 {
-        (self.places() / 2).max(1)
+    pub(crate) fn reader_capacity(&self) -> u32 {
+        (self.packet_capacity() / 2).max(1)
     }
 
     /// How to fetch: what a [`download`](crate::download) with these options takes.
@@ -339,7 +339,7 @@ impl ConsumerOptions {
             window: Some(self.window).filter(|&window| window > 0),
             window_max: self.window_max.max(self.window),
             is_reliable: self.reliable,
-            reader_segments_max: (self.places() / 2).max(1),
+            reader_segments_max: (self.packet_capacity() / 2).max(1),
             verification: match self.verify {
                 true => Verification::Signatures,
                 false => Verification::Off,
@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_takes_its_default_and_its_bounds_and_nothing_beyond() {
+    fn options_accept_exactly_their_bounds() {
         let (mut consumer, mut producer) = (ConsumerOptions::default(), ProducerOptions::default());
         for info in ConsumerOptions::TABLE {
             assert_eq!(consumer.get(info.name).unwrap(), (info.default)(), "{}", info.name);
@@ -437,7 +437,7 @@ mod tests {
 
     /// The manual's page is made of the tables: with WEIR_WRITE_MANUAL=1 this writes it.
     #[test]
-    fn the_manual_lists_what_there_is() {
+    fn manual_lists_all_options() {
         let tables = [("Consumers", ConsumerOptions::TABLE), ("Producers", ProducerOptions::TABLE)];
         let mut page = String::from("# Options of sockets\n\n");
         page += "They have the same names in every language. Sizes are octets or such ";
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_words() {
+    fn explains_invalid_values() {
         let mut options = ConsumerOptions::default();
         for (name, value, problem) in [
             ("speed", "1", "no option speed"),
@@ -479,10 +479,10 @@ mod tests {
     }
 
     #[test]
-    fn the_input_buffer_bounds_packets_on_both_sides() {
+    fn input_buffer_bounds_both_sides() {
         let mut options = ConsumerOptions::default();
         options.set("input_buffer", "1MiB").unwrap();
-        let packets = options.config().reader_segments_max + options.reader_places();
+        let packets = options.config().reader_segments_max + options.reader_capacity();
         assert!(u64::from(packets) * PACKET_BYTES <= 1 << 20);
     }
 }

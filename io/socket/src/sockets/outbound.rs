@@ -11,8 +11,8 @@ use weir_face::unix_time_ms;
 use weir_security::Signer;
 
 use super::SocketError;
-use super::pending::{Answer, Pending, pending};
-use super::producer_endpoint::Told;
+use super::pending::{Completer, Pending, pending};
+use super::producer_endpoint::ProducerCommand;
 use crate::publish::sign_pool::PendingWakes;
 
 /// Who signs what is published, and what shows it.
@@ -32,26 +32,29 @@ impl Identity {
 
 /// The way to the thread that answers.
 #[derive(Clone)]
-pub(super) struct Outbound {
-    commands: Sender<Told>,
+pub(super) struct EndpointSender {
+    commands: Sender<ProducerCommand>,
     endpoint: EndpointWaker,
     last_version: Arc<AtomicU64>,
 }
 
-impl Outbound {
-    pub(super) fn new(commands: Sender<Told>, endpoint: EndpointWaker) -> Self {
+impl EndpointSender {
+    pub(super) fn new(commands: Sender<ProducerCommand>, endpoint: EndpointWaker) -> Self {
         Self { commands, endpoint, last_version: Arc::default() }
     }
 
-    /// Has it hear, and do, what `tell` makes of the answer to be given when it has.
-    pub(super) fn submit<T>(&self, tell: impl FnOnce(Answer<T>) -> Told) -> Result<T, SocketError> {
-        self.begin(tell)?.wait()
+    /// Has it hear, and do, what `send` makes of the answer to be given when it has.
+    pub(super) fn send_and_wait<T>(
+        &self,
+        tell: impl FnOnce(Completer<T>) -> ProducerCommand,
+    ) -> Result<T, SocketError> {
+        self.send_pending(tell)?.wait()
     }
 
-    /// As [`Outbound::submit`], and does not wait.
-    pub(super) fn begin<T>(
+    /// As [`EndpointSender::submit`], and does not wait.
+    pub(super) fn send_pending<T>(
         &self,
-        tell: impl FnOnce(Answer<T>) -> Told,
+        tell: impl FnOnce(Completer<T>) -> ProducerCommand,
     ) -> Result<Pending<T>, SocketError> {
         let (confirmation, done) = pending();
         // If the thread is gone, it is answered as closed.
@@ -66,20 +69,20 @@ impl Outbound {
         packets: Vec<Packet>,
         metadata: Option<Packet>,
     ) -> Result<(), SocketError> {
-        self.submit(|confirmation| {
+        self.send_and_wait(|confirmation| {
             let confirmation = confirmation.into();
-            Told::Published { packets, metadata, confirmation }
+            ProducerCommand::Published { packets, metadata, confirmation }
         })
     }
 
     /// Has it hear what is told, when `wakes` are woken.
-    pub(super) fn leave(&self, told: Told, wakes: &mut PendingWakes) {
+    pub(super) fn send_with_wakes(&self, told: ProducerCommand, wakes: &mut PendingWakes) {
         let _ = self.commands.send(told);
         wakes.add(&self.endpoint);
     }
 
     /// Has it hear what needs no answer.
-    pub(super) fn tell(&self, told: Told) -> Result<(), SocketError> {
+    pub(super) fn send(&self, told: ProducerCommand) -> Result<(), SocketError> {
         // If the thread is gone, so is what this is about.
         let _ = self.commands.send(told);
         Ok(self.endpoint.wake()?)

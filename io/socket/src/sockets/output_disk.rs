@@ -13,7 +13,7 @@ use weir_transport::ProducerInput;
 use super::SocketError;
 
 /// Operations under way at a time.
-const DEPTH: u32 = 32;
+const QUEUE_DEPTH: u32 = 32;
 /// Records that wait to be written at most. A producer that waits while its disk is behind has
 /// fewer.
 const WRITE_BACKLOG_BYTES_MAX: u64 = 512 << 20;
@@ -68,14 +68,15 @@ impl OutputDisk {
         let tier = DiskTierConfig {
             record_bytes_typical: typical as u32,
             index_bytes_max: (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN),
-            depth: DEPTH,
+            depth: QUEUE_DEPTH,
             offer_at: OfferAt::Eviction,
             write_backlog_bytes_max: WRITE_BACKLOG_BYTES_MAX,
             stalled_after_ns,
             ..DiskTierConfig::new(disks, set.store_id(), set.hash_key(), weir_disk::checksum)
         };
-        let (_, ports) =
-            set.start(DEPTH, 1).map_err(|error| SocketError::System(format!("disk: {error}")))?;
+        let (_, ports) = set
+            .start(QUEUE_DEPTH, 1)
+            .map_err(|error| SocketError::System(format!("disk: {error}")))?;
         let ports = ports.into_iter().next().expect("the ports of one shard");
         Ok((Self { ports, outcomes: Vec::new() }, tier))
     }
@@ -86,7 +87,7 @@ impl OutputDisk {
     }
 
     /// Appends what has ended.
-    pub(crate) fn take(&mut self, inputs: &mut Vec<ProducerInput>) {
+    pub(crate) fn take_completions(&mut self, inputs: &mut Vec<ProducerInput>) {
         self.ports.drain(&mut self.outcomes);
         let done = self.outcomes.drain(..);
         inputs.extend(done.map(|(id, outcome)| ProducerInput::DiskDone { id, outcome }));
@@ -104,7 +105,7 @@ impl OutputDisk {
     }
 
     /// Goes on with what is under way, whatever comes of it. Whether something still is.
-    fn go_on(&mut self) -> bool {
+    fn drive(&mut self) -> bool {
         self.ports.drain(&mut self.outcomes);
         self.outcomes.clear();
         // What was done in part goes on.
@@ -137,9 +138,9 @@ impl ClosingDisks {
 
     /// Goes on with them, and lets go of those that have ended. To be called when a descriptor of
     /// theirs becomes readable, and at the time that it gives.
-    pub(crate) fn turn(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Instant> {
         let over: Vec<_> =
-            self.disks.extract_if(.., |(disk, until)| !disk.go_on() || *until <= now).collect();
+            self.disks.extract_if(.., |(disk, until)| !disk.drive() || *until <= now).collect();
         over.into_iter().for_each(|(disk, _)| self.close(disk, Duration::ZERO));
         self.disks.iter().map(|&(_, until)| until).min()
     }

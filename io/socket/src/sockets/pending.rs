@@ -10,19 +10,19 @@ use weir_wire::Name;
 
 use super::SocketError;
 
-enum State<T> {
+enum PendingState<T> {
     Open(Option<Waker>),
-    Given(Result<T, SocketError>),
+    Completed(Result<T, SocketError>),
     Taken,
 }
 
-struct Shared<T> {
-    state: Mutex<State<T>>,
+struct PendingShared<T> {
+    state: Mutex<PendingState<T>>,
     changed: Condvar,
 }
 
-impl<T> Shared<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+impl<T> PendingShared<T> {
+    fn state(&self) -> MutexGuard<'_, PendingState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -30,16 +30,16 @@ impl<T> Shared<T> {
 /// An answer that is under way: a future, and something to [wait](Pending::wait) for without one.
 /// Whoever drops it does not want to know.
 #[must_use = "the answer is not waited for"]
-pub struct Pending<T>(Arc<Shared<T>>);
+pub struct Pending<T>(Arc<PendingShared<T>>);
 
 /// Where the answer goes. Dropped, it answers that the session is closed.
-pub(crate) struct Answer<T>(Option<Arc<Shared<T>>>);
+pub(crate) struct Completer<T>(Option<Arc<PendingShared<T>>>);
 
 /// Both ends.
-pub(crate) fn pending<T>() -> (Answer<T>, Pending<T>) {
-    let state = Mutex::new(State::Open(None));
-    let shared = Arc::new(Shared { state, changed: Condvar::new() });
-    (Answer(Some(shared.clone())), Pending(shared))
+pub(crate) fn pending<T>() -> (Completer<T>, Pending<T>) {
+    let state = Mutex::new(PendingState::Open(None));
+    let shared = Arc::new(PendingShared { state, changed: Condvar::new() });
+    (Completer(Some(shared.clone())), Pending(shared))
 }
 
 impl<T> Pending<T> {
@@ -55,10 +55,10 @@ impl<T> Pending<T> {
     pub(crate) fn wait_again(&self) -> Result<T, SocketError> {
         let mut state = self.0.state();
         loop {
-            match std::mem::replace(&mut *state, State::Taken) {
-                State::Given(answer) => return answer,
-                State::Taken => return Err(SocketError::Closed),
-                open @ State::Open(_) => *state = open,
+            match std::mem::replace(&mut *state, PendingState::Taken) {
+                PendingState::Completed(answer) => return answer,
+                PendingState::Taken => return Err(SocketError::Closed),
+                open @ PendingState::Open(_) => *state = open,
             }
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -70,89 +70,89 @@ impl<T> Future for Pending<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.state();
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Given(answer) => Poll::Ready(answer),
-            State::Taken => Poll::Ready(Err(SocketError::Closed)),
-            State::Open(_) => {
-                *state = State::Open(Some(context.waker().clone()));
+        match std::mem::replace(&mut *state, PendingState::Taken) {
+            PendingState::Completed(answer) => Poll::Ready(answer),
+            PendingState::Taken => Poll::Ready(Err(SocketError::Closed)),
+            PendingState::Open(_) => {
+                *state = PendingState::Open(Some(context.waker().clone()));
                 Poll::Pending
             }
         }
     }
 }
 
-impl<T> Answer<T> {
+impl<T> Completer<T> {
     /// Whether somebody waits for it still.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn has_receiver(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }
 
-    pub(crate) fn give(mut self, answer: Result<T, SocketError>) {
-        self.put(answer);
+    pub(crate) fn complete(mut self, answer: Result<T, SocketError>) {
+        self.set_result(answer);
     }
 
-    fn put(&mut self, answer: Result<T, SocketError>) {
+    fn set_result(&mut self, answer: Result<T, SocketError>) {
         let Some(shared) = self.0.take() else { return };
-        let before = std::mem::replace(&mut *shared.state(), State::Given(answer));
+        let before = std::mem::replace(&mut *shared.state(), PendingState::Completed(answer));
         shared.changed.notify_one();
-        if let State::Open(Some(waker)) = before {
+        if let PendingState::Open(Some(waker)) = before {
             waker.wake();
         }
     }
 }
 
-impl<T> Drop for Answer<T> {
+impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
-        self.put(Err(SocketError::Closed));
+        self.set_result(Err(SocketError::Closed));
     }
 }
 
 /// Whom it is confirmed to that something is published.
-pub(crate) enum Confirmation {
+pub(crate) enum PublishConfirmation {
     /// Somebody who knows what it is.
-    Known(Answer<()>),
-    /// As [`Confirmation::Known`], and its octets were under way until now.
-    Counted(Answer<()>, UnderWay),
+    Published(Completer<()>),
+    /// As [`PublishConfirmation::Known`], and its octets were under way until now.
+    PublishedBytes(Completer<()>, PendingBytes),
     /// Somebody who wants to know its name.
-    Named(Answer<Name>, Name),
+    PublishedName(Completer<Name>, Name),
 }
 
 /// Octets of a sum of those that are under way, until it is dropped.
-pub(crate) struct UnderWay {
-    sum: Arc<AtomicU64>,
+pub(crate) struct PendingBytes {
+    total: Arc<AtomicU64>,
     octets: u64,
 }
 
-impl UnderWay {
+impl PendingBytes {
     pub(crate) fn new(sum: &Arc<AtomicU64>, octets: u64) -> Self {
         sum.fetch_add(octets, Ordering::Relaxed);
-        Self { sum: sum.clone(), octets }
+        Self { total: sum.clone(), octets }
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for PendingBytes {
     fn drop(&mut self) {
-        self.sum.fetch_sub(self.octets, Ordering::Relaxed);
+        self.total.fetch_sub(self.octets, Ordering::Relaxed);
     }
 }
 
-impl From<Answer<()>> for Confirmation {
-    fn from(answer: Answer<()>) -> Self {
-        Self::Known(answer)
+impl From<Completer<()>> for PublishConfirmation {
+    fn from(answer: Completer<()>) -> Self {
+        Self::Published(answer)
     }
 }
 
-impl Confirmation {
+impl PublishConfirmation {
     /// Says so.
-    pub(crate) fn give(self) {
+    pub(crate) fn confirm(self) {
         match self {
-            Self::Known(answer) => answer.give(Ok(())),
-            Self::Counted(answer, under_way) => {
+            Self::Published(answer) => answer.complete(Ok(())),
+            Self::PublishedBytes(answer, under_way) => {
                 // Who has the answer may append again.
                 drop(under_way);
-                answer.give(Ok(()));
+                answer.complete(Ok(()));
             }
-            Self::Named(answer, name) => answer.give(Ok(name)),
+            Self::PublishedName(answer, name) => answer.complete(Ok(name)),
         }
     }
 }
@@ -162,17 +162,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_come_from_other_threads_and_none_is_an_answer_too() {
+    fn completes_from_other_threads() {
         let (answer, pending) = super::pending();
         let thread = std::thread::spawn(move || pending.wait());
-        answer.give(Ok(7));
+        answer.complete(Ok(7));
         assert_eq!(thread.join().unwrap(), Ok(7));
         let (answer, pending) = super::pending::<u8>();
-        assert!(answer.is_wanted());
+        assert!(answer.has_receiver());
         drop(answer);
         assert_eq!(pending.wait(), Err(SocketError::Closed));
         let (answer, pending) = super::pending::<u8>();
         drop(pending);
-        assert!(!answer.is_wanted());
+        assert!(!answer.has_receiver());
     }
 }

@@ -13,20 +13,20 @@ use weir_security::sign_data;
 use weir_transport::{NameMapping, ProducerStats};
 use weir_wire::{Data, DataView, Name};
 
-use super::binding::{Bind, Binding};
+use super::binding::{PendingBind, PrefixBinding};
 use super::live::LiveWriter;
 use super::offer::Offer;
-use super::outbound::{Identity, Outbound};
+use super::outbound::{EndpointSender, Identity};
 use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Pending, pending};
-use super::producer_endpoint::{OutputBuffer, ProducerEndpoint, Told};
+use super::producer_endpoint::{OutputBuffer, ProducerCommand, ProducerEndpoint};
 use super::publication::Publication;
-use super::requests::{Request, Requests};
+use super::requests::{Request, RequestQueue};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::object::published::Published;
 
 /// Octets of content that one thread signs alone.
-const LONE_BYTES: usize = 1 << 16;
+const SINGLE_THREAD_BYTES: usize = 1 << 16;
 
 /// Publishes below a prefix: what is published is answered from the output buffer, without the
 /// application; what is not, it is [told of](Producer::recv). Dropping it gives the prefix back and
@@ -37,9 +37,9 @@ pub struct Producer {
     prefix: Name,
     identity: Arc<Identity>,
     options: ProducerOptions,
-    outbound: Outbound,
-    requests: Arc<Requests>,
-    binding: Binding,
+    outbound: EndpointSender,
+    requests: Arc<RequestQueue>,
+    binding: PrefixBinding,
 }
 
 /// A producer that is being bound: a future, and something to [wait](Binder::wait) for without one.
@@ -47,41 +47,41 @@ pub struct Producer {
 /// free.
 #[must_use = "it is not bound yet"]
 pub struct Binder {
-    step: Step,
-    parts: Option<Parts>,
+    step: BindStep,
+    producer_parts: Option<ProducerParts>,
 }
 
 /// What a producer that is being bound waits for.
-enum Step {
+enum BindStep {
     /// The file of the output buffer, which a thread of its own makes.
-    Opening(Binding, Pending<OpenDisk>),
-    Registering(Bind),
+    Opening(PrefixBinding, Pending<OpenDisk>),
+    Registering(PendingBind),
     /// It is bound, or has failed.
-    Over,
+    Finished,
 }
 
 /// What a producer is made of, but for its binding.
-struct Parts {
+struct ProducerParts {
     prefix: Name,
     identity: Identity,
     options: ProducerOptions,
-    commands: Sender<Told>,
-    told: Receiver<Told>,
-    requests: Arc<Requests>,
+    commands: Sender<ProducerCommand>,
+    command_receiver: Receiver<ProducerCommand>,
+    requests: Arc<RequestQueue>,
     hash_key: HashKey,
 }
 
-impl Parts {
+impl ProducerParts {
     /// The network thread's end of it.
     fn endpoint(&self, prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
         let answers = OutputBuffer::new(&self.options, self.hash_key, disk);
-        ProducerEndpoint::new(prefix, answers, self.told.clone(), self.requests.clone())
+        ProducerEndpoint::new(prefix, answers, self.command_receiver.clone(), self.requests.clone())
     }
 
-    fn bound(self, binding: Binding) -> Result<Producer, SocketError> {
+    fn bound(self, binding: PrefixBinding) -> Result<Producer, SocketError> {
         let Self { prefix, identity, options, commands, requests, .. } = self;
         let endpoint = binding.waker().ok_or(SocketError::Closed)?;
-        let outbound = Outbound::new(commands, endpoint);
+        let outbound = EndpointSender::new(commands, endpoint);
         let identity = Arc::new(identity);
         Ok(Producer { prefix, identity, options, outbound, requests, binding })
     }
@@ -90,27 +90,27 @@ impl Parts {
 impl Binder {
     /// Waits until the router has registered the prefix.
     pub fn wait(mut self) -> Result<Producer, SocketError> {
-        if let Step::Opening(_, opened) = &self.step {
+        if let BindStep::Opening(_, opened) = &self.step {
             let disk = opened.wait_again()?;
-            self.opened(disk)?;
+            self.on_disk_opened(disk)?;
         }
-        let Step::Registering(bind) = &mut self.step else { return Err(SocketError::Closed) };
+        let BindStep::Registering(bind) = &mut self.step else { return Err(SocketError::Closed) };
         let binding = bind.wait()?;
-        self.bound(binding)
+        self.on_bound(binding)
     }
 
-    fn opened(&mut self, disk: OpenDisk) -> Result<(), SocketError> {
-        let step = std::mem::replace(&mut self.step, Step::Over);
-        if let (Step::Opening(binding, _), Some(parts)) = (step, &self.parts) {
+    fn on_disk_opened(&mut self, disk: OpenDisk) -> Result<(), SocketError> {
+        let step = std::mem::replace(&mut self.step, BindStep::Finished);
+        if let (BindStep::Opening(binding, _), Some(parts)) = (step, &self.producer_parts) {
             let endpoint = parts.endpoint(binding.prefix().clone(), Some(disk));
-            self.step = Step::Registering(binding.serve(endpoint)?);
+            self.step = BindStep::Registering(binding.serve(endpoint)?);
         }
         Ok(())
     }
 
-    fn bound(&mut self, binding: Binding) -> Result<Producer, SocketError> {
-        self.step = Step::Over;
-        self.parts.take().ok_or(SocketError::Closed)?.bound(binding)
+    fn on_bound(&mut self, binding: PrefixBinding) -> Result<Producer, SocketError> {
+        self.step = BindStep::Finished;
+        self.producer_parts.take().ok_or(SocketError::Closed)?.bound(binding)
     }
 }
 
@@ -119,15 +119,15 @@ impl Future for Binder {
 
     fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
         let binder = self.get_mut();
-        if let Step::Opening(_, opened) = &mut binder.step {
+        if let BindStep::Opening(_, opened) = &mut binder.step {
             let disk = ready!(Pin::new(opened).poll(context))?;
-            binder.opened(disk)?;
+            binder.on_disk_opened(disk)?;
         }
-        let Step::Registering(bind) = &mut binder.step else {
+        let BindStep::Registering(bind) = &mut binder.step else {
             return Poll::Ready(Err(SocketError::Closed));
         };
         let binding = ready!(bind.poll(context))?;
-        Poll::Ready(binder.bound(binding))
+        Poll::Ready(binder.on_bound(binding))
     }
 }
 
@@ -138,7 +138,7 @@ fn open_disk(folder: &Path, options: &ProducerOptions) -> Result<Pending<OpenDis
     let folder = folder.to_owned();
     let (bytes, segment_bytes) = (options.disk_size.bytes, options.segment_size.bytes);
     let wait_ns = options.disk_wait.ns;
-    let open = move || answer.give(OutputDisk::open(&folder, bytes, segment_bytes, wait_ns));
+    let open = move || answer.complete(OutputDisk::open(&folder, bytes, segment_bytes, wait_ns));
     std::thread::Builder::new().name("open-disk".into()).spawn(open)?;
     Ok(opened)
 }
@@ -179,18 +179,26 @@ impl Producer {
         session.connect_producers()?;
         // Names come from strangers.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
-        let requests = Arc::new(Requests::new(options.requests_max as usize));
+        let requests = Arc::new(RequestQueue::new(options.requests_max as usize));
         let (commands, told) = unbounded();
-        let binding = Binding::reserve(session, options.mapping.prefix(prefix.as_view()))?;
-        let parts = Parts { prefix, identity, options, commands, told, requests, hash_key };
+        let binding = PrefixBinding::reserve(session, options.mapping.prefix(prefix.as_view()))?;
+        let parts = ProducerParts {
+            prefix,
+            identity,
+            options,
+            commands,
+            command_receiver: told,
+            requests,
+            hash_key,
+        };
         let step = match parts.options.disk_folder() {
-            Some(folder) => Step::Opening(binding, open_disk(folder, &parts.options)?),
+            Some(folder) => BindStep::Opening(binding, open_disk(folder, &parts.options)?),
             None => {
                 let endpoint = parts.endpoint(binding.prefix().clone(), None);
-                Step::Registering(binding.serve(endpoint)?)
+                BindStep::Registering(binding.serve(endpoint)?)
             }
         };
-        Ok(Binder { step, parts: Some(parts) })
+        Ok(Binder { step, producer_parts: Some(parts) })
     }
 
     pub fn prefix(&self) -> &Name {
@@ -248,7 +256,7 @@ impl Producer {
         let publication = self.prepare(name, version, content.into(), threads)?;
         let place = publication.signers.reserve_slot();
         let place = place.ok_or_else(|| SocketError::Refused("too many wait already".into()))?;
-        Ok(publication.begin(place))
+        Ok(publication.start(place))
     }
 
     /// Begins an object that grows: a new version, of which consumers get each segment as soon as
@@ -325,7 +333,8 @@ impl Producer {
         self.check_unmapped("offers")?;
         self.check(name)?;
         let object = name.clone();
-        let latest = self.outbound.submit(|metadata| Told::Latest { object, metadata })?;
+        let latest =
+            self.outbound.send_and_wait(|metadata| ProducerCommand::Latest { object, metadata })?;
         latest.map(Offer::decode).transpose()
     }
 
@@ -373,7 +382,7 @@ impl Producer {
         }
         let options = self.options.publish_options();
         // What one thread signs alone needs no others.
-        let is_shared = content.len() > LONE_BYTES && options.threads > 1;
+        let is_shared = content.len() > SINGLE_THREAD_BYTES && options.threads > 1;
         let threads = if is_shared { options.threads - 1 } else { 0 };
         Ok(Publication {
             name: name.clone(),
@@ -391,7 +400,7 @@ impl Producer {
     /// # Errors
     /// [`SocketError::ClosedFace`].
     pub fn stats(&self) -> Result<ProducerStats, SocketError> {
-        self.outbound.submit(|stats| Told::Asked { stats })
+        self.outbound.send_and_wait(|stats| ProducerCommand::Stats { stats })
     }
 
     /// Publishes one Data packet as it is, under a name of the network.
@@ -412,7 +421,7 @@ impl Producer {
     /// Says that what is asked for will not be published: whoever asks gets a Nack, and no answer
     /// is waited for.
     pub fn refuse(&self, request: &Request) -> Result<(), SocketError> {
-        self.outbound.tell(Told::Refused { interest: request.interest().clone() })
+        self.outbound.send(ProducerCommand::Refused { interest: request.interest().clone() })
     }
 
     /// Waits for an Interest for what is not published. It waits, too, for as long as

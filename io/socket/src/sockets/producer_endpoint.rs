@@ -11,48 +11,35 @@ use weir_transport::{Producer, ProducerEvent, ProducerInput, ProducerOutbox, Pro
 use weir_wire::Name;
 
 use super::ProducerOptions;
-use super::latest::{Growth, Latest};
+use super::latest::{GrowthUpdate, LatestVersions};
 use super::output_disk::{OpenDisk, OutputDisk};
-use super::pending::{Answer, Confirmation};
-use super::requests::{Request, Requests};
+use super::pending::{Completer, PublishConfirmation};
+use super::requests::{Request, RequestQueue};
 
 /// What the application says of what there is.
-pub(crate) enum Told {
+pub(crate) enum ProducerCommand {
     /// Packets are published, and perhaps the metadata that makes them the latest version of an
     /// object.
-    Published {
-        packets: Vec<Packet>,
-        metadata: Option<Packet>,
-        confirmation: Confirmation,
-    },
+    Published { packets: Vec<Packet>, metadata: Option<Packet>, confirmation: PublishConfirmation },
     Grown {
         packets: Vec<Packet>,
         metadata: Packet,
-        growth: Growth,
-        confirmation: Confirmation,
+        growth: GrowthUpdate,
+        confirmation: PublishConfirmation,
     },
     /// An object of that version grows no more, and has no end.
-    Left {
-        versioned: Name,
-    },
+    LiveAbandoned { versioned: Name },
     /// It wants the metadata of the latest version of an object.
-    Latest {
-        object: Name,
-        metadata: Answer<Option<Packet>>,
-    },
+    Latest { object: Name, metadata: Completer<Option<Packet>> },
     /// It wants to know what the producer did so far.
-    Asked {
-        stats: Answer<ProducerStats>,
-    },
+    Stats { stats: Completer<ProducerStats> },
     /// What this Interest asks for will not be.
-    Refused {
-        interest: Packet,
-    },
+    Refused { interest: Packet },
 }
 
 /// What answers, from the output buffer, with its disk if it has one.
 pub(crate) struct OutputBuffer {
-    producer: Producer<Latest>,
+    producer: Producer<LatestVersions>,
     disk: Option<OutputDisk>,
 }
 
@@ -63,7 +50,7 @@ impl OutputBuffer {
         disk: Option<OpenDisk>,
     ) -> Self {
         let (latest, config) =
-            (Latest::new(options.objects_max as usize), options.config(hash_key));
+            (LatestVersions::new(options.objects_max as usize), options.config(hash_key));
         match disk {
             None => Self { producer: Producer::new(latest, config), disk: None },
             Some((disk, tier)) => {
@@ -75,29 +62,29 @@ impl OutputBuffer {
 }
 
 /// What is being published.
-struct Publication {
+struct PendingPublication {
     packets: vec::IntoIter<Packet>,
     metadata: Option<Packet>,
-    growth: Option<Growth>,
-    confirmation: Confirmation,
+    growth: Option<GrowthUpdate>,
+    confirmation: PublishConfirmation,
 }
 
 /// Packets put at a time where they may go on to a disk: it is asked in between whether it is
 /// behind.
-const PUT_PACKETS: usize = 16;
+const PUT_BATCH_PACKETS: usize = 16;
 
 pub(crate) struct ProducerEndpoint {
     prefix: Name,
-    producer: Producer<Latest>,
+    producer: Producer<LatestVersions>,
     disk: Option<OutputDisk>,
     /// Where the disk goes when the producer is gone and something is under way.
     closing: Option<Sender<OutputDisk>>,
-    told: Receiver<Told>,
-    requests: Arc<Requests>,
+    commands: Receiver<ProducerCommand>,
+    requests: Arc<RequestQueue>,
     /// Of which a part has been put, while the disk is behind.
-    publication: Option<Publication>,
+    publication: Option<PendingPublication>,
     /// Of what has been put in this turn.
-    growths: Vec<Growth>,
+    growths: Vec<GrowthUpdate>,
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
 }
@@ -106,15 +93,15 @@ impl ProducerEndpoint {
     pub(crate) fn new(
         prefix: Name,
         OutputBuffer { producer, disk }: OutputBuffer,
-        told: Receiver<Told>,
-        requests: Arc<Requests>,
+        told: Receiver<ProducerCommand>,
+        requests: Arc<RequestQueue>,
     ) -> Self {
         Self {
             prefix,
             producer,
             disk,
             closing: None,
-            told,
+            commands: told,
             requests,
             publication: None,
             growths: Vec::new(),
@@ -135,50 +122,64 @@ impl ProducerEndpoint {
 
     /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
     /// wait until that is done are to be answered at the end.
-    fn do_as_told(&mut self, confirmations: &mut Vec<Confirmation>) -> bool {
+    fn run_next_command(&mut self, confirmations: &mut Vec<PublishConfirmation>) -> bool {
         if let Some(publication) = self.publication.take() {
             self.put(publication, confirmations);
             return true;
         }
-        let Ok(told) = self.told.try_recv() else { return false };
+        let Ok(told) = self.commands.try_recv() else { return false };
         match told {
-            Told::Published { packets, metadata, confirmation } => {
+            ProducerCommand::Published { packets, metadata, confirmation } => {
                 let (packets, growth) = (packets.into_iter(), None);
-                self.put(Publication { packets, metadata, growth, confirmation }, confirmations);
+                self.put(
+                    PendingPublication { packets, metadata, growth, confirmation },
+                    confirmations,
+                );
             }
-            Told::Grown { packets, metadata, growth, confirmation } => {
+            ProducerCommand::Grown { packets, metadata, growth, confirmation } => {
                 let (packets, metadata) = (packets.into_iter(), Some(metadata));
                 let growth = Some(growth);
-                self.put(Publication { packets, metadata, growth, confirmation }, confirmations);
+                self.put(
+                    PendingPublication { packets, metadata, growth, confirmation },
+                    confirmations,
+                );
             }
-            Told::Left { versioned } => self.producer.source_mut().leave(&versioned),
-            Told::Latest { object, metadata } => {
-                metadata.give(Ok(self.producer.source_mut().latest(&object)));
+            ProducerCommand::LiveAbandoned { versioned } => {
+                self.producer.source_mut().forget_unfinished(&versioned)
             }
-            Told::Asked { stats } => stats.give(Ok(self.producer.stats())),
-            Told::Refused { interest } => self.inputs.push(ProducerInput::Refuse(interest)),
+            ProducerCommand::Latest { object, metadata } => {
+                metadata.complete(Ok(self.producer.source_mut().latest(&object)));
+            }
+            ProducerCommand::Stats { stats } => stats.complete(Ok(self.producer.stats())),
+            ProducerCommand::Refused { interest } => {
+                self.inputs.push(ProducerInput::Refuse(interest))
+            }
         }
         true
     }
 
-    fn put(&mut self, mut publication: Publication, confirmations: &mut Vec<Confirmation>) {
-        let count = if self.disk.is_some() { PUT_PACKETS } else { usize::MAX };
+    fn put(
+        &mut self,
+        mut publication: PendingPublication,
+        confirmations: &mut Vec<PublishConfirmation>,
+    ) {
+        let count = if self.disk.is_some() { PUT_BATCH_PACKETS } else { usize::MAX };
         let packets = publication.packets.by_ref().take(count);
         self.inputs.extend(packets.map(ProducerInput::Put));
         if publication.packets.len() > 0 {
             self.publication = Some(publication);
             return;
         }
-        let Publication { metadata, growth, confirmation, .. } = publication;
+        let PendingPublication { metadata, growth, confirmation, .. } = publication;
         let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
         self.inputs.extend(name.map(ProducerInput::Published));
         self.growths.extend(growth);
         confirmations.push(confirmation);
     }
 
-    fn turn(&mut self, client: &mut Client) {
+    fn run_once(&mut self, client: &mut Client) {
         if let Some(disk) = &mut self.disk {
-            disk.take(&mut self.inputs);
+            disk.take_completions(&mut self.inputs);
         }
         self.producer.handle(client.now(), &mut self.inputs, &mut self.out);
         if let Some(disk) = &mut self.disk {
@@ -196,7 +197,7 @@ impl ProducerEndpoint {
         debug_assert!(self.out.reads.is_empty(), "it names packets only");
         // Interests that came with these packets were early until now.
         for growth in self.growths.drain(..) {
-            self.producer.source_mut().grow(growth);
+            self.producer.source_mut().update_growth(growth);
         }
     }
 }
@@ -222,19 +223,19 @@ impl Endpoint for ProducerEndpoint {
         let mut confirmations = Vec::new();
         loop {
             let was_behind = self.producer.is_disk_behind();
-            let has_more = !was_behind && self.do_as_told(&mut confirmations);
-            self.turn(context.client);
+            let has_more = !was_behind && self.run_next_command(&mut confirmations);
+            self.run_once(context.client);
             // Where the disk is behind, it says when it has done something.
             if !has_more && (!was_behind || self.producer.is_disk_behind()) {
                 break;
             }
         }
-        confirmations.into_iter().for_each(Confirmation::give);
+        confirmations.into_iter().for_each(PublishConfirmation::confirm);
     }
 
     fn on_removed(&mut self, client: &mut Client) {
         self.inputs.push(ProducerInput::RefuseAll);
-        self.turn(client);
+        self.run_once(client);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

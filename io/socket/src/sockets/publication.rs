@@ -6,9 +6,9 @@ use weir_base::{Packet, Pool};
 use weir_wire::Name;
 
 use super::SocketError;
-use super::outbound::{Identity, Outbound};
-use super::pending::{Answer, Confirmation, Pending, pending};
-use super::producer_endpoint::Told;
+use super::outbound::{EndpointSender, Identity};
+use super::pending::{Completer, Pending, PublishConfirmation, pending};
+use super::producer_endpoint::ProducerCommand;
 use crate::object::published::Published;
 use crate::publish::PublishError;
 use crate::publish::sign::{Label, PublishOptions, publish_octets_with};
@@ -17,7 +17,7 @@ use crate::publish::sign_pool::{QueueSlot, SignPoolHandle, SignTask};
 /// Packets published at once: others are answered between them.
 const BATCH_PACKETS: usize = 256;
 /// Octets of content that are signed in about no time, so that others may wait for it.
-const SHORT_BYTES: usize = 1 << 16;
+const SHORT_TASK_BYTES: usize = 1 << 16;
 
 /// What there is to be signed, and all that it takes.
 pub(super) struct Publication {
@@ -27,7 +27,7 @@ pub(super) struct Publication {
     pub(super) identity: Arc<Identity>,
     pub(super) options: PublishOptions,
     pub(super) signers: SignPoolHandle,
-    pub(super) outbound: Outbound,
+    pub(super) outbound: EndpointSender,
 }
 
 impl Publication {
@@ -61,7 +61,7 @@ impl Publication {
 
     /// Has all but the last packets of a signed object answered for, in batches. Those, and what
     /// leads to all of them.
-    fn submit_most(
+    fn publish_all_but_last(
         &self,
         published: &Published,
         goes_on: &mut dyn FnMut() -> bool,
@@ -87,22 +87,26 @@ impl Publication {
         published: &Published,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SocketError> {
-        let (packets, metadata) = self.submit_most(published, goes_on)?;
+        let (packets, metadata) = self.publish_all_but_last(published, goes_on)?;
         self.outbound.publish(packets, Some(metadata))
     }
 
     /// Has a thread do both, and does not wait for it.
-    pub(super) fn begin(self, place: QueueSlot) -> Pending<Name> {
+    pub(super) fn start(self, place: QueueSlot) -> Pending<Name> {
         let (answer, published) = pending();
         let signers = self.signers.clone();
-        let is_short = self.content.len() <= SHORT_BYTES;
+        let is_short = self.content.len() <= SHORT_TASK_BYTES;
         let work = move |wakes: &mut _| match self.finish(&answer) {
             Ok(Some((packets, metadata, name))) => {
-                let (metadata, confirmation) = (Some(metadata), Confirmation::Named(answer, name));
-                self.outbound.leave(Told::Published { packets, metadata, confirmation }, wakes);
+                let (metadata, confirmation) =
+                    (Some(metadata), PublishConfirmation::PublishedName(answer, name));
+                self.outbound.send_with_wakes(
+                    ProducerCommand::Published { packets, metadata, confirmation },
+                    wakes,
+                );
             }
             Ok(None) => {}
-            Err(error) => answer.give(Err(error)),
+            Err(error) => answer.complete(Err(error)),
         };
         signers.submit(match is_short {
             true => SignTask::short(place, work),
@@ -114,13 +118,13 @@ impl Publication {
     /// All but the last step, if somebody wants it; what that takes.
     fn finish(
         &self,
-        answer: &Answer<Name>,
+        answer: &Completer<Name>,
     ) -> Result<Option<(Vec<Packet>, Packet, Name)>, SocketError> {
-        if !answer.is_wanted() {
+        if !answer.has_receiver() {
             return Ok(None);
         }
         let published = self.sign(&mut || true)?;
-        let (packets, metadata) = self.submit_most(&published, &mut || true)?;
+        let (packets, metadata) = self.publish_all_but_last(&published, &mut || true)?;
         Ok(Some((packets, metadata, published.versioned().clone())))
     }
 }

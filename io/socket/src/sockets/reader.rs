@@ -26,31 +26,31 @@ pub struct Reader {
     /// Octets of the object that may be read. An end beyond that of the object is no error.
     range: Range<u64>,
     /// Where in the object the next octet is.
-    at: u64,
-    flow: Option<Flow>,
+    position: u64,
+    active_fetch: Option<ActiveFetch>,
     metadata: Option<Metadata>,
     error: Option<SocketError>,
     is_verified: bool,
-    missed: u64,
+    skipped_segments: u64,
 }
 
 /// A fetch that is under way.
-struct Flow {
+struct ActiveFetch {
     inbox: Arc<Inbox>,
     /// Octets still to be passed over, and still to be read; `None` until that is known.
-    left: Option<(u64, u64)>,
+    remaining: Option<(u64, u64)>,
     packets: VecDeque<Delivery>,
     /// Of which these octets are still to be read.
     current: Option<(Packet, Range<usize>)>,
     /// Packets read that the network thread has not been told of.
-    done: u32,
+    unreported_packets: u32,
     next_segment: u64,
-    is_over: bool,
+    has_ended: bool,
 }
 
-impl Drop for Flow {
+impl Drop for ActiveFetch {
     fn drop(&mut self) {
-        self.inbox.leave();
+        self.inbox.abandon();
     }
 }
 
@@ -61,12 +61,12 @@ impl Reader {
             fetcher,
             target,
             range,
-            at,
-            flow: None,
+            position: at,
+            active_fetch: None,
             metadata: None,
             error: None,
             is_verified: true,
-            missed: 0,
+            skipped_segments: 0,
         };
         reader.start();
         reader
@@ -74,23 +74,23 @@ impl Reader {
 
     /// Begins to fetch from where it is.
     fn start(&mut self) {
-        let range = self.at..self.range.end.max(self.at);
-        self.flow = Some(Flow {
+        let range = self.position..self.range.end.max(self.position);
+        self.active_fetch = Some(ActiveFetch {
             inbox: self.fetcher.fetch(self.target.clone(), range),
-            left: None,
+            remaining: None,
             packets: VecDeque::new(),
             current: None,
-            done: 0,
+            unreported_packets: 0,
             next_segment: 0,
-            is_over: false,
+            has_ended: false,
         });
     }
 
-    fn flow(&mut self) -> &mut Flow {
-        if self.flow.is_none() {
+    fn active_fetch_mut(&mut self) -> &mut ActiveFetch {
+        if self.active_fetch.is_none() {
             self.start();
         }
-        self.flow.as_mut().expect("it has begun")
+        self.active_fetch.as_mut().expect("it has begun")
     }
 
     /// Whether everything read so far was verified. It is, unless the options
@@ -103,13 +103,13 @@ impl Reader {
     /// The number of the segment that the octets to be read next belong to, when
     /// [`BufRead::fill_buf`] has shown some; they reach to its end.
     pub fn segment(&self) -> Option<u64> {
-        let flow = self.flow.as_ref()?;
+        let flow = self.active_fetch.as_ref()?;
         flow.current.as_ref().map(|_| flow.next_segment - 1)
     }
 
     /// Segments that were passed over so far, as an unreliable consumer does.
     pub fn missed(&self) -> u64 {
-        self.missed
+        self.skipped_segments
     }
 
     /// What is known of the object: waits until it has been found.
@@ -149,12 +149,12 @@ impl Reader {
         context: Option<&mut task::Context<'_>>,
         awaits_packets: bool,
     ) -> Poll<Result<(), SocketError>> {
-        let flow = self.flow();
-        if flow.left.is_some() {
+        let flow = self.active_fetch_mut();
+        if flow.remaining.is_some() {
             return Poll::Ready(Ok(()));
         }
         let start = ready!(flow.inbox.poll_start(context, awaits_packets))?;
-        flow.left = Some((start.skip, start.len));
+        flow.remaining = Some((start.skip_bytes, start.len));
         flow.next_segment = start.first_segment;
         if self.metadata.is_none() {
             // What is read later is of the same version.
@@ -201,7 +201,7 @@ impl Reader {
         context: &mut task::Context<'_>,
     ) -> Poll<Result<Packet, SocketError>> {
         ready!(self.poll_fill(Some(context)))?;
-        let current = self.flow.as_ref().and_then(|flow| flow.current.as_ref());
+        let current = self.active_fetch.as_ref().and_then(|flow| flow.current.as_ref());
         let piece = current.map_or(Packet::empty(), |(packet, range)| packet.slice(range.clone()));
         self.advance(piece.len());
         Poll::Ready(Ok(piece))
@@ -217,10 +217,10 @@ impl Reader {
         let found = ready!(self.poll_next(context));
         if let Err(error) = found {
             self.error = Some(error.clone());
-            self.flow = None;
+            self.active_fetch = None;
             return Poll::Ready(Err(error));
         }
-        let current = self.flow.as_ref().and_then(|flow| flow.current.as_ref());
+        let current = self.active_fetch.as_ref().and_then(|flow| flow.current.as_ref());
         Poll::Ready(Ok(current.map_or(&[], |(packet, range)| &packet[range.clone()])))
     }
 
@@ -231,21 +231,21 @@ impl Reader {
     ) -> Poll<Result<(), SocketError>> {
         ready!(self.poll_metadata_with(context.as_deref_mut(), true))?;
         loop {
-            let flow = self.flow.as_mut().expect("it has begun");
-            if flow.current.is_some() || flow.is_over {
+            let flow = self.active_fetch.as_mut().expect("it has begun");
+            if flow.current.is_some() || flow.has_ended {
                 return Poll::Ready(Ok(()));
             }
             if let Some(delivery) = flow.packets.pop_front() {
-                self.open(&delivery)?;
+                self.open_packet(&delivery)?;
                 continue;
             }
             let more = flow.inbox.poll_packets(context.as_deref_mut(), &mut flow.packets);
             if !ready!(more)? {
-                flow.is_over = true;
+                flow.has_ended = true;
                 let next = flow.next_segment;
                 // Of an empty range nothing was wanted.
-                if flow.left.is_some_and(|(_, left)| left > 0) {
-                    self.missed += self.end_segment().saturating_sub(next);
+                if flow.remaining.is_some_and(|(_, left)| left > 0) {
+                    self.skipped_segments += self.end_segment().saturating_sub(next);
                 }
             }
         }
@@ -262,13 +262,13 @@ impl Reader {
     }
 
     /// Takes the octets that are wanted out of a packet.
-    fn open(&mut self, delivery: &Delivery) -> Result<(), SocketError> {
-        let flow = self.flow.as_mut().expect("it has begun");
-        let (skip, left) = flow.left.as_mut().expect("it is known");
+    fn open_packet(&mut self, delivery: &Delivery) -> Result<(), SocketError> {
+        let flow = self.active_fetch.as_mut().expect("it has begun");
+        let (skip, left) = flow.remaining.as_mut().expect("it is known");
         let Ok(data) = DataView::decode(&delivery.packet) else { return Ok(()) };
         let PacketId::Segment(segment) = delivery.id else { return Ok(()) };
         let missed = segment.saturating_sub(flow.next_segment);
-        self.missed += missed;
+        self.skipped_segments += missed;
         flow.next_segment = segment + 1;
         // What was missed has its place all the same.
         let size = self.metadata.as_ref().and_then(|metadata| metadata.segment_size);
@@ -276,16 +276,16 @@ impl Reader {
         let unwanted = hole.min(*skip);
         *skip -= unwanted;
         *left = left.saturating_sub(hole - unwanted);
-        self.at = self.at.saturating_add(hole - unwanted);
+        self.position = self.position.saturating_add(hole - unwanted);
         let is_part = self.range.start > 0 || self.range.end < u64::MAX;
-        check_size(self.metadata.as_ref(), &data, segment, is_part || self.at > 0)?;
+        check_size(self.metadata.as_ref(), &data, segment, is_part || self.position > 0)?;
         let content = data.content;
         let passed = (*skip).min(content.len() as u64);
         let taken = (content.len() as u64 - passed).min(*left);
         *skip -= passed;
         *left -= taken;
         // Whatever else is under way is not wanted.
-        flow.is_over |= *left == 0;
+        flow.has_ended |= *left == 0;
         self.is_verified &= delivery.is_verified;
         if taken == 0 {
             flow.packet_done();
@@ -299,11 +299,11 @@ impl Reader {
     }
 
     fn advance(&mut self, count: usize) {
-        let Some(flow) = &mut self.flow else { return };
+        let Some(flow) = &mut self.active_fetch else { return };
         let Some((_, range)) = &mut flow.current else { return };
         let count = count.min(range.len());
         range.start += count;
-        self.at += count as u64;
+        self.position += count as u64;
         if range.start == range.end {
             flow.current = None;
             flow.packet_done();
@@ -311,12 +311,12 @@ impl Reader {
     }
 }
 
-impl Flow {
+impl ActiveFetch {
     /// Tells the network thread now and then how much room there is.
     fn packet_done(&mut self) {
-        self.done += 1;
-        if self.done >= (self.inbox.places / 4).max(1) {
-            self.inbox.give_back(std::mem::take(&mut self.done));
+        self.unreported_packets += 1;
+        if self.unreported_packets >= (self.inbox.capacity / 4).max(1) {
+            self.inbox.release(std::mem::take(&mut self.unreported_packets));
         }
     }
 }
@@ -369,7 +369,7 @@ impl Seek for Reader {
     /// Goes to a place in the object; of a range, as seen from its start. What was fetched for the
     /// place before is given up.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let here = self.at - self.range.start;
+        let here = self.position - self.range.start;
         let to = match to {
             SeekFrom::Start(to) => Some(to),
             SeekFrom::Current(by) => here.checked_add_signed(by),
@@ -389,8 +389,8 @@ impl Seek for Reader {
             }
             // What is read then must be of the version that was read before.
             self.metadata()?;
-            self.at = self.range.start.saturating_add(to);
-            self.flow = None;
+            self.position = self.range.start.saturating_add(to);
+            self.active_fetch = None;
         }
         Ok(to)
     }

@@ -12,28 +12,28 @@ use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, Name};
 
 use super::SocketError;
-use super::pending::Answer;
+use super::pending::Completer;
 
 /// How long a router may take to answer.
-const ANSWER_NS: u64 = 2 * NS_PER_S;
+const RESPONSE_TIMEOUT_NS: u64 = 2 * NS_PER_S;
 /// How often one is asked before the first registration fails.
 const TRIES_MAX: u32 = 3;
 /// How long after a failure it is tried again, once it had been registered.
-const AGAIN_NS: u64 = 500 * NS_PER_MS;
+const RETRY_NS: u64 = 500 * NS_PER_MS;
 
 /// What is to be registered, or no more.
 pub(crate) enum Registration {
-    Begin { prefix: Name, registered: Answer<()> },
+    Begin { prefix: Name, registered: Completer<()> },
     End { prefix: Name },
 }
 
-struct Prefix {
+struct RegisteredPrefix {
     name: Name,
     /// Told of the first registration.
-    registered: Option<Answer<()>>,
+    registered: Option<Completer<()>>,
     tries: u32,
     /// The command that is under way: the name of its Interest.
-    asked: Option<Name>,
+    pending_command: Option<Name>,
     /// When the next command is due, or this one is given up; `None` while it is registered.
     due_at: Option<Instant>,
 }
@@ -41,7 +41,7 @@ struct Prefix {
 pub(crate) struct Registrations {
     changes: Receiver<Registration>,
     /// By the TLV-VALUE of the name.
-    prefixes: BTreeMap<Vec<u8>, Prefix>,
+    prefixes: BTreeMap<Vec<u8>, RegisteredPrefix>,
 }
 
 impl Registrations {
@@ -55,7 +55,13 @@ impl Registrations {
                 Registration::Begin { prefix: name, registered } => {
                     let (registered, due_at) = (Some(registered), Some(now));
                     let key = name.value().to_vec();
-                    let prefix = Prefix { name, registered, tries: 0, asked: None, due_at };
+                    let prefix = RegisteredPrefix {
+                        name,
+                        registered,
+                        tries: 0,
+                        pending_command: None,
+                        due_at,
+                    };
                     self.prefixes.insert(key, prefix);
                 }
                 Registration::End { prefix } => {
@@ -78,15 +84,15 @@ impl Registrations {
         client.send_command(path, command, &parameters)
     }
 
-    fn ask(&mut self, now: Instant, client: &mut Client) {
-        let is_due = |prefix: &&Prefix| prefix.due_at.is_some_and(|at| at <= now);
+    fn send_due_commands(&mut self, now: Instant, client: &mut Client) {
+        let is_due = |prefix: &&RegisteredPrefix| prefix.due_at.is_some_and(|at| at <= now);
         let due: Vec<Name> =
             self.prefixes.values().filter(is_due).map(|prefix| prefix.name.clone()).collect();
         for name in due {
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             if prefix.registered.is_some() && prefix.tries >= TRIES_MAX {
                 let error = match client.paths().next() {
-                    Some(_) => refused(&name, "it does not answer its management".into()),
+                    Some(_) => prefix_refused(&name, "it does not answer its management".into()),
                     None => SocketError::NoRouter("it is gone".into()),
                 };
                 self.fail(&name, error);
@@ -95,41 +101,41 @@ impl Registrations {
             let asked = Self::command(client, Command::RibRegister, &name);
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             prefix.tries += 1;
-            prefix.asked = asked;
-            prefix.due_at = Some(now.plus_ns(ANSWER_NS));
+            prefix.pending_command = asked;
+            prefix.due_at = Some(now.plus_ns(RESPONSE_TIMEOUT_NS));
         }
     }
 
-    fn take(&mut self, now: Instant, packet: &ReceivedPacket) {
+    fn on_answer(&mut self, now: Instant, packet: &ReceivedPacket) {
         let name = match packet.header.nack {
             Some(_) => InterestView::decode(&packet.packet).map(|interest| interest.name),
             None => DataView::decode(&packet.packet).map(|data| data.name),
         };
         let Ok(name) = name else { return };
-        let is_answer = |prefix: &&mut Prefix| {
-            prefix.asked.as_ref().is_some_and(|asked| asked.as_view() == name)
+        let is_answer = |prefix: &&mut RegisteredPrefix| {
+            prefix.pending_command.as_ref().is_some_and(|asked| asked.as_view() == name)
         };
         let Some(prefix) = self.prefixes.values_mut().find(is_answer) else { return };
-        prefix.asked = None;
+        prefix.pending_command = None;
         let Ok(data) = DataView::decode(&packet.packet) else {
             // A Nack: its management may be about to start.
-            prefix.due_at = Some(now.plus_ns(AGAIN_NS));
+            prefix.due_at = Some(now.plus_ns(RETRY_NS));
             return;
         };
         match commands::parse_response(&data) {
             Ok(ControlResponse { code: 200, .. }) => {
                 (prefix.tries, prefix.due_at) = (0, None);
                 if let Some(registered) = prefix.registered.take() {
-                    registered.give(Ok(()));
+                    registered.complete(Ok(()));
                 }
             }
             Ok(response) if prefix.registered.is_some() => {
                 let name = prefix.name.clone();
                 let reason = format!("{} {}", response.code, response.text);
-                self.fail(&name, refused(&name, reason));
+                self.fail(&name, prefix_refused(&name, reason));
             }
             // One that had been registered may be again.
-            _ => prefix.due_at = Some(now.plus_ns(AGAIN_NS)),
+            _ => prefix.due_at = Some(now.plus_ns(RETRY_NS)),
         }
     }
 
@@ -137,12 +143,12 @@ impl Registrations {
     fn fail(&mut self, name: &Name, error: SocketError) {
         let prefix = self.prefixes.remove(name.value());
         if let Some(registered) = prefix.and_then(|prefix| prefix.registered) {
-            registered.give(Err(error));
+            registered.complete(Err(error));
         }
     }
 }
 
-fn refused(prefix: &Name, reason: String) -> SocketError {
+fn prefix_refused(prefix: &Name, reason: String) -> SocketError {
     SocketError::PrefixRefused { prefix: prefix.clone(), reason }
 }
 
@@ -156,18 +162,18 @@ impl Endpoint for Registrations {
                 // Without producers it is alone and gets everything: what the router sent before it
                 // knew that the last is gone.
                 true => context.client.nack_no_route(packet),
-                false => self.take(now, &packet),
+                false => self.on_answer(now, &packet),
             }
         }
         self.take_changes(now, context.client);
-        self.ask(now, context.client);
+        self.send_due_commands(now, context.client);
     }
 
     fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let is_back = change.error.is_none() && client.paths().next() == Some(PathId(0));
         for prefix in self.prefixes.values_mut().filter(|_| is_back) {
             // The router that was gone knows nothing any more.
-            (prefix.asked, prefix.due_at) = (None, Some(client.now()));
+            (prefix.pending_command, prefix.due_at) = (None, Some(client.now()));
         }
     }
 
@@ -194,7 +200,7 @@ mod tests {
     use weir_client::EventLoop;
 
     #[test]
-    fn interests_are_refused_when_no_producer_is_left() {
+    fn nacks_interests_without_producer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("router");
         let listener = UnixListener::bind(&path).unwrap();

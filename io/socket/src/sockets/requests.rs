@@ -17,7 +17,7 @@ use super::offer::Offer;
 pub struct Request {
     name: Name,
     /// Names below it are answered by whoever got the request.
-    own: Name,
+    own_prefix: Name,
     interest: Packet,
 }
 
@@ -26,7 +26,7 @@ impl Request {
     pub(crate) fn new(prefix: &Name, interest: Packet) -> Option<Self> {
         let asked = InterestView::decode(&interest).ok()?.name;
         let name = object_of(prefix, asked);
-        Some(Self { name, own: prefix.clone(), interest })
+        Some(Self { name, own_prefix: prefix.clone(), interest })
     }
 
     /// The name that is to be published: that of the Interest without what the transport adds
@@ -51,16 +51,16 @@ impl Request {
     /// prefix, which would have it wait for itself.
     pub fn offer(&self) -> Option<Result<Offer, SocketError>> {
         let offer = Offer::decode(self.parameters()?.to_vec());
-        Some(offer.and_then(
-            |offer| match self.own.as_view().is_prefix_of(offer.name().as_view()) {
+        Some(offer.and_then(|offer| {
+            match self.own_prefix.as_view().is_prefix_of(offer.name().as_view()) {
                 false => Ok(offer),
                 true => Err(SocketError::Invalid(format!(
                     "no offer: {} is below {}, which this producer answers for",
                     offer.name(),
-                    self.own
+                    self.own_prefix
                 ))),
-            },
-        ))
+            }
+        }))
     }
 
     /// The Interest's application parameters.
@@ -89,29 +89,29 @@ fn object_of(prefix: &Name, asked: NameView<'_>) -> Name {
 const TASKS_MAX: usize = 1024;
 
 #[derive(Default)]
-struct State {
+struct RequestsState {
     waiting: VecDeque<Request>,
     tasks: Vec<task::Waker>,
     is_closed: bool,
 }
 
 /// Requests that the application has not taken yet, the latest ones.
-pub(crate) struct Requests {
-    state: Mutex<State>,
+pub(crate) struct RequestQueue {
+    state: Mutex<RequestsState>,
     changed: Condvar,
     max: usize,
 }
 
-impl Requests {
+impl RequestQueue {
     pub(crate) fn new(max: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), max }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RequestsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut RequestsState)) {
         let mut state = self.state();
         change(&mut state);
         let tasks = std::mem::take(&mut state.tasks);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_transport_adds_is_no_part_of_the_name() {
+    fn strips_transport_components() {
         for (asked, name) in [
             ("/p/54=%01/a/b", "/p/54=%01/a/b"),
             ("/p/54=%01/a/b/32=metadata", "/p/54=%01/a/b"),
@@ -206,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_kept_and_closing_ends_the_wait() {
-        let requests = Requests::new(2);
+    fn keeps_latest_until_closed() {
+        let requests = RequestQueue::new(2);
         for uri in ["/p/54=%01/a", "/p/54=%01/b", "/p/54=%01/c"] {
             requests.push(request(uri));
         }
@@ -219,9 +219,9 @@ mod tests {
         assert!(matches!(requests.recv(None), Err(SocketError::Closed)));
     }
 
-    struct Counted(std::sync::atomic::AtomicU32);
+    struct WakeCounter(std::sync::atomic::AtomicU32);
 
-    impl task::Wake for Counted {
+    impl task::Wake for WakeCounter {
         fn wake(self: std::sync::Arc<Self>) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -229,9 +229,9 @@ mod tests {
 
     /// One that waits no more must not be woken in place of one that does.
     #[test]
-    fn all_tasks_that_wait_are_woken() {
-        let requests = Requests::new(2);
-        let tasks = [0; 2].map(|count| std::sync::Arc::new(Counted(count.into())));
+    fn wakes_all_waiting_tasks() {
+        let requests = RequestQueue::new(2);
+        let tasks = [0; 2].map(|count| std::sync::Arc::new(WakeCounter(count.into())));
         for task in &tasks {
             let waker = task::Waker::from(task.clone());
             for _ in 0..2 {

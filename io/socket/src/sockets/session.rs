@@ -17,10 +17,10 @@ use weir_face::{FaceUri, client_transport};
 use weir_wire::Name;
 
 use super::SocketError;
-use super::express::{Expressed, Expresses};
+use super::express::{ExpressEndpoint, ExpressRequest};
 use super::fetches::{Fetch, Fetches};
 use super::output_disk::{ClosingDisks, OutputDisk};
-use super::pending::{Answer, Pending, pending};
+use super::pending::{Completer, Pending, pending};
 use super::producer_endpoint::ProducerEndpoint;
 use super::registrations::{Registration, Registrations};
 use crate::fetch::{DownloadOptions, Downloads};
@@ -51,11 +51,11 @@ impl Default for SessionConfig {
 /// A router that goes away and comes back finds the sockets as they were: prefixes are registered
 /// again, Interests asked again. What is being fetched when it stays away fails in the end.
 #[derive(Clone)]
-pub struct Session(Arc<Shared>);
+pub struct Session(Arc<SessionShared>);
 
 /// A session that is not kept for this: it ends with its last socket and clone all the same.
 #[derive(Clone)]
-pub struct WeakSession(Weak<Shared>);
+pub struct WeakSession(Weak<SessionShared>);
 
 impl WeakSession {
     /// The session, unless it has ended.
@@ -69,13 +69,13 @@ impl WeakSession {
     }
 }
 
-struct Shared {
+struct SessionShared {
     router: FaceUri,
     consumers: ConsumerSide,
     producers: Mutex<Option<ProducerSide>>,
     signing: SignPool,
     /// TLV-VALUEs of the prefixes that producers are bound to.
-    bound: Mutex<BTreeSet<Vec<u8>>>,
+    bound_prefixes: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl Session {
@@ -110,7 +110,13 @@ impl Session {
         let consumers = ConsumerSide::start(&router, config.threads, config.router_wait)?;
         let (producers, bound) = (Mutex::default(), Mutex::default());
         let signing = SignPool::default();
-        Ok(Self(Arc::new(Shared { router, consumers, producers, signing, bound })))
+        Ok(Self(Arc::new(SessionShared {
+            router,
+            consumers,
+            producers,
+            signing,
+            bound_prefixes: bound,
+        })))
     }
 
     /// A way back to it as long as somebody else has it.
@@ -128,13 +134,13 @@ impl Session {
         self.0.consumers.thread.wake();
     }
 
-    pub(super) fn express(&self, expressed: Expressed) {
-        let _ = self.0.consumers.expressed.send(expressed);
+    pub(super) fn express(&self, expressed: ExpressRequest) {
+        let _ = self.0.consumers.express_requests.send(expressed);
         self.0.consumers.thread.wake();
     }
 
     fn bound(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
-        self.0.bound.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.bound_prefixes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the connection for producers, which waits for the router, now and not with the first
@@ -180,7 +186,7 @@ impl Session {
         Ok((waker.endpoint(id.wait()?), registered))
     }
 
-    pub(super) fn free(&self, prefix: &Name, id: Option<EndpointId>) {
+    pub(super) fn release_prefix(&self, prefix: &Name, id: Option<EndpointId>) {
         if let Some(id) = id {
             let producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(side) = &*producers {
@@ -249,7 +255,7 @@ fn run(
 
 struct ConsumerSide {
     fetches: Sender<Fetch>,
-    expressed: Sender<Expressed>,
+    express_requests: Sender<ExpressRequest>,
     thread: NetworkThread,
 }
 
@@ -268,35 +274,35 @@ impl ConsumerSide {
         let thread = NetworkThread::start("consumers", router, move |client, is_stopped| {
             let fetches = Fetches::new(new_fetches, is_stopped.clone(), router_wait);
             // Without threads everything ends as closed.
-            let _ = consume(client, is_stopped, options, fetches, new_expressed);
+            let _ = run_consumers(client, is_stopped, options, fetches, new_expressed);
         })?;
-        Ok(Self { fetches, expressed, thread })
+        Ok(Self { fetches, express_requests: expressed, thread })
     }
 }
 
-fn consume(
+fn run_consumers(
     client: &mut Client,
     is_stopped: &AtomicBool,
     options: DownloadOptions,
     mut fetches: Fetches,
-    expressed: Receiver<Expressed>,
+    expressed: Receiver<ExpressRequest>,
 ) -> Result<(), SocketError> {
     let downloads = Downloads::new(client, options, &mut fetches)?;
     let mut events = EventLoop::new(client);
     // Both know what they have asked for.
-    let ids = [events.add(downloads), events.add(Expresses::new(expressed))];
+    let ids = [events.add(downloads), events.add(ExpressEndpoint::new(expressed))];
     ids.into_iter().for_each(|id| events.route_data(id, &Name::new()));
     run(&mut events, is_stopped, |_| None);
     Ok(())
 }
 
 /// What is asked of the producers' thread.
-enum Change {
+enum ProducerChange {
     Add {
         prefix: Name,
         endpoint: Box<ProducerEndpoint>,
-        added: Answer<EndpointId>,
-        registered: Answer<()>,
+        added: Completer<EndpointId>,
+        registered: Completer<()>,
     },
     Remove {
         prefix: Name,
@@ -305,7 +311,7 @@ enum Change {
 }
 
 struct ProducerSide {
-    changes: Sender<Change>,
+    changes: Sender<ProducerChange>,
     thread: NetworkThread,
 }
 
@@ -313,7 +319,7 @@ impl ProducerSide {
     fn start(router: &FaceUri) -> Result<Self, SocketError> {
         let (changes, new_changes) = unbounded();
         let thread = NetworkThread::start("producers", router, move |client, is_stopped| {
-            produce(client, is_stopped, &new_changes);
+            run_producers(client, is_stopped, &new_changes);
         })?;
         Ok(Self { changes, thread })
     }
@@ -323,18 +329,18 @@ impl ProducerSide {
         let (registered, registration) = pending();
         let (prefix, endpoint) = (prefix.clone(), Box::new(endpoint));
         // If the thread is gone, both are answered as closed.
-        let _ = self.changes.send(Change::Add { prefix, endpoint, added, registered });
+        let _ = self.changes.send(ProducerChange::Add { prefix, endpoint, added, registered });
         self.thread.wake();
         (id, registration)
     }
 
     fn remove(&self, prefix: &Name, id: EndpointId) {
-        let _ = self.changes.send(Change::Remove { prefix: prefix.clone(), id });
+        let _ = self.changes.send(ProducerChange::Remove { prefix: prefix.clone(), id });
         self.thread.wake();
     }
 }
 
-fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Change>) {
+fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<ProducerChange>) {
     let waker = client.waker();
     let (register, registrations) = unbounded();
     let (closing, closed) = unbounded();
@@ -345,20 +351,20 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
     let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {
             let registration = match change {
-                Change::Add { prefix, mut endpoint, added, registered } => {
+                ProducerChange::Add { prefix, mut endpoint, added, registered } => {
                     endpoint.close_disk_by(closing.clone());
                     let id = match events.add_with_sources(*endpoint, ProducerEndpoint::sources) {
                         Ok(id) => id,
                         Err(error) => {
-                            added.give(Err(error.into()));
+                            added.complete(Err(error.into()));
                             continue;
                         }
                     };
                     events.route_interests(id, &prefix);
-                    added.give(Ok(id));
+                    added.complete(Ok(id));
                     Registration::Begin { prefix, registered }
                 }
-                Change::Remove { prefix, id } => {
+                ProducerChange::Remove { prefix, id } => {
                     events.remove(id);
                     Registration::End { prefix }
                 }
@@ -386,5 +392,5 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
 /// latest.
 fn close(disks: &mut ClosingDisks, closed: &Receiver<OutputDisk>, now: Instant) -> Option<Instant> {
     closed.try_iter().for_each(|disk| disks.add(now, disk));
-    disks.turn(now)
+    disks.poll(now)
 }

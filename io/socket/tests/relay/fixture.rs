@@ -21,26 +21,26 @@ use weir_transport::Target;
 use weir_wire::{Data, DataView, InterestView, LpView, Name, peek_frame, tlv};
 
 /// What the relay does with Data, counted from 0: pass it on changed or not, or hang up.
-pub(crate) type Meddle = Box<dyn FnMut(u64, Vec<u8>) -> Option<Vec<u8>> + Send>;
+pub(crate) type Tamper = Box<dyn FnMut(u64, Vec<u8>) -> Option<Vec<u8>> + Send>;
 
 pub(crate) struct Relay {
     pub(crate) path: PathBuf,
     peers: Arc<Mutex<Vec<UnixStream>>>,
-    meddle: Arc<Mutex<Meddle>>,
+    tamper: Arc<Mutex<Tamper>>,
     data: Arc<AtomicU64>,
 }
 
 impl Relay {
-    pub(crate) fn start(dir: &Path, meddle: Meddle) -> Self {
+    pub(crate) fn start(dir: &Path, meddle: Tamper) -> Self {
         let path = dir.join("relay.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let relay = Self {
             path,
             peers: Arc::default(),
-            meddle: Arc::new(Mutex::new(meddle)),
+            tamper: Arc::new(Mutex::new(meddle)),
             data: Arc::default(),
         };
-        let (peers, meddle) = (relay.peers.clone(), relay.meddle.clone());
+        let (peers, meddle) = (relay.peers.clone(), relay.tamper.clone());
         let data = relay.data.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -52,14 +52,14 @@ impl Relay {
                 let (peers, meddle) = (peers.clone(), meddle.clone());
                 let data = data.clone();
                 std::thread::spawn(move || {
-                    pass_on(stream, index, &peers, &meddle, &data);
+                    forward_packets(stream, index, &peers, &meddle, &data);
                 });
             }
         });
         relay
     }
 
-    pub(crate) fn honest(dir: &Path) -> Self {
+    pub(crate) fn untampered(dir: &Path) -> Self {
         Self::start(dir, Box::new(|_, frame| Some(frame)))
     }
 
@@ -68,11 +68,11 @@ impl Relay {
     }
 }
 
-fn pass_on(
+fn forward_packets(
     mut stream: UnixStream,
     index: usize,
     peers: &Mutex<Vec<UnixStream>>,
-    meddle: &Mutex<Meddle>,
+    meddle: &Mutex<Tamper>,
     data: &AtomicU64,
 ) {
     let mut received = Vec::new();
@@ -92,7 +92,7 @@ fn pass_on(
                 let number = data.fetch_add(1, Ordering::Relaxed);
                 match (meddle.lock().unwrap())(number, frame) {
                     Some(changed) => frame = changed,
-                    None => return hang_up(peers),
+                    None => return disconnect(peers),
                 }
             } else {
                 let interest = InterestView::decode(packet).unwrap();
@@ -115,7 +115,7 @@ fn pass_on(
     }
 }
 
-fn hang_up(peers: &Mutex<Vec<UnixStream>>) {
+fn disconnect(peers: &Mutex<Vec<UnixStream>>) {
     for peer in peers.lock().unwrap().drain(..) {
         let _ = peer.shutdown(std::net::Shutdown::Both);
     }
@@ -257,7 +257,7 @@ pub(crate) fn segment_of(frame: &[u8]) -> (Name, Option<u64>) {
     (name.to_name(), segment)
 }
 
-pub(crate) fn damage(mut frame: Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn corrupt_segment(mut frame: Vec<u8>) -> Option<Vec<u8>> {
     let middle = frame.len() / 2;
     frame[middle] ^= 1;
     Some(frame)

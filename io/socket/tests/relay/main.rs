@@ -18,8 +18,8 @@ use weir_transport::{ConsumerError, Target};
 use weir_wire::{Data, DataView, Interest, LpView, NackReason};
 
 use fixture::{
-    Meddle, Relay, RelayedFile, Serving, TestHost, content, damage, get, label, latest, object,
-    options, published_file, segment_of, version,
+    Relay, RelayedFile, Serving, Tamper, TestHost, content, corrupt_segment, get, label, latest,
+    object, options, published_file, segment_of, version,
 };
 
 #[test]
@@ -67,7 +67,7 @@ fn manifest_may_follow_the_first_segment() {
 #[test]
 fn publishes_bytes_and_listings() {
     let dir = tempfile::tempdir().unwrap();
-    let relay = Relay::honest(dir.path());
+    let relay = Relay::untampered(dir.path());
     let name = object();
     let mut store = ObjectStore::new();
     let entries = [(b"a".to_vec(), false), (b"b".to_vec(), true)];
@@ -102,9 +102,9 @@ fn damaged_packets_leave_no_file() {
                 .components()
                 .any(|one| one.is_keyword(b"metadata")) =>
             {
-                damage(frame)
+                corrupt_segment(frame)
             }
-            Some(_) if segment_of(&frame).1 == damaged => damage(frame),
+            Some(_) if segment_of(&frame).1 == damaged => corrupt_segment(frame),
             _ => Some(frame),
         };
         let file = RelayedFile::new(30_000, meddle);
@@ -120,8 +120,9 @@ fn damaged_packets_are_requested_again() {
     // The metadata, a manifest part, and segments, of objects with a manifest and without.
     for (damaged, len) in [(0, 2000), (1, 30_000), (2, 30_000), (20, 30_000), (1, 2000), (2, 2000)]
     {
-        let meddle =
-            move |number, frame| if number == damaged { damage(frame) } else { Some(frame) };
+        let meddle = move |number, frame| {
+            if number == damaged { corrupt_segment(frame) } else { Some(frame) }
+        };
         let file = RelayedFile::new(len, meddle);
         assert_eq!(file.get(latest()).segments, len as u64 / 1000);
         file.serving.stop().unwrap();
@@ -158,7 +159,7 @@ fn get_past_forgery(forged_len: usize, forged_last: u64, is_latest: bool) {
         let data = Data::new(name)
             .content(vec![7; forged_len])
             .final_block_id(weir_wire::Component::segment(forged_last));
-        damage(data.encode_with_digest())
+        corrupt_segment(data.encode_with_digest())
     };
     let file = RelayedFile::new(300_000, forge);
     let target = if is_latest { latest() } else { version() };
@@ -211,7 +212,7 @@ fn resume(meddle_with_part: impl Fn(&Path)) {
     let mut store = ObjectStore::new();
     let name = object();
     store.add(publish_file(&path, label(&name), &options(), &mut |_| true).unwrap());
-    let relay = Relay::honest(dir.path());
+    let relay = Relay::untampered(dir.path());
     let serving = Serving::start(&relay, store);
     let summary = get(&relay, latest(), &target).unwrap();
     // How many depends on how the threads ran; that some did is what counts.
@@ -248,7 +249,7 @@ fn missing_packets_get_a_nack() {
 #[test]
 fn changed_and_removed_files_are_not_served() {
     let dir = tempfile::tempdir().unwrap();
-    let relay = Relay::honest(dir.path());
+    let relay = Relay::untampered(dir.path());
     let mut store = ObjectStore::new();
     let sources = ["changed", "gone", "same"].map(|name| {
         let path = dir.path().join(name);
@@ -345,10 +346,10 @@ fn late_segment_holds_bounded_memory() {
     file.serving.stop().unwrap();
 }
 
-/// A consumer socket that gets the file of 30 segments through `meddle`, from a producer socket.
+/// A consumer socket that gets the file of 30 segments through `tamper`, from a producer socket.
 fn socket_through(
     dir: &Path,
-    meddle: Meddle,
+    meddle: Tamper,
     settings: &[(&str, &str)],
 ) -> (Session, Producer, Consumer) {
     let relay = Relay::start(dir, meddle);
@@ -374,7 +375,7 @@ fn on_bad_decides_about_damaged_packets() {
                 return Some(frame);
             }
             damaged += 1;
-            damage(frame)
+            corrupt_segment(frame)
         };
         let settings = [("on_bad", on_bad)];
         let (_session, _producer, consumer) =

@@ -87,7 +87,7 @@ impl Announcement<'_> {
 
     /// Hands what was put to the process that serves the repository, and reports it to the user.
     pub(super) fn hand_over(&self, served: &Served, repository: &Repository) -> anyhow::Result<()> {
-        handover::hand_over(repository.path(), &repository.handed())?;
+        handover::hand_over(repository.path(), &repository.hand_over())?;
         let root = served.root.as_ref().expect("something was put");
         if self.json {
             let was_there = served.reused;

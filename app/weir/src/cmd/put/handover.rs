@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde::{Deserialize, Serialize};
-use weir_socket::{Handed, Published, Repository, Update, Updates};
+use weir_socket::{HandOver, Published, Repository, Update, Updates};
 use weir_wire::Name;
 
 use super::publisher::explain;
@@ -62,7 +62,7 @@ pub(super) fn is_served(folder: &Path) -> bool {
 }
 
 /// Has the process that serves the repository take in what this one has put there.
-pub(super) fn hand_over(folder: &Path, handed: &Handed) -> anyhow::Result<()> {
+pub(super) fn hand_over(folder: &Path, handed: &HandOver) -> anyhow::Result<()> {
     let shown = printable(folder.display());
     let ask = || -> io::Result<HandoverReply> {
         let mut stream = with_socket(folder, |path| UnixStream::connect(path))?;
@@ -170,13 +170,13 @@ impl HandoverListener {
     ) -> anyhow::Result<()> {
         let names = request.withdrawn.iter().map(|name| name.parse());
         let withdrawn = names.collect::<Result<Vec<Name>, _>>().context("a name")?;
-        let handed = Handed { files: request.files, withdrawn };
-        let taken = repository.read_handed(&handed).map_err(explain)?;
+        let handed = HandOver { files: request.files, withdrawn };
+        let taken = repository.read_hand_over(&handed).map_err(explain)?;
         let removed = handed.withdrawn.iter().cloned().map(Update::Remove);
         let added = taken.published.iter().cloned().map(Update::Add);
         let packets = taken.packets.iter().cloned().map(|(_, packet)| Update::Packet(packet));
         self.updates.apply(removed.chain(added).chain(packets).collect(), SERVER_WAIT);
-        let taken_in = repository.take_in(&taken.published, &handed.withdrawn);
+        let taken_in = repository.adopt(&taken.published, &handed.withdrawn);
         if let Some(registering) = registering {
             handed.withdrawn.iter().for_each(|name| registering.withdraw(name));
             registering.add(taken.published.iter());

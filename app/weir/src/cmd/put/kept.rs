@@ -36,7 +36,7 @@ impl RepositoryPlace {
                     Err(RepositoryError::InUse { .. })
                         if may_be_guest && handover::is_served(path) =>
                     {
-                        Repository::open_as_guest(path)
+                        Repository::open_as_second_writer(path)
                     }
                     opened => opened,
                 };
@@ -61,11 +61,11 @@ pub(super) fn open(
     may_be_guest: bool,
 ) -> anyhow::Result<Repository> {
     let repository = place.open(endpoint, may_be_guest)?;
-    if repository.is_guest() {
+    if repository.is_second_writer() {
         // The process that has it has said what was found.
         return Ok(repository);
     }
-    let findings = repository.findings();
+    let findings = repository.load_report();
     if findings.unfinished > 0 {
         let files = count(findings.unfinished, "object that was", "objects that were");
         errln!(
@@ -115,14 +115,14 @@ pub(super) fn put_certificate(
 pub(super) fn add(repository: &mut Repository, served: &mut Served) -> anyhow::Result<()> {
     repository.objects().for_each(|published| served.store.add(published));
     let packets = repository.packets();
-    for (path, reason) in packets.lost {
+    for (path, reason) in packets.unreadable {
         let path = printable(path.display());
         errln!(
             "weir: a certificate, {path}: {reason}; it is not served, and written anew when \
              something is put with its key"
         );
     }
-    for (root, packet) in packets.sound {
+    for (root, packet) in packets.intact {
         served.store.add_packet(packet).context("a certificate of the repository")?;
         served.key_names.push(root);
     }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use weir_socket::{
-    Label, Location, OpenFiles, PublishError, PublishOptions, Published, Put, Putting, Repository,
-    RepositoryError, Unsettled, publish_file, publish_listing,
+    Label, Location, OpenFiles, PublishError, PublishOptions, Published, PutOptions, PutResult,
+    Repository, RepositoryError, UncommittedObject, publish_file, publish_listing,
 };
 use weir_wire::Name;
 
@@ -120,7 +120,7 @@ pub(super) struct ScanContext<'a> {
 /// What is to be done about a file or listing.
 enum SignOutcome {
     /// Signed. Whether the file was being written.
-    Put(Box<Put>, bool),
+    Put(Box<PutResult>, bool),
     /// Nothing: it is as it was.
     Unchanged,
     /// Nothing yet: it is being written.
@@ -311,10 +311,10 @@ impl<'a> Publisher<'a> {
                 return Ok((SignOutcome::BeingWritten, stamp));
             }
             let put = match (how.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
-                (Put::Ready(published), Some(files))
+                (PutResult::Unchanged(published), Some(files))
                     if before.seen.has(&name) || files.may_hold_first_version(metadata.len()) =>
                 {
-                    Put::Ready(published.with_open_file(files))
+                    PutResult::Unchanged(published.with_open_file(files))
                 }
                 (put, _) => put,
             };
@@ -470,7 +470,7 @@ struct SignedBatch<'a> {
     repository: Option<&'a Repository>,
     published: Vec<Published>,
     was_there: usize,
-    unsettled: Vec<Unsettled>,
+    unsettled: Vec<UncommittedObject>,
     unsettled_bytes: u64,
 }
 
@@ -480,13 +480,13 @@ impl<'a> SignedBatch<'a> {
         Self { repository, published, was_there: 0, unsettled, unsettled_bytes: 0 }
     }
 
-    fn add(&mut self, put: Put) -> Result<(), RepositoryError> {
+    fn add(&mut self, put: PutResult) -> Result<(), RepositoryError> {
         match put {
-            Put::Ready(published) => {
+            PutResult::Unchanged(published) => {
                 self.was_there += usize::from(self.repository.is_some());
                 self.published.push(published);
             }
-            Put::New(unsettled) => {
+            PutResult::Written(unsettled) => {
                 self.unsettled_bytes += unsettled.size_bytes();
                 self.unsettled.push(unsettled);
                 let is_much = self.unsettled_bytes >= UNSETTLED_BYTES_MAX;
@@ -501,7 +501,7 @@ impl<'a> SignedBatch<'a> {
     fn flush(&mut self) -> Result<(), RepositoryError> {
         if let Some(repository) = self.repository {
             self.unsettled_bytes = 0;
-            self.published.extend(repository.settle(std::mem::take(&mut self.unsettled))?);
+            self.published.extend(repository.commit(std::mem::take(&mut self.unsettled))?);
         }
         Ok(())
     }
@@ -523,25 +523,29 @@ impl<'a> SigningContext<'a> {
         path: &Path,
         name: &Name,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Put, RepositoryError> {
+    ) -> Result<PutResult, RepositoryError> {
         let label = self.label(name);
         match self.repository {
             Some(repository) => repository.put_file(path, label, self.putting(), progress),
-            None => Ok(Put::Ready(publish_file(path, label, self.options, progress)?)),
+            None => Ok(PutResult::Unchanged(publish_file(path, label, self.options, progress)?)),
         }
     }
 
-    fn listing(self, entries: &[(Vec<u8>, bool)], name: &Name) -> Result<Put, RepositoryError> {
+    fn listing(
+        self,
+        entries: &[(Vec<u8>, bool)],
+        name: &Name,
+    ) -> Result<PutResult, RepositoryError> {
         let label = self.label(name);
         match self.repository {
             Some(repository) => repository.put_listing(entries, label, self.putting()),
-            None => Ok(Put::Ready(publish_listing(entries, label, self.options)?)),
+            None => Ok(PutResult::Unchanged(publish_listing(entries, label, self.options)?)),
         }
     }
 
-    fn putting(self) -> Putting<'a> {
+    fn putting(self) -> PutOptions<'a> {
         let Self { root, options, version, .. } = self;
-        Putting { root, is_version_fixed: version.is_fixed, options }
+        PutOptions { root, is_version_fixed: version.is_fixed, options }
     }
 
     fn label<'b>(self, name: &'b Name) -> Label<'b>
@@ -626,14 +630,16 @@ pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
             "; what the repository had it has, and what was signed before: run the command again \
              when there is room and leave to write"
         }
-        RepositoryError::Foreign { .. } => "; name an empty directory, or one that does not exist",
+        RepositoryError::NotARepository { .. } => {
+            "; name an empty directory, or one that does not exist"
+        }
         RepositoryError::InUse { .. } => {
             "; one process at a time can use a repository. While it serves, it takes in what \
              `weir put PATH NAME --repo DIR` puts there, without --watch: wait until it serves, \
              stop it, or name another directory"
         }
-        RepositoryError::Layout { .. } => "; use the version of weir that made it",
-        RepositoryError::LastVersion { .. } => {
+        RepositoryError::UnknownLayout { .. } => "; use the version of weir that made it",
+        RepositoryError::VersionExhausted { .. } => {
             "; take it out with --remove, or put it with a --version of your choice"
         }
         RepositoryError::Read { source, .. } => match source.kind() {

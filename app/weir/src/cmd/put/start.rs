@@ -136,7 +136,7 @@ impl InitialPublication<'_> {
         withdrawn: &[Name],
     ) -> anyhow::Result<()> {
         if let Some(repository) = &mut self.repository {
-            repository.take_in(&published, withdrawn).map_err(explain)?;
+            repository.adopt(&published, withdrawn).map_err(explain)?;
         }
         let with_names = published.into_iter();
         all.extend(with_names.map(|object| (object.object().value().to_vec(), object)));

@@ -199,7 +199,8 @@ impl WatchPublisher<'_> {
     }
 
     fn publish(&mut self, published: Vec<Published>, withdrawn: &[Name]) -> anyhow::Result<()> {
-        let has_superseded = self.repository.as_ref().is_some_and(|kept| kept.has_superseded());
+        let has_superseded =
+            self.repository.as_ref().is_some_and(|kept| kept.has_pending_removals());
         if published.is_empty() && withdrawn.is_empty() && !has_superseded {
             return Ok(());
         }
@@ -210,7 +211,7 @@ impl WatchPublisher<'_> {
         self.updates.apply(removed.chain(added).collect(), SERVER_WAIT);
         // What is served no more may go.
         let taken_in = match self.repository.as_deref_mut() {
-            Some(repository) => repository.take_in(&published, withdrawn).map_err(explain),
+            Some(repository) => repository.adopt(&published, withdrawn).map_err(explain),
             None => Ok(()),
         };
         if let Some(registering) = &mut self.registering {

@@ -17,7 +17,7 @@ use crate::sockets::ProducerOptions;
 
 const MIB: u64 = 1 << 20;
 /// Longer than anything takes; only a hang gets there.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const SEGMENTS: u32 = 1500;
 /// As producers have it by default.
 const WAIT_NS: u64 = NS_PER_S / 2;
@@ -65,50 +65,50 @@ impl Fixture {
         let producer = Producer::with_disk(Catalog::new(), config, tier);
         let (inputs, out) = (Vec::new(), ProducerOutbox::default());
         let mut fixture = Self { producer, disk, inputs, out, _folder: folder };
-        fixture.turn();
+        fixture.run_once();
         fixture
     }
 
-    fn turn(&mut self) {
-        self.disk.take(&mut self.inputs);
+    fn run_once(&mut self) {
+        self.disk.take_completions(&mut self.inputs);
         self.producer.handle(monotonic_now(), &mut self.inputs, &mut self.out);
         self.disk.submit(&mut self.out.disk_ops);
     }
 
     /// Turns as the disk, or a time to come, asks for it, until it is so.
-    fn turn_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+    fn run_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         let began = Time::now();
         while !is_so(self) {
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.producer.stats());
+            assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", self.producer.stats());
             let sources = self.disk.sources();
             let mut sources: Vec<PollFd<'_>> =
                 sources.iter().map(|source| PollFd::new(*source, PollFlags::POLLIN)).collect();
             let _ = poll(&mut sources, PollTimeout::from(1_u8)).unwrap();
-            self.turn();
+            self.run_once();
         }
     }
 
     fn put(&mut self, packet: Packet) {
-        self.turn_until(|fixture| !fixture.producer.is_disk_behind());
+        self.run_until(|fixture| !fixture.producer.is_disk_behind());
         self.inputs.push(ProducerInput::Put(packet));
-        self.turn();
+        self.run_once();
     }
 
     fn put_all(&mut self) {
         (0..SEGMENTS).for_each(|number| self.put(segment(number)));
     }
 
-    fn ask(&mut self, number: u32) {
+    fn send_interest(&mut self, number: u32) {
         let pit_token = PitToken::new(&number.to_be_bytes()).unwrap();
         let header = LpHeader { pit_token, ..LpHeader::default() };
         let packet = Interest::new(name(number)).lifetime_ms(600_000).encode().into();
         self.inputs.push(ProducerInput::Packet { path: PathId(0), header, packet });
-        self.turn();
+        self.run_once();
     }
 
     /// Asks for all, publishes again what the application is asked for, and says how many that
     /// were. Whatever is served must be what was published.
-    fn serve_all(&mut self, rng: &mut Rng) -> usize {
+    fn request_all(&mut self, rng: &mut Rng) -> usize {
         let mut left: Vec<u32> = (0..SEGMENTS).collect();
         let mut asked = BTreeMap::new();
         let mut wanted = 0;
@@ -116,10 +116,10 @@ impl Fixture {
             if !left.is_empty() {
                 let number = left.swap_remove(rng.below(left.len() as u32) as usize);
                 asked.insert(number, ());
-                self.ask(number);
+                self.send_interest(number);
             }
             let at_most = if left.is_empty() { 0 } else { 30 };
-            self.turn_until(|fixture| {
+            self.run_until(|fixture| {
                 let has_news = !fixture.out.packets.is_empty() || !fixture.out.events.is_empty();
                 has_news || asked.len() <= at_most
             });
@@ -149,7 +149,7 @@ fn serves_an_object_larger_than_memory() {
     for engine in [Engine::Auto, Engine::Threads(4)] {
         let mut fixture = Fixture::new(16, |config| config.engine = engine);
         fixture.put_all();
-        assert_eq!(fixture.serve_all(&mut Rng::from_seed(1)), 0);
+        assert_eq!(fixture.request_all(&mut Rng::from_seed(1)), 0);
         let stats = fixture.stats();
         assert_eq!((stats.data, stats.disk_vain), (u64::from(SEGMENTS), 0));
         assert_eq!((stats.disk.passed_by, stats.disk.no_room, stats.disk.evictions), (0, 0, 0));
@@ -164,11 +164,11 @@ fn full_disk_keeps_the_newest_data() {
     let mut fixture = Fixture::new(8, |_| {});
     fixture.put_all();
     assert!(fixture.stats().disk.evictions > 0);
-    fixture.ask(SEGMENTS - 300);
-    fixture.turn_until(|fixture| !fixture.out.packets.is_empty());
+    fixture.send_interest(SEGMENTS - 300);
+    fixture.run_until(|fixture| !fixture.out.packets.is_empty());
     fixture.out.packets.clear();
     // What is published again makes others go.
-    let wanted = fixture.serve_all(&mut Rng::from_seed(2));
+    let wanted = fixture.request_all(&mut Rng::from_seed(2));
     assert!((100..SEGMENTS as usize).contains(&wanted), "{wanted}");
 }
 
@@ -187,7 +187,7 @@ fn disk_faults_never_serve_wrong_data() {
     for (case, faults) in cases.into_iter().enumerate() {
         let mut fixture = Fixture::new(16, |config| config.faults = Some(faults.clone()));
         fixture.put_all();
-        let wanted = fixture.serve_all(&mut Rng::from_seed(case as u64));
+        let wanted = fixture.request_all(&mut Rng::from_seed(case as u64));
         let stats = fixture.stats();
         let disk = stats.disk;
         let counted = disk.read_errors + disk.damaged + disk.write_errors;
@@ -205,7 +205,7 @@ fn stalled_disk_does_not_block_requests() {
     let faults = Faults { seed: 3, stalls_ppm: 30_000, stall, ..Faults::default() };
     let mut fixture = Fixture::with(16, WAIT_NS, |config| config.faults = Some(faults));
     fixture.put_all();
-    fixture.serve_all(&mut Rng::from_seed(3));
+    fixture.request_all(&mut Rng::from_seed(3));
     assert!(fixture.stats().disk.stalls > 0, "{:?}", fixture.stats());
 }
 
@@ -222,7 +222,7 @@ fn engines() -> Vec<Engine> {
     vec![Engine::Threads(4)]
 }
 
-fn busy_bed(change: impl FnOnce(&mut DiskFileConfig)) -> Fixture {
+fn busy_fixture(change: impl FnOnce(&mut DiskFileConfig)) -> Fixture {
     let mut fixture = Fixture::new(16, change);
     let mut numbers = 0..SEGMENTS;
     while !fixture.disk.is_busy() {
@@ -232,20 +232,20 @@ fn busy_bed(change: impl FnOnce(&mut DiskFileConfig)) -> Fixture {
 }
 
 #[test]
-fn writes_under_way_end_when_their_producer_is_gone() {
+fn finishes_writes_after_producer_drop() {
     for engine in engines() {
         let mut closing = ClosingDisks::default();
         let folders: Vec<TempDir> = (0..3)
             .map(|_| {
-                let Fixture { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
+                let Fixture { disk, _folder, .. } = busy_fixture(|config| config.engine = engine);
                 // Long before its time is over.
                 closing.add(monotonic_now().plus_ns(60 * NS_PER_S), disk);
                 _folder
             })
             .collect();
         let began = Time::now();
-        while closing.turn(monotonic_now()).is_some() {
-            assert!(began.elapsed() < PATIENCE, "{engine:?}");
+        while closing.poll(monotonic_now()).is_some() {
+            assert!(began.elapsed() < TEST_TIMEOUT, "{engine:?}");
             let sources = closing.disks.iter().flat_map(|(disk, _)| disk.sources());
             let mut sources: Vec<PollFd<'_>> =
                 sources.map(|source| PollFd::new(source, PollFlags::POLLIN)).collect();
@@ -257,10 +257,10 @@ fn writes_under_way_end_when_their_producer_is_gone() {
 }
 
 #[test]
-fn writes_under_way_end_when_their_session_does() {
+fn finishes_writes_after_session_end() {
     for engine in engines() {
         let mut closing = ClosingDisks::default();
-        let Fixture { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
+        let Fixture { disk, _folder, .. } = busy_fixture(|config| config.engine = engine);
         let now = monotonic_now().plus_ns(60 * NS_PER_S);
         closing.add(now, disk);
         closing.wait(now);
@@ -273,12 +273,12 @@ fn closing_does_not_wait_for_a_hung_disk() {
     let stall = Duration::from_secs(3600);
     let faults = Faults { stalls_ppm: 1_000_000, stall, ..Faults::default() };
     let mut closing = ClosingDisks::default();
-    let Fixture { disk, _folder, .. } = busy_bed(|config| config.faults = Some(faults));
+    let Fixture { disk, _folder, .. } = busy_fixture(|config| config.faults = Some(faults));
     let began = monotonic_now();
     closing.add(began, disk);
     let until = began.plus_ns(CLOSE_TIMEOUT_NS);
-    assert_eq!(closing.turn(began), Some(until));
-    assert_eq!(closing.turn(until), None);
+    assert_eq!(closing.poll(began), Some(until));
+    assert_eq!(closing.poll(until), None);
     assert_eq!(closing.unfinished, 1);
 }
 
@@ -310,7 +310,7 @@ fn unusable_folder_is_an_error() {
 }
 
 #[test]
-fn two_producers_may_have_one_folder() {
+fn two_producers_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let open = || OutputDisk::open(folder.path(), 8 * MIB, 8000, WAIT_NS).unwrap();
     let ((_one, first), (_other, second)) = (open(), open());

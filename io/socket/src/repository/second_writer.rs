@@ -15,14 +15,14 @@ use crate::object::published::{ObjectForm, Published};
 use crate::object::stored::StoredObject;
 
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct SecondWriter {
     found: HashSet<PathBuf>,
     pub(super) withdrawn: Vec<Name>,
 }
 
 /// What a guest has put, for the process that has the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handed {
+pub struct HandOver {
     pub files: Vec<String>,
     /// Names of objects that are to be removed.
     pub withdrawn: Vec<Name>,
@@ -30,7 +30,7 @@ pub struct Handed {
 
 /// What was taken in from a guest.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct AdoptedObjects {
     /// Objects to be served.
     pub published: Vec<Published>,
     /// Packets to be served, each with the name below which it was put.
@@ -41,37 +41,37 @@ pub struct Taken {
 
 impl Repository {
     /// Opens the repository in a folder that another process uses.
-    pub fn open_as_guest(path: &Path) -> Result<Self, RepositoryError> {
-        let folder = Folder::open_as_guest(path);
+    pub fn open_as_second_writer(path: &Path) -> Result<Self, RepositoryError> {
+        let folder = Folder::open_unlocked(path);
         let mut repository = Self::load(Storage::Folder(folder), path.to_owned())?;
-        let found = repository.kept().map(|kept| kept.location.path()).collect();
-        repository.guest = Some(Guest { found, withdrawn: Vec::new() });
+        let found = repository.put_objects().map(|kept| kept.location.path()).collect();
+        repository.second_writer = Some(SecondWriter { found, withdrawn: Vec::new() });
         Ok(repository)
     }
 
-    fn kept(&self) -> impl Iterator<Item = &StoredObject> {
-        self.objects.values().chain(&self.loose)
+    fn put_objects(&self) -> impl Iterator<Item = &StoredObject> {
+        self.objects.values().chain(&self.standalone_packets)
     }
 
     /// Whether another process has the repository.
-    pub fn is_guest(&self) -> bool {
-        self.guest.is_some()
+    pub fn is_second_writer(&self) -> bool {
+        self.second_writer.is_some()
     }
 
-    pub fn handed(&self) -> Handed {
-        let Some(guest) = &self.guest else { return Handed::default() };
-        let paths = self.kept().map(|kept| kept.location.path());
+    pub fn hand_over(&self) -> HandOver {
+        let Some(guest) = &self.second_writer else { return HandOver::default() };
+        let paths = self.put_objects().map(|kept| kept.location.path());
         let new = paths.filter(|path| !guest.found.contains(path));
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
-        Handed { files: new.filter_map(name).collect(), withdrawn: guest.withdrawn.clone() }
+        HandOver { files: new.filter_map(name).collect(), withdrawn: guest.withdrawn.clone() }
     }
 
     /// Reads what a guest has put. What cannot be read, or is not what was written, is left out.
     ///
     /// # Errors
     /// [`RepositoryError::Read`].
-    pub fn read_handed(&mut self, handed: &Handed) -> Result<Taken, RepositoryError> {
-        let (mut taken, mut pool) = (Taken::default(), Pool::new(0));
+    pub fn read_hand_over(&mut self, handed: &HandOver) -> Result<AdoptedObjects, RepositoryError> {
+        let (mut taken, mut pool) = (AdoptedObjects::default(), Pool::new(0));
         for name in &handed.files {
             let Some(kept) = self.storage.find(name)?.filter(|kept| !kept.is_damaged) else {
                 continue;
@@ -88,7 +88,7 @@ impl Repository {
                 taken.packets.extend(read.ok().map(|packet| (root.clone(), packet)));
             }
             drop(open);
-            self.loose.push(kept);
+            self.standalone_packets.push(kept);
         }
         taken.roots.sort_unstable();
         taken.roots.dedup();
