@@ -11,7 +11,7 @@ use crate::router::Router;
 use crate::stats::DropReason;
 
 /// The head of the name of the packet before, and what was made of it.
-struct Head<'a> {
+struct NameHeadCache<'a> {
     name: NameHead<'a>,
     /// Has taken it in, once a second packet had it.
     hasher: Option<PrefixHasher<'a>>,
@@ -23,7 +23,7 @@ struct Head<'a> {
 
 /// Where the tables have what the name of a packet most likely leads to.
 #[derive(Clone, Copy, Default)]
-struct Candidates {
+struct PrefetchTargets {
     pending: Option<u32>,
     stored: Option<u32>,
     /// The node of the store under which Data belongs.
@@ -39,7 +39,7 @@ impl Router {
         batch: &'a [Input],
         arrivals: &mut ArrayVec<Arrival<'a>, BATCH>,
     ) {
-        let mut head = Head { name: NameHead::NONE, hasher: None, hash: None, number: 0 };
+        let mut head = NameHeadCache { name: NameHead::NONE, hasher: None, hash: None, number: 0 };
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
             match &PacketView::decode_after(packet, &mut head.name) {
@@ -62,7 +62,7 @@ impl Router {
                 self.prefetch_tables(arrival);
             }
         }
-        let mut candidates = ArrayVec::<Candidates, BATCH>::new();
+        let mut candidates = ArrayVec::<PrefetchTargets, BATCH>::new();
         candidates.extend(arrivals.iter().map(|arrival| self.prefetch_entries(arrival)));
         for candidates in &candidates {
             self.prefetch_packets(candidates);
@@ -91,10 +91,10 @@ impl Router {
 
     /// Second stage, with the lines here: the entries they lead to.
     #[inline(always)]
-    fn prefetch_entries(&self, arrival: &Arrival<'_>) -> Candidates {
+    fn prefetch_entries(&self, arrival: &Arrival<'_>) -> PrefetchTargets {
         let NameHashes { whole, parent, .. } = arrival.hashes;
         let parent = parent.filter(|_| matches!(arrival.parsed, PacketView::Data(_)));
-        Candidates {
+        PrefetchTargets {
             pending: self.tables.pit.prefetch_entry(whole),
             stored: self.content.store.prefetch_entry(whole),
             parent: parent.and_then(|parent_hash| self.content.store.prefetch_parent(parent_hash)),
@@ -103,8 +103,8 @@ impl Router {
 
     /// Third stage, with the entries here: the names that will be compared.
     #[inline(always)]
-    fn prefetch_packets(&self, candidates: &Candidates) {
-        let Candidates { pending, stored, parent } = *candidates;
+    fn prefetch_packets(&self, candidates: &PrefetchTargets) {
+        let PrefetchTargets { pending, stored, parent } = *candidates;
         pending.inspect(|&index| self.tables.pit.prefetch_name(index));
         stored.inspect(|&index| self.content.store.prefetch_packet(index));
         parent.inspect(|&node| self.content.store.prefetch_sibling(node));
@@ -112,7 +112,11 @@ impl Router {
 
     /// The hashes that a packet needs, of whose name `head` is the head.
     #[inline(always)]
-    fn hash_after<'a>(&mut self, head: &mut Head<'a>, parsed: &PacketView<'a>) -> NameHashes {
+    fn hash_after<'a>(
+        &mut self,
+        head: &mut NameHeadCache<'a>,
+        parsed: &PacketView<'a>,
+    ) -> NameHashes {
         let (key, has_disk) = (&self.tables.hash_key, self.content.store.has_disk());
         let (name, len) = (parsed.name(), head.name.value().len());
         if !head.name.is_repeated() {

@@ -17,7 +17,7 @@ impl Router {
             Command::AddFace { face, attributes } => tables.faces.insert(face, attributes),
             Command::RemoveFace { face } => {
                 tables.faces.remove(face);
-                tables.orphans.begin(self.now, tables.pit.places());
+                tables.closed_face_sweep.begin(self.now, tables.pit.slots());
             }
             Command::SetNextHops { prefix, next_hops } => self.set_next_hops(prefix, next_hops),
             Command::SetStrategy { prefix, strategy } => {

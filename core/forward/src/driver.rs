@@ -176,7 +176,7 @@ impl Router {
         }
         self.content.disk.neighbours.note_interest_from(self.now, &face);
         let queue = DiskQueue { disk: 0, queue: u32::try_from(queued).unwrap_or(u32::MAX) };
-        match self.decide_before_queue(received.origin(), interest, queue) {
+        match self.decide_for_queue(received.origin(), interest, queue) {
             QueueDecision::Bypass(bypass) => {
                 self.bypass_queue(received, interest, hashes, &bypass);
                 None
@@ -207,7 +207,7 @@ impl Router {
         bypass: &DiskBypass,
     ) {
         bypass.reason.count(&mut self.egress.stats.busy);
-        let Some(pass) = self.admit(received, interest, hashes) else { return };
+        let Some(pass) = self.check_interest(received, interest, hashes) else { return };
         let pit = &self.tables.pit;
         let is_pending = pass.pit_index.is_some_and(|entry| pit.entry(entry).has_downstreams());
         let Some(entry) = self.enter_pit(&pass) else { return };

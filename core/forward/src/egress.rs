@@ -50,7 +50,7 @@ impl Egress {
             Default::default()
         } else {
             let token = |shard| shard::token_of_shard(shard, shard_count);
-            (token(shard), token(shard::by_name(shard_count)))
+            (token(shard), token(shard::name_routed_shard(shard_count)))
         };
         // Names are hashed with `key` itself.
         let key = HashKey::new([key.hash(b"PIT token 0"), key.hash(b"PIT token 1")]);
@@ -79,7 +79,7 @@ impl Egress {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&entry.hash.to_le_bytes());
         octets[8..].copy_from_slice(&face.0.to_le_bytes());
-        let by_name = shard::by_name(self.shard_count);
+        let by_name = shard::name_routed_shard(self.shard_count);
         let shard = if entry.can_be_prefix { by_name } else { self.shard };
         let is_long = tokens == PitTokens::LongSecret;
         shard::secret_token(shard, self.shard_count, self.key.hash(&octets), is_long)
@@ -152,7 +152,7 @@ impl Egress {
     ) {
         let mut nacks = 0;
         while let Some(record) = entry.remove_downstream(|_| true) {
-            faces.end_wait(record.face_slot, record.face);
+            faces.remove_pending(record.face_slot, record.face);
             if record.expiry <= now {
                 continue;
             }
@@ -198,7 +198,7 @@ impl Egress {
         if !self.is_sharded() {
             return;
         }
-        for shard in shard::members(self.other_shards()) {
+        for shard in shard::shards_in(self.other_shards()) {
             self.send_to_shard(shard, message());
         }
     }

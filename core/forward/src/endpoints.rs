@@ -50,7 +50,7 @@ impl Downstream {
 
 /// What a peer returns PIT tokens with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Echo {
+pub(crate) enum TokenCarrier {
     Data,
     /// Nacks: not all that return them with Data do so.
     Nacks,

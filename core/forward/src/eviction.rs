@@ -26,14 +26,14 @@ struct Sampled {
 
 /// A set of entries with something in common.
 #[derive(Clone, Copy)]
-enum Share {
+enum PitShare {
     Host(u64),
     Prefix(usize),
     /// Entries of one host under one prefix.
     HostUnder(Holder),
 }
 
-impl Share {
+impl PitShare {
     fn has(self, holder: Holder) -> bool {
         match self {
             Self::Host(host) => holder.host == host,
@@ -54,7 +54,7 @@ impl Share {
 
     /// The share of a sample whose entries are evicted for `requester`: that of the host or of the
     /// prefix with the most bytes. Within its own prefix, that of the host with the most there.
-    fn to_evict(sample: &[Sampled], requester: Holder) -> Option<Self> {
+    fn share_to_evict(sample: &[Sampled], requester: Holder) -> Option<Self> {
         let host = Self::greatest(sample, |holder| Self::Host(holder.host))?;
         let prefix = Self::greatest(sample, |holder| Self::Prefix(holder.prefix))?;
         let is_more = |bytes: u64, own: Self| bytes > EXCESS * own.bytes(sample);
@@ -107,7 +107,9 @@ impl Tables {
         // Entries of other hosts are evicted for this host's, never the other way round.
         let has_remote = sample.iter().any(|entry| !entry.is_local);
         sample.retain(|entry| !entry.is_local || is_local && !has_remote);
-        let Some(share) = Share::to_evict(&sample, requester) else { return ArrayVec::new() };
+        let Some(share) = PitShare::share_to_evict(&sample, requester) else {
+            return ArrayVec::new();
+        };
         let of_share = sample.iter().filter(|entry| share.has(entry.holder));
         of_share.map(|entry| entry.index).take(VICTIMS_MAX).collect()
     }
@@ -115,7 +117,7 @@ impl Tables {
     fn random_entries(&mut self) -> ArrayVec<u32, SAMPLE> {
         let mut drawn = ArrayVec::new();
         for _ in 0..SAMPLE {
-            match self.pit.draw(&mut self.rng) {
+            match self.pit.sample(&mut self.rng) {
                 Some(index) if !drawn.contains(&index) => drawn.push(index),
                 _ => {}
             }
@@ -132,7 +134,7 @@ impl Tables {
         let records = entry.downstreams();
         let faces = records.filter_map(|record| self.faces.get(record.face_slot, record.face));
         let (face, host) =
-            faces.max_by_key(|(face, _)| (face.is_local(), Reverse(face.waits_for())))?;
+            faces.max_by_key(|(face, _)| (face.is_local(), Reverse(face.pending_count())))?;
         let holder = Holder { host, prefix };
         Some(Sampled { index, bytes: entry.bytes(), is_local: face.is_local(), holder })
     }

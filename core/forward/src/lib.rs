@@ -28,7 +28,7 @@ mod tables;
 
 pub use config::RouterConfig;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark};
-pub use content::decision::Onward;
+pub use content::decision::ForwardingAction;
 pub use contents::{StoreCommand, StoreEvent};
 pub use driver::{Driver, Extension, HeldInterest, Turn};
 pub use input::{Command, Input, MissWatch};

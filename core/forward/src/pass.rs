@@ -55,7 +55,7 @@ pub(crate) enum QueueState {
 }
 
 /// An Interest that has passed the first stage of its path, with what the later ones need.
-pub(crate) struct Pass<'a> {
+pub(crate) struct IncomingInterest<'a> {
     pub(crate) received: &'a ReceivedPacket<'a>,
     pub(crate) interest: &'a InterestView<'a>,
     /// What identifies it in the store and in the PIT.
@@ -68,7 +68,7 @@ pub(crate) struct Pass<'a> {
 }
 
 /// A Data packet from a known face, within its scope.
-pub(crate) struct DataPass<'a> {
+pub(crate) struct IncomingData<'a> {
     pub(crate) received: &'a ReceivedPacket<'a>,
     pub(crate) data: &'a DataView<'a>,
     pub(crate) hashes: &'a NameHashes,

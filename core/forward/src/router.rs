@@ -64,7 +64,7 @@ impl Router {
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.begin_turn(now, out);
         self.handle_pit_timers();
-        self.end_orphans();
+        self.end_entries_of_closed_faces();
         self.handle_disk_timeout();
         if self.egress.is_sharded() {
             self.handle_shard_timeouts();
@@ -129,7 +129,7 @@ impl Router {
         };
         let wakeups = [
             self.tables.pit.timers.next_wakeup(),
-            self.tables.orphans.next_wakeup(),
+            self.tables.closed_face_sweep.next_wakeup(),
             queries.next_wakeup(),
             // In the past while the index is being built: asks to be called again at once.
             *building_since,
@@ -209,7 +209,7 @@ impl Router {
         }
         self.expired = expired;
         self.tables.dead_nonces.expire(self.now);
-        self.tables.fib.forgive(self.now, &self.tables.hash_key);
+        self.tables.fib.expire_distrust(self.now, &self.tables.hash_key);
     }
 
     /// Lets the store's disks do what they want done by this time.

@@ -12,10 +12,10 @@ use crate::table::dead_nonces::DeadNonceList;
 use crate::table::faces::{Face, FaceTable};
 use crate::table::fib::{DELEGATIONS_MAX, Fib};
 use crate::table::measurements::Measurements;
-use crate::table::orphans::OrphanSearch;
+use crate::table::orphans::ClosedFaceSweep;
 use crate::table::pit::Pit;
 use crate::table::prefixes::{PrefixHashes, hash_proper_prefixes};
-use crate::table::refusals::Refusals;
+use crate::table::refusals::RecentRefusals;
 
 pub(crate) struct Tables {
     pub(crate) hash_key: HashKey,
@@ -27,9 +27,9 @@ pub(crate) struct Tables {
     pub(crate) measurements: Measurements,
     pub(crate) producer_regions: Vec<Name>,
     /// The search for PIT entries of closed faces.
-    pub(crate) orphans: OrphanSearch,
+    pub(crate) closed_face_sweep: ClosedFaceSweep,
     /// Holders that were refused room in the PIT.
-    pub(crate) refusals: Refusals,
+    pub(crate) refusals: RecentRefusals,
     pub(crate) rng: Rng,
     /// Scratch.
     full_name: Vec<u8>,
@@ -48,8 +48,8 @@ impl Tables {
             strategies: StrategyChoice::new(&config.hash_key),
             measurements: Measurements::default(),
             producer_regions: Vec::new(),
-            orphans: OrphanSearch::default(),
-            refusals: Refusals::default(),
+            closed_face_sweep: ClosedFaceSweep::default(),
+            refusals: RecentRefusals::default(),
             rng: Rng::from_seed(config.seed),
             full_name: Vec::new(),
             prefix_hashes: Vec::new(),

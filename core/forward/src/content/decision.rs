@@ -13,16 +13,16 @@ pub(crate) enum StoreOutcome {
     /// A disk has its Data and will be read.
     Read(DiskRead),
     /// The stores of the other shards are asked.
-    AskShards,
+    QueryShards,
     /// A Nack for congestion.
     Refuse(DropReason),
     /// The store does not answer: on to the PIT.
-    Continue(Onward),
+    Continue(ForwardingAction),
 }
 
 /// How an Interest that the store has not answered continues from the PIT.
 #[derive(Clone, Debug)]
-pub enum Onward {
+pub enum ForwardingAction {
     /// To FIB and strategy.
     Forward,
     /// To FIB and strategy although a disk has its Data.

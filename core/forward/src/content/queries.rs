@@ -94,11 +94,11 @@ impl Queries {
     fn insert(&mut self, query: PrefixQuery) -> QueryId {
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
-        QueryId { place: self.queries.insert(PrefixQuery { serial, ..query }), serial }
+        QueryId { slot: self.queries.insert(PrefixQuery { serial, ..query }), serial }
     }
 
     pub(crate) fn get(&mut self, id: QueryId) -> Option<&mut PrefixQuery> {
-        self.queries.get_mut(id.place).filter(|query| query.serial == id.serial)
+        self.queries.get_mut(id.slot).filter(|query| query.serial == id.serial)
     }
 
     /// Who waits for the answer to the question in this place.
@@ -121,7 +121,7 @@ impl Queries {
         let Self { queries, answers_due, reads_due, .. } = self;
         for due in [answers_due, reads_due] {
             while let Some(&(at, id)) = due.front() {
-                let query = queries.get(id.place);
+                let query = queries.get(id.slot);
                 let is_open = query.is_some_and(|query| query.serial == id.serial);
                 if is_open && at > now {
                     break;

@@ -7,10 +7,10 @@ use weir_wire::InterestView;
 use crate::content::adaptive::DiskQueue;
 use crate::content::busy::{Labels, Mark};
 use crate::content::decision::{
-    BypassReason, DiskBypass, DiskRead, Onward, QueueDecision, StoreOutcome,
+    BypassReason, DiskBypass, DiskRead, ForwardingAction, QueueDecision, StoreOutcome,
 };
 use crate::endpoints::Origin;
-use crate::pass::{Pass, QueueState};
+use crate::pass::{IncomingInterest, QueueState};
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::context::is_eligible;
@@ -18,7 +18,11 @@ use crate::table::fib::{FibNextHop, HopSet};
 
 impl Router {
     /// A disk has the Data of an Interest: wait for it, or bypass it?
-    pub(crate) fn decide(&mut self, pass: &Pass<'_>, found: OnDisk) -> StoreOutcome {
+    pub(crate) fn wait_or_bypass(
+        &mut self,
+        pass: &IncomingInterest<'_>,
+        found: OnDisk,
+    ) -> StoreOutcome {
         let origin = pass.received.origin();
         if found.is_stalled {
             let hops = self.available_hops(origin, pass.interest);
@@ -28,7 +32,7 @@ impl Router {
             }
             let reason = BypassReason::Stalled;
             let bypass = DiskBypass { reason, hops, is_marked: false };
-            return StoreOutcome::Continue(Onward::Bypass(bypass));
+            return StoreOutcome::Continue(ForwardingAction::Bypass(bypass));
         }
         // First of all: a read or a measured bypass for an Interest without room would be wasted.
         if !self.make_room(pass) {
@@ -37,7 +41,7 @@ impl Router {
         let decision = match pass.received.queue_state {
             QueueState::NotQueued => {
                 let queue = DiskQueue { disk: found.disk, queue: found.reads_waiting };
-                self.decide_before_queue(origin, pass.interest, queue)
+                self.decide_for_queue(origin, pass.interest, queue)
             }
             // That was decided when it arrived.
             QueueState::Queued => {
@@ -48,7 +52,9 @@ impl Router {
             }
         };
         match decision {
-            QueueDecision::Bypass(bypass) => StoreOutcome::Continue(Onward::Bypass(bypass)),
+            QueueDecision::Bypass(bypass) => {
+                StoreOutcome::Continue(ForwardingAction::Bypass(bypass))
+            }
             QueueDecision::Wait { is_over_threshold, is_marked } => {
                 StoreOutcome::Read(DiskRead { found, is_over_threshold, is_marked })
             }
@@ -56,7 +62,7 @@ impl Router {
     }
 
     /// Whether an Interest waits in a queue of the store.
-    pub(crate) fn decide_before_queue(
+    pub(crate) fn decide_for_queue(
         &mut self,
         origin: Origin,
         interest: &InterestView<'_>,

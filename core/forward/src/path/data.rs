@@ -8,9 +8,9 @@ use weir_store::NameHashes;
 use weir_wire::{DataView, PacketView, PitToken};
 
 use crate::content::busy::Mark;
-use crate::endpoints::{DataOrigin, Echo};
+use crate::endpoints::{DataOrigin, TokenCarrier};
 use crate::io::{DataSource, UnsolicitedPolicy};
-use crate::pass::{DataPass, ReceivedPacket};
+use crate::pass::{IncomingData, ReceivedPacket};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::shard::{Message, OfferedData, UnsolicitedVerdict};
@@ -34,7 +34,7 @@ impl Router {
         if !face.is_local() && is_localhost(data.name) {
             return self.egress.drop_packet(DropReason::Scope);
         }
-        let pass = DataPass { received, data, hashes, face };
+        let pass = IncomingData { received, data, hashes, face };
         let mut matched = mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(data, hashes.whole, &mut matched);
@@ -45,7 +45,7 @@ impl Router {
     /// Hands misrouted Data to its shard; checks where Data came from; then satisfies the entries
     /// in `matched`, or treats it as unsolicited.
     #[inline(always)]
-    fn dispatch_data(&mut self, pass: &DataPass<'_>, matched: &mut Vec<u32>) {
+    fn dispatch_data(&mut self, pass: &IncomingData<'_>, matched: &mut Vec<u32>) {
         // Bit set of the home shards of Interests with CanBePrefix for this Data.
         let mut homes = 0;
         if self.egress.is_sharded() {
@@ -66,7 +66,7 @@ impl Router {
         let no_cache = pass.received.header.no_cache;
         match homes {
             0 => self.on_unsolicited(&pass.face, no_cache, refusal, pass.data, *pass.hashes),
-            homes => self.ask_home_shards(pass.received, homes),
+            homes => self.query_home_shards(pass.received, homes),
         }
     }
 
@@ -111,7 +111,7 @@ impl Router {
             let (id, kind) = (face.id(), face.tokens());
             let secret = |&index: &u32| self.egress.secret_token(id, kind, pit.entry(index));
             let has_token = matched.iter().map(secret).any(|secret| *token == secret);
-            if !self.check_token(face.id(), Echo::Data, has_token) {
+            if !self.check_token(face.id(), TokenCarrier::Data, has_token) {
                 matched.clear();
                 return Some(DropReason::Spoofed);
             }
@@ -122,11 +122,16 @@ impl Router {
     /// Whether a packet on a face whose address strangers can forge is the peer's: it has the PIT
     /// token of its Interest, or the peer returns no tokens. The first token that a peer returns is
     /// noted, here and in the other shards.
-    pub(crate) fn check_token(&mut self, face: FaceId, echo: Echo, has_token: bool) -> bool {
-        let echoes = self.tables.faces.echoes(face, echo);
+    pub(crate) fn check_token(
+        &mut self,
+        face: FaceId,
+        echo: TokenCarrier,
+        has_token: bool,
+    ) -> bool {
+        let echoes = self.tables.faces.returns_tokens(face, echo);
         if has_token && !echoes {
-            self.tables.faces.set_echoes(face, echo);
-            self.egress.send_to_other_shards(|| Message::Echoes { face, echo });
+            self.tables.faces.set_returns_tokens(face, echo);
+            self.egress.send_to_other_shards(|| Message::ReturnsTokens { face, echo });
         }
         has_token || !echoes
     }
@@ -158,8 +163,8 @@ impl Router {
     }
 
     /// Stores Data, unless its sender forbids it, and sends it to every downstream.
-    fn satisfy(&mut self, pass: &DataPass<'_>, matched: &[u32], homes: u64) {
-        let DataPass { received, data, hashes, face } = pass;
+    fn satisfy(&mut self, pass: &IncomingData<'_>, matched: &[u32], homes: u64) {
+        let IncomingData { received, data, hashes, face } = pass;
         let stored = if received.header.no_cache {
             None
         } else {
@@ -221,7 +226,7 @@ impl Router {
     ) {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
-        let UnsolicitedVerdict { no_cache, is_asked, .. } = verdict;
+        let UnsolicitedVerdict { no_cache, is_requested: is_asked, .. } = verdict;
         if is_asked {
             if !no_cache {
                 self.content.insert(self.now, &data, hashes, face);

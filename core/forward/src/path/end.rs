@@ -67,8 +67,8 @@ impl Router {
     ) {
         let (now, from) = (self.now, origin.face);
         let entry = self.tables.pit.entry(index);
-        for record in entry.all_downstreams(&[entry.downstream_here()]) {
-            self.tables.faces.end_wait(record.face_slot, record.face);
+        for record in entry.all_downstreams(&[entry.inline_downstream()]) {
+            self.tables.faces.remove_pending(record.face_slot, record.face);
             if record.expiry <= now || (record.face == from && !origin.is_ad_hoc) {
                 continue;
             }
@@ -77,7 +77,7 @@ impl Router {
                 self.downstreams.push(downstream);
             }
         }
-        for record in entry.all_upstreams(&[entry.upstream_here()]) {
+        for record in entry.all_upstreams(&[entry.inline_upstream()]) {
             if record.face == from {
                 self.egress.stats.upstream_latency.record(now.ns_since(record.sent_at));
                 let is_first = record.is_sent_once();
@@ -113,7 +113,7 @@ impl Router {
             self.tables.measurements.end(self.now, record.flight, FlightEnd::TimeOut);
         }
         for record in entry.downstreams() {
-            self.tables.faces.end_wait(record.face_slot, record.face);
+            self.tables.faces.remove_pending(record.face_slot, record.face);
         }
         self.end_wait(index, None);
         self.egress.stats.unsatisfied += 1;
@@ -122,16 +122,16 @@ impl Router {
 
     /// Ends some of the entries for which only closed faces wait.
     #[inline]
-    pub(crate) fn end_orphans(&mut self) {
-        if self.tables.orphans.is_due(self.now) {
-            self.end_some_orphans();
+    pub(crate) fn end_entries_of_closed_faces(&mut self) {
+        if self.tables.closed_face_sweep.is_due(self.now) {
+            self.sweep_closed_faces();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn end_some_orphans(&mut self) {
-        for index in self.tables.orphans.advance(self.now) {
+    fn sweep_closed_faces(&mut self) {
+        for index in self.tables.closed_face_sweep.advance(self.now) {
             let faces = &self.tables.faces;
             if let Some(entry) = self.tables.pit.get(index)
                 && entry

@@ -6,7 +6,7 @@ use weir_base::Instant;
 use weir_store::Query;
 use weir_wire::{InterestView, NackReason, NameView};
 
-use crate::content::decision::{BypassReason, DiskBypass, Onward};
+use crate::content::decision::{BypassReason, DiskBypass, ForwardingAction};
 use crate::content::reads::Waiter;
 use crate::egress::OutNack;
 use crate::endpoints::Origin;
@@ -24,29 +24,29 @@ use crate::table::records::OutRecord;
 impl Router {
     /// Forwards an Interest from its PIT entry as the store has decided.
     #[inline(always)]
-    pub(crate) fn go_onward(
+    pub(crate) fn forward_pending(
         &mut self,
         entry: u32,
-        onward: &Onward,
+        onward: &ForwardingAction,
         origin: Origin,
         interest: &InterestView<'_>,
         query: &Query<'_>,
     ) {
         match onward {
-            Onward::Forward => {}
-            Onward::Bypass(bypass) => {
+            ForwardingAction::Forward => {}
+            ForwardingAction::Bypass(bypass) => {
                 self.content.store.decline_read();
                 bypass.reason.count(&mut self.egress.stats.busy);
                 return self.bypass_disk(entry, origin, bypass, interest);
             }
-            Onward::RetryDisk => {
+            ForwardingAction::RetryDisk => {
                 if self.fall_back_to_disk(entry, query, origin) {
                     return;
                 }
             }
-            Onward::Hedge => self.egress.stats.busy.hedged += 1,
-            Onward::Aggregate => return self.egress.stats.busy.reads_joined += 1,
-            Onward::Suppress => return self.egress.drop_packet(DropReason::Suppressed),
+            ForwardingAction::Hedge => self.egress.stats.busy.hedged += 1,
+            ForwardingAction::Aggregate => return self.egress.stats.busy.reads_joined += 1,
+            ForwardingAction::Suppress => return self.egress.drop_packet(DropReason::Suppressed),
         }
         self.forward(entry, origin, None, interest);
     }

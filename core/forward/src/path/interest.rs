@@ -3,9 +3,9 @@
 use weir_store::NameHashes;
 use weir_wire::{InterestView, NackReason};
 
-use crate::content::decision::{DiskRead, Onward, StoreOutcome, StoredData};
+use crate::content::decision::{DiskRead, ForwardingAction, StoreOutcome, StoredData};
 use crate::endpoints::DataOrigin;
-use crate::pass::{Pass, ReceivedPacket, query_of};
+use crate::pass::{IncomingInterest, ReceivedPacket, query_of};
 use crate::path::step::InterestStep;
 use crate::router::Router;
 use crate::scope::is_localhost;
@@ -25,13 +25,13 @@ impl Router {
         hashes: &NameHashes,
     ) {
         // Face, hop limit, scope, loop: dropped, or a Nack for a loop.
-        let Some(pass) = self.admit(received, interest, hashes) else { return };
+        let Some(pass) = self.check_interest(received, interest, hashes) else { return };
         // Content store: answered, refused, or waiting for a disk or for other shards.
         let Some(onward) = self.check_content_store(&pass) else { return };
         // PIT: a Nack if it is full.
         let Some(entry) = self.enter_pit(&pass) else { return };
         // FIB and strategy, unless an earlier Interest is already on its way.
-        self.go_onward(entry, &onward, received.origin(), interest, &pass.query);
+        self.forward_pending(entry, &onward, received.origin(), interest, &pass.query);
     }
 
     /// The same out of line, for Interests that were queued in front of a blocking store.
@@ -60,22 +60,22 @@ impl Router {
         match step {
             InterestStep::Arrival => {
                 self.egress.stats.in_interests += 1;
-                self.admit(received, interest, hashes)?;
+                self.check_interest(received, interest, hashes)?;
                 Some(InterestStep::Store)
             }
             InterestStep::Store => {
-                let pass = self.admit(received, interest, hashes)?;
+                let pass = self.check_interest(received, interest, hashes)?;
                 let onward = self.check_content_store(&pass)?;
-                if matches!(onward, Onward::Aggregate | Onward::Suppress) {
+                if matches!(onward, ForwardingAction::Aggregate | ForwardingAction::Suppress) {
                     // It needs neither FIB nor strategy.
                     let entry = self.enter_pit(&pass)?;
-                    self.go_onward(entry, &onward, origin, interest, &pass.query);
+                    self.forward_pending(entry, &onward, origin, interest, &pass.query);
                     return None;
                 }
                 Some(InterestStep::Pit(onward))
             }
             InterestStep::Pit(onward) => {
-                let pass = self.admit(received, interest, hashes)?;
+                let pass = self.check_interest(received, interest, hashes)?;
                 self.enter_pit(&pass)?;
                 Some(InterestStep::Fib(onward))
             }
@@ -83,7 +83,7 @@ impl Router {
                 let query = query_of(interest, hashes);
                 // The entry may have been answered in the meantime.
                 let entry = self.tables.pit.find(&query)?;
-                self.go_onward(entry, &onward, origin, interest, &query);
+                self.forward_pending(entry, &onward, origin, interest, &query);
                 None
             }
         }
@@ -91,12 +91,12 @@ impl Router {
 
     /// First stage: face, hop limit, scope, loop.
     #[inline(always)]
-    pub(crate) fn admit<'a>(
+    pub(crate) fn check_interest<'a>(
         &mut self,
         received: &'a ReceivedPacket<'a>,
         interest: &'a InterestView<'a>,
         hashes: &NameHashes,
-    ) -> Option<Pass<'a>> {
+    ) -> Option<IncomingInterest<'a>> {
         let Some(&face) = self.tables.faces.find(received.face) else {
             self.egress.drop_packet(DropReason::UnknownFace);
             return None;
@@ -116,19 +116,19 @@ impl Router {
             self.egress.refuse(received, &face, NackReason::Duplicate, DropReason::Loop);
             return None;
         }
-        Some(Pass { received, interest, query, face, nonce, pit_index })
+        Some(IncomingInterest { received, interest, query, face, nonce, pit_index })
     }
 
     /// Second stage: the content store. `None` if it ends the path of the Interest for now.
     #[inline(always)]
-    fn check_content_store(&mut self, pass: &Pass<'_>) -> Option<Onward> {
+    fn check_content_store(&mut self, pass: &IncomingInterest<'_>) -> Option<ForwardingAction> {
         match self.look_up(pass) {
             StoreOutcome::Continue(onward) => return Some(onward),
             StoreOutcome::Answer(data) => self.answer(pass, data),
             StoreOutcome::Read(read) => self.read_disk(pass, &read),
-            StoreOutcome::AskShards => {
+            StoreOutcome::QueryShards => {
                 if let Some(entry) = self.enter_pit(pass) {
-                    self.wait_for_shards(entry, pass);
+                    self.query_shards(entry, pass);
                 }
             }
             StoreOutcome::Refuse(drop_reason) => {
@@ -141,7 +141,7 @@ impl Router {
 
     /// Answers an Interest with Data from memory. It leaves no trace in the PIT.
     #[inline(always)]
-    pub(crate) fn answer(&mut self, pass: &Pass<'_>, data: StoredData) {
+    pub(crate) fn answer(&mut self, pass: &IncomingInterest<'_>, data: StoredData) {
         let StoredData { packet, is_marked } = data;
         self.egress.stats.busy.marked += u64::from(is_marked);
         let to = pass.received.downstream();
@@ -151,7 +151,7 @@ impl Router {
 
     /// Begins a read for an Interest, which waits for it in the PIT.
     #[inline(always)]
-    fn read_disk(&mut self, pass: &Pass<'_>, read: &DiskRead) {
+    fn read_disk(&mut self, pass: &IncomingInterest<'_>, read: &DiskRead) {
         self.egress.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
         let Some(begun) = self.begin_read(&read.found) else {
             let (nack_reason, drop_reason) = (NackReason::Congestion, DropReason::DiskBusy);

@@ -3,10 +3,10 @@
 use weir_base::Instant;
 use weir_store::{Lookup, ShardAnswer};
 
-use crate::content::decision::{Onward, StoreOutcome, StoredData};
+use crate::content::decision::{ForwardingAction, StoreOutcome, StoredData};
 use crate::input::MissWatch;
 use crate::io::Event;
-use crate::pass::{Pass, QueueState};
+use crate::pass::{IncomingInterest, QueueState};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::table::pit::AwaitedSource;
@@ -18,7 +18,7 @@ impl Router {
     /// Looks up the content store. With a pending entry the lookup is skipped, as in NFD: memory
     /// had nothing when the entry was made. What the entry waits for decides what follows.
     #[inline(always)]
-    pub(crate) fn look_up(&mut self, pass: &Pass<'_>) -> StoreOutcome {
+    pub(crate) fn look_up(&mut self, pass: &IncomingInterest<'_>) -> StoreOutcome {
         if let Some(index) = pass.pit_index
             && let entry = self.tables.pit.entry(index)
             && entry.has_downstreams()
@@ -26,18 +26,18 @@ impl Router {
             return StoreOutcome::Continue(match entry.awaits {
                 AwaitedSource::Disk(waiter) => {
                     let since = self.content.disk.reads.waiter(waiter).since;
-                    self.decide_while_waiting(pass, index, since)
+                    self.decide_for_pending(pass, index, since)
                 }
                 AwaitedSource::Shards(query) => {
                     let since = self.content.queries.waiter(query).since;
-                    self.decide_while_waiting(pass, index, since)
+                    self.decide_for_pending(pass, index, since)
                 }
                 AwaitedSource::Bypass { .. }
                     if self.tables.is_waiting(index, pass.received.face) =>
                 {
-                    Onward::RetryDisk
+                    ForwardingAction::RetryDisk
                 }
-                AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => Onward::Forward,
+                AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => ForwardingAction::Forward,
             });
         }
         if pass.interest.can_be_prefix && self.egress.is_sharded() {
@@ -52,7 +52,7 @@ impl Router {
             }
             Lookup::OnDisk(found) => {
                 self.content.disk.neighbours.note_interest_from(self.now, &pass.face);
-                self.decide(pass, found)
+                self.wait_or_bypass(pass, found)
             }
             Lookup::Miss => {
                 let is_reported = match self.content.reported_misses {
@@ -63,7 +63,7 @@ impl Router {
                 if is_reported {
                     self.report_miss(pass);
                 }
-                StoreOutcome::Continue(Onward::Forward)
+                StoreOutcome::Continue(ForwardingAction::Forward)
             }
         }
     }
@@ -71,20 +71,25 @@ impl Router {
     /// The entry at `index` has waited for a disk or for other shards since `since`. An Interest
     /// from another face waits with the first. A retransmission also goes upstream, but only after
     /// the strategy's suppression interval and if there is a next hop.
-    fn decide_while_waiting(&self, pass: &Pass<'_>, index: u32, since: Instant) -> Onward {
+    fn decide_for_pending(
+        &self,
+        pass: &IncomingInterest<'_>,
+        index: u32,
+        since: Instant,
+    ) -> ForwardingAction {
         let entry = self.tables.pit.entry(index);
         if entry.has_upstreams() {
-            return Onward::Forward;
+            return ForwardingAction::Forward;
         }
         if !self.tables.is_waiting(index, pass.received.face) {
-            return Onward::Aggregate;
+            return ForwardingAction::Aggregate;
         }
         let strategy = self.tables.strategy(pass.interest.name);
         let is_early = self.now.ns_since(since) < strategy.retransmission_ns(entry);
         if is_early || !self.has_next_hop(pass.received.origin(), pass.interest) {
-            Onward::Suppress
+            ForwardingAction::Suppress
         } else {
-            Onward::Hedge
+            ForwardingAction::Hedge
         }
     }
 
@@ -92,7 +97,7 @@ impl Router {
     /// answers it at once, other Data competes with what the other shards have.
     #[cold]
     #[inline(never)]
-    fn look_up_prefix(&mut self, pass: &Pass<'_>) -> StoreOutcome {
+    fn look_up_prefix(&mut self, pass: &IncomingInterest<'_>) -> StoreOutcome {
         let answer = self.content.store.lookup_shard(self.now, &pass.query);
         if let ShardAnswer::Memory { packet, is_whole_name, .. } = answer
             && (is_whole_name || !self.make_room(pass))
@@ -101,12 +106,12 @@ impl Router {
             let is_marked = pass.received.queue_state == QueueState::QueuedAndMarked;
             return StoreOutcome::Answer(StoredData { packet, is_marked });
         }
-        StoreOutcome::AskShards
+        StoreOutcome::QueryShards
     }
 
     /// Reports that the store lacks an object, for every 64th of its segments.
     #[cold]
-    fn report_miss(&mut self, pass: &Pass<'_>) {
+    fn report_miss(&mut self, pass: &IncomingInterest<'_>) {
         let name = pass.interest.name;
         let segment = name.last().and_then(|component| component.as_segment()).unwrap_or(0);
         if segment > 0 && segment.is_multiple_of(MISS_PERIOD) && !is_localhost(name) {

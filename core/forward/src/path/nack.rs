@@ -6,7 +6,7 @@ use weir_store::{NameHashes, Query};
 use weir_wire::{InterestView, NackReason};
 
 use crate::egress::{OutNack, with_nonce};
-use crate::endpoints::{Echo, Origin};
+use crate::endpoints::{Origin, TokenCarrier};
 use crate::pass::{ReceivedPacket, query_of};
 use crate::router::Router;
 use crate::stats::DropReason;
@@ -69,7 +69,7 @@ impl Router {
                 let (now, entry) = (self.now, self.tables.pit.entry_mut(index));
                 let waits = |record: &InRecord| record.face == face && record.expiry > now;
                 if let Some(record) = entry.remove_downstream(waits) {
-                    self.tables.faces.end_wait(record.face_slot, record.face);
+                    self.tables.faces.remove_pending(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
                     self.egress.nack(record.downstream(), OutNack { reason, from }, interest);
                 }
@@ -85,7 +85,7 @@ impl Router {
         }
         let entry = self.tables.pit.entry(index);
         let secret = self.egress.secret_token(received.face, tokens, entry);
-        self.check_token(received.face, Echo::Nacks, received.header.pit_token == secret)
+        self.check_token(received.face, TokenCarrier::Nacks, received.header.pit_token == secret)
     }
 
     /// Begins a disk read for an entry that had bypassed the disk. Returns whether it waits now.

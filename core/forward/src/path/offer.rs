@@ -10,7 +10,7 @@ use weir_wire::{DataView, InterestView, LpHeader};
 
 use crate::content::queries::RemoteWaiters;
 use crate::endpoints::DataOrigin;
-use crate::pass::{DataPass, ReceivedPacket};
+use crate::pass::{IncomingData, ReceivedPacket};
 use crate::router::Router;
 use crate::shard::{self, Candidate, Message, OfferedData, UnsolicitedVerdict, shard_of_name};
 
@@ -26,7 +26,7 @@ impl Router {
     #[cold]
     #[inline(never)]
     pub(crate) fn offer(&mut self, mut offered: OfferedData) {
-        if let Some(home) = shard::members(offered.homes).next() {
+        if let Some(home) = shard::shards_in(offered.homes).next() {
             offered.homes &= !(1 << home);
             self.egress.send_to_shard(home, Message::Offer(Box::new(offered)));
         } else if let Some(verdict) = offered.verdict {
@@ -40,7 +40,7 @@ impl Router {
     /// Interest for it to the face that it came from.
     #[cold]
     #[inline(never)]
-    pub(crate) fn ask_home_shards(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
+    pub(crate) fn query_home_shards(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
         let LpHeader { pit_token, no_cache, congestion_mark, .. } = *received.header;
         let face = self.tables.faces.find(received.face);
         let is_ad_hoc = face.is_some_and(|face| face.is_ad_hoc());
@@ -48,7 +48,7 @@ impl Router {
         self.offer(OfferedData {
             origin: DataOrigin { face: received.face, mark: congestion_mark, is_ad_hoc },
             token: Some(pit_token),
-            verdict: Some(UnsolicitedVerdict { shard, no_cache, is_asked: false }),
+            verdict: Some(UnsolicitedVerdict { shard, no_cache, is_requested: false }),
             is_stale: false,
             packet: received.packet.clone(),
             served: Vec::new(),
@@ -60,7 +60,7 @@ impl Router {
     /// that of an Interest of its name. Returns whether it did.
     #[cold]
     #[inline(never)]
-    pub(crate) fn hand_over_misrouted(&mut self, pass: &DataPass<'_>) -> bool {
+    pub(crate) fn hand_over_misrouted(&mut self, pass: &IncomingData<'_>) -> bool {
         let name = pass.data.name;
         let shard = shard_of_name(&self.tables.hash_key, name, self.config.shard_count);
         if shard == self.config.shard {
@@ -95,7 +95,7 @@ impl Router {
                 let took_ns = self.now.ns_since(remote.since);
                 self.egress.stats.busy.read_latency.record(took_ns);
             } else {
-                let answer = Message::Answer { id: remote.id, found: Candidate::Nothing };
+                let answer = Message::QueryReply { id: remote.id, found: Candidate::Nothing };
                 self.egress.send_to_shard(remote.home, answer);
             }
         }

@@ -5,7 +5,7 @@ use weir_store::Query;
 use weir_wire::{InterestView, NackReason, rewrite_interest, tlv};
 
 use crate::egress::OutNack;
-use crate::pass::{Pass, lifetime_ns};
+use crate::pass::{IncomingInterest, lifetime_ns};
 use crate::router::Router;
 use crate::shard::Message;
 use crate::stats::DropReason;
@@ -21,8 +21,8 @@ impl Router {
     /// Inserts the Interest, or adds it to the entry that is pending. Without room in the PIT its
     /// sender gets a Nack.
     #[inline]
-    pub(crate) fn enter_pit(&mut self, pass: &Pass<'_>) -> Option<u32> {
-        let Pass { received, interest, face, nonce, .. } = pass;
+    pub(crate) fn enter_pit(&mut self, pass: &IncomingInterest<'_>) -> Option<u32> {
+        let IncomingInterest { received, interest, face, nonce, .. } = pass;
         if !self.make_room(pass) {
             self.egress.refuse(received, face, NackReason::Congestion, DropReason::PitFull);
             return None;
@@ -43,7 +43,7 @@ impl Router {
             None => self.insert_entry(&pass.query, interest, record),
         };
         if interest.can_be_prefix && self.egress.is_sharded() {
-            self.ask_shards_to_watch(index);
+            self.send_watches(index);
         }
         Some(index)
     }
@@ -55,7 +55,7 @@ impl Router {
         interest: &InterestView<'_>,
         record: InRecord,
     ) -> u32 {
-        self.tables.faces.begin_wait(record.face_slot);
+        self.tables.faces.add_pending(record.face_slot);
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let packet = self.rewrite(interest, record.nonce, hop_limit);
         let name_at = name_value_at(&packet);
@@ -72,7 +72,7 @@ impl Router {
         if entry.nonce() != nonce || entry.hop_limit != hop_limit {
             let packet = self.rewrite(interest, nonce, hop_limit);
             let pit = &mut self.tables.pit;
-            if pit.has_room_instead(index, packet.len()) {
+            if pit.can_replace_interest(index, packet.len()) {
                 let name_at = name_value_at(&packet);
                 let before = pit.replace_interest(index, packet, name_at, nonce, hop_limit);
                 self.content.pool.recycle(before);
@@ -96,7 +96,7 @@ impl Router {
             known.expiry = expiry;
             known.pit_token = record.pit_token;
         } else {
-            self.tables.faces.begin_wait(record.face_slot);
+            self.tables.faces.add_pending(record.face_slot);
             pit.add_downstream(index, record);
         }
         let last = pit.entry(index).last_expiry().unwrap_or(expiry);
@@ -125,14 +125,14 @@ impl Router {
     /// with a Nack, see [`Tables::victims`](crate::tables::Tables::victims). Returns `false` if
     /// there is no room.
     #[inline(always)]
-    pub(crate) fn make_room(&mut self, pass: &Pass<'_>) -> bool {
-        let Pass { received, face, pit_index, .. } = pass;
+    pub(crate) fn make_room(&mut self, pass: &IncomingInterest<'_>) -> bool {
+        let IncomingInterest { received, face, pit_index, .. } = pass;
         let is_waiting =
             pit_index.is_some_and(|index| self.tables.is_waiting(index, received.face));
-        if !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max {
+        if !is_waiting && face.pending_count() >= self.config.pit_entries_per_face_max {
             return false;
         }
-        if self.tables.pit.has_much_room() {
+        if self.tables.pit.has_ample_room() {
             return true;
         }
         let (entries, bytes) = match pit_index {
@@ -146,7 +146,7 @@ impl Router {
 
     #[cold]
     #[inline(never)]
-    fn evict_others(&mut self, pass: &Pass<'_>, entries: usize, bytes: u64) -> bool {
+    fn evict_others(&mut self, pass: &IncomingInterest<'_>, entries: usize, bytes: u64) -> bool {
         let prefix = self.tables.prefix_number(pass.query.name);
         let face = self.tables.faces.get(pass.face.slot(), pass.face.id());
         let Some((_, host)) = face else { return false };
@@ -174,7 +174,7 @@ impl Router {
     /// Asks the other shards to watch for Data of a PIT entry with CanBePrefix until it expires.
     #[cold]
     #[inline(never)]
-    fn ask_shards_to_watch(&mut self, index: u32) {
+    fn send_watches(&mut self, index: u32) {
         // An ended entry may have had this index, and a late Unwatch would remove the new watch.
         self.end_watches();
         let entry = self.tables.pit.entry(index);

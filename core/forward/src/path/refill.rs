@@ -68,7 +68,7 @@ impl Router {
         let hashes = self.hash_name(&PacketView::Interest(interest));
         let header = LpHeader::default();
         let received = ReceivedPacket::new(FaceId::CONTENT_STORE, &header, &packet);
-        let Some(pass) = self.admit(&received, &interest, &hashes) else { return false };
+        let Some(pass) = self.check_interest(&received, &interest, &hashes) else { return false };
         if self.content.store.has_answer(self.now, &pass.query) {
             return false;
         }

@@ -35,12 +35,12 @@ impl Router {
                 self.content.watches.set(from, entry, hash, components, until);
             }
             Message::Unwatch { entry, hash } => self.content.watches.end(from, entry, hash),
-            Message::Ask { id, interest } => {
+            Message::Query { id, interest } => {
                 let found = self.look_up_for_other(&interest);
-                let answer = Message::Answer { id, found: candidate(&found) };
+                let answer = Message::QueryReply { id, found: candidate(&found) };
                 self.egress.send_to_shard(from, answer);
             }
-            Message::Answer { id, found } => self.on_answer(from, id, found),
+            Message::QueryReply { id, found } => self.on_answer(from, id, found),
             Message::Read { id, interest, is_marked } => {
                 self.read_for_other(from, id, interest, is_marked);
             }
@@ -50,7 +50,9 @@ impl Router {
                 }
             }
             Message::Offer(offered) => self.on_offered(*offered),
-            Message::Echoes { face, echo } => self.tables.faces.set_echoes(face, echo),
+            Message::ReturnsTokens { face, echo } => {
+                self.tables.faces.set_returns_tokens(face, echo)
+            }
             Message::Distrust { name, source } => {
                 self.tables.distrust(self.now, name.as_view(), source);
             }
@@ -97,7 +99,7 @@ impl Router {
     /// The entry of a query no longer waits for other shards.
     fn end_query(&mut self, id: QueryId) -> Option<PrefixQuery> {
         self.content.queries.get(id)?;
-        let query = self.content.queries.remove(id.place);
+        let query = self.content.queries.remove(id.slot);
         self.tables.pit.entry_mut(query.waiter.entry).awaits = AwaitedSource::Upstream;
         Some(query)
     }
@@ -122,11 +124,14 @@ impl Router {
                 self.answer_waiting(entry, &packet);
             }
             (None, ShardAnswer::OnDisk(found)) => {
-                self.decide_waiting(query, DiskCandidate::Own(found));
+                self.wait_or_bypass_pending(query, DiskCandidate::Own(found));
             }
             (Some((shard, Candidate::OnDisk { disk, reads_waiting, is_stalled })), _) => {
                 let queue = DiskQueue { disk, queue: reads_waiting };
-                self.decide_waiting(query, DiskCandidate::Other { shard, queue, is_stalled });
+                self.wait_or_bypass_pending(
+                    query,
+                    DiskCandidate::Other { shard, queue, is_stalled },
+                );
             }
             (None | Some((_, Candidate::Nothing)), _) => {
                 self.content.store.count_lookup(false);
@@ -155,8 +160,8 @@ impl Router {
         self.end_with_data(DataOrigin::store(false), packet.clone(), &data, &[entry]);
     }
 
-    /// A disk has the Data of a waiting entry: wait for it, or bypass it? See [`Router::decide`].
-    fn decide_waiting(&mut self, query: PrefixQuery, found: DiskCandidate) {
+    /// A disk has the Data of a waiting entry: wait for it, or bypass it? See [`Router::wait_or_bypass`].
+    fn wait_or_bypass_pending(&mut self, query: PrefixQuery, found: DiskCandidate) {
         let Waiter { entry, ingress, next_hop_face, .. } = query.waiter;
         let packet = query.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
@@ -178,7 +183,7 @@ impl Router {
             }
             return self.forward_waiting(&query.waiter, true);
         }
-        let decision = self.decide_before_queue(origin, &interest, queue);
+        let decision = self.decide_for_queue(origin, &interest, queue);
         let (is_over_threshold, is_marked) = match decision {
             QueueDecision::Bypass(bypass) => {
                 self.content.store.decline_read();
@@ -198,7 +203,7 @@ impl Router {
             },
             DiskCandidate::Other { shard, .. } => {
                 let id = self.content.queries.wait_for_read(self.now, query, shard);
-                self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Shards(id.place);
+                self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Shards(id.slot);
                 let read = Message::Read { id, interest: packet, is_marked };
                 self.egress.send_to_shard(shard, read);
             }
@@ -216,7 +221,7 @@ impl Router {
         let answer = self.look_up_for_other(&interest);
         let ShardAnswer::OnDisk(found) = answer else {
             // It has been read in the meantime, or evicted.
-            let answer = Message::Answer { id, found: candidate(&answer) };
+            let answer = Message::QueryReply { id, found: candidate(&answer) };
             return self.egress.send_to_shard(home, answer);
         };
         if !self.content.queries.has_room_for_read() {
@@ -252,7 +257,7 @@ impl Router {
             None => matched.clear(),
         }
         if let Some(verdict) = &mut offered.verdict {
-            verdict.is_asked |= !matched.is_empty();
+            verdict.is_requested |= !matched.is_empty();
         }
         if !matched.is_empty() {
             self.downstreams.clone_from(&offered.served);

@@ -1,6 +1,6 @@
 //! The stages of an Interest as values, for drivers in which Interests wait between them.
 
-use crate::content::decision::Onward;
+use crate::content::decision::ForwardingAction;
 
 /// The next stage of an Interest, with what the stages before it have decided.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub enum InterestStep {
     /// Lookup in the content store.
     Store,
     /// Insertion into the PIT, or aggregation with the entry that is there.
-    Pit(Onward),
+    Pit(ForwardingAction),
     /// Longest prefix match in the FIB, strategy, egress.
-    Fib(Onward),
+    Fib(ForwardingAction),
 }

@@ -6,7 +6,7 @@ use weir_store::{Lookup, Query};
 use crate::content::decision::DiskRead;
 use crate::content::reads::Waiter;
 use crate::endpoints::Origin;
-use crate::pass::Pass;
+use crate::pass::IncomingInterest;
 use crate::router::Router;
 use crate::shard::Message;
 use crate::table::pit::AwaitedSource;
@@ -77,7 +77,7 @@ impl Router {
 
     /// Asks the other shards for what their stores have, and lets the entry wait for the answers.
     #[cold]
-    pub(crate) fn wait_for_shards(&mut self, entry: u32, pass: &Pass<'_>) {
+    pub(crate) fn query_shards(&mut self, entry: u32, pass: &IncomingInterest<'_>) {
         self.end_wait(entry, None);
         let waiter = Waiter {
             entry,
@@ -91,7 +91,7 @@ impl Router {
         let interest = pass.received.packet.clone();
         let shards = self.egress.other_shards();
         let id = self.content.queries.open(self.now, waiter, interest.clone(), shards);
-        self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Shards(id.place);
-        self.egress.send_to_other_shards(|| Message::Ask { id, interest: interest.clone() });
+        self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Shards(id.slot);
+        self.egress.send_to_other_shards(|| Message::Query { id, interest: interest.clone() });
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, Packet};
 use weir_wire::{LpHeader, Name, PitToken};
 
-use crate::endpoints::{DataOrigin, Downstream, Echo};
+use crate::endpoints::{DataOrigin, Downstream, TokenCarrier};
 
 /// A message from one shard of a router to another: an element of
 /// [`Outbox::shard_messages`](crate::Outbox) that a driver hands over as
@@ -18,7 +18,7 @@ pub struct ShardMessage(pub(crate) Message);
 /// A question of a home: its place there, and a number that tells it from others in that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueryId {
-    pub(crate) place: u32,
+    pub(crate) slot: u32,
     pub(crate) serial: u32,
 }
 
@@ -29,9 +29,9 @@ pub(crate) enum Message {
     /// Stop watching.
     Unwatch { entry: u32, hash: u64 },
     /// What does your store have for this Interest?
-    Ask { id: QueryId, interest: Packet },
+    Query { id: QueryId, interest: Packet },
     /// The answer to [`Message::Ask`], or the end of a read that has not helped.
-    Answer { id: QueryId, found: Candidate },
+    QueryReply { id: QueryId, found: Candidate },
     /// Read the Data that you have found on your disk. It will be offered, or answered.
     Read { id: QueryId, interest: Packet, is_marked: bool },
     /// The queue of the disk is full.
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     /// Data that you watch for has arrived.
     Offer(Box<OfferedData>),
     /// The peer of a face returns PIT tokens.
-    Echoes { face: FaceId, echo: Echo },
+    ReturnsTokens { face: FaceId, echo: TokenCarrier },
     /// Data of that name was found to be false.
     Distrust { name: Name, source: u32 },
     /// Whether an Interest was sent to the face that the Data you offered came from.
@@ -91,5 +91,5 @@ pub(crate) struct UnsolicitedVerdict {
     pub(crate) shard: u16,
     pub(crate) no_cache: bool,
     /// An Interest for it was sent to the face that it came from.
-    pub(crate) is_asked: bool,
+    pub(crate) is_requested: bool,
 }

@@ -118,7 +118,7 @@ fn read_integer(value: &[u8]) -> Option<u64> {
     }
 }
 
-pub(crate) fn members(mut set: u64) -> impl Iterator<Item = u16> {
+pub(crate) fn shards_in(mut set: u64) -> impl Iterator<Item = u16> {
     core::iter::from_fn(move || {
         if set == 0 {
             return None;
@@ -131,7 +131,7 @@ pub(crate) fn members(mut set: u64) -> impl Iterator<Item = u16> {
 
 /// The number in the place of the shard in tokens of Interests with CanBePrefix: their Data goes to
 /// the shard of its own name.
-pub(crate) fn by_name(shard_count: u16) -> u16 {
+pub(crate) fn name_routed_shard(shard_count: u16) -> u16 {
     shard_count
 }
 

@@ -2,7 +2,7 @@
 
 use weir_base::{FaceId, Slab, Table};
 
-use crate::endpoints::Echo;
+use crate::endpoints::TokenCarrier;
 use crate::io::{FaceAttributes, FaceScope, LinkType, PitTokens};
 
 /// What a shard knows of a face.
@@ -27,7 +27,7 @@ impl Face {
         self.slot
     }
 
-    pub(crate) fn waits_for(&self) -> usize {
+    pub(crate) fn pending_count(&self) -> usize {
         self.waits_for as usize
     }
 
@@ -54,7 +54,7 @@ impl Face {
 }
 
 /// A face, and what is seldom looked at.
-struct Known {
+struct FaceEntry {
     face: Face,
     /// A number that it has in common with the other faces of its host alone.
     host: u64,
@@ -63,13 +63,13 @@ struct Known {
 }
 
 /// Identifiers are given in a row: so many of them are told apart by their low bits.
-const GUESSES: usize = 256;
+const SLOT_CACHE_LEN: usize = 256;
 
 pub(crate) struct FaceTable {
     /// Where the face is that was added last of those whose identifiers share their low bits.
-    guesses: [u32; GUESSES],
+    slot_cache: [u32; SLOT_CACHE_LEN],
     table: Table,
-    faces: Slab<Known>,
+    faces: Slab<FaceEntry>,
     /// Faces with other tokens than most.
     with_own_tokens: usize,
 }
@@ -77,7 +77,7 @@ pub(crate) struct FaceTable {
 impl FaceTable {
     pub(crate) fn new() -> Self {
         let (table, faces) = (Table::with_capacity(64), Slab::new());
-        Self { guesses: [0; GUESSES], table, faces, with_own_tokens: 0 }
+        Self { slot_cache: [0; SLOT_CACHE_LEN], table, faces, with_own_tokens: 0 }
     }
 
     /// Identifiers are ours and dense: spreading them is enough.
@@ -92,7 +92,7 @@ impl FaceTable {
 
     #[inline]
     pub(crate) fn find(&self, id: FaceId) -> Option<&Face> {
-        let guess = self.guesses[id.0 as usize % GUESSES];
+        let guess = self.slot_cache[id.0 as usize % SLOT_CACHE_LEN];
         match self.faces.get(guess) {
             Some(known) if known.face.id == id => Some(&known.face),
             _ => self.index(id).map(|index| &self.faces[index].face),
@@ -114,9 +114,9 @@ impl FaceTable {
             None => {
                 let (slot, waits_for) = (0, 0);
                 let face = Face { id, scope, link_type, tokens, slot, waits_for };
-                let slot = self.faces.insert(Known { face, host, echoes: [false; 2] });
+                let slot = self.faces.insert(FaceEntry { face, host, echoes: [false; 2] });
                 self.faces[slot].face.slot = slot;
-                self.guesses[id.0 as usize % GUESSES] = slot;
+                self.slot_cache[id.0 as usize % SLOT_CACHE_LEN] = slot;
                 self.table.insert(Self::hash(id), slot);
             }
         }
@@ -132,12 +132,12 @@ impl FaceTable {
     }
 
     /// Whether the peer of a face is known to return PIT tokens.
-    pub(crate) fn echoes(&self, id: FaceId, echo: Echo) -> bool {
+    pub(crate) fn returns_tokens(&self, id: FaceId, echo: TokenCarrier) -> bool {
         self.index(id).is_some_and(|index| self.faces[index].echoes[echo as usize])
     }
 
     /// The peer of a face returns PIT tokens.
-    pub(crate) fn set_echoes(&mut self, id: FaceId, echo: Echo) {
+    pub(crate) fn set_returns_tokens(&mut self, id: FaceId, echo: TokenCarrier) {
         if let Some(index) = self.index(id) {
             self.faces[index].echoes[echo as usize] = true;
         }
@@ -150,12 +150,12 @@ impl FaceTable {
     }
 
     /// The face waits for one more PIT entry.
-    pub(crate) fn begin_wait(&mut self, slot: u32) {
+    pub(crate) fn add_pending(&mut self, slot: u32) {
         self.faces[slot].face.waits_for += 1;
     }
 
     /// The face in `slot`, if it is still `id`, waits for one less.
-    pub(crate) fn end_wait(&mut self, slot: u32, id: FaceId) {
+    pub(crate) fn remove_pending(&mut self, slot: u32, id: FaceId) {
         if let Some(known) = self.faces.get_mut(slot).filter(|known| known.face.id == id) {
             known.face.waits_for -= 1;
         }
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn faces_of_the_same_low_bits_are_told_apart() {
         let mut table = FaceTable::new();
-        let ids = [7, 7 + GUESSES as u64, 7 + 2 * GUESSES as u64, u64::MAX].map(FaceId);
+        let ids =
+            [7, 7 + SLOT_CACHE_LEN as u64, 7 + 2 * SLOT_CACHE_LEN as u64, u64::MAX].map(FaceId);
         let attributes = FaceAttributes::point_to_point(FaceScope::Local);
         let found = |table: &FaceTable| ids.map(|id| table.find(id).map(|face| face.id()));
         assert_eq!(found(&table), [None; 4]);

@@ -41,14 +41,14 @@ pub(crate) struct Fib {
     entries: PrefixTable<FibEntry>,
     /// Grows with every change.
     version: u32,
-    last: Cell<Found>,
+    last: Cell<CachedLookup>,
     /// Prefixes with a distrusted next hop, and until when.
     distrusted: Vec<(Instant, Name, FaceId)>,
 }
 
 /// Where the prefix is that was found for names with a head.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct CachedLookup {
     head: u64,
     version: u32,
     place: Option<u32>,
@@ -136,7 +136,7 @@ impl Fib {
 
     /// What was found for the head, if that was the last one.
     #[inline]
-    fn last_of(&self, head: u64) -> Option<Found> {
+    fn last_of(&self, head: u64) -> Option<CachedLookup> {
         Some(self.last.get())
             .filter(|last| head != 0 && (last.head, last.version) == (head, self.version))
     }
@@ -147,10 +147,10 @@ impl Fib {
         let place = match self.last_of(head) {
             Some(last) => last.place,
             None => {
-                let place = self.entries.place_of_longest(name, hashes);
+                let place = self.entries.longest_slot(name, hashes);
                 // No prefix is longer than the head.
                 if self.lengths() >> name.component_count().min(63) == 0 {
-                    self.last.set(Found { head, version: self.version, place });
+                    self.last.set(CachedLookup { head, version: self.version, place });
                 }
                 place
             }
@@ -240,7 +240,7 @@ impl Fib {
     }
 
     /// Trusts again those whose time has come. They are in the order of their times.
-    pub(crate) fn forgive(&mut self, now: Instant, key: &HashKey) {
+    pub(crate) fn expire_distrust(&mut self, now: Instant, key: &HashKey) {
         while self.distrusted.first().is_some_and(|(until, ..)| *until <= now) {
             let (_, prefix, face) = self.distrusted.remove(0);
             self.set_distrusted(&prefix, face, false, key);

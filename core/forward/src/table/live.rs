@@ -7,12 +7,12 @@ use weir_base::Rng;
 
 /// A bit for each place, and a bit for each word of those that has any.
 #[derive(Default)]
-pub(crate) struct LiveSet {
+pub(crate) struct SlotSet {
     words: Vec<u64>,
     summary: Vec<u64>,
 }
 
-impl LiveSet {
+impl SlotSet {
     #[inline]
     pub(crate) fn insert(&mut self, place: u32) {
         let word = place as usize / 64;
@@ -34,7 +34,7 @@ impl LiveSet {
     }
 
     /// One of the places that are taken, about as likely as others; nothing when none is.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> Option<u32> {
+    pub(crate) fn sample(&self, rng: &mut Rng) -> Option<u32> {
         let words = u32::try_from(self.words.len()).ok().filter(|&words| words > 0)?;
         let mut word = self.next_word(rng.below(words) as usize)?;
         // What lies behind a gap would be drawn too often.
@@ -74,18 +74,18 @@ mod tests {
     #[test]
     fn what_is_drawn_is_taken_and_all_of_it_is_drawn() {
         let mut rng = Rng::from_seed(1);
-        let mut live = LiveSet::default();
-        assert_eq!(live.draw(&mut rng), None);
+        let mut live = SlotSet::default();
+        assert_eq!(live.sample(&mut rng), None);
         (0..100_000).for_each(|place| live.insert(place));
         let kept: Vec<u32> =
             (0..100_000).filter(|place| place % 1_000 < 3 && *place > 9_000).collect();
         (0..100_000).filter(|place| !kept.contains(place)).for_each(|place| live.remove(place));
-        let mut drawn: Vec<u32> = (0..20_000).filter_map(|_| live.draw(&mut rng)).collect();
+        let mut drawn: Vec<u32> = (0..20_000).filter_map(|_| live.sample(&mut rng)).collect();
         assert_eq!(drawn.len(), 20_000);
         drawn.sort_unstable();
         drawn.dedup();
         assert_eq!(drawn, kept);
         kept.iter().for_each(|&place| live.remove(place));
-        assert_eq!(live.draw(&mut rng), None);
+        assert_eq!(live.sample(&mut rng), None);
     }
 }

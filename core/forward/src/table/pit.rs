@@ -9,8 +9,8 @@ use weir_base::{Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
 use weir_store::Query;
 use weir_wire::{NameView, PACKET_SIZE_MAX, tlv};
 
-use crate::table::live::LiveSet;
-use crate::table::records::{InRecord, Lists, OutRecord, Records};
+use crate::table::live::SlotSet;
+use crate::table::records::{InRecord, OutRecord, RecordLists, Records};
 
 /// Where the Data of a pending Interest is to come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl PitEntry {
 
     /// Octets of memory that it takes.
     pub(crate) fn bytes(&self) -> u64 {
-        PLACE_BYTES + u64::from(self.bytes)
+        SLOT_BYTES + u64::from(self.bytes)
     }
 
     pub(crate) fn name_value(&self) -> &[u8] {
@@ -111,40 +111,40 @@ const SPARES_MAX: usize = 1024;
 
 /// Octets that a place for an entry takes, used or not: the entry, its place on the list of vacant
 /// ones, its timer, and its share of the table at its emptiest.
-const PLACE_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
+const SLOT_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
 
 /// Octets that a downstream beyond the first takes, in a vector that is half empty.
 const DOWNSTREAM_BYTES: u64 = 2 * size_of::<InRecord>() as u64;
 /// Octets that an upstream beyond the first takes, likewise.
 const UPSTREAM_BYTES: u64 = 2 * size_of::<OutRecord>() as u64;
 /// Octets that lists take, with the first of either kind and the allocator's own.
-const LISTS_BYTES: u64 = size_of::<Lists>() as u64 + DOWNSTREAM_BYTES + UPSTREAM_BYTES + 24;
+const LISTS_BYTES: u64 = size_of::<RecordLists>() as u64 + DOWNSTREAM_BYTES + UPSTREAM_BYTES + 24;
 
 /// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
 pub(crate) const REWRITE_GROWTH: usize = 16;
 
 /// Octets that an entry takes at most for an Interest that came with `len` octets.
 pub(crate) fn entry_bytes_max(len: usize) -> u64 {
-    PLACE_BYTES + LISTS_BYTES + Pool::footprint(len + REWRITE_GROWTH) as u64
+    SLOT_BYTES + LISTS_BYTES + Pool::footprint(len + REWRITE_GROWTH) as u64
 }
 
 /// All pending Interests of a shard, bounded in number and octets.
 pub(crate) struct Pit {
     table: Table,
     entries: Slab<PitEntry>,
-    live: LiveSet,
+    occupied: SlotSet,
     pub(crate) timers: TimerWheel,
     entries_max: usize,
     bytes: u64,
     bytes_max: u64,
     /// As long as all entries take less, there is room for any Interest.
-    plenty_bytes: u64,
+    ample_bytes: u64,
     /// Entries with CanBePrefix by number of components: Data looks only at lengths that exist.
     prefix_lengths: LengthCount,
     /// Entries that end in an implicit digest, by number of components.
     digest_lengths: LengthCount,
     #[expect(clippy::vec_box, reason = "an entry takes the box as it is")]
-    spares: Vec<Box<Lists>>,
+    spares: Vec<Box<RecordLists>>,
     /// On routers of several shards: index and hash of entries with CanBePrefix that have ended,
     /// until [`Pit::take_ended`].
     ended: Option<Vec<(u32, u64)>>,
@@ -185,12 +185,12 @@ impl Pit {
         Self {
             table: Table::with_capacity(1024.min(entries_max.max(1))),
             entries: Slab::new(),
-            live: LiveSet::default(),
+            occupied: SlotSet::default(),
             timers: TimerWheel::new(TICK_NS, now),
             entries_max,
             bytes: 0,
             bytes_max,
-            plenty_bytes: bytes_max.saturating_sub(entry_bytes_max(PACKET_SIZE_MAX)),
+            ample_bytes: bytes_max.saturating_sub(entry_bytes_max(PACKET_SIZE_MAX)),
             prefix_lengths: LengthCount::default(),
             digest_lengths: LengthCount::default(),
             spares: Vec::new(),
@@ -209,20 +209,20 @@ impl Pit {
 
     /// Whether there is room for any Interest, at a glance.
     #[inline]
-    pub(crate) fn has_much_room(&self) -> bool {
-        self.entries.len() < self.entries_max && self.bytes < self.plenty_bytes
+    pub(crate) fn has_ample_room(&self) -> bool {
+        self.entries.len() < self.entries_max && self.bytes < self.ample_bytes
     }
 
     /// Whether there is room for `entries` more of `bytes` octets together. Places that are vacant
     /// are counted already.
     pub(crate) fn has_room(&self, entries: usize, bytes: u64) -> bool {
         let vacant = self.entries.slots() as usize - self.entries.len();
-        let bytes = bytes - entries.min(vacant) as u64 * PLACE_BYTES;
+        let bytes = bytes - entries.min(vacant) as u64 * SLOT_BYTES;
         self.entries.len() + entries <= self.entries_max && self.bytes + bytes <= self.bytes_max
     }
 
     /// Places of entries, used or not: every index is below.
-    pub(crate) fn places(&self) -> u32 {
+    pub(crate) fn slots(&self) -> u32 {
         self.entries.slots()
     }
 
@@ -239,7 +239,7 @@ impl Pit {
 
     /// A downstream joins others at an entry.
     pub(crate) fn add_downstream(&mut self, index: u32, record: InRecord) {
-        self.count_another(index, self.entries[index].has_downstreams(), DOWNSTREAM_BYTES);
+        self.charge_extra(index, self.entries[index].has_downstreams(), DOWNSTREAM_BYTES);
         self.lists_mut(index).downstreams.push(record);
     }
 
@@ -249,12 +249,12 @@ impl Pit {
         let entry = &mut self.entries[index];
         if entry.lists().is_some() || !entry.records.add_first_upstream(record) {
             let is_another = entry.has_upstreams();
-            self.count_another(index, is_another, UPSTREAM_BYTES);
+            self.charge_extra(index, is_another, UPSTREAM_BYTES);
             self.lists_mut(index).upstreams.push(*record);
         }
     }
 
-    fn count_another(&mut self, index: u32, is_another: bool, bytes: u64) {
+    fn charge_extra(&mut self, index: u32, is_another: bool, bytes: u64) {
         if is_another {
             self.entries[index].bytes += bytes as u32;
             self.bytes += bytes;
@@ -262,7 +262,7 @@ impl Pit {
     }
 
     /// The records of an entry, which may change.
-    pub(crate) fn lists_mut(&mut self, index: u32) -> &mut Lists {
+    pub(crate) fn lists_mut(&mut self, index: u32) -> &mut RecordLists {
         let entry = &mut self.entries[index];
         if entry.lists().is_none() {
             entry.bytes += LISTS_BYTES as u32;
@@ -272,12 +272,12 @@ impl Pit {
     }
 
     /// An entry drawn at random.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> Option<u32> {
-        self.live.draw(rng)
+    pub(crate) fn sample(&self, rng: &mut Rng) -> Option<u32> {
+        self.occupied.sample(rng)
     }
 
     /// Whether there is room for an Interest of `len` octets in place of the one of an entry.
-    pub(crate) fn has_room_instead(&self, index: u32, len: usize) -> bool {
+    pub(crate) fn can_replace_interest(&self, index: u32, len: usize) -> bool {
         let before = Pool::footprint(self.entries[index].interest.len()) as u64;
         let after = Pool::footprint(len) as u64;
         after <= before || self.has_room(0, after - before)
@@ -381,8 +381,8 @@ impl Pit {
             records: Records::new(record, token),
             bytes: bytes as u32,
         });
-        self.bytes += bytes + u64::from(self.entries.slots() - places) * PLACE_BYTES;
-        self.live.insert(index);
+        self.bytes += bytes + u64::from(self.entries.slots() - places) * SLOT_BYTES;
+        self.occupied.insert(index);
         self.table.insert(hash, index);
         self.timers.schedule(index, record.expiry);
         if token.is_none() {
@@ -414,16 +414,16 @@ impl Pit {
         if entry.has_digest {
             self.digest_lengths.remove(length);
         }
-        if let Some(spare) = entry.records.take_lists().and_then(Lists::emptied)
+        if let Some(spare) = entry.records.take_lists().and_then(RecordLists::cleared_for_reuse)
             && self.spares.len() < SPARES_MAX
         {
             self.spares.push(spare);
         }
         let interest = mem::take(&mut entry.interest);
         self.bytes -= u64::from(entry.bytes);
-        self.live.remove(index);
+        self.occupied.remove(index);
         self.entries.discard(index);
-        let place_bytes = u64::from(self.entries.slots()) * PLACE_BYTES;
+        let place_bytes = u64::from(self.entries.slots()) * SLOT_BYTES;
         debug_assert!(self.bytes == place_bytes || !self.entries.is_empty());
         interest
     }

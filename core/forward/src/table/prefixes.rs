@@ -9,7 +9,7 @@ use weir_wire::{Name, NameView};
 /// FIB, RIB and strategy prefixes have at most this many components (NFD, name tree depth).
 pub const PREFIX_COMPONENTS_MAX: usize = 32;
 
-struct Entry<T> {
+struct PrefixEntry<T> {
     prefix: Name,
     hash: u64,
     value: T,
@@ -18,7 +18,7 @@ struct Entry<T> {
 /// Values by name prefix. Lengths that hold no prefix cost nothing at lookup.
 pub(crate) struct PrefixTable<T> {
     table: Table,
-    entries: Slab<Entry<T>>,
+    entries: Slab<PrefixEntry<T>>,
     root: Option<T>,
     /// Prefixes of each length; index 0 is unused.
     count_by_length: [u32; PREFIX_COMPONENTS_MAX + 1],
@@ -67,24 +67,20 @@ impl<T> PrefixTable<T> {
     /// [`PrefixTable::lengths`].
     #[inline]
     pub(crate) fn longest_match(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<&T> {
-        self.value(self.place_of_longest(name, hashes))
+        self.value(self.longest_slot(name, hashes))
     }
 
     /// Where the value of the longest prefix of `name` is, until a prefix comes or goes; that of
     /// the empty one has no place.
     #[inline]
-    pub(crate) fn place_of_longest(
-        &self,
-        name: NameView<'_>,
-        hashes: &PrefixHashes,
-    ) -> Option<u32> {
+    pub(crate) fn longest_slot(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<u32> {
         hashes.shortest_first.iter().rev().find_map(|&(length, hash)| {
             let is_length = self.lengths & (1 << length) != 0;
             if is_length { self.find(name, hash, length as usize) } else { None }
         })
     }
 
-    /// The value in a place, of [`PrefixTable::place_of_longest`].
+    /// The value in a place, of [`PrefixTable::longest_slot`].
     #[inline]
     pub(crate) fn value(&self, place: Option<u32>) -> Option<&T> {
         match place {
@@ -140,7 +136,7 @@ impl<T> PrefixTable<T> {
         if let Some(index) = self.find(view, hash, length) {
             return Some(core::mem::replace(&mut self.entries[index].value, value));
         }
-        let index = self.entries.insert(Entry { prefix, hash, value });
+        let index = self.entries.insert(PrefixEntry { prefix, hash, value });
         self.table.insert(hash, index);
         self.count_by_length[length] += 1;
         self.lengths |= 1 << length;

@@ -49,7 +49,7 @@ impl OutRecord {
 
 /// Records of any number and state, and what goes with them.
 #[derive(Default)]
-pub(crate) struct Lists {
+pub(crate) struct RecordLists {
     pub(crate) downstreams: Vec<InRecord>,
     pub(crate) upstreams: Vec<OutRecord>,
     /// What the strategy remembers of the entry; 0 at first.
@@ -59,10 +59,10 @@ pub(crate) struct Lists {
 /// Records that a vector of lists which are used again has room for at most.
 const SPARE_RECORDS_MAX: usize = 4;
 
-impl Lists {
+impl RecordLists {
     /// These without their records. Large ones are let go: they would be kept for entries that need
     /// no such room.
-    pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<Self>> {
+    pub(crate) fn cleared_for_reuse(mut self: Box<Self>) -> Option<Box<Self>> {
         self.downstreams.clear();
         self.upstreams.clear();
         self.strategy_state = 0;
@@ -75,7 +75,7 @@ impl Lists {
 /// expiry, of which nothing else is to be known: they lie here, in less than a cache line and a
 /// half. All others lie in lists.
 pub(crate) struct Records {
-    lists: Option<Box<Lists>>,
+    lists: Option<Box<RecordLists>>,
     downstream: FaceId,
     upstream: FaceId,
     expiry: Instant,
@@ -123,7 +123,7 @@ impl Records {
 
     /// The one that lies here, if it does.
     #[inline(always)]
-    pub(crate) fn downstream_here(&self) -> InRecord {
+    pub(crate) fn inline_downstream(&self) -> InRecord {
         InRecord {
             face: self.downstream,
             face_slot: self.face_slot,
@@ -135,7 +135,7 @@ impl Records {
 
     /// The one that lies here, if it does.
     #[inline(always)]
-    pub(crate) fn upstream_here(&self) -> OutRecord {
+    pub(crate) fn inline_upstream(&self) -> OutRecord {
         OutRecord {
             face: self.upstream,
             nonce: self.nonce,
@@ -170,7 +170,7 @@ impl Records {
     /// Those that wait.
     #[inline]
     pub(crate) fn downstreams(&self) -> impl Iterator<Item = InRecord> {
-        let here = self.has_downstream.then(|| self.downstream_here());
+        let here = self.has_downstream.then(|| self.inline_downstream());
         let listed = self.lists.iter().flat_map(|lists| &lists.downstreams).copied();
         here.into_iter().chain(listed)
     }
@@ -178,12 +178,12 @@ impl Records {
     /// Those that were asked.
     #[inline]
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = OutRecord> {
-        let here = self.has_upstream.then(|| self.upstream_here());
+        let here = self.has_upstream.then(|| self.inline_upstream());
         let listed = self.lists.iter().flat_map(|lists| &lists.upstreams).copied();
         here.into_iter().chain(listed)
     }
 
-    /// The same in one piece, which is faster: `here` is that of [`Records::downstream_here`].
+    /// The same in one piece, which is faster: `here` is that of [`Records::inline_downstream`].
     #[inline(always)]
     pub(crate) fn all_downstreams<'a>(&'a self, here: &'a [InRecord; 1]) -> &'a [InRecord] {
         match &self.lists {
@@ -203,15 +203,18 @@ impl Records {
 
     /// What is kept in lists, if there are lists.
     #[inline]
-    pub(crate) fn lists(&self) -> Option<&Lists> {
+    pub(crate) fn lists(&self) -> Option<&RecordLists> {
         self.lists.as_deref()
     }
 
     /// Has all records in lists from now on, where they may change.
-    pub(crate) fn move_to_lists(&mut self, spare: impl FnOnce() -> Box<Lists>) -> &mut Lists {
+    pub(crate) fn move_to_lists(
+        &mut self,
+        spare: impl FnOnce() -> Box<RecordLists>,
+    ) -> &mut RecordLists {
         let here = (
-            self.has_downstream.then(|| self.downstream_here()),
-            self.has_upstream.then(|| self.upstream_here()),
+            self.has_downstream.then(|| self.inline_downstream()),
+            self.has_upstream.then(|| self.inline_upstream()),
         );
         (self.has_downstream, self.has_upstream) = (false, false);
         let lists = self.lists.get_or_insert_with(spare);
@@ -242,7 +245,7 @@ impl Records {
         &mut self,
         is_match: impl Fn(&InRecord) -> bool,
     ) -> Option<InRecord> {
-        let here = self.has_downstream.then(|| self.downstream_here());
+        let here = self.has_downstream.then(|| self.inline_downstream());
         if let Some(here) = here.filter(&is_match) {
             self.has_downstream = false;
             return Some(here);
@@ -254,7 +257,7 @@ impl Records {
 
     /// Takes out the lists, if there are some, for another entry.
     #[inline]
-    pub(crate) fn take_lists(&mut self) -> Option<Box<Lists>> {
+    pub(crate) fn take_lists(&mut self) -> Option<Box<RecordLists>> {
         self.lists.take()
     }
 }

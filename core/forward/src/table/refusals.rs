@@ -17,22 +17,22 @@ pub(crate) struct Holder {
 
 /// Who was refused lately: a flood that has the most must not cost a sample for each Interest.
 #[derive(Default)]
-pub(crate) struct Refusals {
+pub(crate) struct RecentRefusals {
     /// Each until when, in the place of its host.
-    places: [Option<(Holder, Instant)>; REFUSALS_MAX],
+    slots: [Option<(Holder, Instant)>; REFUSALS_MAX],
 }
 
-impl Refusals {
+impl RecentRefusals {
     pub(crate) fn has(&self, now: Instant, holder: Holder) -> bool {
-        let place = self.places[Self::place_of(holder)];
+        let place = self.slots[Self::slot_of(holder)];
         place.is_some_and(|(refused, until)| refused == holder && now < until)
     }
 
     pub(crate) fn add(&mut self, now: Instant, holder: Holder) {
-        self.places[Self::place_of(holder)] = Some((holder, now.plus_ns(REFUSAL_NS)));
+        self.slots[Self::slot_of(holder)] = Some((holder, now.plus_ns(REFUSAL_NS)));
     }
 
-    fn place_of(holder: Holder) -> usize {
+    fn slot_of(holder: Holder) -> usize {
         // Not by the prefix, whose number differs from run to run.
         holder.host.wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> 32 & (REFUSALS_MAX - 1)
     }

@@ -4,7 +4,7 @@ use weir_wire::PacketView;
 
 use super::*;
 use crate::content::decision::StoredData;
-use crate::pass::{Pass, ReceivedPacket, query_of};
+use crate::pass::{IncomingInterest, ReceivedPacket, query_of};
 
 #[test]
 fn localhost_never_crosses() {
@@ -66,7 +66,14 @@ fn answers_from_the_store_keep_to_the_scope() {
         let interest = &InterestView::decode(&interest).unwrap();
         let query = query_of(interest, &fixture.router.hash_name(&PacketView::Interest(*interest)));
         let face = *fixture.router.tables.faces.find(to).unwrap();
-        let pass = Pass { received: &received, interest, query, face, nonce: 1, pit_index: None };
+        let pass = IncomingInterest {
+            received: &received,
+            interest,
+            query,
+            face,
+            nonce: 1,
+            pit_index: None,
+        };
         let packet = data("/localhost/app", 1000).into();
         let Fixture { router, now, out, .. } = &mut fixture;
         router.begin_turn(*now, out);

@@ -10,7 +10,7 @@ use weir_wire::DataView;
 
 use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
-use crate::content::decision::Onward;
+use crate::content::decision::ForwardingAction;
 use crate::shard::shard_of_packet;
 use crate::table::pit::AwaitedSource;
 use crate::{BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
@@ -528,16 +528,16 @@ fn an_interest_that_is_answered_between_stages_goes_nowhere() {
         let header = LpHeader::default();
         let interest = Packet::from(Ask::new("/a/x", 7).wire());
         let arrival = (LOCAL, &header, &interest);
-        let step = InterestStep::Pit(Onward::Forward);
+        let step = InterestStep::Pit(ForwardingAction::Forward);
         let next =
             fixture.router.handle_interest_step(fixture.now, step, arrival, &mut fixture.out);
-        assert!(matches!(next, Some(InterestStep::Fib(Onward::Forward))));
+        assert!(matches!(next, Some(InterestStep::Fib(ForwardingAction::Forward))));
         if data_comes {
             assert_eq!(fixture.answer(U, data("/a/x", 0)).len(), expected);
         } else {
             fixture.pass_ms(5000);
         }
-        let step = InterestStep::Fib(Onward::Forward);
+        let step = InterestStep::Fib(ForwardingAction::Forward);
         let next =
             fixture.router.handle_interest_step(fixture.now, step, arrival, &mut fixture.out);
         assert!(next.is_none() && fixture.out.packets.is_empty());

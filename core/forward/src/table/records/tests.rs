@@ -121,9 +121,9 @@ impl Fixture {
         assert_eq!(entry.downstreams().map(down).collect::<Vec<_>>(), downs);
         assert_eq!(entry.upstreams().map(up).collect::<Vec<_>>(), ups);
         let (mut seen_down, mut seen_up) = (Vec::new(), Vec::new());
-        let here = [entry.downstream_here()];
+        let here = [entry.inline_downstream()];
         seen_down.extend(entry.all_downstreams(&here).iter().copied().map(down));
-        let here = [entry.upstream_here()];
+        let here = [entry.inline_upstream()];
         seen_up.extend(entry.all_upstreams(&here).iter().copied().map(up));
         assert_eq!((seen_down, seen_up), (downs, ups));
         assert_eq!(entry.has_downstreams(), !self.downstreams.is_empty());

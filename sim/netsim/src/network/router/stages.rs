@@ -2,7 +2,7 @@
 //! packet through them.
 
 use weir_base::{Instant, Rng};
-use weir_forward::{InterestStep, Onward, Outbox};
+use weir_forward::{ForwardingAction, InterestStep, Outbox};
 use weir_netem::{Server, ServerConfig, ServiceTime};
 use weir_wire::PacketView;
 
@@ -206,7 +206,8 @@ impl Stages {
                     if !is_bypass {
                         return;
                     }
-                    job = QueuedPacket { step: InterestStep::Pit(Onward::Forward), ..full };
+                    job =
+                        QueuedPacket { step: InterestStep::Pit(ForwardingAction::Forward), ..full };
                 }
             };
         }
