@@ -18,7 +18,7 @@ impl fmt::Display for UnknownWord {
 
 impl core::error::Error for UnknownWord {}
 
-/// Gives an enum without fields its words: `ALL`, `WORDS`, `Display` and `FromStr`, by which
+/// Gives an enum without fields its words: `FULL_SHARE`, `WORDS`, `Display` and `FromStr`, by which
 /// configuration files, plans and scenarios all name it.
 #[macro_export]
 macro_rules! words {

@@ -27,7 +27,8 @@ impl Router {
     /// Reads that wait for the disks of the store, and Interests that wait before it.
     #[must_use]
     pub fn interests_waiting(&self) -> u64 {
-        self.content.store.stats().disk.reads_waiting + u64::from(self.content.disk.held_up())
+        self.content.store.stats().disk.reads_waiting
+            + u64::from(self.content.disk.driver_queue_len())
     }
 
     /// Interests that waited for a disk, and that passed one by, so far.

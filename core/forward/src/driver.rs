@@ -31,7 +31,7 @@ pub trait Extension: Debug + Send + Sync {
 }
 
 /// An Interest that a driver holds up before the store.
-pub struct HeldInterest {
+pub struct QueuedInterest {
     face: FaceId,
     header: LpHeader,
     packet: Packet,
@@ -90,13 +90,13 @@ impl<'a> Turn<'a> {
     /// It does not wait if the filter in front of the queue rules its Data out (the first bypass of
     /// paper nb-cache). Over the threshold it bypasses the store, whether the store has its Data or
     /// not, if there is an available next hop.
-    pub fn meet_queue(
+    pub fn offer_to_queue(
         &mut self,
         face: FaceId,
         header: LpHeader,
         packet: Packet,
         queued: usize,
-    ) -> Option<HeldInterest> {
+    ) -> Option<QueuedInterest> {
         let router = &mut *self.router;
         let view = match PacketView::decode(&packet) {
             Ok(view) => view,
@@ -110,12 +110,12 @@ impl<'a> Turn<'a> {
         let hashes = router.hash_name(&view);
         let received = ReceivedPacket::new(face, &header, &packet);
         let queue_state = router.enter_queue(&received, interest, &hashes, queued)?;
-        Some(HeldInterest { face, header, packet, queue_state })
+        Some(QueuedInterest { face, header, packet, queue_state })
     }
 
     /// The queue before the store is full: answers an Interest with a Nack for congestion.
-    pub fn refuse(&mut self, interest: &HeldInterest) {
-        let HeldInterest { face, header, packet, .. } = interest;
+    pub fn refuse(&mut self, interest: &QueuedInterest) {
+        let QueuedInterest { face, header, packet, .. } = interest;
         let router = &mut *self.router;
         router.egress.stats.busy.interests_refused += 1;
         let Some(&sender) = router.tables.faces.find(*face) else { return };
@@ -125,17 +125,17 @@ impl<'a> Turn<'a> {
     }
 
     /// One more Interest waits before the store: now `queued` do.
-    pub fn hold(&mut self, queued: usize) {
+    pub fn count_queued(&mut self, queued: usize) {
         self.router.egress.stats.busy.interests_queued += 1;
-        self.router.hold_up(queued);
+        self.router.set_driver_queue(queued);
     }
 
     /// Takes an Interest through all its stages. It was the first before the store, where `queued`
     /// still wait.
-    pub fn resume(&mut self, interest: &HeldInterest, queued: usize) {
-        let &HeldInterest { face, ref header, ref packet, queue_state } = interest;
+    pub fn resume(&mut self, interest: &QueuedInterest, queued: usize) {
+        let &QueuedInterest { face, ref header, ref packet, queue_state } = interest;
         let router = &mut *self.router;
-        router.hold_up(queued);
+        router.set_driver_queue(queued);
         let view = PacketView::decode(packet).expect("it was decoded before it queued");
         let hashes = &router.hash_name(&view);
         // Only Interests queue.
@@ -148,8 +148,8 @@ impl<'a> Turn<'a> {
 impl Router {
     /// A driver holds up `queued` Interests before the store. The number stands for the queue of
     /// every disk from now on.
-    pub fn hold_up(&mut self, queued: usize) {
-        self.content.disk.hold_up(queued);
+    pub fn set_driver_queue(&mut self, queued: usize) {
+        self.content.disk.set_driver_queue(queued);
     }
 
     /// Compares and orders the names in memory by `index`.
@@ -175,7 +175,7 @@ impl Router {
             return None;
         }
         self.content.disk.neighbours.note_interest_from(self.now, &face);
-        let queue = DiskQueue { disk: 0, queue: u32::try_from(queued).unwrap_or(u32::MAX) };
+        let queue = DiskQueue { disk: 0, length: u32::try_from(queued).unwrap_or(u32::MAX) };
         match self.decide_for_queue(received.origin(), interest, queue) {
             QueueDecision::Bypass(bypass) => {
                 self.bypass_queue(received, interest, hashes, &bypass);

@@ -140,7 +140,7 @@ impl Router {
     /// Counters and table sizes as they are now.
     pub fn stats(&self) -> RouterStats {
         let stats = &self.egress.stats;
-        let interests_waiting = self.content.disk.held_up().into();
+        let interests_waiting = self.content.disk.driver_queue_len().into();
         RouterStats {
             pit_entries: self.tables.pit.len() as u64,
             pit_bytes: self.tables.pit.bytes(),

@@ -93,7 +93,7 @@ impl DropCounters {
         self.0[reason as usize] += 1;
     }
 
-    /// Every reason with its count, in the order of [`LinkDrop::ALL`].
+    /// Every reason with its count, in the order of [`LinkDrop::FULL_SHARE`].
     pub fn iter(&self) -> impl Iterator<Item = (LinkDrop, u64)> + '_ {
         LinkDrop::ALL.into_iter().zip(self.0.iter().copied())
     }

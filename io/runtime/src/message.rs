@@ -177,7 +177,7 @@ impl PeerLinks {
 pub(crate) struct WorkerSnapshot {
     pub(crate) router: RouterStats,
     pub(crate) faces: Vec<WorkerFace>,
-    /// Link drops of faces that are gone, in the order of [`LinkDrop::ALL`].
+    /// Link drops of faces that are gone, in the order of [`LinkDrop::FULL_SHARE`].
     pub(crate) removed_face_drops: [u64; LinkDrop::COUNT],
     pub(crate) worker: WorkerCounters,
     /// Of all shared UDP ports together.

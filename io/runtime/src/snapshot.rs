@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub router: RouterStats,
     /// Faces, in order of their identifiers.
     pub faces: Vec<FaceSnapshot>,
-    /// Link drops by reason, of faces that are gone too, in the order of [`LinkDrop::ALL`].
+    /// Link drops by reason, of faces that are gone too, in the order of [`LinkDrop::FULL_SHARE`].
     pub link_drops: Vec<(LinkDrop, u64)>,
     /// Drops that belong to neither a link nor a shard: reason and count.
     pub runtime_drops: Vec<(&'static str, u64)>,
@@ -169,7 +169,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds the drops of faces, living or gone, in the order of [`LinkDrop::ALL`].
+    /// Adds the drops of faces, living or gone, in the order of [`LinkDrop::FULL_SHARE`].
     pub(crate) fn add_link_drops(&mut self, counts: impl IntoIterator<Item = u64>) {
         if self.link_drops.is_empty() {
             self.link_drops = LinkDrop::ALL.into_iter().map(|reason| (reason, 0)).collect();

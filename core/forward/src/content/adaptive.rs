@@ -16,15 +16,15 @@ use weir_base::Instant;
 
 use crate::content::thresholds::{DiskTimes, PathTimes, Thresholds};
 use crate::table::measurements::{Measurement, Measurements};
-use crate::table::path_model::{Others, PathModel};
-use crate::table::station::{Servers, Station};
+use crate::table::path_model::{CrossTraffic, PathModel};
+use crate::table::station::{QueueEstimator, ServerPreference};
 
 /// A way is tried when what was used instead has taken this many times as long,
-const TRIAL_SHARE: f64 = 200.0;
+const PROBE_COST_FACTOR: f64 = 200.0;
 /// or less, as long as little is known of it, but at least this.
-const TRIAL_SHARE_MIN: f64 = 10.0;
+const PROBE_COST_FACTOR_MIN: f64 = 10.0;
 /// Answers from which on no more are looked for at a price.
-const ANSWERS_SOME: u64 = 16;
+const ANSWERS_ENOUGH: u64 = 16;
 const DISKS_MAX: usize = 16;
 const SERVICES: usize = 64;
 
@@ -34,48 +34,50 @@ pub(crate) struct DiskQueue {
     /// Which disk; 0 where all are one.
     pub(crate) disk: u8,
     /// Reads, or Interests, ahead.
-    pub(crate) queue: u32,
+    pub(crate) length: u32,
 }
 
 /// What an Interest is to do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Choice {
+pub(crate) enum DiskChoice {
     /// Wait.
     Disk,
     /// Go on.
-    Away {
+    NextHop {
         /// To which of the next hops: its place among them.
-        place: usize,
+        position: usize,
         /// Only to learn how long that takes.
-        is_trial: bool,
+        is_probe: bool,
     },
 }
 
 /// A next hop, as it is measured.
 #[derive(Clone, Copy)]
-struct Hop<'a> {
+struct HopEstimate<'a> {
     measured: &'a Measurement,
     model: &'a PathModel,
-    others: Others,
+    cross_traffic: CrossTraffic,
 }
 
-impl<'a> Hop<'a> {
+impl<'a> HopEstimate<'a> {
     /// `service_ns`: what a service there takes as long as nothing tells.
     fn find(measurements: &'a Measurements, index: u32, service_ns: f64) -> Option<Self> {
         let measured = measurements.find(index)?;
         let model = measured.model()?;
-        Some(Self { measured, model, others: model.others(service_ns) })
+        Some(Self { measured, model, cross_traffic: model.cross_traffic(service_ns) })
     }
 
     /// What going there costs with nothing else of this router's there, ns: the way, the wait for
     /// others, and what these wait longer. At least what it has been silent for.
     fn cost_ns(self, now: Instant) -> f64 {
-        self.expected_ns(now).max(self.model.expected_ns(&self.others) + self.others.harm_ns)
+        self.expected_ns(now).max(
+            self.model.expected_ns(&self.cross_traffic) + self.cross_traffic.delay_to_others_ns,
+        )
     }
 
     /// The same for whoever goes.
     fn expected_ns(self, now: Instant) -> f64 {
-        self.model.expected_ns(&self.others).max(self.measured.silent_ns(now) as f64)
+        self.model.expected_ns(&self.cross_traffic).max(self.measured.silent_ns(now) as f64)
     }
 
     fn cost_now_ns(self, now: Instant) -> f64 {
@@ -83,15 +85,15 @@ impl<'a> Hop<'a> {
     }
 
     fn is_due(self, now: Instant) -> bool {
-        let share = trial_share(self.model.answers());
-        let is_due = self.model.forgone_ns > share * self.expected_ns(now);
+        let share = probe_cost_factor(self.model.answers());
+        let is_due = self.model.spent_elsewhere_ns > share * self.expected_ns(now);
         (is_due || !self.model.is_known()) && self.measured.in_flight() == 0
     }
 }
 
 #[derive(Clone, Debug)]
-struct Disk {
-    station: Station,
+struct DiskModel {
+    station: QueueEstimator,
     thresholds: Thresholds,
     /// The last services, in a ring, ns.
     services_ns: [f64; SERVICES],
@@ -104,13 +106,13 @@ struct Disk {
     /// Interests that have come back to the disk since.
     returned: u32,
     /// What the ways taken instead have taken since a read was last chosen, ns.
-    forgone_ns: f64,
+    spent_elsewhere_ns: f64,
 }
 
-impl Disk {
+impl DiskModel {
     fn new() -> Self {
         Self {
-            station: Station::new(Servers::Fewest),
+            station: QueueEstimator::new(ServerPreference::Fewest),
             thresholds: Thresholds::default(),
             services_ns: [0.0; SERVICES],
             served: 0,
@@ -118,7 +120,7 @@ impl Disk {
             ended: None,
             arrived_at: Instant::ZERO,
             returned: 0,
-            forgone_ns: 0.0,
+            spent_elsewhere_ns: 0.0,
         }
     }
 
@@ -126,13 +128,13 @@ impl Disk {
     fn next_times(&mut self) -> DiskTimes {
         let service_ns = self.services_ns[self.taken % self.served.clamp(1, SERVICES)];
         self.taken += 1;
-        let (alone_ns, interval_ns) = (self.station.alone_ns(), self.station.interval_ns());
+        let (alone_ns, interval_ns) = (self.station.unloaded_ns(), self.station.interval_ns());
         let returned = f64::from(core::mem::take(&mut self.returned));
-        DiskTimes { alone_ns, interval_ns, service_ns, returned }
+        DiskTimes { unloaded_ns: alone_ns, interval_ns, service_ns, returned }
     }
 
     fn on_read(&mut self, now: Instant, ahead: u32, left: u32, took_ns: u64) {
-        self.station.leave(now, ahead, took_ns);
+        self.station.on_departure(now, ahead, took_ns);
         let servers = self.station.servers();
         let service_ns = match self.ended.replace((now, left)) {
             // All servers were busy since.
@@ -147,19 +149,19 @@ impl Disk {
 /// What is measured of the disks.
 #[derive(Default)]
 pub(crate) struct Adaptive {
-    disks: Vec<Disk>,
+    disks: Vec<DiskModel>,
 }
 
-fn trial_share(answers: u64) -> f64 {
-    let certainty = answers.min(ANSWERS_SOME) as f64 / ANSWERS_SOME as f64;
-    TRIAL_SHARE_MIN + (TRIAL_SHARE - TRIAL_SHARE_MIN) * certainty
+fn probe_cost_factor(answers: u64) -> f64 {
+    let certainty = answers.min(ANSWERS_ENOUGH) as f64 / ANSWERS_ENOUGH as f64;
+    PROBE_COST_FACTOR_MIN + (PROBE_COST_FACTOR - PROBE_COST_FACTOR_MIN) * certainty
 }
 
 impl Adaptive {
-    fn disk(&mut self, disk: u8) -> &mut Disk {
+    fn disk(&mut self, disk: u8) -> &mut DiskModel {
         let disk = usize::from(disk) % DISKS_MAX;
         if self.disks.len() <= disk {
-            self.disks.resize_with(disk + 1, Disk::new);
+            self.disks.resize_with(disk + 1, DiskModel::new);
         }
         &mut self.disks[disk]
     }
@@ -173,21 +175,21 @@ impl Adaptive {
         threshold: u32,
         measurements: &mut Measurements,
         hops: impl Iterator<Item = (usize, u32)> + Clone,
-    ) -> Choice {
+    ) -> DiskChoice {
         let disk = self.disk(home.disk);
         hops.clone().for_each(|(_, index)| measurements.want_model(index));
         let service_ns = disk.station.interval_ns();
         let Some((place, index)) = best_hop(now, measurements, service_ns, hops.clone()) else {
-            return Choice::Disk;
+            return DiskChoice::Disk;
         };
-        let hop = Hop::find(measurements, index, service_ns).expect("it was found before");
+        let hop = HopEstimate::find(measurements, index, service_ns).expect("it was found before");
         let mut limit = threshold;
         let passed_ns = now.ns_since(disk.arrived_at) as f64;
         disk.arrived_at = now;
-        let (away_ns, away_own_ns) = (hop.cost_ns(now), hop.expected_ns(now));
+        let (hop_cost_ns, away_own_ns) = (hop.cost_ns(now), hop.expected_ns(now));
         let mut path = PathTimes {
             interval_ns: hop.model.interval_ns(),
-            others_rate: hop.others.rate,
+            cross_rate: hop.cross_traffic.rate,
             misses: 0.0,
         };
         let is_known = hop.model.is_known() && disk.station.is_known();
@@ -200,34 +202,37 @@ impl Adaptive {
         }
         if is_known {
             let times = disk.next_times();
-            limit = disk.thresholds.arrive(passed_ns, &times, &path, away_ns);
+            limit = disk.thresholds.arrive(passed_ns, &times, &path, hop_cost_ns);
         }
         let has_room = measurements.model_mut(index).is_some_and(|model| model.has_room(now));
-        let is_away = home.queue >= limit && has_room;
-        let home_ns = disk.station.expected_ns(home.queue);
-        let spent_ns = if is_away { away_own_ns } else { home_ns };
-        let chosen = is_away.then_some(index);
-        if let Some(place) = due_hop(now, measurements, hops, chosen, spent_ns, service_ns) {
-            return Choice::Away { place, is_trial: true };
+        let goes_to_hop = home.length >= limit && has_room;
+        let read_ns = disk.station.expected_ns(home.length);
+        let spent_ns = if goes_to_hop { away_own_ns } else { read_ns };
+        let chosen = goes_to_hop.then_some(index);
+        if let Some(place) =
+            hop_due_for_probe(now, measurements, hops, chosen, spent_ns, service_ns)
+        {
+            return DiskChoice::NextHop { position: place, is_probe: true };
         }
-        if is_away {
-            disk.forgone_ns += spent_ns;
-            let is_due = disk.forgone_ns > trial_share(disk.station.answers()) * home_ns;
+        if goes_to_hop {
+            disk.spent_elsewhere_ns += spent_ns;
+            let is_due =
+                disk.spent_elsewhere_ns > probe_cost_factor(disk.station.answers()) * read_ns;
             if !is_due || !disk.station.is_known() {
                 if let Some(model) = measurements.model_mut(index) {
-                    model.expect_sent();
+                    model.expect_send();
                 }
-                return Choice::Away { place, is_trial: false };
+                return DiskChoice::NextHop { position: place, is_probe: false };
             }
         }
-        disk.forgone_ns = 0.0;
-        Choice::Disk
+        disk.spent_elsewhere_ns = 0.0;
+        DiskChoice::Disk
     }
 
     /// What a read is expected to take that finds this queue, ns; none while too little is known.
     pub(crate) fn expected_read_ns(&self, home: DiskQueue) -> Option<f64> {
         let disk = self.disks.get(usize::from(home.disk) % DISKS_MAX)?;
-        disk.station.is_known().then(|| disk.station.expected_ns(home.queue))
+        disk.station.is_known().then(|| disk.station.expected_ns(home.length))
     }
 
     /// An Interest that had passed by `disk` waits for it after all.
@@ -250,7 +255,7 @@ fn best_hop(
 ) -> Option<(usize, u32)> {
     let mut best: Option<(f64, usize, u32)> = None;
     for (place, index) in hops {
-        let Some(hop) = Hop::find(measurements, index, service_ns) else { continue };
+        let Some(hop) = HopEstimate::find(measurements, index, service_ns) else { continue };
         let cost_ns = if hop.model.is_known() { hop.cost_now_ns(now) } else { f64::MAX };
         if best.is_none_or(|(least_ns, ..)| cost_ns < least_ns) {
             best = Some((cost_ns, place, index));
@@ -260,7 +265,7 @@ fn best_hop(
 }
 
 /// The place of a next hop that is due to be tried instead of what takes `spent_ns`.
-fn due_hop(
+fn hop_due_for_probe(
     now: Instant,
     measurements: &mut Measurements,
     hops: impl Iterator<Item = (usize, u32)>,
@@ -273,8 +278,8 @@ fn due_hop(
             continue;
         }
         let Some(model) = measurements.model_mut(index) else { continue };
-        model.forgone_ns += spent_ns;
-        if Hop::find(measurements, index, service_ns).is_some_and(|hop| hop.is_due(now)) {
+        model.spent_elsewhere_ns += spent_ns;
+        if HopEstimate::find(measurements, index, service_ns).is_some_and(|hop| hop.is_due(now)) {
             return Some(place);
         }
     }

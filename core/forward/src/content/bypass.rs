@@ -3,11 +3,11 @@
 
 use weir_base::Instant;
 
-use crate::content::adaptive::{Choice, DiskQueue};
+use crate::content::adaptive::{DiskChoice, DiskQueue};
 use crate::content::busy::{Bypass, Mark};
 use crate::content::decision::{BypassReason, DiskBypass, QueueDecision};
 use crate::content::disk::DiskState;
-use crate::content::marks::ALL;
+use crate::content::marks::FULL_SHARE;
 use crate::table::fib::{FibNextHop, HopSet};
 use crate::table::measurements::Measurements;
 
@@ -19,7 +19,7 @@ impl DiskState {
     fn bypass(&self) -> Bypass {
         match self.policy.bypass {
             // What a queue before a store that blocks takes is not measured.
-            Bypass::Adaptive | Bypass::Late if self.is_held_up() => Bypass::Threshold,
+            Bypass::Adaptive | Bypass::Late if self.has_driver_queue() => Bypass::Threshold,
             bypass => bypass,
         }
     }
@@ -38,30 +38,30 @@ impl DiskState {
     }
 
     /// With [`Bypass::TimedOut`]: the share of Data to mark for a read that finds this queue, of
-    /// [`ALL`]. It grows from none, where the read takes a sixteenth of what is too long, to all.
+    /// [`FULL_SHARE`]. It grows from none, where the read takes a sixteenth of what is too long, to all.
     fn lateness(&self, queue: DiskQueue) -> u32 {
         let late_ns = self.policy.late_after_ns as f64;
         let Some(expected_ns) = self.adaptive.expected_read_ns(queue) else {
-            return if queue.queue >= UNKNOWN_DISK_QUEUE_MAX { ALL } else { 0 };
+            return if queue.length >= UNKNOWN_DISK_QUEUE_MAX { FULL_SHARE } else { 0 };
         };
         let least_ns = late_ns / 16.0;
-        ((expected_ns - least_ns) / (late_ns - least_ns) * f64::from(ALL)) as u32
+        ((expected_ns - least_ns) / (late_ns - least_ns) * f64::from(FULL_SHARE)) as u32
     }
 
     /// Whether an Interest may pass by this queue, if it has a next hop.
     pub(crate) fn may_bypass(&self, queue: DiskQueue) -> bool {
         match self.bypass() {
             Bypass::Off => false,
-            Bypass::Threshold => queue.queue >= self.threshold,
+            Bypass::Threshold => queue.length >= self.threshold,
             // An idle disk is always tried: nothing else would show that it is fast again.
-            Bypass::Late => queue.queue > 0 && self.lateness(queue) >= ALL,
+            Bypass::Late => queue.length > 0 && self.lateness(queue) >= FULL_SHARE,
             Bypass::Adaptive => true,
         }
     }
 
     /// An Interest is to wait. `is_without_hop`: it could not go anywhere else.
     pub(crate) fn wait(&mut self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
-        let is_over_threshold = queue.queue >= self.threshold;
+        let is_over_threshold = queue.length >= self.threshold;
         if self.is_late() {
             let share = if self.policy.mark == Mark::Off { 0 } else { self.lateness(queue) };
             let is_marked = self.read_marker.is_next_marked(share);
@@ -69,7 +69,7 @@ impl DiskState {
         }
         let is_last_resort = is_over_threshold && is_without_hop;
         let is_marked = is_last_resort && self.policy.mark == Mark::NbCc
-            || self.is_marked_by_queue(queue.queue);
+            || self.is_marked_by_queue(queue.length);
         QueueDecision::Wait { is_over_threshold, is_marked }
     }
 
@@ -92,7 +92,7 @@ impl DiskState {
         if available.is_empty() {
             return self.wait(queue, true);
         }
-        let is_marked = self.is_marked_by_queue(queue.queue);
+        let is_marked = self.is_marked_by_queue(queue.length);
         if !self.is_adaptive() {
             let reason = BypassReason::QueueFull;
             return QueueDecision::Bypass(DiskBypass { reason, hops: available, is_marked });
@@ -100,8 +100,8 @@ impl DiskState {
         let hops = next_hops.iter().map(|hop| hop.measurement).enumerate();
         let hops = hops.filter(|&(place, _)| available.contains(place));
         match self.adaptive.choose(now, queue, self.threshold, measurements, hops) {
-            Choice::Disk => self.wait(queue, false),
-            Choice::Away { place, is_trial } => {
+            DiskChoice::Disk => self.wait(queue, false),
+            DiskChoice::NextHop { position: place, is_probe: is_trial } => {
                 let reason = if is_trial { BypassReason::Probe } else { BypassReason::Slower };
                 let hops = available.only(place);
                 QueueDecision::Bypass(DiskBypass { reason, hops, is_marked })

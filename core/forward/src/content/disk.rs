@@ -6,7 +6,7 @@ use weir_store::disk::DiskTierConfig;
 
 use crate::content::adaptive::Adaptive;
 use crate::content::busy::BusyPolicy;
-use crate::content::marks::Marker;
+use crate::content::marks::ShareMarker;
 use crate::content::neighbours::Neighbours;
 use crate::content::reads::{Reads, Waiter};
 use crate::content::refill::Refill;
@@ -20,7 +20,7 @@ pub(crate) struct DiskState {
     pub(crate) neighbours: Neighbours,
     pub(crate) adaptive: Adaptive,
     /// With [`Bypass::TimedOut`](crate::content::busy::Bypass::Late): of Data that waits for a disk.
-    pub(crate) read_marker: Marker,
+    pub(crate) read_marker: ShareMarker,
     /// Of Data that disks have yet to write.
     pub(crate) write_marks: WriteMarks,
     /// Segments that the store lost.
@@ -29,7 +29,7 @@ pub(crate) struct DiskState {
     pub(crate) threshold: u32,
     /// Interests that a driver holds up before the store, whose number stands for the queue of
     /// every disk then.
-    held_up: Option<u32>,
+    driver_queue: Option<u32>,
     /// Commands to flush that have not been answered.
     pub(crate) flushes: Vec<u64>,
     /// Scratch: the waiters of a read that has ended.
@@ -43,34 +43,34 @@ impl DiskState {
             reads: Reads::new(),
             neighbours: Neighbours::new(busy.announce_period_ns),
             adaptive: Adaptive::default(),
-            read_marker: Marker::default(),
+            read_marker: ShareMarker::default(),
             write_marks: WriteMarks::default(),
             refill: Refill::default(),
             threshold: disk.map_or(0, |disk| disk.bypass_threshold),
-            held_up: None,
+            driver_queue: None,
             flushes: Vec::new(),
             finished: Vec::new(),
         }
     }
 
     /// A driver holds up `interests` before the store.
-    pub(crate) fn hold_up(&mut self, interests: usize) {
-        self.held_up = Some(u32::try_from(interests).unwrap_or(u32::MAX));
+    pub(crate) fn set_driver_queue(&mut self, interests: usize) {
+        self.driver_queue = Some(u32::try_from(interests).unwrap_or(u32::MAX));
     }
 
     /// Whether a driver holds Interests up before the store.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.held_up.is_some()
+    pub(crate) fn has_driver_queue(&self) -> bool {
+        self.driver_queue.is_some()
     }
 
     /// Interests that it holds up now.
-    pub(crate) fn held_up(&self) -> u32 {
-        self.held_up.unwrap_or(0)
+    pub(crate) fn driver_queue_len(&self) -> u32 {
+        self.driver_queue.unwrap_or(0)
     }
 
     /// Whether the busiest disk is over the threshold.
     pub(crate) fn is_over_threshold(&self) -> bool {
-        let queue = self.held_up.unwrap_or_else(|| self.reads.longest_queue());
+        let queue = self.driver_queue.unwrap_or_else(|| self.reads.longest_queue());
         queue >= self.threshold.max(1)
     }
 }

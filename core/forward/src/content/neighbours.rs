@@ -11,7 +11,7 @@ use crate::stats::BusyStats;
 use crate::table::faces::Face;
 
 /// Neighbours that have not asked for so long are told nothing.
-const ASKED_NS: u64 = NS_PER_S;
+const INTERESTED_NS: u64 = NS_PER_S;
 /// Periods that a label holds, so that one may get lost.
 const LABEL_PERIODS: u64 = 3;
 /// A neighbour is believed for so long at most, ms: three times the longest sensible period.
@@ -29,13 +29,13 @@ const WINDOW_DECREASE: f64 = 0.5;
 struct Neighbour {
     id: FaceId,
     /// When it last asked for Data that is on a disk.
-    asked_at: Option<Instant>,
+    requested_at: Option<Instant>,
     /// Until when its store has no room.
     unavailable_until: Instant,
     /// How often it has yet to be told that there is room again.
     available_left: u8,
     /// Interests under way there that have passed by a disk here, and how many may be.
-    passed: u32,
+    bypassing: u32,
     window: f64,
 }
 
@@ -43,10 +43,10 @@ impl Neighbour {
     fn new(id: FaceId) -> Self {
         Self {
             id,
-            asked_at: None,
+            requested_at: None,
             unavailable_until: Instant::ZERO,
             available_left: 0,
-            passed: 0,
+            bypassing: 0,
             window: f64::INFINITY,
         }
     }
@@ -59,13 +59,13 @@ pub(crate) struct Neighbours {
     /// When neighbours are to be told again; nothing while there is nothing to tell.
     next_at: Option<Instant>,
     /// When they were told last.
-    told_at: Option<Instant>,
+    announced_at: Option<Instant>,
 }
 
 impl Neighbours {
     pub(crate) fn new(period_ns: u64) -> Self {
         let period_ns = period_ns.max(NS_PER_MS);
-        Self { period_ns, by_slot: Vec::new(), next_at: None, told_at: None }
+        Self { period_ns, by_slot: Vec::new(), next_at: None, announced_at: None }
     }
 
     fn of(&mut self, face: &Face) -> &mut Neighbour {
@@ -84,7 +84,7 @@ impl Neighbours {
     /// to several are not told anything.
     pub(crate) fn note_interest_from(&mut self, now: Instant, face: &Face) {
         if !face.is_local() && face.is_point_to_point() {
-            self.of(face).asked_at = Some(now);
+            self.of(face).requested_at = Some(now);
         }
     }
 
@@ -107,16 +107,16 @@ impl Neighbours {
     }
 
     /// An Interest has passed by to `face`.
-    pub(crate) fn on_passed(&mut self, face: &Face) {
-        self.of(face).passed += 1;
+    pub(crate) fn on_bypass(&mut self, face: &Face) {
+        self.of(face).bypassing += 1;
     }
 
     /// An Interest that had passed by to `face` is not under way there any more. `had_room`:
     /// whether it has found room; `None` if nothing tells.
-    pub(crate) fn on_passed_end(&mut self, face: &Face, had_room: Option<bool>) {
+    pub(crate) fn on_bypass_end(&mut self, face: &Face, had_room: Option<bool>) {
         let neighbour = self.of(face);
-        let passed = f64::from(neighbour.passed);
-        neighbour.passed = neighbour.passed.saturating_sub(1);
+        let passed = f64::from(neighbour.bypassing);
+        neighbour.bypassing = neighbour.bypassing.saturating_sub(1);
         match had_room {
             Some(true) => neighbour.window += WINDOW_INCREASE,
             Some(false) => {
@@ -130,7 +130,7 @@ impl Neighbours {
     /// Whether one more Interest may pass by to `face`, as far as those tell that have done so.
     pub(crate) fn has_window(&self, face: &Face) -> bool {
         let known = self.by_slot.get(face.slot() as usize);
-        known.is_none_or(|one| one.id != face.id() || f64::from(one.passed) < one.window)
+        known.is_none_or(|one| one.id != face.id() || f64::from(one.bypassing) < one.window)
     }
 
     /// Whether the store behind `face` has room, as far as is known.
@@ -153,7 +153,7 @@ impl Neighbours {
         stats: &mut BusyStats,
         out: &mut Outbox,
     ) {
-        let due_at = match (self.next_at, self.told_at) {
+        let due_at = match (self.next_at, self.announced_at) {
             (Some(next_at), _) => next_at,
             (None, _) if !is_over => return,
             (None, Some(told_at)) => told_at.plus_ns(self.period_ns),
@@ -167,7 +167,8 @@ impl Neighbours {
         let mut is_more_due = is_over;
         for neighbour in &mut self.by_slot {
             let face = neighbour.id;
-            let is_asking = neighbour.asked_at.is_some_and(|at| now.ns_since(at) <= ASKED_NS);
+            let is_asking =
+                neighbour.requested_at.is_some_and(|at| now.ns_since(at) <= INTERESTED_NS);
             if is_over && is_asking {
                 stats.busy_sent += 1;
                 neighbour.available_left = AVAILABLE_REPEATS;
@@ -179,7 +180,7 @@ impl Neighbours {
                 out.signals.push((face, HopSignal::Unavailable { for_ms: 0 }));
             }
         }
-        self.told_at = Some(now);
+        self.announced_at = Some(now);
         self.next_at = is_more_due.then(|| now.plus_ns(self.period_ns));
     }
 }

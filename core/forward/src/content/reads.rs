@@ -24,7 +24,7 @@ pub(crate) struct Waiter {
     pub(crate) ahead: u32,
 }
 
-struct Linked {
+struct WaiterNode {
     waiter: Waiter,
     read: u32,
     previous: u32,
@@ -44,7 +44,7 @@ struct Read {
 pub(crate) struct Reads {
     table: Table,
     reads: Slab<Read>,
-    waiters: Slab<Linked>,
+    waiters: Slab<WaiterNode>,
     by_disk: [u32; DISKS_MAX],
 }
 
@@ -74,10 +74,10 @@ impl Reads {
 
     /// An entry waits for a read that was begun or joined. Returns the place of its waiter, which
     /// the entry keeps until it leaves or the read ends.
-    pub(crate) fn wait(&mut self, id: ReadId, disk: u8, waiter: Waiter) -> u32 {
+    pub(crate) fn add_waiter(&mut self, id: ReadId, disk: u8, waiter: Waiter) -> u32 {
         let read = self.find(id).unwrap_or_else(|| self.insert(id, disk));
         let previous = self.reads[read].last;
-        let at = self.waiters.insert(Linked { waiter, read, previous, next: NONE });
+        let at = self.waiters.insert(WaiterNode { waiter, read, previous, next: NONE });
         match self.waiters.get_mut(previous) {
             Some(linked) => linked.next = at,
             None => self.reads[read].first = at,
@@ -103,8 +103,8 @@ impl Reads {
     }
 
     /// An entry waits no longer; its read goes on.
-    pub(crate) fn leave(&mut self, at: u32) {
-        let Linked { read, previous, next, .. } = self.waiters.remove(at);
+    pub(crate) fn remove_waiter(&mut self, at: u32) {
+        let WaiterNode { read, previous, next, .. } = self.waiters.remove(at);
         match self.waiters.get_mut(previous) {
             Some(linked) => linked.next = next,
             None => self.reads[read].first = next,
@@ -156,14 +156,14 @@ mod tests {
     fn waiters_come_out_in_order_less_those_who_left() {
         let mut reads = Reads::new();
         let [seven, three, _, nine] =
-            [7, 3, 5, 9].map(|entry| reads.wait(ReadId(1), 2, waiter(entry)));
-        reads.wait(ReadId(2), 2, waiter(4));
+            [7, 3, 5, 9].map(|entry| reads.add_waiter(ReadId(1), 2, waiter(entry)));
+        reads.add_waiter(ReadId(2), 2, waiter(4));
         assert_eq!((reads.queue_of(2), reads.longest_queue()), (2, 2));
         assert_eq!(reads.waiter(three).entry, 3);
         for at in [three, seven, nine] {
-            reads.leave(at);
+            reads.remove_waiter(at);
         }
-        reads.wait(ReadId(1), 2, waiter(3));
+        reads.add_waiter(ReadId(1), 2, waiter(3));
         let mut waiters = Vec::new();
         reads.finish(ReadId(1), &mut waiters);
         assert_eq!(entries(&waiters), vec![5, 3]);
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn a_read_that_nobody_waits_for_still_counts() {
         let mut reads = Reads::new();
-        let at = reads.wait(ReadId(8), 0, waiter(1));
-        reads.leave(at);
+        let at = reads.add_waiter(ReadId(8), 0, waiter(1));
+        reads.remove_waiter(at);
         assert_eq!(reads.queue_of(0), 1);
         let mut waiters = Vec::new();
         reads.finish(ReadId(8), &mut waiters);

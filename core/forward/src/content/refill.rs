@@ -12,7 +12,7 @@ use weir_wire::Name;
 /// Holes that are remembered; consumers that ask for further ones fill them.
 const HOLES_MAX: usize = 1 << 16;
 /// An object is filled if at most one segment in this number is missing.
-const HELD_PARTS: u64 = 10;
+const MISSING_ONE_IN: u64 = 10;
 /// How long after a loss, and after each Interest that brought nothing, a segment is requested, ns.
 const DELAYS_NS: [u64; 3] = [NS_PER_S / 2, 5 * NS_PER_S, 30 * NS_PER_S];
 /// Interests that leave together, and how long after the last ones, ns: some 6 MB/s of Data.
@@ -30,7 +30,7 @@ struct Object {
     /// Segments that it has, as far as known.
     segments: u64,
     /// Too many of them are missing: it is not filled, also when some come by themselves.
-    is_lacking: bool,
+    is_too_sparse: bool,
 }
 
 /// A segment that is missing.
@@ -71,7 +71,7 @@ impl Refill {
         let state = self.objects.entry(Arc::clone(&object)).or_default();
         let segments = last_segment.unwrap_or(segment).saturating_add(1);
         state.segments = state.segments.max(segments);
-        if state.is_lacking || !state.missing.insert(segment) {
+        if state.is_too_sparse || !state.missing.insert(segment) {
             return;
         }
         self.schedule(now, Hole { object, segment, attempts: 0 });
@@ -92,8 +92,8 @@ impl Refill {
             }
             let Some((_, hole)) = self.holes.pop_first() else { break };
             let Some(object) = self.objects.get_mut(&hole.object) else { continue };
-            object.is_lacking |= object.missing.len() as u64 * HELD_PARTS > object.segments;
-            if object.is_lacking {
+            object.is_too_sparse |= object.missing.len() as u64 * MISSING_ONE_IN > object.segments;
+            if object.is_too_sparse {
                 self.remove(&hole);
             } else {
                 due.push(hole);

@@ -41,7 +41,7 @@ const INTERESTS: f64 = 8192.0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskTimes {
     /// A read that does not wait, ns.
-    pub(crate) alone_ns: f64,
+    pub(crate) unloaded_ns: f64,
     /// From one end of a read to the next while the disk is busy, ns.
     pub(crate) interval_ns: f64,
     /// The same for the read of this Interest, ns.
@@ -57,61 +57,61 @@ pub(crate) struct PathTimes {
     /// From one answer to the next while the queue there is not empty, ns; 0 without a queue.
     pub(crate) interval_ns: f64,
     /// Interests of others that come to the queue there in a nanosecond.
-    pub(crate) others_rate: f64,
+    pub(crate) cross_rate: f64,
     /// Interests of this router sent there since the last arrival for want of their Data here.
     pub(crate) misses: f64,
 }
 
 /// What a threshold would have done.
 #[derive(Clone, Copy, Debug, Default)]
-struct Virtual {
+struct VirtualQueue {
     /// Work before the disk, ns.
     disk_ns: f64,
     /// Work at the next hop that this router has sent, ns.
     path_ns: f64,
     /// What Interests spent at the disk, ns.
-    reads_ns: f64,
+    read_time_ns: f64,
     /// What they, and others, waited at the next hop because of `path_ns`, ns.
-    behind_ns: f64,
+    hop_wait_ns: f64,
     /// How many went to the next hop.
-    passed: f64,
+    bypassed: f64,
 }
 
-impl Virtual {
-    fn pass(&mut self, passed_ns: f64, disk: &DiskTimes, path: &PathTimes) {
+impl VirtualQueue {
+    fn drain(&mut self, passed_ns: f64, disk: &DiskTimes, path: &PathTimes) {
         // Beyond one read for each server all are busy; below, the fewer the slower.
-        let is_single = disk.alone_ns <= disk.interval_ns;
-        let floor_ns = if is_single { 0.0 } else { disk.alone_ns };
+        let is_single = disk.unloaded_ns <= disk.interval_ns;
+        let floor_ns = if is_single { 0.0 } else { disk.unloaded_ns };
         let full_ns = passed_ns.min((self.disk_ns - floor_ns).max(0.0));
         self.disk_ns -= full_ns;
         if is_single {
             self.disk_ns = (self.disk_ns - (passed_ns - full_ns)).max(0.0);
         } else {
             // About exp(-x).
-            let part = (passed_ns - full_ns) / disk.alone_ns;
+            let part = (passed_ns - full_ns) / disk.unloaded_ns;
             self.disk_ns /= 1.0 + part + part * part / 2.0;
         }
         self.disk_ns += disk.returned * disk.interval_ns;
         let busy_ns = self.path_ns.min(passed_ns);
-        self.behind_ns += path.others_rate * (self.path_ns - busy_ns / 2.0) * busy_ns;
+        self.hop_wait_ns += path.cross_rate * (self.path_ns - busy_ns / 2.0) * busy_ns;
         self.path_ns -= busy_ns;
-        self.behind_ns += path.misses * self.path_ns;
+        self.hop_wait_ns += path.misses * self.path_ns;
         self.path_ns += path.misses * path.interval_ns;
     }
 
     fn arrive(&mut self, threshold: u32, disk: &DiskTimes, path: &PathTimes) {
         let keep = 1.0 - 1.0 / INTERESTS;
-        self.reads_ns *= keep;
-        self.behind_ns *= keep;
-        self.passed *= keep;
+        self.read_time_ns *= keep;
+        self.hop_wait_ns *= keep;
+        self.bypassed *= keep;
         let is_below = self.disk_ns <= disk.interval_ns * (f64::from(threshold) - 1.0);
         if is_below {
             self.disk_ns += disk.service_ns;
-            self.reads_ns += self.disk_ns.max(disk.alone_ns);
+            self.read_time_ns += self.disk_ns.max(disk.unloaded_ns);
         } else {
-            self.behind_ns += self.path_ns;
+            self.hop_wait_ns += self.path_ns;
             self.path_ns += path.interval_ns;
-            self.passed += 1.0;
+            self.bypassed += 1.0;
         }
     }
 }
@@ -119,12 +119,12 @@ impl Virtual {
 /// The thresholds, and what each would have cost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thresholds {
-    virtuals: [Virtual; THRESHOLDS.len()],
+    virtuals: [VirtualQueue; THRESHOLDS.len()],
 }
 
 impl Thresholds {
     /// An Interest comes `passed_ns` after the last one. Returns the threshold that would have cost
-    /// least, where going to the next hop costs `away_ns` and the wait for what else goes there.
+    /// least, where going to the next hop costs `hop_cost_ns` and the wait for what else goes there.
     pub(crate) fn arrive(
         &mut self,
         passed_ns: f64,
@@ -133,10 +133,10 @@ impl Thresholds {
         away_ns: f64,
     ) -> u32 {
         let mut best = (f64::INFINITY, 0);
-        for (virtual_, threshold) in self.virtuals.iter_mut().zip(THRESHOLDS) {
-            virtual_.pass(passed_ns, disk, path);
-            virtual_.arrive(threshold, disk, path);
-            let cost_ns = virtual_.reads_ns + virtual_.behind_ns + virtual_.passed * away_ns;
+        for (queue, threshold) in self.virtuals.iter_mut().zip(THRESHOLDS) {
+            queue.drain(passed_ns, disk, path);
+            queue.arrive(threshold, disk, path);
+            let cost_ns = queue.read_time_ns + queue.hop_wait_ns + queue.bypassed * away_ns;
             if cost_ns < best.0 {
                 best = (cost_ns, threshold);
             }

@@ -3,7 +3,7 @@
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_store::WriteBacklog;
 
-use crate::content::marks::{ALL, Marker};
+use crate::content::marks::{FULL_SHARE, ShareMarker};
 
 /// How often the share of marked Data is adjusted, ns (RFC 8033, 4.2, T_UPDATE).
 const UPDATE_NS: u64 = 15 * NS_PER_MS;
@@ -29,7 +29,7 @@ const RATE_WEIGHT: f64 = 0.2;
 /// must only not outgrow its memory.
 #[derive(Debug)]
 pub(crate) struct WriteMarks {
-    marker: Marker,
+    marker: ShareMarker,
     /// 0 to 1.
     share: f64,
     updated_at: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct WriteMarks {
 impl Default for WriteMarks {
     fn default() -> Self {
         Self {
-            marker: Marker::default(),
+            marker: ShareMarker::default(),
             share: 0.0,
             updated_at: Instant::ZERO,
             delay_s: 0.0,
@@ -61,7 +61,7 @@ impl WriteMarks {
             self.update(now, backlog);
         }
         let is_full = backlog.bytes >= backlog.bytes_max / 8 * FULL_EIGHTHS;
-        let share = if is_full { ALL } else { (self.share * f64::from(ALL)) as u32 };
+        let share = if is_full { FULL_SHARE } else { (self.share * f64::from(FULL_SHARE)) as u32 };
         self.marker.is_next_marked(share)
     }
 

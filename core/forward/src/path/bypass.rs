@@ -40,7 +40,7 @@ impl Router {
         }
         let decision = match pass.received.queue_state {
             QueueState::NotQueued => {
-                let queue = DiskQueue { disk: found.disk, queue: found.reads_waiting };
+                let queue = DiskQueue { disk: found.disk, length: found.reads_waiting };
                 self.decide_for_queue(origin, pass.interest, queue)
             }
             // That was decided when it arrived.

@@ -160,7 +160,7 @@ impl Router {
         match mem::take(&mut self.tables.pit.entry_mut(index).awaits) {
             AwaitedSource::Upstream => {}
             AwaitedSource::Disk(waiter) => {
-                self.content.disk.reads.leave(waiter);
+                self.content.disk.reads.remove_waiter(waiter);
                 self.egress.stats.busy.overtaken += 1;
             }
             AwaitedSource::Shards(query) => drop(self.content.queries.remove(query)),
@@ -181,7 +181,7 @@ impl Router {
             Some(origin) if origin.face == face.id() => Some(origin.mark == 0),
             _ => None,
         };
-        self.content.disk.neighbours.on_passed_end(&face, had_room);
+        self.content.disk.neighbours.on_bypass_end(&face, had_room);
     }
 
     /// With labels of paths: the next hop of an entry that has bypassed a disk, and whether it has

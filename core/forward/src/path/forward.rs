@@ -94,7 +94,7 @@ impl Router {
         self.tables.pit.entry_mut(entry).awaits = awaits;
         self.forward(entry, origin, Some(bypass.hops), interest);
         if let Some((face, _)) = self.bypass_of(entry) {
-            self.content.disk.neighbours.on_passed(&face);
+            self.content.disk.neighbours.on_bypass(&face);
         }
     }
 

@@ -127,7 +127,7 @@ impl Router {
                 self.wait_or_bypass_pending(query, DiskCandidate::Own(found));
             }
             (Some((shard, Candidate::OnDisk { disk, reads_waiting, is_stalled })), _) => {
-                let queue = DiskQueue { disk, queue: reads_waiting };
+                let queue = DiskQueue { disk, length: reads_waiting };
                 self.wait_or_bypass_pending(
                     query,
                     DiskCandidate::Other { shard, queue, is_stalled },
@@ -172,7 +172,7 @@ impl Router {
         let (queue, is_stalled) = match &found {
             DiskCandidate::Own(found) => {
                 let OnDisk { disk, reads_waiting: queue, is_stalled, .. } = *found;
-                (DiskQueue { disk, queue }, is_stalled)
+                (DiskQueue { disk, length: queue }, is_stalled)
             }
             DiskCandidate::Other { queue, is_stalled, .. } => (*queue, *is_stalled),
         };

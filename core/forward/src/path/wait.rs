@@ -41,7 +41,7 @@ impl Router {
             disk: read.found.disk,
             ahead: read.found.reads_waiting,
         };
-        let at = self.content.disk.reads.wait(begun, read.found.disk, waiter);
+        let at = self.content.disk.reads.add_waiter(begun, read.found.disk, waiter);
         self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Disk(at);
     }
 
@@ -54,7 +54,7 @@ impl Router {
         query: &Query<'_>,
         origin: Origin,
     ) -> bool {
-        if self.content.disk.is_held_up() {
+        if self.content.disk.has_driver_queue() {
             return false;
         }
         let Lookup::OnDisk(found) = self.content.store.lookup(self.now, query) else {

@@ -209,7 +209,7 @@ impl Measurement {
         self.in_flight -= 1;
         self.used_at = now;
         if let (Some(model), true) = (&mut self.model, flight.is_chosen()) {
-            model.on_landed();
+            model.on_flight_end();
         }
         if self.in_flight > 0 {
             return false;

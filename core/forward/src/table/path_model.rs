@@ -3,7 +3,7 @@
 
 use weir_base::Instant;
 
-use crate::table::station::{Servers, Station};
+use crate::table::station::{QueueEstimator, ServerPreference};
 
 /// Round-trip times over which the wait for others is averaged.
 const ROUND_TRIPS: f64 = 32.0;
@@ -17,7 +17,7 @@ const LOAD_MAX: f64 = 0.97;
 const WAIT_MIN: f64 = 1e-3;
 /// Ways there and back in which a burst has passed: what is still in flight then is a queue that
 /// stays.
-const STAYING_WAYS: f64 = 128.0;
+const STANDING_QUEUE_RTTS: f64 = 128.0;
 /// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
 const BASE_ANSWERS: f64 = 65_536.0;
 /// After this many usual round-trip times no Data is on its way any more for an Interest that has
@@ -41,11 +41,11 @@ impl Mean {
 
 /// What others do to the queue behind a next hop.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Others {
+pub(crate) struct CrossTraffic {
     /// What an Interest waits for them, ns.
     pub(crate) wait_ns: f64,
     /// How much longer they all wait because of one more Interest, ns.
-    pub(crate) harm_ns: f64,
+    pub(crate) delay_to_others_ns: f64,
     /// How many of them come in a nanosecond.
     pub(crate) rate: f64,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Others {
 #[derive(Clone, Debug)]
 pub(crate) struct PathModel {
     /// How the Interests under way there queue behind each other.
-    station: Station,
+    station: QueueEstimator,
     /// The least round-trip time, ns.
     base_ns: f64,
     /// Until then Data may come that nothing waits for but a later Interest of the same name.
@@ -62,7 +62,7 @@ pub(crate) struct PathModel {
     mean_ns: Mean,
     /// What is left of round-trip times without the way and without this router's own queue, ns:
     /// the wait for others.
-    others_ns: Mean,
+    cross_wait_ns: Mean,
     /// How far the times of two Interests are apart of which the second came before the first
     /// had been served: by one service, if there is a queue.
     step_ns: Mean,
@@ -73,13 +73,13 @@ pub(crate) struct PathModel {
     /// Interests sent there, and those of them that the model's user knows of: which it sent there
     /// by choice, or has asked for.
     sent: u64,
-    seen: u64,
+    accounted: u64,
     /// Those under way there by choice.
-    chosen: u32,
+    chosen_in_flight: u32,
     /// What the ways taken instead of this one have taken since it was last used, ns.
-    pub(crate) forgone_ns: f64,
+    pub(crate) spent_elsewhere_ns: f64,
     /// The fewest of those in the span of time before this one, and in this one.
-    fewest: [u32; 2],
+    least_in_flight: [u32; 2],
     span_began: Instant,
     /// Whether a queue there would stay if more were let there than the way holds.
     is_full: bool,
@@ -88,20 +88,20 @@ pub(crate) struct PathModel {
 impl Default for PathModel {
     fn default() -> Self {
         Self {
-            station: Station::new(Servers::Most),
+            station: QueueEstimator::new(ServerPreference::Most),
             base_ns: 0.0,
             stray_until: Instant::ZERO,
             mean_ns: Mean::default(),
-            others_ns: Mean::default(),
+            cross_wait_ns: Mean::default(),
             step_ns: Mean::default(),
             pairs: 0.0,
             last: None,
             answered_at: Instant::ZERO,
             sent: 0,
-            seen: 0,
-            chosen: 0,
-            forgone_ns: 0.0,
-            fewest: [0; 2],
+            accounted: 0,
+            chosen_in_flight: 0,
+            spent_elsewhere_ns: 0.0,
+            least_in_flight: [0; 2],
             span_began: Instant::ZERO,
             is_full: false,
         }
@@ -120,28 +120,28 @@ impl PathModel {
 
     /// An Interest is sent there. Returns whether by choice.
     pub(crate) fn on_sent(&mut self) -> bool {
-        let is_chosen = self.seen > self.sent;
-        self.chosen += u32::from(is_chosen);
+        let is_chosen = self.accounted > self.sent;
+        self.chosen_in_flight += u32::from(is_chosen);
         self.sent += 1;
-        self.forgone_ns = 0.0;
+        self.spent_elsewhere_ns = 0.0;
         is_chosen
     }
 
     /// One that was sent there by choice is not under way any more.
-    pub(crate) fn on_landed(&mut self) {
+    pub(crate) fn on_flight_end(&mut self) {
         // The model may have been forgotten and begun anew since.
-        self.chosen = self.chosen.saturating_sub(1);
+        self.chosen_in_flight = self.chosen_in_flight.saturating_sub(1);
     }
 
     /// The Interest sent next goes there by choice.
-    pub(crate) fn expect_sent(&mut self) {
-        self.seen += 1;
+    pub(crate) fn expect_send(&mut self) {
+        self.accounted += 1;
     }
 
     /// Interests sent there since the last call and not expected.
     pub(crate) fn take_unexpected(&mut self) -> u64 {
-        let sent = self.sent.saturating_sub(self.seen);
-        self.seen = self.sent;
+        let sent = self.sent.saturating_sub(self.accounted);
+        self.accounted = self.sent;
         sent
     }
 
@@ -152,7 +152,7 @@ impl PathModel {
         if took_ns < self.base_ns && (now < self.stray_until || !is_data) {
             return;
         }
-        self.station.leave(now, ahead, took_ns as u64);
+        self.station.on_departure(now, ahead, took_ns as u64);
         if self.base_ns == 0.0 || took_ns < self.base_ns {
             self.base_ns = took_ns;
         } else {
@@ -164,7 +164,7 @@ impl PathModel {
         self.answered_at = now;
         let gain = passed_ns / (passed_ns + ROUND_TRIPS * self.mean_ns.value);
         let rest_ns = took_ns - self.base_ns - self.own_wait_ns(ahead);
-        self.others_ns.add(rest_ns, gain.max(1e-9));
+        self.cross_wait_ns.add(rest_ns, gain.max(1e-9));
         if let Some((last_since, last_ns)) = self.last.replace((since, took_ns)) {
             let is_behind = (since.ns_since(last_since) as f64) < last_ns - self.base_ns;
             if since >= last_since && is_behind {
@@ -183,7 +183,7 @@ impl PathModel {
 
     /// What an Interest waits there for this router's own, of which `ahead` are under way, ns.
     pub(crate) fn own_wait_ns(&self, ahead: u32) -> f64 {
-        self.station.expected_ns(ahead) - self.station.alone_ns()
+        self.station.expected_ns(ahead) - self.station.unloaded_ns()
     }
 
     /// From one answer to the next while the queue there is not empty, ns; 0 without a queue.
@@ -204,35 +204,35 @@ impl PathModel {
         if interval_ns == 0.0 {
             return true;
         }
-        self.fewest[1] = self.fewest[1].min(self.chosen);
-        if now.ns_since(self.span_began) as f64 > STAYING_WAYS * self.base_ns {
-            self.fewest = [self.fewest[1], self.chosen];
+        self.least_in_flight[1] = self.least_in_flight[1].min(self.chosen_in_flight);
+        if now.ns_since(self.span_began) as f64 > STANDING_QUEUE_RTTS * self.base_ns {
+            self.least_in_flight = [self.least_in_flight[1], self.chosen_in_flight];
             self.span_began = now;
         }
-        let staying = f64::from(self.fewest[0].min(self.fewest[1]));
+        let staying = f64::from(self.least_in_flight[0].min(self.least_in_flight[1]));
         let room = (self.base_ns / interval_ns).max(1.0);
         self.is_full = staying > if self.is_full { room / 2.0 } else { room };
-        !self.is_full || f64::from(self.chosen) < room
+        !self.is_full || f64::from(self.chosen_in_flight) < room
     }
 
     /// What others do to the queue there, `service_ns` being what a service there takes as long as
     /// nothing tells. As before one server with steady arrivals: it is free for `service_ns` of
     /// what an Interest spends before it, and what one more adds to the queue stays until the
     /// queue is empty.
-    pub(crate) fn others(&self, service_ns: f64) -> Others {
-        let wait_ns = self.others_ns.value;
+    pub(crate) fn cross_traffic(&self, service_ns: f64) -> CrossTraffic {
+        let wait_ns = self.cross_wait_ns.value;
         if wait_ns <= WAIT_MIN * self.base_ns {
-            return Others::default();
+            return CrossTraffic::default();
         }
         let is_seen = self.pairs > PAIRS_MIN;
         let service_ns = if is_seen { self.step_ns.value } else { service_ns }.max(1.0);
         let load = (wait_ns / (wait_ns + service_ns)).min(LOAD_MAX);
         let harm_ns = wait_ns * load / (1.0 - load);
-        Others { wait_ns, harm_ns, rate: load / service_ns }
+        CrossTraffic { wait_ns, delay_to_others_ns: harm_ns, rate: load / service_ns }
     }
 
     /// What an Interest is likely to take that waits for others but not for this router's own, ns.
-    pub(crate) fn expected_ns(&self, others: &Others) -> f64 {
+    pub(crate) fn expected_ns(&self, others: &CrossTraffic) -> f64 {
         self.base_ns + others.wait_ns
     }
 }
@@ -272,12 +272,12 @@ mod tests {
     fn what_is_sent_by_choice_may_not_stay_in_a_queue() {
         let (mut model, mut now) = served_one_by_one();
         for _ in 0..4 {
-            model.expect_sent();
+            model.expect_send();
             assert!(model.on_sent());
         }
         assert!(model.has_room(now), "a burst may pass");
         assert!(!has_room_for_long(&mut model, &mut now));
-        (0..4).for_each(|_| model.on_landed());
+        (0..4).for_each(|_| model.on_flight_end());
         assert!(has_room_for_long(&mut model, &mut now));
     }
 

@@ -35,7 +35,7 @@ struct Bucket {
 
 /// Which number of servers is assumed of those that explain the answers about equally well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Servers {
+pub(crate) enum ServerPreference {
     /// For a disk. A queue that is always long looks the same with one server and with several; a
     /// shorter one, which costs one server nothing, will tell them apart.
     Fewest,
@@ -43,17 +43,17 @@ pub(crate) enum Servers {
     Most,
 }
 
-/// A station of some number of like servers, as it seems: a request takes `alone_ns`, or, when it
+/// A station of some number of like servers, as it seems: a request takes `unloaded_ns`, or, when it
 /// finds all servers busy, as long as it takes them to get to it. A path with a delay has many
 /// servers.
 #[derive(Clone, Debug)]
-pub(crate) struct Station {
+pub(crate) struct QueueEstimator {
     buckets: [Bucket; BUCKETS],
-    preferred: Servers,
+    preferred: ServerPreference,
     answers: u64,
     servers: f64,
     /// 0 while nothing is known.
-    alone_ns: f64,
+    unloaded_ns: f64,
 }
 
 impl Bucket {
@@ -83,14 +83,14 @@ fn number_of(bucket: usize) -> f64 {
     ((8 + part as u64) * width) as f64 + (width - 1) as f64 / 2.0
 }
 
-impl Station {
-    pub(crate) fn new(preferred: Servers) -> Self {
+impl QueueEstimator {
+    pub(crate) fn new(preferred: ServerPreference) -> Self {
         let buckets = [Bucket::default(); BUCKETS];
-        Self { buckets, preferred, answers: 0, servers: 1.0, alone_ns: 0.0 }
+        Self { buckets, preferred, answers: 0, servers: 1.0, unloaded_ns: 0.0 }
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        self.alone_ns > 0.0
+        self.unloaded_ns > 0.0
     }
 
     /// How many requests it seems to serve at once.
@@ -99,22 +99,22 @@ impl Station {
     }
 
     /// What a request takes that does not wait, ns; 0 while nothing is known.
-    pub(crate) fn alone_ns(&self) -> f64 {
-        self.alone_ns
+    pub(crate) fn unloaded_ns(&self) -> f64 {
+        self.unloaded_ns
     }
 
     /// From one request that leaves to the next while all servers are busy, ns.
     pub(crate) fn interval_ns(&self) -> f64 {
-        self.alone_ns / self.servers
+        self.unloaded_ns / self.servers
     }
 
     /// What a request takes that finds `ahead` others in the station, ns.
     pub(crate) fn expected_ns(&self, ahead: u32) -> f64 {
-        self.alone_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
+        self.unloaded_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
     }
 
     /// One leaves that found `ahead` others and took `took_ns`.
-    pub(crate) fn leave(&mut self, now: Instant, ahead: u32, took_ns: u64) {
+    pub(crate) fn on_departure(&mut self, now: Instant, ahead: u32, took_ns: u64) {
         self.answers += 1;
         let bucket = &mut self.buckets[bucket_of(ahead)];
         let before = bucket.answers_at(now, self.answers);
@@ -153,11 +153,11 @@ impl Station {
         let least = fits.iter().fold(f64::INFINITY, |least, fit| least.min(fit.0));
         let mut fitting = fits.iter().filter(|fit| fit.0 <= least + MARGIN);
         let chosen = match self.preferred {
-            Servers::Fewest => fitting.next(),
-            Servers::Most => fitting.next_back(),
+            ServerPreference::Fewest => fitting.next(),
+            ServerPreference::Most => fitting.next_back(),
         };
         if let Some(&(_, servers, alone_ns)) = chosen {
-            (self.servers, self.alone_ns) = (servers, alone_ns);
+            (self.servers, self.unloaded_ns) = (servers, alone_ns);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::mem;
 
 use weir_base::Instant;
-use weir_forward::{Driver, HeldInterest, Input, Outbox, Router, Turn};
+use weir_forward::{Driver, Input, Outbox, QueuedInterest, Router, Turn};
 use weir_wire::tlv;
 
 /// The queue in front of the store of a shard.
 pub(super) struct StoreQueue {
-    queue: VecDeque<HeldInterest>,
+    queue: VecDeque<QueuedInterest>,
     /// Interests that queue at most. Beyond it, their senders get a Nack for congestion.
     interests_max: usize,
 }
@@ -32,7 +32,8 @@ impl Driver for StoreQueue {
                         && header.nack.is_none()
                         && packet.first().is_some_and(|&kind| u32::from(kind) == tlv::INTEREST) =>
                 {
-                    if let Some(held) = turn.meet_queue(face, header, packet, self.queue.len()) {
+                    if let Some(held) = turn.offer_to_queue(face, header, packet, self.queue.len())
+                    {
                         self.push(&mut turn, held);
                     }
                 }
@@ -53,12 +54,12 @@ impl StoreQueue {
         Self { queue: VecDeque::new(), interests_max }
     }
 
-    fn push(&mut self, turn: &mut Turn<'_>, interest: HeldInterest) {
+    fn push(&mut self, turn: &mut Turn<'_>, interest: QueuedInterest) {
         if self.queue.len() >= self.interests_max {
             return turn.refuse(&interest);
         }
         self.queue.push_back(interest);
-        turn.hold(self.queue.len());
+        turn.count_queued(self.queue.len());
     }
 
     /// Continues after reads that have ended: looks at the queued Interests, until the store reads

@@ -25,7 +25,7 @@ impl Extension for PaperStore {
             router.set_name_index(index);
         }
         let interests_max = self.blocking?;
-        router.hold_up(0);
+        router.set_driver_queue(0);
         Some(Box::new(StoreQueue::new(interests_max)))
     }
 }

@@ -206,10 +206,10 @@ impl Model {
     fn arrive(&mut self, policy: Policy, count: usize) {
         let queue = self.disk.len();
         let choice = match policy {
-            Policy::Threshold(threshold) if queue < threshold => Choice::Disk,
-            Policy::Threshold(_) => Choice::Away { place: 0, is_trial: false },
+            Policy::Threshold(threshold) if queue < threshold => DiskChoice::Disk,
+            Policy::Threshold(_) => DiskChoice::NextHop { position: 0, is_probe: false },
             Policy::Adaptive => {
-                let home = DiskQueue { disk: 0, queue };
+                let home = DiskQueue { disk: 0, length: queue };
                 let now = Instant::from_ns(self.now_ns);
                 let hops = [(0, self.hop)].into_iter();
                 self.adaptive.choose(now, home, 64, &mut self.measurements, hops)
@@ -217,7 +217,7 @@ impl Model {
         };
         let request = self.requests.len();
         let flight = match (choice, policy) {
-            (Choice::Away { .. }, Policy::Adaptive) => {
+            (DiskChoice::NextHop { .. }, Policy::Adaptive) => {
                 Some(self.measurements.begin(Instant::from_ns(self.now_ns), self.hop))
             }
             _ => None,
@@ -226,8 +226,10 @@ impl Model {
         let at_ns = self.now_ns;
         self.requests.push(Request { at_ns, is_own: true, ahead: queue, flight });
         match choice {
-            Choice::Disk => self.enter(false, request),
-            Choice::Away { .. } => self.push(self.scene.delay_ns as u64, What::Upstream(request)),
+            DiskChoice::Disk => self.enter(false, request),
+            DiskChoice::NextHop { .. } => {
+                self.push(self.scene.delay_ns as u64, What::Upstream(request))
+            }
         }
         if self.own < count && !matches!(self.scene.arrivals, Arrivals::Window(_)) {
             let gap_ns = self.next_gap_ns(count);
@@ -470,12 +472,12 @@ fn a_next_hop_that_falls_silent_is_left() {
     let mut adaptive = Adaptive::default();
     let mut measurements = Measurements::default();
     let hops = [0, 1].map(|place| (place, measurements.insert(Instant::ZERO)));
-    let home = DiskQueue { disk: 0, queue: 1000 };
+    let home = DiskQueue { disk: 0, length: 1000 };
     let mut went = [0; 2];
     for step in 0..4000_u64 {
         let now = Instant::from_ns(step * 100_000);
         let choice = adaptive.choose(now, home, 64, &mut measurements, hops.into_iter());
-        let Choice::Away { place, .. } = choice else { continue };
+        let DiskChoice::NextHop { position: place, .. } = choice else { continue };
         let flight = measurements.begin(now, hops[place].1);
         // The first answers at once until it falls silent, the second takes 1 ms.
         let is_silent = place == 0 && step >= 2000;
@@ -494,13 +496,13 @@ fn a_next_hop_that_falls_silent_is_left() {
 fn models_are_bounded() {
     let mut adaptive = Adaptive::default();
     let mut measurements = Measurements::default();
-    let home = DiskQueue { disk: 3, queue: 100 };
+    let home = DiskQueue { disk: 3, length: 100 };
     for step in 0..3 * MODELS_MAX as u64 {
         let now = Instant::from_ns(step * 1000);
         let hop = measurements.insert(now);
         let hops = [(0, hop)].into_iter();
         let choice = adaptive.choose(now, home, 64, &mut measurements, hops);
-        assert!(matches!(choice, Choice::Away { .. }), "nothing is known");
+        assert!(matches!(choice, DiskChoice::NextHop { .. }), "nothing is known");
         let flight = measurements.begin(now, hop);
         measurements.end(now, flight, FlightEnd::TimeOut);
     }
