@@ -5,8 +5,8 @@ use weir_base::{HashKey, PrefixHasher};
 use weir_store::NameHashes;
 use weir_wire::{DecodeError, NameHead, NameView, PacketView, tlv};
 
+use crate::incoming::{Arrival, BATCH, ReceivedPacket};
 use crate::input::Input;
-use crate::pass::{Arrival, BATCH, ReceivedPacket};
 use crate::router::Router;
 use crate::stats::DropReason;
 

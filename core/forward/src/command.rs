@@ -42,7 +42,7 @@ impl Router {
                     self.egress.push_event(Event::Store(answer));
                 }
             }
-            Command::WatchMisses(watch) => self.content.reported_misses = watch,
+            Command::ReportMisses(watch) => self.content.reported_misses = watch,
         }
     }
 

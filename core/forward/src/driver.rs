@@ -10,9 +10,9 @@ use weir_wire::{InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
 use crate::content::decision::{DiskBypass, QueueDecision};
+use crate::incoming::{QueueState, ReceivedPacket, query_of};
 use crate::input::Input;
 use crate::io::Outbox;
-use crate::pass::{QueueState, ReceivedPacket, query_of};
 use crate::router::Router;
 use crate::stats::DropReason;
 

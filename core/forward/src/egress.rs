@@ -4,8 +4,8 @@ use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PitToken};
 
 use crate::endpoints::{DataOrigin, Downstream};
+use crate::incoming::ReceivedPacket;
 use crate::io::{Event, OutPacket, Outbox, PitTokens};
-use crate::pass::ReceivedPacket;
 use crate::scope::is_localhost;
 use crate::shard::{self, Message, ShardMessage};
 use crate::stats::{DropReason, RouterStats};

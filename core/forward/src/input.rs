@@ -7,9 +7,9 @@ use weir_store::StoreConfig;
 use weir_store::disk::{DiskOpId, DiskOutcome};
 use weir_wire::{HopSignal, LpHeader, Name};
 
-use crate::contents::StoreCommand;
 use crate::io::{FaceAttributes, NextHop};
 use crate::shard::ShardMessage;
+use crate::store_commands::StoreCommand;
 use crate::strategy::Strategy;
 
 /// One thing that a shard is given. Inputs come in batches; a batch of any size gives the same
@@ -96,12 +96,12 @@ pub enum Command {
     /// Asks what the store holds, or says what it is to hold.
     Store(StoreCommand),
     /// Whose misses of large objects to tell of, see [`Event::Miss`](crate::Event::Missed).
-    WatchMisses(MissWatch),
+    ReportMisses(MissReports),
 }
 
 /// Of whose Interests a router tells that its store lacked a segment of a large object.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum MissWatch {
+pub enum MissReports {
     /// Of nobody's.
     #[default]
     Off,

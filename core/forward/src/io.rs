@@ -6,8 +6,8 @@ use weir_base::{FaceId, Packet};
 use weir_store::disk::DiskOp;
 use weir_wire::{HopSignal, LpHeader, Name};
 
-use crate::contents::StoreEvent;
 use crate::shard::ShardMessage;
+use crate::store_commands::StoreEvent;
 
 /// Whether a face leads to this host's own programs (NFD management, FaceScope).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub enum Event {
     Store(StoreEvent),
     /// The store was asked in vain for a segment whose number is a multiple of 64, not 0: one of 64
     /// misses of a large object, and none of a small one. Only while
-    /// [`Command::WatchMisses`](crate::Command::WatchMisses) has it so.
+    /// [`Command::ReportMisses`](crate::Command::WatchMisses) has it so.
     Missed {
         /// Who asked: an application, or, where all are watched, another router, which has asked
         /// its own store before.

@@ -8,20 +8,20 @@ mod batch;
 mod command;
 mod config;
 mod content;
-mod contents;
-mod direct;
 mod driver;
 mod egress;
 mod endpoints;
 mod eviction;
+mod incoming;
 mod input;
+mod inspect;
 mod io;
-mod pass;
 mod path;
 mod router;
 mod scope;
 pub mod shard;
 mod stats;
+mod store_commands;
 pub mod strategy;
 mod table;
 mod tables;
@@ -29,9 +29,8 @@ mod tables;
 pub use config::RouterConfig;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark};
 pub use content::decision::ForwardingAction;
-pub use contents::{StoreCommand, StoreEvent};
 pub use driver::{Driver, Extension, QueuedInterest, Turn};
-pub use input::{Command, Input, MissWatch};
+pub use input::{Command, Input, MissReports};
 pub use io::{
     DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox, PitTokens,
     UnsolicitedPolicy,
@@ -40,6 +39,7 @@ pub use path::InterestStep;
 pub use router::Router;
 pub use shard::ShardMessage;
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
+pub use store_commands::{StoreCommand, StoreEvent};
 pub use table::prefixes::PREFIX_COMPONENTS_MAX;
 pub use weir_wire::NAME_COMPONENTS_MAX;
 

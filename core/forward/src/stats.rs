@@ -30,7 +30,7 @@ pub enum DropReason {
     /// Data that no Interest asked for.
     Unsolicited,
     /// Data for an Interest that was not sent to its face.
-    NotAsked,
+    NotRequested,
     /// Data in the name of a peer that returns PIT tokens, without the right one.
     Spoofed,
     /// A Nack to no pending Interest, with another nonce, or from a face with several peers.
@@ -56,7 +56,7 @@ impl DropReason {
         Self::Suppressed,
         Self::NoNextHop,
         Self::Unsolicited,
-        Self::NotAsked,
+        Self::NotRequested,
         Self::Spoofed,
         Self::UnexpectedNack,
         Self::HopLimitSpent,
@@ -78,7 +78,7 @@ impl DropReason {
             Self::Suppressed => "suppressed",
             Self::NoNextHop => "no-next-hop",
             Self::Unsolicited => "unsolicited",
-            Self::NotAsked => "not-asked",
+            Self::NotRequested => "not-asked",
             Self::Spoofed => "spoofed",
             Self::UnexpectedNack => "unexpected-nack",
             Self::HopLimitSpent => "hop-limit-spent",

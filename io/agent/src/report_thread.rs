@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_control::Segments;
 use weir_control::message::{Change, RouterReport, Tier, Update, UpdateNumber};
-use weir_runtime::{ContentsError, MissWatch};
+use weir_runtime::{ContentsError, MissReports};
 use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
 use weir_wire::Name;
 
@@ -32,7 +32,7 @@ pub(crate) struct ReportThread {
     uris: Vec<String>,
     instance: u64,
     interval: Duration,
-    watches: MissWatch,
+    watches: MissReports,
     client: Option<Client>,
     reporter: ReportBuilder,
     /// The last report that the controller has, and when the next is due in any case.
@@ -69,8 +69,8 @@ impl ReportThread {
             instance,
             interval: config.interval,
             watches: match config.asks_for_hosts {
-                true => MissWatch::All,
-                false => MissWatch::Local,
+                true => MissReports::All,
+                false => MissReports::Local,
             },
             client: None,
             reporter: ReportBuilder::new(config.rates_bps.clone()),
@@ -118,7 +118,7 @@ impl ReportThread {
             }
         }
         // The router may go on without an agent.
-        let _ = contents.watch_misses(MissWatch::Off, ROUTER_TIMEOUT);
+        let _ = contents.watch_misses(MissReports::Off, ROUTER_TIMEOUT);
         let _ = contents.stop_changes(ROUTER_TIMEOUT);
     }
 

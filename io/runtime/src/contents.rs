@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use weir_forward::MissWatch;
+use weir_forward::MissReports;
 use weir_store::{HoldingChanges, HoldingsConfig, Rules};
 use weir_wire::Name;
 
@@ -99,7 +99,11 @@ impl Contents {
     }
 
     /// Of whose misses [`Contents::next_miss`] is to be told. Of nobody's at the start.
-    pub fn watch_misses(&self, watches: MissWatch, within: Duration) -> Result<(), ContentsError> {
+    pub fn watch_misses(
+        &self,
+        watches: MissReports,
+        within: Duration,
+    ) -> Result<(), ContentsError> {
         self.ask(ContentsRequest::WatchMisses(watches), within).map(drop)
     }
 

@@ -42,7 +42,7 @@ pub use questions::{ContentsCursor, ContentsError, ContentsPage, Miss};
 pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{
-    BusyPolicy, Bypass, DataSource, Mark, MissWatch, NAME_COMPONENTS_MAX, UnsolicitedPolicy,
+    BusyPolicy, Bypass, DataSource, Mark, MissReports, NAME_COMPONENTS_MAX, UnsolicitedPolicy,
 };
 
 /// A content router on this machine's sockets.

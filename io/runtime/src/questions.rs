@@ -1,7 +1,7 @@
 //! What other threads of the process ask about the store, and what they are answered.
 
 use weir_base::FaceId;
-use weir_forward::MissWatch;
+use weir_forward::MissReports;
 use weir_store::{Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, Rules, RulesError};
 use weir_wire::Name;
 
@@ -64,7 +64,7 @@ pub(crate) enum ContentsRequest {
     RestartChanges,
     StopChanges,
     SetRules(Rules),
-    WatchMisses(MissWatch),
+    WatchMisses(MissReports),
 }
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use weir_io_fixture::PATIENCE;
 use weir_io_fixture::router::{Peer, TestRouter, content_of, data, interest, name};
 use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
-use weir_runtime::{Contents, ContentsError, MissWatch};
+use weir_runtime::{Contents, ContentsError, MissReports};
 use weir_store::{
     HoldingsConfig, HoldingsStatus, Retention, Rule, Rules, RulesError, SegmentRange, Tier,
 };
@@ -179,7 +179,7 @@ fn misses_are_queued_and_excess_counted() {
     let mut fixture = StoreFixture::start(2);
     fixture.fetch(64..65);
     assert_eq!(fixture.contents.next_miss(Duration::ZERO), None, "no request has come");
-    fixture.contents.watch_misses(MissWatch::Local, PATIENCE).unwrap();
+    fixture.contents.watch_misses(MissReports::Local, PATIENCE).unwrap();
     // Commands and packets come by different ways: the answer to a question comes after both.
     let _ = fixture.contents.list_one(&name("/a"), PATIENCE);
     fixture.fetch(120..140);

@@ -60,7 +60,7 @@ fn unsolicited_data_is_not_forwarded_or_stored() {
             let token = token_of(&producer, &uri);
             forger.send(&data(&uri, b"forged"));
             router.wait_until("the forged Data is dropped", |snapshot| {
-                snapshot.router.drops[DropReason::NotAsked as usize] == turn + 1
+                snapshot.router.drops[DropReason::NotRequested as usize] == turn + 1
             });
             consumer.send(&interest(&uri));
             producer.send(&with_token(token, &data(&uri, b"right")));
@@ -91,7 +91,7 @@ fn forged_data_without_token_is_dropped() {
         producer.send(&with_token(token, &data(&uri, b"right")));
         assert_eq!(weir_io_fixture::router::content_of(&consumer.receive().data()), b"right");
     }
-    assert_eq!(drops(&router, DropReason::NotAsked), 0);
+    assert_eq!(drops(&router, DropReason::NotRequested), 0);
     router.stop();
 }
 

@@ -17,7 +17,7 @@ use weir_base::Instant;
 use crate::content::thresholds::{DiskTimes, PathTimes, Thresholds};
 use crate::table::measurements::{Measurement, Measurements};
 use crate::table::path_model::{CrossTraffic, PathModel};
-use crate::table::station::{QueueEstimator, ServerPreference};
+use crate::table::queue_estimator::{QueueEstimator, ServerPreference};
 
 /// A way is tried when what was used instead has taken this many times as long,
 const PROBE_COST_FACTOR: f64 = 200.0;
@@ -177,7 +177,7 @@ impl Adaptive {
         hops: impl Iterator<Item = (usize, u32)> + Clone,
     ) -> DiskChoice {
         let disk = self.disk(home.disk);
-        hops.clone().for_each(|(_, index)| measurements.want_model(index));
+        hops.clone().for_each(|(_, index)| measurements.add_model(index));
         let service_ns = disk.station.interval_ns();
         let Some((place, index)) = best_hop(now, measurements, service_ns, hops.clone()) else {
             return DiskChoice::Disk;

@@ -3,7 +3,7 @@
 use weir_base::Instant;
 
 use crate::content::Content;
-use crate::contents::{StoreCommand, StoreEvent};
+use crate::store_commands::{StoreCommand, StoreEvent};
 
 /// Data that one batch adds to the index of the store's contents while it is built.
 const BUILD_STEPS: u32 = 256;
@@ -30,11 +30,11 @@ impl Content {
                 self.store.stop_changes();
                 None
             }
-            StoreCommand::List { transaction, prefix, from, visits_max } => {
+            StoreCommand::List { transaction, prefix, from, objects_max: visits_max } => {
                 let page = self.store.holdings(prefix.as_view(), from, visits_max);
                 Some(StoreEvent::Listed { transaction, page })
             }
-            StoreCommand::ListOne { transaction, object } => {
+            StoreCommand::ListObject { transaction, object } => {
                 let hash = key.hash(object.value());
                 let page = self.store.holdings_of(object.as_view(), hash);
                 Some(StoreEvent::Listed { transaction, page })

@@ -24,7 +24,7 @@ use weir_wire::DataView;
 use crate::config::RouterConfig;
 use crate::content::disk::DiskState;
 use crate::content::queries::Queries;
-use crate::input::MissWatch;
+use crate::input::MissReports;
 use crate::table::prefixes::hash_proper_prefixes;
 use crate::table::watches::Watches;
 
@@ -36,7 +36,7 @@ pub(crate) struct Content {
     /// Entries of other shards that wait for Data which may come here.
     pub(crate) watches: Watches,
     /// Whose misses of large objects are reported.
-    pub(crate) reported_misses: MissWatch,
+    pub(crate) reported_misses: MissReports,
     /// Since when the index of the store's contents has been built, until it is complete.
     pub(crate) building_since: Option<Instant>,
     /// Blocks for packets that the store and the PIT keep.
@@ -54,7 +54,7 @@ impl Content {
             disk: DiskState::new(&config.busy, config.disk.as_ref()),
             queries: Queries::default(),
             watches: Watches::new(now, watches_max(config)),
-            reported_misses: MissWatch::Off,
+            reported_misses: MissReports::Off,
             building_since: None,
             pool: match &config.memory {
                 Some(memory) => Pool::with_spans(config.pool_bytes_max, Arc::clone(memory)),

@@ -10,7 +10,7 @@ use crate::content::decision::{
     BypassReason, DiskBypass, DiskRead, ForwardingAction, QueueDecision, StoreOutcome,
 };
 use crate::endpoints::Origin;
-use crate::pass::{IncomingInterest, QueueState};
+use crate::incoming::{IncomingInterest, QueueState};
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::context::is_eligible;

@@ -9,8 +9,8 @@ use weir_wire::{DataView, PacketView, PitToken};
 
 use crate::content::busy::Mark;
 use crate::endpoints::{DataOrigin, TokenCarrier};
+use crate::incoming::{IncomingData, ReceivedPacket};
 use crate::io::{DataSource, UnsolicitedPolicy};
-use crate::pass::{IncomingData, ReceivedPacket};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::shard::{Message, OfferedData, UnsolicitedVerdict};
@@ -103,7 +103,7 @@ impl Router {
         let is_sent_there = |record: OutRecord| record.face == face.id();
         matched.retain(|&index| pit.entry(index).upstreams().any(is_sent_there));
         if matched.is_empty() {
-            return Some(DropReason::NotAsked);
+            return Some(DropReason::NotRequested);
         }
         if let Some(token) = token
             && face.has_secret_tokens()
@@ -232,7 +232,7 @@ impl Router {
                 self.content.insert(self.now, &data, hashes, face);
             }
         } else if let Some(face) = self.tables.faces.find(face).copied() {
-            self.on_unsolicited(&face, no_cache, Some(DropReason::NotAsked), &data, hashes);
+            self.on_unsolicited(&face, no_cache, Some(DropReason::NotRequested), &data, hashes);
         }
     }
 }

@@ -81,7 +81,7 @@ impl Router {
             if record.face == from {
                 self.egress.stats.upstream_latency.record(now.ns_since(record.sent_at));
                 let is_first = record.is_sent_once();
-                self.tables.measurements.answer(now, record.flight, is_first);
+                self.tables.measurements.on_data(now, record.flight, is_first);
             } else {
                 let is_store = from == FaceId::CONTENT_STORE;
                 let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };

@@ -10,7 +10,7 @@ use crate::content::decision::{BypassReason, DiskBypass, ForwardingAction};
 use crate::content::reads::Waiter;
 use crate::egress::OutNack;
 use crate::endpoints::Origin;
-use crate::pass::lifetime_ns;
+use crate::incoming::lifetime_ns;
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::Strategy;
@@ -138,7 +138,7 @@ impl Router {
         if !matches!(entry.awaits, AwaitedSource::Upstream | AwaitedSource::Bypass { .. }) {
             return;
         }
-        self.consult_again(index, Strategy::on_silence);
+        self.consult_again(index, Strategy::on_timeout);
     }
 
     /// Consults the strategy of an entry without a new Interest.

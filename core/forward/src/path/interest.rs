@@ -5,7 +5,7 @@ use weir_wire::{InterestView, NackReason};
 
 use crate::content::decision::{DiskRead, ForwardingAction, StoreOutcome, StoredData};
 use crate::endpoints::DataOrigin;
-use crate::pass::{IncomingInterest, ReceivedPacket, query_of};
+use crate::incoming::{IncomingInterest, ReceivedPacket, query_of};
 use crate::path::step::InterestStep;
 use crate::router::Router;
 use crate::scope::is_localhost;

@@ -4,9 +4,9 @@ use weir_base::Instant;
 use weir_store::{Lookup, ShardAnswer};
 
 use crate::content::decision::{ForwardingAction, StoreOutcome, StoredData};
-use crate::input::MissWatch;
+use crate::incoming::{IncomingInterest, QueueState};
+use crate::input::MissReports;
 use crate::io::Event;
-use crate::pass::{IncomingInterest, QueueState};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::table::pit::AwaitedSource;
@@ -56,9 +56,9 @@ impl Router {
             }
             Lookup::Miss => {
                 let is_reported = match self.content.reported_misses {
-                    MissWatch::Off => false,
-                    MissWatch::Local => pass.face.is_local(),
-                    MissWatch::All => true,
+                    MissReports::Off => false,
+                    MissReports::Local => pass.face.is_local(),
+                    MissReports::All => true,
                 };
                 if is_reported {
                     self.report_miss(pass);

@@ -7,7 +7,7 @@ use weir_wire::{InterestView, NackReason};
 
 use crate::egress::{OutNack, with_nonce};
 use crate::endpoints::{Origin, TokenCarrier};
-use crate::pass::{ReceivedPacket, query_of};
+use crate::incoming::{ReceivedPacket, query_of};
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};

@@ -10,7 +10,7 @@ use weir_wire::{DataView, InterestView, LpHeader};
 
 use crate::content::queries::RemoteWaiters;
 use crate::endpoints::DataOrigin;
-use crate::pass::{IncomingData, ReceivedPacket};
+use crate::incoming::{IncomingData, ReceivedPacket};
 use crate::router::Router;
 use crate::shard::{self, Candidate, Message, OfferedData, UnsolicitedVerdict, shard_of_name};
 

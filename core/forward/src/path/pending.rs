@@ -5,7 +5,7 @@ use weir_store::Query;
 use weir_wire::{InterestView, NackReason, rewrite_interest, tlv};
 
 use crate::egress::OutNack;
-use crate::pass::{IncomingInterest, lifetime_ns};
+use crate::incoming::{IncomingInterest, lifetime_ns};
 use crate::router::Router;
 use crate::shard::Message;
 use crate::stats::DropReason;

@@ -4,8 +4,8 @@ use weir_base::{FaceId, Packet};
 use weir_wire::{Interest, InterestView, LpHeader, PacketView};
 
 use crate::content::refill::Hole;
+use crate::incoming::ReceivedPacket;
 use crate::io::{FaceAttributes, FaceScope};
-use crate::pass::ReceivedPacket;
 use crate::router::Router;
 
 /// Bytes that may wait for disks that count as idle.

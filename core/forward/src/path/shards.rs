@@ -15,7 +15,7 @@ use crate::content::queries::{PrefixQuery, RemoteRead};
 use crate::content::reads::Waiter;
 use crate::egress::OutNack;
 use crate::endpoints::{DataOrigin, Origin};
-use crate::pass::{ReceivedPacket, query_of};
+use crate::incoming::{ReceivedPacket, query_of};
 use crate::router::Router;
 use crate::shard::{Candidate, Message, OfferedData, QueryId, ShardMessage};
 use crate::stats::DropReason;

@@ -6,7 +6,7 @@ use weir_store::{Lookup, Query};
 use crate::content::decision::DiskRead;
 use crate::content::reads::Waiter;
 use crate::endpoints::Origin;
-use crate::pass::IncomingInterest;
+use crate::incoming::IncomingInterest;
 use crate::router::Router;
 use crate::shard::Message;
 use crate::table::pit::AwaitedSource;

@@ -18,7 +18,7 @@ const RETRY_NS: u64 = NS_PER_S;
 const DOUBLINGS_MAX: u64 = 5;
 /// The bits of what is remembered of a next hop that say how often the time has doubled; the others
 /// are those of the time when it is to be tried, 0 where it is up.
-const DOUBLINGS: u64 = 7;
+const DOUBLINGS_MASK: u64 = 7;
 
 #[derive(Debug)]
 pub(super) struct BestRoute;
@@ -31,20 +31,20 @@ impl Behaviour for BestRoute {
         if context.next_hops.len() < 2 {
             return on_retransmission(suppression, context);
         }
-        note_silence(context);
+        note_timeouts(context);
         on_retransmission(suppression, context);
         context.wake_after(FIRST_WAIT_NS);
     }
 
     fn on_refusal(&self, context: &mut Context<'_>) -> bool {
         note_refusals(context);
-        ask_next(context)
+        try_next_hop(context)
     }
 
-    fn on_silence(&self, context: &mut Context<'_>) {
-        match note_silence(context) {
+    fn on_timeout(&self, context: &mut Context<'_>) {
+        match note_timeouts(context) {
             Some(0) => {
-                ask_next(context);
+                try_next_hop(context);
             }
             Some(wait_ns) => context.wake_after(wait_ns),
             None => {}
@@ -92,17 +92,17 @@ fn forward_to_one_of_several(context: &mut Context<'_>) {
 /// Whether a next hop answers, or is to be tried once more.
 fn is_up(context: &Context<'_>, hop: &FibNextHop) -> bool {
     context.measurement(hop).is_none_or(|measured| {
-        measured.failures() == 0 || context.now.as_ns() >= measured.strategy_state & !DOUBLINGS
+        measured.failures() == 0 || context.now.as_ns() >= measured.strategy_state & !DOUBLINGS_MASK
     })
 }
 
 /// A next hop is not used until it is tried again.
 fn mark_down(now: Instant, measured: &mut Measurement, doublings: u64) {
     let retry_at = now.plus_ns(RETRY_NS << doublings).as_ns();
-    measured.strategy_state = (retry_at & !DOUBLINGS) | doublings;
+    measured.strategy_state = (retry_at & !DOUBLINGS_MASK) | doublings;
 }
 
-fn is_marked(measured: &Measurement) -> bool {
+fn is_marked_down(measured: &Measurement) -> bool {
     measured.failures() > 0 && measured.strategy_state != 0
 }
 
@@ -110,10 +110,10 @@ fn is_marked(measured: &Measurement) -> bool {
 fn send(context: &mut Context<'_>, hop: FibNextHop) {
     let now = context.now;
     if let Some(measured) = context.measurement_mut(&hop) {
-        match is_marked(measured) {
+        match is_marked_down(measured) {
             // This Interest is the one by which it is tried.
             true => {
-                let doublings = (measured.strategy_state & DOUBLINGS) + 1;
+                let doublings = (measured.strategy_state & DOUBLINGS_MASK) + 1;
                 mark_down(now, measured, doublings.min(DOUBLINGS_MAX));
             }
             false => measured.strategy_state = 0,
@@ -125,7 +125,7 @@ fn send(context: &mut Context<'_>, hop: FibNextHop) {
 }
 
 /// Sends the Interest to a next hop that it was not sent to. `false`: there is none.
-fn ask_next(context: &mut Context<'_>) -> bool {
+fn try_next_hop(context: &mut Context<'_>) -> bool {
     let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
     let up = context.eligible().find(|hop| is_new(hop) && is_up(context, hop));
     let Some(hop) = up.or_else(|| context.eligible().find(is_new)) else { return false };
@@ -135,7 +135,7 @@ fn ask_next(context: &mut Context<'_>) -> bool {
 
 /// A next hop that should have answered by now, and has not answered anything else since, is down.
 /// Returns after which time one will be, 0 if one is; `None` if all have refused.
-fn note_silence(context: &mut Context<'_>) -> Option<u64> {
+fn note_timeouts(context: &mut Context<'_>) -> Option<u64> {
     let (now, hops) = (context.now, context.next_hops);
     let mut shortest_ns = None;
     for hop in hops {
@@ -146,7 +146,7 @@ fn note_silence(context: &mut Context<'_>) -> Option<u64> {
         let Some(measured) = context.measurement_mut(hop) else { continue };
         let waited_ns = now.ns_since(record.sent_at).min(measured.silent_ns(now));
         let left_ns = wait_ns(measured).saturating_sub(waited_ns);
-        if left_ns == 0 && !is_marked(measured) {
+        if left_ns == 0 && !is_marked_down(measured) {
             measured.note_failures(1);
             mark_down(now, measured, 0);
         }
@@ -168,7 +168,7 @@ fn note_refusals(context: &mut Context<'_>) {
         if let Some(measured) = context.measurement_mut(hop)
             && has_refused
             && measured.failures() >= REFUSALS_MAX
-            && !is_marked(measured)
+            && !is_marked_down(measured)
         {
             mark_down(now, measured, 0);
         }

@@ -64,7 +64,7 @@ pub(crate) trait Behaviour: Debug + Send + Sync {
 
     /// The time is over after which the Interest was to be [given back](Context::wake_after), and
     /// it is still pending.
-    fn on_silence(&self, _context: &mut Context<'_>) {}
+    fn on_timeout(&self, _context: &mut Context<'_>) {}
 
     /// Whether pending Interests are to be given to it when a prefix gets a new next hop.
     fn wants_new_next_hops(&self) -> bool {

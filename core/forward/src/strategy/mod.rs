@@ -51,7 +51,7 @@ strategies! {
     BestRoute = "best-route": best_route::BestRoute,
     Multicast = "multicast": multicast::Multicast,
     LowestRtt = "lowest-rtt": lowest_rtt::LowestRtt,
-    Multipath = "multipath": multipath::EVEN,
+    Multipath = "multipath": multipath::WITHOUT_PARAMETERS,
 }
 
 /// A strategy instance: what a prefix is forwarded by.
@@ -62,7 +62,7 @@ pub struct Strategy {
     name: Name,
     suppression: Suppression,
     /// What it does, where that is told by parameters of its own.
-    own: Option<Arc<dyn Behaviour>>,
+    parameterized: Option<Arc<dyn Behaviour>>,
 }
 
 impl PartialEq for Strategy {
@@ -153,7 +153,7 @@ impl Strategy {
             return Err(StrategyError::BadParameter("retx-suppression-initial".into(), reason));
         }
         if !own.is_empty() {
-            strategy.own = Some(kind.behaviour().with_parameters(&own)?);
+            strategy.parameterized = Some(kind.behaviour().with_parameters(&own)?);
         }
         Ok(strategy)
     }
@@ -165,7 +165,7 @@ impl Strategy {
 
     #[inline]
     fn behaviour(&self) -> &dyn Behaviour {
-        match &self.own {
+        match &self.parameterized {
             Some(own) => &**own,
             None => self.kind.behaviour(),
         }
@@ -183,8 +183,8 @@ impl Strategy {
     }
 
     /// Decides about an Interest that nobody has answered in the time that the strategy has set.
-    pub(crate) fn on_silence(&self, context: &mut Context<'_>) {
-        self.behaviour().on_silence(context);
+    pub(crate) fn on_timeout(&self, context: &mut Context<'_>) {
+        self.behaviour().on_timeout(context);
     }
 
     /// How long after the last of its Interests a retransmission of an entry may go on.
@@ -196,7 +196,7 @@ impl Strategy {
 impl From<StrategyKind> for Strategy {
     /// The strategy with default parameters.
     fn from(kind: StrategyKind) -> Self {
-        Self { kind, name: kind.name(), suppression: Suppression::default(), own: None }
+        Self { kind, name: kind.name(), suppression: Suppression::default(), parameterized: None }
     }
 }
 

@@ -42,31 +42,32 @@ const TURNS_MAX: u64 = 1 << 62;
 /// Interest there another one tries it. After its beginning, who has one under way at a time would
 /// try it with each.
 const FAILURES_MAX: u32 = 3;
-const LEFT_OUT_NS: u64 = NS_PER_S;
+const RETRY_NS: u64 = NS_PER_S;
 /// How many usual round-trip times an answer is waited for.
 const ROUND_TRIPS_MAX: u64 = 2;
 /// How long the next hop that has a part is waited for at least. Others would have to get it of the
 /// producer, and a busy machine may stand still for longer than any round trip.
-const PART_WAIT_NS: u64 = NS_PER_S;
+const OWNER_WAIT_MIN_NS: u64 = NS_PER_S;
 /// And at most, or one that delays its answers would say itself how long that is.
-const PART_WAIT_MAX_NS: u64 = 2 * NS_PER_S;
+const OWNER_WAIT_MAX_NS: u64 = 2 * NS_PER_S;
 /// Segments that it may leave out until it is not waited for any more, whatever others it brings.
-const LEFT_OUT_MAX: u32 = 3;
+const UNANSWERED_MAX: u32 = 3;
 
 /// With no parameters.
-pub(super) static EVEN: Multipath = Multipath { parts: Vec::new(), weights: Vec::new() };
+pub(super) static WITHOUT_PARAMETERS: Multipath =
+    Multipath { ranges: Vec::new(), weights: Vec::new() };
 
 #[derive(Debug)]
 pub(super) struct Multipath {
     /// By rising segments; they do not overlap.
-    parts: Vec<Part>,
+    ranges: Vec<OwnedRange>,
     /// Weights other than 1.
     weights: Vec<(FaceId, u64)>,
 }
 
 /// Segments that go to one face.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct OwnedRange {
     first: u64,
     last: u64,
     face: FaceId,
@@ -83,7 +84,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn turn(&self) -> u64 {
+    fn turn_length(&self) -> u64 {
         TURN / self.weight
     }
 }
@@ -97,7 +98,7 @@ impl Behaviour for Multipath {
         let (mut parts, mut weights) = (Vec::new(), Vec::new());
         for parameter in own {
             match parameter.key {
-                "part" => parts.push((parse_part(parameter)?, parameter)),
+                "part" => parts.push((parse_range(parameter)?, parameter)),
                 "weight" => {
                     let (face, weight) = parse_weight(parameter)?;
                     if weights.iter().any(|&(other, _)| other == face) {
@@ -118,27 +119,27 @@ impl Behaviour for Multipath {
             }
         }
         let parts = parts.into_iter().map(|(part, _)| part).collect();
-        Ok(Arc::new(Self { parts, weights }))
+        Ok(Arc::new(Self { ranges: parts, weights }))
     }
 
     fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
         let Some(segment) = segment_of(context) else {
             return best_route::BestRoute.on_interest(suppression, context);
         };
-        let keeper = self.face_of(segment);
+        let keeper = self.owner_of(segment);
         if keeper == Some(context.ingress) {
-            return self.ask_for_keeper(suppression, context);
+            return self.forward_for_owner(suppression, context);
         }
         let is_pending = best_route::is_pending(context);
         if is_pending && best_route::is_suppressed(suppression, context) {
             return;
         }
-        if let Some(hop) = keeper.and_then(|keeper| awaited(context, keeper)) {
+        if let Some(hop) = keeper.and_then(|keeper| awaited_owner(context, keeper)) {
             context.send_interest(hop);
             return best_route::lengthen_suppression(suppression, context);
         }
-        self.note_unanswered(keeper, context);
-        let is_sent = self.ask_new(keeper, context) || ask_again(keeper, context);
+        self.note_overdue(keeper, context);
+        let is_sent = self.send_to_new_hop(keeper, context) || resend(keeper, context);
         match (is_sent, is_pending) {
             (_, true) => best_route::lengthen_suppression(suppression, context),
             (true, false) => {}
@@ -148,16 +149,16 @@ impl Behaviour for Multipath {
 
     fn on_refusal(&self, context: &mut Context<'_>) -> bool {
         let segment = segment_of(context);
-        segment.is_some_and(|segment| self.ask_new(self.face_of(segment), context))
+        segment.is_some_and(|segment| self.send_to_new_hop(self.owner_of(segment), context))
     }
 }
 
 impl Multipath {
     /// Sends the Interest to a next hop that it was not sent to yet, to that which has its part if
     /// it may. `false`: there is none.
-    fn ask_new(&self, keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
+    fn send_to_new_hop(&self, keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
         let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
-        let may_use = |hop: &FibNextHop| is_new(hop) && is_sound(context, hop);
+        let may_use = |hop: &FibNextHop| is_new(hop) && is_usable(context, hop);
         let of_part = keeper.and_then(|keeper| {
             context.eligible().find(|hop| hop.face == keeper).filter(|hop| may_use(hop))
         });
@@ -169,7 +170,7 @@ impl Multipath {
         let Some((hop, free_at)) = chosen else { return false };
         if context.send_interest(hop) {
             end_turn(context, &hop, free_at);
-            count_passed_by(keeper, &hop, context);
+            count_diverted(keeper, &hop, context);
         }
         true
     }
@@ -179,7 +180,7 @@ impl Multipath {
     /// only if nothing at all has come from it for long: it is not left out for being slow. Each
     /// segment that it did not bring in that time counts besides, or one that brings some of its
     /// part would be waited for each time.
-    fn note_unanswered(&self, keeper: Option<FaceId>, context: &mut Context<'_>) {
+    fn note_overdue(&self, keeper: Option<FaceId>, context: &mut Context<'_>) {
         let (now, hops) = (context.now, context.next_hops);
         let is_first = context.entry().upstreams().all(|record| Some(record.face) == keeper);
         for hop in hops {
@@ -187,18 +188,18 @@ impl Multipath {
             else {
                 continue;
             };
-            let has_part = self.parts.iter().any(|part| part.face == hop.face);
+            let has_part = self.ranges.iter().any(|part| part.face == hop.face);
             let Some(measured) = context.measurement_mut(hop) else { continue };
             if has_part {
-                let wait_ns = part_wait_ns(measured);
+                let wait_ns = owner_wait_ns(measured);
                 let waited_ns = now.ns_since(record.flight.began_at());
                 if is_first && !record.flight.is_over() && waited_ns > wait_ns {
-                    measured.note_left_out(LEFT_OUT_MAX);
+                    measured.note_unanswered(UNANSWERED_MAX);
                 }
                 if measured.silent_ns(now) > wait_ns {
                     measured.note_failures(FAILURES_MAX);
                 }
-            } else if now.ns_since(record.sent_at) > ROUND_TRIPS_MAX * usual_ns(measured) {
+            } else if now.ns_since(record.sent_at) > ROUND_TRIPS_MAX * rtt_ns(measured) {
                 measured.note_failures(1);
             }
         }
@@ -206,7 +207,7 @@ impl Multipath {
 
     /// Forwards what the one asks for who has that part: by the cheapest way, as by turns it might
     /// come back to him. He does not answer what he asks for, so that he is not waited for.
-    fn ask_for_keeper(&self, suppression: &Suppression, context: &mut Context<'_>) {
+    fn forward_for_owner(&self, suppression: &Suppression, context: &mut Context<'_>) {
         let (now, keeper) = (context.now, context.ingress);
         let records = context.entry().upstreams();
         let pending = records.filter(|record| record.expiry > now).map(|record| record.face);
@@ -215,7 +216,7 @@ impl Multipath {
         if is_asked_of_others {
             return best_route::on_retransmission(suppression, context);
         }
-        let is_other = |hop: &FibNextHop| self.weight(hop.face) > 0 && is_sound(context, hop);
+        let is_other = |hop: &FibNextHop| self.weight(hop.face) > 0 && is_usable(context, hop);
         let cheapest = context.eligible().find(is_other).or_else(|| context.eligible().next());
         match cheapest {
             Some(hop) => {
@@ -233,9 +234,9 @@ impl Multipath {
     }
 
     /// The face that has the part of the object that a segment lies in.
-    fn face_of(&self, segment: u64) -> Option<FaceId> {
-        let behind = self.parts.partition_point(|part| part.first <= segment);
-        let part = self.parts[..behind].last()?;
+    fn owner_of(&self, segment: u64) -> Option<FaceId> {
+        let behind = self.ranges.partition_point(|part| part.first <= segment);
+        let part = self.ranges[..behind].last()?;
         (segment <= part.last).then_some(part.face)
     }
 
@@ -257,18 +258,18 @@ impl Multipath {
             in_flight += candidate.in_flight;
             weights += candidate.weight;
             // The last turn of all began then.
-            now = candidate.free_at.saturating_sub(candidate.turn()).max(now);
+            now = candidate.free_at.saturating_sub(candidate.turn_length()).max(now);
         }
         let has_room = |candidate: &Candidate| {
             candidate.in_flight < (in_flight * candidate.weight).div_ceil(weights)
         };
         let turn = |candidate: Candidate| {
-            let owed = TURNS_OWED_MAX * candidate.turn();
+            let owed = TURNS_OWED_MAX * candidate.turn_length();
             (candidate.free_at.max(now.saturating_sub(owed)), candidate)
         };
         let (begin, next) =
             candidates().filter(has_room).map(turn).min_by_key(|&(begin, _)| begin)?;
-        Some((next.hop, begin + next.turn()))
+        Some((next.hop, begin + next.turn_length()))
     }
 
     fn candidate(&self, context: &Context<'_>, hop: FibNextHop) -> Candidate {
@@ -289,9 +290,9 @@ fn segment_of(context: &Context<'_>) -> Option<u64> {
 
 /// Whether a next hop answers, or should be tried again. One that is not measured is used for want
 /// of others.
-fn is_sound(context: &Context<'_>, hop: &FibNextHop) -> bool {
+fn is_usable(context: &Context<'_>, hop: &FibNextHop) -> bool {
     let Some(measured) = context.measurement(hop) else { return false };
-    let is_due = || measured.in_flight() == 0 && measured.idle_ns(context.now) >= LEFT_OUT_NS;
+    let is_due = || measured.in_flight() == 0 && measured.idle_ns(context.now) >= RETRY_NS;
     !hop.is_distrusted && (measured.failures() < FAILURES_MAX || is_due())
 }
 
@@ -313,7 +314,7 @@ fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
 /// The next hop that has the part of a pending Interest, as long as it is to be asked again and
 /// nobody else: it has not refused it, has not been silent for long, though it may have answered
 /// others, and has not left this one alone unanswered for as long, nor too many before it.
-fn awaited(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
+fn awaited_owner(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
     let hop = context.eligible().find(|hop| hop.face == keeper)?;
     let record = context.out_record(keeper)?;
     let is_pending = record.nacked.is_none() && record.expiry > context.now;
@@ -321,31 +322,31 @@ fn awaited(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
     // One that has failed already is not waited for anew each time that it is tried.
     let is_trusted = !hop.is_distrusted
         && measured.failures() < FAILURES_MAX
-        && measured.left_out() < LEFT_OUT_MAX;
+        && measured.unanswered() < UNANSWERED_MAX;
     let asked_ns = context.now.ns_since(record.flight.began_at());
     let waited_ns = asked_ns.max(measured.silent_ns(context.now));
-    (is_pending && is_trusted && waited_ns <= part_wait_ns(measured)).then_some(hop)
+    (is_pending && is_trusted && waited_ns <= owner_wait_ns(measured)).then_some(hop)
 }
 
 /// How long a next hop that has a part is waited for.
-fn part_wait_ns(measured: &Measurement) -> u64 {
-    (ROUND_TRIPS_MAX * usual_ns(measured)).clamp(PART_WAIT_NS, PART_WAIT_MAX_NS)
+fn owner_wait_ns(measured: &Measurement) -> u64 {
+    (ROUND_TRIPS_MAX * rtt_ns(measured)).clamp(OWNER_WAIT_MIN_NS, OWNER_WAIT_MAX_NS)
 }
 
 /// 0 before the first answer.
-fn usual_ns(measured: &Measurement) -> u64 {
+fn rtt_ns(measured: &Measurement) -> u64 {
     measured.smoothed_rtt_ns().unwrap_or(0)
 }
 
 /// Counts an Interest that goes to another next hop than that which has its part.
-fn count_passed_by(keeper: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
+fn count_diverted(keeper: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
     let is_passed_by = keeper.is_some_and(|keeper| keeper != hop.face);
     context.egress.stats.parts_passed_by += u64::from(is_passed_by);
 }
 
 /// Sends the Interest once more where it was refused or sent longest ago. `false`: no next hop may
 /// have it.
-fn ask_again(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
+fn resend(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
     let rank = |hop: &FibNextHop| {
         context.out_record(hop.face).map(|record| (record.nacked.is_some(), record.sent_at))
     };
@@ -354,18 +355,18 @@ fn ask_again(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
         return false;
     };
     if context.send_interest(hop) {
-        count_passed_by(keeper, &hop, context);
+        count_diverted(keeper, &hop, context);
     }
     true
 }
 
 /// `FACE:FIRST-LAST`: these segments go to this face.
-fn parse_part(parameter: &Parameter<'_>) -> Result<Part, StrategyError> {
+fn parse_range(parameter: &Parameter<'_>) -> Result<OwnedRange, StrategyError> {
     let parse = || {
         let (face, range) = parameter.value.split_once(':')?;
         let (first, last) = range.split_once('-')?;
         let face = FaceId(parse_number(face)?);
-        Some(Part { first: parse_number(first)?, last: parse_number(last)?, face })
+        Some(OwnedRange { first: parse_number(first)?, last: parse_number(last)?, face })
     };
     let part = parse().ok_or_else(|| parameter.refuse("it is not part~<face>:<first>-<last>"))?;
     match part.first <= part.last {

@@ -18,7 +18,7 @@ const GAP_PARTS: i64 = 16;
 
 /// How many Data make up for an Interest that was left out.
 /// Waiting a second for each of these costs no more than 4 ms for each Data that it brings.
-const DATA_PER_LEFT_OUT: u32 = 256;
+const DATA_PER_UNANSWERED: u32 = 256;
 
 /// Set in [`Flight::ahead`]: the Interest was sent there although its Data may be here.
 const CHOSEN: u32 = 1 << 31;
@@ -38,13 +38,13 @@ impl Flight {
 
     /// All that is to be kept of it where its beginning is known.
     #[inline(always)]
-    pub(crate) fn parts(self) -> (u32, u32) {
+    pub(crate) fn packed(self) -> (u32, u32) {
         (self.measurement, self.ahead)
     }
 
     /// The flight of these parts, which began at `since` if it is not over.
     #[inline(always)]
-    pub(crate) fn of_parts((measurement, ahead): (u32, u32), since: Instant) -> Self {
+    pub(crate) fn from_packed((measurement, ahead): (u32, u32), since: Instant) -> Self {
         match measurement {
             NONE => Self::NONE,
             _ => Self { measurement, ahead, since },
@@ -98,8 +98,8 @@ pub(crate) struct Measurement {
     timeouts: u64,
     /// Nacks, time-outs and what else counts as a failure, since the last Data.
     failures: u32,
-    /// [`DATA_PER_LEFT_OUT`] for each Interest that it left out, less one for each Data.
-    left_out: u32,
+    /// [`DATA_PER_UNANSWERED`] for each Interest that it left out, less one for each Data.
+    unanswered: u32,
     /// Usual time between two Data, ns; 0 before the second.
     gap_ns: u64,
     last_data_at: Option<Instant>,
@@ -122,7 +122,7 @@ impl Measurement {
             nacks: 0,
             timeouts: 0,
             failures: 0,
-            left_out: 0,
+            unanswered: 0,
             gap_ns: 0,
             last_data_at: None,
             silent_since: None,
@@ -168,14 +168,14 @@ impl Measurement {
     }
 
     /// Interests that it left out and has not made up for with Data.
-    pub(crate) fn left_out(&self) -> u32 {
-        self.left_out.div_ceil(DATA_PER_LEFT_OUT)
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.unanswered.div_ceil(DATA_PER_UNANSWERED)
     }
 
     /// It has left out an Interest. No more than `most` are remembered.
-    pub(crate) fn note_left_out(&mut self, most: u32) {
-        let most = most.saturating_mul(DATA_PER_LEFT_OUT);
-        self.left_out = self.left_out.saturating_add(DATA_PER_LEFT_OUT).min(most);
+    pub(crate) fn note_unanswered(&mut self, most: u32) {
+        let most = most.saturating_mul(DATA_PER_UNANSWERED);
+        self.unanswered = self.unanswered.saturating_add(DATA_PER_UNANSWERED).min(most);
     }
 
     /// At least what it has been silent for although something is under way, ns.
@@ -192,7 +192,7 @@ impl Measurement {
     fn on_data(&mut self, now: Instant, rtt_ns: Option<u64>) {
         self.data += 1;
         self.failures = 0;
-        self.left_out = self.left_out.saturating_sub(1);
+        self.unanswered = self.unanswered.saturating_sub(1);
         self.silent_since = Some(now);
         if let Some(last) = self.last_data_at.replace(now) {
             let error_ns = now.ns_since(last) as i64 - self.gap_ns as i64;
@@ -205,7 +205,7 @@ impl Measurement {
 
     /// A flight there has ended. Says whether it was the last of a next hop that is gone.
     #[inline]
-    fn land(&mut self, now: Instant, flight: Flight) -> bool {
+    fn end_flight(&mut self, now: Instant, flight: Flight) -> bool {
         self.in_flight -= 1;
         self.used_at = now;
         if let (Some(model), true) = (&mut self.model, flight.is_chosen()) {
@@ -273,14 +273,14 @@ impl Measurements {
     /// Data has come from the next hop. `is_first`: the Interest was sent there once only, so that
     /// the round-trip time is known (RFC 6298, 3).
     #[inline(always)]
-    pub(crate) fn answer(&mut self, now: Instant, flight: Flight, is_first: bool) {
+    pub(crate) fn on_data(&mut self, now: Instant, flight: Flight, is_first: bool) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
         if let (Some(model), true) = (&mut one.model, is_first) {
             model.on_answer(now, flight.since, flight.ahead(), true);
         }
-        if one.land(now, flight) {
+        if one.end_flight(now, flight) {
             self.forget(flight.measurement);
         }
     }
@@ -301,13 +301,13 @@ impl Measurements {
                 model.on_answer(now, flight.since, flight.ahead(), false);
             }
         }
-        if one.land(now, flight) {
+        if one.end_flight(now, flight) {
             self.forget(flight.measurement);
         }
     }
 
     /// Has a model of the queue behind a next hop made from now on.
-    pub(crate) fn want_model(&mut self, index: u32) {
+    pub(crate) fn add_model(&mut self, index: u32) {
         if self.all.get(index).is_none_or(|one| one.model.is_some()) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use weir_base::Instant;
 
-use crate::table::station::{QueueEstimator, ServerPreference};
+use crate::table::queue_estimator::{QueueEstimator, ServerPreference};
 
 /// Round-trip times over which the wait for others is averaged.
 const ROUND_TRIPS: f64 = 32.0;

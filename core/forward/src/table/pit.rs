@@ -9,8 +9,8 @@ use weir_base::{Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
 use weir_store::Query;
 use weir_wire::{NameView, PACKET_SIZE_MAX, tlv};
 
-use crate::table::live::SlotSet;
 use crate::table::records::{InRecord, OutRecord, RecordLists, Records};
+use crate::table::slot_set::SlotSet;
 
 /// Where the Data of a pending Interest is to come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -102,7 +102,7 @@ impl Records {
             sent_at: Instant::ZERO,
             nonce: record.nonce,
             face_slot: record.face_slot,
-            flight: Flight::NONE.parts(),
+            flight: Flight::NONE.packed(),
             token: token.unwrap_or_default(),
             has_downstream: token.is_some(),
             has_upstream: false,
@@ -142,7 +142,7 @@ impl Records {
             sent_at: self.sent_at,
             expiry: self.expiry,
             nacked: None,
-            flight: Flight::of_parts(self.flight, self.sent_at),
+            flight: Flight::from_packed(self.flight, self.sent_at),
             strategy_state: 0,
         }
     }
@@ -235,7 +235,7 @@ impl Records {
         if is_plain {
             self.has_upstream = true;
             (self.upstream, self.sent_at) = (record.face, record.sent_at);
-            self.flight = record.flight.parts();
+            self.flight = record.flight.packed();
         }
         is_plain
     }

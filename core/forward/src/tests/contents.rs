@@ -1,7 +1,7 @@
 //! What a router's store holds is told as ranges, and rules for it hold.
 
 use super::*;
-use crate::{MissWatch, StoreCommand, StoreEvent};
+use crate::{MissReports, StoreCommand, StoreEvent};
 use alloc::format;
 use alloc::vec;
 use weir_store::{
@@ -26,7 +26,7 @@ fn ask(fixture: &mut Fixture, command: StoreCommand) -> StoreEvent {
 
 fn ranges(fixture: &mut Fixture) -> Vec<SegmentRange> {
     let object = "/a/v=1".parse().unwrap();
-    match ask(fixture, StoreCommand::ListOne { transaction: 3, object }) {
+    match ask(fixture, StoreCommand::ListObject { transaction: 3, object }) {
         StoreEvent::Listed { transaction: 3, page: Some(page) } => {
             page.holdings.into_iter().flat_map(|holding| holding.ranges).collect()
         }
@@ -54,7 +54,7 @@ fn holdings_and_their_changes_are_told() {
     assert_eq!(ranges(&mut fixture), [range(0, 399)]);
     let prefix: Name = "/a".parse().unwrap();
     let from = HoldingsCursor::default();
-    let list = StoreCommand::List { transaction: 4, prefix, from, visits_max: 10 };
+    let list = StoreCommand::List { transaction: 4, prefix, from, objects_max: 10 };
     let StoreEvent::Listed { page: Some(page), .. } = ask(&mut fixture, list) else { panic!() };
     assert!(!page.is_partial && page.next.is_none());
     assert_eq!(page.holdings[0].name, "/a/v=1".parse().unwrap());
@@ -95,7 +95,7 @@ fn what_the_index_had_no_room_for_is_looked_for_again() {
     }
     let list = |fixture: &mut Fixture| {
         let (prefix, from) = ("/a".parse().unwrap(), HoldingsCursor::default());
-        match ask(fixture, StoreCommand::List { transaction: 4, prefix, from, visits_max: 100 }) {
+        match ask(fixture, StoreCommand::List { transaction: 4, prefix, from, objects_max: 100 }) {
             StoreEvent::Listed { page: Some(page), .. } => (page.holdings.len(), page.is_partial),
             other => panic!("{other:?}"),
         }
@@ -149,7 +149,7 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
     fixture.route("/a", &[(U, 0)]);
     fetch(&mut fixture, 0..130);
     assert!(fixture.out.events.is_empty(), "nobody has asked for it");
-    fixture.command(Command::WatchMisses(MissWatch::Local));
+    fixture.command(Command::ReportMisses(MissReports::Local));
     fetch(&mut fixture, 0..130);
     assert!(fixture.out.events.is_empty(), "the store has all of it");
     fetch(&mut fixture, 130..257);
@@ -173,7 +173,7 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
     // A neighbour's are told of only if those of all are.
     fixture.ask(V, &Ask::new("/a/c/v=1/seg=64", 8));
     assert!(missed(&mut fixture).is_empty());
-    fixture.command(Command::WatchMisses(MissWatch::All));
+    fixture.command(Command::ReportMisses(MissReports::All));
     fixture.ask(V, &Ask::new("/a/d/v=1/seg=64", 9));
     assert_eq!(missed(&mut fixture), [(V, "/a/d/v=1".into())]);
 }

@@ -14,7 +14,7 @@ fn data_from_a_face_that_was_not_asked_is_neither_given_on_nor_kept() {
     }
     assert!(fixture.ask(LOCAL, &Ask::new("/a/b", 3)).is_empty(), "aggregated");
     assert!(fixture.answer(V, data("/a/b", 1000)).is_empty());
-    assert_eq!(fixture.drops(DropReason::NotAsked), 1);
+    assert_eq!(fixture.drops(DropReason::NotRequested), 1);
     assert_eq!(fixture.router.stats().store.entries, 0);
     let kind = PacketKind::Data;
     assert_eq!(sent(&fixture.answer(U, data("/a/b", 1000))), vec![(LOCAL, kind), (V, kind)]);

@@ -4,7 +4,7 @@ use weir_wire::PacketView;
 
 use super::*;
 use crate::content::decision::StoredData;
-use crate::pass::{IncomingInterest, ReceivedPacket, query_of};
+use crate::incoming::{IncomingInterest, ReceivedPacket, query_of};
 
 #[test]
 fn localhost_never_crosses() {

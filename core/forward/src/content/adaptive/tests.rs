@@ -294,7 +294,7 @@ impl Model {
     fn upstream_done(&mut self, request: usize, count: usize) {
         self.count(request, count);
         if let Some(flight) = self.requests[request].flight {
-            self.measurements.answer(Instant::from_ns(self.now_ns), flight, true);
+            self.measurements.on_data(Instant::from_ns(self.now_ns), flight, true);
         }
         self.leave(true);
     }
@@ -486,7 +486,7 @@ fn a_next_hop_that_falls_silent_is_left() {
         }
         let took_ns = if place == 0 { 10_000 } else { 1_000_000 };
         if !is_silent {
-            measurements.answer(now.plus_ns(took_ns), flight, true);
+            measurements.on_data(now.plus_ns(took_ns), flight, true);
         }
     }
     assert!(went[0] < 20 && went[1] > 1500, "{went:?}");

@@ -20,7 +20,7 @@ fn up(record: OutRecord) -> Up {
     let is_sent_once = record.is_sent_once();
     let OutRecord { face, nonce, sent_at, expiry, nacked, flight, strategy_state } = record;
     let nacked = nacked.map(NackReason::code);
-    (face.0, nonce, sent_at, expiry, nacked, flight.parts(), is_sent_once, strategy_state)
+    (face.0, nonce, sent_at, expiry, nacked, flight.packed(), is_sent_once, strategy_state)
 }
 
 /// An entry, and plain vectors that are to hold the same.

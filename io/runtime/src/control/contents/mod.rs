@@ -143,7 +143,7 @@ impl Contents {
                 Ok(ContentsReply::Done)
             }
             ContentsRequest::WatchMisses(watches) => {
-                self.workers.send_all_shards(|| Command::WatchMisses(watches));
+                self.workers.send_all_shards(|| Command::ReportMisses(watches));
                 Ok(ContentsReply::Done)
             }
             _ if self.jobs.len() >= JOBS_MAX => Err(ContentsError::Busy),
@@ -155,12 +155,12 @@ impl Contents {
                         Some(cursors) => (*cursors.get(shard)?)?,
                     };
                     let prefix = prefix.clone();
-                    Some(StoreCommand::List { transaction, prefix, from, visits_max })
+                    Some(StoreCommand::List { transaction, prefix, from, objects_max: visits_max })
                 });
             }
             ContentsRequest::ListOne { object } => {
                 return self.start_job(JobKind::Page, deadline, asked_by, |transaction, _| {
-                    Some(StoreCommand::ListOne { transaction, object: object.clone() })
+                    Some(StoreCommand::ListObject { transaction, object: object.clone() })
                 });
             }
             ContentsRequest::TakeChanges { blocks_max } => match self.start_changes(blocks_max) {

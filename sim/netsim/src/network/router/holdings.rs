@@ -109,7 +109,7 @@ fn list(shards: &mut Shards, now: Instant, prefix: &Name, mut each: impl FnMut(H
     for shard in 0..shards.count() {
         let mut out = Outbox::default();
         let (prefix, from) = (prefix.clone(), HoldingsCursor::default());
-        let list = StoreCommand::List { transaction: 0, prefix, from, visits_max: u32::MAX };
+        let list = StoreCommand::List { transaction: 0, prefix, from, objects_max: u32::MAX };
         shards.command(shard, now, Command::Store(list), &mut out);
         for event in out.events.drain(..) {
             if let Event::Store(StoreEvent::Listed { page: Some(page), .. }) = event {

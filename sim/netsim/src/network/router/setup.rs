@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_base::FaceId;
 use weir_forward::{
-    Command, Extension, FaceAttributes, FaceScope, MissWatch, NextHop, StoreCommand,
+    Command, Extension, FaceAttributes, FaceScope, MissReports, NextHop, StoreCommand,
     strategy::Strategy,
 };
 use weir_plan::{RouterPlan, filler_prefix};
@@ -35,8 +35,8 @@ impl RouterSetup {
         };
         let mut commands: Vec<Command> = self.faces.iter().map(face).collect();
         // Consumers of a simulation may be behind links, as routers are.
-        let watches = if self.watches_misses { MissWatch::All } else { MissWatch::Off };
-        commands.push(Command::WatchMisses(watches));
+        let watches = if self.watches_misses { MissReports::All } else { MissReports::Off };
+        commands.push(Command::ReportMisses(watches));
         if self.reports_holdings {
             let track = StoreCommand::Track(Some(HoldingsConfig::default()));
             commands.push(Command::Store(track));

@@ -18,10 +18,10 @@ pub enum StoreCommand {
         /// Where to go on.
         from: HoldingsCursor,
         /// Objects that are looked at, at most.
-        visits_max: u32,
+        objects_max: u32,
     },
     /// What is held of one object. Answered by [`StoreEvent::Listed`].
-    ListOne {
+    ListObject {
         /// Identifies the answer.
         transaction: u64,
         /// Its name, without the segment number.

@@ -5,7 +5,7 @@ use weir_store::Query;
 use weir_store::disk::DiskTierStats;
 use weir_wire::{DataView, InterestView, PacketView};
 
-use crate::pass::query_of;
+use crate::incoming::query_of;
 use crate::router::Router;
 
 impl Router {
