@@ -46,7 +46,7 @@ fn main() {
                 let received = link.receive(now, interest.clone(), &mut pool);
                 passed += u64::from(matches!(received, Received::Packet { .. }));
             }
-            if link.holds_interests() {
+            if link.has_delayed_interests() {
                 link.set_socket_backlog(0);
                 now = now.plus_ns(20 * NS_PER_MS);
                 link.poll(now);

@@ -67,7 +67,7 @@ impl LinkConfig {
     }
 
     /// What cannot be is raised to the least that can.
-    pub(crate) fn sane(mut self) -> Self {
+    pub(crate) fn sanitized(mut self) -> Self {
         self.codec.mtu = self.codec.mtu.max(MTU_MIN);
         self
     }

@@ -30,5 +30,5 @@ pub use egress::{PacketKind, Sojourn};
 pub use frame::Frame;
 pub use ingress::{FispConfig, ShapingConfig, ShapingError};
 pub use link::Link;
-pub use order::OutOfOrder;
+pub use order::OptionOrderError;
 pub use runs::RunsConfig;

@@ -29,7 +29,7 @@ pub struct Link {
 impl Link {
     /// A fresh face with `config`.
     pub fn new(config: LinkConfig) -> Self {
-        let config = config.sane();
+        let config = config.sanitized();
         Self {
             counters: LinkCounters::default(),
             decoder: Decoder::default(),
@@ -49,7 +49,7 @@ impl Link {
 
     /// Changes the configuration; what is queued or in reassembly stays.
     pub fn set_config(&mut self, config: LinkConfig) {
-        let before = core::mem::replace(&mut self.config, config.sane());
+        let before = core::mem::replace(&mut self.config, config.sanitized());
         if before.shaping != self.config.shaping {
             self.ingress.change(&self.config.shaping, self.config.shaping_seed);
         }
@@ -57,7 +57,7 @@ impl Link {
             let (runs, seed) = (self.config.codec.runs, self.config.egress.seed);
             self.offers = Offers::new(runs, seed).map(Box::new);
         }
-        self.encoder.turn_reliability(self.config.codec.reliability);
+        self.encoder.set_reliability(self.config.codec.reliability);
         let (egress, context) = self.egress();
         egress.reconfigure(&before.egress, context);
     }
@@ -168,7 +168,7 @@ impl Link {
     fn gather_ready(&mut self, begun: usize) {
         let Self { offers: Some(offers), egress, config, counters, .. } = self else { return };
         let now = egress.now();
-        let (span, may_ask) = (offers.span(now), offers.may_ask(now));
+        let (span, may_ask) = (offers.span(now), offers.may_query(now));
         let mut offer = None;
         if span > 0 || may_ask {
             let (runs, interests) = egress.gather(begun, span, config.codec.mtu);
@@ -176,9 +176,9 @@ impl Link {
                 counters.out_runs += runs;
                 counters.out_run_interests += interests;
             }
-            offer = (runs > 0 && may_ask).then(|| offers.ask(now));
+            offer = (runs > 0 && may_ask).then(|| offers.query(now));
         }
-        let offer = offer.or_else(|| offers.volunteer(now));
+        let offer = offer.or_else(|| offers.announce(now));
         self.push_offer(offer);
     }
 
@@ -198,7 +198,7 @@ impl Link {
                     self.enqueue(now, LpHeader { nack, pit_token, ..LpHeader::default() }, packet);
             }
         }
-        Received::Held
+        Received::Delayed
     }
 
     /// Whether Interests that come in may be [held](Received::Held).
@@ -208,8 +208,8 @@ impl Link {
     }
 
     /// Whether an Interest waits.
-    pub fn holds_interests(&self) -> bool {
-        self.ingress.holds_interests()
+    pub fn has_delayed_interests(&self) -> bool {
+        self.ingress.has_delayed_interests()
     }
 
     /// The next of the held Interests that may go on by `now`, if there is one. To be asked until
@@ -276,7 +276,7 @@ impl Link {
 
     /// Makes ready what reliability wants to send by now: lost frames again, Acks alone.
     fn push_due(&mut self, now: Instant) {
-        self.egress.tell_time(now);
+        self.egress.set_now(now);
         loop {
             let Self { config, counters, encoder, .. } = self;
             let Some(reliability) = encoder.reliability() else { return };
@@ -285,7 +285,7 @@ impl Link {
             let result = self.egress.push(frame, &self.config.egress);
             if self.counted(result).is_err() {
                 // A frame without room is lost once more.
-                self.on_left(number);
+                self.on_dequeued(number);
             }
         }
     }
@@ -356,15 +356,15 @@ impl Link {
     #[inline]
     fn pop(&mut self) -> Option<Frame> {
         let frame = self.egress.pop()?;
-        self.on_left(frame.tx_sequence());
+        self.on_dequeued(frame.tx_sequence());
         Some(frame)
     }
 
     /// The frame of this number is no longer queued.
     #[inline]
-    fn on_left(&mut self, tx_sequence: Option<u64>) {
+    fn on_dequeued(&mut self, tx_sequence: Option<u64>) {
         if let (Some(number), Some(reliability)) = (tx_sequence, self.encoder.reliability()) {
-            reliability.on_left(self.egress.now(), number);
+            reliability.on_dequeued(self.egress.now(), number);
         }
     }
 
@@ -375,7 +375,7 @@ impl Link {
             self.counters.drops.count(LinkDrop::SocketRefused);
         }
         if let Some(offers) = &mut self.offers {
-            offers.forget();
+            offers.reset();
         }
         let (egress, context) = self.egress();
         egress.release(context);
@@ -412,7 +412,7 @@ impl Link {
         if self.egress_memory_bytes() > bytes_max
             && let Some(reliability) = self.encoder.reliability()
         {
-            reliability.forget(&mut self.counters);
+            reliability.discard_state(&mut self.counters);
         }
         if self.egress_memory_bytes() > bytes_max {
             self.ingress.forget();
@@ -466,13 +466,13 @@ impl Link {
     pub fn poll(&mut self, now: Instant) {
         self.decoder.poll(now, &mut self.counters.drops);
         self.ingress.poll(now);
-        self.tell_time(now);
+        self.set_now(now);
     }
 
     /// What the socket takes from here on leaves at `now`, which reliability wants to know.
     /// Interests that are held stay so until the next [`poll`](Self::poll), which this does not
     /// put off.
-    pub fn tell_time(&mut self, now: Instant) {
+    pub fn set_now(&mut self, now: Instant) {
         if self.is_reliable() {
             self.push_due(now);
         }

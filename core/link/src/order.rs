@@ -5,14 +5,14 @@ use core::fmt;
 /// Two options that contradict each other: their names and values, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct OutOfOrder(String);
+pub struct OptionOrderError(String);
 
-impl OutOfOrder {
+impl OptionOrderError {
     /// Refuses a first value that is not below the second one, each with the name of its option.
     ///
     /// # Errors
     /// It is not below.
-    pub fn unless_below<T: PartialOrd + fmt::Display>(
+    pub fn require_below<T: PartialOrd + fmt::Display>(
         low: (&str, T),
         high: (&str, T),
     ) -> Result<(), Self> {
@@ -20,7 +20,7 @@ impl OutOfOrder {
     }
 
     /// Whether the value of the first option is not above that of the second.
-    pub(crate) fn if_above<T: PartialOrd + fmt::Display>(
+    pub(crate) fn require_not_above<T: PartialOrd + fmt::Display>(
         low: (&str, T),
         high: (&str, T),
     ) -> Result<(), Self> {

@@ -52,8 +52,8 @@ impl Connection {
         config.codec.keep_incoming_face = true;
         // Over streams they save nothing (docs/measurements.md).
         config.codec.runs = match socket {
-            Socket::Udp(_) => RunsConfig::Begins,
-            _ => RunsConfig::Answers,
+            Socket::Udp(_) => RunsConfig::Initiate,
+            _ => RunsConfig::Accept,
         };
         config.codec.sequence_start = random_u64()?;
         Ok(Self { socket, link: Link::new(config) })

@@ -286,7 +286,7 @@ impl Paths {
                     }
                     // An application's link shapes no Interests, and an answer to an offer goes out
                     // with the next flush.
-                    Received::Held | Received::Offer(_) => {}
+                    Received::Delayed | Received::Offer(_) => {}
                     Received::Partial | Received::Idle | Received::Signal(_) => {}
                     Received::Drop(_) => self.dropped += 1,
                 }

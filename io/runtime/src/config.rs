@@ -225,7 +225,7 @@ impl StaticFace {
         link.shaping = self.shaping.unwrap_or(link.shaping);
         let runs = &mut link.codec.runs;
         *runs = match self.runs.unwrap_or(*runs != RunsConfig::Off) {
-            true => RunsConfig::Begins,
+            true => RunsConfig::Initiate,
             false => RunsConfig::Off,
         };
         let egress = &mut link.egress;

@@ -10,7 +10,7 @@ const REASSEMBLY_TIMEOUT_NS: u64 = 500 * NS_PER_MS;
 
 /// With reliability a frame that has not come by then will not come any more: three timeouts that
 /// double from the initial second on are over.
-pub(crate) const LOST_FOR_GOOD_NS: u64 = 10_000 * NS_PER_MS;
+pub(crate) const FRAME_LIFETIME_NS: u64 = 10_000 * NS_PER_MS;
 
 /// Smallest MTU a face may be given, in octets (NFD's `MIN_MTU`).
 pub const MTU_MIN: usize = 64;
@@ -49,6 +49,6 @@ pub struct CodecConfig {
 impl CodecConfig {
     /// How long a packet waits for another of its fragments.
     pub(crate) fn reassembly_timeout_ns(&self) -> u64 {
-        if self.reliability { LOST_FOR_GOOD_NS } else { REASSEMBLY_TIMEOUT_NS }
+        if self.reliability { FRAME_LIFETIME_NS } else { REASSEMBLY_TIMEOUT_NS }
     }
 }

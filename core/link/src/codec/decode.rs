@@ -6,7 +6,7 @@ use weir_wire::{DecodeError, RunFields, RunOffer, tlv};
 
 use super::CodecContext;
 use super::config::CodecConfig;
-use super::reassembly::{Extras, Fragment, Reassembly};
+use super::reassembly::{Fragment, HeaderExtras, Reassembly};
 use super::reliability::Reliability;
 use crate::counters::{DropCounters, LinkCounters, LinkDrop};
 use crate::runs::{Expansion, RunsConfig};
@@ -26,7 +26,7 @@ pub enum Received {
     },
     /// A whole Interest that shaping holds for a while, or has answered with a Nack: see
     /// [`Link::take_released`](crate::Link::take_released), and whether the egress has frames now.
-    Held,
+    Delayed,
     /// Several Interests in one frame: see [`Link::next_in_run`](crate::Link::next_in_run).
     Run,
     /// What the other end says of runs, which the link may have answered: see whether the egress
@@ -61,7 +61,7 @@ impl Decoder {
     ) -> Result<Received, LinkDrop> {
         let CodecContext { now, config, counters } = context;
         if is_network_packet(&frame) {
-            return deliver(LpHeader::default(), Extras::default(), frame, config, counters);
+            return deliver(LpHeader::default(), HeaderExtras::default(), frame, config, counters);
         }
         let view = LpView::decode(&frame).map_err(drop_of)?;
         if let Some(reliability) = reliability {
@@ -72,7 +72,7 @@ impl Decoder {
             let offered = view.run_offer.filter(|_| config.runs != RunsConfig::Off);
             return Ok(said.or(offered.map(Received::Offer)).unwrap_or(Received::Idle));
         };
-        let extras = Extras {
+        let extras = HeaderExtras {
             has_policy: view.cache_policy.is_some(),
             has_announcement: view.prefix_announcement.is_some(),
         };
@@ -106,7 +106,7 @@ impl Decoder {
         &mut self,
         fields: &RunFields<'_>,
         frame: &Packet,
-        (header, extras, first): (LpHeader, Extras, Packet),
+        (header, extras, first): (LpHeader, HeaderExtras, Packet),
         config: &CodecConfig,
         counters: &mut LinkCounters,
     ) -> Result<Received, LinkDrop> {
@@ -172,7 +172,7 @@ impl Decoder {
 /// NFD's rules on which header may come with which packet.
 fn deliver(
     mut header: LpHeader,
-    extras: Extras,
+    extras: HeaderExtras,
     packet: Packet,
     config: &CodecConfig,
     counters: &mut LinkCounters,
@@ -182,7 +182,7 @@ fn deliver(
         Some(tlv::DATA) => false,
         _ => return Err(LinkDrop::NotNetworkPacket),
     };
-    let Extras { has_policy, has_announcement } = extras;
+    let HeaderExtras { has_policy, has_announcement } = extras;
     let has_next_hop = header.next_hop_face.is_some();
     match (is_interest, header.nack.is_some()) {
         (true, false) => {

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use weir_base::Instant;
 
-use super::config::LOST_FOR_GOOD_NS;
+use super::config::FRAME_LIFETIME_NS;
 
 const SLOTS_MIN: usize = 64;
 /// Bound on the Sequences remembered of one sender (256 KiB): more than a second at 16,000 frames a
@@ -12,7 +12,7 @@ const SLOTS_MAX: usize = 1 << 14;
 
 /// Where fewer than one in so many of the Sequences that are told apart have come, they are too far
 /// apart to be those of one sender one after another, losses included.
-const SPARSE: usize = 8;
+const SPARSE_DIVISOR: usize = 8;
 
 /// The Sequences that came lately. They count up, so that one of which the low bits are the same is
 /// the oldest that there can be: a table indexed by these bits forgets in the right order, whatever
@@ -36,23 +36,23 @@ impl Duplicates {
         if self.slots.is_empty() {
             self.grow(now);
         }
-        let mut at = self.place_of(sequence);
+        let mut at = self.slot_of(sequence);
         let is_known = |slot: &Slot| now < slot.forgotten_at;
         // A table that is nearly empty is not too short, whatever two Sequences have in common:
         // whoever sent both may choose.
         while is_known(&self.slots[at])
             && self.slots[at].sequence != sequence
-            && SPARSE * self.known >= self.slots.len()
+            && SPARSE_DIVISOR * self.known >= self.slots.len()
             && self.slots.len() < SLOTS_MAX
         {
             self.grow(now);
-            at = self.place_of(sequence);
+            at = self.slot_of(sequence);
         }
         let slot = &mut self.slots[at];
         let was_known = is_known(slot);
         self.known = (self.known + usize::from(!was_known)).min(SLOTS_MAX);
         let is_duplicate = was_known && slot.sequence == sequence;
-        *slot = Slot { sequence, forgotten_at: now.plus_ns(LOST_FOR_GOOD_NS) };
+        *slot = Slot { sequence, forgotten_at: now.plus_ns(FRAME_LIFETIME_NS) };
         is_duplicate
     }
 
@@ -65,7 +65,7 @@ impl Duplicates {
         *self = Self::default();
     }
 
-    fn place_of(&self, sequence: u64) -> usize {
+    fn slot_of(&self, sequence: u64) -> usize {
         sequence as usize & self.slots.len().wrapping_sub(1)
     }
 
@@ -75,7 +75,7 @@ impl Duplicates {
         let before = core::mem::replace(&mut self.slots, slots);
         self.known = 0;
         for slot in before.into_iter().filter(|slot| now < slot.forgotten_at) {
-            let at = self.place_of(slot.sequence);
+            let at = self.slot_of(slot.sequence);
             self.slots[at] = slot;
             self.known += 1;
         }
@@ -123,12 +123,12 @@ mod tests {
         let mut seen = Duplicates::default();
         let at = Instant::from_ns;
         assert!(!seen.is_duplicate(at(5), 7));
-        assert!(seen.is_duplicate(at(4 + LOST_FOR_GOOD_NS), 7));
-        assert!(!seen.is_duplicate(at(4 + 2 * LOST_FOR_GOOD_NS), 7));
+        assert!(seen.is_duplicate(at(4 + FRAME_LIFETIME_NS), 7));
+        assert!(!seen.is_duplicate(at(4 + 2 * FRAME_LIFETIME_NS), 7));
         // A peer that begins anew, with the numbers of a first life that was long ago.
         let mut seen = Duplicates::default();
         (0..1000).for_each(|number| assert!(!seen.is_duplicate(at(9), number)));
-        let later = at(9 + LOST_FOR_GOOD_NS);
+        let later = at(9 + FRAME_LIFETIME_NS);
         let bytes = seen.bytes();
         (0..1000).for_each(|number| assert!(!seen.is_duplicate(later, number)));
         assert_eq!(seen.bytes(), bytes);

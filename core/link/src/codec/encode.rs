@@ -6,7 +6,7 @@ use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader};
 
 use super::CodecContext;
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
-use super::reliability::{Piece, Reliability};
+use super::reliability::{OutFragment, Reliability};
 use crate::counters::LinkDrop;
 use crate::frame::Frame;
 
@@ -24,12 +24,12 @@ pub(crate) struct Encoder {
 impl Encoder {
     pub(crate) fn new(config: &CodecConfig) -> Self {
         let mut encoder = Self { sequence_next: config.sequence_start, reliability: None };
-        encoder.turn_reliability(config.reliability);
+        encoder.set_reliability(config.reliability);
         encoder
     }
 
     /// Turns reliability on or off. What it knows of is lost when it goes off.
-    pub(crate) fn turn_reliability(&mut self, is_on: bool) {
+    pub(crate) fn set_reliability(&mut self, is_on: bool) {
         match is_on {
             true => drop(self.reliability.get_or_insert_default()),
             false => self.reliability = None,
@@ -105,7 +105,8 @@ impl Encoder {
     ) -> Result<u64, LinkDrop> {
         let CodecContext { now, config, counters } = context;
         let rest = LpHeader::default();
-        let (count, first_len, next_len) = self.cuts(config, header, &rest, packet.len())?;
+        let (count, first_len, next_len) =
+            self.fragment_sizes(config, header, &rest, packet.len())?;
         let (mut start, mut end) = (0, first_len);
         for index in 0..count {
             let fields = if index == 0 { header } else { &rest };
@@ -120,7 +121,7 @@ impl Encoder {
             push(match &mut self.reliability {
                 None => frame_of(fields, &framing, octets),
                 Some(reliability) => {
-                    let piece = Piece { header: fields.clone(), framing, octets };
+                    let piece = OutFragment { header: fields.clone(), framing, octets };
                     reliability.first_frame(now, config, piece, counters)
                 }
             });
@@ -131,7 +132,7 @@ impl Encoder {
 
     /// How many fragments a packet of `len` octets needs, and the octets in the first and in each
     /// of the others but the last.
-    fn cuts(
+    fn fragment_sizes(
         &self,
         config: &CodecConfig,
         first: &LpHeader,

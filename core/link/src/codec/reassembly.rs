@@ -9,7 +9,7 @@ use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use crate::counters::{DropCounters, LinkDrop};
 
 /// Octets of memory of a partial packet beside its buffer and its early fragments.
-const PARTIAL_BYTES: usize = 2 * size_of::<Partial>();
+const PARTIAL_BYTES: usize = 2 * size_of::<PartialPacket>();
 /// Octets of memory of an early fragment's place in its list, which doubles as it grows.
 const EARLY_BYTES: usize = 2 * size_of::<(u32, Packet)>();
 /// Lists of early fragments that are kept for use again, and their longest.
@@ -18,7 +18,7 @@ const SPARE_LIST_LEN_MAX: usize = 32;
 
 /// Fields that matter here only by being there.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Extras {
+pub(crate) struct HeaderExtras {
     pub(crate) has_policy: bool,
     pub(crate) has_announcement: bool,
 }
@@ -27,14 +27,14 @@ pub(crate) struct Extras {
 pub(crate) struct Fragment<'a> {
     pub(crate) framing: LpFraming,
     pub(crate) header: LpHeader,
-    pub(crate) extras: Extras,
+    pub(crate) extras: HeaderExtras,
     pub(crate) octets: &'a [u8],
 }
 
 /// A packet put together, with the header of its fragment 0.
-pub(crate) struct Whole {
+pub(crate) struct ReassembledPacket {
     pub(crate) header: LpHeader,
-    pub(crate) extras: Extras,
+    pub(crate) extras: HeaderExtras,
     pub(crate) packet: Packet,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Whole {
 pub(crate) struct Reassembly {
     ids: Vec<u64>,
     deadlines: Vec<Instant>,
-    partials: Vec<Partial>,
+    partials: Vec<PartialPacket>,
     bytes: usize,
     /// Not later than the earliest of `deadlines`.
     earliest: Instant,
@@ -52,9 +52,9 @@ pub(crate) struct Reassembly {
     spare: Vec<Vec<(u32, Packet)>>,
 }
 
-struct Partial {
+struct PartialPacket {
     /// Of fragment 0, once it is here.
-    header: Option<(LpHeader, Extras)>,
+    header: Option<(LpHeader, HeaderExtras)>,
     /// Highest mark on any fragment: NFD may mark any of them, and none is to be lost.
     congestion_mark: u64,
     frag_count: u32,
@@ -69,7 +69,7 @@ struct Partial {
     charge: usize,
 }
 
-impl fmt::Debug for Partial {
+impl fmt::Debug for PartialPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partial")
             .field("frag_count", &self.frag_count)
@@ -88,7 +88,7 @@ impl Reassembly {
         config: &CodecConfig,
         pool: &mut Pool,
         drops: &mut DropCounters,
-    ) -> Result<Option<Whole>, LinkDrop> {
+    ) -> Result<Option<ReassembledPacket>, LinkDrop> {
         self.expire(now, drops);
         let LpFraming { sequence, frag_index: index, frag_count: count, .. } = fragment.framing;
         if count == 0 || count > FRAGMENT_COUNT_MAX {
@@ -127,7 +127,7 @@ impl Reassembly {
         self.bytes += partial.charge - charge_before;
         self.deadlines[at] = deadline;
         self.earliest = if self.ids.len() == 1 { deadline } else { self.earliest.min(deadline) };
-        Ok(is_complete.then(|| self.remove(at).into_whole(&mut self.spare)))
+        Ok(is_complete.then(|| self.remove(at).into_packet(&mut self.spare)))
     }
 
     /// Gives up the packets whose time has come.
@@ -179,7 +179,7 @@ impl Reassembly {
         self.bytes += charge;
         self.ids.push(id);
         self.deadlines.push(Instant::FAR_FUTURE);
-        self.partials.push(Partial {
+        self.partials.push(PartialPacket {
             header: None,
             congestion_mark: 0,
             frag_count,
@@ -218,7 +218,7 @@ impl Reassembly {
         }
     }
 
-    fn remove(&mut self, at: usize) -> Partial {
+    fn remove(&mut self, at: usize) -> PartialPacket {
         self.ids.swap_remove(at);
         self.deadlines.swap_remove(at);
         let partial = self.partials.swap_remove(at);
@@ -246,7 +246,7 @@ fn size_estimate(fragment_len: usize, frag_count: u32) -> usize {
     ((fragment_len + 64) * frag_count as usize).min(PACKET_SIZE_MAX)
 }
 
-impl Partial {
+impl PartialPacket {
     fn has(&self, index: u32) -> bool {
         index < self.appended || self.early_position(index).is_ok()
     }
@@ -288,11 +288,11 @@ impl Partial {
         self.appended += 1;
     }
 
-    fn into_whole(self, spare: &mut Vec<Vec<(u32, Packet)>>) -> Whole {
+    fn into_packet(self, spare: &mut Vec<Vec<(u32, Packet)>>) -> ReassembledPacket {
         debug_assert!(self.early.is_empty());
         keep_spare(spare, self.early);
         let (mut header, extras) = self.header.expect("fragment 0 is among all");
         header.congestion_mark = self.congestion_mark;
-        Whole { header, extras, packet: self.buffer.freeze(self.filled) }
+        ReassembledPacket { header, extras, packet: self.buffer.freeze(self.filled) }
     }
 }

@@ -15,19 +15,19 @@ use crate::frame::{self, FRAME_PREFIX_MAX, Frame};
 /// An Ack waits this long for a frame that could carry it (NFD's idle-ack timer).
 const ACK_DELAY_NS: u64 = 5 * NS_PER_MS;
 /// A frame is lost once this many sent after it were acknowledged (NFD's seqNumLossThreshold).
-const OVERTAKERS: usize = 3;
+const LOSS_THRESHOLD: usize = 3;
 /// A frame is sent again so often at most (NFD's maxRetx).
 const RETRANSMISSIONS_MAX: u8 = 3;
 const ACK_BYTES: usize = 12;
 /// Most Acks of a frame that holds nothing else, and most that wait.
-const ACKS_ALONE_MAX: usize = 128;
+const ACK_ONLY_MAX: usize = 128;
 /// Most Acks of a frame with a packet: what its header has room for, see [`FRAME_PREFIX_MAX`].
-const ACKS_BESIDE_MAX: usize = 4;
+const PIGGYBACKED_ACKS_MAX: usize = 4;
 /// Most octets of the type and length of an LpPacket, the latter of which grows with Acks.
 const LP_PACKET_HEAD_MAX: usize = 4;
 /// After so many packets given up in a row, with no Ack between, the other end is taken to have no
 /// reliability, or to be away: frames are sent once, but for one each [`PROBE_INTERVAL_NS`].
-const GIVEN_UP_IN_A_ROW: u32 = 8;
+const UNRESPONSIVE_AFTER: u32 = 8;
 const PROBE_INTERVAL_NS: u64 = NS_PER_S;
 /// Packets whose other fragments are not sent again, since one was lost for good.
 const LOST_PACKETS_MAX: usize = 64;
@@ -45,14 +45,14 @@ const RTT: RttConfig = RttConfig {
 
 /// A frame before it is numbered.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct OutFragment {
     pub(super) header: LpHeader,
     /// TxSequence does not matter yet.
     pub(super) framing: LpFraming,
     pub(super) octets: Packet,
 }
 
-impl Piece {
+impl OutFragment {
     /// The same for all fragments of a packet: the Sequence of the first.
     fn packet_id(&self) -> u64 {
         self.framing.sequence.unwrap_or_default().wrapping_sub(self.framing.frag_index)
@@ -61,7 +61,7 @@ impl Piece {
 
 #[derive(Debug)]
 struct Unacknowledged {
-    piece: Piece,
+    piece: OutFragment,
     /// When the socket took it, and the timeout then. None while it waits for its turn: behind a
     /// long queue it would else be taken for lost before it has left, and make the queue longer.
     /// For how long it waits in the socket and beyond is in the round trips.
@@ -83,16 +83,16 @@ pub(crate) struct Reliability {
     /// `None`. The first is not: it is the oldest and so the one whose time comes first.
     unacknowledged: VecDeque<Option<Unacknowledged>>,
     tx_sequence_next: u64,
-    waiting: u32,
+    in_flight: u32,
     charged_bytes: u64,
     /// One more than each of the three largest TxSequences acknowledged, largest first: a frame
     /// below the last of them was overtaken by three.
-    acknowledged_ends: [u64; OVERTAKERS],
+    acknowledged_ends: [u64; LOSS_THRESHOLD],
     rtt: RttEstimator,
     /// A frame sent before says nothing new when it times out.
     backed_off_at: Instant,
     lost_packets: VecDeque<u64>,
-    given_up_in_a_row: u32,
+    failures_in_row: u32,
     probe_at: Instant,
     /// Frames below this TxSequence lie in blocks of their own.
     detached_end: u64,
@@ -108,13 +108,13 @@ impl Default for Reliability {
         Self {
             unacknowledged: VecDeque::new(),
             tx_sequence_next: 0,
-            waiting: 0,
+            in_flight: 0,
             charged_bytes: 0,
-            acknowledged_ends: [0; OVERTAKERS],
+            acknowledged_ends: [0; LOSS_THRESHOLD],
             rtt: RttEstimator::new(RTT),
             backed_off_at: Instant::ZERO,
             lost_packets: VecDeque::new(),
-            given_up_in_a_row: 0,
+            failures_in_row: 0,
             probe_at: Instant::ZERO,
             detached_end: 0,
             acks: Vec::new(),
@@ -130,7 +130,7 @@ impl Reliability {
         &mut self,
         now: Instant,
         config: &CodecConfig,
-        piece: Piece,
+        piece: OutFragment,
         counters: &mut LinkCounters,
     ) -> Frame {
         let frame = Unacknowledged { piece, sent: None, retransmissions: 0 };
@@ -146,7 +146,7 @@ impl Reliability {
     ) -> Frame {
         let charge = unacknowledged.charge();
         let is_kept = self.charged_bytes + charge <= config.unacknowledged_bytes_max
-            && (!self.is_deaf() || now >= self.probe_at);
+            && (!self.is_peer_unresponsive() || now >= self.probe_at);
         let number = self.tx_sequence_next;
         unacknowledged.piece.framing.tx_sequence = is_kept.then_some(number);
         let frame = self.encode(&unacknowledged.piece, config.mtu);
@@ -157,13 +157,13 @@ impl Reliability {
         self.probe_at = now.plus_ns(PROBE_INTERVAL_NS);
         self.tx_sequence_next += 1;
         self.charged_bytes += charge;
-        self.waiting += 1;
+        self.in_flight += 1;
         self.unacknowledged.push_back(Some(unacknowledged));
         frame.numbered(number)
     }
 
     /// The socket has taken a frame, or it was dropped.
-    pub(crate) fn on_left(&mut self, now: Instant, number: u64) {
+    pub(crate) fn on_dequeued(&mut self, now: Instant, number: u64) {
         let rto_ns = self.rtt.rto_ns();
         if let Some(kept) = self.find(number).and_then(Option::as_mut) {
             kept.sent = Some((now, rto_ns));
@@ -178,13 +178,13 @@ impl Reliability {
     }
 
     /// Adds the Acks that wait, as far as the header and the MTU have room.
-    fn encode(&mut self, piece: &Piece, mtu: usize) -> Frame {
-        let Piece { header, framing, octets } = piece;
+    fn encode(&mut self, piece: &OutFragment, mtu: usize) -> Frame {
+        let OutFragment { header, framing, octets } = piece;
         let mut prefix = [0; LP_PREFIX_MAX];
         let mut len = header.encode_prefix(framing, octets.len(), &mut prefix);
         let room = |len_max: usize, len: usize| len_max.saturating_sub(len + LP_PACKET_HEAD_MAX);
         let room = room(FRAME_PREFIX_MAX, len).min(room(mtu, len + octets.len()));
-        let count = (room / ACK_BYTES).min(self.acks.len()).min(ACKS_BESIDE_MAX);
+        let count = (room / ACK_BYTES).min(self.acks.len()).min(PIGGYBACKED_ACKS_MAX);
         if count > 0 {
             let acks = &self.acks[..count];
             len = header.encode_prefix_with_acks(framing, acks, octets.len(), &mut prefix);
@@ -212,7 +212,7 @@ impl Reliability {
         if self.acks.is_empty() {
             self.acks_due = now.plus_ns(ACK_DELAY_NS);
         }
-        debug_assert!(self.acks.len() < ACKS_ALONE_MAX, "what fills a frame leaves at once");
+        debug_assert!(self.acks.len() < ACK_ONLY_MAX, "what fills a frame leaves at once");
         self.acks.push(tx_sequence);
         match view.framing.sequence {
             Some(sequence) if self.duplicates.is_duplicate(now, sequence) => {
@@ -231,22 +231,22 @@ impl Reliability {
         let Some(acknowledged) = entry.and_then(Option::take) else { return };
         self.charged_bytes -= acknowledged.charge();
         counters.acknowledged += 1;
-        self.given_up_in_a_row = 0;
+        self.failures_in_row = 0;
         if let (0, Some((sent_at, _))) = (acknowledged.retransmissions, acknowledged.sent) {
             // One round trip counts as one sample, however many frames are under way.
-            self.rtt.sample(now.ns_since(sent_at), self.waiting);
+            self.rtt.sample(now.ns_since(sent_at), self.in_flight);
         }
-        self.waiting -= 1;
+        self.in_flight -= 1;
         let mut end = tx_sequence + 1;
         for greatest in &mut self.acknowledged_ends {
             if end > *greatest {
                 core::mem::swap(&mut end, greatest);
             }
         }
-        self.pass_acknowledged();
+        self.pop_acknowledged();
     }
 
-    fn pass_acknowledged(&mut self) {
+    fn pop_acknowledged(&mut self) {
         while let Some(None) = self.unacknowledged.front() {
             self.unacknowledged.pop_front();
         }
@@ -261,18 +261,18 @@ impl Reliability {
         counters: &mut LinkCounters,
     ) -> Option<Frame> {
         while let Some(lost) = self.take_lost(now) {
-            if let Some(again) = self.again(lost, counters) {
+            if let Some(again) = self.retransmission_of(lost, counters) {
                 return Some(self.frame(now, config, again, counters));
             }
         }
-        self.acks_alone(now, config.mtu)
+        self.ack_only_frame(now, config.mtu)
     }
 
     /// The oldest frame, if it is lost.
     fn take_lost(&mut self, now: Instant) -> Option<Unacknowledged> {
         let oldest = self.unacknowledged.front()?.as_ref()?;
         let number = self.tx_sequence_next - self.unacknowledged.len() as u64;
-        let is_overtaken = number + 1 < self.acknowledged_ends[OVERTAKERS - 1];
+        let is_overtaken = number + 1 < self.acknowledged_ends[LOSS_THRESHOLD - 1];
         if !is_overtaken && self.deadline(oldest).is_none_or(|at| now < at) {
             return None;
         }
@@ -283,13 +283,13 @@ impl Reliability {
         }
         let lost = self.unacknowledged.pop_front().flatten()?;
         self.charged_bytes -= lost.charge();
-        self.waiting -= 1;
-        self.pass_acknowledged();
+        self.in_flight -= 1;
+        self.pop_acknowledged();
         Some(lost)
     }
 
     /// `lost` as it is to be sent again, unless its packet is given up.
-    fn again(
+    fn retransmission_of(
         &mut self,
         lost: Unacknowledged,
         counters: &mut LinkCounters,
@@ -299,9 +299,9 @@ impl Reliability {
         if is_cut && self.lost_packets.contains(&packet_id) {
             return None;
         }
-        if lost.retransmissions == RETRANSMISSIONS_MAX || self.is_deaf() {
+        if lost.retransmissions == RETRANSMISSIONS_MAX || self.is_peer_unresponsive() {
             counters.given_up += 1;
-            self.given_up_in_a_row = self.given_up_in_a_row.saturating_add(1);
+            self.failures_in_row = self.failures_in_row.saturating_add(1);
             if is_cut {
                 self.lost_packets.truncate(LOST_PACKETS_MAX - 1);
                 self.lost_packets.push_front(packet_id);
@@ -313,8 +313,8 @@ impl Reliability {
         Some(Unacknowledged { sent: None, retransmissions, ..lost })
     }
 
-    fn acks_alone(&mut self, now: Instant, mtu: usize) -> Option<Frame> {
-        let most = (mtu.saturating_sub(LP_PACKET_HEAD_MAX) / ACK_BYTES).min(ACKS_ALONE_MAX);
+    fn ack_only_frame(&mut self, now: Instant, mtu: usize) -> Option<Frame> {
+        let most = (mtu.saturating_sub(LP_PACKET_HEAD_MAX) / ACK_BYTES).min(ACK_ONLY_MAX);
         if self.acks.is_empty() || (self.acks.len() < most && now < self.acks_due) {
             return None;
         }
@@ -325,8 +325,8 @@ impl Reliability {
         Some(Frame::bare(Packet::from(frame)))
     }
 
-    fn is_deaf(&self) -> bool {
-        self.given_up_in_a_row >= GIVEN_UP_IN_A_ROW
+    fn is_peer_unresponsive(&self) -> bool {
+        self.failures_in_row >= UNRESPONSIVE_AFTER
     }
 
     /// A shorter timeout holds for what was sent before, too, but not a longer one.
@@ -357,10 +357,10 @@ impl Reliability {
     }
 
     /// Keeps nothing of the past: what is on its way is not sent again.
-    pub(crate) fn forget(&mut self, counters: &mut LinkCounters) {
-        counters.unprotected += u64::from(self.waiting);
+    pub(crate) fn discard_state(&mut self, counters: &mut LinkCounters) {
+        counters.unprotected += u64::from(self.in_flight);
         self.unacknowledged = VecDeque::new();
-        (self.waiting, self.charged_bytes) = (0, 0);
+        (self.in_flight, self.charged_bytes) = (0, 0);
         self.duplicates.clear();
     }
 }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::order::OutOfOrder;
+use crate::order::OptionOrderError;
 
 /// Why a text chooses nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum ChoiceError {
         kind: &'static str,
         name: &'static str,
         /// Which two.
-        order: OutOfOrder,
+        order: OptionOrderError,
     },
 }
 

@@ -141,7 +141,7 @@ impl Egress {
         self.ready.pop()
     }
 
-    pub(crate) fn tell_time(&mut self, now: Instant) {
+    pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 

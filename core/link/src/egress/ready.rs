@@ -80,14 +80,14 @@ impl Ready {
         let mut at = self.detached.max(begun);
         let mut kept = at;
         while at < self.frames.len() {
-            let found = runs::find(self.frames.range(at..), span.max(2), mtu);
+            let found = runs::find_run(self.frames.range(at..), span.max(2), mtu);
             let count = found.map_or(1, |found| found.interests);
             if let Some(found) = found {
                 (runs, interests) = (runs + 1, interests + count as u64);
                 if span == 0 {
                     return (runs, interests);
                 }
-                let run = runs::join(found, self.frames.range(at..));
+                let run = runs::join_run(found, self.frames.range(at..));
                 for frame in self.frames.range(at..at + count) {
                     self.load.remove(frame.len());
                 }

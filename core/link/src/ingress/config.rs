@@ -7,7 +7,7 @@ use core::str::FromStr;
 use weir_base::NS_PER_MS;
 use weir_base::units::{parse_bytes, parse_duration_ns};
 
-use crate::order::OutOfOrder;
+use crate::order::OptionOrderError;
 
 /// Which Interests that come in by a face wait before the forwarder gets them.
 ///
@@ -81,7 +81,7 @@ pub enum ShapingError {
     Option(String),
     /// The thresholds must rise.
     #[error("the Interest shaping `fisp` cannot be so: {0}")]
-    Thresholds(#[from] OutOfOrder),
+    Thresholds(#[from] OptionOrderError),
 }
 
 impl FromStr for ShapingConfig {
@@ -103,8 +103,8 @@ impl FromStr for ShapingConfig {
                 }
                 let part = |thousandths| f64::from(thousandths) / 1000.0;
                 let FispConfig { release, min, max, .. } = config;
-                OutOfOrder::unless_below(("release", part(release)), ("min", part(min)))?;
-                OutOfOrder::unless_below(("min", part(min)), ("max", part(max)))?;
+                OptionOrderError::require_below(("release", part(release)), ("min", part(min)))?;
+                OptionOrderError::require_below(("min", part(min)), ("max", part(max)))?;
                 Ok(Self::Fisp(config))
             }
             other => Err(ShapingError::Unknown(other.to_owned())),

@@ -213,7 +213,7 @@ impl Fisp {
     }
 
     /// Whether an Interest waits.
-    pub(super) fn holds_interests(&self) -> bool {
+    pub(super) fn has_delayed_interests(&self) -> bool {
         !self.delayed.is_empty()
     }
 

@@ -96,8 +96,8 @@ impl Ingress {
     }
 
     /// Whether an Interest waits.
-    pub(crate) fn holds_interests(&self) -> bool {
-        let is_held = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.holds_interests());
+    pub(crate) fn has_delayed_interests(&self) -> bool {
+        let is_held = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.has_delayed_interests());
         is_held || !self.ended.is_empty()
     }
 

@@ -14,7 +14,7 @@ const BARE_PREFIX_MAX: usize = 32;
 
 /// A run among neighbouring frames.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct RunMatch {
     /// How many frames it is made of, 2 at least.
     pub(crate) interests: usize,
     bitmap: u64,
@@ -22,11 +22,11 @@ pub(crate) struct Found {
 
 /// The run that `frames` begin with, over at most `span` segment numbers and in a frame of at most
 /// `mtu` octets.
-pub(crate) fn find<'a>(
+pub(crate) fn find_run<'a>(
     mut frames: impl Iterator<Item = &'a Frame> + Clone,
     span: u8,
     mtu: usize,
-) -> Option<Found> {
+) -> Option<RunMatch> {
     let first = frames.next()?;
     let is_alike = |other: &Frame| {
         other.payload().len() == first.payload().len()
@@ -39,7 +39,7 @@ pub(crate) fn find<'a>(
     let token_len = token_of(first)?.len();
     let pattern = RunPattern::from_interest(first.payload())?;
     let mut bytes = OVERHEAD_BYTES + first.payload().len();
-    let mut found = Found { interests: 1, bitmap: 1 };
+    let mut found = RunMatch { interests: 1, bitmap: 1 };
     for frame in frames {
         bytes += token_len;
         if !is_alike(frame) || bytes > mtu.min(PACKET_SIZE_MAX) {
@@ -59,7 +59,10 @@ pub(crate) fn find<'a>(
 }
 
 /// The frame of the run that was found at the beginning of `frames`.
-pub(crate) fn join<'a>(found: Found, frames: impl Iterator<Item = &'a Frame> + Clone) -> Frame {
+pub(crate) fn join_run<'a>(
+    found: RunMatch,
+    frames: impl Iterator<Item = &'a Frame> + Clone,
+) -> Frame {
     let mut frames = frames.take(found.interests);
     let first = frames.next().expect("a run has a first frame");
     let token = token_of(first).unwrap_or_default();
@@ -78,7 +81,7 @@ pub(crate) fn join<'a>(found: Found, frames: impl Iterator<Item = &'a Frame> + C
 }
 
 fn frame_of(
-    Found { bitmap, .. }: Found,
+    RunMatch { bitmap, .. }: RunMatch,
     first: &Frame,
     token: &[u8],
     tokens: Option<&[u8]>,

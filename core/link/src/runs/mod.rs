@@ -6,6 +6,6 @@ mod gather;
 mod offers;
 
 pub(crate) use expansion::Expansion;
-pub(crate) use gather::{find, join};
+pub(crate) use gather::{find_run, join_run};
 pub(crate) use offers::Offers;
 pub use offers::RunsConfig;

@@ -65,7 +65,7 @@ fn token(octets: &[u8]) -> LpHeader {
 }
 
 fn acquainted() -> (Link, Link) {
-    let (mut near, mut far) = (link(RunsConfig::Begins), link(RunsConfig::Answers));
+    let (mut near, mut far) = (link(RunsConfig::Initiate), link(RunsConfig::Accept));
     acquaint(&mut near, &mut far, START);
     (near, far)
 }
@@ -139,7 +139,7 @@ fn runs_go_to_those_alone_who_take_them() {
 fn strangers_see_nothing_of_runs() {
     // A router does not begin to speak of them to whoever connects to it, and an application of
     // ours says three times that it could.
-    for (runs, said) in [(RunsConfig::Off, 0), (RunsConfig::Answers, 0), (RunsConfig::Begins, 3)] {
+    for (runs, said) in [(RunsConfig::Off, 0), (RunsConfig::Accept, 0), (RunsConfig::Initiate, 3)] {
         let mut near = link(runs);
         let mut frames = 0;
         for second in 0..100 {
@@ -149,7 +149,7 @@ fn strangers_see_nothing_of_runs() {
         assert_eq!(frames, 100 + said);
     }
     // An application that says so is asked when there is a run for it.
-    let (mut router, mut app) = (link(RunsConfig::Answers), link(RunsConfig::Begins));
+    let (mut router, mut app) = (link(RunsConfig::Accept), link(RunsConfig::Initiate));
     app.enqueue(START, LpHeader::default(), data(9)).unwrap();
     taken(&mut router, START, flushed(&mut app));
     assert!(sent(&mut router).is_empty(), "nothing was asked");
@@ -159,7 +159,7 @@ fn strangers_see_nothing_of_runs() {
 
 #[test]
 fn an_answer_to_nothing_that_was_asked_changes_nothing() {
-    let mut near = link(RunsConfig::Begins);
+    let mut near = link(RunsConfig::Initiate);
     for answer in 0..2000 {
         let forged = RunOffer { span_max: 64, question: 0, answer };
         taken(&mut near, START, [Packet::from(forged.encode())].into());
@@ -270,7 +270,7 @@ fn bad_runs_are_counted_drops() {
         ("empty tokens", &[3], Some(b""), &good, RunMalformed),
     ];
     for (what, bitmap, tokens, fragment, reason) in cases {
-        let mut link = link(RunsConfig::Answers);
+        let mut link = link(RunsConfig::Accept);
         let mut pool = pool();
         let received = link.receive(START, run(bitmap, tokens, fragment), &mut pool);
         assert!(
@@ -282,7 +282,7 @@ fn bad_runs_are_counted_drops() {
         assert!(link.next_in_run(START, &mut pool).is_none(), "{what}");
     }
     let mut pool = pool();
-    let mut link = link(RunsConfig::Answers);
+    let mut link = link(RunsConfig::Accept);
     let mut off = Link::new(config(RunsConfig::Off));
     let received = off.receive(START, run(&[3], None, &good), &mut pool);
     assert!(matches!(received, Received::Drop(LinkDrop::RunsOff)));
@@ -315,7 +315,7 @@ fn lp(body: &weir_wire::tlv::Writer) -> Vec<u8> {
 /// A run that is not taken to its end does not get into the next one.
 #[test]
 fn an_unfinished_run_gives_way_to_the_next() {
-    let mut link = link(RunsConfig::Answers);
+    let mut link = link(RunsConfig::Accept);
     let mut pool = pool();
     link.receive(START, run(&[7], None, &segment_of(7, 0)), &mut pool);
     assert_eq!(link.next_in_run(START, &mut pool).unwrap().1, segment_of(7, 0));
@@ -418,7 +418,7 @@ proptest! {
         let mut octets = frame.to_vec();
         let at = at % octets.len();
         octets[at] = octet;
-        let mut link = link(RunsConfig::Answers);
+        let mut link = link(RunsConfig::Accept);
         let mut pool: Pool = pool();
         let received = link.receive(START, Packet::from(octets), &mut pool);
         let count = core::iter::from_fn(|| link.next_in_run(START, &mut pool)).count();

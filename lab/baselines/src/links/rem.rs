@@ -3,7 +3,7 @@ use std::sync::Arc;
 use weir_base::Rng;
 use weir_base::units::{Fraction, Size};
 use weir_link::{
-    ChoiceError, Joining, Marker, MarkerKind, MarkerOptions, OutOfOrder, read_options,
+    ChoiceError, Joining, Marker, MarkerKind, MarkerOptions, OptionOrderError, read_options,
 };
 use weir_wire::CongestionMark;
 
@@ -129,7 +129,7 @@ impl MarkerOptions for RemOptions {
         }
         let (q_min_bytes, q_max_bytes) = self.thresholds_bytes(capacity_bytes.unwrap_or(0));
         let size = |bytes| Size { bytes: bytes as u64 };
-        OutOfOrder::unless_below(("q_min", size(q_min_bytes)), ("q_max", size(q_max_bytes)))
+        OptionOrderError::require_below(("q_min", size(q_min_bytes)), ("q_max", size(q_max_bytes)))
             .map_err(|order| ChoiceError::Order { kind: WHAT, name: KIND.name, order })
     }
 

@@ -224,7 +224,7 @@ fn face_config(
     };
     config.codec.reliability = link.reliability && link.transport == Transport::Udp;
     if link.runs {
-        config.codec.runs = RunsConfig::Begins;
+        config.codec.runs = RunsConfig::Initiate;
     }
     let NodePlan { name, role } = &plan.nodes[node];
     let EgressConfig { marking, discipline, .. } = &mut config.egress;

@@ -6,7 +6,7 @@ use weir_wire::CongestionMark;
 
 use super::marker::{Joining, Marker, interval_by_root};
 use super::sojourn::Sojourn;
-use crate::order::OutOfOrder;
+use crate::order::OptionOrderError;
 
 /// A new spell of marks goes on where the last one ended if that was at most so many intervals ago.
 const MEMORY_INTERVALS: u64 = 16;
@@ -43,10 +43,13 @@ impl CoDelOptions {
     }
 
     /// RFC 8289, 4.3: the target is a part of the interval.
-    pub(super) fn check(&self) -> Result<(), OutOfOrder> {
+    pub(super) fn check(&self) -> Result<(), OptionOrderError> {
         let time = |ns| Time { ns };
         let &Self { target_ns, interval_ns } = self;
-        OutOfOrder::if_above(("target", time(target_ns)), ("interval", time(interval_ns)))
+        OptionOrderError::require_not_above(
+            ("target", time(target_ns)),
+            ("interval", time(interval_ns)),
+        )
     }
 }
 

@@ -59,7 +59,7 @@ fn passes(link: &mut Link, now: Instant, uri: &str) -> bool {
             assert_eq!(packet[..], asking(uri)[..]);
             true
         }
-        Received::Held => false,
+        Received::Delayed => false,
         other => panic!("{other:?}"),
     }
 }
@@ -151,7 +151,7 @@ fn telling_the_time_puts_no_release_off() {
     let mut link = shaping("gamma=0");
     link.set_socket_backlog(95_000);
     assert!(!passes(&mut link, START, "/a/a/0"));
-    link.tell_time(START.plus_ns(NS_PER_MS / 2));
+    link.set_now(START.plus_ns(NS_PER_MS / 2));
     assert_eq!(link.next_wakeup(), Some(at_ms(1)));
 }
 
@@ -167,7 +167,7 @@ fn a_delayed_interest_goes_after_the_interval_once_there_is_room() {
     assert_eq!(link.next_wakeup(), Some(at_ms(51)));
     link.set_socket_backlog(80_000);
     assert_eq!(released(&mut link, at_ms(51)), ["/a/a/0", "/a/a/1", "/a/a/2"]);
-    assert_eq!((link.next_wakeup(), link.holds_interests()), (None, false));
+    assert_eq!((link.next_wakeup(), link.has_delayed_interests()), (None, false));
 
     // What comes later has waited less.
     link.set_socket_backlog(95_000);
@@ -258,7 +258,7 @@ fn an_interest_that_nobody_waits_for_any_longer_does_not_go() {
     let mut link = shaping("");
     link.set_socket_backlog(95_000);
     let short = Interest::new(name("/a/a/1")).lifetime_ms(100).encode();
-    assert!(matches!(receive(&mut link, START, Packet::from(short)), Received::Held));
+    assert!(matches!(receive(&mut link, START, Packet::from(short)), Received::Delayed));
     assert!(!passes(&mut link, START, "/a/a/2"));
     link.set_socket_backlog(0);
     assert_eq!(released(&mut link, at_ms(100)), ["/a/a/2"]);
@@ -275,7 +275,7 @@ fn beyond_the_bound_the_flow_with_most_gets_nacks() {
     }
     let header = LpHeader { pit_token: PitToken::new(b"token").unwrap(), ..LpHeader::default() };
     let frame = Packet::from(header.encode(&LpFraming::BARE, &[], Some(&asking("/a/a/3"))));
-    assert!(matches!(receive(&mut link, START, frame), Received::Held));
+    assert!(matches!(receive(&mut link, START, frame), Received::Delayed));
     assert!(!passes(&mut link, START, "/b/b/0"), "takes the place of /a/a/2");
     let refused: Vec<_> = link
         .frames()
@@ -411,7 +411,7 @@ fn what_waits_counts_as_memory_and_goes_first() {
     let dropped = link.counters().drops[LinkDrop::EgressMemory];
     assert!((1..10).contains(&dropped), "{dropped}");
     link.discard_all();
-    assert_eq!((link.holds_interests(), link.next_wakeup()), (false, None));
+    assert_eq!((link.has_delayed_interests(), link.next_wakeup()), (false, None));
     assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 11 - dropped);
 }
 
@@ -427,7 +427,7 @@ fn what_is_pending_counts_as_memory() {
     ask(&mut link, START);
     let pending = link.egress_memory_bytes();
     assert!(pending > idle + 5000 * 48, "{pending} octets");
-    assert!(!link.holds_interests());
+    assert!(!link.has_delayed_interests());
     link.shed_egress(pending, false);
     assert_eq!(link.egress_memory_bytes(), pending);
     answer(&mut link, START, data("/a/a/x", 500));
@@ -435,7 +435,7 @@ fn what_is_pending_counts_as_memory() {
     assert!(!passes(&mut link, START, "/b/a/1"), "it waits");
     link.shed_egress(pending / 2, false);
     assert!(link.egress_memory_bytes() <= idle + 3000 && link.frames().len() == 1);
-    assert!(link.holds_interests(), "no packet has to go");
+    assert!(link.has_delayed_interests(), "no packet has to go");
     link.set_socket_backlog(0);
     assert_eq!(released(&mut link, at_ms(10)), ["/b/a/1"]);
     link.discard_all();
@@ -542,7 +542,7 @@ proptest! {
             went += released(&mut link, now).len() as u64;
         }
         let drops = &link.counters().drops;
-        prop_assert!(!link.holds_interests());
+        prop_assert!(!link.has_delayed_interests());
         prop_assert_eq!(
             asked,
             went + drops[LinkDrop::ShapingFull] + drops[LinkDrop::ShapingExpired]

@@ -28,7 +28,7 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     };
     // A link that fragments packets is one of datagrams.
     let reliability = defaults.reliability && base.codec.fragmentation;
-    let runs = if defaults.runs { RunsConfig::Answers } else { RunsConfig::Off };
+    let runs = if defaults.runs { RunsConfig::Accept } else { RunsConfig::Off };
     let codec = CodecConfig { sequence_start: random_u64(), reliability, runs, ..base.codec };
     LinkConfig { codec, egress, shaping: defaults.shaping, shaping_seed: random_u64() }
 }
@@ -45,7 +45,7 @@ pub(super) fn udp_mtu(defaults: &FaceDefaults, peer: IpAddr) -> usize {
 /// The side that makes a connection is the first to offer runs there.
 pub(super) fn begin_runs(link: &mut LinkConfig) {
     if link.codec.runs != RunsConfig::Off {
-        link.codec.runs = RunsConfig::Begins;
+        link.codec.runs = RunsConfig::Initiate;
     }
 }
 

@@ -89,7 +89,7 @@ impl Faces {
         let Some(face) = self.table.at(slot) else { return Ok(()) };
         face.is_dirty = false;
         if face.link.is_reliable() {
-            face.link.tell_time(now);
+            face.link.set_now(now);
         }
         // A discipline may hold packets back.
         if let Some(at) = face.link.next_wakeup() {

@@ -118,7 +118,7 @@ impl Links {
 
     /// Whether nothing is on its way, and no face holds an Interest.
     pub(super) fn are_quiet(&self) -> bool {
-        self.ends.iter().all(|end| end.in_flight.is_empty() && !end.link.holds_interests())
+        self.ends.iter().all(|end| end.in_flight.is_empty() && !end.link.has_delayed_interests())
     }
 
     /// A packet leaves by an end.
@@ -230,7 +230,7 @@ impl Links {
                 return Arrival::Packet(self.accept(end_index, header, packet, timeline));
             }
             Received::Run => return Arrival::Run,
-            Received::Held | Received::Offer(_) => {
+            Received::Delayed | Received::Offer(_) => {
                 note(TraceKind::Held, timeline);
                 self.flush_and_poll(end_index, timeline);
             }
