@@ -116,7 +116,7 @@ impl Merge for BTreeMap<&'static str, u64> {
 }
 
 /// Declares a struct of counters: a line for each number with its documentation, its kind (`Total`,
-/// `Ready`, `Shared`, `Set`), its metric and, where it has one, its number in a status dataset. What
+/// `ReadyQueue`, `Shared`, `Set`), its metric and, where it has one, its number in a status dataset. What
 /// is more than a number follows under `also` and must implement [`Merge`](crate::Merge).
 ///
 /// ```

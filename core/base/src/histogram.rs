@@ -3,7 +3,7 @@
 use crate::counters::Merge;
 
 /// Counts of values, such as times in nanoseconds, in buckets that widen with the value: each power
-/// of two is divided into `PARTS`, a power of two itself. The last of the `BUCKETS` also takes what
+/// of two is divided into `BUCKETS`, a power of two itself. The last of the `BUCKETS` also takes what
 /// is larger. Takes no memory beside its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Histogram<const PARTS: usize, const BUCKETS: usize> {

@@ -9,7 +9,7 @@ use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
 use crate::frame::Frame;
-use crate::ingress::{Ingress, Shaped};
+use crate::ingress::{Ingress, ShapingOutcome};
 use crate::runs::Offers;
 
 /// One face's state between socket and forwarder. For UDP there is one for each peer.
@@ -51,7 +51,7 @@ impl Link {
     pub fn set_config(&mut self, config: LinkConfig) {
         let before = core::mem::replace(&mut self.config, config.sanitized());
         if before.shaping != self.config.shaping {
-            self.ingress.change(&self.config.shaping, self.config.shaping_seed);
+            self.ingress.reconfigure(&self.config.shaping, self.config.shaping_seed);
         }
         if before.codec.runs != self.config.codec.runs {
             let (runs, seed) = (self.config.codec.runs, self.config.egress.seed);
@@ -186,9 +186,9 @@ impl Link {
     #[cold]
     fn shape(&mut self, now: Instant, header: LpHeader, packet: Packet) -> Received {
         match self.ingress.receive(now, (header, packet), self.egress.waiting_bytes()) {
-            Shaped::Passes(header, packet) => return Received::Packet { header, packet },
-            Shaped::Waits => self.counters.interests_held += 1,
-            Shaped::Refused { header, packet, has_replaced } => {
+            ShapingOutcome::Pass(header, packet) => return Received::Packet { header, packet },
+            ShapingOutcome::Delay => self.counters.interests_held += 1,
+            ShapingOutcome::Refuse { header, packet, is_evicted: has_replaced } => {
                 self.counters.interests_held += u64::from(has_replaced);
                 self.counters.drops.count(LinkDrop::ShapingFull);
                 let LpHeader { pit_token, .. } = header;
@@ -415,7 +415,7 @@ impl Link {
             reliability.discard_state(&mut self.counters);
         }
         if self.egress_memory_bytes() > bytes_max {
-            self.ingress.forget();
+            self.ingress.discard_state();
         }
         while self.egress_memory_bytes() > bytes_max && self.ingress.drop_newest().is_some() {
             self.counters.drops.count(LinkDrop::EgressMemory);

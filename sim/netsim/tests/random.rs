@@ -11,7 +11,7 @@ use common::{MS, PlanBuilder, S, consumer, names, producer, run_with};
 use weir_base::Rng;
 use weir_base::units::{Size, Time};
 use weir_forward::{Bypass, Mark};
-use weir_link::{DisciplineConfig, Joining, Marker, MarkerKind, MarkerOptions, MarkingPolicy};
+use weir_link::{DisciplineConfig, Marker, MarkerKind, MarkerOptions, MarkingPolicy, QueueArrival};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
 use weir_netsim::Summary;
 use weir_options::{DisksOptions, StoreOptions};
@@ -78,11 +78,11 @@ impl MarkerOptions for Fourth {
 }
 
 impl Marker for Fourth {
-    fn meaning(&self) -> CongestionMark {
+    fn mark_value(&self) -> CongestionMark {
         CongestionMark::PROPORTIONAL
     }
 
-    fn marks(&mut self, joining: &Joining) -> bool {
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool {
         self.data += u32::from(joining.is_data);
         joining.is_data && self.data.is_multiple_of(4)
     }

@@ -43,7 +43,7 @@ pub enum ChoiceError {
 /// A kind that another crate implements, by the name under which text may choose it. `T` makes
 /// values of it, one for each face.
 #[derive(Debug)]
-pub struct Kind<T: ?Sized> {
+pub struct ExternalKind<T: ?Sized> {
     /// In kebab-case.
     pub name: &'static str,
     /// Reads its options, `key=value` separated by spaces; see [`read_options`].
@@ -52,19 +52,19 @@ pub struct Kind<T: ?Sized> {
 
 /// What a text chose of another crate. Two are equal if their texts are, but for spaces.
 #[derive(Debug)]
-pub struct Other<T: ?Sized> {
+pub struct ExternalChoice<T: ?Sized> {
     name: &'static str,
     text: Arc<str>,
     options: Arc<T>,
 }
 
-impl<T: ?Sized> Other<T> {
+impl<T: ?Sized> ExternalChoice<T> {
     /// Reads a text that chooses one of `kinds`. `what` says what these are, and which there are
     /// besides.
     pub(crate) fn read(
         what: (&'static str, &[&'static str]),
         text: &str,
-        kinds: &[Kind<T>],
+        kinds: &[ExternalKind<T>],
     ) -> Result<Self, ChoiceError> {
         let (name, options) = split(text);
         let Some(kind) = kinds.iter().find(|kind| kind.name == name) else {
@@ -85,22 +85,22 @@ impl<T: ?Sized> Other<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Other<T> {
+impl<T: ?Sized> Clone for ExternalChoice<T> {
     fn clone(&self) -> Self {
         let Self { name, text, options } = self;
         Self { name, text: Arc::clone(text), options: Arc::clone(options) }
     }
 }
 
-impl<T: ?Sized> PartialEq for Other<T> {
+impl<T: ?Sized> PartialEq for ExternalChoice<T> {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl<T: ?Sized> Eq for Other<T> {}
+impl<T: ?Sized> Eq for ExternalChoice<T> {}
 
-impl<T: ?Sized> fmt::Display for Other<T> {
+impl<T: ?Sized> fmt::Display for ExternalChoice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

@@ -6,7 +6,7 @@ use core::str::FromStr;
 
 use weir_base::{Instant, Packet};
 
-use super::choice::{self, ChoiceError, Kind, Other};
+use super::choice::{self, ChoiceError, ExternalChoice, ExternalKind};
 use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
 use crate::counters::LinkDrop;
@@ -39,7 +39,7 @@ pub trait Discipline: fmt::Debug + Send {
     fn next_wakeup(&self) -> Option<Instant>;
 
     /// The size of all that it holds.
-    fn held(&self) -> Load;
+    fn load(&self) -> Load;
 
     /// Removes the newest packet that it holds: memory is short.
     fn drop_newest(&mut self) -> Option<Outgoing>;
@@ -55,7 +55,7 @@ pub trait DisciplineOptions: fmt::Debug + Send + Sync {
 }
 
 /// A kind of [`Discipline`] that text may choose.
-pub type DisciplineKind = Kind<dyn DisciplineOptions>;
+pub type DisciplineKind = ExternalKind<dyn DisciplineOptions>;
 
 /// In which order and when the packets of a face leave.
 ///
@@ -66,10 +66,10 @@ pub enum DisciplineConfig {
     /// First in, first out.
     #[default]
     Fifo,
-    Other(Other<dyn DisciplineOptions>),
+    External(ExternalChoice<dyn DisciplineOptions>),
 }
 
-const WHAT: &str = "queue discipline";
+const CHOICE_NAME: &str = "queue discipline";
 const FIFO: &str = "fifo";
 
 impl DisciplineConfig {
@@ -80,10 +80,10 @@ impl DisciplineConfig {
     pub fn read(text: &str, others: &[DisciplineKind]) -> Result<Self, ChoiceError> {
         match choice::split(text) {
             (FIFO, options) => {
-                choice::read_options((WHAT, FIFO), options, |_, _| false)?;
+                choice::read_options((CHOICE_NAME, FIFO), options, |_, _| false)?;
                 Ok(Self::Fifo)
             }
-            _ => Other::read((WHAT, &[FIFO]), text, others).map(Self::Other),
+            _ => ExternalChoice::read((CHOICE_NAME, &[FIFO]), text, others).map(Self::External),
         }
     }
 
@@ -91,7 +91,7 @@ impl DisciplineConfig {
     pub(crate) fn make(&self, seed: u64) -> Option<Box<dyn Discipline>> {
         match self {
             Self::Fifo => None,
-            Self::Other(other) => Some(other.options().make(seed)),
+            Self::External(other) => Some(other.options().make(seed)),
         }
     }
 }
@@ -109,7 +109,7 @@ impl fmt::Display for DisciplineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fifo => f.write_str(FIFO),
-            Self::Other(other) => other.fmt(f),
+            Self::External(other) => other.fmt(f),
         }
     }
 }

@@ -7,9 +7,9 @@ mod outlet;
 mod queue;
 mod ready;
 
-pub use choice::{ChoiceError, Kind, Other, read_options};
+pub use choice::{ChoiceError, ExternalChoice, ExternalKind, read_options};
 pub use discipline::{Discipline, DisciplineConfig, DisciplineKind, DisciplineOptions};
-pub use marking::{CoDelOptions, Joining, Marker, MarkerKind, MarkerOptions};
+pub use marking::{CoDelOptions, Marker, MarkerKind, MarkerOptions, QueueArrival};
 pub use marking::{MarkingConfig, MarkingPolicy, Sojourn};
 pub use outlet::{Outgoing, Outlet, PacketKind};
 pub use queue::EgressConfig;

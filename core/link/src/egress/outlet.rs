@@ -2,8 +2,8 @@ use weir_base::{Instant, Packet};
 use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
 
-use super::marking::{AnyMarker, Joining, MarkingConfig};
-use super::ready::Ready;
+use super::marking::{AnyMarker, MarkingConfig, QueueArrival};
+use super::ready::ReadyQueue;
 use crate::codec::{CodecConfig, CodecContext, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
 
@@ -45,7 +45,7 @@ pub struct Outlet<'a> {
     pub(crate) now: Instant,
     pub(crate) codec: &'a CodecConfig,
     pub(crate) encoder: &'a mut Encoder,
-    pub(crate) ready: &'a mut Ready,
+    pub(crate) ready: &'a mut ReadyQueue,
     pub counters: &'a mut LinkCounters,
     pub(crate) marking: &'a MarkingConfig,
     pub(crate) marker: &'a mut AnyMarker,
@@ -86,7 +86,7 @@ impl Outlet<'_> {
             return;
         }
         let queue_bytes = self.waiting_bytes();
-        let mark = self.marker.mark(&Joining {
+        let mark = self.marker.mark(&QueueArrival {
             now: self.now,
             is_data: outgoing.kind == PacketKind::Data,
             queue_bytes,

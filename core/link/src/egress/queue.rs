@@ -5,7 +5,7 @@ use weir_base::{Instant, Packet, Pool};
 use super::discipline::{Discipline, DisciplineConfig};
 use super::marking::{AnyMarker, MarkingConfig};
 use super::outlet::{Outgoing, Outlet, PacketKind};
-use super::ready::{Load, Ready};
+use super::ready::{Load, ReadyQueue};
 use crate::codec::{CodecConfig, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::frame::Frame;
@@ -36,7 +36,7 @@ pub(crate) struct Egress {
     /// None: first in, first out.
     discipline: Option<Box<dyn Discipline>>,
     marker: AnyMarker,
-    ready: Ready,
+    ready: ReadyQueue,
     socket_backlog_bytes: u64,
     /// The latest time that anyone told.
     now: Instant,
@@ -47,7 +47,7 @@ impl Egress {
         Self {
             discipline: config.discipline.make(config.seed),
             marker: config.marking.marker(config.seed),
-            ready: Ready::default(),
+            ready: ReadyQueue::default(),
             socket_backlog_bytes: 0,
             now: Instant::ZERO,
         }
@@ -93,7 +93,7 @@ impl Egress {
     }
 
     fn has_room_for(&self, wire_len: usize, config: &EgressConfig) -> bool {
-        let waiting = self.ready.load().charged_bytes + self.held().charged_bytes;
+        let waiting = self.ready.load().charged_bytes + self.discipline_load().charged_bytes;
         waiting + Load::charge_of(wire_len) <= config.queue_bytes_max
     }
 
@@ -150,18 +150,18 @@ impl Egress {
         self.now
     }
 
-    /// See [`Ready::gather`].
+    /// See [`ReadyQueue::gather`].
     pub(crate) fn gather(&mut self, begun: usize, span: u8, mtu: usize) -> (u64, u64) {
         self.ready.gather(begun, span, mtu)
     }
 
-    pub(crate) fn ready(&self) -> &Ready {
+    pub(crate) fn ready(&self) -> &ReadyQueue {
         &self.ready
     }
 
     /// Octets on the wire that wait here.
     pub(crate) fn wire_bytes(&self) -> u64 {
-        self.ready.load().wire_bytes + self.held().wire_bytes
+        self.ready.load().wire_bytes + self.discipline_load().wire_bytes
     }
 
     /// The same with what waits in the socket.
@@ -171,8 +171,8 @@ impl Egress {
 
     /// What the discipline holds.
     #[inline]
-    fn held(&self) -> Load {
-        self.discipline.as_ref().map_or_else(Load::default, |discipline| discipline.held())
+    fn discipline_load(&self) -> Load {
+        self.discipline.as_ref().map_or_else(Load::default, |discipline| discipline.load())
     }
 
     pub(crate) fn set_socket_backlog(&mut self, bytes: u64) {
@@ -186,7 +186,7 @@ impl Egress {
     /// Octets of memory of all that waits, about.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.ready.memory_bytes() + self.held().charged_bytes
+        self.ready.memory_bytes() + self.discipline_load().charged_bytes
     }
 
     /// Takes back the newest of what waits. As many frames as `kept` stay.

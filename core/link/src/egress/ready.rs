@@ -40,14 +40,14 @@ impl Load {
 
 /// Frames that the socket may take, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyQueue {
     frames: VecDeque<Frame>,
     load: Load,
     /// This many frames at the front hold no block much larger than their packet.
     detached: usize,
 }
 
-impl Ready {
+impl ReadyQueue {
     pub(crate) fn push(&mut self, frame: Frame) {
         self.load.add(frame.len());
         self.frames.push_back(frame);

@@ -132,7 +132,7 @@ impl FispConfig {
     }
 
     /// A part of the capacity in octets.
-    pub(super) fn part_bytes(&self, part: Thousandths) -> u64 {
+    pub(super) fn fraction_bytes(&self, part: Thousandths) -> u64 {
         scaled(self.capacity_bytes, part)
     }
 }

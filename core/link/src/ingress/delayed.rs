@@ -9,7 +9,7 @@ use weir_base::{Instant, Packet};
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::LpHeader;
 
-use super::flows::Asked;
+use super::flows::ShapedInterest;
 
 /// What a flow may ask for in a round. Not less than the largest Data, so that each flow whose turn
 /// comes can ask.
@@ -19,8 +19,8 @@ const CHARGE_BYTES: u64 = 320;
 
 /// An Interest that waits.
 #[derive(Debug)]
-pub(super) struct Delayed {
-    pub(super) asked: Asked,
+pub(super) struct DelayedInterest {
+    pub(super) interest: ShapedInterest,
     pub(super) header: LpHeader,
     pub(super) packet: Packet,
     /// From when on it may go.
@@ -41,7 +41,7 @@ pub(super) struct DelayQueue {
 
 #[derive(Debug, Default)]
 struct FlowQueue {
-    waiting: VecDeque<Delayed>,
+    waiting: VecDeque<DelayedInterest>,
     deficit_bytes: u64,
 }
 
@@ -69,8 +69,8 @@ impl DelayQueue {
         self.queues.get(flow as usize).map_or(0, |queue| queue.waiting.len())
     }
 
-    pub(super) fn push(&mut self, delayed: Delayed) {
-        let flow = delayed.asked.flow;
+    pub(super) fn push(&mut self, delayed: DelayedInterest) {
+        let flow = delayed.interest.flow;
         if self.queues.len() <= flow as usize {
             self.queues.resize_with(flow as usize + 1, FlowQueue::default);
         }
@@ -85,7 +85,7 @@ impl DelayQueue {
 
     /// Makes room for an Interest of `flow` in a queue that is full: takes the newest Interest of
     /// the flow of which most wait. None: it is `flow` that has its part already.
-    pub(super) fn displace_for(&mut self, flow: u32) -> Option<Delayed> {
+    pub(super) fn evict_for(&mut self, flow: u32) -> Option<DelayedInterest> {
         if (self.len_of(flow) + 1) * self.round.len().max(1) > self.len {
             return None;
         }
@@ -93,7 +93,7 @@ impl DelayQueue {
     }
 
     /// The newest Interest of the flow of which most wait.
-    pub(super) fn pop_newest(&mut self) -> Option<Delayed> {
+    pub(super) fn pop_newest(&mut self) -> Option<DelayedInterest> {
         let longest = self.round.iter().copied().max_by_key(|&flow| self.len_of(flow))?;
         let newest = self.queues[longest as usize].waiting.pop_back();
         self.after_removal(longest, newest)
@@ -105,7 +105,7 @@ impl DelayQueue {
         &mut self,
         now: Instant,
         asks_bytes: impl Fn(u32) -> Option<u64>,
-    ) -> Option<Delayed> {
+    ) -> Option<DelayedInterest> {
         // Each flow gets at most one quantum here before it can ask, or has nothing that may go.
         for _ in 0..2 * self.round.len() {
             let &flow = self.round.front()?;
@@ -124,7 +124,11 @@ impl DelayQueue {
         None
     }
 
-    fn after_removal(&mut self, flow: u32, removed: Option<Delayed>) -> Option<Delayed> {
+    fn after_removal(
+        &mut self,
+        flow: u32,
+        removed: Option<DelayedInterest>,
+    ) -> Option<DelayedInterest> {
         let removed = removed?;
         self.len -= 1;
         self.bytes -= charge(&removed);
@@ -140,6 +144,6 @@ impl DelayQueue {
     }
 }
 
-fn charge(delayed: &Delayed) -> u64 {
+fn charge(delayed: &DelayedInterest) -> u64 {
     delayed.packet.len() as u64 + CHARGE_BYTES
 }

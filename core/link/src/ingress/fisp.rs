@@ -2,7 +2,7 @@ use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Rng, mix};
 use weir_wire::lp::LpHeader;
 
 use super::config::FispConfig;
-use super::delayed::{DelayQueue, Delayed};
+use super::delayed::{DelayQueue, DelayedInterest};
 use super::flows::Flows;
 use crate::counters::{LinkCounters, LinkDrop};
 
@@ -14,15 +14,15 @@ const TICK_NS: u64 = NS_PER_MS;
 
 /// What becomes of an Interest that comes in.
 #[derive(Debug)]
-pub(crate) enum Shaped {
+pub(crate) enum ShapingOutcome {
     /// The forwarder gets it now.
-    Passes(LpHeader, Packet),
-    Waits,
+    Pass(LpHeader, Packet),
+    Delay,
     /// Too many wait: this one is refused, the one that came or another whose place it takes.
-    Refused {
+    Refuse {
         header: LpHeader,
         packet: Packet,
-        has_replaced: bool,
+        is_evicted: bool,
     },
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Shaped {
 ///   whatever the probability (Tables 6 to 8).
 /// - Interests of one flow keep their order: while some wait, the next one does.
 /// - An Interest that is not answered counts in full, also for its flow, but for the face no longer
-///   once it is late; such a flow is held to its share for a while ([`Flows::has_its_share`]).
+///   once it is late; such a flow is held to its share for a while ([`Flows::has_used_share`]).
 /// - In the fourth phase all leave at once, but no more than fill the queue up to the maximum.
 #[derive(Debug)]
 pub(super) struct Fisp {
@@ -63,9 +63,9 @@ impl Fisp {
         let key = HashKey::new([seed, mix(!seed)]);
         Self {
             config: *config,
-            release_bytes: config.part_bytes(config.release),
-            min_bytes: config.part_bytes(config.min),
-            max_bytes: config.part_bytes(config.max),
+            release_bytes: config.fraction_bytes(config.release),
+            min_bytes: config.fraction_bytes(config.min),
+            max_bytes: config.fraction_bytes(config.max),
             flows: Flows::new(key, config.components),
             delayed: DelayQueue::default(),
             rng: Rng::from_seed(mix(seed)),
@@ -82,22 +82,22 @@ impl Fisp {
         now: Instant,
         (header, packet): (LpHeader, Packet),
         queue_bytes: u64,
-    ) -> Shaped {
+    ) -> ShapingOutcome {
         self.advance(now, queue_bytes);
-        let Some(asked) = self.flows.asked(&packet) else {
-            return Shaped::Passes(header, packet);
+        let Some(asked) = self.flows.classify(&packet) else {
+            return ShapingOutcome::Pass(header, packet);
         };
-        if self.flows.is_pending(&asked) || !self.must_wait(now, asked.flow) {
+        if self.flows.is_pending(&asked) || !self.must_delay(now, asked.flow) {
             self.flows.add(now, asked);
-            return Shaped::Passes(header, packet);
+            return ShapingOutcome::Pass(header, packet);
         }
         let displaced = if self.delayed.len() >= self.config.held_max as usize {
-            let displaced = self.delayed.displace_for(asked.flow);
+            let displaced = self.delayed.evict_for(asked.flow);
             if displaced.is_none() {
-                self.flows.settle(asked.flow);
-                return Shaped::Refused { header, packet, has_replaced: false };
+                self.flows.remove_if_idle(asked.flow);
+                return ShapingOutcome::Refuse { header, packet, is_evicted: false };
             }
-            displaced.inspect(|displaced| self.end_delayed(displaced.asked.flow))
+            displaced.inspect(|displaced| self.end_delayed(displaced.interest.flow))
         } else {
             None
         };
@@ -105,29 +105,27 @@ impl Fisp {
             self.tick_at = now.plus_ns(TICK_NS);
         }
         *self.flows.delayed(asked.flow) += 1;
-        self.delayed.push(Delayed {
-            asked,
+        self.delayed.push(DelayedInterest {
+            interest: asked,
             header,
             // A copy, since it may wait for long: else it would keep a whole receive block.
             packet: Packet::from(&packet[..]),
             ready_at: now.plus_ns(self.config.interval_ns),
             expires_at: now.plus_ns(asked.lifetime_ns),
         });
-        displaced.map_or(Shaped::Waits, |Delayed { header, packet, .. }| Shaped::Refused {
-            header,
-            packet,
-            has_replaced: true,
+        displaced.map_or(ShapingOutcome::Delay, |DelayedInterest { header, packet, .. }| {
+            ShapingOutcome::Refuse { header, packet, is_evicted: true }
         })
     }
 
     /// Phases 1 to 3, for an Interest that comes.
-    fn must_wait(&mut self, now: Instant, flow: u32) -> bool {
+    fn must_delay(&mut self, now: Instant, flow: u32) -> bool {
         let smoothed_bytes = self.smoothed_bytes as u64;
         let required_bytes = self.flows.required_bytes(self.config.gamma);
         if *self.flows.delayed(flow) > 0
             || required_bytes.max(smoothed_bytes) > self.max_bytes
             || self.flows.is_full()
-            || self.flows.has_its_share(now, flow, self.config.gamma, self.max_bytes)
+            || self.flows.has_used_share(now, flow, self.config.gamma, self.max_bytes)
         {
             return true;
         }
@@ -183,10 +181,10 @@ impl Fisp {
             let by = if self.is_releasing { Instant::FAR_FUTURE } else { now };
             let (flows, max_bytes, gamma) = (&self.flows, self.max_bytes, self.config.gamma);
             let cost_bytes = |flow| {
-                let may_go = !flows.has_its_share(now, flow, gamma, max_bytes);
+                let may_go = !flows.has_used_share(now, flow, gamma, max_bytes);
                 may_go.then(|| flows.cost_bytes(flow))
             };
-            let Delayed { asked, header, packet, expires_at, .. } =
+            let DelayedInterest { interest: asked, header, packet, expires_at, .. } =
                 self.delayed.pop(by, cost_bytes)?;
             if expires_at <= now {
                 self.end_delayed(asked.flow);
@@ -202,12 +200,12 @@ impl Fisp {
     /// An Interest of `flow` waits no longer, and does not go on.
     fn end_delayed(&mut self, flow: u32) {
         *self.flows.delayed(flow) -= 1;
-        self.flows.settle(flow);
+        self.flows.remove_if_idle(flow);
     }
 
     /// Gives up the Interest that the flow which has most can spare best.
     pub(super) fn drop_newest(&mut self) -> Option<(LpHeader, Packet)> {
-        let Delayed { asked, header, packet, .. } = self.delayed.pop_newest()?;
+        let DelayedInterest { interest: asked, header, packet, .. } = self.delayed.pop_newest()?;
         self.end_delayed(asked.flow);
         Some((header, packet))
     }
@@ -229,7 +227,7 @@ impl Fisp {
     }
 
     /// Forgets what was asked for and is under way: memory is short.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn discard_state(&mut self) {
         self.flows.clear();
     }
 

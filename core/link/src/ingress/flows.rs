@@ -13,7 +13,7 @@ use super::config::scaled;
 /// Flows that are told apart; those beyond share one. The paper expects hundreds.
 const FLOWS_MAX: usize = 1024;
 /// The flow of all names beyond [`FLOWS_MAX`] flows.
-const OTHERS: u32 = 0;
+const OVERFLOW_FLOW: u32 = 0;
 /// Unanswered Interests that are counted. While there are as many, Interests wait.
 const PENDING_MAX: usize = 1 << 16;
 /// An Interest counts for this long at most, NDN's default lifetime. What has not been answered by
@@ -24,7 +24,7 @@ const PENDING_NS_MAX: u64 = 4 * NS_PER_S;
 const LATE_NS: u64 = 500 * NS_PER_MS;
 /// For how long a flow is held to its share after an Interest of it was late. As long as its
 /// pending Interests count, so that those of before are gone then.
-const HELD_TO_SHARE_NS: u64 = PENDING_NS_MAX;
+const CAP_NS: u64 = PENDING_NS_MAX;
 /// What an Interest is expected to bring before any Data was seen: a common segment.
 const DATA_BYTES_FIRST: u64 = 8192;
 /// What an Interest costs its flow at least when its turn comes: a Nack.
@@ -38,11 +38,11 @@ pub(super) struct Flows {
     key: HashKey,
     components: usize,
     by_hash: Table,
-    /// [`OTHERS`] is always there, any other flow only while it needs something.
+    /// [`OVERFLOW_FLOW`] is always there, any other flow only while it needs something.
     flows: Slab<Flow>,
     pending: Pending,
     /// What all flows have asked for: q_i.
-    asked_bytes: u64,
+    expected_bytes: u64,
     /// Octets that wait to leave: q_d.
     queue_bytes: u64,
     /// Flow and size of Data in the order in which it was queued. The queue is taken for first in,
@@ -53,7 +53,7 @@ pub(super) struct Flows {
     data_bytes: u64,
     /// Of flows that are forgotten: the hash, and until when it is held to its share if it comes
     /// again. The oldest first.
-    holds: VecDeque<(u64, Instant)>,
+    caps: VecDeque<(u64, Instant)>,
     /// When [`Self::advance`] was called last.
     now: Instant,
 }
@@ -65,7 +65,7 @@ struct Flow {
     pending: u64,
     late: u64,
     /// Until then it may have no more than its share.
-    held_to_share_until: Instant,
+    capped_until: Instant,
     queued_bytes: u64,
     /// What one of its Interests brings: a moving average.
     data_bytes: u64,
@@ -79,7 +79,7 @@ impl Flow {
             hash,
             pending: 0,
             late: 0,
-            held_to_share_until: Instant::ZERO,
+            capped_until: Instant::ZERO,
             queued_bytes: 0,
             data_bytes,
             delayed: 0,
@@ -91,7 +91,7 @@ impl Flow {
     }
 
     /// What the face is to expect for its Interests: late ones may never be answered.
-    fn asked_bytes(&self) -> u64 {
+    fn expected_bytes(&self) -> u64 {
         (self.pending - self.late) * self.data_bytes
     }
 }
@@ -101,7 +101,7 @@ impl Flow {
 #[derive(Debug)]
 struct Pending {
     by_hash: Table,
-    entries: Slab<Entry>,
+    entries: Slab<PendingEntry>,
     /// When each of them is late, and then until when it counts.
     timers: TimerWheel,
     expired: Vec<u32>,
@@ -110,7 +110,7 @@ struct Pending {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PendingEntry {
     hash: u64,
     flow: u32,
     is_prefix: bool,
@@ -121,7 +121,7 @@ struct Entry {
 
 /// An Interest that may have to wait.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ShapedInterest {
     /// Of the name that its Data has.
     hash: u64,
     is_prefix: bool,
@@ -134,27 +134,27 @@ impl Flows {
     pub(super) fn new(key: HashKey, components: u32) -> Self {
         let mut flows = Slab::new();
         let others = flows.insert(Flow::new(0, DATA_BYTES_FIRST));
-        assert_eq!(others, OTHERS, "a slab begins with 0");
+        assert_eq!(others, OVERFLOW_FLOW, "a slab begins with 0");
         Self {
             key,
             components: components as usize,
             by_hash: Table::default(),
             flows,
             pending: Pending::default(),
-            asked_bytes: 0,
+            expected_bytes: 0,
             queue_bytes: 0,
             queued: VecDeque::new(),
             queued_bytes: 0,
             data_bytes: DATA_BYTES_FIRST,
-            holds: VecDeque::new(),
+            caps: VecDeque::new(),
             now: Instant::ZERO,
         }
     }
 
     /// What is to be known of an Interest; None if it must never wait: its name does not leave
     /// the host or the link, which is where management lives, or it is malformed, as the forwarder
-    /// will find. Its flow exists from now on, see [`Self::settle`].
-    pub(super) fn asked(&mut self, packet: &[u8]) -> Option<Asked> {
+    /// will find. Its flow exists from now on, see [`Self::remove_if_idle`].
+    pub(super) fn classify(&mut self, packet: &[u8]) -> Option<ShapedInterest> {
         let interest = InterestView::decode(packet).ok()?;
         let name = interest.name;
         let first = name.first()?;
@@ -163,7 +163,7 @@ impl Flows {
         }
         let has_digest = name.last().is_some_and(|last| last.is_implicit_digest());
         let of_data = if has_digest { name.parent() } else { name };
-        Some(Asked {
+        Some(ShapedInterest {
             hash: self.key.hash(of_data.value()),
             is_prefix: interest.can_be_prefix,
             flow: self.flow_of(name),
@@ -177,13 +177,12 @@ impl Flows {
             return flow;
         }
         if self.flows.len() > FLOWS_MAX {
-            return OTHERS;
+            return OVERFLOW_FLOW;
         }
         let mut flow = Flow::new(hash, self.data_bytes);
-        while self.holds.pop_front_if(|&mut (_, until)| until <= self.now).is_some() {}
-        if let Some(at) = self.holds.iter().position(|&(held, _)| held == hash) {
-            flow.held_to_share_until =
-                self.holds.remove(at).map_or(Instant::ZERO, |(_, until)| until);
+        while self.caps.pop_front_if(|&mut (_, until)| until <= self.now).is_some() {}
+        if let Some(at) = self.caps.iter().position(|&(held, _)| held == hash) {
+            flow.capped_until = self.caps.remove(at).map_or(Instant::ZERO, |(_, until)| until);
         }
         let flow = self.flows.insert(flow);
         self.by_hash.insert(hash, flow);
@@ -199,22 +198,23 @@ impl Flows {
     }
 
     /// Forgets a flow that needs nothing, but for what it may not have if it comes again soon.
-    pub(super) fn settle(&mut self, flow: u32) {
-        if flow != OTHERS && self.flow(flow).is_idle() {
-            let Flow { hash, held_to_share_until, .. } = self.flows.remove(flow);
+    pub(super) fn remove_if_idle(&mut self, flow: u32) {
+        if flow != OVERFLOW_FLOW && self.flow(flow).is_idle() {
+            let Flow { hash, capped_until: held_to_share_until, .. } = self.flows.remove(flow);
             self.by_hash.remove(hash, flow);
             if held_to_share_until > self.now {
-                if self.holds.len() >= FLOWS_MAX {
-                    self.holds.pop_front();
+                if self.caps.len() >= FLOWS_MAX {
+                    self.caps.pop_front();
                 }
-                self.holds.push_back((hash, held_to_share_until));
+                self.caps.push_back((hash, held_to_share_until));
             }
         }
     }
 
     /// Flows that need something, n of the paper; at least 1.
     pub(super) fn count(&self) -> u64 {
-        let are_there_others = self.flows.get(OTHERS).is_some_and(|others| !others.is_idle());
+        let are_there_others =
+            self.flows.get(OVERFLOW_FLOW).is_some_and(|others| !others.is_idle());
         (self.flows.len() as u64 - u64::from(!are_there_others)).max(1)
     }
 
@@ -232,13 +232,13 @@ impl Flows {
 
     /// Q of the face (Eq. 2), of this moment. `gamma` is in thousandths.
     pub(super) fn required_bytes(&self, gamma: u32) -> u64 {
-        self.queue_bytes.saturating_add(scaled(self.asked_bytes, gamma))
+        self.queue_bytes.saturating_add(scaled(self.expected_bytes, gamma))
     }
 
     /// Q_j: the same for one flow.
     pub(super) fn required_bytes_of(&self, flow: u32, gamma: u32) -> u64 {
         let Some(flow) = self.flows.get(flow) else { return 0 };
-        flow.queued_bytes.saturating_add(scaled(flow.asked_bytes(), gamma))
+        flow.queued_bytes.saturating_add(scaled(flow.expected_bytes(), gamma))
     }
 
     /// Whether a flow has to wait although the face has room: not all of its Interests are
@@ -248,7 +248,7 @@ impl Flows {
     /// Late ones do not count for the face; else names that nothing answers would take all the
     /// room, and no Data would ever set it free. But whoever has them answered late on purpose, all
     /// at once, must not get more by it than others have.
-    pub(super) fn has_its_share(
+    pub(super) fn has_used_share(
         &self,
         now: Instant,
         flow: u32,
@@ -256,7 +256,7 @@ impl Flows {
         max_bytes: u64,
     ) -> bool {
         let Some(flow) = self.flows.get(flow) else { return false };
-        if now >= flow.held_to_share_until || flow.pending == flow.late {
+        if now >= flow.capped_until || flow.pending == flow.late {
             return false;
         }
         let open_bytes = scaled(flow.pending * flow.data_bytes, gamma);
@@ -266,7 +266,7 @@ impl Flows {
 
     /// Whether an Interest of the same name has gone on and was not answered: what comes will
     /// answer both.
-    pub(super) fn is_pending(&self, asked: &Asked) -> bool {
+    pub(super) fn is_pending(&self, asked: &ShapedInterest) -> bool {
         self.pending.find(asked.hash).is_some()
     }
 
@@ -276,21 +276,21 @@ impl Flows {
     }
 
     /// An Interest goes on.
-    pub(super) fn add(&mut self, now: Instant, asked: Asked) {
-        let Asked { hash, is_prefix, flow, lifetime_ns } = asked;
+    pub(super) fn add(&mut self, now: Instant, asked: ShapedInterest) {
+        let ShapedInterest { hash, is_prefix, flow, lifetime_ns } = asked;
         let until = now.plus_ns(lifetime_ns.min(PENDING_NS_MAX));
         if let Some(index) = self.pending.find(hash) {
             self.pending.extend(index, until);
-            return self.settle(flow);
+            return self.remove_if_idle(flow);
         }
         let late_at = now.plus_ns(LATE_NS).min(until);
-        self.pending.insert(Entry { hash, flow, is_prefix, is_late: false, until }, late_at);
+        self.pending.insert(PendingEntry { hash, flow, is_prefix, is_late: false, until }, late_at);
         let data_bytes = {
             let flow = self.flow(flow);
             flow.pending += 1;
             flow.data_bytes
         };
-        self.asked_bytes += data_bytes;
+        self.expected_bytes += data_bytes;
     }
 
     /// Data or a Nack is about to join the `queue_bytes` that wait to leave. `data_bytes`: of the
@@ -298,7 +298,7 @@ impl Flows {
     pub(super) fn on_answer(&mut self, packet: &[u8], data_bytes: u64, queue_bytes: u64) {
         self.set_queue(queue_bytes);
         let Some(name) = name_of(packet) else { return };
-        let answered = self.pending.answered_by(&self.key, name, data_bytes > 0);
+        let answered = self.pending.take_answered(&self.key, name, data_bytes > 0);
         let flow = match answered {
             Some(entry) => {
                 // A Nack tells nothing of what others bring: who gets some at will would be let in.
@@ -309,11 +309,11 @@ impl Flows {
             None => self.find(self.key.hash(name.prefix(self.components).value())),
         };
         if data_bytes == 0 {
-            flow.into_iter().for_each(|flow| self.settle(flow));
+            flow.into_iter().for_each(|flow| self.remove_if_idle(flow));
             return;
         }
         self.data_bytes = averaged(self.data_bytes, data_bytes);
-        let flow = flow.unwrap_or(OTHERS);
+        let flow = flow.unwrap_or(OVERFLOW_FLOW);
         self.flow(flow).queued_bytes += data_bytes;
         self.queued_bytes += data_bytes;
         match self.queued.back_mut() {
@@ -324,16 +324,16 @@ impl Flows {
 
     /// An Interest counts no longer. It brought `data_bytes`, which tells what others of its flow
     /// will, where anything does.
-    fn end_pending(&mut self, entry: &Entry, data_bytes: Option<u64>) {
+    fn end_pending(&mut self, entry: &PendingEntry, data_bytes: Option<u64>) {
         let flow = self.flow(entry.flow);
-        let before = flow.asked_bytes();
+        let before = flow.expected_bytes();
         flow.pending -= 1;
         flow.late -= u64::from(entry.is_late);
         if let Some(data_bytes) = data_bytes {
             flow.data_bytes = averaged(flow.data_bytes, data_bytes);
         }
-        let after = flow.asked_bytes();
-        self.asked_bytes = self.asked_bytes - before + after;
+        let after = flow.expected_bytes();
+        self.expected_bytes = self.expected_bytes - before + after;
     }
 
     /// `queue_bytes` wait to leave now.
@@ -347,7 +347,7 @@ impl Flows {
             self.flow(flow).queued_bytes -= left_bytes;
             if left_bytes == bytes {
                 self.queued.pop_front();
-                self.settle(flow);
+                self.remove_if_idle(flow);
             } else if let Some((_, front_bytes)) = self.queued.front_mut() {
                 *front_bytes -= left_bytes;
             }
@@ -375,20 +375,20 @@ impl Flows {
             let flow = self.flow(flow);
             flow.late += 1;
             let data_bytes = flow.data_bytes;
-            self.asked_bytes -= data_bytes;
+            self.expected_bytes -= data_bytes;
         }
-        self.flow(flow).held_to_share_until = now.min(until).plus_ns(HELD_TO_SHARE_NS);
+        self.flow(flow).capped_until = now.min(until).plus_ns(CAP_NS);
         if now < until {
             return self.pending.timers.schedule(index, until);
         }
         let entry = self.pending.remove(index);
         self.end_pending(&entry, None);
-        self.settle(flow);
+        self.remove_if_idle(flow);
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let queued = self.queued.capacity() * size_of::<(u32, u64)>();
-        let holds = self.holds.capacity() * size_of::<(u64, Instant)>();
+        let holds = self.caps.capacity() * size_of::<(u64, Instant)>();
         let flows = self.by_hash.memory_bytes() + self.flows.memory_bytes();
         (queued + holds + flows + self.pending.memory_bytes()) as u64
     }
@@ -403,9 +403,9 @@ impl Flows {
                 flow.is_idle().then_some(index)
             })
             .collect();
-        idle.into_iter().for_each(|flow| self.settle(flow));
-        (self.asked_bytes, self.queue_bytes, self.queued_bytes) = (0, 0, 0);
-        (self.pending, self.queued, self.holds) = Default::default();
+        idle.into_iter().for_each(|flow| self.remove_if_idle(flow));
+        (self.expected_bytes, self.queue_bytes, self.queued_bytes) = (0, 0, 0);
+        (self.pending, self.queued, self.caps) = Default::default();
     }
 
     /// Gives back the memory that only a busier time needed.
@@ -416,8 +416,8 @@ impl Flows {
         if self.queued.is_empty() {
             self.queued = VecDeque::new();
         }
-        self.holds.retain(|&(_, until)| until > self.now);
-        self.holds.shrink_to_fit();
+        self.caps.retain(|&(_, until)| until > self.now);
+        self.caps.shrink_to_fit();
     }
 }
 
@@ -438,7 +438,7 @@ impl Pending {
         self.by_hash.find(hash, |index| self.entries.get(index).is_some_and(|it| it.hash == hash))
     }
 
-    fn insert(&mut self, entry: Entry, late_at: Instant) {
+    fn insert(&mut self, entry: PendingEntry, late_at: Instant) {
         self.prefixes += usize::from(entry.is_prefix);
         let hash = entry.hash;
         let index = self.entries.insert(entry);
@@ -463,7 +463,7 @@ impl Pending {
             + self.timers.memory_bytes()
     }
 
-    fn remove(&mut self, index: u32) -> Entry {
+    fn remove(&mut self, index: u32) -> PendingEntry {
         let entry = self.entries.remove(index);
         self.by_hash.remove(entry.hash, index);
         self.timers.cancel(index);
@@ -472,7 +472,12 @@ impl Pending {
     }
 
     /// Takes out the Interest that a Data of this name answers, or a Nack (`is_data` false).
-    fn answered_by(&mut self, key: &HashKey, name: NameView<'_>, is_data: bool) -> Option<Entry> {
+    fn take_answered(
+        &mut self,
+        key: &HashKey,
+        name: NameView<'_>,
+        is_data: bool,
+    ) -> Option<PendingEntry> {
         let index = self.find(key.hash(name.value())).or_else(|| {
             let shorter = if is_data && self.prefixes > 0 { name.component_count() } else { 0 };
             (1..shorter).rev().find_map(|count| {

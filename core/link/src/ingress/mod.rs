@@ -7,5 +7,5 @@ mod flows;
 mod shaper;
 
 pub use config::{FispConfig, ShapingConfig, ShapingError};
-pub(crate) use fisp::Shaped;
+pub(crate) use fisp::ShapingOutcome;
 pub(crate) use shaper::Ingress;

@@ -5,7 +5,7 @@ use weir_base::{Instant, Packet};
 use weir_wire::lp::LpHeader;
 
 use super::config::ShapingConfig;
-use super::fisp::{Fisp, Shaped};
+use super::fisp::{Fisp, ShapingOutcome};
 use crate::counters::LinkCounters;
 use crate::egress::PacketKind;
 
@@ -14,7 +14,7 @@ use crate::egress::PacketKind;
 pub(crate) struct Ingress {
     shaper: Shaper,
     /// What waited when the configuration changed: the forwarder gets it next.
-    ended: VecDeque<(LpHeader, Packet)>,
+    leftover: VecDeque<(LpHeader, Packet)>,
 }
 
 #[derive(Debug)]
@@ -29,16 +29,16 @@ impl Ingress {
             ShapingConfig::None => Shaper::None,
             ShapingConfig::Fisp(config) => Shaper::Fisp(Box::new(Fisp::new(config, seed))),
         };
-        Self { shaper, ended: VecDeque::new() }
+        Self { shaper, leftover: VecDeque::new() }
     }
 
     /// Goes on with another configuration. Nothing of what waits is lost.
-    pub(crate) fn change(&mut self, config: &ShapingConfig, seed: u64) {
-        let mut ended = core::mem::take(&mut self.ended);
+    pub(crate) fn reconfigure(&mut self, config: &ShapingConfig, seed: u64) {
+        let mut ended = core::mem::take(&mut self.leftover);
         while let Some(interest) = self.drop_newest() {
             ended.push_front(interest);
         }
-        *self = Self { ended, ..Self::new(config, seed) };
+        *self = Self { leftover: ended, ..Self::new(config, seed) };
     }
 
     /// Whether an Interest may have to wait.
@@ -53,9 +53,9 @@ impl Ingress {
         now: Instant,
         (header, packet): (LpHeader, Packet),
         queue_bytes: u64,
-    ) -> Shaped {
+    ) -> ShapingOutcome {
         match &mut self.shaper {
-            Shaper::None => Shaped::Passes(header, packet),
+            Shaper::None => ShapingOutcome::Pass(header, packet),
             Shaper::Fisp(fisp) => fisp.receive(now, (header, packet), queue_bytes),
         }
     }
@@ -78,7 +78,7 @@ impl Ingress {
         queue_bytes: u64,
         counters: &mut LinkCounters,
     ) -> Option<(LpHeader, Packet)> {
-        if let Some(interest) = self.ended.pop_front() {
+        if let Some(interest) = self.leftover.pop_front() {
             return Some(interest);
         }
         match &mut self.shaper {
@@ -98,13 +98,13 @@ impl Ingress {
     /// Whether an Interest waits.
     pub(crate) fn has_delayed_interests(&self) -> bool {
         let is_held = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.has_delayed_interests());
-        is_held || !self.ended.is_empty()
+        is_held || !self.leftover.is_empty()
     }
 
     /// Forgets what else is known of Interests when none waits: memory is short.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn discard_state(&mut self) {
         if let Shaper::Fisp(fisp) = &mut self.shaper {
-            fisp.forget();
+            fisp.discard_state();
         }
     }
 
@@ -126,7 +126,7 @@ impl Ingress {
     #[inline]
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         match &self.shaper {
-            _ if !self.ended.is_empty() => Some(Instant::ZERO),
+            _ if !self.leftover.is_empty() => Some(Instant::ZERO),
             Shaper::None => None,
             Shaper::Fisp(fisp) => fisp.next_wakeup(),
         }

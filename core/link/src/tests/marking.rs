@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_wire::CongestionMark;
 
 use super::*;
-use crate::{Joining, Marker, MarkerKind, MarkerOptions};
+use crate::{Marker, MarkerKind, MarkerOptions, QueueArrival};
 
 /// Marks every Data, as a policy of another crate.
 #[derive(Debug)]
@@ -19,11 +19,11 @@ impl MarkerOptions for Every {
 }
 
 impl Marker for Every {
-    fn meaning(&self) -> CongestionMark {
+    fn mark_value(&self) -> CongestionMark {
         CongestionMark::PROPORTIONAL
     }
 
-    fn marks(&mut self, joining: &Joining) -> bool {
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool {
         joining.is_data
     }
 }

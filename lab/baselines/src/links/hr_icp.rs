@@ -266,7 +266,7 @@ impl Discipline for HrIcp {
         (!self.turns.is_empty()).then(|| self.credit_at())
     }
 
-    fn held(&self) -> Load {
+    fn load(&self) -> Load {
         self.load
     }
 

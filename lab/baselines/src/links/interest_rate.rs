@@ -136,7 +136,7 @@ impl Discipline for InterestRate {
         (!self.held.is_empty()).then(|| self.token_at())
     }
 
-    fn held(&self) -> Load {
+    fn load(&self) -> Load {
         self.load
     }
 

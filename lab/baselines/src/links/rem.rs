@@ -3,7 +3,7 @@ use std::sync::Arc;
 use weir_base::Rng;
 use weir_base::units::{Fraction, Size};
 use weir_link::{
-    ChoiceError, Joining, Marker, MarkerKind, MarkerOptions, OptionOrderError, read_options,
+    ChoiceError, Marker, MarkerKind, MarkerOptions, OptionOrderError, QueueArrival, read_options,
 };
 use weir_wire::CongestionMark;
 
@@ -139,11 +139,11 @@ impl MarkerOptions for RemOptions {
 }
 
 impl Marker for Rem {
-    fn meaning(&self) -> CongestionMark {
+    fn mark_value(&self) -> CongestionMark {
         CongestionMark::PROPORTIONAL
     }
 
-    fn marks(&mut self, joining: &Joining) -> bool {
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool {
         if !joining.is_data {
             return false;
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn join(rem: &mut Rem, is_data: bool, queue_bytes: u64) -> bool {
-        rem.marks(&Joining {
+        rem.must_mark(&QueueArrival {
             now: Instant::ZERO,
             is_data,
             queue_bytes,

@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use weir_base::units::Time;
 use weir_base::{Instant, NS_PER_MS};
-use weir_link::{ChoiceError, Joining, Marker, MarkerKind, MarkerOptions, Sojourn, read_options};
+use weir_link::{
+    ChoiceError, Marker, MarkerKind, MarkerOptions, QueueArrival, Sojourn, read_options,
+};
 use weir_wire::CongestionMark;
 
 pub(super) const KIND: MarkerKind =
@@ -46,11 +48,11 @@ impl MarkerOptions for StepOptions {
 }
 
 impl Marker for Step {
-    fn meaning(&self) -> CongestionMark {
+    fn mark_value(&self) -> CongestionMark {
         CongestionMark::PROPORTIONAL
     }
 
-    fn marks(&mut self, joining: &Joining) -> bool {
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool {
         joining.is_data && self.sojourn.is_late(joining.now, joining.queue_bytes)
     }
 

@@ -4,7 +4,7 @@ use weir_base::units::Time;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::CongestionMark;
 
-use super::marker::{Joining, Marker, interval_by_root};
+use super::marker::{Marker, QueueArrival, interval_by_root};
 use super::sojourn::Sojourn;
 use crate::order::OptionOrderError;
 
@@ -106,7 +106,7 @@ impl CoDel {
     }
 
     /// Data joins a congested queue.
-    fn marks_data(&mut self, now: Instant) -> bool {
+    fn must_mark_data(&mut self, now: Instant) -> bool {
         if self.is_marking {
             if now < self.next_mark {
                 return false;
@@ -128,18 +128,18 @@ impl CoDel {
 
 impl Marker for CoDel {
     #[inline]
-    fn meaning(&self) -> CongestionMark {
+    fn mark_value(&self) -> CongestionMark {
         CongestionMark::SPARSE
     }
 
-    fn marks(&mut self, joining: &Joining) -> bool {
-        let &Joining { now, is_data, queue_bytes, .. } = joining;
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool {
+        let &QueueArrival { now, is_data, queue_bytes, .. } = joining;
         let is_late = self.sojourn.is_late(now, queue_bytes);
         if !self.is_congested(now, is_late) {
             self.is_marking = false;
             return false;
         }
-        is_data && self.marks_data(now)
+        is_data && self.must_mark_data(now)
     }
 
     fn joined(&mut self, now: Instant, wire_bytes: u64) {
@@ -164,8 +164,9 @@ mod tests {
         let join = |&ms: &u64| {
             let now = Instant::from_ns(ms * MS);
             let is_data = ms % 2 == 0;
-            let joining = Joining { now, is_data, queue_bytes, threshold_bytes: 0, interval_ns: 0 };
-            let is_marked = codel.marks(&joining);
+            let joining =
+                QueueArrival { now, is_data, queue_bytes, threshold_bytes: 0, interval_ns: 0 };
+            let is_marked = codel.must_mark(&joining);
             codel.joined(now, 1000);
             is_marked
         };
@@ -195,7 +196,7 @@ mod tests {
         let marks = (0..100).any(|second| {
             let now = Instant::from_ns(second * 1000 * MS);
             codel.joined(now, 8000);
-            codel.marks(&Joining {
+            codel.must_mark(&QueueArrival {
                 now,
                 is_data: true,
                 queue_bytes: 8000,

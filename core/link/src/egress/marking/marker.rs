@@ -4,10 +4,10 @@ use core::fmt;
 use weir_base::Instant;
 use weir_wire::CongestionMark;
 
-use crate::egress::choice::{ChoiceError, Kind};
+use crate::egress::choice::{ChoiceError, ExternalKind};
 
 /// A packet that is about to join a queue, and the queue that it joins.
-pub struct Joining {
+pub struct QueueArrival {
     pub now: Instant,
     pub is_data: bool,
     /// Octets on the wire that wait before it, those in the socket included.
@@ -25,10 +25,10 @@ pub struct Joining {
 /// of the delay.
 pub trait Marker: fmt::Debug + Send {
     /// What its marks mean to a consumer (decision 0016). Always the same.
-    fn meaning(&self) -> CongestionMark;
+    fn mark_value(&self) -> CongestionMark;
 
     /// Whether the packet must be marked.
-    fn marks(&mut self, joining: &Joining) -> bool;
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool;
 
     /// The packet has joined the queue, in frames of `wire_bytes` octets in all.
     fn joined(&mut self, _now: Instant, _wire_bytes: u64) {}
@@ -51,7 +51,7 @@ pub trait MarkerOptions: fmt::Debug + Send + Sync {
 }
 
 /// A kind of [`Marker`] that text may choose.
-pub type MarkerKind = Kind<dyn MarkerOptions>;
+pub type MarkerKind = ExternalKind<dyn MarkerOptions>;
 
 /// `floor(interval_ns / sqrt(count))` in integers, the same on every machine; `count` is above 0.
 pub(crate) fn interval_by_root(interval_ns: u64, count: u64) -> u64 {

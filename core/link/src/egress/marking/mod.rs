@@ -7,7 +7,7 @@ mod policy;
 mod sojourn;
 
 pub use codel::CoDelOptions;
-pub use marker::{Joining, Marker, MarkerKind, MarkerOptions};
+pub use marker::{Marker, MarkerKind, MarkerOptions, QueueArrival};
 pub(crate) use policy::AnyMarker;
 pub use policy::{MarkingConfig, MarkingPolicy};
 pub use sojourn::Sojourn;

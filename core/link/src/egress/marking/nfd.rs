@@ -1,7 +1,7 @@
 use weir_base::Instant;
 use weir_wire::CongestionMark;
 
-use super::marker::{Joining, Marker, interval_by_root};
+use super::marker::{Marker, QueueArrival, interval_by_root};
 
 /// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets
 /// are marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
@@ -13,13 +13,13 @@ pub(crate) struct Nfd {
 
 impl Marker for Nfd {
     #[inline]
-    fn meaning(&self) -> CongestionMark {
+    fn mark_value(&self) -> CongestionMark {
         CongestionMark::SPARSE
     }
 
     #[inline]
-    fn marks(&mut self, joining: &Joining) -> bool {
-        let &Joining { now, queue_bytes, threshold_bytes, interval_ns, .. } = joining;
+    fn must_mark(&mut self, joining: &QueueArrival) -> bool {
+        let &QueueArrival { now, queue_bytes, threshold_bytes, interval_ns, .. } = joining;
         if queue_bytes <= threshold_bytes {
             *self = Self::default();
             return false;
@@ -56,7 +56,7 @@ mod tests {
             let mut due_ns: Vec<f64> = Vec::new();
             for (gap_ns, queue_bytes) in packets {
                 now_ns += gap_ns;
-                let marked = marking.marks(&Joining {
+                let marked = marking.must_mark(&QueueArrival {
                     now: Instant::from_ns(now_ns),
                     is_data: true,
                     queue_bytes,

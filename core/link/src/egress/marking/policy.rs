@@ -8,11 +8,11 @@ use weir_base::Instant;
 use weir_wire::CongestionMark;
 
 use super::codel::{CoDel, CoDelOptions};
-use super::marker::{Joining, Marker, MarkerKind, MarkerOptions};
+use super::marker::{Marker, MarkerKind, MarkerOptions, QueueArrival};
 use super::nfd::Nfd;
-use crate::egress::choice::{self, ChoiceError, Other};
+use crate::egress::choice::{self, ChoiceError, ExternalChoice};
 
-const WHAT: &str = "marking policy";
+const CHOICE_NAME: &str = "marking policy";
 const NFD: &str = "nfd";
 const CODEL: &str = "codel";
 
@@ -37,8 +37,8 @@ impl MarkingConfig {
         match &self.policy {
             MarkingPolicy::Nfd => AnyMarker::Nfd(Nfd::default()),
             MarkingPolicy::CoDel(options) => AnyMarker::CoDel(CoDel::new(options)),
-            MarkingPolicy::Other(other) => {
-                AnyMarker::Other(other.options().make(self.capacity_bytes, seed))
+            MarkingPolicy::External(other) => {
+                AnyMarker::External(other.options().make(self.capacity_bytes, seed))
             }
         }
     }
@@ -70,7 +70,7 @@ pub enum MarkingPolicy {
     Nfd,
     /// CoDel (RFC 8289): now and then, while Data wait for longer than a target.
     CoDel(CoDelOptions),
-    Other(Other<dyn MarkerOptions>),
+    External(ExternalChoice<dyn MarkerOptions>),
 }
 
 impl MarkingPolicy {
@@ -81,15 +81,17 @@ impl MarkingPolicy {
     pub fn read(text: &str, others: &[MarkerKind]) -> Result<Self, ChoiceError> {
         let policy = match choice::split(text) {
             (NFD, options) => {
-                choice::read_options((WHAT, NFD), options, |_, _| false)?;
+                choice::read_options((CHOICE_NAME, NFD), options, |_, _| false)?;
                 Self::Nfd
             }
             (CODEL, options) => {
                 let mut chosen = CoDelOptions::default();
-                choice::read_options((WHAT, CODEL), options, |key, value| chosen.set(key, value))?;
+                choice::read_options((CHOICE_NAME, CODEL), options, |key, value| {
+                    chosen.set(key, value)
+                })?;
                 Self::CoDel(chosen)
             }
-            _ => Self::Other(Other::read((WHAT, &[NFD, CODEL]), text, others)?),
+            _ => Self::External(ExternalChoice::read((CHOICE_NAME, &[NFD, CODEL]), text, others)?),
         };
         policy.check(None)?;
         Ok(policy)
@@ -100,7 +102,7 @@ impl MarkingPolicy {
         match self {
             Self::Nfd => NFD,
             Self::CoDel(_) => CODEL,
-            Self::Other(other) => other.name(),
+            Self::External(other) => other.name(),
         }
     }
 
@@ -113,11 +115,11 @@ impl MarkingPolicy {
         match self {
             Self::Nfd => Ok(()),
             Self::CoDel(options) => options.check().map_err(|order| ChoiceError::Order {
-                kind: WHAT,
+                kind: CHOICE_NAME,
                 name: CODEL,
                 order,
             }),
-            Self::Other(other) => other.options().check(capacity_bytes),
+            Self::External(other) => other.options().check(capacity_bytes),
         }
     }
 }
@@ -136,7 +138,7 @@ impl fmt::Display for MarkingPolicy {
         match self {
             Self::Nfd => f.write_str(NFD),
             Self::CoDel(options) => write!(f, "{CODEL} {options}"),
-            Self::Other(other) => other.fmt(f),
+            Self::External(other) => other.fmt(f),
         }
     }
 }
@@ -146,20 +148,23 @@ impl fmt::Display for MarkingPolicy {
 pub(crate) enum AnyMarker {
     Nfd(Nfd),
     CoDel(CoDel),
-    Other(Box<dyn Marker>),
+    External(Box<dyn Marker>),
 }
 
 impl AnyMarker {
     /// The mark that the packet must bear, if any.
     #[inline]
-    pub(crate) fn mark(&mut self, joining: &Joining) -> Option<CongestionMark> {
-        fn mark<M: Marker + ?Sized>(marker: &mut M, joining: &Joining) -> Option<CongestionMark> {
-            if marker.marks(joining) { Some(marker.meaning()) } else { None }
+    pub(crate) fn mark(&mut self, joining: &QueueArrival) -> Option<CongestionMark> {
+        fn mark<M: Marker + ?Sized>(
+            marker: &mut M,
+            joining: &QueueArrival,
+        ) -> Option<CongestionMark> {
+            if marker.must_mark(joining) { Some(marker.mark_value()) } else { None }
         }
         match self {
             Self::Nfd(nfd) => mark(nfd, joining),
             Self::CoDel(codel) => mark(codel, joining),
-            Self::Other(other) => mark(&mut **other, joining),
+            Self::External(other) => mark(&mut **other, joining),
         }
     }
 
@@ -169,7 +174,7 @@ impl AnyMarker {
         match self {
             Self::Nfd(nfd) => nfd.joined(now, wire_bytes),
             Self::CoDel(codel) => codel.joined(now, wire_bytes),
-            Self::Other(other) => other.joined(now, wire_bytes),
+            Self::External(other) => other.joined(now, wire_bytes),
         }
     }
 }

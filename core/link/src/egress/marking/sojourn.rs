@@ -1,7 +1,7 @@
 use weir_base::Instant;
 
 /// Parts of the span that are counted apart.
-const PARTS: usize = 8;
+const BUCKETS: usize = 8;
 
 /// Whether the oldest packet of a queue waits for longer than a span of time, by the octets that
 /// joined the queue within that span. A link does not learn when a frame leaves its socket, only
@@ -9,10 +9,10 @@ const PARTS: usize = 8;
 /// longer than the span exactly when more octets wait than joined within it.
 #[derive(Debug)]
 pub struct Sojourn {
-    part_ns: u64,
+    bucket_ns: u64,
     /// Which part of time the newest count is of.
     newest: u64,
-    bytes: [u64; PARTS],
+    bytes: [u64; BUCKETS],
     sum_bytes: u64,
     packet_bytes_max: u64,
 }
@@ -20,31 +20,37 @@ pub struct Sojourn {
 impl Sojourn {
     /// For a span of `span_ns`; what joined up to a seventh of it before counts, too.
     pub fn new(span_ns: u64) -> Self {
-        let part_ns = span_ns.div_ceil(PARTS as u64 - 1).max(1);
-        Self { part_ns, newest: 0, bytes: [0; PARTS], sum_bytes: 0, packet_bytes_max: 0 }
+        let part_ns = span_ns.div_ceil(BUCKETS as u64 - 1).max(1);
+        Self {
+            bucket_ns: part_ns,
+            newest: 0,
+            bytes: [0; BUCKETS],
+            sum_bytes: 0,
+            packet_bytes_max: 0,
+        }
     }
 
     /// Whether the oldest of `queue_bytes` waits for longer than the span, and more than one packet
     /// waits: what is being sent is no queue, however long that takes (RFC 8289, 5.4).
     pub fn is_late(&mut self, now: Instant, queue_bytes: u64) -> bool {
-        self.forget(now);
+        self.advance(now);
         queue_bytes > self.sum_bytes && queue_bytes > self.packet_bytes_max
     }
 
     /// A packet joins the queue, of so many octets in the same measure as those of the queue.
     pub fn add(&mut self, now: Instant, packet_bytes: u64) {
-        self.forget(now);
-        self.bytes[self.newest as usize % PARTS] += packet_bytes;
+        self.advance(now);
+        self.bytes[self.newest as usize % BUCKETS] += packet_bytes;
         self.sum_bytes += packet_bytes;
         self.packet_bytes_max = self.packet_bytes_max.max(packet_bytes);
     }
 
-    fn forget(&mut self, now: Instant) {
-        let part = now.as_ns() / self.part_ns;
-        let passed = part.saturating_sub(self.newest).min(PARTS as u64);
+    fn advance(&mut self, now: Instant) {
+        let part = now.as_ns() / self.bucket_ns;
+        let passed = part.saturating_sub(self.newest).min(BUCKETS as u64);
         self.newest = self.newest.max(part);
         for ago in 0..passed {
-            let forgotten = &mut self.bytes[(self.newest - ago) as usize % PARTS];
+            let forgotten = &mut self.bytes[(self.newest - ago) as usize % BUCKETS];
             self.sum_bytes -= core::mem::take(forgotten);
         }
     }

@@ -379,7 +379,7 @@ fn a_flood_of_flows_is_bounded_and_forgotten() {
         fisp.receive(now, (LpHeader::default(), packet), 0)
     };
     for number in 0..5000 {
-        assert!(matches!(ask(&mut fisp, START, number), Shaped::Passes(..)));
+        assert!(matches!(ask(&mut fisp, START, number), ShapingOutcome::Pass(..)));
     }
     assert_eq!(fisp.flows.count(), 1025, "1024, and one for all others");
     for number in 0..2500 {
@@ -392,7 +392,7 @@ fn a_flood_of_flows_is_bounded_and_forgotten() {
 
     // More than can be counted wait.
     let held = (0..70_000)
-        .filter(|&number| !matches!(ask(&mut fisp, at_ms(9000), number), Shaped::Passes(..)));
+        .filter(|&number| !matches!(ask(&mut fisp, at_ms(9000), number), ShapingOutcome::Pass(..)));
     assert_eq!(held.count(), 70_000 - (1 << 16));
     assert_eq!(fisp.delayed.len(), 100);
 }
