@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_crypto::{KeyChain, KeyChainError, UserTrust};
-use weir_security::trust::{Decision, Refusal, Trust, Wanted};
+use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision};
 use weir_wire::{DataView, Name};
 
 /// The user's trust, which a fetch uses and which is remembered at its end.
@@ -43,16 +43,16 @@ impl SharedTrust {
 }
 
 impl Trust for SharedTrust {
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
         self.trust().decide(data)
     }
 
-    fn offer(&mut self, certificate: &[u8]) {
-        self.trust().offer(certificate);
+    fn offer_certificate(&mut self, certificate: &[u8]) {
+        self.trust().offer_certificate(certificate);
     }
 
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.trust().fetched(wanted, packet);
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
+        self.trust().on_fetched(wanted, packet);
     }
 
     fn explain(&self, refusal: Refusal) -> String {

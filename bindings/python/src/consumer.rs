@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict};
 use weir_base::Packet;
 use weir_binding::SharedTrust;
 use weir_crypto::random_octets;
-use weir_security::trust::{Advice, Decision, Refusal, Trust, Wanted};
+use weir_security::trust::{Advice, NeededPacket, Refusal, Trust, TrustDecision};
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{Consumer, ConsumerOptions, Reader, SocketError};
 use weir_transport::Metadata;
@@ -36,16 +36,16 @@ const ANSWER: &str = "what asked";
 pub(crate) struct PythonTrust(pub(crate) SharedTrust);
 
 impl Trust for PythonTrust {
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
         self.0.decide(data)
     }
 
-    fn offer(&mut self, certificate: &[u8]) {
-        self.0.offer(certificate);
+    fn offer_certificate(&mut self, certificate: &[u8]) {
+        self.0.offer_certificate(certificate);
     }
 
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.0.fetched(wanted, packet);
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
+        self.0.on_fetched(wanted, packet);
     }
 
     fn explain(&self, Refusal { reason, advice }: Refusal) -> String {

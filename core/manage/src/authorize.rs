@@ -10,11 +10,11 @@ use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_security::{Verifier, verify_data};
 use weir_wire::{DataView, InterestView, KeyLocatorView, NameView, SignatureInfoView, tlv};
 
-use crate::call::{Call, Moment};
 use crate::commands::{Command, Scope};
 use crate::io::Sender;
 use crate::numbers::face_flags;
 use crate::parameters::{ControlParameters, ControlResponse};
+use crate::request::{Clocks, ManagementRequest};
 
 /// Which signatures of prefix announcements are good enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub trait AnchorLookup: Send {
 }
 
 /// SignatureTime must be this near to the router's clock, in milliseconds (NFD).
-const GRACE_MS: u64 = 120_000;
+const CLOCK_SKEW_MS: u64 = 120_000;
 /// Keys whose last SignatureTime is remembered (NFD).
 const RECORDS_MAX: usize = 1000;
 /// For how long it is remembered (NFD).
@@ -88,7 +88,7 @@ struct ReplayRecords {
 impl ReplayRecords {
     /// Whether a command of this key and time is new.
     fn is_new(&self, key: &[u8], time_ms: u64, now_unix_ms: u64) -> bool {
-        now_unix_ms.abs_diff(time_ms) <= GRACE_MS
+        now_unix_ms.abs_diff(time_ms) <= CLOCK_SKEW_MS
             && self.keys.get(key).is_none_or(|(last, _)| time_ms > *last)
     }
 
@@ -127,11 +127,11 @@ impl Authorizer {
         Self { operators, local_registration, announcements, anchors, replays }
     }
 
-    /// Whether the sender may do this, or the refusal. `concerns_sender_alone`: any program of this
+    /// Whether the sender may do this, or the refusal. `affects_sender_only`: any program of this
     /// host may.
     pub(crate) fn authorize(
         &mut self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         concerns_sender_alone: bool,
     ) -> Result<(), ControlResponse> {
         let is_free = call.scope == Scope::Localhost
@@ -140,14 +140,14 @@ impl Authorizer {
                 Sender::Application => concerns_sender_alone,
                 Sender::Remote => false,
             };
-        if is_free || self.is_anchored(call.interest, call.at) {
+        if is_free || self.is_signed_by_anchor(call.interest, call.at) {
             return Ok(());
         }
         Err(ControlResponse::new(403, self.refusal(call)))
     }
 
     /// Whether one of the anchors signed a command Interest, which is no replay.
-    fn is_anchored(&mut self, interest: &InterestView<'_>, at: Moment) -> bool {
+    fn is_signed_by_anchor(&mut self, interest: &InterestView<'_>, at: Clocks) -> bool {
         let Some(anchors) = &self.anchors else { return false };
         let Some(signature) = CommandSignature::of(interest) else { return false };
         let Some(KeyLocatorView::Name(key)) = signature.info.key_locator else { return false };
@@ -163,7 +163,7 @@ impl Authorizer {
     }
 
     /// Who may do what the sender may not. Other hosts do not learn it.
-    fn refusal(&self, call: &Call<'_>) -> String {
+    fn refusal(&self, call: &ManagementRequest<'_>) -> String {
         if call.scope == Scope::Localhop {
             return String::from("authorization rejected");
         }
@@ -182,9 +182,9 @@ impl Authorizer {
 
     /// Whether a command changes nothing but what concerns the face that it came from, so that any
     /// program of this host may send it.
-    pub(crate) fn concerns_sender_alone(
+    pub(crate) fn affects_sender_only(
         &self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         command: Command,
         parameters: &ControlParameters,
     ) -> bool {
@@ -221,7 +221,11 @@ impl Authorizer {
     }
 
     /// Whether a prefix announcement is believed.
-    pub(crate) fn believes(&self, announcement: &DataView<'_>, now_unix_ms: u64) -> bool {
+    pub(crate) fn accepts_announcement(
+        &self,
+        announcement: &DataView<'_>,
+        now_unix_ms: u64,
+    ) -> bool {
         if self.announcements == AccessPolicy::Any {
             return true;
         }

@@ -10,7 +10,7 @@ use weir_wire::Name;
 
 use crate::authorize::{AccessPolicy, AnchorLookup};
 use crate::io::StoreSettings;
-use crate::strategy::StrategyKind;
+use crate::strategy::StrategyInfo;
 
 /// What the manager is started with.
 pub struct ManagerConfig {
@@ -31,7 +31,7 @@ pub struct ManagerConfig {
     /// Whether neighbours are told which segments of an object are held.
     pub holdings_for_neighbours: bool,
     /// The strategies that the router has.
-    pub strategies: Vec<StrategyKind>,
+    pub strategies: Vec<StrategyInfo>,
     /// The strategy of each prefix at the start: prefix and versioned strategy name.
     pub default_strategies: Vec<(Name, Name)>,
     /// The content store at the start.
@@ -51,8 +51,8 @@ impl Default for ManagerConfig {
     /// As NFD: best-route everywhere but in `/localhost` and `/ndn/broadcast`, where it is
     /// multicast, and best-route again in `/localhost/nfd`.
     fn default() -> Self {
-        let best_route = StrategyKind::from(RouterStrategy::BestRoute);
-        let multicast = StrategyKind::from(RouterStrategy::Multicast);
+        let best_route = StrategyInfo::from(RouterStrategy::BestRoute);
+        let multicast = StrategyInfo::from(RouterStrategy::Multicast);
         let name = |components: &[&str]| {
             let mut name = Name::new();
             for component in components {

@@ -31,7 +31,7 @@ impl FaceTable {
     }
 
     /// Whether routes may lead to a face.
-    pub(crate) fn knows(&self, face: FaceId) -> bool {
+    pub(crate) fn contains(&self, face: FaceId) -> bool {
         face == FaceId::INTERNAL || self.faces.contains_key(&face)
     }
 

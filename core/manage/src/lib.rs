@@ -8,7 +8,6 @@ extern crate std;
 
 mod announcement;
 mod authorize;
-mod call;
 pub mod commands;
 mod config;
 mod dataset;
@@ -24,6 +23,7 @@ mod numbers;
 mod parameters;
 mod publisher;
 mod record;
+mod request;
 mod rib;
 mod routing;
 mod status;
@@ -57,7 +57,7 @@ pub use status::{
     StrategyChoice,
 };
 pub use store_disk::CsDiskInfo;
-pub use strategy::StrategyKind;
+pub use strategy::StrategyInfo;
 
 /// FIB, RIB and strategy prefixes have at most this many components (NFD).
 pub const PREFIX_COMPONENTS_MAX: usize = 32;

@@ -10,7 +10,6 @@ use weir_wire::{InterestView, Name};
 use crate::PREFIX_COMPONENTS_MAX;
 use crate::announcement::{self, Announcement};
 use crate::authorize::Authorizer;
-use crate::call::{Call, Moment, Request};
 use crate::commands::{Command, Scope};
 use crate::config::ManagerConfig;
 use crate::element::{Element, Writer};
@@ -21,6 +20,7 @@ use crate::io::{ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::publisher::Publisher;
+use crate::request::{Clocks, ManagementRequest, ReplyTarget};
 use crate::rib::{Rib, Route};
 use crate::routing::{self, OWN_ROUTE, Routing};
 use crate::status::{
@@ -56,24 +56,24 @@ const PARAMETERS_AT: usize = 4;
 
 /// Questions of neighbours that are answered in a second. A neighbour that sends more delays only
 /// other neighbours.
-const NEIGHBOUR_QUESTIONS_MAX: u32 = 200;
+const NEIGHBOUR_REQUESTS_MAX: u32 = 200;
 
 /// What neighbours have asked for in a second.
 #[derive(Debug, Default)]
-struct NeighbourQuestions {
+struct NeighbourRateLimit {
     second: u64,
     count: u32,
 }
 
-impl NeighbourQuestions {
+impl NeighbourRateLimit {
     /// Whether there is room for one more; counts it.
-    fn may_ask(&mut self, now: Instant) -> bool {
+    fn try_acquire(&mut self, now: Instant) -> bool {
         let second = now.as_ns() / NS_PER_S;
         if self.second != second {
             *self = Self { second, count: 0 };
         }
         self.count = self.count.saturating_add(1);
-        self.count <= NEIGHBOUR_QUESTIONS_MAX
+        self.count <= NEIGHBOUR_REQUESTS_MAX
     }
 }
 
@@ -89,7 +89,7 @@ pub struct Manager {
     /// Where the router waits for peers.
     channels: Vec<String>,
     authorizer: Authorizer,
-    neighbours: NeighbourQuestions,
+    neighbours: NeighbourRateLimit,
     faces: FaceTable,
     routing: Routing,
     strategies: StrategyTable,
@@ -114,7 +114,7 @@ impl Manager {
                 config.announcements,
                 config.anchors,
             ),
-            neighbours: NeighbourQuestions::default(),
+            neighbours: NeighbourRateLimit::default(),
             faces: FaceTable::default(),
             routing: Routing::new(config.routes_max, config.fib_entries_max),
             strategies: StrategyTable::new(config.strategies, config.strategy_choices_max),
@@ -147,7 +147,7 @@ impl Manager {
         input: ManagerInput,
         out: &mut ManagerOutbox,
     ) {
-        let at = Moment { now, now_unix_ms };
+        let at = Clocks { now, now_unix_ms };
         match input {
             ManagerInput::Interest { ingress, sender, packet } => {
                 self.on_interest(at, ingress, sender, &packet, out);
@@ -232,7 +232,7 @@ impl Manager {
 
     fn on_interest(
         &mut self,
-        at: Moment,
+        at: Clocks,
         ingress: FaceId,
         sender: Sender,
         packet: &Packet,
@@ -255,7 +255,7 @@ impl Manager {
         let is_served = match scope {
             Scope::Localhost => sender != Sender::Remote,
             Scope::Localhop if is_holdings => {
-                self.holdings_for_neighbours && self.neighbours.may_ask(at.now)
+                self.holdings_for_neighbours && self.neighbours.try_acquire(at.now)
             }
             Scope::Localhop => self.localhop && module.value == b"rib",
         };
@@ -263,7 +263,7 @@ impl Manager {
             self.stats.ignored += 1;
             return;
         }
-        let call = Call { at, ingress, scope, sender, interest: &interest };
+        let call = ManagementRequest { at, ingress, scope, sender, interest: &interest };
         if let Some(command) = Command::from_module_and_verb(module.value, verb.value) {
             self.on_command(&call, command, out);
         } else if (module.value, verb.value) == (b"rib", b"announce") {
@@ -277,14 +277,19 @@ impl Manager {
 
     /// A command: parse, authorize, validate, carry out. Unlike NFD, which is silent then, the
     /// manager answers what it cannot parse: a client must not wait for nothing.
-    fn on_command(&mut self, call: &Call<'_>, command: Command, out: &mut ManagerOutbox) {
+    fn on_command(
+        &mut self,
+        call: &ManagementRequest<'_>,
+        command: Command,
+        out: &mut ManagerOutbox,
+    ) {
         let parameters = match call.interest.name.component(PARAMETERS_AT) {
             Some(component) => ControlParameters::decode(component.value),
             None => Err(DecodeError::Missing { element: "ControlParameters" }),
         };
         // A malformed command changes nothing at all.
         let concerns_sender_alone = parameters.as_ref().map_or(true, |parameters| {
-            self.authorizer.concerns_sender_alone(call, command, parameters)
+            self.authorizer.affects_sender_only(call, command, parameters)
         });
         if !self.authorize(call, concerns_sender_alone, out) {
             return;
@@ -301,11 +306,11 @@ impl Manager {
             }
         };
         match outcome {
-            Outcome::Reply(response) => self.respond(&call.request(), &response, out),
+            Outcome::Reply(response) => self.respond(&call.reply_target(), &response, out),
             Outcome::Task(task) => {
                 if !self.begin_transaction(call, task, out) {
                     let response = ControlResponse::new(500, "Too many commands in progress");
-                    self.respond(&call.request(), &response, out);
+                    self.respond(&call.reply_target(), &response, out);
                 }
             }
         }
@@ -313,7 +318,7 @@ impl Manager {
 
     fn carry_out(
         &mut self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         command: Command,
         mut parameters: ControlParameters,
         out: &mut ManagerOutbox,
@@ -326,13 +331,13 @@ impl Manager {
                 Outcome::ok(parameters)
             }
             Command::FibAddNextHop => {
-                call.fill_in_face(&mut parameters);
+                call.resolve_face(&mut parameters);
                 let response = self.routing.add_next_hop(&self.faces, parameters);
                 self.routing.flush(&mut out.actions);
                 Outcome::Reply(response)
             }
             Command::FibRemoveNextHop => {
-                call.fill_in_face(&mut parameters);
+                call.resolve_face(&mut parameters);
                 self.routing.remove_next_hop(&parameters);
                 self.routing.flush(&mut out.actions);
                 Outcome::ok(parameters)
@@ -351,7 +356,7 @@ impl Manager {
             }
             Command::RibRegister => self.register_route(call, parameters, out),
             Command::RibUnregister => {
-                call.fill_in_face(&mut parameters);
+                call.resolve_face(&mut parameters);
                 self.routing.unregister(&self.faces, &parameters);
                 self.routing.flush(&mut out.actions);
                 Outcome::ok(parameters)
@@ -382,7 +387,7 @@ impl Manager {
 
     fn register_route(
         &mut self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         mut parameters: ControlParameters,
         out: &mut ManagerOutbox,
     ) -> Outcome {
@@ -390,14 +395,14 @@ impl Manager {
         if routing::is_too_long(&prefix) {
             return Outcome::Reply(routing::too_long("Route"));
         }
-        let face = call.fill_in_face(&mut parameters);
+        let face = call.resolve_face(&mut parameters);
         let route = routing::registered_route(call.at.now, face, &parameters);
         Outcome::Reply(self.add_route(call, &prefix, route, parameters, out))
     }
 
     /// rib/announce: the Interest carries a prefix announcement, and the route leads back to where
     /// it came from.
-    fn on_announce(&mut self, call: &Call<'_>, out: &mut ManagerOutbox) {
+    fn on_announce(&mut self, call: &ManagementRequest<'_>, out: &mut ManagerOutbox) {
         let Some(parameters) = call.interest.application_parameters() else {
             self.stats.ignored += 1;
             return;
@@ -406,7 +411,7 @@ impl Manager {
         let parsed = data.as_ref().and_then(|data| Announcement::of(data, call.at.now_unix_ms));
         let (Some(data), Some(announcement)) = (data, parsed) else {
             let response = ControlResponse::new(400, "Malformed prefix announcement");
-            return self.respond(&call.request(), &response, out);
+            return self.respond(&call.reply_target(), &response, out);
         };
         let prefix = &announcement.prefix;
         if !self.authorize(call, self.authorizer.may_register(prefix.as_view()), out) {
@@ -415,21 +420,21 @@ impl Manager {
         self.stats.commands += 1;
         let response = if routing::is_too_long(prefix) {
             routing::too_long("Route")
-        } else if self.authorizer.believes(&data, call.at.now_unix_ms) {
+        } else if self.authorizer.accepts_announcement(&data, call.at.now_unix_ms) {
             let (route, body) = routing::announced_route(call.at.now, call.ingress, &announcement);
             self.add_route(call, prefix, route, body, out)
         } else {
             self.stats.unauthorized += 1;
             ControlResponse::new(403, "Prefix announcement rejected")
         };
-        self.respond(&call.request(), &response, out);
+        self.respond(&call.reply_target(), &response, out);
     }
 
     /// Adds a route and returns the answer, with `body` if it succeeds. Like NFD, which learns only
     /// later that there is no such face, it silently omits a route to one that is unknown.
     fn add_route(
         &mut self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         prefix: &Name,
         route: Route,
         body: ControlParameters,
@@ -440,7 +445,7 @@ impl Manager {
         if call.sender == Sender::Application && prefix.as_view().is_prefix_of(localhop.as_view()) {
             self.register_trusted(&localhop, OWN_ROUTE, out);
         }
-        if self.faces.knows(route.face)
+        if self.faces.contains(route.face)
             && self.routing.register(&self.faces, prefix, route).is_err()
         {
             self.stats.overflows += 1;
@@ -453,7 +458,8 @@ impl Manager {
     /// A route of the router's own making. There is no one to answer, and the bounds leave room for
     /// a configuration, so that one that is too large shows in the route's absence.
     fn register_trusted(&mut self, prefix: &Name, route: Route, out: &mut ManagerOutbox) {
-        if self.faces.knows(route.face) && self.routing.register(&self.faces, prefix, route).is_ok()
+        if self.faces.contains(route.face)
+            && self.routing.register(&self.faces, prefix, route).is_ok()
         {
             self.routing.flush(&mut out.actions);
         } else {
@@ -489,7 +495,7 @@ impl Manager {
     /// A request for a dataset, or for a segment of one lately made.
     fn on_dataset(
         &mut self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         module: &[u8],
         dataset: &[u8],
         out: &mut ManagerOutbox,
@@ -514,7 +520,7 @@ impl Manager {
         self.stats.datasets += 1;
         let refusal = match dataset {
             Dataset::Content(content) => {
-                return self.publish(&call.request(), &content, call.at, out);
+                return self.publish(&call.reply_target(), &content, call.at, out);
             }
             Dataset::Task(task) => {
                 if self.begin_transaction(call, task, out) {
@@ -524,12 +530,17 @@ impl Manager {
             }
             Dataset::Malformed(what) => ControlResponse::new(400, what),
         };
-        let refusal = self.publisher.refuse(&call.request(), &refusal);
+        let refusal = self.publisher.refuse(&call.reply_target(), &refusal);
         self.send(refusal, out);
     }
 
     /// The dataset of a name, if there is one.
-    fn dataset(&self, call: &Call<'_>, module: &[u8], dataset: &[u8]) -> Option<Dataset> {
+    fn dataset(
+        &self,
+        call: &ManagementRequest<'_>,
+        module: &[u8],
+        dataset: &[u8],
+    ) -> Option<Dataset> {
         Some(match (module, dataset) {
             (b"faces", b"list") => Dataset::Task(Task::Faces(FaceQueryFilter::default())),
             (b"faces", b"query") => {
@@ -559,7 +570,7 @@ impl Manager {
     /// The driver's counters for a dataset.
     fn on_snapshot(
         &mut self,
-        at: Moment,
+        at: Clocks,
         pending: Pending,
         snapshot: Snapshot,
         out: &mut ManagerOutbox,
@@ -569,11 +580,11 @@ impl Manager {
                 encode_items(faces.into_iter().filter(|face| filter.matches(&face.info)))
             }
             (Task::Store, Snapshot::Store(mut info)) => {
-                self.store.complete(&mut info);
+                self.store.fill_in(&mut info);
                 info.encode()
             }
             (Task::General, Snapshot::General(mut status)) => {
-                self.complete_general(at, &mut status);
+                self.fill_in_general(at, &mut status);
                 status.encode_content()
             }
             // The driver answered another question than asked: as good as no answer.
@@ -586,7 +597,7 @@ impl Manager {
     }
 
     /// Fills in what the driver does not know of status/general.
-    fn complete_general(&self, at: Moment, status: &mut GeneralStatus) {
+    fn fill_in_general(&self, at: Clocks, status: &mut GeneralStatus) {
         status.version.clone_from(&self.version);
         // By the monotonic clock: the other may have been set since.
         let uptime_ms = at.now.as_ns() / NS_PER_MS;
@@ -598,7 +609,7 @@ impl Manager {
     /// Whether the sender may do this; answers it if not.
     fn authorize(
         &mut self,
-        call: &Call<'_>,
+        call: &ManagementRequest<'_>,
         concerns_sender_alone: bool,
         out: &mut ManagerOutbox,
     ) -> bool {
@@ -606,13 +617,18 @@ impl Manager {
             return true;
         };
         self.stats.unauthorized += 1;
-        self.respond(&call.request(), &refusal, out);
+        self.respond(&call.reply_target(), &refusal, out);
         false
     }
 
     /// Makes an Interest wait for the driver; `false` when too many do.
-    fn begin_transaction(&mut self, call: &Call<'_>, task: Task, out: &mut ManagerOutbox) -> bool {
-        let action = self.transactions.begin(call.at.now, call.request(), task);
+    fn begin_transaction(
+        &mut self,
+        call: &ManagementRequest<'_>,
+        task: Task,
+        out: &mut ManagerOutbox,
+    ) -> bool {
+        let action = self.transactions.begin(call.at.now, call.reply_target(), task);
         self.stats.overflows += u64::from(action.is_none());
         let has_begun = action.is_some();
         out.actions.extend(action);
@@ -626,13 +642,24 @@ impl Manager {
     }
 
     /// Answers a command.
-    fn respond(&mut self, request: &Request, response: &ControlResponse, out: &mut ManagerOutbox) {
+    fn respond(
+        &mut self,
+        request: &ReplyTarget,
+        response: &ControlResponse,
+        out: &mut ManagerOutbox,
+    ) {
         let answer = self.publisher.respond(request, response);
         self.send(answer, out);
     }
 
     /// Publishes a dataset and sends its first segment.
-    fn publish(&mut self, request: &Request, content: &[u8], at: Moment, out: &mut ManagerOutbox) {
+    fn publish(
+        &mut self,
+        request: &ReplyTarget,
+        content: &[u8],
+        at: Clocks,
+        out: &mut ManagerOutbox,
+    ) {
         let first = self.publisher.publish(request, content, at.now_unix_ms);
         self.send(first, out);
     }

@@ -6,12 +6,12 @@ use weir_base::{FaceId, Instant, Packet};
 use weir_security::{Signer, sign_data};
 use weir_wire::{Data, InterestView, PACKET_SIZE_MAX, content_type};
 
-use crate::call::Request;
 use crate::dataset::{DatasetCache, FRESHNESS_MS};
 use crate::element::Element;
 use crate::events::EventStream;
 use crate::io::OutData;
 use crate::parameters::ControlResponse;
+use crate::request::ReplyTarget;
 use crate::status::FaceEventNotification;
 
 /// ContentType of ordinary Data.
@@ -31,17 +31,25 @@ impl Publisher {
     }
 
     /// Answers a command.
-    pub(crate) fn respond(&self, request: &Request, response: &ControlResponse) -> Option<OutData> {
+    pub(crate) fn respond(
+        &self,
+        request: &ReplyTarget,
+        response: &ControlResponse,
+    ) -> Option<OutData> {
         self.sign_response(request, response, CONTENT_TYPE_BLOB)
     }
 
-    pub(crate) fn refuse(&self, request: &Request, response: &ControlResponse) -> Option<OutData> {
+    pub(crate) fn refuse(
+        &self,
+        request: &ReplyTarget,
+        response: &ControlResponse,
+    ) -> Option<OutData> {
         self.sign_response(request, response, content_type::NACK)
     }
 
     fn sign_response(
         &self,
-        request: &Request,
+        request: &ReplyTarget,
         response: &ControlResponse,
         content_type: u64,
     ) -> Option<OutData> {
@@ -64,7 +72,7 @@ impl Publisher {
     /// Publishes a dataset; returns its first segment.
     pub(crate) fn publish(
         &mut self,
-        request: &Request,
+        request: &ReplyTarget,
         content: &[u8],
         now_unix_ms: u64,
     ) -> Option<OutData> {

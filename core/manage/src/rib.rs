@@ -50,13 +50,13 @@ pub(crate) enum RibError {
 type NextHops = BTreeMap<FaceId, u64>;
 
 #[derive(Clone, Debug, Default)]
-struct Entry {
+struct RibNode {
     routes: BTreeMap<(FaceId, u64), Route>,
     /// What the FIB was last told.
     next_hops: NextHops,
 }
 
-impl Entry {
+impl RibNode {
     fn has_capture(&self) -> bool {
         self.routes.values().any(Route::is_capture)
     }
@@ -75,7 +75,7 @@ impl Entry {
     fn effective(&self, inherited: &NextHops) -> NextHops {
         let mut next_hops = self.lowest_costs(|_| true);
         if !self.has_capture() {
-            fill_in(&mut next_hops, inherited);
+            add_missing(&mut next_hops, inherited);
         }
         next_hops
     }
@@ -84,13 +84,13 @@ impl Entry {
     fn inheritable(&self, inherited: &NextHops) -> NextHops {
         let mut next_hops = self.lowest_costs(Route::is_inherited);
         if !self.has_capture() {
-            fill_in(&mut next_hops, inherited);
+            add_missing(&mut next_hops, inherited);
         }
         next_hops
     }
 }
 
-fn fill_in(next_hops: &mut NextHops, inherited: &NextHops) {
+fn add_missing(next_hops: &mut NextHops, inherited: &NextHops) {
     for (face, cost) in inherited {
         next_hops.entry(*face).or_insert(*cost);
     }
@@ -99,7 +99,7 @@ fn fill_in(next_hops: &mut NextHops, inherited: &NextHops) {
 /// Routes by prefix (NDN management, RIB). Every change appends what it means for the FIB.
 #[derive(Clone, Debug)]
 pub struct Rib {
-    entries: BTreeMap<Name, Entry>,
+    entries: BTreeMap<Name, RibNode>,
     faces: BTreeMap<FaceId, BTreeSet<Name>>,
     expiries: BTreeSet<(Instant, Name, FaceId, u64)>,
     routes: usize,
@@ -151,7 +151,7 @@ impl Rib {
         }
         self.faces.entry(route.face).or_default().insert(prefix.clone());
         self.entries.entry(prefix.clone()).or_default().routes.insert(key, route);
-        self.refresh(prefix, changes);
+        self.recompute(prefix, changes);
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl Rib {
     ) -> bool {
         let removed = self.remove(prefix, face, origin);
         if removed {
-            self.refresh(prefix, changes);
+            self.recompute(prefix, changes);
         }
         removed
     }
@@ -184,7 +184,7 @@ impl Rib {
             for origin in origins {
                 self.remove(&prefix, face, origin);
             }
-            self.refresh(&prefix, changes);
+            self.recompute(&prefix, changes);
         }
     }
 
@@ -226,7 +226,7 @@ impl Rib {
 
     /// Recomputes the next hops of a prefix whose routes changed and of all below it, in one pass
     /// in canonical order, in which a prefix comes right before those below it.
-    fn refresh(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
+    fn recompute(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
         let mut above = alloc::vec![self.inherited_by(prefix)];
         let mut emptied = None;
         for (name, entry) in self.entries.range_mut(prefix.clone()..) {
@@ -240,7 +240,7 @@ impl Rib {
             let Some(Inherited { next_hops: inherited, .. }) = above.last() else { break };
             let is_empty = entry.routes.is_empty();
             let next_hops = if is_empty { NextHops::new() } else { entry.effective(inherited) };
-            report(name, &entry.next_hops, &next_hops, changes);
+            push_changes(name, &entry.next_hops, &next_hops, changes);
             if is_empty {
                 emptied = Some(name.clone());
             } else {
@@ -260,7 +260,7 @@ impl Rib {
         let mut next_hops = NextHops::new();
         for length in (0..view.component_count()).rev() {
             let Some(entry) = self.entries.get(&view.prefix(length).to_name()) else { continue };
-            fill_in(&mut next_hops, &entry.lowest_costs(Route::is_inherited));
+            add_missing(&mut next_hops, &entry.lowest_costs(Route::is_inherited));
             if entry.has_capture() {
                 break;
             }
@@ -281,7 +281,7 @@ impl Inherited {
     }
 }
 
-fn report(prefix: &Name, old: &NextHops, new: &NextHops, changes: &mut Vec<FibChange>) {
+fn push_changes(prefix: &Name, old: &NextHops, new: &NextHops, changes: &mut Vec<FibChange>) {
     for face in old.keys().filter(|face| !new.contains_key(face)) {
         changes.push(FibChange { prefix: prefix.clone(), face: *face, cost: None });
     }

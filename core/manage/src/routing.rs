@@ -61,7 +61,7 @@ impl Routing {
         if is_too_long(&prefix) {
             return too_long("FIB entry");
         }
-        if !faces.knows(face) {
+        if !faces.contains(face) {
             return ControlResponse::new(410, "Face not found");
         }
         if self.is_fib_full_for(&prefix) {
@@ -142,7 +142,7 @@ impl Routing {
     fn apply(&mut self, faces: &FaceTable, changes: Vec<FibChange>) {
         for change in changes {
             match change.cost {
-                Some(cost) if faces.knows(change.face) => {
+                Some(cost) if faces.contains(change.face) => {
                     self.fib.add(&change.prefix, change.face, cost);
                 }
                 _ => self.fib.remove(&change.prefix, change.face),

@@ -12,7 +12,7 @@ use crate::record::{codec, record};
 use crate::store_disk::CsDiskInfo;
 
 /// Elements of structures about faces: any of these may hold them.
-fn is_about_faces(typ: u32) -> bool {
+fn is_face_element(typ: u32) -> bool {
     matches!(typ, 105 | 108 | 109 | 114 | 129 | 131..=137 | 144..=152 | 193)
 }
 
@@ -86,7 +86,7 @@ pub struct FaceStatus {
 }
 
 codec! {
-    FaceStatus: DATASET_ITEM, ignores is_about_faces;
+    FaceStatus: DATASET_ITEM, ignores is_face_element;
     FACE_ID "FaceId" => info.face_id;
     URI "Uri" => info.uri;
     LOCAL_URI "LocalUri" => info.local_uri;
@@ -126,7 +126,7 @@ pub struct FaceEventNotification {
 }
 
 codec! {
-    FaceEventNotification: FACE_EVENT_NOTIFICATION, ignores is_about_faces;
+    FaceEventNotification: FACE_EVENT_NOTIFICATION, ignores is_face_element;
     FACE_EVENT_KIND "FaceEventKind" => kind;
     FACE_ID "FaceId" => info.face_id;
     URI "Uri" => info.uri;
@@ -139,7 +139,7 @@ codec! {
 
 record! {
     /// Which faces faces/query asks for: those that agree with every field given.
-    FaceQueryFilter: FACE_QUERY_FILTER, ignores is_about_faces;
+    FaceQueryFilter: FACE_QUERY_FILTER, ignores is_face_element;
     /// The face.
     face_id: Option<FaceId> = FACE_ID "FaceId";
     /// Scheme of the remote or the local FaceUri.
@@ -178,7 +178,7 @@ impl FaceQueryFilter {
 
 record! {
     /// An item of faces/channels: where the router waits for peers.
-    ChannelStatus: CHANNEL_STATUS, ignores is_about_faces;
+    ChannelStatus: CHANNEL_STATUS, ignores is_face_element;
     /// FaceUri of the listener.
     local_uri: String = LOCAL_URI "LocalUri";
 }

@@ -55,7 +55,7 @@ impl StoreModule {
     }
 
     /// Fills in what the driver does not know of cs/info.
-    pub(crate) fn complete(&self, info: &mut CsInfo) {
+    pub(crate) fn fill_in(&self, info: &mut CsInfo) {
         info.capacity = self.capacity();
         info.flags = self.flags();
         info.capacity_bytes.get_or_insert(self.settings.capacity_bytes);

@@ -14,13 +14,13 @@ use crate::status::StrategyChoice;
 
 /// A strategy that the router has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StrategyKind {
+pub struct StrategyInfo {
     /// Name without version, for example `/localhost/nfd/strategy/best-route`.
     pub name: Name,
     pub version: u64,
 }
 
-impl From<RouterStrategy> for StrategyKind {
+impl From<RouterStrategy> for StrategyInfo {
     fn from(kind: RouterStrategy) -> Self {
         let mut full = Name::new();
         for component in ["localhost", "nfd", "strategy", &kind.to_string()] {
@@ -30,7 +30,7 @@ impl From<RouterStrategy> for StrategyKind {
     }
 }
 
-impl StrategyKind {
+impl StrategyInfo {
     pub(crate) fn versioned_name(&self) -> Name {
         let mut name = self.name.clone();
         name.append_version(self.version);
@@ -48,13 +48,13 @@ impl StrategyKind {
 /// The strategy chosen for each prefix, and the strategies there are.
 #[derive(Clone, Debug)]
 pub(crate) struct StrategyTable {
-    kinds: Vec<StrategyKind>,
+    kinds: Vec<StrategyInfo>,
     choices: BTreeMap<Name, Name>,
     choices_max: usize,
 }
 
 impl StrategyTable {
-    pub(crate) fn new(kinds: Vec<StrategyKind>, choices_max: usize) -> Self {
+    pub(crate) fn new(kinds: Vec<StrategyInfo>, choices_max: usize) -> Self {
         Self { kinds, choices: BTreeMap::new(), choices_max }
     }
 

@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_wire::Name;
 
-use crate::call::Request;
 use crate::io::{Action, FaceChanges, FaceRequest, SnapshotKind};
 use crate::parameters::{ControlParameters, ControlResponse};
+use crate::request::ReplyTarget;
 use crate::status::FaceQueryFilter;
 
 /// How long the driver has for a transaction. Clients give up after 10 s.
@@ -61,7 +61,7 @@ impl Outcome {
 /// An Interest that waits for a task.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) request: Request,
+    pub(crate) request: ReplyTarget,
     pub(crate) task: Task,
     deadline: Instant,
 }
@@ -84,7 +84,12 @@ impl Transactions {
     }
 
     /// Begins a transaction. Returns what the driver must do; nothing if too many wait.
-    pub(crate) fn begin(&mut self, now: Instant, request: Request, task: Task) -> Option<Action> {
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        request: ReplyTarget,
+        task: Task,
+    ) -> Option<Action> {
         if self.pending.len() >= self.pending_max {
             return None;
         }

@@ -75,14 +75,14 @@ pub enum ManifestError {
 
 /// How the manifest of an object is cut into parts.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct Shape {
+pub struct ManifestShape {
     /// `K`: digests in every part of a level but the last, 1 to 270.
     pub digests_per_part: u16,
     /// 1: parts list segments; 2: there are parts that list parts.
     pub levels: u8,
 }
 
-impl Shape {
+impl ManifestShape {
     /// A shape, if there is one with these numbers.
     pub fn new(digests_per_part: u64, levels: u64) -> Option<Self> {
         let is_one = (1..=DIGESTS_PER_PART_MAX as u64).contains(&digests_per_part)
@@ -137,7 +137,7 @@ pub fn part_name(versioned: NameView<'_>, part: PartId) -> Name {
 /// number is the index.
 pub fn encode_parts(
     digests: &[Digest],
-    shape: Shape,
+    shape: ManifestShape,
     level: u8,
 ) -> impl Iterator<Item = Vec<u8>> + '_ {
     let per_part = usize::from(shape.digests_per_part);
@@ -150,7 +150,7 @@ pub fn encode_parts(
 /// One part of a manifest: the Content of one Data, decoded.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct ManifestPart<'a> {
-    pub shape: Shape,
+    pub shape: ManifestShape,
     /// The part's level, 1 to the shape's.
     pub level: u8,
     /// Number of the segment, or of the part of the level below, that the first digest is of.
@@ -163,21 +163,21 @@ impl<'a> ManifestPart<'a> {
     /// Reads the Content of a manifest Data.
     pub fn decode(content: &'a [u8]) -> Result<Self, ManifestError> {
         let mut reader = Reader::new(content);
-        match expect_nni(&mut reader, TYPE_DIGEST_ALGORITHM)? {
+        match read_nni(&mut reader, TYPE_DIGEST_ALGORITHM)? {
             ALGORITHM_SHA256 => {}
             other => return Err(ManifestError::Algorithm(other)),
         }
-        let per_part = expect_nni(&mut reader, TYPE_DIGESTS_PER_PART)?;
-        let levels = expect_nni(&mut reader, TYPE_LEVELS)?;
-        let level = expect_nni(&mut reader, TYPE_LEVEL)?;
-        let first = expect_nni(&mut reader, TYPE_FIRST)?;
-        let (digests, rest) = expect(&mut reader, TYPE_DIGESTS)?.as_chunks::<32>();
+        let per_part = read_nni(&mut reader, TYPE_DIGESTS_PER_PART)?;
+        let levels = read_nni(&mut reader, TYPE_LEVELS)?;
+        let level = read_nni(&mut reader, TYPE_LEVEL)?;
+        let first = read_nni(&mut reader, TYPE_FIRST)?;
+        let (digests, rest) = read_value(&mut reader, TYPE_DIGESTS)?.as_chunks::<32>();
         for element in reader {
             if is_critical(element.map_err(|_| ManifestError::Malformed)?.typ) {
                 return Err(ManifestError::Malformed);
             }
         }
-        let shape = Shape::new(per_part, levels).ok_or(ManifestError::Malformed)?;
+        let shape = ManifestShape::new(per_part, levels).ok_or(ManifestError::Malformed)?;
         let is_full = digests.len() as u64 <= per_part && !digests.is_empty() && rest.is_empty();
         match is_full && (1..=levels).contains(&level) {
             true => Ok(Self { shape, level: level as u8, first, digests }),
@@ -199,7 +199,7 @@ impl<'a> ManifestPart<'a> {
     }
 }
 
-fn expect<'a>(reader: &mut Reader<'a>, typ: u32) -> Result<&'a [u8], ManifestError> {
+fn read_value<'a>(reader: &mut Reader<'a>, typ: u32) -> Result<&'a [u8], ManifestError> {
     loop {
         match reader.next_element() {
             Ok(Some(element)) if element.typ == typ => return Ok(element.value),
@@ -209,16 +209,16 @@ fn expect<'a>(reader: &mut Reader<'a>, typ: u32) -> Result<&'a [u8], ManifestErr
     }
 }
 
-fn expect_nni(reader: &mut Reader<'_>, typ: u32) -> Result<u64, ManifestError> {
-    weir_wire::tlv::nni(expect(reader, typ)?).ok_or(ManifestError::Malformed)
+fn read_nni(reader: &mut Reader<'_>, typ: u32) -> Result<u64, ManifestError> {
+    weir_wire::tlv::nni(read_value(reader, typ)?).ok_or(ManifestError::Malformed)
 }
 
 /// What a manifest says of a packet.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum Listed {
-    As(Digest),
+pub enum DigestLookup {
+    Found(Digest),
     /// There is no such packet: the part that would list it ends before.
-    Not,
+    Absent,
     /// The part that would list it has not been added.
     Unknown,
 }
@@ -226,7 +226,7 @@ pub enum Listed {
 /// The parts of one object's manifest that a consumer has verified so far.
 #[derive(Clone, Debug)]
 pub struct DigestManifest {
-    shape: Shape,
+    shape: ManifestShape,
     segments_max: u64,
     parts: BTreeMap<PartId, Vec<Digest>>,
 }
@@ -234,7 +234,7 @@ pub struct DigestManifest {
 impl DigestManifest {
     /// An empty manifest of that shape, which takes no part beyond `segments_max` segments (32
     /// octets of memory each).
-    pub const fn new(shape: Shape, segments_max: u64) -> Self {
+    pub const fn new(shape: ManifestShape, segments_max: u64) -> Self {
         Self { shape, segments_max, parts: BTreeMap::new() }
     }
 
@@ -257,15 +257,15 @@ impl DigestManifest {
 
     /// What is said of the packet with that number: of a segment on level 0, or of the part of a
     /// level below the highest.
-    pub fn listed(&self, level: u8, number: u64) -> Listed {
+    pub fn digest_of(&self, level: u8, number: u64) -> DigestLookup {
         let per_part = self.shape.digests_per_part();
         let lister = PartId { level: level + 1, number: number / per_part };
         match self.parts.get(&lister) {
             Some(digests) => match digests.get((number % per_part) as usize) {
-                Some(digest) => Listed::As(*digest),
-                None => Listed::Not,
+                Some(digest) => DigestLookup::Found(*digest),
+                None => DigestLookup::Absent,
             },
-            None => Listed::Unknown,
+            None => DigestLookup::Unknown,
         }
     }
 }

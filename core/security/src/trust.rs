@@ -5,7 +5,10 @@
 
 mod policy;
 
-pub use policy::{Advice, Believed, Decision, Ground, Keys, Refusal, Trust, TrustPolicy, Wanted};
+pub use policy::{
+    Advice, KeySource, NeededPacket, Refusal, Trust, TrustBasis, TrustDecision, TrustPolicy,
+    TrustedSigner,
+};
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -287,7 +290,7 @@ impl KnownSigners {
     /// What to think of an object of this name whose signer's SubjectPublicKeyInfo has the SHA-256
     /// `key_digest`. The longest known prefix of the name decides.
     pub fn decide(&self, name: NameView<'_>, key_digest: &[u8; 32]) -> SignerStatus {
-        match self.known_for(name) {
+        match self.longest_known(name) {
             None => SignerStatus::FirstUse,
             Some((_, known)) if known == key_digest => SignerStatus::Trusted,
             Some((_, known)) => SignerStatus::Changed { known: *known },
@@ -295,7 +298,7 @@ impl KnownSigners {
     }
 
     /// The longest known prefix of the name, and the digest of its signer's key.
-    pub(crate) fn known_for(&self, name: NameView<'_>) -> Option<(&Name, &[u8; 32])> {
+    pub(crate) fn longest_known(&self, name: NameView<'_>) -> Option<(&Name, &[u8; 32])> {
         (0..=name.component_count())
             .rev()
             .find_map(|count| self.by_prefix.get_key_value(&name.prefix(count).to_name()))

@@ -20,7 +20,7 @@
 
 use alloc::vec::Vec;
 
-use weir_security::manifest::Shape;
+use weir_security::manifest::ManifestShape;
 use weir_security::{sha256, sha256_each};
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView};
@@ -61,7 +61,7 @@ pub struct Metadata {
     /// Time of the last change, in nanoseconds since the Unix epoch.
     pub mtime_ns: Option<u64>,
     /// The shape of the digest manifest, if there is one.
-    pub manifest: Option<Shape>,
+    pub manifest: Option<ManifestShape>,
     /// The [`ContentDigest`] of the object.
     pub content_digest: Option<[u8; 32]>,
     /// The signer's certificate, a whole Data TLV as far as the producer says; not looked at here.
@@ -153,7 +153,7 @@ impl Metadata {
             (SIZE, self.size_bytes),
             (MODE, self.mode),
             (MTIME, self.mtime_ns),
-            (DIGESTS_PER_MANIFEST_PART, self.manifest.map(Shape::digests_per_part)),
+            (DIGESTS_PER_MANIFEST_PART, self.manifest.map(ManifestShape::digests_per_part)),
             (MANIFEST_LEVELS, self.manifest.map(|shape| u64::from(shape.levels))),
         ] {
             if let Some(value) = value {
@@ -201,7 +201,7 @@ impl Metadata {
                 _ => {}
             }
         }
-        metadata.manifest = Shape::new(digests_per_part, levels);
+        metadata.manifest = ManifestShape::new(digests_per_part, levels);
         Ok(metadata)
     }
 }
@@ -220,7 +220,7 @@ mod tests {
             size_bytes: Some(60_001),
             mode: Some(0o100_644),
             mtime_ns: Some(1_700_000_000_123_456_789),
-            manifest: Shape::new(248, 2),
+            manifest: ManifestShape::new(248, 2),
             content_digest: Some([9; 32]),
             certificate: Some(vec![6, 0]),
             ..Metadata::new("/a/b/54=%05".parse().unwrap())

@@ -6,7 +6,7 @@ use std::task::Context;
 use std::thread;
 use std::time::Duration;
 use weir_face::FaceUri;
-use weir_security::trust::{Decision, Trust};
+use weir_security::trust::{Trust, TrustDecision};
 use weir_security::{DigestSigner, Verifier};
 use weir_socket::{Consumer, Identity, Producer, Session, SessionConfig, SocketError};
 use weir_tests::sockets::{
@@ -94,7 +94,7 @@ struct SessionHoldingTrust {
 }
 
 impl Trust for SessionHoldingTrust {
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
         self.verifier.decide(data)
     }
 }

@@ -1,20 +1,20 @@
 //! Words about whose signature is believed.
 
 use serde_json::{Value, json};
-use weir_security::trust::{Advice, Believed, Ground, Refusal};
+use weir_security::trust::{Advice, Refusal, TrustBasis, TrustedSigner};
 
 /// Who signed, for programs.
-pub(crate) fn signer_to_json(signer: &Believed) -> Value {
+pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
     json!({
         "name": signer.name.as_ref().map(ToString::to_string),
         "key_sha256": signer.key_digest.map(hex::encode),
-        "trust": match signer.ground {
-            Ground::Anchor => "anchor",
-            Ground::Own => "own",
-            Ground::Known => "known",
-            Ground::FirstUse => "first-use",
-            Ground::Shared => "shared",
-            Ground::Unsigned => "none",
+        "trust": match signer.basis {
+            TrustBasis::Anchor => "anchor",
+            TrustBasis::OwnKey => "own",
+            TrustBasis::KnownKey => "known",
+            TrustBasis::FirstUse => "first-use",
+            TrustBasis::SharedKey => "shared",
+            TrustBasis::Unsigned => "none",
         },
     })
 }

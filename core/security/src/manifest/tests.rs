@@ -11,25 +11,25 @@ fn digests(count: usize) -> Vec<Digest> {
     (0..count).map(|i| crate::sha256(&[&i.to_be_bytes()])).collect()
 }
 
-const FLAT: Shape = Shape { digests_per_part: DIGESTS_PER_PART as u16, levels: 1 };
+const FLAT: ManifestShape = ManifestShape { digests_per_part: DIGESTS_PER_PART as u16, levels: 1 };
 
-fn shape(digests_per_part: u16, levels: u8) -> Shape {
-    Shape { digests_per_part, levels }
+fn shape(digests_per_part: u16, levels: u8) -> ManifestShape {
+    ManifestShape { digests_per_part, levels }
 }
 
 #[test]
 fn every_segment_of_an_object_is_listed() {
     let listed = digests(2 * DIGESTS_PER_PART + 3);
     let mut manifest = DigestManifest::new(FLAT, 1000);
-    assert_eq!(manifest.listed(0, 0), Listed::Unknown);
+    assert_eq!(manifest.digest_of(0, 0), DigestLookup::Unknown);
     for (part, content) in encode_parts(&listed, FLAT, 1).enumerate() {
         manifest.add_part(PartId::leaf(part as u64), &content).unwrap();
     }
     for (segment, digest) in listed.iter().enumerate() {
-        assert_eq!(manifest.listed(0, segment as u64), Listed::As(*digest));
+        assert_eq!(manifest.digest_of(0, segment as u64), DigestLookup::Found(*digest));
     }
-    assert_eq!(manifest.listed(0, listed.len() as u64), Listed::Not);
-    assert_eq!(manifest.listed(0, u64::MAX), Listed::Unknown);
+    assert_eq!(manifest.digest_of(0, listed.len() as u64), DigestLookup::Absent);
+    assert_eq!(manifest.digest_of(0, u64::MAX), DigestLookup::Unknown);
 }
 
 #[test]
@@ -44,17 +44,20 @@ fn parts_of_the_second_level_list_those_of_the_first() {
     for (number, leaf) in leaves.iter().enumerate().rev() {
         manifest.add_part(PartId::leaf(number as u64), leaf).unwrap();
     }
-    assert_eq!(manifest.listed(1, 3), Listed::Unknown);
+    assert_eq!(manifest.digest_of(1, 3), DigestLookup::Unknown);
     for (number, top) in tops.iter().enumerate() {
         manifest.add_part(PartId { level: 2, number: number as u64 }, top).unwrap();
     }
     for (number, digest) in of_leaves.iter().enumerate() {
-        assert_eq!(manifest.listed(1, number as u64), Listed::As(*digest));
+        assert_eq!(manifest.digest_of(1, number as u64), DigestLookup::Found(*digest));
     }
-    assert_eq!((manifest.listed(1, 5), manifest.listed(0, 13)), (Listed::Not, Listed::Not));
-    assert_eq!(manifest.listed(0, 12), Listed::As(segments[12]));
+    assert_eq!(
+        (manifest.digest_of(1, 5), manifest.digest_of(0, 13)),
+        (DigestLookup::Absent, DigestLookup::Absent)
+    );
+    assert_eq!(manifest.digest_of(0, 12), DigestLookup::Found(segments[12]));
     // No level can pass for another, nor a part for one of a flat manifest.
-    let flat = &mut DigestManifest::new(Shape { levels: 1, ..shape }, 13);
+    let flat = &mut DigestManifest::new(ManifestShape { levels: 1, ..shape }, 13);
     assert_eq!(flat.add_part(PartId::leaf(0), &leaves[0]), Err(ManifestError::Inconsistent));
     let top = manifest.add_part(PartId { level: 2, number: 0 }, &leaves[0]);
     assert_eq!(top, Err(ManifestError::Inconsistent));
@@ -154,6 +157,6 @@ proptest! {
     fn no_content_makes_it_panic(content: Vec<u8>, level in 1..=LEVELS_MAX, number: u64) {
         let mut manifest = DigestManifest::new(FLAT, 1 << 20);
         let _ = manifest.add_part(PartId { level, number }, &content);
-        let _ = manifest.listed(level - 1, number);
+        let _ = manifest.digest_of(level - 1, number);
     }
 }

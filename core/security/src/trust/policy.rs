@@ -25,44 +25,44 @@ const TRIES_MAX: u32 = 3;
 
 /// Why a signer is believed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum TrustBasis {
     /// A trust anchor, or a chain of certificates to one.
     Anchor,
     /// A key of this user.
-    Own,
+    OwnKey,
     /// The same key as when the name was first got.
-    Known,
+    KnownKey,
     /// Nothing yet: it is the first time, and will be remembered.
     FirstUse,
     /// The key is shared by those who may sign and those who may read.
-    Shared,
+    SharedKey,
     /// Not at all: a digest shows that the packets are whole, not who made them.
     Unsigned,
 }
 
 /// Who signed what was got, and why that is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Believed {
+pub struct TrustedSigner {
     /// Name of the certificate or key; `None` if it is unsigned.
     pub name: Option<Name>,
     /// SHA-256 of the public key.
     pub key_digest: Option<[u8; 32]>,
-    pub ground: Ground,
+    pub basis: TrustBasis,
 }
 
-impl fmt::Display for Believed {
+impl fmt::Display for TrustedSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(name) = &self.name else {
             return f.write_str("nobody: a digest shows that it is whole, not who made it");
         };
         write!(f, "{name} ")?;
-        f.write_str(match self.ground {
-            Ground::Anchor => "(vouched for by a trust anchor)",
-            Ground::Own => "(your own key)",
-            Ground::Known => "(the same key as before)",
-            Ground::FirstUse => "(seen for the first time; remembered from now on)",
-            Ground::Shared => "(a shared secret key)",
-            Ground::Unsigned => "(not signed)",
+        f.write_str(match self.basis {
+            TrustBasis::Anchor => "(vouched for by a trust anchor)",
+            TrustBasis::OwnKey => "(your own key)",
+            TrustBasis::KnownKey => "(the same key as before)",
+            TrustBasis::FirstUse => "(seen for the first time; remembered from now on)",
+            TrustBasis::SharedKey => "(a shared secret key)",
+            TrustBasis::Unsigned => "(not signed)",
         })
     }
 }
@@ -91,7 +91,7 @@ pub enum Advice {
 }
 
 /// What a user's keys and kept certificates say.
-pub trait Keys: Send {
+pub trait KeySource: Send {
     /// The certificate of the user's own key of this name, if there is one.
     fn own_certificate(&self, name: &Name) -> Option<Certificate>;
 
@@ -106,14 +106,14 @@ pub trait Keys: Send {
 }
 
 /// What is decided about a signer.
-pub enum Decision {
+pub enum TrustDecision {
     /// It is believed: this verifies its packets.
-    Believe(Arc<dyn Verifier>),
+    Accept(Arc<dyn Verifier>),
     /// It depends on a packet: the certificate of this name or right below it, or the metadata of
-    /// the object of this name. The caller passes what it gets to [`TrustPolicy::fetched`], and
+    /// the object of this name. The caller passes what it gets to [`TrustPolicy::on_fetched`], and
     /// asks again.
     Fetch {
-        wanted: Wanted,
+        wanted: NeededPacket,
         /// What came before was not it: routers are to pass over what they have of it.
         must_be_fresh: bool,
     },
@@ -123,7 +123,7 @@ pub enum Decision {
 
 /// A packet that a decision depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum NeededPacket {
     /// A certificate, named by itself or by its key.
     Certificate(Name),
     /// Metadata of this object, which may hold its signer's certificate.
@@ -134,15 +134,15 @@ pub enum Wanted {
 pub trait Trust {
     /// Whether the signer of a packet is believed. Asked again when what the decision depends on
     /// has been fetched.
-    fn decide(&mut self, data: &DataView<'_>) -> Decision;
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision;
 
     /// A certificate that metadata holds.
-    fn offer(&mut self, certificate: &[u8]) {
+    fn offer_certificate(&mut self, certificate: &[u8]) {
         let _ = certificate;
     }
 
     /// What came for [`Decision::Fetch`]; `None` if there is nothing to be had.
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         let _ = (wanted, packet);
     }
 
@@ -154,31 +154,31 @@ pub trait Trust {
 
 /// Believes all that this verifies, and nothing else.
 impl Trust for Arc<dyn Verifier> {
-    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
-        Decision::Believe(self.clone())
+    fn decide(&mut self, _data: &DataView<'_>) -> TrustDecision {
+        TrustDecision::Accept(self.clone())
     }
 }
 
 /// Why there is no verifier yet.
-enum Open {
-    Fetch { wanted: Wanted, must_be_fresh: bool },
+enum Unresolved {
+    Fetch { wanted: NeededPacket, must_be_fresh: bool },
     Refuse(Refusal),
 }
 
 /// Something that has been fetched.
-struct Answered {
-    wanted: Wanted,
+struct FetchResult {
+    wanted: NeededPacket,
     /// How often it may be fetched again, should it turn out to be forged.
     tries_left: u32,
-    wrong: Option<Refusal>,
+    refusal: Option<Refusal>,
 }
 
-fn refuse<T>(reason: String) -> Result<T, Open> {
-    Err(Open::Refuse(Refusal { reason, advice: None }))
+fn refuse<T>(reason: String) -> Result<T, Unresolved> {
+    Err(Unresolved::Refuse(Refusal { reason, advice: None }))
 }
 
-fn advise<T>(reason: String, advice: Advice) -> Result<T, Open> {
-    Err(Open::Refuse(Refusal { reason, advice: Some(advice) }))
+fn advise<T>(reason: String, advice: Advice) -> Result<T, Unresolved> {
+    Err(Unresolved::Refuse(Refusal { reason, advice: Some(advice) }))
 }
 
 /// Decides about the signers of what is below one name.
@@ -188,7 +188,7 @@ pub struct TrustPolicy {
     needs_anchor: bool,
     allows_unsigned: bool,
     known: KnownSigners,
-    keys: Option<Box<dyn Keys>>,
+    keys: Option<Box<dyn KeySource>>,
     factory: &'static (dyn VerifierFactory + Sync),
     /// The user's own certificate that was looked for last, if there is such a one: each of many
     /// objects names the same signer.
@@ -196,9 +196,9 @@ pub struct TrustPolicy {
     /// What verifies the packets of the key with that digest, the one that was believed last.
     verifier: Option<([u8; 32], Arc<dyn Verifier>)>,
     fetched: Vec<Certificate>,
-    answered: Vec<Answered>,
+    fetch_results: Vec<FetchResult>,
     /// Who signed what was got so far, each with the reason to believe it.
-    pub signers: Vec<Believed>,
+    pub signers: Vec<TrustedSigner>,
 }
 
 impl TrustPolicy {
@@ -207,7 +207,7 @@ impl TrustPolicy {
         anchors: Anchors,
         needs_anchor: bool,
         known: KnownSigners,
-        keys: Option<Box<dyn Keys>>,
+        keys: Option<Box<dyn KeySource>>,
         factory: &'static (dyn VerifierFactory + Sync),
     ) -> Self {
         let (fetched, answered, signers) = (Vec::new(), Vec::new(), Vec::new());
@@ -222,7 +222,7 @@ impl TrustPolicy {
             own: None,
             verifier: None,
             fetched,
-            answered,
+            fetch_results: answered,
             signers,
         }
     }
@@ -234,28 +234,30 @@ impl TrustPolicy {
 
     /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in
     /// seconds since the Unix epoch.
-    pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> Decision {
+    pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> TrustDecision {
         let decided = match SignatureType(data.signature_info().signature_type) {
-            SignatureType::DIGEST_SHA256 => self.unsigned(data.name),
-            SignatureType::HMAC_SHA256 => self.shared(data),
+            SignatureType::DIGEST_SHA256 => self.decide_unsigned(data.name),
+            SignatureType::HMAC_SHA256 => self.decide_shared_key(data),
             SignatureType::NULL => refuse(format!("{} has no signature at all", data.name)),
-            _ => self.public_key(data, now_unix_s),
+            _ => self.decide_public_key(data, now_unix_s),
         };
         match decided {
-            Ok(verifier) => Decision::Believe(verifier),
-            Err(Open::Fetch { wanted, must_be_fresh }) => Decision::Fetch { wanted, must_be_fresh },
-            Err(Open::Refuse(refusal)) => Decision::Refuse(refusal),
+            Ok(verifier) => TrustDecision::Accept(verifier),
+            Err(Unresolved::Fetch { wanted, must_be_fresh }) => {
+                TrustDecision::Fetch { wanted, must_be_fresh }
+            }
+            Err(Unresolved::Refuse(refusal)) => TrustDecision::Refuse(refusal),
         }
     }
 
     /// A certificate that metadata holds. It says who signed, not that the signer is to be
     /// believed.
-    pub fn offer(&mut self, certificate: &[u8]) {
+    pub fn offer_certificate(&mut self, certificate: &[u8]) {
         // That of one signer comes with each of many objects.
         if let Ok(certificate) = Certificate::decode(certificate)
             && self.fetched.len() < FETCHES_MAX
             && !self.fetched.contains(&certificate)
-            && self.is_sound(&certificate)
+            && self.is_self_signature_valid(&certificate)
         {
             self.fetched.push(certificate);
         }
@@ -263,34 +265,36 @@ impl TrustPolicy {
 
     /// What came for [`Decision::Fetch`]: a Data, or `None` if there is none to be had. The
     /// certificate in metadata is [offered](Self::offer) before.
-    pub fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+    pub fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         let wrong = match (&wanted, packet) {
-            (Wanted::MetadataOf(_), _) => None,
-            (Wanted::Certificate(name), None) => {
+            (NeededPacket::MetadataOf(_), _) => None,
+            (NeededPacket::Certificate(name), None) => {
                 Some(format!("the signer's certificate {name} cannot be had"))
             }
-            (Wanted::Certificate(name), Some(packet)) => self.take_certificate(name, packet).err(),
+            (NeededPacket::Certificate(name), Some(packet)) => {
+                self.add_fetched_certificate(name, packet).err()
+            }
         };
         let advice = Some(Advice::ImportCertificate);
         let wrong = wrong.map(|reason| Refusal { reason, advice });
-        let known = self.answered.iter_mut().find(|one| one.wanted == wanted);
+        let known = self.fetch_results.iter_mut().find(|one| one.wanted == wanted);
         let tries_left = match (&known, packet) {
             (_, None) => 0,
             (None, Some(_)) => TRIES_MAX - 1,
             (Some(known), Some(_)) => known.tries_left.saturating_sub(1),
         };
-        let answered = Answered { wanted, tries_left, wrong };
+        let answered = FetchResult { wanted, tries_left, refusal: wrong };
         match known {
             Some(known) => *known = answered,
-            None => self.answered.push(answered),
+            None => self.fetch_results.push(answered),
         }
     }
 
-    fn take_certificate(&mut self, name: &Name, packet: &[u8]) -> Result<(), String> {
+    fn add_fetched_certificate(&mut self, name: &Name, packet: &[u8]) -> Result<(), String> {
         let certificate = Certificate::decode(packet)
             .map_err(|error| format!("what is served as {name} is no certificate: {error}"))?;
         let is_named = is_named_by(&certificate, &KeyLocatorView::Name(name.as_view()));
-        if !is_named || !self.is_sound(&certificate) {
+        if !is_named || !self.is_self_signature_valid(&certificate) {
             return Err(format!("the certificate served as {name} is forged or damaged"));
         }
         if !self.fetched.contains(&certificate) {
@@ -301,16 +305,16 @@ impl TrustPolicy {
 
     /// Whether a trust anchor is to sign what has this name: one that the user named for this, or
     /// one that is trusted for this very part of the name space.
-    fn is_anchored(&self, name: NameView<'_>) -> bool {
+    fn requires_anchor(&self, name: NameView<'_>) -> bool {
         let mut anchors = self.anchors.anchors();
         self.needs_anchor || anchors.any(|anchor| anchor.identity().is_prefix_of(name))
     }
 
-    fn unsigned(&mut self, name: NameView<'_>) -> Result<Arc<dyn Verifier>, Open> {
-        if self.is_anchored(name) {
+    fn decide_unsigned(&mut self, name: NameView<'_>) -> Result<Arc<dyn Verifier>, Unresolved> {
+        if self.requires_anchor(name) {
             return refuse(format!("{name} is not signed by anybody, let alone by a trust anchor"));
         }
-        if let Some((prefix, digest)) = self.known.known_for(name) {
+        if let Some((prefix, digest)) = self.known.longest_known(name) {
             let reason = format!(
                 "{name} is not signed, but {prefix} was when it was first got, by the key {}: \
                  somebody else may have made it",
@@ -319,7 +323,9 @@ impl TrustPolicy {
             return advise(reason, Advice::AskProducer);
         }
         // Anybody on the way can make a digest: it must not stand in for a signature.
-        if let Some(signer) = self.signers.iter().find(|signer| signer.ground != Ground::Unsigned) {
+        if let Some(signer) =
+            self.signers.iter().find(|signer| signer.basis != TrustBasis::Unsigned)
+        {
             return refuse(format!(
                 "{name} is not signed, but what belongs to it is, by {signer}: somebody else may \
                  have made it"
@@ -329,16 +335,20 @@ impl TrustPolicy {
             let reason = format!("{name} bears no signature: anybody on the way may have made it");
             return advise(reason, Advice::AllowUnsigned);
         }
-        self.signers.push(Believed { name: None, key_digest: None, ground: Ground::Unsigned });
+        self.signers.push(TrustedSigner {
+            name: None,
+            key_digest: None,
+            basis: TrustBasis::Unsigned,
+        });
         Ok(Arc::new(DigestVerifier))
     }
 
-    fn shared(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, Open> {
+    fn decide_shared_key(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, Unresolved> {
         let name = data.name;
-        if self.is_anchored(name) {
+        if self.requires_anchor(name) {
             return refuse(format!("{name} is signed with a shared key, not by a trust anchor"));
         }
-        if let Some((prefix, _)) = self.known.known_for(name) {
+        if let Some((prefix, _)) = self.known.longest_known(name) {
             let reason = format!(
                 "{name} is signed with a shared key, but {prefix} was signed with a key of one \
                  owner when it was first got"
@@ -354,8 +364,12 @@ impl TrustPolicy {
         };
         match keys.shared_key(&key) {
             Ok(verifier) => {
-                let ground = Ground::Shared;
-                self.signers.push(Believed { name: Some(key), key_digest: None, ground });
+                let ground = TrustBasis::SharedKey;
+                self.signers.push(TrustedSigner {
+                    name: Some(key),
+                    key_digest: None,
+                    basis: ground,
+                });
                 Ok(verifier.into())
             }
             Err(error) => {
@@ -365,11 +379,11 @@ impl TrustPolicy {
         }
     }
 
-    fn public_key(
+    fn decide_public_key(
         &mut self,
         data: &DataView<'_>,
         now_unix_s: i64,
-    ) -> Result<Arc<dyn Verifier>, Open> {
+    ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let Some(locator) = data.signature_info().key_locator else {
             return refuse(format!(
                 "{} does not say who signed it, so it cannot be verified",
@@ -378,16 +392,18 @@ impl TrustPolicy {
         };
         let mut refusal = None;
         if !self.anchors.is_empty() {
-            match self.by_anchor(data, now_unix_s) {
-                Ok(certificate) => return self.accept(data, &certificate, Ground::Anchor),
-                Err(Open::Refuse(refused)) if !self.needs_anchor => refusal = Some(refused.reason),
+            match self.verify_by_anchor(data, now_unix_s) {
+                Ok(certificate) => return self.accept(data, &certificate, TrustBasis::Anchor),
+                Err(Unresolved::Refuse(refused)) if !self.needs_anchor => {
+                    refusal = Some(refused.reason)
+                }
                 Err(open) => return Err(open),
             }
         }
         if let Some(certificate) = self.own_certificate(&locator) {
-            return self.accept(data, &certificate, Ground::Own);
+            return self.accept(data, &certificate, TrustBasis::OwnKey);
         }
-        if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
+        if let Some(reason) = refusal.filter(|_| self.requires_anchor(data.name)) {
             return advise(reason, Advice::AskProducer);
         }
         let certificate = self.certificate(data, &locator, now_unix_s)?;
@@ -410,8 +426,8 @@ impl TrustPolicy {
         &mut self,
         data: &DataView<'_>,
         certificate: &Certificate,
-        ground: Ground,
-    ) -> Result<Arc<dyn Verifier>, Open> {
+        ground: TrustBasis,
+    ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let name = certificate.name().to_name();
         let digest = certificate.public_key_digest();
         let known = self.verifier.take().filter(|(known, _)| *known == digest);
@@ -425,12 +441,20 @@ impl TrustPolicy {
         self.verifier = Some((digest, verifier.clone()));
         self.refuse_second_signer(data.name, &digest, ground)?;
         // Noted though this packet may be forged in its name: a signer is asked about once.
-        self.signers.push(Believed { name: Some(name), key_digest: Some(digest), ground });
+        self.signers.push(TrustedSigner {
+            name: Some(name),
+            key_digest: Some(digest),
+            basis: ground,
+        });
         Ok(verifier)
     }
 
     /// A chain from a trust anchor to the signer of `data`.
-    fn by_anchor(&mut self, data: &DataView<'_>, now_unix_s: i64) -> Result<Certificate, Open> {
+    fn verify_by_anchor(
+        &mut self,
+        data: &DataView<'_>,
+        now_unix_s: i64,
+    ) -> Result<Certificate, Unresolved> {
         for _ in 0..FETCHES_MAX {
             let needed = match self.anchors.verify_data(data, now_unix_s) {
                 Ok(certificate) => return Ok(certificate.clone()),
@@ -447,7 +471,12 @@ impl TrustPolicy {
 
     /// Has the anchors accept the certificate `name`, and those of its issuers as far as needed.
     /// One that they do not accept may be forged: it is forgotten, and another may come.
-    fn accept_issued(&mut self, name: &Name, depth: usize, now_unix_s: i64) -> Result<(), Open> {
+    fn accept_issued(
+        &mut self,
+        name: &Name,
+        depth: usize,
+        now_unix_s: i64,
+    ) -> Result<(), Unresolved> {
         loop {
             let certificate = self.find_or_fetch(name)?;
             let mut accepted = self.anchors.accept(certificate.clone(), self.factory, now_unix_s);
@@ -456,7 +485,7 @@ impl TrustPolicy {
                 && depth < FETCHES_MAX
             {
                 match self.accept_issued(issuer, depth + 1, now_unix_s) {
-                    Err(Open::Refuse(refusal)) => refused = Some(refusal),
+                    Err(Unresolved::Refuse(refusal)) => refused = Some(refusal),
                     Err(fetch) => return Err(fetch),
                     Ok(()) => {
                         let again = certificate.clone();
@@ -472,11 +501,11 @@ impl TrustPolicy {
             let before = self.fetched.len();
             self.fetched.retain(|known| *known != certificate);
             if self.fetched.len() == before {
-                return Err(Open::Refuse(refusal));
+                return Err(Unresolved::Refuse(refusal));
             }
-            let wanted = Wanted::Certificate(name.clone());
-            if let Some(answered) = self.answered.iter_mut().find(|one| one.wanted == wanted) {
-                answered.wrong = Some(refusal);
+            let wanted = NeededPacket::Certificate(name.clone());
+            if let Some(answered) = self.fetch_results.iter_mut().find(|one| one.wanted == wanted) {
+                answered.refusal = Some(refusal);
             }
         }
     }
@@ -486,15 +515,15 @@ impl TrustPolicy {
         data: &DataView<'_>,
         certificate: &Certificate,
         now_unix_s: i64,
-    ) -> Result<Arc<dyn Verifier>, Open> {
+    ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let name = certificate.name();
         if let Err(error) = check_validity(certificate, now_unix_s) {
             return refuse(format!("its signer is not to be believed now: {error}"));
         }
         let digest = certificate.public_key_digest();
         let ground = match self.known.decide(data.name, &digest) {
-            SignerStatus::Trusted => Ground::Known,
-            SignerStatus::FirstUse => Ground::FirstUse,
+            SignerStatus::Trusted => TrustBasis::KnownKey,
+            SignerStatus::FirstUse => TrustBasis::FirstUse,
             SignerStatus::Changed { known } => {
                 let reason = format!(
                     "{} is signed by another key than before: {} by {name}, not {}",
@@ -514,11 +543,11 @@ impl TrustPolicy {
         &self,
         name: NameView<'_>,
         key_digest: &[u8; 32],
-        ground: Ground,
-    ) -> Result<(), Open> {
+        ground: TrustBasis,
+    ) -> Result<(), Unresolved> {
         let other = self.signers.iter().find(|signer| {
-            let is_new = ground == Ground::FirstUse || signer.ground == Ground::FirstUse;
-            let is_signed = signer.ground != Ground::Unsigned;
+            let is_new = ground == TrustBasis::FirstUse || signer.basis == TrustBasis::FirstUse;
+            let is_signed = signer.basis != TrustBasis::Unsigned;
             is_new && is_signed && signer.key_digest != Some(*key_digest)
         });
         let Some(first) = other else { return Ok(()) };
@@ -538,7 +567,7 @@ impl TrustPolicy {
         data: &DataView<'_>,
         locator: &KeyLocatorView<'_>,
         now_unix_s: i64,
-    ) -> Result<Certificate, Open> {
+    ) -> Result<Certificate, Unresolved> {
         let mut named = self.named_by(locator);
         let signed = named.iter().position(|certificate| {
             check_validity(certificate, now_unix_s).is_ok() && self.has_signed(certificate, data)
@@ -548,27 +577,28 @@ impl TrustPolicy {
         }
         let open = match locator {
             KeyLocatorView::Name(name) => self.fetch(&name.to_name()),
-            KeyLocatorView::Digest(_) => Open::Refuse(Refusal {
+            KeyLocatorView::Digest(_) => Unresolved::Refuse(Refusal {
                 reason: "its signer is named by the digest of a key only".to_string(),
                 advice: None,
             }),
         };
-        if let Open::Fetch { .. } = open {
+        if let Unresolved::Fetch { .. } = open {
             return Err(open);
         }
         // A version asked for by name came without its metadata, which may hold the certificate.
         // The object's name is what precedes the version.
         let mut components = data.name.components();
         let version = components.position(|component| component.as_version().is_some());
-        let metadata = version.map(|count| Wanted::MetadataOf(data.name.prefix(count).to_name()));
-        match metadata.filter(|wanted| self.answer_to(wanted).is_none()) {
-            Some(wanted) => Err(Open::Fetch { wanted, must_be_fresh: false }),
+        let metadata =
+            version.map(|count| NeededPacket::MetadataOf(data.name.prefix(count).to_name()));
+        match metadata.filter(|wanted| self.fetch_result_for(wanted).is_none()) {
+            Some(wanted) => Err(Unresolved::Fetch { wanted, must_be_fresh: false }),
             None => named.into_iter().next().ok_or(open),
         }
     }
 
-    fn answer_to(&self, wanted: &Wanted) -> Option<&Answered> {
-        self.answered.iter().find(|answered| answered.wanted == *wanted)
+    fn fetch_result_for(&self, wanted: &NeededPacket) -> Option<&FetchResult> {
+        self.fetch_results.iter().find(|answered| answered.wanted == *wanted)
     }
 
     /// The certificates that a locator names: those fetched, the last first, and those kept.
@@ -581,28 +611,28 @@ impl TrustPolicy {
         all
     }
 
-    fn find_or_fetch(&self, name: &Name) -> Result<Certificate, Open> {
+    fn find_or_fetch(&self, name: &Name) -> Result<Certificate, Unresolved> {
         let named = self.named_by(&KeyLocatorView::Name(name.as_view()));
         named.into_iter().next().ok_or_else(|| self.fetch(name))
     }
 
     /// Has a certificate fetched, for the first time or again, as often as that is of use.
-    fn fetch(&self, name: &Name) -> Open {
-        let wanted = Wanted::Certificate(name.clone());
-        let must_be_fresh = match self.answer_to(&wanted) {
-            Some(Answered { tries_left: 0, wrong, .. }) => {
-                return Open::Refuse(wrong.clone().unwrap_or_else(|| Refusal {
+    fn fetch(&self, name: &Name) -> Unresolved {
+        let wanted = NeededPacket::Certificate(name.clone());
+        let must_be_fresh = match self.fetch_result_for(&wanted) {
+            Some(FetchResult { tries_left: 0, refusal: wrong, .. }) => {
+                return Unresolved::Refuse(wrong.clone().unwrap_or_else(|| Refusal {
                     reason: format!("the certificate {name} is not that of its signer"),
                     advice: Some(Advice::ImportCertificate),
                 }));
             }
-            None if self.answered.len() >= FETCHES_MAX => {
+            None if self.fetch_results.len() >= FETCHES_MAX => {
                 let reason = "too many certificates lead to its signer".to_string();
-                return Open::Refuse(Refusal { reason, advice: None });
+                return Unresolved::Refuse(Refusal { reason, advice: None });
             }
             answered => answered.is_some(),
         };
-        Open::Fetch { wanted, must_be_fresh }
+        Unresolved::Fetch { wanted, must_be_fresh }
     }
 
     fn has_signed(&self, certificate: &Certificate, data: &DataView<'_>) -> bool {
@@ -612,7 +642,7 @@ impl TrustPolicy {
 
     /// A certificate that its own key signed must bear that signature. Others' signatures matter to
     /// anchors only.
-    fn is_sound(&self, certificate: &Certificate) -> bool {
+    fn is_self_signature_valid(&self, certificate: &Certificate) -> bool {
         !certificate.is_self_issued() || self.has_signed(certificate, &certificate.data())
     }
 }

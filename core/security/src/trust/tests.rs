@@ -181,16 +181,20 @@ fn policy(anchors: Anchors, needs_anchor: bool) -> TrustPolicy {
 
 /// Decides about `data`; what is fetched is served from `served`, in that order. Says how often
 /// that was, and what it came to. All but the first time it must be fresh.
-fn decide(policy: &mut TrustPolicy, wire: &[u8], served: &[&Certificate]) -> (usize, Decision) {
+fn decide(
+    policy: &mut TrustPolicy,
+    wire: &[u8],
+    served: &[&Certificate],
+) -> (usize, TrustDecision) {
     let data = DataView::decode(wire).unwrap();
     let mut served = served.iter();
     let mut count = 0;
     loop {
         match policy.decide(&data, NOW_S) {
-            Decision::Fetch { wanted, must_be_fresh } => {
+            TrustDecision::Fetch { wanted, must_be_fresh } => {
                 assert_eq!(must_be_fresh, count > 0);
                 count += 1;
-                policy.fetched(wanted, served.next().map(|certificate| certificate.wire()));
+                policy.on_fetched(wanted, served.next().map(|certificate| certificate.wire()));
             }
             decision => return (count, decision),
         }
@@ -211,7 +215,7 @@ fn a_forged_certificate_does_not_stand_for_the_signers() {
     for bad in [&forged, &damaged] {
         let mut policy = policy(Anchors::default(), false);
         let (count, decision) = decide(&mut policy, &wire, &[bad, &owner.self_signed()]);
-        let Decision::Believe(verifier) = decision else { panic!("the right one came") };
+        let TrustDecision::Accept(verifier) = decision else { panic!("the right one came") };
         assert_eq!(count, 2);
         crate::verify_data(&DataView::decode(&wire).unwrap(), &*verifier).unwrap();
         let digest = owner.self_signed().public_key_digest();
@@ -219,7 +223,7 @@ fn a_forged_certificate_does_not_stand_for_the_signers() {
     }
     let (count, decision) =
         decide(&mut policy(Anchors::default(), false), &wire, &[&damaged, &damaged, &damaged]);
-    assert!(matches!(decision, Decision::Refuse(_)));
+    assert!(matches!(decision, TrustDecision::Refuse(_)));
     assert_eq!(count, 3, "it is asked for a bounded number of times");
 }
 
@@ -232,10 +236,10 @@ fn a_forged_packet_does_not_make_the_certificate_wrong() {
     let certificate = owner.self_signed();
     let forged = sign_data(&Data::new(name("/a/f")), &forger).unwrap();
     let (_, decision) = decide(&mut policy, &forged, &[&certificate; 9]);
-    let Decision::Believe(verifier) = decision else { panic!("the certificate is there") };
+    let TrustDecision::Accept(verifier) = decision else { panic!("the certificate is there") };
     assert!(crate::verify_data(&DataView::decode(&forged).unwrap(), &*verifier).is_err());
     let right = sign_data(&Data::new(name("/a/f")), &owner).unwrap();
-    assert!(matches!(decide(&mut policy, &right, &[]), (0, Decision::Believe(_))));
+    assert!(matches!(decide(&mut policy, &right, &[]), (0, TrustDecision::Accept(_))));
 }
 
 #[test]
@@ -248,10 +252,10 @@ fn a_certificate_that_no_anchor_vouches_for_is_asked_for_again() {
     let mut trust = policy(anchors(&[root.self_signed()]), true);
     let right = leaf.certified_by(&root, VALID);
     let (count, decision) = decide(&mut trust, &wire, &[&forged, &right]);
-    assert!(matches!(decision, Decision::Believe(_)));
-    assert_eq!((count, trust.signers[0].ground), (2, Ground::Anchor));
+    assert!(matches!(decision, TrustDecision::Accept(_)));
+    assert_eq!((count, trust.signers[0].basis), (2, TrustBasis::Anchor));
     let mut trust = policy(anchors(&[root.self_signed()]), true);
     let (count, decision) = decide(&mut trust, &wire, &[&forged; 9]);
-    assert!(matches!(decision, Decision::Refuse(_)));
+    assert!(matches!(decision, TrustDecision::Refuse(_)));
     assert_eq!(count, 3, "it is asked for a bounded number of times");
 }

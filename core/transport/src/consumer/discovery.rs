@@ -11,7 +11,7 @@
 use core::cmp::Ordering;
 
 use weir_base::{Instant, NS_PER_MS, Rng};
-use weir_security::manifest::{ManifestError, ManifestPart, PartId, Shape};
+use weir_security::manifest::{ManifestError, ManifestPart, ManifestShape, PartId};
 use weir_wire::{DataView, InterestView, NackReason, Name};
 
 use super::ConsumerError;
@@ -96,7 +96,7 @@ pub(super) enum Step {
     /// [`Discovery::on_first_segment`].
     FirstSegment,
     /// The names of all segments are known. The first one may have come already.
-    Begin { manifest: Option<Shape>, first_segment: Option<Incoming> },
+    Begin { manifest: Option<ManifestShape>, first_segment: Option<Incoming> },
     /// There is nothing to fetch.
     Failed(ConsumerError),
     /// Nothing answers for the target.
@@ -307,7 +307,7 @@ impl Discovery {
 
     /// A part of a manifest of that shape came. Its producer has signed only the highest level: the
     /// first part of that is requested, and verified before anything is made of it.
-    fn on_manifest_part(&mut self, now: Instant, shape: Shape, incoming: Incoming) -> Step {
+    fn on_manifest_part(&mut self, now: Instant, shape: ManifestShape, incoming: Incoming) -> Step {
         let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         *has_part = true;
         match shape.levels.cmp(level) {
@@ -355,7 +355,7 @@ impl Discovery {
     }
 
     /// It is known whether there is a manifest.
-    pub(super) fn end_probe(&mut self, manifest: Option<Shape>) -> Step {
+    pub(super) fn end_probe(&mut self, manifest: Option<ManifestShape>) -> Step {
         let Stage::Probing { first_segment: held, .. } = &mut self.stage else { return Step::Wait };
         let held = held.take();
         self.requests.clear();

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use weir_security::manifest::{LEVELS_MAX, PartId, Shape};
+use weir_security::manifest::{LEVELS_MAX, ManifestShape, PartId};
 use weir_wire::tlv;
 use weir_wire::{Name, NameView};
 
@@ -20,7 +20,7 @@ pub(crate) struct Layout {
     /// For each level of the manifest, level 1 first: the prefix of its parts' names, and the
     /// segment number of part 0.
     manifest_prefixes: Vec<(Vec<u8>, u64)>,
-    manifest: Option<Shape>,
+    manifest: Option<ManifestShape>,
     /// The object is one Data of the prefix's name, without a segment number.
     is_whole: bool,
     /// The segments to fetch; others take an index, too.
@@ -51,7 +51,7 @@ impl Layout {
         self.prefix = self.mapping.version_prefix(versioned).value().to_vec();
     }
 
-    pub(crate) fn set_manifest(&mut self, manifest: Option<Shape>) {
+    pub(crate) fn set_manifest(&mut self, manifest: Option<ManifestShape>) {
         self.manifest = manifest;
     }
 
@@ -242,12 +242,12 @@ impl Layout {
 }
 
 /// Indices of a full part of a level and everything below it; 1 for level 0, which is a segment.
-fn indices(shape: Shape, level: u8) -> u64 {
+fn indices(shape: ManifestShape, level: u8) -> u64 {
     (0..level).fold(1, |below, _| 1 + shape.digests_per_part() * below)
 }
 
 /// The index of a manifest part, or, on level 0, of a segment.
-fn index_of_part(shape: Shape, PartId { level, number }: PartId) -> u64 {
+fn index_of_part(shape: ManifestShape, PartId { level, number }: PartId) -> u64 {
     let first = number.saturating_mul(shape.segments_below(level));
     // Before it come the segments before its own, the parts before these, and those above it.
     (1..=shape.levels).fold(first, |index, other| {
@@ -274,11 +274,11 @@ mod tests {
         name_below(prefix, segment)
     }
 
-    fn layout(manifest: Option<Shape>) -> Layout {
+    fn layout(manifest: Option<ManifestShape>) -> Layout {
         mapped(NameMapping::Identity, manifest)
     }
 
-    fn mapped(mapping: NameMapping, manifest: Option<Shape>) -> Layout {
+    fn mapped(mapping: NameMapping, manifest: Option<ManifestShape>) -> Layout {
         let name: Name = "/a/54=%01".parse().unwrap();
         let mut layout = Layout::new(name.as_view(), mapping);
         layout.set_manifest(manifest);
@@ -288,7 +288,8 @@ mod tests {
     #[test]
     fn packets_map_to_indices_and_back() {
         let shapes = [(1, 1), (3, 1), (248, 1), (1, 2), (3, 2), (20, 2)];
-        let shapes = shapes.into_iter().map(|(per_part, levels)| Shape::new(per_part, levels));
+        let shapes =
+            shapes.into_iter().map(|(per_part, levels)| ManifestShape::new(per_part, levels));
         let hicn = "hicn:2001:db8::/32".parse().unwrap();
         let mappings = [NameMapping::Identity, hicn];
         let cases = shapes.chain([None]).flat_map(|shape| mappings.map(|mapping| (shape, mapping)));
@@ -325,7 +326,7 @@ mod tests {
 
     #[test]
     fn range_starts_with_listing_parts() {
-        let mut layout = layout(Shape::new(3, 2));
+        let mut layout = layout(ManifestShape::new(3, 2));
         layout.set_wanted(14..16);
         let have = SegmentSet::new();
         let from = layout.first_index();
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn rejects_foreign_names() {
-        let layout = layout(Shape::new(3, 1));
+        let layout = layout(ManifestShape::new(3, 1));
         for name in ["/a/54=%01", "/a/54=%01/8=%00", "/a/54=%02/50=%00", "/a/54=%01/50=%00/b", "/"]
         {
             let name: Name = name.parse().unwrap();
@@ -351,7 +352,7 @@ mod tests {
 
     #[test]
     fn skips_manifest_of_received_segments() {
-        let layout = layout(Shape::new(3, 1));
+        let layout = layout(ManifestShape::new(3, 1));
         let mut have = SegmentSet::new();
         for segment in [0, 1, 2, 3] {
             have.insert(segment);

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
-use weir_security::manifest::Shape;
+use weir_security::manifest::ManifestShape;
 use weir_wire::{NackReason, Name};
 
 use super::check::{Check, KeyId, VerifyId};
@@ -76,7 +76,7 @@ pub enum ConsumerEvent {
     /// signature.
     Manifest {
         /// How it is cut into parts, if there is one.
-        shape: Option<Shape>,
+        shape: Option<ManifestShape>,
     },
     /// A router has reported what it holds of the object.
     Holdings {

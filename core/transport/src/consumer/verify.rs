@@ -12,7 +12,7 @@ use core::mem;
 
 use weir_base::{FaceId, Packet, Slab};
 use weir_security::Verifier;
-use weir_security::manifest::{DigestManifest, Listed, ManifestError, PartId, Shape};
+use weir_security::manifest::{DigestLookup, DigestManifest, ManifestError, ManifestShape, PartId};
 use weir_wire::{DataView, KeyLocator, KeyLocatorView};
 
 use super::check::{Check, KeyId, Verdict, VerifyId};
@@ -189,7 +189,7 @@ impl VerifyQueue {
     }
 
     /// Sets the shape of the manifest, or that there is none.
-    pub(super) fn set_manifest(&mut self, shape: Option<Shape>) {
+    pub(super) fn set_manifest(&mut self, shape: Option<ManifestShape>) {
         self.manifest = shape.map(|shape| DigestManifest::new(shape, SEGMENTS_MAX));
     }
 
@@ -203,14 +203,14 @@ impl VerifyQueue {
     }
 
     /// What the manifest says of a packet; `None` for one that is verified by its signature.
-    pub(super) fn listed_digest(&self, layout: &Layout, packet: PacketId) -> Option<Listed> {
+    pub(super) fn listed_digest(&self, layout: &Layout, packet: PacketId) -> Option<DigestLookup> {
         let (level, number) = layout.manifest_position(packet)?;
-        Some(self.manifest.as_ref()?.listed(level, number))
+        Some(self.manifest.as_ref()?.digest_of(level, number))
     }
 
     /// Whether a packet could be verified if it came: the part that lists it is there.
     pub(super) fn can_check(&self, layout: &Layout, packet: PacketId) -> bool {
-        self.listed_digest(layout, packet) != Some(Listed::Unknown)
+        self.listed_digest(layout, packet) != Some(DigestLookup::Unknown)
     }
 
     /// The index of a packet, or of the manifest part that must come before it.
@@ -299,13 +299,13 @@ impl VerifyQueue {
                 return VerifyOutcome::Segment(segment);
             }
             (Verification::Off, _) => return VerifyOutcome::Metadata,
-            (Verification::Signatures, Some(Listed::As(digest))) => {
+            (Verification::Signatures, Some(DigestLookup::Found(digest))) => {
                 Check::Digest { digest, signer: self.manifest_signer.clone() }
             }
-            (Verification::Signatures, Some(Listed::Unknown)) => {
+            (Verification::Signatures, Some(DigestLookup::Unknown)) => {
                 return VerifyOutcome::Unlisted(incoming);
             }
-            (Verification::Signatures, Some(Listed::Not)) => {
+            (Verification::Signatures, Some(DigestLookup::Absent)) => {
                 return VerifyOutcome::Unrecoverable("the manifest does not list it".to_string());
             }
             (Verification::Signatures, None) => {

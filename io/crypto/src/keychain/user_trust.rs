@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weir_security::trust::{
-    Anchors, Decision, Ground, Keys, KnownSigners, Trust, TrustPolicy, Wanted,
+    Anchors, KeySource, KnownSigners, NeededPacket, Trust, TrustBasis, TrustDecision, TrustPolicy,
 };
 use weir_security::{Certificate, Verifier};
 use weir_wire::{DataView, Name};
@@ -13,7 +13,7 @@ use crate::verifier::Provider;
 
 static PROVIDER: Provider = Provider;
 
-impl Keys for KeyChain {
+impl KeySource for KeyChain {
     fn own_certificate(&self, name: &Name) -> Option<Certificate> {
         let key = self.find(name).ok()?;
         self.certificate_for(&key.name).ok().flatten()
@@ -60,7 +60,7 @@ impl UserTrust {
             anchors.add(certificate, &PROVIDER)?;
         }
         let needs_anchor = !anchor_files.is_empty();
-        let keys = chain.clone().map(|chain| Box::new(chain) as Box<dyn Keys>);
+        let keys = chain.clone().map(|chain| Box::new(chain) as Box<dyn KeySource>);
         let policy = TrustPolicy::new(anchors, needs_anchor, known, keys, &PROVIDER);
         Ok(Self { root, chain, policy })
     }
@@ -73,7 +73,7 @@ impl UserTrust {
     pub fn remember(&self) -> Result<(), KeyChainError> {
         let Some(chain) = &self.chain else { return Ok(()) };
         for signer in &self.policy.signers {
-            if let (Ground::FirstUse, Some(digest)) = (signer.ground, &signer.key_digest) {
+            if let (TrustBasis::FirstUse, Some(digest)) = (signer.basis, &signer.key_digest) {
                 chain.remember_signer(&self.root, digest)?;
             }
         }
@@ -82,16 +82,16 @@ impl UserTrust {
 }
 
 impl Trust for UserTrust {
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
         self.policy.decide(data, unix_time_s())
     }
 
-    fn offer(&mut self, certificate: &[u8]) {
-        self.policy.offer(certificate);
+    fn offer_certificate(&mut self, certificate: &[u8]) {
+        self.policy.offer_certificate(certificate);
     }
 
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.policy.fetched(wanted, packet);
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
+        self.policy.on_fetched(wanted, packet);
     }
 }
 
@@ -140,14 +140,14 @@ mod tests {
         trust: &mut UserTrust,
         name: &str,
         signer: &dyn Signer,
-    ) -> Result<Ground, Refusal> {
+    ) -> Result<TrustBasis, Refusal> {
         let wire = sign_data(&Data::new(name.parse().unwrap()), signer).unwrap();
         let data = DataView::decode(&wire).unwrap();
         loop {
             match trust.decide(&data) {
-                Decision::Believe(_) => return Ok(trust.policy.signers.last().unwrap().ground),
-                Decision::Fetch { wanted, .. } => trust.fetched(wanted, None),
-                Decision::Refuse(refusal) => return Err(refusal),
+                TrustDecision::Accept(_) => return Ok(trust.policy.signers.last().unwrap().basis),
+                TrustDecision::Fetch { wanted, .. } => trust.on_fetched(wanted, None),
+                TrustDecision::Refuse(refusal) => return Err(refusal),
             }
         }
     }
@@ -157,7 +157,7 @@ mod tests {
         let user = TestUser::new();
         let owner = user.unknown_signer("/owner");
         let mut trust = user.trust("/a");
-        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(TrustBasis::FirstUse));
         let refused = trust_reason(&mut trust, "/a/f/v=1/seg=1", &DigestSigner).unwrap_err();
         assert!(refused.reason.contains("is not signed, but what belongs to it is"), "{refused:?}");
 
@@ -165,7 +165,7 @@ mod tests {
         let refused = trust_reason(&mut trust, "/b/f", &DigestSigner).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::AllowUnsigned));
         trust.policy().allow_unsigned();
-        assert_eq!(trust_reason(&mut trust, "/b/f", &DigestSigner), Ok(Ground::Unsigned));
+        assert_eq!(trust_reason(&mut trust, "/b/f", &DigestSigner), Ok(TrustBasis::Unsigned));
     }
 
     #[test]
@@ -181,9 +181,12 @@ mod tests {
             let refused = trust_reason(&mut trust, "/site/file", signer).unwrap_err();
             assert!(refused.reason.contains("trust anchor"), "{refused:?}");
         }
-        assert_eq!(trust_reason(&mut trust, "/site/file", &anchor), Ok(Ground::Anchor));
+        assert_eq!(trust_reason(&mut trust, "/site/file", &anchor), Ok(TrustBasis::Anchor));
         let mut trust = user.trust("/elsewhere");
-        assert_eq!(trust_reason(&mut trust, "/elsewhere/file", &stranger), Ok(Ground::FirstUse));
+        assert_eq!(
+            trust_reason(&mut trust, "/elsewhere/file", &stranger),
+            Ok(TrustBasis::FirstUse)
+        );
     }
 
     #[test]
@@ -193,13 +196,13 @@ mod tests {
         let key = user.chain().generate(&"/group".parse().unwrap(), KeyType::Hmac, None).unwrap();
         let group = user.chain().signer(&key.name).unwrap();
         let mut trust = user.trust("/a");
-        assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(TrustBasis::FirstUse));
         trust.remember().unwrap();
         let mut trust = user.trust("/a");
         let refused = trust_reason(&mut trust, "/a/f", &group).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::AskProducer));
         let mut trust = user.trust("/b");
-        assert_eq!(trust_reason(&mut trust, "/b/f", &group), Ok(Ground::Shared));
+        assert_eq!(trust_reason(&mut trust, "/b/f", &group), Ok(TrustBasis::SharedKey));
     }
 
     #[test]
@@ -207,8 +210,8 @@ mod tests {
         let user = TestUser::new();
         let (one, other) = (user.unknown_signer("/one"), user.unknown_signer("/other"));
         let mut trust = user.trust("/a");
-        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &one), Ok(Ground::FirstUse));
-        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &one), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &one), Ok(TrustBasis::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &one), Ok(TrustBasis::FirstUse));
         let refused = trust_reason(&mut trust, "/a/f/v=1/seg=1", &other).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::NameAnchors));
     }
@@ -220,11 +223,11 @@ mod tests {
         let (own, stranger) =
             (user.chain().signer(&key.name).unwrap(), user.unknown_signer("/one"));
         let mut trust = user.trust("/a");
-        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &own), Ok(Ground::Own));
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &own), Ok(TrustBasis::OwnKey));
         let refused = trust_reason(&mut trust, "/a/f/v=1/seg=0", &stranger).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::NameAnchors));
         let mut trust = user.trust("/a");
-        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &stranger), Ok(Ground::FirstUse));
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1", &stranger), Ok(TrustBasis::FirstUse));
         assert!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &own).is_err());
     }
 
@@ -239,21 +242,23 @@ mod tests {
         let mut trust = user.trust("/a");
         let refusal = loop {
             match trust.decide(&data) {
-                Decision::Fetch { wanted: next, .. } => {
+                TrustDecision::Fetch { wanted: next, .. } => {
                     wanted.push(next.clone());
-                    trust.fetched(next, None);
+                    trust.on_fetched(next, None);
                 }
-                Decision::Refuse(refusal) => break refusal,
-                Decision::Believe(_) => panic!("there is no certificate"),
+                TrustDecision::Refuse(refusal) => break refusal,
+                TrustDecision::Accept(_) => panic!("there is no certificate"),
             }
         };
         assert_eq!(refusal.advice, Some(Advice::ImportCertificate));
-        assert!(matches!(wanted[0], Wanted::Certificate(_)), "{wanted:?}");
-        assert_eq!(wanted[1..], [Wanted::MetadataOf("/a/f".parse().unwrap())]);
+        assert!(matches!(wanted[0], NeededPacket::Certificate(_)), "{wanted:?}");
+        assert_eq!(wanted[1..], [NeededPacket::MetadataOf("/a/f".parse().unwrap())]);
 
         let mut trust = user.trust("/a");
-        let Decision::Fetch { wanted, .. } = trust.decide(&data) else { panic!("it is not there") };
-        trust.fetched(wanted, Some(signer.certificate().unwrap().wire()));
-        assert!(matches!(trust.decide(&data), Decision::Believe(_)));
+        let TrustDecision::Fetch { wanted, .. } = trust.decide(&data) else {
+            panic!("it is not there")
+        };
+        trust.on_fetched(wanted, Some(signer.certificate().unwrap().wire()));
+        assert!(matches!(trust.decide(&data), TrustDecision::Accept(_)));
     }
 }

@@ -1,7 +1,7 @@
 //! Certificates that decisions about signers depend on, fetched beside a download.
 
 use weir_base::{Instant, Packet, Rng};
-use weir_security::trust::{Decision, Trust, Wanted};
+use weir_security::trust::{NeededPacket, Trust, TrustDecision};
 use weir_transport::{
     ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, Nack, PathId, Request,
     RetryLimits, Selectors, is_hicn_metadata,
@@ -14,7 +14,7 @@ const TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 2, needs_route
 
 /// What decisions depend on.
 struct CertificateLookup {
-    locator: Wanted,
+    locator: NeededPacket,
     request: Request,
     /// Signers that are not decided about yet, each with what it signed, or says it did.
     waiting: Vec<(KeyId, Packet)>,
@@ -48,9 +48,9 @@ impl CertificateLookups {
         let data = DataView::decode(&packet).expect("the consumer has decoded it");
         offer_certificate(&data, trust);
         let verifier = match trust.decide(&data) {
-            Decision::Believe(verifier) => Ok(verifier),
-            Decision::Refuse(refusal) => Err(trust.explain(refusal)),
-            Decision::Fetch { wanted, must_be_fresh } => {
+            TrustDecision::Accept(verifier) => Ok(verifier),
+            TrustDecision::Refuse(refusal) => Err(trust.explain(refusal)),
+            TrustDecision::Fetch { wanted, must_be_fresh } => {
                 let open = self.open.iter_mut().find(|lookup| lookup.locator == wanted);
                 if let Some(lookup) = open {
                     return lookup.waiting.push((key, packet));
@@ -133,7 +133,7 @@ impl CertificateLookups {
         inputs: &mut Vec<ConsumerInput>,
     ) {
         let CertificateLookup { locator: wanted, waiting, .. } = self.open.swap_remove(at);
-        trust.fetched(wanted, packet.map(|packet| &packet[..]));
+        trust.on_fetched(wanted, packet.map(|packet| &packet[..]));
         for (key, packet) in waiting {
             self.start(now, key, packet, trust, inputs);
         }
@@ -152,15 +152,15 @@ fn offer_certificate(data: &DataView<'_>, trust: &mut dyn Trust) {
     if (is_metadata || is_hicn_metadata(data.name))
         && let Some(certificate) = Metadata::decode(data.content).ok().and_then(|it| it.certificate)
     {
-        trust.offer(&certificate);
+        trust.offer_certificate(&certificate);
     }
 }
 
-fn request(wanted: &Wanted, must_be_fresh: bool, now: Instant) -> Request {
+fn request(wanted: &NeededPacket, must_be_fresh: bool, now: Instant) -> Request {
     let mut name = match wanted {
-        Wanted::Certificate(name) | Wanted::MetadataOf(name) => name.clone(),
+        NeededPacket::Certificate(name) | NeededPacket::MetadataOf(name) => name.clone(),
     };
-    if let Wanted::MetadataOf(_) = wanted {
+    if let NeededPacket::MetadataOf(_) = wanted {
         name.append_keyword(METADATA_KEYWORD);
     }
     let selectors =
@@ -180,22 +180,22 @@ mod tests {
     /// Believes every signer whose certificate it has.
     #[derive(Default)]
     struct TrustAllKnown {
-        fetched: Vec<(Wanted, bool)>,
+        fetched: Vec<(NeededPacket, bool)>,
     }
 
     impl Trust for TrustAllKnown {
-        fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
             let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
                 panic!("its signer has a name")
             };
-            let wanted = Wanted::Certificate(locator.to_name());
+            let wanted = NeededPacket::Certificate(locator.to_name());
             match self.fetched.contains(&(wanted.clone(), true)) {
-                true => Decision::Believe(Arc::new(DigestVerifier)),
-                false => Decision::Fetch { wanted, must_be_fresh: false },
+                true => TrustDecision::Accept(Arc::new(DigestVerifier)),
+                false => TrustDecision::Fetch { wanted, must_be_fresh: false },
             }
         }
 
-        fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
             self.fetched.push((wanted, packet.is_some()));
         }
     }

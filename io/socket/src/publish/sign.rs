@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_base::{Packet, words};
-use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, LEVELS_MAX, PartId, Shape};
+use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, LEVELS_MAX, ManifestShape, PartId};
 use weir_security::{NullSigner, Signer, sha256_each, sign_data};
 use weir_transport::{
     ContentDigest, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
@@ -351,12 +351,12 @@ fn sign_manifest(
     signer: &dyn Signer,
     digests: &[Digest],
     options: &PublishOptions,
-) -> Result<(Option<Shape>, Vec<Packet>), PublishError> {
+) -> Result<(Option<ManifestShape>, Vec<Packet>), PublishError> {
     let mut digests_per_part = DIGESTS_PER_PART;
     loop {
         let has_two = options.signs == SigningMode::Manifest && digests.len() > digests_per_part;
         let levels = 1 + u64::from(has_two);
-        let shape = Shape::new(digests_per_part as u64, levels).expect("there is one");
+        let shape = ManifestShape::new(digests_per_part as u64, levels).expect("there is one");
         match sign_parts(about, signer, digests, shape, options) {
             // A long name, of a key perhaps, leaves less room.
             Err(PublishError::TooLong { len, .. }) if digests_per_part > 1 => {
@@ -373,7 +373,7 @@ fn sign_parts(
     about: &ObjectInfo,
     signer: &dyn Signer,
     segments: &[Digest],
-    shape: Shape,
+    shape: ManifestShape,
     options: &PublishOptions,
 ) -> Result<Vec<Packet>, PublishError> {
     let (mut packets, mut digests) = (Vec::new(), segments.to_vec());

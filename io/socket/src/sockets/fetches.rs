@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use weir_client::ClientError;
 use weir_face::FaceUri;
-use weir_security::trust::{Decision, Refusal, Trust, Wanted};
+use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision};
 use weir_transport::{ConsumerConfig, Metadata, Target};
 use weir_wire::DataView;
 
@@ -34,16 +34,16 @@ impl SharedTrust {
 }
 
 impl Trust for SharedTrust {
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
         self.with(|trust| trust.decide(data))
     }
 
-    fn offer(&mut self, certificate: &[u8]) {
-        self.with(|trust| trust.offer(certificate));
+    fn offer_certificate(&mut self, certificate: &[u8]) {
+        self.with(|trust| trust.offer_certificate(certificate));
     }
 
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.with(|trust| trust.fetched(wanted, packet));
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
+        self.with(|trust| trust.on_fetched(wanted, packet));
     }
 
     fn explain(&self, refusal: Refusal) -> String {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use weir_client::{Client, ClientError};
 use weir_face::FaceUri;
 use weir_manage::{ControlParameters, ControlResponse, Element};
-use weir_security::trust::{Decision, Trust};
+use weir_security::trust::{Trust, TrustDecision};
 use weir_security::{DigestSigner, DigestVerifier};
 use weir_socket::{
     DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Label, ObjectStore, Output,
@@ -234,8 +234,8 @@ impl DownloadHost for TestHost {
 }
 
 impl Trust for TestHost {
-    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
-        Decision::Believe(Arc::new(DigestVerifier))
+    fn decide(&mut self, _data: &DataView<'_>) -> TrustDecision {
+        TrustDecision::Accept(Arc::new(DigestVerifier))
     }
 }
 

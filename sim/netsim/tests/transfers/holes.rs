@@ -5,7 +5,7 @@ use std::ops::Range;
 use weir_base::{Instant, NS_PER_S};
 use weir_netem::{LinkConfig, Loss};
 use weir_plan::Fault;
-use weir_security::manifest::{PartId, Shape};
+use weir_security::manifest::{ManifestShape, PartId};
 use weir_transport::{
     ConsumerConfig, ConsumerError, FailReason, MissPolicy, MissingSegments, PathSchedule,
     ReaderMode, SegmentSet,
@@ -28,7 +28,7 @@ struct Holes {
     absent: Vec<Range<u64>>,
     absent_parts: Vec<PartId>,
     until: Instant,
-    manifest: Option<Shape>,
+    manifest: Option<ManifestShape>,
     links: Vec<LinkConfig>,
     reader: ReaderMode,
     config: ConsumerConfig,
@@ -217,7 +217,7 @@ fn fetches_the_hole_from_a_recovered_producer() {
 
 #[test]
 fn segments_without_manifest_part_are_missing() {
-    for shape in [FLAT, Shape { digests_per_part: 20, levels: 2 }] {
+    for shape in [FLAT, ManifestShape { digests_per_part: 20, levels: 2 }] {
         let mut holes = Holes { manifest: Some(shape), ..Holes::default() };
         holes.absent_parts = vec![PartId::leaf(7), PartId::leaf(100)];
         let done = holes.run();
@@ -228,7 +228,7 @@ fn segments_without_manifest_part_are_missing() {
         assert_is_patient(done.fetch(0), 20 * NS_PER_S);
     }
     // A part of the second level stands for all below it.
-    let shape = Shape { digests_per_part: 20, levels: 2 };
+    let shape = ManifestShape { digests_per_part: 20, levels: 2 };
     let mut holes = Holes { manifest: Some(shape), ..Holes::default() };
     holes.absent_parts = vec![PartId { level: 2, number: 3 }];
     let done = holes.run();
@@ -241,7 +241,7 @@ fn segments_without_manifest_part_are_missing() {
 #[test]
 fn fetches_behind_holes_with_a_manifest() {
     for levels in [1, 2] {
-        let shape = Shape { digests_per_part: 20, levels };
+        let shape = ManifestShape { digests_per_part: 20, levels };
         let mut holes = Holes { manifest: Some(shape), ..Holes::at([50..450, 3005..3017]) };
         let done = holes.check();
         assert_is_patient(done.fetch(0), 20 * NS_PER_S);

@@ -1,6 +1,6 @@
 //! Manifests of one level and two, right and wrong.
 
-use weir_security::manifest::{self, PartId, Shape};
+use weir_security::manifest::{self, ManifestShape, PartId};
 use weir_transport::{ConsumerConfig, Target};
 
 use super::object::{FLAT, Object, signed, version};
@@ -12,7 +12,7 @@ fn fetch(object: Object, target: Target) -> Done {
 
 #[test]
 fn one_signature_is_enough_for_two_levels() {
-    let shape = Shape { levels: 2, ..FLAT };
+    let shape = ManifestShape { levels: 2, ..FLAT };
     for (target, extra) in [(latest(), 1), (Target::Version { versioned: version() }, 2)] {
         let object = Object::random(100_000, Some(shape));
         let content = object.content.clone();
@@ -27,11 +27,11 @@ fn one_signature_is_enough_for_two_levels() {
 
 #[test]
 fn false_manifest_ends_in_an_error() {
-    let two = Shape { levels: 2, ..FLAT };
+    let two = ManifestShape { levels: 2, ..FLAT };
     let listed = vec![[1; 32]; 100];
     let part_name = |id| manifest::part_name(version().as_view(), id);
-    let other = |shape: Shape, level: u8| {
-        let shape_of_part = Shape { digests_per_part: 10, ..shape };
+    let other = |shape: ManifestShape, level: u8| {
+        let shape_of_part = ManifestShape { digests_per_part: 10, ..shape };
         let content = manifest::encode_parts(&listed[..1], shape_of_part, level).next().unwrap();
         signed(part_name(PartId { level, number: 0 }), content)
     };

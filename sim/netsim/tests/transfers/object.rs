@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_base::{HashKey, Instant, Packet, Rng};
-use weir_security::manifest::{PartId, Shape};
+use weir_security::manifest::{ManifestShape, PartId};
 use weir_security::{DigestSigner, Signer, manifest, sha256};
 use weir_transport::{
     Answer, Catalog, Metadata, MissPolicy, ProducerConfig, ProducerInput, SegmentTemplate, Source,
@@ -12,7 +12,7 @@ use weir_wire::{Component, Data, DataView, InterestView, Name, SignatureInfo};
 
 use super::{Changing, Origin, object, versioned};
 
-pub(super) const FLAT: Shape = Shape { digests_per_part: 20, levels: 1 };
+pub(super) const FLAT: ManifestShape = ManifestShape { digests_per_part: 20, levels: 1 };
 const VERSION: u64 = 42;
 
 pub(super) fn version() -> Name {
@@ -36,7 +36,11 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(content: Vec<u8>, segment_size: usize, manifest: Option<Shape>) -> Self {
+    pub(super) fn new(
+        content: Vec<u8>,
+        segment_size: usize,
+        manifest: Option<ManifestShape>,
+    ) -> Self {
         let versioned = version();
         let segments = content.len().div_ceil(segment_size).max(1) as u64;
         let last = segments - 1;
@@ -74,7 +78,7 @@ impl Object {
     }
 
     /// Random octets, in segments of 100.
-    pub(super) fn random(len: usize, manifest: Option<Shape>) -> Self {
+    pub(super) fn random(len: usize, manifest: Option<ManifestShape>) -> Self {
         let mut content = vec![0; len];
         Rng::from_seed(1).fill(&mut content);
         Self::new(content, 100, manifest)
@@ -140,7 +144,7 @@ fn unsigned(name: Name, content: Vec<u8>) -> Packet {
 }
 
 /// Parts of the highest level are signed; those below are listed above.
-fn manifest_parts(segments: &[[u8; 32]], shape: Shape) -> Vec<Packet> {
+fn manifest_parts(segments: &[[u8; 32]], shape: ManifestShape) -> Vec<Packet> {
     let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
     for level in 1..=shape.levels {
         let parts = (0..).zip(manifest::encode_parts(&digests, shape, level));

@@ -4,7 +4,7 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US, Rng};
 use weir_link::MarkingPolicy;
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 use weir_plan::{Fault, RouterPlan};
-use weir_security::manifest::Shape;
+use weir_security::manifest::ManifestShape;
 use weir_transport::{ConsumerConfig, ConsumerError, Controller, MissPolicy, SegmentSet, Target};
 
 use super::object::{FLAT, Object, version};
@@ -57,7 +57,7 @@ fn random_case(seed: u64) -> (Done, Vec<u8>) {
     let mut content = vec![0; rng.below(60_000) as usize];
     rng.fill(&mut content);
     let levels = 1 + (seed / 2 % 2) as u8;
-    let manifest = (rng.below(2) == 0).then_some(Shape { levels, ..FLAT });
+    let manifest = (rng.below(2) == 0).then_some(ManifestShape { levels, ..FLAT });
     let mut source = Object::new(content.clone(), segment_size, manifest);
     source.unanswered = [MissPolicy::Ignore, MissPolicy::Nack][rng.below(2) as usize];
     let mut origin = source.origin();

@@ -15,7 +15,7 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_client::{ClientError, monotonic_now};
 use weir_crypto::UserTrust;
 use weir_face::FaceUri;
-use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
+use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision, TrustedSigner};
 use weir_socket::{
     DownloadError, DownloadHost, DownloadId, Found, MemoryOutput, Output, OutputError, PartFile,
     Summary,
@@ -399,8 +399,8 @@ impl<'a> Fetch<'a> {
 }
 
 /// The files of a directory have one signer, as a rule: it is told and remembered once.
-fn dedup_signers(signers: &mut Vec<Believed>) {
-    let mut seen: Vec<Believed> = Vec::new();
+fn dedup_signers(signers: &mut Vec<TrustedSigner>) {
+    let mut seen: Vec<TrustedSigner> = Vec::new();
     signers.retain(|signer| {
         let is_new = !seen.contains(signer);
         if is_new {
@@ -590,16 +590,16 @@ impl DownloadHost for Fetch<'_> {
 }
 
 impl Trust for Fetch<'_> {
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
         self.trust.decide(data)
     }
 
-    fn offer(&mut self, certificate: &[u8]) {
-        self.trust.offer(certificate);
+    fn offer_certificate(&mut self, certificate: &[u8]) {
+        self.trust.offer_certificate(certificate);
     }
 
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.trust.fetched(wanted, packet);
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
+        self.trust.on_fetched(wanted, packet);
     }
 
     fn explain(&self, refusal: Refusal) -> String {
@@ -613,11 +613,15 @@ mod tests {
 
     #[test]
     fn reports_each_signer_once() {
-        use weir_security::trust::Ground;
-        let signer = |ground| Believed { name: None, key_digest: None, ground };
-        let mut signers = vec![signer(Ground::Own), signer(Ground::Known), signer(Ground::Own)];
+        use weir_security::trust::TrustBasis;
+        let signer = |ground| TrustedSigner { name: None, key_digest: None, basis: ground };
+        let mut signers = vec![
+            signer(TrustBasis::OwnKey),
+            signer(TrustBasis::KnownKey),
+            signer(TrustBasis::OwnKey),
+        ];
         dedup_signers(&mut signers);
-        let grounds: Vec<_> = signers.iter().map(|signer| &signer.ground).collect();
-        assert_eq!(grounds, [&Ground::Own, &Ground::Known]);
+        let grounds: Vec<_> = signers.iter().map(|signer| &signer.basis).collect();
+        assert_eq!(grounds, [&TrustBasis::OwnKey, &TrustBasis::KnownKey]);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_base::FaceId;
 use weir_client::Client;
 use weir_manage::FaceStatus;
-use weir_security::trust::Believed;
+use weir_security::trust::TrustedSigner;
 use weir_socket::{PathSummary, Summary};
 use weir_transport::{ConsumerStats, PathId};
 
@@ -118,7 +118,7 @@ impl Report {
 
     pub(super) fn print(
         &self,
-        signers: &[Believed],
+        signers: &[TrustedSigner],
         client: &mut Client,
         is_json: bool,
     ) -> anyhow::Result<()> {
@@ -132,7 +132,7 @@ impl Report {
         Ok(())
     }
 
-    fn to_json(&self, signers: &[Believed], client: &Client) -> Value {
+    fn to_json(&self, signers: &[TrustedSigner], client: &Client) -> Value {
         let routers = self.by_path.iter().map(|(&path, of_path)| {
             json!({
                 "uri": client.uri_of(path).to_string(),
@@ -189,7 +189,7 @@ impl Report {
         })
     }
 
-    fn print_text(&self, signers: &[Believed], client: &mut Client) {
+    fn print_text(&self, signers: &[TrustedSigner], client: &mut Client) {
         let place = self.output.as_ref().map(|path| format!(" -> {}", printable(path.display())));
         errln!("{}{}", self.versioned.as_deref().unwrap_or(&self.name), place.unwrap_or_default());
         let files = match self.files {

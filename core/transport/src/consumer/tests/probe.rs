@@ -1,14 +1,14 @@
 //! Whether a version has a manifest, when nothing believed says so.
 
-use weir_security::manifest::{ManifestPart, PartId, Shape, part_name};
+use weir_security::manifest::{ManifestPart, ManifestShape, PartId, part_name};
 
 use super::*;
 
 const LEAF: PartId = PartId::leaf(0);
 const TOP: PartId = PartId { level: 2, number: 0 };
 
-fn shape(digests_per_part: u64, levels: u64) -> Shape {
-    Shape::new(digests_per_part, levels).unwrap()
+fn shape(digests_per_part: u64, levels: u64) -> ManifestShape {
+    ManifestShape::new(digests_per_part, levels).unwrap()
 }
 
 fn versioned() -> Name {
@@ -20,7 +20,7 @@ fn part(id: PartId) -> Name {
 }
 
 /// The Content of a part that lists three packets.
-fn content(shape: Shape, level: u8) -> Vec<u8> {
+fn content(shape: ManifestShape, level: u8) -> Vec<u8> {
     ManifestPart { shape, level, first: 0, digests: &[[7; 32]; 3] }.encode()
 }
 
@@ -59,7 +59,7 @@ fn part_came(bench: &mut Fixture, id: PartId, content: &[u8], is_good: bool) -> 
     asked
 }
 
-fn begun(bench: &mut Fixture) -> Option<Option<Shape>> {
+fn begun(bench: &mut Fixture) -> Option<Option<ManifestShape>> {
     bench.out.events.drain(..).find_map(|event| match event {
         ConsumerEvent::Manifest { shape } => Some(shape),
         _ => None,

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use weir_base::{Instant, Rng};
-use weir_security::manifest::Shape;
+use weir_security::manifest::ManifestShape;
 use weir_wire::{DataView, InterestView, NackReason, Name};
 
 pub(super) use self::verdicts::Verified;
@@ -148,7 +148,7 @@ impl Transfer {
     }
 
     /// The names of all packets are known: the scoreboard takes over.
-    pub(super) fn begin(&mut self, manifest: Option<Shape>, out: &mut ConsumerOutbox) {
+    pub(super) fn begin(&mut self, manifest: Option<ManifestShape>, out: &mut ConsumerOutbox) {
         let manifest = manifest.filter(|_| self.uses_manifest());
         let layout = self.inventory.layout_mut();
         layout.set_manifest(manifest);

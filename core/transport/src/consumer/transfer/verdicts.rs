@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use weir_base::Instant;
-use weir_security::manifest::Listed;
+use weir_security::manifest::DigestLookup;
 
 use super::Transfer;
 use crate::consumer::naming::is_probe;
@@ -198,7 +198,7 @@ impl Transfer {
         }
         let layout = self.inventory.layout();
         let listed = match layout.and_then(|layout| self.verify.listed_digest(layout, id)) {
-            Some(Listed::As(digest)) => Some(digest),
+            Some(DigestLookup::Found(digest)) => Some(digest),
             _ => None,
         };
         let digest = digest.or(listed).filter(|_| times <= DIGEST_REQUESTS_MAX);

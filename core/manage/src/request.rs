@@ -9,28 +9,28 @@ use crate::parameters::ControlParameters;
 
 /// Both clocks at the time of an input.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct Clocks {
     pub(crate) now: Instant,
     pub(crate) now_unix_ms: u64,
 }
 
 /// A management Interest that is served.
-pub(crate) struct Call<'a> {
-    pub(crate) at: Moment,
+pub(crate) struct ManagementRequest<'a> {
+    pub(crate) at: Clocks,
     pub(crate) ingress: FaceId,
     pub(crate) scope: Scope,
     pub(crate) sender: Sender,
     pub(crate) interest: &'a InterestView<'a>,
 }
 
-impl Call<'_> {
-    pub(crate) fn request(&self) -> Request {
-        Request { ingress: self.ingress, name: self.interest.name.to_name() }
+impl ManagementRequest<'_> {
+    pub(crate) fn reply_target(&self) -> ReplyTarget {
+        ReplyTarget { ingress: self.ingress, name: self.interest.name.to_name() }
     }
 
     /// Fills in the face that the Interest came from where the command left the face open, and
     /// returns the face.
-    pub(crate) fn fill_in_face(&self, parameters: &mut ControlParameters) -> FaceId {
+    pub(crate) fn resolve_face(&self, parameters: &mut ControlParameters) -> FaceId {
         let face = parameters.face_id.filter(|face| *face != FaceId::INVALID);
         *parameters.face_id.insert(face.unwrap_or(self.ingress))
     }
@@ -38,7 +38,7 @@ impl Call<'_> {
 
 /// The Interest that an answer is for.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct ReplyTarget {
     pub(crate) ingress: FaceId,
     pub(crate) name: Name,
 }
