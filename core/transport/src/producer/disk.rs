@@ -28,7 +28,7 @@ pub(super) enum ReadStart {
 
 /// A read that has ended.
 #[derive(Default)]
-pub(super) struct FinishedRead {
+pub(super) struct ReadResult {
     /// What the disk had, and the Interests that it answers.
     pub(super) data: Option<Packet>,
     pub(super) answered: Vec<PendingInterest>,
@@ -62,23 +62,23 @@ impl DiskReads {
         &mut self,
         now: Instant,
         buffer: &mut Buffer,
-    ) -> Option<FinishedRead> {
+    ) -> Option<ReadResult> {
         let FinishedRead { read, outcome } = buffer.next_finished()?;
         let askers = self.waiting.remove(&read).unwrap_or_default();
         self.count -= askers.len();
         let ReadOutcome::Data { packet, fresh_until } = outcome else {
-            return Some(FinishedRead { unanswered: askers, ..FinishedRead::default() });
+            return Some(ReadResult { unanswered: askers, ..ReadResult::default() });
         };
         // The index knows hashes of names alone, and a checksum is no proof of what is there.
         let Ok(data) = DataView::decode(&packet) else {
-            return Some(FinishedRead { unanswered: askers, ..FinishedRead::default() });
+            return Some(ReadResult { unanswered: askers, ..ReadResult::default() });
         };
         buffer.promote(now, &packet, &data, fresh_until);
         let (answered, unanswered) = askers.into_iter().partition(|asker| {
             let interest = InterestView::decode(&asker.interest).expect("it was decoded before");
             data.satisfies(&interest)
         });
-        Some(FinishedRead { data: Some(packet.clone()), answered, unanswered })
+        Some(ReadResult { data: Some(packet.clone()), answered, unanswered })
     }
 
     /// Interests that wait.

@@ -25,7 +25,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::absence::Absence;
 use self::buffer::Buffer;
-use self::disk::{DiskReads, FinishedRead, ReadStart};
+use self::disk::{DiskReads, ReadResult, ReadStart};
 use self::input::PendingInterest;
 use self::waiting::{JoinResult, WaitingTable};
 use crate::{METADATA_KEYWORD, PathId};
@@ -234,7 +234,7 @@ impl<S: Source> Producer<S> {
             return;
         }
         while let Some(finished) = self.disk_reads.next_finished(now, &mut self.buffer) {
-            let FinishedRead { data, answered, unanswered } = finished;
+            let ReadResult { data, answered, unanswered } = finished;
             for (asker, data) in answered.into_iter().zip(data.iter().cycle()) {
                 if now > asker.deadline {
                     self.stats.reads_late += 1;
