@@ -80,7 +80,7 @@ impl IntoResponse for ErrorResponse {
 /// What axum refuses by itself.
 macro_rules! from_rejection {
     ($($rejection:ty),*) => {$(
-        impl From<$rejection> for Problem {
+        impl From<$rejection> for ErrorResponse {
             fn from(rejection: $rejection) -> Self {
                 Self::new(rejection.status(), rejection.body_text())
             }

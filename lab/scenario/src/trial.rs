@@ -1,41 +1,41 @@
-//! What a trial measures, as data.
+//! The description of a trial as data.
 
 use serde::{Deserialize, Serialize};
 use weir_base::NS_PER_S;
 use weir_base::units::{Size, Time};
 
-/// The names that trials ask for begin with it.
+/// Prefix of all names in trials.
 pub const PREFIX: &str = "/trial";
 
-/// `[trial]`: what is measured, in the place of consumers and producers of a plan. Of the keys that
-/// `what` has no use for, none has an effect.
+/// `[trial]`: what is measured instead of a plan's consumers and producers. Keys that do not apply
+/// to `what` have no effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Trial {
     pub what: TrialKind,
-    /// Octets of content of a transfer, of a publication; of what is sent back by `answers` and
-    /// `echo`; of a message of `subscribers`.
+    /// Content bytes of a transfer or publication, of an answer (`answers`), of a message that
+    /// returns (`echo`), or of a message of `subscribers`.
     #[serde(default = "size")]
     pub size: Size,
-    /// Octets of content of a segment; of a packet that is signed (`cryptography`).
+    /// Content bytes of a segment, or of a signed packet (`cryptography`).
     #[serde(default = "segment")]
     pub segment: Size,
     #[serde(default)]
     pub signature: Algorithm,
     #[serde(default)]
-    pub signs: SigningMode,
+    pub signs: SignatureScope,
     /// Whether consumers verify.
     #[serde(default = "yes")]
     pub verify: bool,
     #[serde(default)]
     pub publication: Publication,
-    /// Transfers side by side, each of a content, a producer and a consumer of its own.
+    /// Concurrent transfers, each with its own content, producer and consumer.
     #[serde(default = "one")]
     pub transfers: u32,
     /// Whether routers have the content already.
     #[serde(default)]
     pub warm: bool,
-    /// How often: answers, echoes, packets of a vector, sockets, messages.
+    /// Number of answers, echoes, packets in a vector, sockets or messages.
     #[serde(default = "hundred")]
     pub count: u32,
     /// Pause between two answers, echoes, messages or operations on single packets.
@@ -44,18 +44,18 @@ pub struct Trial {
     /// MTU of the loopback interface of `tcp`.
     #[serde(default = "mtu")]
     pub mtu: u32,
-    /// Whether the kernel hands segments of TCP to the interface in one piece.
+    /// Whether the kernel passes several TCP segments to the interface at once.
     #[serde(default = "yes")]
     pub offload: bool,
     #[serde(default)]
     pub sockets: Sockets,
-    /// Consumers that follow one object that grows, spread over all routers but the producer's.
+    /// Consumers that follow one growing object, spread over all routers except the producer's.
     #[serde(default = "ten")]
     pub subscribers: u32,
-    /// Of a hundred of them, how many join when half of the messages have been published.
+    /// Percentage of the subscribers that join when half of the messages have been published.
     #[serde(default = "ten")]
     pub late: u32,
-    /// Whose connections subscribers have.
+    /// How subscribers share connections.
     #[serde(default)]
     pub sessions: Sessions,
     /// Lifetime of subscribers' Interests.
@@ -108,22 +108,22 @@ const fn mtu() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialKind {
-    /// Whole objects, from producer sockets to consumer sockets through the routers.
+    /// Whole objects, from producer sockets through the routers to consumer sockets.
     Transfer,
-    /// The same octets by TCP, with iperf3, in a network of its own.
+    /// The same bytes over TCP with iperf3, in a separate network namespace.
     Tcp,
-    /// The same octets by HTTPS, from nginx to curl.
+    /// The same bytes over HTTPS, from nginx to curl.
     Https,
-    /// Single packets that are made when an Interest asks for them.
+    /// Single packets that a producer creates for each Interest.
     Answers,
-    /// Single messages that come back by TCP through as many relays as there are routers.
+    /// Single messages that return over TCP, through as many relays as there are routers.
     Echo,
-    /// Signatures and digests alone.
+    /// Signatures and digests only.
     Cryptography,
-    /// Segmenting, naming and signing alone, with one thread.
+    /// Segmenting, naming and signing only, with one thread.
     Publication,
     Sockets,
-    /// Many consumers of one object that grows.
+    /// Many consumers of one growing object.
     Subscribers,
 }
 
@@ -155,34 +155,34 @@ impl TrialKind {
         }
     }
 
-    /// Whether it takes place between sockets at routers.
+    /// Whether it uses sockets at routers.
     #[must_use]
     pub const fn has_routers(self) -> bool {
         matches!(self, Self::Transfer | Self::Answers | Self::Sockets | Self::Subscribers)
     }
 }
 
-/// Who signs.
+/// The signature algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// Nobody, and there is nothing to verify.
+    /// No signature, so nothing is verified.
     None,
-    /// A digest: integrity alone.
+    /// A digest, which protects integrity only.
     Digest,
     /// A shared key.
     Hmac,
     /// Ed25519.
     Ed25519,
-    /// Ed25519, many signatures of one key verified together.
+    /// Ed25519, with many signatures of one key verified together.
     #[serde(rename = "ed25519-batch")]
     Ed25519Batch,
-    /// ECDSA over P-192, as in papers of some years ago.
+    /// ECDSA over P-192, as in older papers.
     EcdsaP192,
     /// ECDSA over P-256.
     #[default]
     EcdsaP256,
-    /// RSA with 1024 bits, as in papers of some years ago.
+    /// RSA with 1024 bits, as in older papers.
     #[serde(rename = "rsa-1024")]
     Rsa1024,
     /// RSA with 2048 bits.
@@ -192,11 +192,11 @@ pub enum Algorithm {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SigningMode {
-    /// Each packet, and each is verified by its own signature.
+pub enum SignatureScope {
+    /// Each packet is signed, and verified by its own signature.
     #[default]
     Packets,
-    /// A manifest of the packets' digests.
+    /// A manifest of the packets' digests is signed.
     Manifest,
 }
 
@@ -204,10 +204,10 @@ pub enum SigningMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Publication {
-    /// Before anybody asks.
+    /// Before the first Interest.
     #[default]
     Asynchronous,
-    /// When the first Interest asks.
+    /// On the first Interest.
     Synchronous,
 }
 
@@ -216,19 +216,20 @@ pub enum Publication {
 pub enum Sockets {
     #[default]
     Consumers,
-    /// Consumers, each with a fetch under way.
+    /// Consumers, each with a fetch in progress.
     Fetches,
-    /// Producers that are bound, each with a prefix of its own.
+    /// Bound producers, each with its own prefix.
     Producers,
 }
 
-/// Whose connections subscribers have.
+/// How subscribers share connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sessions {
-    /// Each its own, as applications of their own have: a face of the router each.
+    /// Each has its own connection, and so its own face at the router, as separate applications
+    /// have.
     #[default]
     Own,
-    /// Those of a process have one.
+    /// All subscribers of a process share one.
     Shared,
 }

@@ -1,11 +1,11 @@
-//! What signatures and digests cost alone (paper socket-api, Table 2).
+//! The cost of signatures and digests alone (paper socket-api, Table 2).
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_base::{NS_PER_S, Packet};
-use weir_scenario::trial::{SigningMode, Trial};
+use weir_scenario::trial::{SignatureScope, Trial};
 use weir_security::manifest::DIGESTS_PER_PART;
 use weir_security::{Signer, Verifier, sha256, sha256_each};
 use weir_socket::{Label, PublishOptions, SigningMode, publish_octets};
@@ -13,9 +13,9 @@ use weir_socket::{Label, PublishOptions, SigningMode, publish_octets};
 use super::super::keys::{Key, verifier, verify_all};
 use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
-/// Vectors of which each gives one sample.
+/// Number of vectors; each gives one sample.
 const VECTORS: usize = 5;
-/// Packets whose digests are computed side by side, as a consumer does.
+/// Packets whose digests are computed together, as a consumer does.
 const SIDE_BY_SIDE: usize = 64;
 
 pub(super) fn cryptography(spec: &RoleSpec) -> Result<(), RoleError> {
@@ -25,9 +25,9 @@ pub(super) fn cryptography(spec: &RoleSpec) -> Result<(), RoleError> {
     let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
     let verifier = verifier(trial.signature, &key.shown).map_err(RoleError::Wrong)?;
     let measured = match (trial.signs, trial.gap.ns) {
-        (SigningMode::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
-        (SigningMode::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,
-        (SigningMode::Packets, _) => singly(trial, &*key.signer, &*verifier)?,
+        (SignatureScope::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
+        (SignatureScope::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,
+        (SignatureScope::Packets, _) => singly(trial, &*key.signer, &*verifier)?,
     };
     print_line(&measured)
 }
@@ -47,7 +47,7 @@ fn failed(error: impl ToString) -> RoleError {
     RoleError::Wrong(error.to_string())
 }
 
-/// Many packets one after the other, or together.
+/// Many packets, one by one or together.
 fn in_vectors(
     trial: &Trial,
     signer: &dyn Signer,
@@ -98,7 +98,7 @@ fn singly(trial: &Trial, signer: &dyn Signer, verifier: &dyn Verifier) -> Result
     Ok(json!({ "sign_s": sign_s, "verify_s": verify_s, "hash_s": hash_s }))
 }
 
-/// A manifest in the place of signatures: what publishing and verifying cost for each packet.
+/// A manifest instead of signatures: the cost of publishing and verifying for each packet.
 fn by_manifest(
     trial: &Trial,
     signer: &dyn Signer,
@@ -117,7 +117,7 @@ fn by_manifest(
     for _ in 0..VECTORS {
         sign_s.push(each_s(packets.len(), || publish(&octets, signer, trial).map(drop))?);
         verify_s.push(each_s(packets.len(), || {
-            // The signed part lists the parts that list packets.
+            // The signed manifest packet lists those that list packets.
             verifier.verify(&[&listed], &signature).map_err(failed)?;
             for _ in 0..packets.len().div_ceil(DIGESTS_PER_PART) {
                 black_box(sha256(&[&listed]));
@@ -129,15 +129,15 @@ fn by_manifest(
     Ok(json!({ "sign_s": sign_s, "verify_s": verify_s, "hash_s": hash_s }))
 }
 
-/// Segments, names and signs with one thread; how long it took, ns.
+/// Segments, names and signs with one thread. Returns the time in ns.
 fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, RoleError> {
     let name = super::trial_prefix();
     let label = Label { name: &name, version: 1, signer, certificate: None };
     let options = PublishOptions {
         segment_size: trial.segment.bytes as usize,
         signs: match trial.signs {
-            SigningMode::Packets => SigningMode::Segments,
-            SigningMode::Manifest => SigningMode::Manifest,
+            SignatureScope::Packets => SigningMode::Segments,
+            SignatureScope::Manifest => SigningMode::Manifest,
         },
         threads: 1,
         ..PublishOptions::default()

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::json;
 use weir_base::units::{Size, Time};
 use weir_base::{NS_PER_S, Packet};
-use weir_scenario::trial::{Publication, SigningMode};
+use weir_scenario::trial::{Publication, SignatureScope};
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, SigningMode, Word,
@@ -16,7 +16,7 @@ use super::super::super::proc::own_cpu_ns;
 use super::super::keys::Key;
 use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
 
-/// Publishing a whole object may take as long with slow signatures.
+/// Publishing a whole object with slow signatures may take this long.
 const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
 
 pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
@@ -29,8 +29,8 @@ pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
         // All of it, with names and signatures.
         output_buffer: Size { bytes: trial.size.bytes + segments * 1024 + (1 << 20) },
         signs: Word(match trial.signs {
-            SigningMode::Packets => SigningMode::Segments,
-            SigningMode::Manifest => SigningMode::Manifest,
+            SignatureScope::Packets => SigningMode::Segments,
+            SignatureScope::Manifest => SigningMode::Manifest,
         }),
         request_wait: PATIENCE,
         ..ProducerOptions::default()
@@ -72,7 +72,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
     let mut consumer = Consumer::bind(&session, prefix.clone(), verifier);
     consumer.set_options(ConsumerOptions {
         verify: trial.verify && spec.is_signed(),
-        manifest: trial.signs == SigningMode::Manifest,
+        manifest: trial.signs == SignatureScope::Manifest,
         lifetime: PATIENCE,
         ..ConsumerOptions::default()
     })?;
