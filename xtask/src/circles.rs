@@ -1,9 +1,8 @@
-//! Circles of files within a crate: a file that needs another one, which needs it in turn.
+//! Finds circular dependencies between the files of a crate.
 //!
-//! An edge goes from a file to the file that defines what it names, in a path or an import,
-//! resolved through re-exports. Declarations of modules and re-exports are no edges, nor are those
-//! between a module and what lies in its folder: these are one module, cut into files. Code under
-//! `#[cfg(test)]` does not count.
+//! A file depends on the file that defines an item which it names in a path or an import. Re-exports
+//! are followed to the definition. Three things do not count: declarations of modules, re-exports,
+//! and code under `#[cfg(test)]`. A module and the files of its folder count as one file.
 
 mod calls;
 mod graph;
@@ -42,7 +41,7 @@ struct Module {
 struct Import {
     path: Vec<String>,
     line: usize,
-    /// Passed on to others: an edge only where this module uses it, too.
+    /// A re-export, which is an edge only if this module also uses the item.
     is_passed_on: bool,
 }
 
@@ -67,7 +66,7 @@ pub(crate) fn of_calls(root: &Path, modules: &Crate) -> Vec<CallCircle> {
     calls::find(root, modules)
 }
 
-/// The shortest way around, and all files of the circle.
+/// The shortest path around the circle, and all its files.
 fn describe(circle: &BTreeSet<PathBuf>, edges: &Edges, name: impl Fn(&Path) -> String) -> String {
     let way = graph::shortest_way(circle, edges);
     let steps = way.iter().zip(way.iter().skip(1));
@@ -92,7 +91,7 @@ impl Crate {
         Ok(modules)
     }
 
-    /// Reads `file`, which is module `at`; children without a path of their own lie in `folder`.
+    /// Reads `file`, which is module `at`. Child modules without a `path` attribute are in `folder`.
     fn read(&mut self, file: &Path, folder: &Path, at: ModulePath) -> anyhow::Result<()> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -134,7 +133,7 @@ impl Crate {
                 }
             }
         }
-        // Modules of the same path, one for each of two configurations, count together.
+        // Two modules may have one path, under different `cfg`. They count as one.
         let known = self.modules.entry(at).or_default();
         known.file = module.file;
         known.children.extend(module.children);
@@ -157,7 +156,7 @@ impl Crate {
                 .iter()
                 .filter(|(name, import)| !import.is_passed_on || is_used(name))
                 .map(|(_, import)| (&import.path, import.line));
-            // Alone, a name is one that is imported, or comes with a glob.
+            // A single name is an import, or comes from a glob import.
             let paths = module.mentions.iter();
             let paths = paths.filter(|(path, _)| path.len() > 1 || !module.globs.is_empty());
             for (path, line) in imports.chain(paths.map(|(path, line)| (path, *line))) {
@@ -235,13 +234,13 @@ impl Crate {
                 let named = std::slice::from_ref(first);
                 self.definition(&to, named, depth)
             });
-            // What a macro defines is not known outside it.
+            // Items that a macro defines are unknown here.
             return through.or_else(|| is_anchored.then_some(now));
         }
     }
 }
 
-/// Imports that go around end nowhere.
+/// Limits how many imports are followed, since imports may form a loop.
 #[derive(Clone, Copy)]
 struct Depth(u32);
 
@@ -289,7 +288,7 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// Whether these make an item a part of tests alone.
+/// Whether these attributes restrict an item to tests.
 pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
@@ -335,12 +334,12 @@ impl Reader<'_> {
         } else {
             path.push(of.to_string());
         }
-        // Several of one name import nothing that may be named: `as _`.
+        // `as _` imports no name, and may occur several times.
         let here = if here == "_" { format!("_ {}", path.join("::")) } else { here };
         self.0.imports.insert(here, Import { path, line, is_passed_on: pass });
     }
 
-    /// Paths in what a macro is given, which need not be Rust.
+    /// Paths in the arguments of a macro, which may not parse as Rust.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut run: Vec<String> = Vec::new();
         let (mut line, mut colons) = (0, 0);
@@ -401,7 +400,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.tokens(it.tokens.clone());
     }
 
-    /// Who may see something is no use of it.
+    /// A path in `pub(in path)` is not a use.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}

@@ -1,9 +1,8 @@
-//! Installs what Weir is tested with: python-ndn and NDNts, and what the wheel for Python is built
-//! and tested with, from their registries; and PostgreSQL and Chromium, from the packages of the
-//! system.
+//! Installs the programs that tests need.
 //!
-//! All but these go into `target/interop`. A stamp holds the text of the files that say what
-//! to install; while it matches, nothing is done, so that a second run needs no network.
+//! python-ndn, NDNts and the tools for the Python wheel come from their registries and go into
+//! `target/interop`. A stamp there holds the text of the requirements. While it matches, nothing is
+//! installed, so a second run needs no network. PostgreSQL and Chromium are packages of the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
     target_folder(root).join("interop")
 }
 
-/// Installs the server and both sets of clients, or says what is missing and what to do.
+/// Installs all of them. An error says what is missing and what to do.
 pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     install_postgres()?;
     install_chromium();
@@ -47,8 +46,8 @@ pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot install NDNts: {remedy}"))
 }
 
-/// The server that controllers are tested with, as the system packages it. Tests start their own,
-/// with its data in a temporary folder.
+/// Installs the database server for the tests of controllers. Each test starts its own server, with
+/// a temporary folder for the data.
 fn install_postgres() -> anyhow::Result<()> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
@@ -63,7 +62,7 @@ fn install_postgres() -> anyhow::Result<()> {
     )
 }
 
-/// The browser that the controller's dashboard is tested in. Without it all else is tested.
+/// Installs the browser that tests the controller's dashboard. Without it only that test is skipped.
 fn install_chromium() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join("chromium").exists()) {
@@ -82,7 +81,7 @@ fn install_package(name: &str) -> anyhow::Result<()> {
         run(Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive"))
     };
     let install = ["install", "--yes", "--no-install-recommends", name];
-    // A new machine has no list of packages, or an old one.
+    // A new machine may have an old list of packages, or none.
     apt(&install).or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&install)))
 }
 
@@ -129,7 +128,7 @@ fn install_node(source: &Path, target: &Path) -> anyhow::Result<()> {
     stamp.write()
 }
 
-/// Leaves `target/node` pointing at the Node that npm brought for this machine.
+/// Links `target/node` to the Node that npm installed for this machine.
 fn link_node(target: &Path, node: &Path) -> anyhow::Result<()> {
     let modules = target.join("node_modules");
     let found = fs::read_dir(&modules)?
@@ -174,7 +173,7 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Remembers what an installation was made from; written last, so that a broken one has none.
+/// Records the requirements of an installation. Written last, so that a failed one has no stamp.
 struct Stamp {
     path: PathBuf,
     text: String,

@@ -15,10 +15,11 @@ use crate::unused::{self, Source};
 const LAYERS: &[&str] =
     &["core", "sim", "io", "bindings", "lab", "app", "tests", "benches", "xtask"];
 
-/// Those whose public items are an interface; the rest are their users.
+/// Layers whose public items need a user in another crate.
 const LAYERS_OF_LIBRARIES: &[&str] = &["core", "sim", "io", "lab"];
 
-/// Edges that the order alone would allow: (from, to), each a folder or a single crate.
+/// Edges that the order of layers allows and that are forbidden all the same: (from, to), each a
+/// folder or a single crate.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("io", "sim"),
     ("sim", "io"),
@@ -44,8 +45,8 @@ const CORE_WITH_UNSAFE: &str = "core/base";
 /// Folders of crates and names of types.
 type KnownCircles = &'static [(&'static str, &'static str)];
 
-/// Types that still have a circle of calls, by folder of the crate. The list only shrinks: a type
-/// that is on it without a circle is a finding, as is a circle of any other type.
+/// Types with a known circle of calls, by folder of the crate. The list may only shrink: a circle of
+/// another type is a finding, and so is a listed type without a circle.
 const KNOWN_CALL_CIRCLES: KnownCircles = &[];
 
 /// One dependency of a workspace crate on another, both by folder (`core/store`).
@@ -55,7 +56,7 @@ struct Edge {
     to: String,
 }
 
-/// Findings over the whole workspace, one line each; empty when all is well.
+/// Findings over the whole workspace, one line each.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let metadata = cargo_metadata(root)?;
     let edges = workspace_edges(root, &metadata)?;
@@ -74,8 +75,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Circles of files within a crate: of imports, and of calls between the files of a type. Prints
-/// the circles of calls that are known.
+/// Circles of files within a crate, by imports and by calls between the files of a type. Prints
+/// the known circles of calls.
 pub(crate) fn circles(root: &Path) -> anyhow::Result<Vec<String>> {
     let crates = read_crates(root)?;
     let imports = crates.iter().flat_map(|(_, modules)| circles::findings(root, modules));
@@ -146,7 +147,7 @@ fn read_crates(root: &Path) -> anyhow::Result<Vec<(String, Crate)>> {
     Ok(crates)
 }
 
-/// Whether targets of this kind are read for circles: those of tests are left out.
+/// Whether targets of this kind are checked for circles. Tests are not.
 fn is_product(kind: &Value) -> bool {
     !["test", "bench", "example", "custom-build"].iter().any(|other| kind == other)
 }
@@ -192,7 +193,7 @@ fn programs_of_default_members(metadata: &Value) -> anyhow::Result<Vec<&str>> {
     Ok(programs.collect())
 }
 
-/// The README has people type `cargo run --release -- demo`.
+/// The README's first command, `cargo run --release -- demo`, must start `weir`.
 fn plain_run_finding(programs: &[&str]) -> Option<String> {
     (programs != ["weir"]).then(|| {
         let what = "`cargo run` must start weir alone, but the default members have";

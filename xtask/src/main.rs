@@ -98,7 +98,7 @@ fn report(check: &str, findings: &[String]) -> anyhow::Result<()> {
         println!("{finding}");
     }
     if findings.is_empty() {
-        println!("{check}: nothing to complain about");
+        println!("{check}: no findings");
         return Ok(());
     }
     bail!("{check}: {} finding(s)", findings.len())

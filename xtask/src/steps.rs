@@ -8,14 +8,14 @@ use anyhow::{Context, bail};
 
 use crate::{clients, layers, report, target_folder, tidy};
 
-/// The laboratory is tested with all else.
+/// Tests run with the laboratory.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
 
-/// What an operator's program may take.
-/// With the controller: its databases (SQLite, PostgreSQL), HTTP and TLS are thirteen of them.
+/// Size limit of the program without the laboratory. The controller's databases (SQLite,
+/// PostgreSQL), HTTP and TLS are 13 MB of it.
 const BINARY_BYTES_MAX: u64 = 32_500_000;
 
-/// What `cargo xtask test` was asked for.
+/// Arguments of `cargo xtask test`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestOptions {
     full: bool,
@@ -71,8 +71,7 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
     test(root, &TestOptions::default())
 }
 
-/// Builds the program that operators get, without the laboratory, and refuses it when it is too
-/// large.
+/// Builds the program without the laboratory, and fails if it is too large.
 pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
     cargo(root, &["build", "--release", "--package", "weir"], &[])?;
     let binary = target_folder(root).join("release").join(executable("weir"));
@@ -87,13 +86,13 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
 
 /// Installs the interoperation clients while the workspace builds, then runs all tests.
 ///
-/// Binaries and tests are built by one command with the features that `cargo test` uses, so that
-/// nothing is compiled twice; the tests find the `weir` binary through `WEIR_BIN`.
+/// One command builds programs and tests with the features that `cargo test` uses, so nothing is
+/// compiled twice. `WEIR_BIN` names the `weir` program for the tests.
 pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let install = scope.spawn(|| clients::install(root));
-        // Tests that start examples would build them again, alone and so with other features of
-        // what they need.
+        // A test that builds its own examples would build them with other features of their
+        // dependencies, and so compile these again.
         let kinds = ["--bins", "--tests", "--examples"];
         let build = [&["build", "--workspace"], &kinds[..], &WITH_LAB[..]].concat();
         let built = cargo(root, &build, &[]);
@@ -136,8 +135,8 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> a
     Ok(())
 }
 
-/// Names a step and its duration on standard error. The tests themselves are no step: the last
-/// lines of a run are cargo's own results.
+/// Runs a step, and prints its name and duration on standard error. The tests are not a step, so
+/// that a run ends with cargo's own results.
 fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("==> {name}");
     let start = Instant::now();

@@ -23,7 +23,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_CODE_LINES_MAX: usize = 800;
 const COLUMNS_MAX: usize = 100;
 
-/// A line may pass the last column when it holds one unbroken run (a URL, a hash) this long.
+/// A line may be wider if it holds an unbroken run of characters (a URL, a hash) of this length.
 const UNBROKEN_RUN_COLUMNS: usize = 80;
 
 const README_LINES_MAX: usize = 90;
@@ -31,10 +31,10 @@ const README_LINES_MAX: usize = 90;
 /// Macros that mark unfinished work or debugging.
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
-/// Folders whose `src/` may hold unsafe code; everything else does without.
+/// Folders whose `src/` may hold unsafe code.
 const UNSAFE_FOLDERS: &[&str] = &["core/base/", "io/", "bindings/"];
 
-/// Test helpers that several programs share, each of which uses a part.
+/// Test helpers that several programs share. Each program uses only some.
 const DEAD_CODE_ALLOWED: &[&str] = &["fuzz/shared.rs", "io/face/tests/", "io/runtime/tests/"];
 
 /// Findings over all files that git tracks or would track, one `file:line: message` each.
@@ -98,9 +98,9 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     findings
 }
 
-/// Paths of the machine a change was made on have no place in the repository.
+/// Finds paths of the machine on which a change was made.
 fn machine_path_findings(file: &str, text: &str) -> Vec<String> {
-    // Assembled, so that this file does not find itself.
+    // Assembled from parts, so that this file has no finding.
     let needles = [["/wo", "rk/"], ["/ro", "ot/"], ["/tmp/", "t-"], ["/ho", "me/user"]];
     let mut findings = Vec::new();
     for (number, line) in numbered(text) {
@@ -301,8 +301,8 @@ fn readme_finding(readme: &str, text: &str) -> Option<String> {
         .then(|| format!("{readme}:1: {lines} lines, one screen is at most {README_LINES_MAX}"))
 }
 
-/// Where one program holds all tests of a crate (`autotests = false`), a file that the program
-/// does not declare would not run.
+/// Finds test files that never run. If one program holds all tests of a crate (`autotests = false`),
+/// it must declare each file.
 fn forgotten_test_findings(root: &Path, files: &[String]) -> Vec<String> {
     let mut findings = Vec::new();
     for manifest in files.iter().filter(|file| file.ends_with("/Cargo.toml")) {

@@ -1,8 +1,8 @@
-//! Public items that nothing uses: no other crate names them, and nothing that another crate names
-//! shows them in its signature.
+//! Finds unused public items of libraries.
 //!
-//! Names are compared as words, so that an item is found only when its name occurs nowhere else.
-//! The tests of an item's own crate are no users: what they alone need is no part of its interface.
+//! An item is used if another crate names it, or if a used item shows it in its signature. Names are
+//! compared as words, so an unused item with a common name is not found. Tests of the item's own
+//! crate do not count as users.
 
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ pub(crate) struct Source {
 /// A public item of a library.
 struct Item {
     folder: String,
-    /// None for what belongs to an item that is told of at another place.
+    /// Where to report it. None for a member of an item that is reported itself.
     at: Option<String>,
     name: String,
-    /// What must be public because the item is: words of its signature.
+    /// Words of its signature, which must be public because the item is.
     shows: BTreeSet<String>,
 }
 
@@ -64,10 +64,10 @@ pub(crate) fn findings(sources: &[Source]) -> anyhow::Result<Vec<String>> {
             .into_iter()
             .partition(|item| shown.contains(&(item.folder.as_str(), item.name.as_str())));
     }
-    let told = left.iter().filter_map(|item| {
+    let findings = left.iter().filter_map(|item| {
         Some(format!("{}: nothing uses public `{}`", item.at.as_ref()?, item.name))
     });
-    Ok(told.collect())
+    Ok(findings.collect())
 }
 
 pub(crate) fn collect_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
@@ -131,7 +131,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             return;
         }
         if it.trait_.is_some() {
-            // Who has the type has what the trait makes of it, such as the items of an iterator.
+            // A user of the type also gets the trait's types, such as the items of an iterator.
             let (mut of, mut shows) = (BTreeSet::new(), BTreeSet::new());
             collect_words(it.self_ty.to_token_stream(), &mut of);
             for item in &it.items {

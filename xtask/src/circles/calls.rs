@@ -1,10 +1,12 @@
-//! Circles of calls: a type whose `impl` lies in several files, which call each other's methods.
+//! Finds circles of calls between the files of one type.
 //!
-//! A call is `self.x(..)`, `Self::x(..)` or `Type::x(..)` inside an `impl` of the type, also within
-//! the arguments of a macro. It is an edge from its file to each file that defines `x` for the
-//! type, unless its own file defines an `x`, too. Files that call in one direction only are layers
-//! of one type; a circle of them can only be read all at once. Code under `#[cfg(test)]` does not
-//! count.
+//! The `impl` of a type may be in several files. If they call each other's methods in one direction
+//! only, they are layers, and each can be read alone. If the calls form a circle, all the files must
+//! be read at once.
+//!
+//! A call is `self.x(..)`, `Self::x(..)` or `Type::x(..)` inside an `impl` of the type, also in the
+//! arguments of a macro. It is an edge from its file to each file that defines `x` for the type,
+//! unless its own file defines `x`. Code under `#[cfg(test)]` does not count.
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +62,7 @@ pub(crate) struct CallCircle {
     root: PathBuf,
 }
 
-/// A line that sums the circle up.
+/// A summary in one line.
 impl fmt::Display for CallCircle {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { type_name, files, files_of_type, .. } = self;
@@ -153,7 +155,7 @@ struct CallReader<'a> {
 }
 
 impl CallReader<'_> {
-    /// Calls in the arguments of a macro, which need not be Rust.
+    /// Calls in the arguments of a macro, which may not parse as Rust.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let text = |index: usize| match tokens.get(index) {

@@ -38,7 +38,7 @@ fn reachable<'a, E>(graph: &'a Graph<E>, from: &Path) -> BTreeSet<&'a Path> {
     seen
 }
 
-/// The files of the shortest way around, with the first file again at the end.
+/// The files of the shortest path around, with the first file again at the end.
 pub(super) fn shortest_way<E>(circle: &BTreeSet<PathBuf>, graph: &Graph<E>) -> Vec<PathBuf> {
     let ways = circle.iter().filter_map(|file| way_around(file, circle, graph));
     ways.min_by_key(Vec::len).unwrap_or_default()

@@ -1,10 +1,10 @@
-//! Markdown is wrapped like code: what is wider can only be read in a viewer.
+//! Checks that Markdown is wrapped like code, so that it can be read without a viewer.
 
 use super::prose::markdown_prose;
 use super::{column_finding, numbered};
 
-/// Lines that are too wide, outside blocks of code. Rows of tables and the targets of links cannot
-/// be wrapped.
+/// Finds lines that are too wide. Blocks of code, rows of tables and targets of links, which cannot
+/// be wrapped, are skipped.
 pub(super) fn column_findings(file: &str, text: &str) -> Vec<String> {
     let prose = markdown_prose(text);
     let is_row = |line: &str| line.trim_start().starts_with('|');

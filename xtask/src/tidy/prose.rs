@@ -1,10 +1,10 @@
-//! What people read of a file: comments, documentation, string literals, Markdown.
+//! Extracts the text for people from a file: comments, documentation, strings, Markdown.
 
 use std::ops::Range;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Stands for code. It is no part of a word and no space.
+/// Replaces a character of code. It separates words, and is not a space.
 const CODE: char = '\0';
 
 /// A word of the prose in lower case, with its line.
@@ -12,13 +12,13 @@ const CODE: char = '\0';
 pub(super) struct Word {
     pub(super) text: String,
     pub(super) line: usize,
-    /// Whether only space lies between the word before and this one.
+    /// Whether only space separates it from the word before.
     pub(super) continues: bool,
 }
 
-/// The words of the prose in the file; none for files of other kinds.
+/// The words of the prose in the file; none for files of unknown kinds.
 ///
-/// What stands in backticks is code.
+/// Text in backticks is code.
 pub(super) fn words(file: &str, text: &str) -> Vec<Word> {
     let extension = file.rsplit('.').next().unwrap_or_default();
     let prose = match extension {
