@@ -1,8 +1,9 @@
 //! Finds circular dependencies between the files of a crate.
 //!
-//! A file depends on the file that defines an item which it names in a path or an import. Re-exports
-//! are followed to the definition. Three things do not count: declarations of modules, re-exports,
-//! and code under `#[cfg(test)]`. A module and the files of its folder count as one file.
+//! A file depends on the file that defines an item which it names in a path or an import.
+//! Re-exports are followed to the definition. Three things do not count: declarations of modules,
+//! re-exports, and code under `#[cfg(test)]`. A module and the files of its folder count as one
+//! file.
 
 mod calls;
 mod graph;
@@ -90,8 +91,7 @@ impl Crate {
         modules.read(root_file, folder, Vec::new())?;
         Ok(modules)
     }
-
-    /// Reads `file`, which is module `at`. Child modules without a `path` attribute are in `folder`.
+    /// Reads `file`, which is module `at`. Its children are in `folder` unless they have a `path`.
     fn read(&mut self, file: &Path, folder: &Path, at: ModulePath) -> anyhow::Result<()> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -62,7 +62,8 @@ fn install_postgres() -> anyhow::Result<()> {
     )
 }
 
-/// Installs the browser that tests the controller's dashboard. Without it only that test is skipped.
+/// Installs the browser that tests the controller's dashboard. Without it only that test is
+/// skipped.
 fn install_chromium() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join("chromium").exists()) {

@@ -45,8 +45,8 @@ const CORE_WITH_UNSAFE: &str = "core/base";
 /// Folders of crates and names of types.
 type KnownCircles = &'static [(&'static str, &'static str)];
 
-/// Types with a known circle of calls, by folder of the crate. The list may only shrink: a circle of
-/// another type is a finding, and so is a listed type without a circle.
+/// Types with a known circle of calls, by folder of the crate. The list may only shrink: a circle
+/// of another type is a finding, and so is a listed type without a circle.
 const KNOWN_CALL_CIRCLES: KnownCircles = &[];
 
 /// One dependency of a workspace crate on another, both by folder (`core/store`).

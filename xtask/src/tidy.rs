@@ -301,8 +301,8 @@ fn readme_finding(readme: &str, text: &str) -> Option<String> {
         .then(|| format!("{readme}:1: {lines} lines, one screen is at most {README_LINES_MAX}"))
 }
 
-/// Finds test files that never run. If one program holds all tests of a crate (`autotests = false`),
-/// it must declare each file.
+/// Finds test files that never run. If one program holds all tests of a crate (`autotests =
+/// false`), it must declare each file.
 fn forgotten_test_findings(root: &Path, files: &[String]) -> Vec<String> {
     let mut findings = Vec::new();
     for manifest in files.iter().filter(|file| file.ends_with("/Cargo.toml")) {

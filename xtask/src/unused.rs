@@ -1,8 +1,8 @@
 //! Finds unused public items of libraries.
 //!
-//! An item is used if another crate names it, or if a used item shows it in its signature. Names are
-//! compared as words, so an unused item with a common name is not found. Tests of the item's own
-//! crate do not count as users.
+//! An item is used if another crate names it, or if a used item shows it in its signature. Names
+//! are compared as words, so an unused item with a common name is not found. Tests of the item's
+//! own crate do not count as users.
 
 #[cfg(test)]
 mod tests;

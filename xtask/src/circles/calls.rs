@@ -1,8 +1,8 @@
 //! Finds circles of calls between the files of one type.
 //!
 //! The `impl` of a type may be in several files. If they call each other's methods in one direction
-//! only, they are layers, and each can be read alone. If the calls form a circle, all the files must
-//! be read at once.
+//! only, they are layers, and each can be read alone. If the calls form a circle, all the files
+//! must be read at once.
 //!
 //! A call is `self.x(..)`, `Self::x(..)` or `Type::x(..)` inside an `impl` of the type, also in the
 //! arguments of a macro. It is an edge from its file to each file that defines `x` for the type,
