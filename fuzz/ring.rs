@@ -133,11 +133,11 @@ pub(crate) fn check(script: &[u8]) {
     DURING_CALLS.take();
 }
 
-fn set(line: &ring::Line, number: u32) {
+fn set(line: &ring::CacheLine, number: u32) {
     line.0.0.store(number, Ordering::Relaxed);
 }
 
-fn get(line: &ring::Line) -> u32 {
+fn get(line: &ring::CacheLine) -> u32 {
     line.0.0.load(Ordering::Relaxed)
 }
 
@@ -169,7 +169,7 @@ fn write(writer: &mut Writer<Rc<Shared>>, len: usize) -> Result<(), Broken> {
             assert!(writer.push([&octets[..len], &[]])?, "there was room");
         } else {
             // The stranger decides; it must only not panic.
-            let _ = writer.is_told();
+            let _ = writer.is_woken();
         }
     }
     let _ = writer.publish();

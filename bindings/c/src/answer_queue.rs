@@ -1,4 +1,4 @@
-//! Answers to single Interests.
+//! Queues of answers to single Interests.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ impl AnswerState {
     }
 }
 
-/// Those to the Interests of one name, in the order of these.
+/// Answers to the Interests for one name, in the order of the Interests.
 pub(crate) struct AnswerQueue {
     source: WakeSource,
     answers: Mutex<Vec<AnswerState>>,
@@ -44,33 +44,33 @@ impl AnswerQueue {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that have not been got.
+    /// Number of answers that have not been delivered.
     pub(crate) fn count(&self) -> usize {
         self.answers().len()
     }
 
-    /// Another one, which `poll` is to see when it comes.
+    /// Adds an answer. `poll` reports it when it arrives.
     pub(crate) fn add(&self, answer: Pending<Packet>) {
         self.answers().push(AnswerState::Waiting(answer));
-        // If the socket is closed, there is nothing to see.
+        // Fails if the socket is closed. Then there is nothing to report.
         let _ = self.source.wait(false, |context| {
             let has_more = self.answers().iter_mut().any(|answer| answer.has_arrived(context));
             SourcePoll { found: Poll::Ready(()), has_more }
         });
     }
 
-    /// The content of the first that is there.
+    /// Delivers the content of the first answer that has arrived.
     ///
     /// # Errors
-    /// Why there is none; EMSGSIZE: it has no room, and the next call gets the same; ENOMSG: others
-    /// got them all.
+    /// The error of the answer. EMSGSIZE: the buffers are too small, and the next call gets the
+    /// same answer. ENOMSG: other calls have received all answers.
     pub(crate) fn recv(&self, room: &mut ScatterBuffer, may_wait: bool) -> Result<usize, Errno> {
         let got = self.source.wait(may_wait, |context| {
             let mut answers = self.answers();
             if answers.is_empty() {
                 return SourcePoll::of(Err(Errno::ENOMSG));
             }
-            // All of them are looked at: whoever waits is woken by any.
+            // Poll all of them: any of them must wake this call.
             let here = answers.iter_mut().map(|answer| answer.has_arrived(context));
             let here: Vec<bool> = here.collect();
             let Some(at) = here.iter().position(|&is_here| is_here) else {
@@ -85,7 +85,7 @@ impl AnswerQueue {
             let left = here.iter().filter(|&&is_here| is_here).count() - usize::from(!is_kept);
             SourcePoll { found: Poll::Ready(got), has_more: left > 0 }
         })?;
-        // Whoever else waits finds that there is none left.
+        // Other waiting calls must find that no answer is left.
         self.source.wake_if(self.count() == 0);
         got
     }

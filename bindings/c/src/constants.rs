@@ -1,4 +1,4 @@
-//! Numbers of the header.
+//! Constants and sizes of the header.
 
 use libc::{c_int, sa_family_t};
 
@@ -19,9 +19,9 @@ pub(crate) const ICN_MISSED: c_int = 0x0800_0000;
 pub(crate) const ICN_REFUSE: c_int = 0x1000_0000;
 pub(crate) const ICN_UNVERIFIED: c_int = 0x2000_0000;
 
-/// Octets of `struct sockaddr_icn` before its name.
+/// Size of `struct sockaddr_icn` before its name.
 pub(crate) const FAMILY_BYTES: usize = size_of::<sa_family_t>();
-/// Octets of its name, with the zero at the end.
+/// Size of its name, including the terminating zero.
 pub(crate) const NAME_BYTES: usize = 1024;
-/// Octets of all of it.
+/// Size of the whole struct.
 pub(crate) const ADDRESS_BYTES: usize = FAMILY_BYTES + NAME_BYTES;

@@ -1,4 +1,4 @@
-//! A bound consumer: what it is getting, by name.
+//! A bound consumer, with its reads by name.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -19,15 +19,15 @@ use crate::memory::ScatterBuffer;
 use crate::options::ConsumerSettings;
 use crate::readiness::{Readiness, SourcePoll, WakeSource};
 
-/// Names that one socket has begun to get and not read to their end, at most.
+/// Maximum number of names that one socket reads at a time.
 const READS_MAX: usize = 1024;
 
-/// Answers that one socket keeps, or waits for, at most.
+/// Maximum number of answers that one socket keeps or waits for.
 const ANSWERS_MAX: usize = 1024;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What is being got under one name.
+/// A read of one object.
 pub(crate) struct ObjectRead {
     reader: Mutex<ReadState>,
     trust: SharedTrust,
@@ -36,20 +36,20 @@ pub(crate) struct ObjectRead {
 
 struct ReadState {
     reader: Reader,
-    /// Segments that were passed over, as far as calls have told.
+    /// Number of skipped segments that earlier calls have reported.
     missed: u64,
 }
 
-/// What a call got.
+/// The result of one read call.
 pub(crate) struct ReadResult {
     pub(crate) count: usize,
     pub(crate) is_verified: bool,
-    /// Something was passed over before that.
+    /// Whether segments were skipped before these bytes.
     has_missed: bool,
 }
 
 impl ReadResult {
-    /// The flags of a message that say so.
+    /// The message flags of this result.
     pub(crate) fn flags(&self) -> c_int {
         let unverified = if self.is_verified { 0 } else { ICN_UNVERIFIED };
         unverified | if self.has_missed { ICN_MISSED } else { 0 }
@@ -57,10 +57,10 @@ impl ReadResult {
 }
 
 impl ObjectRead {
-    /// Fills the room with what there is, at least one octet or the end.
+    /// Fills the buffers with available bytes: at least one byte, or the end.
     ///
     /// # Errors
-    /// Why no more can be had, or why there is nothing now.
+    /// Why no more bytes follow, or why there are none now.
     pub(crate) fn recv(
         &self,
         room: &mut ScatterBuffer,
@@ -76,15 +76,15 @@ impl ObjectRead {
             Ok(ReadResult { count: 1.., .. }) => return got.map_err(|error| errno_of(&error)),
             _ => {}
         }
-        // Whoever else waits for it finds the same.
+        // Other waiting calls must find the same result.
         self.source.wake();
         got.map_err(|error| errno_of(&error))
     }
 }
 
 impl ReadState {
-    /// Takes what there is. An end, and what comes after something that was passed over, is told
-    /// by a call of its own.
+    /// Takes the available bytes. The end, and bytes after skipped segments, are delivered by a
+    /// separate call.
     fn take(
         &mut self,
         context: &mut Context<'_>,
@@ -140,11 +140,12 @@ impl BoundConsumer {
         Ok(consumer)
     }
 
-    /// What is being got under a name; it begins if it has not, perhaps with the newest segment.
+    /// Returns the read of a name. Starts it if necessary, with the newest segment if
+    /// `from_newest`.
     ///
     /// # Errors
-    /// EINVAL: it is not below the prefix, or has a version where the newest is wanted, or a range
-    /// is; ENOBUFS: too many have begun.
+    /// EINVAL: the name is outside the prefix, or `from_newest` with a version or a range. ENOBUFS:
+    /// too many reads are active.
     pub(crate) fn read(
         &mut self,
         readiness: &Arc<Readiness>,
@@ -171,18 +172,18 @@ impl BoundConsumer {
         Ok(self.reads.entry(name).or_insert(Arc::new(read)).clone())
     }
 
-    /// Lets go of what has come to its end.
+    /// Removes a read that has ended.
     pub(crate) fn end(&mut self, name: &Name, read: &Arc<ObjectRead>) {
         if self.reads.get(name).is_some_and(|found| Arc::ptr_eq(found, read)) {
             self.reads.remove(name);
         }
     }
 
-    /// Sends one Interest, and keeps its answer if that is wanted.
+    /// Sends one Interest. Keeps its answer if `keeps_answer`.
     ///
     /// # Errors
-    /// EINVAL: the name is not below the prefix; EMSGSIZE: the parameters are too long; ENOBUFS:
-    /// too many answers are kept or waited for.
+    /// EINVAL: the name is outside the prefix. EMSGSIZE: the parameters are too long. ENOBUFS: too
+    /// many answers are kept or awaited.
     pub(crate) fn express(
         &mut self,
         readiness: &Arc<Readiness>,
@@ -214,15 +215,15 @@ impl BoundConsumer {
         Ok(())
     }
 
-    /// The answers to Interests of a name.
+    /// The answers to Interests for a name.
     ///
     /// # Errors
-    /// ENOMSG: none was sent whose answer is wanted, or they have been got.
+    /// ENOMSG: no Interest with a requested answer was sent, or all answers were delivered.
     pub(crate) fn answers(&self, name: &Name) -> Result<Arc<AnswerQueue>, Errno> {
         self.answers.get(name).cloned().ok_or(Errno::ENOMSG)
     }
 
-    /// Lets go of answers that have all been got.
+    /// Removes a queue whose answers were all delivered.
     pub(crate) fn end_answers(&mut self, name: &Name) {
         if self.answers.get(name).is_some_and(|answers| answers.count() == 0) {
             self.answers.remove(name);

@@ -1,9 +1,9 @@
-//! What `errno` says.
+//! Maps errors to `errno`.
 
 use nix::errno::Errno;
 use weir_socket::SocketError;
 
-/// The error number of a socket's error; the README has them as a table.
+/// The error number of a socket error. The README has a table.
 pub(crate) fn errno_of(error: &SocketError) -> Errno {
     match error {
         SocketError::OutsidePrefix { .. } | SocketError::Option(_) | SocketError::Invalid(_) => {
@@ -21,7 +21,7 @@ pub(crate) fn errno_of(error: &SocketError) -> Errno {
         SocketError::TooLong { .. } => Errno::EMSGSIZE,
         SocketError::Superseded { .. } => Errno::ECONNRESET,
         SocketError::Disk { errno, .. } => errno.map_or(Errno::EINVAL, Errno::from_raw),
-        // Closed by whom? Not by the application: that ends with EBADF before.
+        // Not closed by the application: that case ends with EBADF before.
         SocketError::Closed | SocketError::Stopped | SocketError::System(_) => Errno::EIO,
     }
 }

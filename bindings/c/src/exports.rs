@@ -1,9 +1,9 @@
-//! The functions of the header. Pointers become slices and values in `memory`; no panic goes
-//! beyond this file.
+//! The functions of the header. `memory` converts pointers to slices and values. No panic leaves
+//! this file.
 //!
 //! # Safety
-//! Of all of them: pointers are NULL, or what the prototype says they point to may be read, or
-//! written where it is not `const`, until the call returns. Nothing else writes there meanwhile.
+//! For all functions: a pointer is NULL, or its target may be read until the call returns, and
+//! written if it is not `const`. No other thread writes there meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +19,7 @@ use crate::memory::{
 use crate::names::{address_of, name_from, name_of, padded_address};
 use crate::socket::Socket;
 
-/// Runs the body of a function: its result, or -1 with `errno`.
+/// Runs the body of a function. Returns its result, or -1 and sets `errno`.
 fn call<T: From<i8>>(body: impl FnOnce() -> Result<T, Errno>) -> T {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::EIO));
     result.unwrap_or_else(|errno| {

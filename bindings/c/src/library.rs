@@ -1,4 +1,4 @@
-//! All sockets of the process.
+//! The sockets of the process.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -11,20 +11,20 @@ use weir_wire::Name;
 
 use crate::socket::Socket;
 
-/// The sockets of the process that the library was first used in.
+/// The sockets of the process that first used the library.
 pub(crate) struct Library {
     process: u32,
     sockets: Mutex<HashMap<RawFd, Arc<Socket>>>,
-    /// What all with one router share, by its address. Each ends with the last of them.
+    /// Sessions by router address, shared by sockets. A session ends with its last socket.
     sessions: Mutex<HashMap<String, WeakSession>>,
 }
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// The library.
+/// Returns the library.
 ///
 /// # Errors
-/// EPERM in a process forked from one that has used it: the threads did not come along.
+/// EPERM in a process that was forked from one that has used it: fork does not copy the threads.
 pub(crate) fn library() -> Result<&'static Library, Errno> {
     let process = std::process::id();
     let library = LIBRARY.get_or_init(|| Library {
@@ -47,18 +47,18 @@ impl Library {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a new socket; its descriptor.
+    /// Adds a new socket and returns its descriptor.
     pub(crate) fn add(&self, socket: Socket) -> Result<RawFd, Errno> {
         let number = socket.number().ok_or(Errno::EBADF)?;
         let before = self.sockets().insert(number, Arc::new(socket));
-        // The application has closed its descriptor by itself, so that it is this one's now.
+        // The application closed the old socket's descriptor itself, so its number was reused.
         if let Some(before) = before {
             before.close(false);
         }
         Ok(number)
     }
 
-    /// The socket with that descriptor.
+    /// The socket of a descriptor.
     ///
     /// # Errors
     /// EBADF: there is none.
@@ -96,12 +96,13 @@ impl Library {
     /// Binds a socket.
     ///
     /// # Errors
-    /// As `icn_bind`.
+    /// Those of `icn_bind`.
     pub(crate) fn bind(&'static self, number: RawFd, prefix: Name) -> Result<(), Errno> {
         self.socket(number)?.bind(prefix, |router| self.session(router.as_deref()))
     }
 
-    /// The session with a router. It is made without a lock: that may take as long as it likes.
+    /// Returns the session with a router. Connects without holding a lock, because that may take a
+    /// long time.
     fn session(&self, router: Option<&str>) -> Result<Session, SocketError> {
         let uri = router_of(router)?;
         let key = uri.to_string();
@@ -111,7 +112,8 @@ impl Library {
         }
         let made = Session::connect(&uri)?;
         let mut sessions = self.sessions();
-        // Another thread may have been faster. To end this one's threads may take a moment.
+        // Another thread may have connected first. Dropping `made` may wait for its threads, so
+        // release the lock.
         if let Some(session) = known(&sessions) {
             drop(sessions);
             return Ok(session);

@@ -1,45 +1,45 @@
-//! The memory of the application: the one place, with `exports`, that follows its pointers.
+//! Access to the application's memory. Only this module and `exports` follow its pointers.
 
 use libc::{c_char, c_int, c_void, cmsghdr, iovec, msghdr, sockaddr, socklen_t};
 use nix::errno::Errno;
 
 use crate::constants::{ADDRESS_BYTES, FAMILY_BYTES, SOL_ICN};
 
-/// Pieces of a message at most, as POSIX has it.
+/// Maximum number of buffers of a message, as in POSIX.
 const IOVECS_MAX: usize = 1024;
 
-/// Octets of the application, copied.
+/// Copies bytes of the application.
 ///
 /// # Safety
-/// `from` is NULL or has `len` octets that may be read.
+/// `from` is NULL or points to `len` readable bytes.
 pub(crate) unsafe fn octets(from: *const c_void, len: usize) -> Result<Vec<u8>, Errno> {
     match (from.is_null(), len) {
         (_, 0) => Ok(Vec::new()),
         (true, _) => Err(Errno::EFAULT),
         _ if isize::try_from(len).is_err() => Err(Errno::EINVAL),
-        // SAFETY: it is not NULL, no longer than a slice may be, and the caller promises the rest.
+        // SAFETY: not NULL, no longer than a slice may be; the caller promises the rest.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), len) }.to_vec()),
     }
 }
 
-/// Octets up to the first zero, or `len`.
+/// Copies bytes up to the first zero, at most `len`.
 ///
 /// # Safety
-/// As [`octets`], up to the first zero.
+/// As for [`octets`], up to the first zero.
 pub(crate) unsafe fn text(from: *const c_void, len: usize) -> Result<Vec<u8>, Errno> {
     if from.is_null() {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: it is not NULL, and the caller promises the rest.
+    // SAFETY: not NULL; the caller promises the rest.
     let len = unsafe { libc::strnlen(from.cast::<c_char>(), len) };
-    // SAFETY: so many octets have just been looked at.
+    // SAFETY: these bytes were just examined.
     unsafe { octets(from, len) }
 }
 
-/// An address: its family and its name up to the zero.
+/// Copies an address: its family, and its name up to the zero.
 ///
 /// # Safety
-/// `address` is NULL or has `len` octets that may be read, up to the first zero of the name.
+/// `address` is NULL or points to `len` readable bytes, up to the first zero of the name.
 pub(crate) unsafe fn address(address: *const sockaddr, len: socklen_t) -> Result<Vec<u8>, Errno> {
     let (from, len) = (address.cast::<u8>(), len as usize);
     if from.is_null() {
@@ -50,41 +50,41 @@ pub(crate) unsafe fn address(address: *const sockaddr, len: socklen_t) -> Result
     }
     // SAFETY: the family lies within the address.
     let mut found = unsafe { octets(from.cast(), FAMILY_BYTES) }?;
-    // SAFETY: the name begins behind it, within the address or right at its end.
+    // SAFETY: the name starts after it, within the address or at its end.
     let name = unsafe { text(from.add(FAMILY_BYTES).cast(), len - FAMILY_BYTES) }?;
     found.extend(name);
     Ok(found)
 }
 
-/// A copy of what a pointer points to.
+/// Copies the value that a pointer points to.
 ///
 /// # Safety
-/// `from` is NULL or points to a `T` that may be read.
+/// `from` is NULL or points to a readable `T`.
 pub(crate) unsafe fn value<T: Copy>(from: *const T) -> Result<T, Errno> {
     match from.is_null() {
         true => Err(Errno::EFAULT),
-        // SAFETY: it is not NULL, and the caller promises the rest.
+        // SAFETY: not NULL; the caller promises the rest.
         false => Ok(unsafe { from.read_unaligned() }),
     }
 }
 
-/// The pieces of a message.
+/// The buffers of a message.
 ///
 /// # Safety
-/// `msg_iov` is NULL or has `msg_iovlen` pieces that may be read.
+/// `msg_iov` is NULL or points to `msg_iovlen` readable entries.
 unsafe fn iovecs(message: &msghdr) -> Result<Vec<iovec>, Errno> {
     let (first, count) = (message.msg_iov, message.msg_iovlen);
     if count > IOVECS_MAX {
         return Err(Errno::EMSGSIZE);
     }
-    // SAFETY: there are so many, if it is not NULL.
+    // SAFETY: there are that many entries, if the pointer is not NULL.
     (0..count).map(|at| unsafe { value(first.wrapping_add(at)) }).collect()
 }
 
-/// The octets of a message, joined.
+/// Copies and joins the bytes of a message.
 ///
 /// # Safety
-/// The pieces of the message may be read, and what they point to.
+/// The buffers of the message and their contents are readable.
 pub(crate) unsafe fn joined_octets(message: &msghdr) -> Result<Vec<u8>, Errno> {
     let mut all = Vec::new();
     // SAFETY: the caller promises both.
@@ -95,26 +95,26 @@ pub(crate) unsafe fn joined_octets(message: &msghdr) -> Result<Vec<u8>, Errno> {
     Ok(all)
 }
 
-/// Room of the application, in one or more pieces, that is filled from the start.
+/// Buffers of the application, filled from the start.
 pub(crate) struct ScatterBuffer {
     pieces: Vec<(*mut u8, usize)>,
 }
 
 impl ScatterBuffer {
-    /// One piece.
+    /// A single buffer.
     ///
     /// # Safety
-    /// `to` is NULL or has `len` octets that may be written as long as the room is used.
+    /// `to` is NULL or points to `len` bytes that stay writable while this value is used.
     pub(crate) unsafe fn new(to: *mut c_void, len: usize) -> Result<Self, Errno> {
         let mut room = Self { pieces: Vec::new() };
         room.add(to, len)?;
         Ok(room)
     }
 
-    /// The pieces of a message.
+    /// The buffers of a message.
     ///
     /// # Safety
-    /// As [`ContentRoom::new`] for each piece, and the pieces themselves may be read.
+    /// As for [`ScatterBuffer::new`], for each buffer; the array of buffers is readable.
     pub(crate) unsafe fn of(message: &msghdr) -> Result<Self, Errno> {
         let mut room = Self { pieces: Vec::new() };
         // SAFETY: the caller promises it.
@@ -138,17 +138,17 @@ impl ScatterBuffer {
         Ok(())
     }
 
-    /// Octets that have room.
+    /// Number of free bytes.
     pub(crate) fn left(&self) -> usize {
         self.pieces.iter().map(|(_, len)| len).sum()
     }
 
-    /// Writes as many of the octets as have room; how many.
+    /// Writes as many bytes as fit, and returns how many.
     pub(crate) fn put(&mut self, octets: &[u8]) -> usize {
         let mut rest = octets;
         while let Some((to, len)) = self.pieces.first_mut().filter(|_| !rest.is_empty()) {
             let count = rest.len().min(*len);
-            // SAFETY: the piece has `len` octets, as was promised when the room was made.
+            // SAFETY: the buffer has `len` bytes, as promised when this value was created.
             unsafe { std::ptr::copy(rest.as_ptr(), *to, count) };
             (*to, *len) = (to.wrapping_add(count), *len - count);
             rest = &rest[count..];
@@ -160,16 +160,16 @@ impl ScatterBuffer {
     }
 }
 
-/// Writes a number to where the application wants it.
+/// Writes a value to the application's memory.
 ///
 /// # Safety
-/// `to` may be written.
+/// `to` is writable.
 pub(crate) unsafe fn set<T>(to: *mut T, value: T) {
     // SAFETY: the caller promises it.
     unsafe { to.write_unaligned(value) };
 }
 
-/// What a message came to be.
+/// The fields of a message header that a receive call sets.
 #[derive(Default)]
 pub(crate) struct ReceivedHeader {
     pub(crate) name_len: socklen_t,
@@ -177,10 +177,10 @@ pub(crate) struct ReceivedHeader {
     pub(crate) flags: c_int,
 }
 
-/// Writes what a message came to be.
+/// Writes these fields.
 ///
 /// # Safety
-/// `message` may be written.
+/// `message` is writable.
 pub(crate) unsafe fn set_message(message: *mut msghdr, came: &ReceivedHeader) {
     // SAFETY: the caller promises it.
     unsafe {
@@ -190,22 +190,22 @@ pub(crate) unsafe fn set_message(message: *mut msghdr, came: &ReceivedHeader) {
     }
 }
 
-/// Writes a control message, if it has room; its octets with what fills them up.
+/// Writes a control message if it fits. Returns its size with padding.
 ///
 /// # Safety
-/// The control buffer of the message is NULL or may be written.
+/// The control buffer of the message is NULL or writable.
 pub(crate) unsafe fn put_control(message: &msghdr, kind: c_int, octets: &[u8]) -> Option<usize> {
     let len = u32::try_from(octets.len()).ok()?;
-    // SAFETY: they only count.
+    // SAFETY: these only compute sizes.
     let (space, len) = unsafe { (libc::CMSG_SPACE(len) as usize, libc::CMSG_LEN(len) as usize) };
     let to = message.msg_control.cast::<u8>();
     if to.is_null() || space > message.msg_controllen {
         return None;
     }
-    // SAFETY: all of its fields are numbers.
+    // SAFETY: all fields are numbers.
     let mut header: cmsghdr = unsafe { std::mem::zeroed() };
     (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (len as _, SOL_ICN, kind);
-    // SAFETY: the buffer has so many octets, the header being the first of them.
+    // SAFETY: the buffer has `space` bytes, of which the header is the first part.
     unsafe {
         to.write_bytes(0, space);
         set(to.cast(), header);

@@ -1,4 +1,4 @@
-//! Names, as C has them: `struct sockaddr_icn`.
+//! Conversion between names and `struct sockaddr_icn`.
 
 use nix::errno::Errno;
 use weir_wire::Name;
@@ -13,7 +13,7 @@ pub(crate) fn name_of(address: &[u8]) -> Result<Name, Errno> {
     let end = text.iter().position(|&octet| octet == 0);
     let text = match end {
         Some(end) => &text[..end],
-        // The address is as long as its text; a whole one has room for the zero.
+        // The address may end with its text. A full-size address must contain the zero.
         None if text.len() < NAME_BYTES => text,
         None => return Err(Errno::EINVAL),
     };
@@ -28,7 +28,7 @@ pub(crate) fn name_from(text: &[u8]) -> Result<Name, Errno> {
     text.parse().map_err(|_| Errno::EINVAL)
 }
 
-/// The address of a name, with the zero at its end, if it is not too long.
+/// The address of a name, with the terminating zero, if it is not too long.
 pub(crate) fn address_of(name: &Name) -> Option<Vec<u8>> {
     let mut address = (AF_ICN as u16).to_ne_bytes().to_vec();
     address.extend_from_slice(name.to_string().as_bytes());
@@ -36,7 +36,7 @@ pub(crate) fn address_of(name: &Name) -> Option<Vec<u8>> {
     (address.len() <= ADDRESS_BYTES).then_some(address)
 }
 
-/// As [`address_of`], with zeros to the end of the struct.
+/// Like [`address_of`], padded with zeros to the size of the struct.
 pub(crate) fn padded_address(name: &Name) -> Option<Vec<u8>> {
     let mut address = address_of(name)?;
     address.resize(ADDRESS_BYTES, 0);

@@ -1,5 +1,4 @@
-//! Options by name: those of the sockets in Rust, and whom to ask, whom to believe, how to sign and
-//! what part to get.
+//! Socket options by name: those of the Rust sockets, and router, trust, signing and range.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -12,29 +11,29 @@ use weir_face::FaceUri;
 use weir_socket::{ConsumerOptions, OptionInfo, ProducerOptions};
 use weir_wire::Name;
 
-/// Consumers: whether content without signature will do.
+/// Consumers: whether unsigned content (digest only) is accepted.
 const ALLOW_UNSIGNED: &str = "allow_unsigned";
-/// Consumers: files of certificates, with colons between them.
+/// Consumers: certificate files, separated by colons.
 const ANCHORS: &str = "anchors";
 const BETWEEN_ANCHORS: char = ':';
-/// Consumers: the first octet, and perhaps how many.
+/// Consumers: the first byte, and optionally the number of bytes.
 const RANGE: &str = "range";
 const RANGE_COMMA: char = ',';
-/// Producers: what is signed with.
+/// Producers: the signing key.
 const SIGN: &str = "sign";
 const SIGN_DIGEST: &str = "digest";
-/// Both: the address of a router.
+/// Both: the router's address.
 const ROUTER: &str = "router";
-/// The value of options that leave it to others.
+/// The default value of `router` and `sign`.
 const DEFAULT: &str = "default";
 
-/// What a consumer gets, and whom it believes.
+/// What a consumer fetches, and which signers it trusts.
 #[derive(Clone)]
 pub(crate) struct ConsumerSettings {
     pub(crate) options: ConsumerOptions,
     allow_unsigned: bool,
     anchors: Vec<PathBuf>,
-    /// Octets of an object; it may end where the object does not.
+    /// Range of bytes; it may extend beyond the end of the object.
     pub(crate) range: Range<u64>,
 }
 
@@ -43,15 +42,15 @@ impl ConsumerSettings {
         Self { options, allow_unsigned: false, anchors: Vec::new(), range: 0..u64::MAX }
     }
 
-    /// Whether all of an object is to be got.
+    /// Whether the whole object is requested.
     pub(crate) fn is_whole(&self) -> bool {
         self.range == (0..u64::MAX)
     }
 
-    /// Whom it believes of what is below a name.
+    /// The trust settings for content below a name.
     ///
     /// # Errors
-    /// ENOKEY: the user's keys, or an anchor that was there, cannot be read.
+    /// ENOKEY: the user's keys, or an anchor that existed when it was set, cannot be read.
     pub(crate) fn trust(&self, name: &Name) -> Result<SharedTrust, Errno> {
         SharedTrust::new(name.clone(), &self.anchors, self.allow_unsigned)
             .map_err(|_| Errno::ENOKEY)
@@ -65,7 +64,7 @@ pub(crate) struct ProducerSettings {
     pub(crate) signing: Signing,
 }
 
-/// The options of a type of sockets.
+/// Options that depend on the type of the socket.
 #[derive(Clone)]
 pub(crate) enum Role {
     Consumer(ConsumerSettings),
@@ -75,7 +74,7 @@ pub(crate) enum Role {
 /// The options of a socket.
 #[derive(Clone)]
 pub(crate) struct Options {
-    /// The router, if it is not that which others find.
+    /// The router's address; `None`: the default.
     pub(crate) router: Option<String>,
     pub(crate) role: Role,
 }
@@ -88,7 +87,7 @@ fn invalid(_: impl Display) -> Errno {
     Errno::EINVAL
 }
 
-/// An address that might be one: its host is not looked up yet.
+/// Parses a router address. The host is not resolved yet.
 fn router_from(text: &str) -> Result<Option<String>, Errno> {
     match text {
         DEFAULT => return Ok(None),
@@ -107,7 +106,7 @@ fn signing_from(text: &str) -> Result<Signing, Errno> {
     }
 }
 
-/// Files, each of which holds a certificate.
+/// Parses a list of certificate files.
 fn anchors_from(text: &str) -> Result<Vec<PathBuf>, Errno> {
     let files = text.split(BETWEEN_ANCHORS).filter(|path| !path.is_empty());
     let anchors: Vec<PathBuf> = files.map(|path| Path::new(path).to_owned()).collect();
@@ -137,11 +136,11 @@ fn range_text(range: &Range<u64>) -> String {
 }
 
 impl Options {
-    /// Changes one by the text `name=value`.
+    /// Sets an option by the text `name=value`.
     ///
     /// # Errors
-    /// ENOPROTOOPT: there is no such option; EINVAL: it cannot have that value, or not any more
-    /// when the socket is bound; what the system says of a file of anchors.
+    /// ENOPROTOOPT: unknown option. EINVAL: invalid value, or the option can no longer change after
+    /// bind. An error of the system about an anchor file.
     pub(crate) fn set(&mut self, text: &[u8], is_bound: bool) -> Result<(), Errno> {
         let text = std::str::from_utf8(text).map_err(invalid)?;
         let (name, value) = text.split_once('=').ok_or(Errno::EINVAL)?;
@@ -170,10 +169,10 @@ impl Options {
         Ok(())
     }
 
-    /// The value of one.
+    /// The value of an option.
     ///
     /// # Errors
-    /// ENOPROTOOPT: there is no such option.
+    /// ENOPROTOOPT: unknown option.
     pub(crate) fn get(&self, name: &[u8]) -> Result<String, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENOPROTOOPT)?;
         let found = match (&self.role, name) {

@@ -1,4 +1,4 @@
-//! A bound producer: what it is asked for.
+//! A bound producer, with its requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,31 +12,32 @@ use crate::errors::errno_of;
 use crate::names::address_of;
 use crate::readiness::{Readiness, SourcePoll, WakeSource};
 
-/// Objects of one socket that grow at once, at most.
+/// Maximum number of objects of one socket that grow at the same time.
 const GROWING_MAX: usize = 1024;
-/// Segments that are signed before it is looked whether the socket is closed.
+/// Number of segments that are signed between checks whether the socket was closed.
 const SEGMENTS_PER_CHECK: usize = 64;
 
 pub(crate) struct BoundProducer {
     pub(crate) producer: Arc<Producer>,
     pub(crate) source: Arc<WakeSource>,
     next: Option<Request>,
-    /// Requests that the application has got and not answered, the latest ones.
+    /// The latest requests that the application has received and not answered.
     delivered: VecDeque<Request>,
     delivered_max: usize,
     growing: BTreeMap<Name, Arc<Growing>>,
 }
 
-/// An object that grows, once it has begun and until its end.
+/// An object that grows: from its first part to its end.
 #[derive(Default)]
 pub(crate) struct Growing(Mutex<Option<LiveWriter>>);
 
 impl Growing {
-    /// Appends octets, and perhaps the end; whether there was an object to do so. It begins if it
-    /// has not and is not to end. `goes_on` is asked now and then.
+    /// Appends bytes, and the end if `is_last`. Returns whether there was an object to append to.
+    /// The first call starts the object, unless it is the last. `goes_on` is called now and then;
+    /// false stops the call.
     ///
     /// # Errors
-    /// As `icn_sendto`.
+    /// Those of `icn_sendto`.
     pub(crate) fn append(
         &self,
         producer: &Producer,
@@ -81,28 +82,28 @@ impl BoundProducer {
         }
     }
 
-    /// Looks for the next request.
+    /// Polls for the next request.
     fn fill(&mut self, context: &mut Context<'_>) -> Result<(), SocketError> {
         while self.next.is_none() {
             let Poll::Ready(request) = self.producer.poll_recv(context) else { return Ok(()) };
             let request = request?;
             match address_of(request.name()) {
                 Some(_) => self.next = Some(request),
-                // Nobody can be told of a name that has no room in an address.
+                // A name that is too long for an address cannot be delivered.
                 None => self.producer.refuse(&request)?,
             }
         }
         Ok(())
     }
 
-    /// Looks whether there is a request.
+    /// Polls whether there is a request.
     pub(crate) fn poll_request(&mut self, context: &mut Context<'_>) -> SourcePoll<()> {
         let is_ended = self.fill(context).is_err();
         let has_more = is_ended || self.next.is_some();
         SourcePoll { found: Poll::Ready(()), has_more }
     }
 
-    /// Hands over the next request; it stays the next one if that fails.
+    /// Delivers the next request. If that fails, it stays the next one.
     pub(crate) fn recv<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -126,10 +127,10 @@ impl BoundProducer {
         SourcePoll { found: Poll::Ready(delivered), has_more: self.poll_request(context).has_more }
     }
 
-    /// The object of that name that grows, or is about to.
+    /// The growing object with that name, or a new one.
     ///
     /// # Errors
-    /// ENOBUFS: too many grow.
+    /// ENOBUFS: too many objects grow.
     pub(crate) fn growing(&mut self, name: &Name) -> Result<Arc<Growing>, Errno> {
         if let Some(growing) = self.growing.get(name) {
             return Ok(growing.clone());
@@ -140,12 +141,12 @@ impl BoundProducer {
         Ok(self.growing.entry(name.clone()).or_default().clone())
     }
 
-    /// As [`BoundProducer::growing`], if there is one.
+    /// Like [`BoundProducer::growing`], but only an existing one.
     pub(crate) fn known_growing(&self, name: &Name) -> Option<Arc<Growing>> {
         self.growing.get(name).cloned()
     }
 
-    /// Lets go of an object that has ended, or has not begun.
+    /// Removes an object that has ended or has not started.
     pub(crate) fn end_growing(&mut self, name: &Name, growing: &Arc<Growing>) {
         let is_it = self.growing.get(name).is_some_and(|found| Arc::ptr_eq(found, growing));
         if is_it && growing.has_ended() {
@@ -153,12 +154,12 @@ impl BoundProducer {
         }
     }
 
-    /// What has been asked for under a name and is to be answered.
+    /// Delivered requests for a name that have no answer yet.
     pub(crate) fn delivered(&self, name: &Name) -> Vec<Request> {
         self.delivered.iter().filter(|request| request.name() == name).cloned().collect()
     }
 
-    /// What has been asked for under a name; it is no longer to be answered.
+    /// Takes the delivered requests for a name, because they are answered.
     pub(crate) fn take_delivered(&mut self, name: &Name) -> Vec<Request> {
         let (asked, rest) = self.delivered.drain(..).partition(|request| request.name() == name);
         self.delivered = rest;

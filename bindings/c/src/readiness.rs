@@ -1,4 +1,8 @@
-//! What calls on a socket wait for, and `poll` shows: data that comes, and the end of the socket.
+//! Readiness of sockets: what blocking calls wait for and `poll` reports.
+//!
+//! A socket has one event descriptor, which the application knows, and several sources, such as the
+//! read of one name. A source that may have something sets the descriptor readable and wakes
+//! blocked calls.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -16,10 +20,10 @@ use weir_binding::WithoutSignals;
 
 /// The event descriptor of a socket.
 struct Descriptor {
-    /// The one that the application knows, and may have closed by itself.
+    /// The descriptor that the application knows. It may have closed it itself.
     app_fd: OwnedFd,
-    /// The same under a number that nobody else knows: nothing is ever written into what else may
-    /// have the number of the other one by now.
+    /// A duplicate with a number that the application does not know. Writing to it cannot hit
+    /// another file that has reused the application's number.
     own_fd: OwnedFd,
     /// Device and inode.
     identity: (u64, u64),
@@ -36,7 +40,7 @@ impl Descriptor {
         Ok(Self { app_fd: shown, own_fd: own, identity, is_signalled: false })
     }
 
-    /// Whether the application's number still means this descriptor, as far as can be seen.
+    /// Whether the application's number still refers to this descriptor, as far as can be detected.
     fn is_fd_ours(&self) -> bool {
         identity(&self.app_fd) == Ok(self.identity)
     }
@@ -45,7 +49,7 @@ impl Descriptor {
         if is_up == self.is_signalled {
             return;
         }
-        // It may fail only where the application has done something to the descriptor itself.
+        // Fails only if the application has tampered with the descriptor.
         if is_up {
             let _ = write(&self.own_fd, &1_u64.to_ne_bytes());
         } else if is_readable(&self.own_fd) {
@@ -54,7 +58,7 @@ impl Descriptor {
         self.is_signalled = is_up;
     }
 
-    /// Gives the application's number back, unless it is another's by now.
+    /// Closes the application's number, unless it refers to another file by now.
     fn close(self, owns_number: bool) {
         let is_shown =
             self.is_fd_ours() && event_number(&self.app_fd) == event_number(&self.own_fd);
@@ -69,7 +73,8 @@ fn identity(descriptor: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((status.st_dev, status.st_ino))
 }
 
-/// What tells events apart, which are all of one inode. It takes longer than to look at that.
+/// The identifier of an eventfd. All eventfds share one inode, so the inode does not distinguish
+/// them. Slower than [`identity`].
 fn event_number(descriptor: &OwnedFd) -> Option<String> {
     let path = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
     let text = std::fs::read_to_string(path).ok()?;
@@ -81,17 +86,17 @@ fn is_readable(descriptor: &OwnedFd) -> bool {
     poll(&mut looked, PollTimeout::ZERO) == Ok(1)
 }
 
-/// One thing that may have something.
+/// A source of readiness.
 #[derive(Default)]
 struct Source {
     wakes: u64,
     is_ready: bool,
-    /// `poll` is not to see it.
+    /// Whether `poll` ignores it.
     is_hidden: bool,
 }
 
 struct ReadinessState {
-    /// `None` once the socket is closed.
+    /// `None` after the socket was closed.
     descriptor: Option<Descriptor>,
     sources: BTreeMap<u64, Source>,
     next: u64,
@@ -106,7 +111,7 @@ impl ReadinessState {
     }
 }
 
-/// Whether a socket has something: for the calls that wait, and for `poll`.
+/// The readiness of a socket, for blocking calls and `poll`.
 pub(crate) struct Readiness {
     state: Mutex<ReadinessState>,
     changed: Condvar,
@@ -123,12 +128,12 @@ impl Readiness {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number that the application knows.
+    /// The descriptor that the application knows.
     pub(crate) fn number(&self) -> Option<RawFd> {
         self.state().descriptor.as_ref().map(|descriptor| descriptor.app_fd.as_raw_fd())
     }
 
-    /// Whether the application's number still means this socket.
+    /// Whether the application's number still refers to this socket.
     pub(crate) fn is_fd_ours(&self) -> bool {
         self.state().descriptor.as_ref().is_some_and(Descriptor::is_fd_ours)
     }
@@ -142,7 +147,7 @@ impl Readiness {
         })
     }
 
-    /// Whether nobody has closed it.
+    /// Whether the socket is open.
     pub(crate) fn is_open(&self) -> bool {
         self.state().descriptor.is_some()
     }
@@ -157,10 +162,10 @@ impl Readiness {
     }
 }
 
-/// A thread that takes no signals.
+/// Starts a thread that receives no signals.
 ///
 /// # Errors
-/// The system has none left.
+/// The system has no thread left.
 pub(crate) fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Errno> {
@@ -168,21 +173,21 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name("icn".into()).spawn(body).map_err(|_| Errno::EIO)
 }
 
-/// What one source of a socket wakes those who wait with.
+/// One source of a socket, which wakes the calls that wait for it.
 pub(crate) struct WakeSource {
     readiness: Arc<Readiness>,
     id: u64,
     waker: Waker,
 }
 
-/// What a look at a source found, and whether there is more.
+/// The result of polling a source, and whether more is available.
 pub(crate) struct SourcePoll<T> {
     pub(crate) found: Poll<T>,
     pub(crate) has_more: bool,
 }
 
 impl<T> SourcePoll<T> {
-    /// Something, and no more.
+    /// A result, without more.
     pub(crate) fn of(found: T) -> Self {
         Self { found: Poll::Ready(found), has_more: false }
     }
@@ -217,7 +222,7 @@ impl WakeSource {
         Self::with(readiness, false)
     }
 
-    /// One that `poll` does not see.
+    /// A source that `poll` ignores.
     pub(crate) fn hidden(readiness: &Arc<Readiness>) -> Self {
         Self::with(readiness, true)
     }
@@ -232,23 +237,23 @@ impl WakeSource {
         Self { readiness: readiness.clone(), id, waker }
     }
 
-    /// Has all who wait for this source look again.
+    /// Makes all calls that wait for this source poll again.
     pub(crate) fn wake(&self) {
         self.readiness.wake(self.id);
     }
 
-    /// As [`Line::wake`], if there is something.
+    /// Like [`WakeSource::wake`], if `is_so`.
     pub(crate) fn wake_if(&self, is_so: bool) {
         if is_so {
             self.wake();
         }
     }
 
-    /// Does what may block in a thread of its own, and waits for it. If the socket is closed
-    /// meanwhile, what comes of it is dropped there.
+    /// Runs a blocking function in a separate thread and waits for it. If the socket is closed
+    /// meanwhile, the result is dropped in that thread.
     ///
     /// # Errors
-    /// EBADF when the socket is closed; there cannot be a thread.
+    /// EBADF: the socket was closed. EIO: no thread could be started.
     pub(crate) fn wait_in_thread<T: Send + 'static>(
         &self,
         body: impl FnOnce() -> T + Send + 'static,
@@ -277,10 +282,10 @@ impl WakeSource {
         result.ok_or(Errno::EBADF)
     }
 
-    /// Looks until there is something, or once.
+    /// Polls until there is a result, or once if `may_wait` is false.
     ///
     /// # Errors
-    /// EBADF when the socket is closed, EAGAIN if it must not wait.
+    /// EBADF: the socket was closed. EAGAIN: no result, and the call must not wait.
     pub(crate) fn wait<T>(
         &self,
         may_wait: bool,
@@ -289,7 +294,7 @@ impl WakeSource {
         loop {
             let wakes = self.source(|source| source.wakes)?;
             let SourcePoll { found, has_more } = look(&mut Context::from_waker(&self.waker));
-            // Whoever woke it since then has set it, and rightly.
+            // If the source was woken since, its readiness is already set correctly.
             let settled = self.source(|source| {
                 if source.wakes == wakes {
                     source.is_ready = has_more && !source.is_hidden;

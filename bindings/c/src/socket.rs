@@ -22,13 +22,13 @@ use crate::options::{ConsumerSettings, Options, ProducerSettings, Role};
 use crate::producer::BoundProducer;
 use crate::readiness::{Readiness, SourcePoll, WakeSource, spawn};
 
-/// Octets above which signing takes long enough for signals to notice.
+/// Signing more bytes than this takes long enough to delay signal handlers.
 const LONG_BYTES: usize = 1 << 16;
 
-/// What it is bound to.
+/// What the socket is bound to.
 enum Binding {
     Unbound,
-    /// A call is about to bind it.
+    /// A call is binding it.
     InProgress,
     Consumer(BoundConsumer),
     Producer(BoundProducer),
@@ -39,14 +39,14 @@ struct SocketState {
     binding: Binding,
 }
 
-/// A socket. Whatever can hold a session is dropped without its lock: the session waits for
-/// threads that may be about to wake it.
+/// A socket. Values that may hold a session are dropped without the lock: a session waits for
+/// threads that may be about to wake this socket.
 pub(crate) struct Socket {
     readiness: Arc<Readiness>,
     state: Mutex<SocketState>,
 }
 
-/// Checks the flags of a call; whether it may wait.
+/// Checks the flags of a call. Returns whether it may wait.
 fn may_wait(readiness: &Readiness, flags: c_int) -> Result<bool, Errno> {
     if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -95,12 +95,13 @@ impl Socket {
         self.readiness.number()
     }
 
-    /// Whether that still means this socket, as far as can be seen.
+    /// Whether it still refers to this socket, as far as can be detected.
     pub(crate) fn is_fd_ours(&self) -> bool {
         self.readiness.is_fd_ours()
     }
 
-    /// Closes it: waits end, the prefix is free. The descriptor, too, unless it is another's now.
+    /// Closes the socket: ends all waits and frees the prefix. Also closes the descriptor, if
+    /// `owns_number`.
     pub(crate) fn close(&self, owns_number: bool) {
         self.readiness.close(owns_number);
         let end = std::mem::replace(&mut self.state().binding, Binding::Unbound);
@@ -126,7 +127,7 @@ impl Socket {
         };
         let mut end = Some(end);
         let mut state = self.state();
-        // It may have been closed meanwhile.
+        // The socket may have been closed meanwhile.
         if matches!(state.binding, Binding::InProgress) {
             state.binding = end.take().expect("it was put there");
         }
@@ -146,7 +147,7 @@ impl Socket {
         Options { router, role }: Options,
         session: impl FnOnce(Option<String>) -> Result<Session, SocketError> + Send + 'static,
     ) -> Result<Binding, Errno> {
-        // Connecting blocks as long as the router likes, and closing must end this call.
+        // Connecting may block for a long time, and closing the socket must end this call.
         let line = WakeSource::hidden(&self.readiness);
         match role {
             Role::Consumer(_) => {
@@ -160,8 +161,9 @@ impl Socket {
                     let session = session(router)?;
                     session.connect_producers().map(|()| session)
                 })?;
-                // Begun here and not there, so that the prefix is free when this call returns.
-                // It waits for nothing; the thread that makes a disk takes no signals.
+                // Start the binding in this thread, so that the prefix is free when this call
+                // returns. It does not block, and the thread that it starts for a disk receives no
+                // signals.
                 let begun = session.and_then(|session| {
                     let _guard = WithoutSignals::new();
                     Producer::begin_bind(&session, prefix, identity, options)
@@ -177,13 +179,13 @@ impl Socket {
         }
     }
 
-    /// Has `poll` see requests from now on.
+    /// Makes `poll` report requests from now on.
     fn listen(&self) {
         let line = match &self.state().binding {
             Binding::Producer(bound) => bound.source.clone(),
             _ => return,
         };
-        // If it is closed, there is nothing to see.
+        // Fails if the socket is closed. Then there is nothing to report.
         let _ = line.wait(false, |context| match &mut self.state().binding {
             Binding::Producer(bound) => bound.poll_request(context),
             _ => SourcePoll::of(()),
@@ -200,7 +202,7 @@ impl Socket {
         self.state().options.get(name)
     }
 
-    /// Gets octets of what a name says.
+    /// Reads bytes of an object.
     pub(crate) fn recv(
         &self,
         name: Name,
@@ -209,7 +211,7 @@ impl Socket {
     ) -> Result<ReadResult, Errno> {
         let may_wait = may_wait(&self.readiness, flags & !ICN_NEWEST)?;
         if room.left() == 0 {
-            // 0 is the end, and nothing else.
+            // A result of 0 must only mean the end.
             return Err(Errno::EINVAL);
         }
         let read = match &mut *self.state() {
@@ -240,7 +242,7 @@ impl Socket {
         }
     }
 
-    /// Gets the answer to an Interest that was sent.
+    /// Receives the answer to an Interest.
     pub(crate) fn recv_answer(
         &self,
         name: &Name,
@@ -266,7 +268,7 @@ impl Socket {
         }
     }
 
-    /// Publishes, in one or by and by, answers or refuses what is asked for.
+    /// Publishes, appends, answers or refuses.
     pub(crate) fn send(&self, name: &Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
         let what = flags & (ICN_REFUSE | ICN_MORE | ICN_ANSWER);
         may_wait(&self.readiness, flags & !what)?;
@@ -286,12 +288,12 @@ impl Socket {
             }
             _ => return Err(Errno::EINVAL),
         }
-        // It may be closed by now, and what was done is done.
+        // The socket may be closed by now; the operation has succeeded.
         let _ = self.answered(name);
         Ok(())
     }
 
-    /// The error number of something that ends when the socket is closed.
+    /// The error number of an operation that ends when the socket is closed.
     fn errno_of(&self, error: &SocketError) -> Errno {
         match error {
             SocketError::Closed | SocketError::Stopped if !self.readiness.is_open() => Errno::EBADF,
@@ -299,7 +301,8 @@ impl Socket {
         }
     }
 
-    /// Appends to an object, and perhaps its end; whether there was one to do so.
+    /// Appends to a growing object, and ends it if `is_last`. Returns whether there was such an
+    /// object.
     fn grow(
         &self,
         producer: &Producer,
@@ -314,12 +317,12 @@ impl Socket {
         let Some(growing) = growing else { return Ok(false) };
         let goes_on = || self.readiness.is_open();
         let grown = growing.append(producer, name, octets, is_last, &goes_on);
-        // If it is closed, the object is gone with it.
+        // If the socket is closed, the object is gone.
         let _ = self.producer(|bound| bound.end_growing(name, &growing));
         grown.map_err(|error| self.errno_of(&error))
     }
 
-    /// Answers the Interests of a name that the application was told of.
+    /// Answers delivered Interests for a name.
     fn answer(&self, producer: &Producer, name: &Name, octets: &[u8]) -> Result<(), Errno> {
         let asked = self.producer(|bound| bound.delivered(name))?;
         if asked.is_empty() {
@@ -329,21 +332,22 @@ impl Socket {
         answered.map_err(|error| self.errno_of(&error))
     }
 
-    /// The offer of what was published under a name.
+    /// The offer of an object that was published under a name.
     pub(crate) fn offer(&self, name: &Name) -> Result<Packet, Errno> {
         let producer = self.producer(|bound| bound.producer.clone())?;
         let offer = producer.offer_of(name).map_err(|error| self.errno_of(&error))?;
         offer.map(|offer| offer.packet().clone()).ok_or(Errno::ENOENT)
     }
 
-    /// Publishes, as long as the socket is open.
+    /// Publishes, while the socket is open.
     fn publish(&self, producer: Arc<Producer>, name: Name, octets: Vec<u8>) -> Result<(), Errno> {
         let (readiness, is_long) = (self.readiness.clone(), octets.len() > LONG_BYTES);
         let publish = move || {
             let mut goes_on = || readiness.is_open();
             producer.publish_while(&name, octets, &mut goes_on).map(drop)
         };
-        // Handlers of signals run in this thread, whoever signs: what is short starts no other.
+        // Signal handlers run in the calling thread, even while another thread signs. Short content
+        // needs no other thread.
         let published = match is_long {
             true => spawn(publish)?.join().map_err(|_| Errno::EIO)?,
             false => publish(),
@@ -369,14 +373,14 @@ impl Socket {
         })?
     }
 
-    /// Whether it is a consumer.
+    /// Whether the socket is a consumer.
     pub(crate) fn is_consumer(&self) -> bool {
         matches!(self.state().options.role, Role::Consumer(_))
     }
 }
 
 impl SocketState {
-    /// Why a call is not for this socket as it is.
+    /// The error for a call that does not fit the socket's type or state.
     fn misused(&self) -> Errno {
         match self.binding {
             Binding::Unbound | Binding::InProgress => Errno::ENOTCONN,

@@ -1,4 +1,4 @@
-//! Who signs.
+//! Identities that sign content.
 
 use weir_crypto::{KeyChain, KeyChainError};
 use weir_security::DigestSigner;
@@ -7,19 +7,19 @@ use weir_wire::Name;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
-    /// The user's default key, which is made if there is none.
+    /// The user's default key. Created if there is none.
     #[default]
     Default,
-    /// No key: a digest shows that content is whole, not who made it.
+    /// No key: a digest protects integrity, but does not show the origin.
     Digest,
-    /// A key of the user, by its name, its identity's or its certificate's.
+    /// A key of the user, by the name of the key, its identity or its certificate.
     Key(Name),
 }
 
-/// Who signs what is published.
+/// The identity for a signing option.
 ///
 /// # Errors
-/// The key cannot be read, or there is none of that name, or none can be made.
+/// The key cannot be read or created, or does not exist.
 pub fn identity(signing: &Signing) -> Result<Identity, KeyChainError> {
     let signer = match signing {
         Signing::Digest => return Ok(Identity::new(DigestSigner)),

@@ -1,13 +1,13 @@
-//! Which router.
+//! Selection of the router.
 
 use weir_face::{FaceUri, client_transport};
 use weir_socket::SocketError;
 
-/// The address of a router, or the path of its Unix socket; by default that which `weir get`
-/// finds. Blocks for name resolution.
+/// Resolves a router address or the path of its Unix socket. The default is the router that `weir
+/// get` finds. Blocks for name resolution.
 ///
 /// # Errors
-/// [`SocketError::NoRouter`]: it is no address.
+/// [`SocketError::NoRouter`]: the address is invalid.
 pub fn router_of(text: Option<&str>) -> Result<FaceUri, SocketError> {
     let no_router = |error: &dyn std::fmt::Display| SocketError::NoRouter(error.to_string());
     match text {

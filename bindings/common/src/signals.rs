@@ -1,15 +1,15 @@
-//! Signals are for threads of the application.
+//! Keeps signals away from the library's threads.
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-/// While it lives, threads that the calling one starts take no signals: handlers run in threads of
-/// the application.
+/// While this value lives, threads started by this thread receive no signals. Signal handlers then
+/// run in the application's threads.
 pub struct WithoutSignals(Option<SigSet>);
 
 impl WithoutSignals {
-    /// From now on.
-    #[must_use = "it ends when it is dropped"]
-    #[allow(clippy::new_without_default, reason = "there is no default of a moment")]
+    /// Blocks signals from now on.
+    #[must_use = "signals are unblocked when it is dropped"]
+    #[allow(clippy::new_without_default, reason = "creating it has an effect")]
     pub fn new() -> Self {
         Self(SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).ok())
     }
@@ -18,7 +18,7 @@ impl WithoutSignals {
 impl Drop for WithoutSignals {
     fn drop(&mut self) {
         if let Some(mask) = &self.0 {
-            // It cannot fail with a mask that was in force.
+            // Restoring a mask that was in force cannot fail.
             let _ = mask.thread_set_mask();
         }
     }

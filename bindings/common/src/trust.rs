@@ -1,4 +1,4 @@
-//! Whom consumers believe.
+//! Trust decisions of consumers.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,14 @@ use weir_crypto::{KeyChain, KeyChainError, UserTrust};
 use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision};
 use weir_wire::{DataView, Name};
 
-/// The user's trust, which a fetch uses and which is remembered at its end.
+/// The user's trust settings, shared by a fetch and its caller. New signers are remembered after a
+/// complete fetch.
 #[derive(Clone)]
 pub struct SharedTrust(Arc<Mutex<UserTrust>>);
 
 impl SharedTrust {
-    /// For what is below `root`. With files of anchors nobody else is believed. With
-    /// `allow_unsigned` a digest will do for a signature.
+    /// Trust for content below `root`. If `anchors` are given, only these are trusted.
+    /// `allow_unsigned` accepts content that has only a digest.
     ///
     /// # Errors
     /// The user's keys, or an anchor, cannot be read.
@@ -22,7 +23,7 @@ impl SharedTrust {
         anchors: &[impl AsRef<Path>],
         allow_unsigned: bool,
     ) -> Result<Self, KeyChainError> {
-        // Without a home there are no keys.
+        // Without a home directory there are no keys.
         let chain = KeyChain::open().ok();
         let mut trust = UserTrust::new(root, chain, anchors)?;
         if allow_unsigned {
@@ -35,9 +36,10 @@ impl SharedTrust {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers who signed, now that all of it has been verified.
+    /// Remembers new signers, after all content was verified.
     pub fn remember(&self) {
-        // What was got is verified all the same; the next time, too, is the first time then.
+        // If this fails, the content is still verified; the next fetch sees the signer as new
+        // again.
         let _ = self.trust().remember();
     }
 }

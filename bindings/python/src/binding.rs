@@ -110,8 +110,8 @@ impl Binding {
     }
 
     /// As `wait`, or nothing now.
-    fn poll(&self, py: Python<'_>, bell: &Notifier, token: u64) -> PyResult<Option<(Outlet,)>> {
-        let (state, waker) = (self.state.get_or_raise(WHAT)?, bell.waker(token)?);
+    fn poll(&self, py: Python<'_>, notifier: &Notifier, token: u64) -> PyResult<Option<(Outlet,)>> {
+        let (state, waker) = (self.state.get_or_raise(WHAT)?, notifier.waker(token)?);
         match py.detach(|| poll(state, &mut Context::from_waker(&waker))) {
             Poll::Ready(bound) => {
                 bound.map(|producer| Some((Outlet::new(producer),))).map_err(errors::of_socket)

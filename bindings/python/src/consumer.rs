@@ -353,11 +353,11 @@ impl Stream {
     fn poll<T: Send>(
         &self,
         py: Python<'_>,
-        bell: &Notifier,
+        notifier: &Notifier,
         token: u64,
         mut poll: impl FnMut(&mut FetchState, &mut Context<'_>) -> Polled<T> + Send,
     ) -> PyResult<Option<(T,)>> {
-        let waker = bell.waker(token)?;
+        let waker = notifier.waker(token)?;
         *lock(&self.course.get_or_raise(STREAM)?.task) = Some(waker.clone());
         self.with(py, |flow| match py.detach(|| poll(flow, &mut Context::from_waker(&waker))) {
             Poll::Ready(found) => found.map(|found| Some((found,))).map_err(errors::of_socket),
@@ -403,13 +403,13 @@ impl Stream {
     fn poll_info<'py>(
         &self,
         py: Python<'py>,
-        bell: &Notifier,
+        notifier: &Notifier,
         token: u64,
     ) -> PyResult<Option<(Bound<'py, PyDict>,)>> {
         let ends = self.finds.is_some();
         let poll =
             |flow: &mut FetchState, context: &mut Context<'_>| flow.poll_metadata(context, ends);
-        match self.poll(py, bell, token, poll)? {
+        match self.poll(py, notifier, token, poll)? {
             Some((found,)) => Ok(Some((self.info_of(py, found)?,))),
             None => Ok(None),
         }
@@ -425,10 +425,10 @@ impl Stream {
     fn poll_chunk(
         &self,
         py: Python<'_>,
-        bell: &Notifier,
+        notifier: &Notifier,
         token: u64,
     ) -> PyResult<Option<(Option<Buffer>,)>> {
-        let found = self.poll(py, bell, token, FetchState::poll_piece)?;
+        let found = self.poll(py, notifier, token, FetchState::poll_piece)?;
         Ok(found.map(|(piece,)| (chunk(piece),)))
     }
 
@@ -457,12 +457,12 @@ impl Stream {
     fn poll_whole(
         &self,
         py: Python<'_>,
-        bell: &Notifier,
+        notifier: &Notifier,
         token: u64,
     ) -> PyResult<Option<(Buffer,)>> {
         let poll =
             |flow: &mut FetchState, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
-        let found = self.poll(py, bell, token, poll)?;
+        let found = self.poll(py, notifier, token, poll)?;
         Ok(found.map(|(octets,)| (Buffer::of_vec(octets),)))
     }
 

@@ -186,8 +186,8 @@ impl Outlet {
     }
 
     /// As `request`, or nothing now.
-    fn poll_request(&self, bell: &Notifier, token: u64) -> PyResult<Option<(Request,)>> {
-        let (producer, waker) = (self.producer()?, bell.waker(token)?);
+    fn poll_request(&self, notifier: &Notifier, token: u64) -> PyResult<Option<(Request,)>> {
+        let (producer, waker) = (self.producer()?, notifier.waker(token)?);
         match producer.poll_recv(&mut Context::from_waker(&waker)) {
             Poll::Pending => Ok(None),
             Poll::Ready(Err(error)) => Err(errors::of_socket(error)),

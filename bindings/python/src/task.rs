@@ -90,8 +90,13 @@ impl Task {
     }
 
     /// As `wait`, or nothing now.
-    fn poll(&self, py: Python<'_>, bell: &Notifier, token: u64) -> PyResult<Option<(Py<PyAny>,)>> {
-        let (awaited, waker) = (self.awaited.get_or_raise(self.what)?, bell.waker(token)?);
+    fn poll(
+        &self,
+        py: Python<'_>,
+        notifier: &Notifier,
+        token: u64,
+    ) -> PyResult<Option<(Py<PyAny>,)>> {
+        let (awaited, waker) = (self.awaited.get_or_raise(self.what)?, notifier.waker(token)?);
         let context = &mut Context::from_waker(&waker);
         let found = awaited.lock().unwrap_or_else(PoisonError::into_inner).poll(context);
         match found {

@@ -76,31 +76,31 @@ pub(crate) fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     }
 }
 
-struct Rings {
+struct PendingTokens {
     event: EventFd,
-    rung: Mutex<Vec<u64>>,
+    tokens: Mutex<Vec<u64>>,
 }
 
-impl Rings {
-    fn rung(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+impl PendingTokens {
+    fn tokens(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Ring {
-    rings: Arc<Rings>,
+struct TokenWaker {
+    pending: Arc<PendingTokens>,
     token: u64,
 }
 
-impl Wake for Ring {
+impl Wake for TokenWaker {
     fn wake(self: Arc<Self>) {
-        let mut rung = self.rings.rung();
-        let is_first = rung.is_empty();
-        rung.push(self.token);
-        drop(rung);
+        let mut tokens = self.pending.tokens();
+        let is_first = tokens.is_empty();
+        tokens.push(self.token);
+        drop(tokens);
         if is_first {
-            // It fails only if it is rung 2^64 times.
-            let _ = self.rings.event.write(1);
+            // It fails only if it is tokens 2^64 times.
+            let _ = self.pending.event.write(1);
         }
     }
 }
@@ -108,7 +108,7 @@ impl Wake for Ring {
 /// A descriptor that becomes readable when something that tasks of an event loop wait for may be
 /// there.
 #[pyclass(frozen, module = "weir._weir")]
-pub(crate) struct Notifier(ProcessLocal<Arc<Rings>>);
+pub(crate) struct Notifier(ProcessLocal<Arc<PendingTokens>>);
 
 const WHAT: &str = "the event loop";
 
@@ -118,7 +118,7 @@ impl Notifier {
     fn new() -> PyResult<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_flags(flags).map_err(std::io::Error::from)?;
-        Ok(Self(ProcessLocal::new(Arc::new(Rings { event, rung: Mutex::default() }))))
+        Ok(Self(ProcessLocal::new(Arc::new(PendingTokens { event, tokens: Mutex::default() }))))
     }
 
     /// The descriptor.
@@ -128,21 +128,21 @@ impl Notifier {
 
     /// The tokens of whoever is to look again.
     fn take(&self) -> PyResult<Vec<u64>> {
-        let rings = self.0.get_or_raise(WHAT)?;
-        let mut rung = rings.rung();
-        // There is nothing to be read if nobody has rung.
-        let _ = rings.event.read();
-        Ok(std::mem::take(&mut *rung))
+        let pending = self.0.get_or_raise(WHAT)?;
+        let mut tokens = pending.tokens();
+        // There is nothing to be read if nobody has tokens.
+        let _ = pending.event.read();
+        Ok(std::mem::take(&mut *tokens))
     }
 }
 
 impl Notifier {
-    /// A waker that rings with the token.
+    /// A waker that pending with the token.
     ///
     /// # Errors
     /// It was made before a fork.
     pub(crate) fn waker(&self, token: u64) -> PyResult<Waker> {
-        let rings = self.0.get_or_raise(WHAT)?.clone();
-        Ok(Waker::from(Arc::new(Ring { rings, token })))
+        let pending = self.0.get_or_raise(WHAT)?.clone();
+        Ok(Waker::from(Arc::new(TokenWaker { pending, token })))
     }
 }

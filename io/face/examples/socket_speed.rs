@@ -1,9 +1,7 @@
-//! What a packet costs on its way through the sockets of this machine, measured from queue to
-//! frames.
+//! Measures the cost of a packet through the sockets of this machine, from queue to frames.
 //!
-//! `cargo run --release -p weir-face --example socket_speed` prints, for each kind of socket and
-//! size of packet, the processor time per packet of the sending and the receiving thread, and the
-//! rate.
+//! `cargo run --release -p weir-face --example socket_speed` prints the processor time per packet
+//! of the sending and the receiving thread, and the rate, for each kind of socket and packet size.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +19,7 @@ use weir_wire::lp::{LpHeader, PitToken};
 const DURATION: Duration = Duration::from_secs(2);
 const BATCH: usize = 64;
 
-/// A Data TLV of `len` octets, at least 255 or less than 254.
+/// A Data TLV of `len` bytes, at least 255 or less than 254.
 fn data(len: usize) -> Packet {
     let mut octets = vec![0xa5; len];
     octets[0] = 6;
@@ -82,7 +80,7 @@ fn send_all(
     }
 }
 
-/// `receive` appends frames and says whether there may be more.
+/// `receive` appends frames and returns its status.
 fn receive_all(
     source: &mut impl mio::event::Source,
     is_done: &AtomicBool,

@@ -1,39 +1,39 @@
-//! Who may connect to a Unix socket, and who has connected.
+//! Access to Unix sockets: permissions of the socket file, and credentials of connected peers.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{getsockopt, sockopt};
 
-/// Who may connect to a Unix listener, by the mode and group of its file.
+/// Permissions of a Unix listener's socket file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixAccess {
-    /// Permission bits of the socket file. Connecting takes the one for writing.
+    /// Permission bits. Connecting requires the write permission.
     pub mode: u32,
-    /// The group of the socket file; `None` leaves the one that the system gives it.
+    /// Group of the file; `None` keeps the system's choice.
     pub group: Option<u32>,
 }
 
 impl Default for UnixAccess {
-    /// As NFD: applications of every user may connect. What they may then do is for management to
-    /// decide, and the directories that only concern one user are closed to others.
+    /// Like NFD: applications of every user may connect. Management decides what they may do.
+    /// Default directories that concern a single user are closed to others.
     fn default() -> Self {
         Self { mode: 0o666, group: None }
     }
 }
 
-/// Groups of a peer that are looked at. Linux has at most this many (NGROUPS_MAX).
+/// Upper limit on a peer's groups. Linux allows at most this many (NGROUPS_MAX).
 const GROUPS_MAX: usize = 65536;
-/// What is asked for first.
+/// Size of the first attempt.
 const GROUPS_FIRST_GUESS: usize = 32;
 
-/// Who is at the other end of a Unix connection: the user and groups that the process had when it
-/// connected, as the kernel has recorded them.
+/// Credentials of the peer of a Unix connection: user and groups of its process when it connected,
+/// as recorded by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
     pub user: u32,
     group: u32,
-    /// Supplementary groups; none where the kernel does not tell (Linux before 4.13).
+    /// Supplementary groups; empty if the kernel does not report them (Linux before 4.13).
     groups: Vec<u32>,
 }
 
@@ -55,8 +55,8 @@ fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; GROUPS_FIRST_GUESS];
     loop {
         let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
-        // SAFETY: the pointer and length describe `groups`, which lives through the call; a
-        // `gid_t` is a `u32`.
+        // SAFETY: pointer and length describe `groups`, which outlives the call. A `gid_t` is a
+        // `u32`.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),
@@ -72,7 +72,7 @@ fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
             return Ok(groups);
         }
         let error = io::Error::last_os_error();
-        // The kernel says how many there are.
+        // The kernel reports how many there are.
         if error.raw_os_error() != Some(libc::ERANGE)
             || !(groups.len()..=GROUPS_MAX).contains(&count)
         {

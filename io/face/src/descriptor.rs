@@ -1,4 +1,4 @@
-//! Descriptors beside the octets of a Unix connection.
+//! File descriptors that travel with the bytes of a Unix connection (SCM_RIGHTS).
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -6,15 +6,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::untrusted_file::UntrustedFile;
 
-/// What the system lets anybody send at a time (SCM_MAX_FD).
+/// Maximum number of descriptors in one message on Linux (SCM_MAX_FD).
 const DESCRIPTORS_MAX: usize = 253;
 
-/// Octets of a control message with so many descriptors.
+/// Size of a control message with this many descriptors.
 const fn control_bytes(descriptors: usize) -> usize {
     size_of::<libc::cmsghdr>() + descriptors * size_of::<RawFd>()
 }
 
-/// Sends `octets`, which are few, with `descriptor`.
+/// Sends a few bytes together with `descriptor`.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     octets: &[u8],
@@ -26,7 +26,7 @@ pub(crate) fn send(
     let mut message = header(&mut piece);
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = control_bytes(1);
-    // SAFETY: the message's control buffer has room for one header and a descriptor behind it.
+    // SAFETY: the message's control buffer has space for one header and one descriptor.
     let sent = unsafe {
         let head = libc::CMSG_FIRSTHDR(&raw const message);
         (*head).cmsg_level = libc::SOL_SOCKET;
@@ -38,8 +38,8 @@ pub(crate) fn send(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads into `octets`, and appends what files came with them to `files`: all of them, since the
-/// system would close the others here and now.
+/// Reads into `octets`, and appends received files to `files`. The buffer has space for all files:
+/// the system would close the others at once, in this thread.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     octets: &mut [u8],
@@ -50,13 +50,13 @@ pub(crate) fn receive(
     let mut message = header(&mut piece);
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = control_bytes(DESCRIPTORS_MAX);
-    // SAFETY: the message points to `octets`, exclusively borrowed, and to a control buffer, which
-    // both live through the call.
+    // SAFETY: the message points to `octets`, which is exclusively borrowed, and to a control
+    // buffer. Both outlive the call.
     let read =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the system has filled the control buffer and said how far. A message of this level
-    // and type holds descriptors, as many as its length says, which are this process's to close.
+    // SAFETY: the kernel has filled the control buffer and set its length. A message of this level
+    // and type holds as many descriptors as its length says, and this process owns them.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(control) = head.as_ref() {
@@ -74,7 +74,7 @@ pub(crate) fn receive(
 }
 
 fn header(piece: &mut libc::iovec) -> libc::msghdr {
-    // SAFETY: a plain C structure for which zeros are a valid value.
+    // SAFETY: a plain C structure for which zeros are valid.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = piece;
     message.msg_iovlen = 1;
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// None is left for the system to close.
+    /// No file is left for the system to close.
     #[test]
     fn as_many_files_come_as_can_be_sent() {
         let (near, far) = UnixStream::pair().unwrap();

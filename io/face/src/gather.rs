@@ -1,4 +1,4 @@
-//! From the frames of a link to the pieces of one `sendmsg`.
+//! Collects the frames of a link into the slices of one `sendmsg` call.
 
 use std::cell::RefCell;
 use std::io::IoSlice;
@@ -6,10 +6,9 @@ use std::io::IoSlice;
 use weir_link::Link;
 
 pub(crate) const IO_SLICES_MAX: usize = 128;
-/// Octets of one call: enough to spread its cost, little enough for what it touches to stay in
-/// cache.
+/// Bytes per call: enough to amortize the call, few enough to stay in the cache.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
-/// Frames up to this size are copied together, since a piece of its own costs more.
+/// Smaller frames are copied together, because a slice of their own costs more.
 const COPY_BYTES_MAX: usize = 512;
 const STAGING_BYTES: usize = 64 * 1024;
 
@@ -69,8 +68,8 @@ fn is_small(prefix: &[u8], payload: &[u8]) -> bool {
     prefix.len() + payload.len() <= COPY_BYTES_MAX
 }
 
-/// Calls `send` with the octets of the oldest frames of `link`, leaving out the `skip` octets that
-/// went before.
+/// Calls `send` with the bytes of the link's oldest frames, without the first `skip` bytes, which
+/// were sent before.
 pub(crate) fn with_io_slices<R>(
     link: &Link,
     skip: usize,

@@ -1,5 +1,5 @@
-//! The kinds of sockets there are. What uses a face's socket sees [`Socket`], [`Listener`] and
-//! [`Connected`], and never which kind it is.
+//! The kinds of sockets. Users of a face's socket see only [`Socket`], [`Listener`] and
+//! [`Connected`], and need not know the kind.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::uri::FaceUri;
 
 macro_rules! sockets {
     ($($(#[$doc:meta])* $variant:ident($kind:ty) = $default_link:expr,)+) => {
-        /// The socket of one face, of any kind; non-blocking.
+        /// The non-blocking socket of one face.
         #[derive(Debug)]
         pub enum Socket {
             $($(#[$doc])* $variant($kind),)+
@@ -39,24 +39,24 @@ macro_rules! sockets {
                 match self { $(Self::$variant(one) => one.recv(pool, frames),)+ }
             }
 
-            /// Sends what `link` has ready, as far as the socket takes it. A socket must always be
-            /// given the same link.
+            /// Sends the frames that `link` has ready, as far as the socket accepts them. A socket
+            /// must always be used with the same link.
             #[inline]
             pub fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
                 match self { $(Self::$variant(one) => one.send(link),)+ }
             }
 
-            /// Tells `link` what waits in the socket by now; after sending it has been told.
+            /// Reports the socket's present backlog to `link`. Sending reports it as well.
             pub fn tell_backlog(&mut self, link: &mut Link) {
                 match self { $(Self::$variant(one) => one.tell_backlog(link),)+ }
             }
 
-            /// This side's address, NFD's LocalUri.
+            /// The local address (NFD: LocalUri).
             pub fn local_uri(&self) -> FaceUri {
                 match self { $(Self::$variant(one) => one.local_uri().clone(),)+ }
             }
 
-            /// The peer's address, NFD's (remote) Uri.
+            /// The peer's address (NFD: Uri).
             pub fn remote_uri(&self) -> FaceUri {
                 match self { $(Self::$variant(one) => one.remote_uri().clone(),)+ }
             }
@@ -66,12 +66,12 @@ macro_rules! sockets {
                 match self { $(Self::$variant(one) => one.is_local(),)+ }
             }
 
-            /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
+            /// Memory in bytes of an incomplete packet.
             pub fn held_bytes(&self) -> usize {
                 match self { $(Self::$variant(one) => one.held_bytes(),)+ }
             }
 
-            /// How a face over this socket has its link, unless it is told otherwise.
+            /// The default link configuration for a face with this socket.
             pub fn link_config(&self) -> LinkConfig {
                 match self { $(Self::$variant(one) => ($default_link)(one),)+ }
             }
@@ -118,32 +118,33 @@ macro_rules! sources {
 }
 
 sockets! {
-    /// Unix or TCP.
+    /// A Unix or TCP connection.
     Stream(StreamSocket) = |_: &StreamSocket| LinkConfig::stream(),
-    /// An application and the router of its machine: Unix, and shared memory when there is traffic.
-    #[allow(private_interfaces, reason = "nobody needs its name")]
+    /// A local application and its router: a Unix connection, and shared memory if there is
+    /// traffic.
+    #[allow(private_interfaces, reason = "no caller names the type")]
     Shared(Box<SharedSocket>) = |_: &SharedSocket| LinkConfig::stream(),
-    /// One UDP peer, at a port of its own.
+    /// One UDP peer with a port of its own.
     Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),
 }
 
-/// Waits for connections, of any kind.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
-    /// On a path.
+    /// A Unix socket path.
     Unix(UnixListener),
-    /// On an address and port.
+    /// A TCP address and port.
     Tcp(TcpListener),
 }
 
 sources!(Listener: Unix, Tcp,);
 
 impl Listener {
-    /// The next connection; `None` when none waits.
+    /// Accepts the next connection; `None` if there is none.
     ///
     /// # Errors
-    /// Those of `accept`. When this process has no file to spare the connection stays in the queue:
-    /// try again later.
+    /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
+    /// backlog: try again later.
     pub fn accept(&self) -> io::Result<Option<Socket>> {
         let accepted = match self {
             Self::Unix(listener) => listener.accept(),
@@ -158,7 +159,7 @@ impl Listener {
         }))
     }
 
-    /// The address of this side.
+    /// The local address.
     pub fn local_uri(&self) -> FaceUri {
         match self {
             Self::Unix(listener) => listener.local_uri(),
@@ -170,24 +171,24 @@ impl Listener {
 /// How a router reaches a peer.
 #[derive(Debug)]
 pub enum Connected {
-    /// By a socket of the face's own.
+    /// Through a socket of the face's own.
     Socket(Socket),
-    /// By a port that it shares with other peers.
+    /// Through a port that the face shares with other peers.
     Peer(SocketAddr),
 }
 
 impl Connected {
-    /// Connects to a peer, waiting for at most `timeout`.
+    /// Connects to a peer, within `timeout`.
     ///
     /// # Errors
-    /// Those of `connect`; Unsupported for a kind that cannot be connected to.
+    /// Those of `connect`; Unsupported for a scheme that cannot be connected to.
     pub fn to(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
         let stream = match remote {
             FaceUri::Udp(peer) => return Ok(Self::Peer(*peer)),
             FaceUri::Tcp(peer) => StreamSocket::connect_tcp_timeout(*peer, timeout),
             FaceUri::Unix(path) => StreamSocket::connect_unix(path, timeout),
             other => {
-                let why = format!("faces of the scheme {} cannot be made", other.scheme());
+                let why = format!("cannot connect to a face URI with scheme {}", other.scheme());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
@@ -196,12 +197,13 @@ impl Connected {
 }
 
 impl Socket {
-    /// One end of a pair whose other end is in this process: a local face.
+    /// One end of a socket pair within this process: a local face.
     pub fn of_pair(stream: UnixStream) -> io::Result<Self> {
         StreamSocket::of_pair(stream).map(Self::Stream)
     }
 
-    /// Who connected, where the kernel knows: over a Unix listener, or within this process.
+    /// Credentials of the peer, if the kernel knows them: over a Unix listener, or within this
+    /// process.
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
         let is_unix = matches!(self.remote_uri(), FaceUri::Fd(_));
         is_unix.then(|| PeerCredentials::of(self.as_fd()).ok()).flatten()
@@ -212,19 +214,20 @@ impl Socket {
         matches!(self, Self::Shared(socket) if socket.is_shared())
     }
 
-    /// Whether room to send, once there was none, is told by something to read, and not by the
-    /// socket's being writable.
+    /// Whether free space in a full send queue is announced by input (a doorbell), not by
+    /// writability of the socket.
     pub fn signals_room_by_input(&self) -> bool {
         matches!(self, Self::Shared(socket) if socket.signals_room_by_input())
     }
 
-    /// Whether there was no room to send, and there is now. To be asked before a wait where
-    /// [room is told by input](Self::tells_room_by_input): what told so may have been read already.
+    /// Whether the send queue was full and has space now. Check this before waiting if [space is
+    /// announced by input](Self::signals_room_by_input): the doorbell may have been read already.
     pub fn is_writable_again(&self) -> bool {
         matches!(self, Self::Shared(socket) if socket.is_writable_again())
     }
 
-    /// Takes what has told of something to read, which the caller knows of and leaves for later.
+    /// Discards pending doorbells. For a caller that knows there is something to read and leaves it
+    /// for later.
     pub fn discard_doorbells(&mut self) -> io::Result<()> {
         match self {
             Self::Shared(socket) => socket.discard_doorbells(),
@@ -232,7 +235,7 @@ impl Socket {
         }
     }
 
-    /// Connects an application to a router, waiting for at most `timeout`.
+    /// Connects an application to a router, within `timeout`.
     pub fn connect(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
         match Connected::to(remote, timeout)? {
             Connected::Socket(Socket::Stream(stream)) if matches!(remote, FaceUri::Unix(_)) => {
@@ -244,19 +247,19 @@ impl Socket {
     }
 }
 
-/// What management has to know of the kind of a face.
+/// Properties of a face's kind that management needs.
 impl FaceUri {
-    /// Whether frames have a bound of their own (an MTU) and one port serves many peers.
+    /// Whether frames have a size limit (MTU) and one port serves many peers.
     pub fn is_datagram(&self) -> bool {
         matches!(self, Self::Udp(_))
     }
 
-    /// Whether a faces/create command may make such a face.
+    /// Whether a faces/create command may create such a face.
     pub fn is_made_by_command(&self) -> bool {
         matches!(self, Self::Udp(_) | Self::Tcp(_))
     }
 
-    /// Whether the address says which peer it is, so that there is one face to it at most.
+    /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
         matches!(self, Self::Udp(_) | Self::Tcp(_))
     }

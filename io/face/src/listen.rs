@@ -21,19 +21,19 @@ const BACKLOG: libc::c_int = 1024;
 /// Why a listener could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// A router answers at this path.
+    /// A router responds at this path.
     #[error(
         "another router listens on {}; stop it, or choose another path (--unix PATH)",
         path.display()
     )]
     AddressInUse { path: PathBuf },
-    /// There is something else at this path, and it is left alone.
-    #[error("{} is there and is no socket; move it away or choose another path", path.display())]
+    /// The path exists and is not a socket. It is left alone.
+    #[error("{} exists and is not a socket; move it away or choose another path", path.display())]
     NotASocket { path: PathBuf },
     /// The directory of the default path in the temporary directory belongs to another user.
     #[error("{} belongs to another user; choose another path", path.display())]
     ForeignDirectory { path: PathBuf },
-    /// The socket cannot be given to the configured group.
+    /// The socket file cannot be given to the configured group.
     #[error("cannot give {} to group {group}: {source}", path.display())]
     Group { path: PathBuf, group: u32, source: io::Error },
     /// The system refused.
@@ -46,8 +46,7 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// Whether another place may do where this one did not, for want of permission or of the
-    /// directory.
+    /// Whether another path may work: permissions or the directory are missing here.
     fn is_path_unusable(&self) -> bool {
         match self {
             Self::Io { source, .. } => matches!(
@@ -63,26 +62,26 @@ impl BindError {
     }
 }
 
-/// Listens on a path; removes it when dropped.
+/// A listening Unix socket. Removes its path when dropped.
 #[derive(Debug)]
 pub struct UnixListener {
     socket: Socket,
     path: PathBuf,
-    /// Device and inode of the socket file, so that only our own is removed.
+    /// Device and inode of the socket file, so that only this listener's own file is removed.
     identity: (u64, u64),
     shared_memory: Option<Arc<SharedMemory>>,
 }
 
 impl UnixListener {
-    /// Listens on `path`. A missing directory is made, open to this user alone unless the system's
-    /// run directory is its parent. A socket on which no process listens, left by a router that was
-    /// killed, is replaced.
+    /// Listens on `path`. Creates a missing directory, private to this user unless its parent is
+    /// the system's run directory. Replaces a socket on which no process listens, such as that of a
+    /// killed router.
     pub fn bind(path: &Path, access: UnixAccess) -> Result<Self, BindError> {
         let fail = |source| BindError::Io { address: path.display().to_string(), source };
         let path = std::path::absolute(path).map_err(fail)?;
         let directory = path.parent().unwrap_or(Path::new("/"));
         make_directory(directory).map_err(fail)?;
-        // Between finding a socket dead and replacing it, no other router may do the same.
+        // No other router may act between the check for a stale socket and its replacement.
         let _lock = lock_directory(directory).map_err(fail)?;
         remove_stale_socket(&path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(fail)?;
@@ -92,7 +91,7 @@ impl UnixListener {
         let metadata = fs::symlink_metadata(&path).map_err(fail)?;
         let identity = (metadata.dev(), metadata.ino());
         let listener = Self { socket, identity, path: path.clone(), shared_memory: None };
-        // Nobody can connect before `listen`, whatever the mode is until here.
+        // No peer can connect before `listen`, so permissions up to here do not matter.
         if let Some(group) = access.group {
             std::os::unix::fs::chown(&path, None, Some(group))
                 .map_err(|source| BindError::Group { path: path.clone(), group, source })?;
@@ -102,7 +101,7 @@ impl UnixListener {
         Ok(listener)
     }
 
-    /// Listens on the first of `unix_path_candidates` where this process may make a socket.
+    /// Listens on the first of `unix_path_candidates` where this process can create a socket.
     pub fn bind_default(access: UnixAccess) -> Result<Self, BindError> {
         let candidates = unix_path_candidates();
         let (last, first) = candidates.split_last().expect("the temporary directory is always one");
@@ -112,7 +111,7 @@ impl UnixListener {
                 result => return result,
             }
         }
-        // Anyone may make a directory of this name in the temporary directory.
+        // Any user may create a directory of this name in the temporary directory.
         let directory = last.parent().unwrap_or(last);
         let owner = nix::unistd::getuid().as_raw();
         if fs::symlink_metadata(directory)
@@ -123,7 +122,7 @@ impl UnixListener {
         Self::bind(last, access)
     }
 
-    /// Applications may share memory from now on, within that bound.
+    /// Lets applications share memory with the router, within the limit of `memory`.
     pub fn share_memory(&mut self, memory: Arc<SharedMemory>) {
         self.shared_memory = Some(memory);
     }
@@ -136,16 +135,16 @@ impl UnixListener {
         &self.path
     }
 
-    /// The face address of this side, `unix://…`.
+    /// The local face address, `unix://…`.
     pub fn local_uri(&self) -> FaceUri {
         FaceUri::Unix(self.path.clone())
     }
 
-    /// The next connection; `None` when none waits.
+    /// Accepts the next connection; `None` if there is none.
     ///
     /// # Errors
-    /// Those of `accept`. When this process has no file to spare the connection stays in the queue:
-    /// try again later.
+    /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
+    /// backlog: try again later.
     pub fn accept(&self) -> io::Result<Option<StreamSocket>> {
         let accepted = accept(&self.socket)?;
         accepted
@@ -173,7 +172,7 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     let mode = if is_shared { 0o755 } else { 0o700 };
     let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
     fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    // Not what the umask of whoever starts the router makes of it.
+    // Set the mode again: the umask may have changed it.
     missing.into_iter().try_for_each(|path| fs::set_permissions(path, Permissions::from_mode(mode)))
 }
 
@@ -195,7 +194,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(fail)
         }
-        // A socket that this user may not connect to is not known to be dead.
+        // A socket that this user may not connect to is not known to be stale.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(fail(error)),
         _ => Err(BindError::AddressInUse { path: path.to_owned() }),
     }
@@ -208,7 +207,7 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on `address`; port 0 takes any. An IPv6 listener takes no IPv4 peers.
+    /// Listens on `address`; port 0 selects any free port. An IPv6 listener accepts no IPv4 peers.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         Self::try_bind(address)
             .map_err(|source| BindError::Io { address: format!("tcp {address}"), source })
@@ -227,21 +226,21 @@ impl TcpListener {
         Ok(Self { socket, local })
     }
 
-    /// The address bound to.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The channel's address, `tcp4://…` or `tcp6://…`.
+    /// The local face address, `tcp4://…` or `tcp6://…`.
     pub fn local_uri(&self) -> FaceUri {
         FaceUri::Tcp(self.local)
     }
 
-    /// The next connection; `None` when none waits.
+    /// Accepts the next connection; `None` if there is none.
     ///
     /// # Errors
-    /// Those of `accept`. When this process has no file to spare the connection stays in the queue:
-    /// try again later.
+    /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
+    /// backlog: try again later.
     pub fn accept(&self) -> io::Result<Option<StreamSocket>> {
         let Some((socket, peer)) = accept(&self.socket)? else {
             return Ok(None);
@@ -251,7 +250,7 @@ impl TcpListener {
     }
 }
 
-/// A connection that was gone before it was accepted is passed over.
+/// Accepts a connection. Skips connections that were closed before they were accepted.
 fn accept(listener: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
     loop {
         match listener.accept() {

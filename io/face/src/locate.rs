@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::uri::{FaceUri, ResolveError};
 
-/// NFD's path, for routers of the whole machine.
+/// NFD's path, for a router of the whole machine.
 const SYSTEM_PATH: &str = "/run/nfd/nfd.sock";
-/// Below a user's run directory.
+/// Path below a user's run directory.
 const USER_PATH: &str = "weir/nfd.sock";
 
-/// Where a router on this host listens, in order: NFD's path, the user's run directory, the
-/// temporary directory.
+/// Paths where a router of this user may listen, in order: NFD's path, the user's run directory,
+/// the temporary directory.
 pub(crate) fn unix_path_candidates() -> Vec<PathBuf> {
     let variable = |key: &str| env::var(key).ok();
     let run = run_directory(&variable).map(|run| run.join(USER_PATH));
@@ -24,14 +24,14 @@ fn run_directory(variable: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> 
     variable("XDG_RUNTIME_DIR").filter(|run| run.starts_with('/')).map(PathBuf::from)
 }
 
-/// Below a directory for temporary files.
+/// Path below the directory for temporary files.
 fn temporary_path() -> String {
     format!("weir-{}/nfd.sock", nix::unistd::getuid())
 }
 
-/// Where applications look for a router, in order. A job may lack the session's variables (cron) or
-/// have a directory for temporary files of its own (Slurm), so places that they would name are
-/// looked at without them too, and at last every socket of such a name that a process listens on.
+/// Paths where applications look for a router, in order. A job may lack the session's variables
+/// (cron) or have its own temporary directory (Slurm). So the default values of the variables are
+/// tried as well, and finally every listening socket with such a name.
 fn paths_to_try(variable: &impl Fn(&str) -> Option<String>, listening: &str) -> Vec<PathBuf> {
     let usual_run = PathBuf::from(format!("/run/user/{}", nix::unistd::getuid()));
     let temporary = variable("TMPDIR").filter(|path| path.starts_with('/')).map(PathBuf::from);
@@ -44,9 +44,9 @@ fn paths_to_try(variable: &impl Fn(&str) -> Option<String>, listening: &str) -> 
     places
 }
 
-/// The sockets of routers of this user in a text like that of /proc/net/unix.
+/// Sockets of this user's routers in a table like /proc/net/unix.
 fn listening_paths(table: &str) -> impl Iterator<Item = PathBuf> {
-    // Of the flags, the one for sockets that listen.
+    // The flag of listening sockets.
     const LISTENS: &str = "00010000";
     table.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -56,16 +56,16 @@ fn listening_paths(table: &str) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Where the choice of a router came from, for messages.
+/// Where the router's address came from, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The environment variable NDN_CLIENT_TRANSPORT.
     Environment,
     /// The `transport` line of this file.
     ConfigFile(PathBuf),
-    /// A default path on which a router answers.
+    /// A default path on which a router responds.
     Listening,
-    /// The first default path; no router answered on any.
+    /// The first default path. No router responds on any of them.
     Default,
 }
 
@@ -80,15 +80,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The router an application is to connect to.
+/// The router that an application should connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportChoice {
-    /// Its address: Unix, TCP or UDP.
+    /// Its Unix, TCP or UDP address.
     pub uri: FaceUri,
     pub origin: Origin,
 }
 
-/// Why the configured router address is of no use.
+/// The configured router address is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("router address `{text}` ({origin}): {source}")]
 pub struct ClientTransportError {
@@ -97,32 +97,31 @@ pub struct ClientTransportError {
     pub source: ResolveError,
 }
 
-/// The router that applications of this user connect to, as NDN clients find it:
-/// NDN_CLIENT_TRANSPORT, else the first `client.conf` there is, else the default path on which a
-/// router answers. Blocks for name resolution.
+/// Finds the router that applications of this user connect to, like other NDN clients:
+/// NDN_CLIENT_TRANSPORT, else the first existing `client.conf`, else the default path on which a
+/// router responds. May block for name resolution.
 pub fn client_transport() -> Result<TransportChoice, ClientTransportError> {
     client_transport_from(
         |key| env::var(key).ok(),
         |path| std::fs::read_to_string(path).ok(),
-        // None where the system has no such file.
+        // Empty on systems without this file.
         || std::fs::read_to_string("/proc/net/unix").unwrap_or_default(),
         |path| {
-            // Anybody may make any name in the directory for temporary files.
+            // Any user may create any name in the directory for temporary files.
             let is_believed = path == Path::new(SYSTEM_PATH) || is_in_own_directory(path);
             is_believed && UnixStream::connect(path).is_ok()
         },
     )
 }
 
-/// Whether a socket's directory is one that this user or root made.
+/// Whether this user or root created the socket's directory.
 fn is_in_own_directory(socket: &Path) -> bool {
     let user = nix::unistd::getuid().as_raw();
     let directory = socket.parent().and_then(|path| std::fs::symlink_metadata(path).ok());
     directory.is_some_and(|found| found.is_dir() && [user, 0].contains(&found.uid()))
 }
 
-/// As [`client_transport`], with the environment, the files and the liveness of routers told by the
-/// caller.
+/// Like [`client_transport`], with environment, files and listening routers supplied by the caller.
 pub(crate) fn client_transport_from(
     variable: impl Fn(&str) -> Option<String>,
     read: impl Fn(&Path) -> Option<String>,
@@ -132,8 +131,7 @@ pub(crate) fn client_transport_from(
     if let Some(text) = variable("NDN_CLIENT_TRANSPORT").filter(|text| !text.trim().is_empty()) {
         return resolve(&text, Origin::Environment);
     }
-    // As NDN clients do, only the first file that exists counts, whether or not it names a
-    // transport.
+    // Like other NDN clients, only the first existing file counts, even if it names no transport.
     let found = config_paths(&variable).into_iter().find_map(|path| Some((read(&path)?, path)));
     if let Some((text, path)) = found
         && let Some(transport) = transport_of(&text)
@@ -154,7 +152,7 @@ fn config_paths(variable: &impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     own.into_iter().chain(system).collect()
 }
 
-/// The value of `transport` in a file of `key=value` lines; `;` begins a comment line.
+/// The value of `transport` in a file of `key=value` lines. `;` starts a comment.
 fn transport_of(text: &str) -> Option<&str> {
     text.lines()
         .filter_map(|line| line.trim().split_once('='))
@@ -191,7 +189,7 @@ mod tests {
         )
     }
 
-    /// As /proc/net/unix: one socket that listens, one that is connected, one of another program.
+    /// Like /proc/net/unix: a listening socket, a connected one, and one of another program.
     const TABLE: &str = "Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 20 /home/u/run/weir/nfd.sock
 0000000000000000: 00000003 00000000 00000000 0001 03 21 /home/v/run/weir/nfd.sock

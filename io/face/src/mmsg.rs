@@ -1,5 +1,6 @@
-//! Several datagrams in one system call. The kernel's structures are built on the stack for each
-//! call: that costs some tens of nanoseconds for a batch and leaves no pointers lying about.
+//! Sends and receives several datagrams in one system call. The kernel's structures are built on
+//! the stack for each call. That costs some tens of nanoseconds per batch, and no pointers outlive
+//! the call.
 
 use std::io;
 use std::mem;
@@ -10,42 +11,42 @@ use socket2::SockAddr;
 
 use crate::udp_path::LocalAddress;
 
-/// Datagrams, or runs of them, of one call.
+/// Maximum number of messages per call. A message is a datagram or a run of equal datagrams.
 pub(crate) const BATCH_MAX: usize = 32;
-/// Pieces of all messages of one sending call.
+/// Maximum number of slices of all messages in one sending call.
 pub(crate) const IO_SLICES_MAX: usize = 512;
 
-/// Room for the control messages asked for: segment size and drop counter, 24 octets each, the time
-/// of arrival, 32, and the address that the message came to, 40 for IPv6.
+/// Space for received control messages: segment size and drop counter (24 bytes each), time of
+/// arrival (32), and local address (40 for IPv6).
 type Control = [u64; 15];
-/// Room for those sent: segment size and source address.
+/// Space for sent control messages: segment size and source address.
 type SentControl = [u64; 8];
 
-/// Where one message is received: its first and its further octets.
+/// The buffers for one message: its first bytes, and further ones.
 pub(crate) struct ReceiveTarget<'a> {
     pub(crate) head: &'a mut [u8],
     pub(crate) rest: &'a mut [u8],
 }
 
-/// One received message.
+/// A received message.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) peer: Option<SocketAddr>,
-    /// The address of this host that it came to, where that was asked for.
+    /// The local address that the message was sent to, if enabled.
     pub(crate) local: Option<LocalAddress>,
     pub(crate) len: usize,
-    /// Size of each datagram in the message but the last, which may be shorter.
+    /// Size of each datagram in the message, except that the last may be shorter.
     pub(crate) segment: usize,
     pub(crate) is_truncated: bool,
-    /// Datagrams this socket lost for want of buffer, since it was made.
+    /// Number of datagrams lost to a full receive buffer since the socket was created.
     pub(crate) overflows: Option<u32>,
-    /// When the system took it in, in nanoseconds since the Unix epoch, where that was asked for.
+    /// When the kernel received the message, in ns since the Unix epoch, if enabled.
     pub(crate) received_unix_ns: Option<u64>,
 }
 
-/// Whether the system takes several messages a call.
+/// Whether the system supports sendmmsg and recvmmsg.
 pub(crate) fn is_supported(fd: RawFd) -> bool {
-    // SAFETY: no message is received or sent, so that nothing is pointed to.
+    // SAFETY: no message is passed, so no pointer is followed.
     unsafe {
         let (none, flags) = (std::ptr::null_mut(), libc::MSG_DONTWAIT);
         libc::recvmmsg(fd, none, 0, flags, std::ptr::null_mut()) == 0
@@ -53,10 +54,10 @@ pub(crate) fn is_supported(fd: RawFd) -> bool {
     }
 }
 
-/// Receives into `targets`, one message each, and appends what came to `received`.
+/// Receives one message into each of `targets`, and appends the results to `arrivals`.
 ///
 /// # Errors
-/// WouldBlock when nothing waits, and whatever else the system says when the first message fails.
+/// WouldBlock if the socket is empty; any error of the first message.
 pub(crate) fn receive(
     fd: RawFd,
     targets: &mut [ReceiveTarget<'_>],
@@ -64,7 +65,7 @@ pub(crate) fn receive(
     arrivals: &mut Vec<ReceivedMessage>,
 ) -> io::Result<()> {
     let count = targets.len().min(BATCH_MAX);
-    // SAFETY: all of these are plain C structures for which zeros are a valid value.
+    // SAFETY: plain C structures for which zeros are valid.
     let (mut names, mut pieces, mut messages): (
         [libc::sockaddr_storage; BATCH_MAX],
         [[libc::iovec; 2]; BATCH_MAX],
@@ -82,8 +83,8 @@ pub(crate) fn receive(
         header.msg_controllen = size_of::<Control>();
     }
     let received = if is_batched {
-        // SAFETY: the first `count` headers point to names, pieces and controls that live through
-        // the call, and the pieces to the targets, exclusively borrowed.
+        // SAFETY: the first `count` headers point to names, slices and control buffers that outlive
+        // the call; the slices point to the targets, which are exclusively borrowed.
         let result = unsafe {
             libc::recvmmsg(
                 fd,
@@ -135,13 +136,13 @@ struct ControlValues {
     received_unix_ns: Option<u64>,
 }
 
-/// Local address (IP_PKTINFO, IPV6_PKTINFO), segment size (UDP_GRO), drop counter (SO_RXQ_OVFL) and
-/// time of arrival (SO_TIMESTAMPNS) of a received message.
+/// Reads the control messages of a received message: local address (IP_PKTINFO, IPV6_PKTINFO),
+/// segment size (UDP_GRO), drop counter (SO_RXQ_OVFL) and time of arrival (SO_TIMESTAMPNS).
 fn read_control(header: &libc::msghdr) -> ControlValues {
     let mut values = ControlValues::default();
-    // SAFETY: the header was filled in by the kernel and its control buffer is still alive, so that
-    // the macros walk control messages within it; the data of these kinds is an int, a timespec or
-    // an in_pktinfo or in6_pktinfo, maybe unaligned.
+    // SAFETY: the kernel has filled the header, and its control buffer is alive, so the macros stay
+    // within it. The data of these types is an int, a timespec, an in_pktinfo or an in6_pktinfo,
+    // possibly unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -153,15 +154,14 @@ fn read_control(header: &libc::msghdr) -> ControlValues {
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    // Where the message was sent to a broadcast address, this is an address to
-                    // answer from.
+                    // For a broadcast, this is an address from which to answer.
                     let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
                     values.local = Some(LocalAddress::new(ip.into(), 0));
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                     let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                    // Nothing can be sent from a multicast address.
+                    // A multicast address cannot be a source address.
                     let local = LocalAddress::new(ip.into(), info.ipi6_ifindex);
                     values.local = (!ip.is_multicast()).then_some(local);
                 }
@@ -182,11 +182,11 @@ fn read_control(header: &libc::msghdr) -> ControlValues {
     values
 }
 
-/// The address the kernel wrote to `name`, if it is an IP address.
+/// The address that the kernel wrote to `name`, if it is an IP address.
 fn read_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let name: *const libc::sockaddr_storage = name;
-    // SAFETY: a sockaddr_storage is large enough and aligned for both structures, and initialised
-    // in full.
+    // SAFETY: a sockaddr_storage is large enough and aligned for both structures, and fully
+    // initialized.
     unsafe {
         match libc::c_int::from((*name).ss_family) {
             libc::AF_INET => {
@@ -209,22 +209,22 @@ fn piece_mut(octets: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() }
 }
 
-/// One message to send: `slice_count` pieces, cut by the kernel into datagrams of `segment` octets
-/// if that is not 0.
+/// A message to send: `slice_count` slices. If `segment` is not 0, the kernel cuts them into
+/// datagrams of `segment` bytes.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct OutgoingMessage {
     pub(crate) slice_count: usize,
     pub(crate) segment: u16,
 }
 
-/// Where messages are sent.
+/// The destination of messages.
 pub(crate) struct Destination {
     pub(crate) address: SockAddr,
-    /// The address they leave from; `None` leaves it to the system.
+    /// The source address; `None` leaves it to the system.
     pub(crate) source: Option<LocalAddress>,
 }
 
-/// The octets of several messages, in order.
+/// The bytes of several messages, in order.
 pub(crate) struct IoSlices<'a> {
     pieces: [&'a [u8]; IO_SLICES_MAX],
     count: usize,
@@ -245,8 +245,8 @@ impl<'a> IoSlices<'a> {
     }
 }
 
-/// Sends `messages`, at most [`BATCH_MAX`]; their pieces follow one another in
-/// `pieces`. Returns how many messages the socket took.
+/// Sends messages, at most [`BATCH_MAX`]. Their slices are consecutive in `pieces`. Returns how
+/// many messages the socket accepted.
 pub(crate) fn send(
     fd: RawFd,
     destination: &Destination,
@@ -255,12 +255,12 @@ pub(crate) fn send(
     is_batched: bool,
 ) -> io::Result<usize> {
     let count = departures.len().min(BATCH_MAX);
-    // SAFETY: plain C structures for which zeros are a valid value.
+    // SAFETY: plain C structures for which zeros are valid.
     let (mut vectors, mut messages): ([libc::iovec; IO_SLICES_MAX], [libc::mmsghdr; BATCH_MAX]) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
     let mut controls: [SentControl; BATCH_MAX] = [[0; 8]; BATCH_MAX];
     for (vector, octets) in vectors.iter_mut().zip(&pieces.pieces[..pieces.count]) {
-        // The kernel only reads what it is given to send; the structure has no const pointer.
+        // The kernel only reads what it sends. The structure has no const pointer.
         *vector =
             libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
     }
@@ -279,8 +279,8 @@ pub(crate) fn send(
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     if is_batched {
-        // SAFETY: the first `count` headers point to the address, pieces and controls, all alive
-        // through the call.
+        // SAFETY: the first `count` headers point to the address, slices and control buffers, which
+        // outlive the call.
         let result =
             unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as libc::c_uint, flags) };
         return usize::try_from(result).map_err(|_| io::Error::last_os_error());
@@ -295,7 +295,7 @@ pub(crate) fn send(
     Ok(count)
 }
 
-/// Gives a message its segment size, if that is not 0, and its source address.
+/// Adds a message's segment size, if it is not 0, and its source address.
 fn write_control(
     header: &mut libc::msghdr,
     control: &mut SentControl,
@@ -336,14 +336,14 @@ fn push_control<T: Copy>(
     value: T,
 ) {
     let at = header.msg_controllen;
-    // SAFETY: these compute sizes only.
+    // SAFETY: these only compute sizes.
     let (space, len) = unsafe {
         let bytes = size_of::<T>() as libc::c_uint;
         (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize)
     };
     assert!(at + space <= size_of::<SentControl>(), "room for both kinds");
-    // SAFETY: `at` is a sum of CMSG_SPACE, so that it keeps the alignment that `control` has for a
-    // control message, and the message with its data ends within `control`, as just asserted.
+    // SAFETY: `at` is a sum of CMSG_SPACE, so it keeps the alignment of `control`. The message with
+    // its data ends within `control`, as just asserted.
     unsafe {
         let message = control.as_mut_ptr().cast::<u8>().add(at).cast::<libc::cmsghdr>();
         (*message).cmsg_level = level;

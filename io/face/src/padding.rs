@@ -1,31 +1,32 @@
-//! Which datagrams are made as long as their neighbours. The system cuts datagrams of one length
-//! alone out of one message, and signatures of ECDSA make Data of one object differ by an octet or
-//! two.
+//! Pads datagrams of similar length to the same length. With GSO, the kernel cuts one message into
+//! datagrams of equal length only. ECDSA signatures vary in length, so Data of one object differ by
+//! a byte or two.
 
 use weir_link::Frame;
 use weir_wire::{PADDING_MAX, PADDING_MIN, pad_prefix, tlv};
 
 use crate::mmsg::IO_SLICES_MAX;
 
-/// Frames looked at for one call. Each has two pieces, header and packet.
+/// Frames considered per call. Each has two slices: header and packet.
 const FRAMES_MAX: usize = IO_SLICES_MAX / 2;
-/// Packets of fewer octets are left alone: padding would be a good part of them.
+/// Shorter packets are not padded: padding would be a large fraction of them.
 const PACKET_BYTES_MIN: usize = 512;
-/// Frames whose lengths differ by more than this are left alone.
+/// Frames whose lengths differ by more than this are not padded.
 const LENGTHS_DIFFER_MAX: usize = 8;
 
 const _: () = assert!(PADDING_MIN + LENGTHS_DIFFER_MAX <= PADDING_MAX);
 
-/// Link headers in the place of those that frames have.
+/// Replacement link headers, with padding, for some frames.
 #[derive(Debug, Default)]
 pub(crate) struct Padding {
     octets: Vec<u8>,
-    /// Where the header of each frame ends; it begins where the one before ends. Empty: as it was.
+    /// End of each frame's header; it starts where the previous one ends. Empty: the frame keeps
+    /// its header.
     ends: Vec<usize>,
 }
 
-/// The length of a frame that can be made longer, if it is one of Data. Bare packets stay bare: who
-/// has never shown that it knows link headers should not have to.
+/// The length of a Data frame that can be padded. Bare packets stay bare: their receiver may not
+/// support link headers.
 fn len_of(frame: &Frame, frame_max: usize) -> Option<usize> {
     let payload = frame.payload();
     let can_grow = !frame.prefix().is_empty()
@@ -36,7 +37,7 @@ fn len_of(frame: &Frame, frame_max: usize) -> Option<usize> {
 }
 
 impl Padding {
-    /// Decides which of the first of `frames` are made longer, to at most `frame_max` octets.
+    /// Decides which of the first frames are padded, to at most `frame_max` bytes.
     pub(crate) fn plan<'a>(
         &mut self,
         frames: impl Iterator<Item = &'a Frame> + Clone,
@@ -53,7 +54,7 @@ impl Padding {
                 continue;
             };
             let (mut count, mut least, mut most) = (1, len, len);
-            // Those of one length go in one message as they are, also if the last is shorter.
+            // Frames of equal length need no padding; the last one may be shorter.
             let mut is_run = true;
             let next = |left: &std::iter::Take<_>| {
                 let mut left: std::iter::Take<_> = left.clone();
@@ -76,7 +77,7 @@ impl Padding {
         }
     }
 
-    /// The header that the frame has in the place of `prefix`.
+    /// The header of a frame: padded, or `prefix`.
     pub(crate) fn prefix_of<'a>(&'a self, index: usize, prefix: &'a [u8]) -> &'a [u8] {
         let Some(&end) = self.ends.get(index) else { return prefix };
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -103,7 +104,7 @@ mod tests {
         Frame::new(&prefix[..prefix_len], packet)
     }
 
-    /// By how many octets each becomes longer.
+    /// How many bytes of padding each frame gets.
     fn padding_added(frames: &[Frame], frame_max: usize) -> Vec<usize> {
         let mut padding = Padding::default();
         padding.plan(frames.iter(), frame_max);
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(padding_added(&data(&[4000, 4002, 4001]), 8800), [6, 4, 5]);
         assert_eq!(padding_added(&data(&[4000, 4008]), 8800), [12, 4]);
         assert_eq!(padding_added(&data(&[512, 513]), 8800), [5, 4]);
-        // Up to the longest that may be.
+        // Up to the largest possible length.
         let most = 8800 - HEADER_BYTES - PADDING_MIN;
         assert_eq!(padding_added(&data(&[most - 2, most]), 8800), [6, 4]);
     }
@@ -130,14 +131,14 @@ mod tests {
     #[test]
     fn leaves_other_frames_unpadded() {
         assert_eq!(padding_added(&data(&[4000, 4000, 4000]), 8800), [0; 3]);
-        // The last of a message may be shorter.
+        // The last frame of a message may be shorter.
         assert_eq!(padding_added(&data(&[4002, 4002, 4000]), 8800), [0; 3]);
         assert_eq!(padding_added(&data(&[4000, 4009]), 8800), [0; 2]);
         assert_eq!(padding_added(&data(&[510, 511]), 8800), [0; 2]);
         assert_eq!(padding_added(&data(&[4000, 4002]), 0), [0; 2]);
         let interests = [frame(600, 5, true), frame(602, 5, true)];
         assert_eq!(padding_added(&interests, 8800), [0; 2]);
-        // One that is too long for it stops no other, and a bare one stays bare.
+        // A frame that is too long for padding does not affect others. A bare one stays bare.
         let most = 1420 - HEADER_BYTES - PADDING_MIN;
         assert_eq!(padding_added(&data(&[most - 2, most, most + 1]), 1420), [6, 4, 0]);
         let mut mixed = data(&[4000, 4002, 4000, 4002]);

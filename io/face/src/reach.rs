@@ -1,5 +1,5 @@
-//! Which of a host's addresses answers (RFC 8305, "Happy Eyeballs": attempts side by side, each
-//! begun a little after the one before).
+//! Finds out which of a host's addresses responds (RFC 8305, "Happy Eyeballs"): attempts run in
+//! parallel, each started a little after the previous one.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -10,30 +10,30 @@ use weir_wire::{Interest, Name};
 
 use crate::uri::{FaceUri, ResolveError};
 
-/// How long after one attempt the next begins, unless it has failed before (RFC 8305, 5).
+/// Delay before the next attempt starts, unless the previous one has failed (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
-/// How long the last attempt may take over TCP, which retransmits after 1 s.
+/// Timeout of an attempt over TCP, which retransmits after 1 s.
 const TCP_TIMEOUT: Duration = Duration::from_millis(3500);
-/// Addresses of one host that are tried at most.
+/// Maximum number of addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// Datagrams sent to one address, [`STAGGER`] apart.
+/// Number of datagrams sent to one address, [`STAGGER`] apart.
 const DATAGRAMS: u32 = 4;
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeOutcome {
     Answered,
-    /// Nothing, which over UDP may be a router that drops what it has no route for.
+    /// No response. Over UDP, a router may drop Interests without a route.
     Silent,
     /// The host or the network refuses.
     Failed,
 }
 
 impl FaceUri {
-    /// As [`FaceUri::resolve`], and of several addresses of a host the first that answers: over TCP
-    /// with a connection, over UDP with any packet. `current` is tried first; where none answers it
-    /// is the one after that which has not refused, so that repeated calls try each in turn. One
-    /// address alone is not tried. Blocks for some seconds at most.
+    /// Like [`FaceUri::resolve`], but of several addresses of a host, selects the first that
+    /// responds: over TCP with a connection, over UDP with any packet. `current` is tried first. If
+    /// none responds, selects the next address after `current` that has not refused, so repeated
+    /// calls try each in turn. A single address is not tried. Blocks for a few seconds at most.
     pub fn resolve_reachable(text: &str, current: Option<&Self>) -> Result<Self, ResolveError> {
         let mut all = Self::resolve_all(text)?;
         let at = all.iter().position(|uri| Some(uri) == current);
@@ -43,13 +43,14 @@ impl FaceUri {
         Ok(all.swap_remove(chosen))
     }
 
-    /// Whether the host of a UDP address says that nothing listens there, or cannot be reached.
+    /// Whether the host of a UDP address reports that no socket listens there, or cannot be
+    /// reached.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Udp(_)) && probe(self) == ProbeOutcome::Failed
     }
 }
 
-/// `has_current`: the first is in use, and comes last where none answers.
+/// Index of the address to use. `has_current`: the first is in use; it comes last if none responds.
 fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
     let (tell, outcomes) = mpsc::channel();
     let mut results = vec![None; all.len()];
@@ -57,7 +58,7 @@ fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
     while results.iter().any(Option::is_none) {
         if begun < all.len() && Instant::now() >= next_at {
             let (tell, uri, index) = (tell.clone(), all[begun].clone(), begun);
-            // It ends by itself; what it finds out too late does not matter.
+            // The thread ends by itself. Late results are ignored.
             let attempt = move || tell.send((index, probe(&uri)));
             if std::thread::Builder::new().name("weir-reach".into()).spawn(attempt).is_err() {
                 results[begun] = Some(ProbeOutcome::Silent);
@@ -95,7 +96,8 @@ fn probe(uri: &FaceUri) -> ProbeOutcome {
     outcome.unwrap_or(ProbeOutcome::Failed)
 }
 
-/// Asks for a name that nobody has, which a router refuses and hands on to no other.
+/// Sends Interests for a name that does not exist. A router answers with a Nack and does not
+/// forward them, because the name begins with /localhop.
 fn probe_udp(address: SocketAddr) -> io::Result<ProbeOutcome> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(first_reachable(&all, false), 2);
         router.join().unwrap();
         assert!(!all[0].is_refused() && all[1].is_refused());
-        // Now both are silent, and the second refuses: they are taken in turn.
+        // Now both are silent, and the second address refuses.
         let answering = UdpSocket::bind(loopback(3, port));
         assert!(answering.is_ok());
         assert_eq!(first_reachable(&all, false), 0);

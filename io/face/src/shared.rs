@@ -1,10 +1,37 @@
-//! An application's connection to the router of its machine: a Unix connection that goes over to
-//! shared memory when there is traffic, if both ends know how (docs/shared-memory.md).
+//! The shared-memory connection between an application and its local router
+//! (docs/shared-memory.md).
 //!
-//! The application offers memory over the connection; a router that takes it answers. Each side
-//! says where in its stream it goes over, so that the order of packets is kept. From then on the
-//! connection carries doorbells alone, and its end is the end of the face. It is the bell, and no
-//! eventfd, because a write to it cannot be made to wait by who holds the other end.
+//! A face starts as a Unix connection. When there is traffic, and both ends support it, packets
+//! move to two rings in memory that both have mapped. A packet then costs one copy in and one copy
+//! out, and usually no system call.
+//!
+//! 1. The application counts received frames. After [`FRAMES_BEFORE_OFFER`], it creates a sealed
+//!    memory file of about 1 MiB and sends it over the connection ([`OFFER`]).
+//! 2. The router checks the file (`memory.rs`). If it accepts, it maps the file and sends
+//!    [`SWITCH`] between two frames. From then on it writes to its ring. If it refuses, it sends
+//!    nothing, and packets stay on the connection.
+//! 3. Each end reads the connection up to the other's switch, and then the ring. So packets stay in
+//!    order, although they change their way. The application answers the router's switch with its
+//!    own.
+//! 4. A writer copies whole frames into its ring, then advances `written` and issues a fence. If
+//!    the reader sleeps, the writer sends a [`DOORBELL`] over the connection (`ring.rs`).
+//! 5. A reader copies the bytes out of the ring, then cuts the copy into frames. When it finds
+//!    nothing, it discards old doorbells, announces that it sleeps, and checks the ring once more.
+//! 6. A writer without space announces that it waits. The reader rings once half of the ring is
+//!    free.
+//! 7. When the connection ends, the other end reads the rest of the ring, and the face closes.
+//!
+//! Example: the router has 200 Data of 8000 bytes for an application that sleeps. The ring holds
+//! 524,288 bytes, so 65 Data fit. The router publishes every 64 KiB: after 9 Data it rings once.
+//! The application wakes and reads 128 KiB at a time. When the ring is full, the router sets
+//! `writer` to 1 and waits. Once 262,144 bytes are free, the application sets it to 0 and rings
+//! once. Three or four doorbells move 1.6 MB.
+//!
+//! The doorbell is the connection itself, not an eventfd: a hostile peer could make a write to an
+//! eventfd block.
+//!
+//! An end must never trust a position that the peer can write, parse bytes that the peer can still
+//! change, block on the peer, or place a doorbell inside a half-sent frame of the connection.
 
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -31,23 +58,24 @@ use crate::stream::{READ_BYTES_MAX, StreamSocket, cut_frames};
 use crate::uri::FaceUri;
 
 const _: () = assert!(tlv::LP_SHARED_MEMORY == 0x03B0);
-/// LpPackets without Fragment, which whoever does not know the field passes over. This one comes
-/// with the memory.
+/// LpPackets without Fragment, which receivers without support for the field ignore. This one comes
+/// with the memory file.
 const OFFER: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 1];
-/// What follows comes through the ring.
+/// Later packets of this end come through the ring.
 const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
-/// Look at the rings. An LpPacket without anything.
+/// Look at the rings. An empty LpPacket.
 const DOORBELL: [u8; 2] = [0x64, 0];
 
-/// Frames that an application receives before it makes an offer: a command or two are not worth it.
+/// Frames that an application receives before it makes an offer. Shared memory does not pay for a
+/// few commands.
 const FRAMES_BEFORE_OFFER: usize = 32;
-/// Octets after which the reader is told, while more are written.
+/// After this many bytes, the writer publishes them while it writes more.
 const PUBLISH_BYTES: u32 = 64 << 10;
-/// Doorbells are read in such portions, and so many at a time.
+/// Doorbells are read in blocks of this size, and at most this many blocks at a time.
 const DOORBELL_READ_BYTES: usize = 512;
 const DOORBELL_READS_MAX: usize = 8;
 
-/// How much memory a router shares with its applications at most.
+/// The memory that a router shares with all its applications, and the limit.
 #[derive(Debug)]
 pub struct SharedMemory {
     bytes_max: u64,
@@ -57,7 +85,7 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// At most `bytes_max` octets, for all applications together.
+    /// At most `bytes_max` bytes, for all applications together.
     pub fn new(bytes_max: u64) -> Self {
         let zero = || AtomicU64::new(0);
         Self { bytes_max, used_bytes: zero(), taken: zero(), refused: zero() }
@@ -67,13 +95,13 @@ impl SharedMemory {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Offers that were turned down: no room, or memory that is not as it must be. The application
-    /// goes on over its Unix connection.
+    /// Refused offers: the limit is reached, or the memory is unsuitable. The application continues
+    /// over its Unix connection.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Octets that may be shared at most.
+    /// Upper limit in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
@@ -92,7 +120,7 @@ impl SharedMemory {
 
 const BYTES: u64 = SHARED_BYTES as u64;
 
-/// A part of a router's [`SharedMemory`], given back when dropped.
+/// A portion of a router's [`SharedMemory`], released when dropped.
 #[derive(Debug)]
 struct MemoryClaim(Arc<SharedMemory>);
 
@@ -111,7 +139,7 @@ enum Role {
     },
     Application {
         frames_before_offer: usize,
-        /// Made, and not handed over yet.
+        /// Created, but not sent yet.
         memory: Option<(Rings, OwnedFd)>,
     },
 }
@@ -120,21 +148,21 @@ pub(crate) struct SharedSocket {
     stream: StreamSocket,
     role: Role,
     rings: Option<Rings>,
-    /// The other end is to be told where this end goes over.
+    /// This end must still tell the peer that it switches to the ring.
     must_send_switch: bool,
     reads_ring: bool,
     writes_ring: bool,
-    /// The ring had no room.
+    /// The ring had no space.
     is_blocked: bool,
 }
 
 impl SharedSocket {
-    /// A connection that a router has accepted.
+    /// For a connection that a router has accepted.
     pub(crate) fn of_router(stream: StreamSocket, memory: Arc<SharedMemory>) -> Self {
         Self::new(stream, Role::Router { memory, claim: None })
     }
 
-    /// A connection that an application has made.
+    /// For a connection that an application has made.
     pub(crate) fn of_application(stream: StreamSocket) -> Self {
         let frames_before_offer = FRAMES_BEFORE_OFFER;
         Self::new(stream, Role::Application { frames_before_offer, memory: None })
@@ -168,7 +196,7 @@ impl SharedSocket {
         self.stream.held_bytes()
     }
 
-    /// Whether packets go through shared memory, both ways.
+    /// Whether packets go through shared memory in both directions.
     pub(crate) fn is_shared(&self) -> bool {
         self.reads_ring && self.writes_ring
     }
@@ -186,7 +214,7 @@ impl SharedSocket {
         if self.rings.is_some() {
             let switch = frames[before..].iter().position(|frame| **frame == SWITCH);
             if let Some(at) = switch {
-                // Behind it there can only be doorbells.
+                // Only doorbells can follow the switch.
                 frames.truncate(before + at + 1);
                 self.stream.discard_partial_frame();
                 self.must_send_switch |= matches!(self.role, Role::Application { .. });
@@ -208,7 +236,7 @@ impl SharedSocket {
         Ok(status)
     }
 
-    /// An offer is taken, or counted. There is no other after it.
+    /// Accepts or refuses an offer. An application makes only one.
     #[cold]
     fn handle_offer(&mut self) {
         let Role::Router { memory, claim } = &mut self.role else { return };
@@ -228,19 +256,19 @@ impl SharedSocket {
         }
     }
 
-    /// An application that has seen some traffic offers memory, once.
+    /// Offers memory to the router, once.
     #[cold]
     fn offer(&mut self) {
         let Role::Application { frames_before_offer, memory } = &mut self.role else { return };
         let Some((rings, file)) = memory.take().or_else(|| Rings::create().ok()) else {
-            // Where there is no memory to be had the connection stays as it is.
+            // Without memory, the connection stays as it is.
             *frames_before_offer = usize::MAX;
             return;
         };
         match descriptor::send(self.stream.as_fd(), &OFFER, file.as_fd()) {
             Ok(_) => self.rings = Some(rings),
             Err(error) if is_retryable(&error) => *memory = Some((rings, file)),
-            // The system hands over no files, or no more. Octets may go through still.
+            // The system refuses to send files. Bytes may still go through.
             Err(_) => *frames_before_offer = usize::MAX,
         }
     }
@@ -251,7 +279,7 @@ impl SharedSocket {
         }
         let may_offer = self.rings.is_none()
             && matches!(self.role, Role::Application { frames_before_offer: 0, .. });
-        // They go between two frames.
+        // Offers and switches go between two frames.
         if (self.must_send_switch || may_offer) && self.stream.finish_frame(link)? {
             if may_offer {
                 self.offer();
@@ -262,7 +290,7 @@ impl SharedSocket {
         self.stream.send(link)
     }
 
-    /// Says that what follows goes through the ring. Whether there was room to say so.
+    /// Switches to the ring. Returns whether the connection had space for the message.
     fn switch(&mut self) -> io::Result<bool> {
         match self.send_control(&SWITCH) {
             Ok(()) => (self.must_send_switch, self.writes_ring) = (false, true),
@@ -281,14 +309,14 @@ impl SharedSocket {
         }
     }
 
-    /// Whether room to send, once there was none, is told by something to read.
+    /// Whether free space in a full ring is announced by input.
     pub(crate) fn signals_room_by_input(&self) -> bool {
         self.writes_ring
     }
 
-    /// Whether there was no room, and there is now: what told so may have been read already.
+    /// Whether the ring was full and has space now. The doorbell may have been read already.
     pub(crate) fn is_writable_again(&self) -> bool {
-        self.is_blocked && self.rings.as_ref().is_some_and(|rings| rings.writer.is_told())
+        self.is_blocked && self.rings.as_ref().is_some_and(|rings| rings.writer.is_woken())
     }
 
     fn recv_ring(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> io::Result<RecvStatus> {
@@ -310,13 +338,13 @@ impl SharedSocket {
             (_, Err(Broken)) => Ok(RecvStatus::RingBroken),
             (DoorbellRead::Taken, Ok(true)) => Ok(RecvStatus::Drained),
             (DoorbellRead::Closed, Ok(true)) => Ok(RecvStatus::Closed),
-            // What came meanwhile, or before the end.
+            // Bytes that arrived meanwhile, or before the end of the connection.
             (DoorbellRead::More, _) | (_, Ok(false)) => Ok(RecvStatus::More),
         }
     }
 
-    /// Takes the bells that have rung, so that they wake nobody again. For an end that knows that
-    /// there is something to be read, and does not read it now.
+    /// Discards pending doorbells, so that they do not wake this end again. For an end that knows
+    /// there is something to read and leaves it for later.
     pub(crate) fn discard_doorbells(&mut self) -> io::Result<()> {
         if self.reads_ring && drain_doorbells(&mut self.stream)? == DoorbellRead::Closed {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -349,22 +377,22 @@ impl SharedSocket {
 
     fn ring_doorbell(&self) -> io::Result<()> {
         if !self.stream.is_between_frames() {
-            // What is left of that frame, which still goes over the connection, wakes as well.
+            // The rest of that frame, which still goes over the connection, wakes the peer as well.
             return Ok(());
         }
         match self.send_control(&DOORBELL) {
-            // Whoever lets so many bells lie does not sleep.
+            // The connection is full of doorbells, so the peer is not asleep.
             Err(error) if is_retryable(&error) => Ok(()),
-            // What is there to be read comes first; then recv tells.
+            // The end of the connection is reported by recv, after the rest of the ring.
             Err(error) if is_disconnect(&error) => Ok(()),
             result => result,
         }
     }
 
-    /// Sends so few octets that it is all or nothing.
+    /// Sends so few bytes that the socket accepts all or none.
     fn send_control(&self, octets: &[u8]) -> io::Result<()> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the pointer and length describe `octets`, which live through the call.
+        // SAFETY: pointer and length describe `octets`, which outlives the call.
         let sent = unsafe {
             libc::send(self.as_fd().as_raw_fd(), octets.as_ptr().cast(), octets.len(), flags)
         };
@@ -372,7 +400,7 @@ impl SharedSocket {
     }
 }
 
-/// Reads the doorbells that have rung.
+/// Reads pending doorbells.
 fn drain_doorbells(stream: &mut StreamSocket) -> io::Result<DoorbellRead> {
     let mut bells = [0; DOORBELL_READ_BYTES];
     for _ in 0..DOORBELL_READS_MAX {
@@ -390,13 +418,13 @@ fn drain_doorbells(stream: &mut StreamSocket) -> io::Result<DoorbellRead> {
     Ok(DoorbellRead::More)
 }
 
-/// What a look for doorbells found.
+/// The result of reading doorbells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DoorbellRead {
     Taken,
-    /// More than are read at a time.
+    /// There may be more.
     More,
-    /// No more will ring.
+    /// The connection has ended.
     Closed,
 }
 
@@ -408,28 +436,28 @@ fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// What a look at the ring brought.
+/// The result of reading the ring.
 enum RingRead {
     Nothing,
-    /// Frames, and whether the writer waits for their room.
+    /// Frames were read. `wakes`: the writer waits for space and must be woken.
     Octets {
         wakes: bool,
     },
-    /// Octets that are no frames.
+    /// The bytes are not frames.
     FramingLost(weir_wire::FrameError),
 }
 
-/// What was put into the ring.
+/// The result of writing to the ring.
 struct RingWrite {
     frames: usize,
     wakes: bool,
     has_room: bool,
-    /// Octets that have yet to be read.
+    /// Bytes that the reader has not read.
     waiting: u32,
 }
 
 impl Rings {
-    /// Copies some of what is there, and cuts it into frames.
+    /// Copies bytes out of the ring, and cuts the copy into frames.
     fn read(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> Result<RingRead, Broken> {
         let available = self.reader.available()? as usize;
         if available == 0 {
@@ -444,13 +472,13 @@ impl Rings {
             Err(error) => return Ok(RingRead::FramingLost(error)),
         };
         if cut < len && len == available {
-            // Frames are published whole.
+            // The peer publishes only whole frames, so it is broken.
             return Err(Broken);
         }
         Ok(RingRead::Octets { wakes: self.reader.release(cut as u32) })
     }
 
-    /// Copies the frames that are ready to where there is room for them.
+    /// Copies the link's frames into the ring, as far as there is space.
     fn write(&mut self, link: &Link) -> Result<RingWrite, Broken> {
         let writer = &mut self.writer;
         let (mut frames, mut wakes, mut has_room) = (0, false, true);

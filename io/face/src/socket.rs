@@ -1,19 +1,19 @@
-//! What the kinds of sockets share.
+//! Helpers for sockets of all kinds.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use socket2::Socket;
 
-/// Asks for large buffers: beyond the system's limit where the process may, up to it otherwise. A
-/// smaller buffer than asked is no error.
+/// Requests a large send buffer: beyond the system's limit if the process may, otherwise up to it.
+/// A smaller buffer is not an error.
 pub(crate) fn grow_send_buffer(socket: &Socket, bytes: usize) {
     if force_buffer(socket, libc::SO_SNDBUFFORCE, bytes).is_err() {
         let _ = socket.set_send_buffer_size(bytes);
     }
 }
 
-/// As [`grow_send_buffer`], for receiving.
+/// Like [`grow_send_buffer`], for receiving.
 pub(crate) fn grow_receive_buffer(socket: &Socket, bytes: usize) {
     if force_buffer(socket, libc::SO_RCVBUFFORCE, bytes).is_err() {
         let _ = socket.set_recv_buffer_size(bytes);
@@ -25,14 +25,14 @@ fn force_buffer(socket: &Socket, option: libc::c_int, bytes: usize) -> io::Resul
     set_int_option(socket, libc::SOL_SOCKET, option, bytes)
 }
 
-/// `setsockopt` with an `int`.
+/// `setsockopt` with an `int` value.
 pub(crate) fn set_int_option(
     socket: &Socket,
     level: libc::c_int,
     option: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the pointer and length describe `value`, which lives through the call.
+    // SAFETY: pointer and length describe `value`, which outlives the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -45,7 +45,7 @@ pub(crate) fn set_int_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Octets that wait in the socket to be sent (SIOCOUTQ); 0 where the system does not tell.
+/// Bytes in the socket's send queue (SIOCOUTQ); 0 if the system does not report it.
 pub(crate) fn unsent_bytes(socket: &Socket) -> u64 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int to the pointer, which is valid
@@ -54,10 +54,11 @@ pub(crate) fn unsent_bytes(socket: &Socket) -> u64 {
     if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
-/// Keeps a link told of the socket's backlog, for congestion marks, without a system call for every
-/// batch: what was sent since the socket was last asked bounds what can wait in it. The bound stays
-/// when the socket says more, since what Unix and UDP sockets tell is memory: 768 octets for a
-/// packet of 100.
+/// Reports a socket's backlog to its link, for congestion marks, without a system call for every
+/// batch.
+///
+/// The bytes sent since the last query are an upper limit of the backlog. The limit also applies
+/// when the socket reports more: Unix and UDP sockets report memory, 768 bytes for a packet of 100.
 #[derive(Debug, Default)]
 pub(crate) struct BacklogEstimate {
     bytes_max: u64,
@@ -71,7 +72,7 @@ impl BacklogEstimate {
         link: &mut weir_link::Link,
     ) {
         self.bytes_max += sent_bytes;
-        // Shaping goes by less than what marking may ignore.
+        // Shaping reacts to smaller backlogs than marking.
         let ignored_bytes = link.config().egress.marking.backlog_ignored_bytes();
         if link.is_shaping() || self.bytes_max > ignored_bytes {
             return self.tell(socket, link);
@@ -85,7 +86,7 @@ impl BacklogEstimate {
     }
 }
 
-/// Lets mio watch a type by the descriptor of its field `socket`, or of another.
+/// Implements mio's `Source` for a type, by the descriptor of its field `socket` or another field.
 macro_rules! socket_source {
     ($watched:ty) => {
         $crate::socket::socket_source!($watched, socket);

@@ -1,7 +1,7 @@
-//! Whether this process was started with a standard output.
+//! Detects whether this process was started without a standard output.
 //!
-//! Rust's runtime opens `/dev/null` in the place of a closed standard output before `main`, so that
-//! a program cannot see later that its output goes nowhere. This looks before the runtime does.
+//! Rust's runtime replaces a closed standard output with `/dev/null` before `main`, so a program
+//! cannot detect it later. This check runs before the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +20,8 @@ extern "C" fn check_stdout() {
     WAS_CLOSED.store(flags == -1, Ordering::Relaxed);
 }
 
-// SAFETY: the C library calls what is in this section before `main`, with arguments that `look`
-// ignores. `look` uses nothing that is set up later.
+// SAFETY: the C library calls functions in this section before `main`, with arguments that
+// `check_stdout` ignores. It uses nothing that is initialized later.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHECK_STDOUT: extern "C" fn() = check_stdout;

@@ -1,5 +1,6 @@
-//! Which of several sockets at one UDP port a peer's datagrams come to: a program of the kernel's
-//! classic BPF takes the sender's address and port, and [`steered_to`] says the same here.
+//! Steering of UDP datagrams: which of several sockets at one port receives a peer's datagrams. A
+//! classic BPF program in the kernel hashes the sender's address and port; [`steered_to`] computes
+//! the same.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,23 +16,24 @@ use socket2::Socket;
 
 use crate::udp::{UdpOptions, UdpPort};
 
-/// Spreads sums of addresses and ports: 2^32 divided by the golden ratio.
+/// Spreads sums of address and port: 2^32 divided by the golden ratio.
 const FACTOR: u32 = 0x9E37_79B9;
 /// The upper half of a product is spread best.
 const SHIFT: u32 = 16;
-/// The sender's address in the header of IPv4 (RFC 791) and of IPv6 (RFC 8200).
+/// Offset of the source address in the IPv4 header (RFC 791) and the IPv6 header (RFC 8200).
 const SOURCE_V4_AT: u32 = 12;
 const SOURCE_V6_AT: u32 = 8;
 const HEADER_V6_BYTES: u32 = 40;
-/// More than a receive buffer holds: each takes some 700 octets of it at least.
+/// More datagrams than a receive buffer holds: each uses at least 700 bytes of it.
 const QUEUED_MAX: usize = 1 << 15;
 /// From linux/filter.h: return A.
 const BPF_A: u32 = 0x10;
 /// From asm-generic/socket.h.
 const SO_ATTACH_REUSEPORT_CBPF: libc::c_int = 51;
 
-/// The socket, of `count` at one port, that datagrams of `peer` come to. Not where a sender's IPv6
-/// headers have extensions: its port is looked for behind a header without.
+/// Index of the socket, of `count` at one port, that receives datagrams of `peer`. Wrong for
+/// senders whose IPv6 headers have extensions: the program expects the UDP header right after the
+/// IPv6 header.
 pub fn steered_to(peer: SocketAddr, count: usize) -> usize {
     let address = match peer.ip().to_canonical() {
         IpAddr::V4(address) => address.to_bits(),
@@ -45,28 +47,28 @@ pub fn steered_to(peer: SocketAddr, count: usize) -> usize {
 }
 
 impl UdpPort {
-    /// Several sockets at one port, for as many threads: the datagrams of a peer come to the one
-    /// that [`steered_to`] says. It is one socket alone where the system does not give more or
-    /// cannot steer, and the error says why. No other program gets the port, unless it asks for a
-    /// part of it (SO_REUSEPORT) as the same user.
+    /// Binds several sockets to one port, one for each thread. A peer's datagrams arrive at the
+    /// socket that [`steered_to`] selects. If the system allows no more sockets or cannot steer,
+    /// returns a single socket and the reason. No other program can use the port, unless it
+    /// requests sharing (SO_REUSEPORT) as the same user.
     pub fn bind_all(
         address: SocketAddr,
         count: usize,
         options: &UdpOptions,
     ) -> io::Result<(Vec<Self>, io::Result<()>)> {
-        // The first asks for the port for itself: two routers must not share one unawares.
+        // The first bind is exclusive: two routers must not share a port by accident.
         let first = Self::bind(address, options)?;
         match first.share(count, options) {
             Ok(others) => Ok(([first].into_iter().chain(others).collect(), Ok(()))),
             Err(error) => {
-                // It cannot be shared, and is not by accident.
+                // Sharing failed, so make the port exclusive again.
                 let _ = first.socket().set_reuse_port(false);
                 Ok((vec![first], Err(error)))
             }
         }
     }
 
-    /// The sockets beside this one at its port.
+    /// Binds the other sockets at this port.
     fn share(&self, count: usize, options: &UdpOptions) -> io::Result<Vec<Self>> {
         if count == 1 {
             return Ok(Vec::new());
@@ -79,8 +81,8 @@ impl UdpPort {
         };
         let others = (1..count).map(bind).collect::<io::Result<Vec<Self>>>()?;
         steer(self.socket(), self.local_addr().is_ipv6(), count)?;
-        // What came before is in any of them, and would give its sender a face of a thread that it
-        // does not come to any more.
+        // Datagrams that arrived before are distributed arbitrarily. Their senders would get faces
+        // at threads that do not receive their later datagrams.
         others.iter().chain([self]).for_each(Self::discard_queued);
         Ok(others)
     }
@@ -94,13 +96,13 @@ impl UdpPort {
     }
 }
 
-/// Has the system steer what comes to the port of `socket`, and of the `count` sockets there.
+/// Makes the kernel steer datagrams among the `count` sockets at the port of `socket`.
 fn steer(socket: &Socket, is_ipv6: bool, count: usize) -> io::Result<()> {
     let mut program = match is_ipv6 {
         true => source_v6(),
         false => source_v4(),
     };
-    // Of A and X one is the address, the other the port.
+    // A and X hold the address and the port.
     program.extend([
         op(BPF_ALU | BPF_ADD | BPF_X, 0),
         op(BPF_ALU | BPF_MUL | BPF_K, FACTOR),
@@ -109,8 +111,8 @@ fn steer(socket: &Socket, is_ipv6: bool, count: usize) -> io::Result<()> {
         op(BPF_RET | BPF_A, 0),
     ]);
     let program = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the pointer and length describe `program`, which and whose filter live through the
-    // call; the kernel copies both.
+    // SAFETY: pointer and length describe `program`. It and its filter outlive the call; the kernel
+    // copies both.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -123,7 +125,7 @@ fn steer(socket: &Socket, is_ipv6: bool, count: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The address into A, the port into X. A header has options now and then.
+/// Loads the address into A and the port into X. The header may have options.
 fn source_v4() -> Vec<sock_filter> {
     vec![
         op(BPF_LDX | BPF_MSH | BPF_B, in_header(0)),
@@ -133,7 +135,7 @@ fn source_v4() -> Vec<sock_filter> {
     ]
 }
 
-/// The port into A, the words of the address folded into X.
+/// Loads the port into A, and the XOR of the address's words into X.
 fn source_v6() -> Vec<sock_filter> {
     let mut program = vec![op(BPF_LD | BPF_ABS | BPF_W, in_header(SOURCE_V6_AT))];
     for word in 1..4 {
@@ -150,7 +152,7 @@ fn source_v6() -> Vec<sock_filter> {
     program
 }
 
-/// Octet `at` of the IP header. Other offsets count from the payload of UDP.
+/// Byte `at` of the IP header. Other offsets count from the UDP payload.
 fn in_header(at: u32) -> u32 {
     SKF_NET_OFF.cast_unsigned() + at
 }

@@ -18,49 +18,49 @@ use crate::status::{RecvStatus, SendStatus};
 use crate::untrusted_file::UntrustedFile;
 use crate::uri::FaceUri;
 
-/// Blocks to read into grow and shrink between these with what the peer sends at a time.
+/// The read buffer grows and shrinks between these sizes, with what the peer sends at a time.
 const READ_BYTES_MIN: usize = 16 * 1024;
 pub(crate) const READ_BYTES_MAX: usize = 128 * 1024;
-/// This many reads in a row that leave most of the block empty make it smaller.
+/// After this many consecutive reads that leave most of the buffer empty, it shrinks.
 const SMALL_READS_MAX: u32 = 16;
-/// What one call read is moved to a block of its own size when it is as little as this.
+/// A read of at most this many bytes is copied into a block of its own size.
 const COPY_BYTES_MAX: usize = 2048;
-/// Send buffer asked for on Unix sockets. TCP sizes its buffers by itself unless they are
-/// set.
+/// Send buffer requested for Unix sockets. TCP adapts its buffers, unless they are set.
 const UNIX_SEND_BUFFER_BYTES: usize = 1 << 20;
 
-/// One connection of a stream face, Unix or TCP; non-blocking.
+/// One non-blocking Unix or TCP connection of a face.
 pub struct StreamSocket {
     socket: Socket,
     local: FaceUri,
     remote: FaceUri,
     is_local: bool,
-    /// The beginning of a frame whose rest has not come yet.
+    /// An incomplete frame.
     partial_frame: Packet,
     read_bytes: usize,
     small_reads: u32,
-    /// Octets of the link's oldest frame that were sent already.
+    /// Bytes of the link's oldest frame that were already sent.
     front_sent: usize,
     backlog: BacklogEstimate,
-    /// An error that came after octets that had to be delivered first.
+    /// An error that followed bytes which had to be delivered first.
     error: Option<io::Error>,
-    /// Files that the peer may still hand over; `None`: it is no stranger, who could.
+    /// Number of files that the peer may still send; `None`: the peer cannot send files.
     files_left: Option<u8>,
     file: Option<UntrustedFile>,
 }
 
 impl StreamSocket {
-    /// Connects to a router's Unix socket. Waits only while the listener's backlog is full, and for
-    /// at most `timeout`.
+    /// Connects to a router's Unix socket. Waits only while the listener's backlog is full, for at
+    /// most `timeout`.
     ///
     /// # Errors
-    /// Those of `connect`: nothing there (NotFound), no process listens (ConnectionRefused), no
-    /// permission; TimedOut.
+    /// Those of `connect`: NotFound, ConnectionRefused (no process listens), PermissionDenied;
+    /// TimedOut.
     pub(crate) fn connect_unix(path: &Path, timeout: Duration) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let (address, until) = (SockAddr::unix(path)?, Instant::now() + timeout);
         loop {
-            // The system ends a connect of this kind when a write would end. 0 is no bound for it.
+            // The write timeout also limits a blocking connect of a Unix socket. 0 would mean no
+            // limit.
             let left = until.saturating_duration_since(Instant::now());
             socket.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
             match socket.connect(&address) {
@@ -79,7 +79,7 @@ impl StreamSocket {
         Self::from_unix(socket, local, FaceUri::Unix(path.to_owned()))
     }
 
-    /// Connects over TCP and waits for at most `timeout`.
+    /// Connects over TCP, within `timeout`.
     ///
     /// # Errors
     /// Those of `connect`; TimedOut.
@@ -89,7 +89,7 @@ impl StreamSocket {
         Self::from_tcp(socket, address)
     }
 
-    /// The accepted end of a Unix connection to the listener at `listener_path`.
+    /// For an accepted Unix connection of the listener at `listener_path`.
     pub(crate) fn accepted_unix(socket: Socket, listener_path: PathBuf) -> io::Result<Self> {
         let remote = FaceUri::Fd(socket.as_raw_fd() as u64);
         let mut stream = Self::from_unix(socket, FaceUri::Unix(listener_path), remote)?;
@@ -97,7 +97,7 @@ impl StreamSocket {
         Ok(stream)
     }
 
-    /// One end of a pair of sockets whose other end is in this process.
+    /// For one end of a socket pair within this process.
     pub(crate) fn of_pair(stream: UnixStream) -> io::Result<Self> {
         let socket = Socket::from(stream);
         let remote = FaceUri::Fd(socket.as_raw_fd() as u64);
@@ -134,12 +134,12 @@ impl StreamSocket {
         })
     }
 
-    /// This side's address, NFD's LocalUri.
+    /// The local address (NFD: LocalUri).
     pub fn local_uri(&self) -> &FaceUri {
         &self.local
     }
 
-    /// The peer's address, NFD's (remote) Uri.
+    /// The peer's address (NFD: Uri).
     pub fn remote_uri(&self) -> &FaceUri {
         &self.remote
     }
@@ -149,16 +149,16 @@ impl StreamSocket {
         self.is_local
     }
 
-    /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
+    /// Memory in bytes of an incomplete packet.
     pub(crate) fn held_bytes(&self) -> usize {
         self.partial_frame.block_bytes()
     }
 
-    /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or
-    /// LpPacket) to `frames`. Frames share the block they were read into.
+    /// Reads up to one block and appends its frames (whole TLVs of type Interest, Data or LpPacket)
+    /// to `frames`. Frames share the block that they were read into.
     ///
     /// # Errors
-    /// The connection failed; frames that came before were delivered by an earlier call.
+    /// The connection failed. Frames before the failure were delivered by an earlier call.
     pub fn recv(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> io::Result<RecvStatus> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -211,18 +211,19 @@ impl StreamSocket {
     #[cold]
     fn keep_file(&mut self, file: UntrustedFile) -> io::Result<()> {
         let left = self.files_left.and_then(|left| left.checked_sub(1));
-        let refusal = || io::Error::new(io::ErrorKind::InvalidData, "it hands over several files");
+        let refusal =
+            || io::Error::new(io::ErrorKind::InvalidData, "the peer sent more than one file");
         self.files_left = Some(left.ok_or_else(refusal)?);
         self.file = Some(file);
         Ok(())
     }
 
-    /// The file that the peer has handed over.
+    /// Takes the file that the peer has sent.
     pub(crate) fn take_file(&mut self) -> Option<UntrustedFile> {
         self.file.take()
     }
 
-    /// Sends what is left of a frame that has been sent in part. Whether that is all of it.
+    /// Sends the rest of a partially sent frame. Returns whether it is complete.
     pub(crate) fn finish_frame(&mut self, link: &mut Link) -> io::Result<bool> {
         while self.front_sent > 0 {
             let frame = link.frames().next().expect("what was sent in part is queued");
@@ -242,17 +243,17 @@ impl StreamSocket {
         Ok(true)
     }
 
-    /// No frame has been sent in part.
+    /// Whether no frame is partially sent.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.front_sent == 0
     }
 
-    /// What has been read of the next frame is of no use.
+    /// Discards an incomplete frame.
     pub(crate) fn discard_partial_frame(&mut self) {
         self.partial_frame = Packet::empty();
     }
 
-    /// Cuts the frames out of `octets` and keeps the rest. `Some` when framing is lost.
+    /// Cuts frames out of `octets` and keeps the rest. `Some` if framing is lost.
     fn cut(
         &mut self,
         octets: &Packet,
@@ -285,8 +286,8 @@ impl StreamSocket {
         }
     }
 
-    /// Sends what `link` has queued, as far as the socket takes it. Frames leave the link's queue
-    /// when their last octet is taken, so a socket must always be given the same link.
+    /// Sends the link's queue, as far as the socket accepts it. A frame leaves the queue when its
+    /// last byte is accepted, so a socket must always be used with the same link.
     pub fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
         link.gather_runs(usize::from(self.front_sent > 0));
         let mut sent_bytes = 0;
@@ -313,7 +314,7 @@ impl StreamSocket {
         result
     }
 
-    /// Tells `link` what waits in the socket by now; after sending it has been told.
+    /// Reports the socket's present backlog to `link`. Sending reports it as well.
     pub(crate) fn tell_backlog(&mut self, link: &mut Link) {
         self.backlog.tell(&self.socket, link);
     }
@@ -333,14 +334,14 @@ impl StreamSocket {
     }
 }
 
-/// Files that a stranger has handed over and nobody has received would be closed by the system with
-/// the connection, in this thread.
+/// Receives and closes files that are still in the connection. Otherwise the system would close
+/// them in this thread.
 impl Drop for StreamSocket {
     fn drop(&mut self) {
         if self.files_left.is_none() || self.socket.shutdown(Shutdown::Both).is_err() {
             return;
         }
-        // From here on nothing can come any more.
+        // After the shutdown, nothing more can arrive.
         let mut octets = [0; 16 * 1024];
         let mut files = Vec::new();
         while descriptor::receive(self.socket.as_fd(), &mut octets, &mut files)
@@ -349,7 +350,7 @@ impl Drop for StreamSocket {
     }
 }
 
-/// Appends the whole frames at the beginning of `octets` to `frames`, and gives their length.
+/// Appends the complete frames at the start of `octets` to `frames`, and returns their length.
 pub(crate) fn cut_frames(octets: &Packet, frames: &mut Vec<Packet>) -> Result<usize, FrameError> {
     let mut at = 0;
     while let Some(len) = peek_frame(&octets[at..])? {

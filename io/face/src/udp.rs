@@ -18,38 +18,40 @@ use crate::socket::{
 use crate::status::{RecvStatus, SendStatus};
 use crate::udp_path::{LocalAddress, UdpPath, UdpPeers};
 
-/// A datagram alone lies in a block of this size; runs go on in a second block.
+/// A single datagram fits into a block of this size. Longer runs of datagrams continue in a second
+/// block.
 const HEAD_BYTES: usize = 16 * 1024;
-/// The longest run of datagrams the kernel hands over at once.
+/// The longest run of datagrams that the kernel delivers at once.
 const RUN_BYTES_MAX: usize = 65_535;
-/// Datagrams the kernel cuts out of one message, at most (UDP_MAX_SEGMENTS of older kernels).
+/// Maximum number of datagrams that the kernel cuts out of one message (UDP_MAX_SEGMENTS of older
+/// kernels).
 const RUN_SEGMENTS_MAX: usize = 64;
-/// Octets of a run sent: 65,535 less the headers of IPv4 and UDP.
+/// Maximum size of a sent run: 65,535 bytes without the headers of IPv4 and UDP.
 const RUN_SENT_BYTES_MAX: usize = 65_507;
-/// What is as short as this is moved to a block of its own size.
+/// Datagrams up to this size are copied into a block of their own size.
 const COPY_BYTES_MAX: usize = 2048;
 
-/// NFD's MTU for UDP faces is 8800, which costs IP fragments on a real network, where one lost
-/// fragment loses all. So 8800 is for loopback, and elsewhere 1420 fits common tunnels.
+/// Default MTU of UDP faces. NFD's is 8800, which needs IP fragments on a real network, where one
+/// lost fragment loses the packet. So 8800 is for loopback only; 1420 fits common tunnels.
 pub fn udp_mtu_default(peer: IpAddr) -> usize {
     if peer.to_canonical().is_loopback() { PACKET_SIZE_MAX } else { 1420 }
 }
 
-/// How a [`UdpPort`] is set up.
+/// Options of a [`UdpPort`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// Receive buffer asked of the system. Half of it holds payload, as Linux counts.
+    /// Requested receive buffer. Linux counts its own overhead, so half of it holds payload.
     pub receive_buffer_bytes: usize,
-    /// Send buffer asked of the system.
+    /// Requested send buffer.
     pub send_buffer_bytes: usize,
-    /// Whether the kernel may cut and join runs of datagrams (GSO, GRO), where it can.
+    /// Whether the kernel may cut and join runs of datagrams (GSO, GRO), if it can.
     pub offload: bool,
-    /// Whether `recvmmsg` and `sendmmsg` are used, where they exist.
+    /// Whether `recvmmsg` and `sendmmsg` are used, if they exist.
     pub batch: bool,
-    /// Whether each datagram shall say when the system took it in, where it can.
+    /// Whether each datagram reports when the kernel received it, if possible.
     pub timestamps: bool,
-    /// Whether datagrams shall say which address of this host they came to, on a port bound to all
-    /// of them; answers leave from there ([`UdpPath::local`]). Of no use with one peer alone.
+    /// Whether datagrams report the local address that they were sent to, on a port bound to all
+    /// addresses. Answers are sent from there ([`UdpPath::local`]). Not needed with a single peer.
     pub local_addresses: bool,
 }
 
@@ -68,37 +70,36 @@ impl Default for UdpOptions {
 
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// Who sent it, and to which address of this host.
+    /// The sender, and the local address that it sent to.
     pub path: UdpPath,
-    /// The key that [`UdpPort::add_peer`] gave this peer; `None` for a stranger.
+    /// The key passed to [`UdpPort::add_peer`]; `None` for an unknown peer.
     pub key: Option<u64>,
-    /// Its octets, a slice of the block it was received into.
+    /// The payload, a slice of the block that it was received into.
     pub frame: Packet,
-    /// When the system took it in, in nanoseconds since the Unix epoch: with
-    /// [`UdpOptions::timestamps`] alone. Datagrams of one run have the same time.
+    /// When the kernel received it, in ns since the Unix epoch, with [`UdpOptions::timestamps`].
+    /// The datagrams of a run have the same time.
     pub received_unix_ns: Option<u64>,
 }
 
-/// What happened at a [`UdpPort`] beside datagrams delivered.
+/// Counters of errors at a [`UdpPort`].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
-    /// Datagrams the kernel dropped because the receive buffer was full (SO_RXQ_OVFL).
+    /// Datagrams that the kernel dropped because the receive buffer was full (SO_RXQ_OVFL).
     pub receive_overflows: u64,
-    /// Datagrams too long for any packet, dropped.
+    /// Datagrams dropped because they are longer than any packet.
     pub truncated: u64,
-    /// Errors reported by the system on receipt; they close nothing.
+    /// Errors that the system reported while receiving. They close nothing.
     pub receive_errors: u64,
-    /// Datagrams that could not be sent, dropped.
+    /// Datagrams dropped because they could not be sent.
     pub send_errors: u64,
 }
 
-/// How a call of [`UdpPort::send_frames`] ended.
+/// The result of [`UdpPort::send_frames`].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FramesSent {
-    /// Frames that are done with, sent or refused, from the front: less than all when the socket
-    /// takes no more for now.
+    /// Number of leading frames that were sent or refused. Less than all if the socket is full.
     pub done: usize,
-    /// Those of them that the system would not send; counted in [`UdpCounters::send_errors`] too.
+    /// How many of them the system refused to send. Also counted in [`UdpCounters::send_errors`].
     pub refused: usize,
     pub refused_bytes: usize,
 }
@@ -109,8 +110,8 @@ struct ReceiveSlot {
     rest: Option<PacketMut>,
 }
 
-/// One UDP socket with any number of peers. Not connected, so that an error about one peer concerns
-/// no other.
+/// One UDP socket with any number of peers. It is not connected, so errors of one peer do not
+/// affect others.
 pub struct UdpPort {
     socket: Socket,
     local: SocketAddr,
@@ -118,9 +119,9 @@ pub struct UdpPort {
     slots: Vec<ReceiveSlot>,
     received: Vec<ReceivedMessage>,
     is_batched: bool,
-    /// Whether runs are received whole (GRO).
+    /// Whether runs are received as one message (GRO).
     is_joined: bool,
-    /// Frames up to this size are sent in runs (GSO); 0 turns it off.
+    /// Frames up to this size are sent in runs (GSO); 0 disables runs.
     run_frame_max: usize,
     padding: Padding,
     backlog: BacklogEstimate,
@@ -130,7 +131,7 @@ pub struct UdpPort {
 }
 
 impl UdpPort {
-    /// Binds to `address`; port 0 takes any. An IPv6 port takes no IPv4 peers.
+    /// Binds to `address`; port 0 selects any free port. An IPv6 port accepts no IPv4 peers.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         Self::bind_socket(Self::unbound(address)?, address, options)
     }
@@ -150,10 +151,10 @@ impl UdpPort {
         }
         grow_receive_buffer(&socket, options.receive_buffer_bytes);
         grow_send_buffer(&socket, options.send_buffer_bytes);
-        // Without this only the count of such drops is missing.
+        // If this fails, only the count of such drops is missing.
         let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         if options.timestamps {
-            // Where the system has none, `Datagram::received_unix_ns` stays `None`.
+            // If this fails, `Datagram::received_unix_ns` stays `None`.
             let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         }
         let mut lacking = Vec::new();
@@ -165,11 +166,11 @@ impl UdpPort {
         let set = |option, value| set_int_option(&socket, libc::SOL_UDP, option, value).is_ok();
         let is_joined = try_out("UDP_GRO", options.offload, &|| set(libc::UDP_GRO, 1));
         let cuts_runs = try_out("UDP_SEGMENT", options.offload, &|| set(libc::UDP_SEGMENT, 0));
-        // Some filters of system calls say EPERM, as firewalls do of single messages: so the system
-        // is asked before there are any.
+        // Some system call filters return EPERM, as firewalls do for single messages. So test
+        // support before any message is sent.
         let batches = || mmsg::is_supported(socket.as_raw_fd());
         let is_batched = try_out("sendmmsg and recvmmsg", options.batch, &batches);
-        // A port bound to one address sends from that one anyway.
+        // A port bound to one address always sends from it.
         let wants_local = options.local_addresses && address.ip().is_unspecified();
         let (level, option, name) = match address {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, "IP_PKTINFO"),
@@ -200,47 +201,47 @@ impl UdpPort {
         &self.socket
     }
 
-    /// The address bound to.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// What of [`UdpOptions`] the system does not have, by the names that operators know. Without
-    /// it the port takes more processor time for each packet.
+    /// Options of [`UdpOptions`] that the system does not support, by the names that operators
+    /// know. Each packet then costs more processor time.
     pub fn missing_features(&self) -> &[&'static str] {
         &self.missing_features
     }
 
-    /// Receive buffer the system granted, in octets.
+    /// The granted receive buffer in bytes.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
-        // Linux reports double what was asked, the other half being for its own bookkeeping.
+        // Linux doubles the requested size for its own overhead.
         self.socket.recv_buffer_size().map(|bytes| bytes / 2)
     }
 
-    /// Datagrams over `path` carry `key` from now on.
+    /// Registers a peer: datagrams over `path` carry `key` from now on.
     pub fn add_peer(&mut self, path: UdpPath, key: u64) {
         self.peers.add(path, key);
     }
 
-    /// The peer of `path` is a stranger from now on.
+    /// Unregisters the peer of `path`.
     pub fn remove_peer(&mut self, path: UdpPath) {
         self.peers.remove(path);
     }
 
-    /// The key of the peer that `path` leads to.
+    /// The key of the peer at `path`.
     pub fn peer_key(&self, path: UdpPath) -> Option<u64> {
         self.peers.key(path)
     }
 
-    /// What happened beside datagrams delivered.
+    /// Error counters.
     pub fn counters(&self) -> UdpCounters {
         self.counters
     }
 
-    /// Receives one batch and appends it to `datagrams`. Never [`RecvStatus::ClosedFace`].
+    /// Receives one batch and appends it to `datagrams`. Never returns [`RecvStatus::Closed`].
     ///
     /// # Errors
-    /// Only if the socket itself is broken; errors that peers cause are counted.
+    /// Only if the socket itself is broken. Errors caused by peers are counted.
     pub fn recv(
         &mut self,
         pool: &mut Pool,
@@ -347,9 +348,9 @@ impl UdpPort {
         }
     }
 
-    /// Sends what `link` has queued over `path`. Where the system cuts runs, frames of nearly one
-    /// length are made one length by octets that the link does not count. What the system refuses
-    /// to send (too long, unreachable, no buffers) is dropped and counted, in the link as
+    /// Sends the link's queue over `path`. If the system supports runs, frames of similar length
+    /// are padded to the same length; the link does not count the padding. Datagrams that the
+    /// system refuses (too long, unreachable, no buffers) are dropped, and counted in the link as
     /// [`LinkDrop::SocketRefused`].
     pub fn send(&mut self, path: UdpPath, link: &mut Link) -> io::Result<SendStatus> {
         link.gather_runs(0);
@@ -398,7 +399,7 @@ impl UdpPort {
         result
     }
 
-    /// Tells `link` what waits in the socket by now; after sending it has been told.
+    /// Reports the socket's present backlog to `link`. Sending reports it as well.
     pub fn tell_backlog(&mut self, link: &mut Link) {
         self.backlog.tell(&self.socket, link);
     }
@@ -407,7 +408,7 @@ impl UdpPort {
         Destination { address: path.remote.into(), source: self.peers.source_of(path) }
     }
 
-    /// Sends `frames` over `path`, each as a datagram of its own, without a [`Link`].
+    /// Sends `frames` over `path`, one datagram each, without a [`Link`].
     pub fn send_frames(&mut self, path: UdpPath, frames: &[Packet]) -> io::Result<FramesSent> {
         let destination = self.destination(path);
         let mut result = FramesSent::default();
@@ -439,7 +440,7 @@ impl UdpPort {
         Ok(result)
     }
 
-    /// What to do after `error` about the first of several messages.
+    /// Decides what to do after an error about the first of several messages.
     fn on_send_error(
         &mut self,
         error: io::Error,
@@ -449,18 +450,18 @@ impl UdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(AfterError::Wait),
             Some(libc::EINTR) => Ok(AfterError::Retry),
-            // The address that the peer speaks to is not this host's any more, which says nothing
-            // of runs to other peers.
+            // The source address is no longer assigned to this host. That says nothing about runs
+            // to other peers.
             Some(libc::EINVAL) if source.is_some_and(|source| !source.is_assigned()) => {
                 Ok(AfterError::Drop)
             }
-            // The route's MTU is below the segment size: such frames go one by one, as IP
-            // fragments.
+            // The route's MTU is smaller than the segment size. Such frames must be sent one by
+            // one, as IP fragments.
             Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {
                 self.run_frame_max = usize::from(departure.segment) - 1;
                 Ok(AfterError::Retry)
             }
-            // The device cannot cut runs.
+            // The network device does not support runs.
             Some(libc::EIO | libc::EOPNOTSUPP) if departure.segment != 0 => {
                 self.run_frame_max = 0;
                 Ok(AfterError::Retry)
@@ -471,7 +472,7 @@ impl UdpPort {
     }
 }
 
-/// What follows an error of sending.
+/// The reaction to a send error.
 enum AfterError {
     Retry,
     /// Wait until the socket is writable.
@@ -480,13 +481,13 @@ enum AfterError {
     Drop,
 }
 
-/// The messages of one call.
+/// The messages of one send call.
 struct SendPlan<'a> {
     pieces: IoSlices<'a>,
     messages: [OutgoingMessage; BATCH_MAX],
     frame_counts: [usize; BATCH_MAX],
     count: usize,
-    /// Octets of the latest departure, and whether it may grow.
+    /// Bytes of the last message, and whether more frames may join it.
     run_bytes: usize,
     is_run_open: bool,
 }
@@ -507,7 +508,7 @@ impl<'a> SendPlan<'a> {
         &self.messages[..self.count]
     }
 
-    /// Each frame is of two parts, of which one may be empty.
+    /// Adds frames until a limit is reached. Each frame has two parts, one of which may be empty.
     fn fill(&mut self, frames: impl Iterator<Item = (&'a [u8], &'a [u8])>, run_frame_max: usize) {
         for frame in frames {
             let len = frame.0.len() + frame.1.len();
@@ -530,7 +531,8 @@ impl<'a> SendPlan<'a> {
         }
     }
 
-    /// A run is of equal frames, but for the last, which may be shorter.
+    /// Whether a frame of `len` bytes may join the last message. All frames of a run have the same
+    /// size, except that the last may be shorter.
     fn may_join(&self, len: usize) -> bool {
         let latest = self.count - 1;
         len <= self.frame_size(latest)

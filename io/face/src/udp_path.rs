@@ -1,7 +1,7 @@
-//! Both ends of a UDP face, and the table of a port's peers.
+//! The path of a UDP face (both addresses), and the table of a port's peers.
 //!
-//! A host with several addresses must answer from the one it was asked at: the peer accepts an
-//! answer from no other, and filters and NAT on the way drop it. So a peer is the pair of both
+//! A host with several addresses must answer from the address that the peer sent to: the peer
+//! ignores other sources, and filters and NAT drop them. A peer is therefore identified by both
 //! addresses.
 
 use std::collections::HashMap;
@@ -15,19 +15,19 @@ use crate::uri::FaceUri;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
     pub ip: IpAddr,
-    /// The index of its interface, for link-local IPv6 alone, whose addresses are unique on one
-    /// link only; 0 otherwise.
+    /// Index of the interface for link-local IPv6 addresses, which are unique only on one link;
+    /// otherwise 0.
     pub interface: u32,
 }
 
 impl LocalAddress {
-    /// An address as the system reports it, with the interface that a packet came in on.
+    /// An address as the system reports it, with the interface on which a packet arrived.
     pub(crate) fn new(ip: IpAddr, interface: u32) -> Self {
         let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         Self { ip, interface: if is_link_local { interface } else { 0 } }
     }
 
-    /// Whether it is still this host's.
+    /// Whether the address is still assigned to this host.
     pub(crate) fn is_assigned(self) -> bool {
         UdpSocket::bind(self.with_port(0)).is_ok()
     }
@@ -45,27 +45,27 @@ impl LocalAddress {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct UdpPath {
     pub remote: SocketAddr,
-    /// The address of this host that the peer speaks to. `None` leaves it to the system, by its
-    /// routes, as it does for whoever speaks first; and where the port is bound to one address.
+    /// The local address that the peer sends to. `None`: the system chooses by its routes, as for
+    /// the side that sends first, and for ports bound to one address.
     pub local: Option<LocalAddress>,
 }
 
 impl From<SocketAddr> for UdpPath {
-    /// From the address that the system chooses.
+    /// A path whose local address the system chooses.
     fn from(remote: SocketAddr) -> Self {
         Self { remote, local: None }
     }
 }
 
-/// The remote address alone: a peer speaks to few addresses of this host, and hashing both would
-/// cost every datagram.
+/// Hashes only the remote address. A peer sends to few local addresses, and hashing both would cost
+/// time for every datagram.
 impl Hash for UdpPath {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.remote.hash(state);
     }
 }
 
-/// The address that the system sends from to `remote` as it routes now; `None` without a route.
+/// The local address from which the system sends to `remote` now; `None` without a route.
 /// Connecting a UDP socket sends nothing.
 pub fn source_toward(remote: SocketAddr) -> Option<LocalAddress> {
     let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, None).ok()?;
@@ -78,8 +78,8 @@ pub fn source_toward(remote: SocketAddr) -> Option<LocalAddress> {
     Some(LocalAddress::new(address.ip(), interface))
 }
 
-/// The LocalUri of a face to `remote` at a port bound to `bound`: the address that datagrams leave
-/// from, as the system routes now.
+/// LocalUri of a face to `remote` at a port bound to `bound`: the address that datagrams are sent
+/// from with the present routes.
 pub fn udp_local_toward(bound: SocketAddr, remote: SocketAddr) -> FaceUri {
     let source = if bound.ip().is_unspecified() { source_toward(remote) } else { None };
     FaceUri::Udp(source.map_or(bound, |source| source.with_port(bound.port())))
@@ -88,13 +88,13 @@ pub fn udp_local_toward(bound: SocketAddr, remote: SocketAddr) -> FaceUri {
 /// The keys of a port's peers.
 #[derive(Debug)]
 pub(crate) struct UdpPeers {
-    /// Whether datagrams say which address of this host they came to.
+    /// Whether datagrams report their local address.
     knows_local: bool,
     keys: HashMap<UdpPath, u64>,
-    /// Peers reached from the address that the system chooses, and which that was when they were
-    /// last looked up. Such a peer's entry in `keys` has this address.
+    /// Peers whose local address the system chooses, with that address at the last lookup. The
+    /// peer's entry in `keys` has this address.
     routed: HashMap<SocketAddr, Option<LocalAddress>>,
-    /// The latest path looked up, since datagrams come in runs.
+    /// The last path looked up, because datagrams come in runs.
     recent: Option<(UdpPath, Option<u64>)>,
 }
 
@@ -107,7 +107,7 @@ impl UdpPeers {
         self.keys.len()
     }
 
-    /// Whether datagrams to `path` must name their source address.
+    /// The source address that datagrams to `path` must name, if any.
     pub(crate) fn source_of(&self, path: UdpPath) -> Option<LocalAddress> {
         path.local.filter(|_| self.knows_local)
     }
@@ -130,12 +130,12 @@ impl UdpPeers {
         self.keys.remove(&entry);
     }
 
-    /// The key of the peer that `path` leads to.
+    /// The key of the peer at `path`.
     pub(crate) fn key(&self, path: UdpPath) -> Option<u64> {
         self.keys.get(&self.entry_of(path)).copied()
     }
 
-    /// The key of the peer that a datagram came from.
+    /// The key of the peer that sent a datagram.
     pub(crate) fn key_of_datagram(&mut self, path: UdpPath) -> Option<u64> {
         match self.recent {
             Some((recent, key)) if recent == path => key,
@@ -147,8 +147,9 @@ impl UdpPeers {
         }
     }
 
-    /// A datagram of a peer reached by route came to another address than before: it is of the same
-    /// face if the route leads from there by now, as after a change of networks.
+    /// A datagram of a peer whose local address the system chooses arrived at a new local address.
+    /// It belongs to the same face if the route now starts at that address, for example after a
+    /// change of networks.
     #[cold]
     fn rerouted(&mut self, path: UdpPath) -> Option<u64> {
         let before = *self.routed.get(&path.remote)?;
@@ -161,7 +162,7 @@ impl UdpPeers {
         Some(key)
     }
 
-    /// The path under which `keys` has a peer.
+    /// The path under which `keys` stores a peer.
     fn entry_of(&self, path: UdpPath) -> UdpPath {
         if !self.knows_local {
             return path.remote.into();

@@ -10,8 +10,7 @@ use crate::udp::{Datagram, UdpOptions, UdpPort, udp_mtu_default};
 use crate::udp_path::udp_local_toward;
 use crate::uri::FaceUri;
 
-/// One UDP peer at a port that serves it alone, as an application has; a router's peers share a
-/// [`UdpPort`].
+/// One UDP peer with a port of its own, for applications. A router's peers share a [`UdpPort`].
 #[derive(Debug)]
 pub struct UdpPeer {
     port: UdpPort,
@@ -22,7 +21,7 @@ pub struct UdpPeer {
 }
 
 impl UdpPeer {
-    /// Binds any port.
+    /// Binds any free port.
     pub(crate) fn open(peer: SocketAddr) -> io::Result<Self> {
         let any: SocketAddr = match peer {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -32,7 +31,7 @@ impl UdpPeer {
         Ok(Self::at(UdpPort::bind(any, &options)?, peer))
     }
 
-    /// Speaks to `peer` from `port`.
+    /// Communicates with `peer` from `port`.
     pub fn at(port: UdpPort, peer: SocketAddr) -> Self {
         let local = udp_local_toward(port.local_addr(), peer);
         Self { port, peer, local, remote: FaceUri::Udp(peer), datagrams: Vec::new() }
@@ -71,8 +70,8 @@ impl UdpPeer {
         false
     }
 
-    /// Datagrams come whole.
-    #[allow(clippy::unused_self, reason = "sockets of all kinds are asked")]
+    /// Datagrams are always complete.
+    #[allow(clippy::unused_self, reason = "same signature for sockets of all kinds")]
     pub(crate) fn held_bytes(&self) -> usize {
         0
     }

@@ -1,4 +1,4 @@
-//! Files that a stranger hands over beside octets, and who closes them.
+//! Files received from untrusted applications, and the thread that closes them.
 
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// Files that wait to be closed, beyond which no more are taken: somebody keeps one from closing.
+/// Files that wait to be closed. At this number no more are accepted: a file keeps the closing
+/// thread waiting.
 const OPEN_CLOSES_MAX: usize = 64;
 
 static OPEN_CLOSES: AtomicUsize = AtomicUsize::new(0);
 
-/// A file from a stranger. Nothing is known of it, not even that closing it ends: one of a user's
-/// own file system waits for whoever serves that, a TCP connection that lingers for its other end.
-/// So a thread of its own closes all of them, and never one that forwards packets.
+/// A file from an untrusted peer. Even closing it may block: a file of a user's own file system
+/// waits for the server of that file system, and a TCP connection with SO_LINGER waits for its
+/// other end. A separate thread closes all of them, never a packet thread.
 #[derive(Debug)]
 pub(crate) struct UntrustedFile(Option<OwnedFd>);
 
@@ -29,12 +30,12 @@ impl UntrustedFile {
         self.0.as_ref().expect("there until it is dropped")
     }
 
-    /// For one that has been found to be memory, which closes at once.
+    /// For a file that was found to be memory, which closes at once.
     pub(crate) fn into_memory(mut self) -> OwnedFd {
         self.0.take().expect("there until it is dropped")
     }
 
-    /// Whether more may be taken. If not, the system closes what comes, in the thread that reads.
+    /// Whether more files may be accepted. If not, the system closes them in the thread that reads.
     pub(crate) fn can_accept() -> bool {
         OPEN_CLOSES.load(Ordering::Relaxed) < OPEN_CLOSES_MAX
     }
@@ -48,12 +49,13 @@ impl Drop for UntrustedFile {
             Some(closer) => closer.send(file).err().map(|unsent| unsent.0),
             None => Some(file),
         };
-        // Without that thread it stays open: better than a packet thread that stands still.
+        // Without the closing thread, the file stays open. That is better than a blocked packet
+        // thread.
         mem::forget(left);
     }
 }
 
-/// The thread that closes, for the whole process, started by the first file.
+/// The closing thread of the whole process, started by the first file.
 #[cold]
 fn closer() -> Option<&'static mpsc::Sender<OwnedFd>> {
     static CLOSER: OnceLock<Option<mpsc::Sender<OwnedFd>>> = OnceLock::new();
@@ -71,7 +73,7 @@ fn closer() -> Option<&'static mpsc::Sender<OwnedFd>> {
 }
 
 fn close(file: OwnedFd) {
-    // Whatever else it may be, it is no socket.
+    // Fails if the file is not a socket.
     let _ = SockRef::from(&file).set_linger(None::<Duration>);
     drop(file);
 }

@@ -26,8 +26,8 @@ pub enum FaceUri {
     Device(String),
     /// `ether://[02:00:00:00:00:01]`
     Ether([u8; 6]),
-    /// `udp4+dev://eth0:56363` or, when `is_v6`, `udp6+dev://eth0:56363`: the local side of
-    /// multicast.
+    /// `udp4+dev://eth0:56363`, or `udp6+dev://eth0:56363` if `is_v6`: the local end of a multicast
+    /// face.
     UdpDevice {
         is_v6: bool,
         /// Network interface.
@@ -40,31 +40,31 @@ pub enum FaceUri {
     WebSocketClient(SocketAddr),
 }
 
-/// Why a text is no canonical FaceUri.
+/// Why a text is not a canonical FaceUri.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaceUriError {
-    /// There is no `scheme://` or what follows it makes no sense.
+    /// There is no `scheme://`, or what follows it is invalid.
     #[error("`{0}` is not a face URI such as udp4://192.0.2.1:6363 or unix:///run/nfd/nfd.sock")]
     Malformed(String),
-    /// A known scheme, but a host name, no port, or another address family.
+    /// A known scheme, but with a host name, without a port, or with the wrong address family.
     #[error("`{0}` is not canonical: give a numeric address of the scheme's family and a port")]
     NotCanonical(String),
-    /// The scheme is not known.
+    /// Unknown scheme.
     #[error("face URI scheme `{0}` is not supported")]
     UnsupportedScheme(String),
-    /// An address that no peer has, such as 0.0.0.0, or port 0.
+    /// An address that no peer can have, such as 0.0.0.0, or port 0.
     #[error("`{0}` is the address of no peer; give that of one, such as udp://192.0.2.1:6363")]
     NoPeer(String),
-    /// A link-local address without the interface whose link it is on.
+    /// A link-local address without its interface.
     #[error(
         "`{uri}` has a link-local address, which needs its interface: write [{ip}%INTERFACE], such \
          as [{ip}%eth0]"
     )]
     NoZone { uri: String, ip: Ipv6Addr },
-    /// The interface of an address is not one of this host's.
+    /// This host does not have the address's interface.
     #[error("this host has no interface `{0}`; `ip link` lists those that it has")]
     Zone(String),
-    /// A port beyond the largest.
+    /// A port above 65535.
     #[error("`{0}` has a port beyond 65535")]
     Port(String),
 }
@@ -72,10 +72,10 @@ pub enum FaceUriError {
 /// Why an address could not be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// The text is no FaceUri, even leniently.
+    /// The text is not a FaceUri, even in its short forms.
     #[error(transparent)]
     Uri(#[from] FaceUriError),
-    /// The host name has no address of the wanted family.
+    /// The host name has no address of the required family.
     #[error("host `{host}` has no {family} address")]
     NoAddress {
         host: String,
@@ -158,7 +158,7 @@ impl FaceUri {
         }
     }
 
-    /// The IP address and port, where the scheme has one.
+    /// The IP address and port, if the scheme has them.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Udp(address)
@@ -169,8 +169,8 @@ impl FaceUri {
         }
     }
 
-    /// Whether the address may be a peer's: not 0.0.0.0, not port 0, and no link-local address
-    /// without its interface. `text` is what the error shows.
+    /// Checks that the address can be a peer's: not 0.0.0.0, not port 0, and no link-local address
+    /// without its interface. `text` is shown in the error.
     pub fn check_peer(&self, text: &str) -> Result<(), FaceUriError> {
         match self.socket_addr() {
             Some(address) if address.ip().is_unspecified() || address.port() == 0 => {
@@ -184,15 +184,14 @@ impl FaceUri {
         }
     }
 
-    /// Whether [`Self::resolve`] can do something with `text`, as far as can be said without a look
-    /// at the name service.
+    /// Checks whether [`Self::resolve`] could accept `text`, without using the name service.
     pub fn check(text: &str) -> Result<(), FaceUriError> {
         parse_lenient(text).map(|_| ())
     }
 
-    /// Reads what people type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A
-    /// missing port is the scheme's default; of several addresses the first is taken. Blocks for
-    /// name resolution.
+    /// Parses what users type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A
+    /// missing port is the scheme's default. Uses the first of several addresses. Blocks for name
+    /// resolution.
     ///
     /// # Errors
     /// [`ResolveError`]: the text is malformed, or the host has no address.
@@ -200,8 +199,8 @@ impl FaceUri {
         Self::resolve_all(text).map(|mut all| all.swap_remove(0))
     }
 
-    /// As [`FaceUri::resolve`], with all addresses of a host, at least one: in the order of the
-    /// system (RFC 6724), the families by turns (RFC 8305, 4).
+    /// Like [`FaceUri::resolve`], with all addresses of a host, at least one: in the system's order
+    /// (RFC 6724), alternating between address families (RFC 8305, section 4).
     pub fn resolve_all(text: &str) -> Result<Vec<Self>, ResolveError> {
         let (ip, host, port) = match parse_lenient(text)? {
             ParsedText::Whole(uri) => return Ok(vec![uri]),
@@ -232,13 +231,13 @@ impl FaceUri {
         Ok(all)
     }
 
-    /// Whether `text` has a host name, whose addresses may change.
+    /// Whether `text` contains a host name, whose addresses may change.
     pub fn has_host_name(text: &str) -> bool {
         matches!(parse_lenient(text), Ok(ParsedText::Host { .. }))
     }
 }
 
-/// What people type, as far as it can be read without the name service.
+/// A parsed text, as far as possible without the name service.
 enum ParsedText<'a> {
     Whole(FaceUri),
     Host { ip: IpScheme, host: &'a str, port: u16 },
@@ -266,7 +265,7 @@ fn parse_lenient(text: &str) -> Result<ParsedText<'_>, FaceUriError> {
 impl FromStr for FaceUri {
     type Err = FaceUriError;
 
-    /// Canonical forms only, as faces/create demands.
+    /// Accepts only canonical forms, as faces/create requires.
     fn from_str(text: &str) -> Result<Self, FaceUriError> {
         let (scheme, rest) = split_scheme(text)?;
         let malformed = || FaceUriError::Malformed(text.to_owned());
@@ -342,7 +341,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), FaceUriError> {
         .ok_or_else(|| FaceUriError::Malformed(text.to_owned()))
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port` of `uri`; a bare IPv6 address is not taken, its port
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. A bare IPv6 address is rejected: its port
 /// would be ambiguous.
 fn split_host_port<'a>(text: &'a str, uri: &str) -> Result<(&'a str, Option<u16>), FaceUriError> {
     let malformed = || FaceUriError::Malformed(uri.to_owned());
@@ -370,7 +369,7 @@ fn split_host_port<'a>(text: &'a str, uri: &str) -> Result<(&'a str, Option<u16>
     Ok((host, Some(port)))
 }
 
-/// `None` for what is a host name.
+/// Parses an IP address. `None` if `host` is a host name.
 fn parse_address(host: &str, port: u16) -> Result<Option<SocketAddr>, FaceUriError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(Some(SocketAddr::new(address, port)));
@@ -381,8 +380,8 @@ fn parse_address(host: &str, port: u16) -> Result<Option<SocketAddr>, FaceUriErr
     Ok(Some(SocketAddrV6::new(address, port, 0, scope).into()))
 }
 
-/// The interface that a zone names: by its name or number, after `%` as people write it or after
-/// `%25` as RFC 6874 has it in URIs. `%251` is interface 251 where there is one, else 1.
+/// Finds the interface of a zone, by its name or index. `%25` is the URI encoding of `%` (RFC
+/// 6874), so `%251` is interface 251 if it exists, else interface 1.
 fn interface_index(zone: &str) -> Option<u32> {
     let index_of = |name: &str| {
         let by_name = nix::net::if_::if_nametoindex(name).ok();
@@ -394,7 +393,7 @@ fn interface_index(zone: &str) -> Option<u32> {
     index_of(zone).filter(is_there).or_else(|| encoded.and_then(index_of).filter(is_there))
 }
 
-/// Whether an address is unique on one link only, and the link is not said.
+/// Whether a link-local address lacks its interface.
 fn lacks_zone(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }

@@ -138,7 +138,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
                 assert!(self.writer.waiting().unwrap() as usize <= LEN);
                 return;
             }
-            let has_room = self.is_blocked && self.writer.is_told();
+            let has_room = self.is_blocked && self.writer.is_woken();
             if !has_more && !has_room && (self.is_blocked || self.sent == to_send) {
                 self.shared.lines[self.near].wait();
             }

@@ -1,10 +1,25 @@
-//! Memory for the content store, in spans that are made ready before they are needed.
+//! Memory for the content store, in spans that a background thread touches before they are needed.
 //!
-//! The first touch of a page is a fault, in which the system finds memory and clears it: for a Data
-//! of 8000 octets more work than all else that a router does with it. So a thread of its own
-//! touches spans while the packet threads have a few in hand. It runs only when a processor has
-//! nothing else to do: a packet thread that finds no span ready takes the faults itself. Spans come
-//! from it over a ring, for a lock that it held might be held for as long as there is other work.
+//! The first write to a page faults: the kernel finds a page and clears it. For a Data of 8000
+//! bytes this costs more than all other work of the router. A preparer thread therefore touches
+//! spans ahead of the packet threads. It runs with SCHED_IDLE, so it never takes a processor from
+//! packets.
+//!
+//! 1. A packet thread that needs a span takes a prepared one, else a returned one, else an
+//!    untouched one, in which case it takes the page faults itself.
+//! 2. The preparer hands spans over through a lock-free ring. A lock would be wrong here: the idle
+//!    thread could hold it for as long as other threads are busy.
+//! 3. A pool that has freed all blocks of a span gives the span back. While memory use is below the
+//!    store's capacity, the span stays and is used again. After the capacity has been lowered, its
+//!    memory returns to the kernel.
+//! 4. If the kernel gives no more address space, the arena reports that it is exhausted. The store
+//!    then evicts entries instead of growing, and the arena asks the kernel again after [`RETRY`].
+//!
+//! Example: a store of 1 GiB on two threads uses spans of 2 MiB. With `memory_ahead` = 16 MiB, the
+//! preparer keeps 8 spans ready. It stops when spans in use, ready spans and the entries' own
+//! memory together reach 1 GiB.
+//!
+//! It must never hand out a span twice, or unmap memory while a packet still points into it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -17,23 +32,22 @@ use nix::libc;
 use weir_base::SpanSource;
 use weir_store::ENTRY_BYTES;
 
-/// Octets that are asked of the system at once, at most: an eighth of the store. Address space
-/// only, until it is touched.
+/// Upper limit for one `mmap`. A mapping is an eighth of the store, up to this size. It is only
+/// address space until it is touched.
 const MAPPING_BYTES_MAX: usize = 64 << 20;
 const MAPPING_SHARE: u64 = 8;
-/// So much is left to the rest of the program where the system has no more to give: it takes only
-/// what leaves room for this.
+/// Address space that must remain free after a mapping, for the rest of the program.
 const HEADROOM_BYTES: usize = 32 << 20;
-/// The smallest page that Linux has.
+/// The smallest page size on Linux.
 const PAGE_BYTES: usize = 4_096;
-/// Spans of a packet thread's share: so many that those of its size classes that are half full are
-/// few among them.
+/// Spans in one thread's share of the store. Each size class of the pool may have one half-empty
+/// span, so there must be many more spans than size classes.
 const SPANS_PER_THREAD: u64 = 256;
 const SPAN_BYTES_MIN: u64 = 256 << 10;
 const SPAN_BYTES_MAX: u64 = 2 << 20;
-/// When the system is asked again that gave no address space.
+/// Pause before the arena asks the kernel again after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// Spans beyond the store's bound that stay when it was lowered: those that are being filled.
+/// Spans that are kept above the capacity after it was lowered: those that are being filled.
 const SPANS_OVER_CAPACITY: u64 = 16;
 
 /// The memory of all packet threads' stores.
@@ -41,49 +55,48 @@ const SPANS_OVER_CAPACITY: u64 = 16;
 pub(crate) struct Arena {
     span_bytes: usize,
     mapping_bytes: usize,
-    /// What packet threads share.
+    /// Spans that are not in a pool. All packet threads share them.
     free_spans: Mutex<FreeSpans>,
-    /// Spans that were touched, and are free or on their way.
+    /// Touched spans that are free, or on their way through the ring.
     ready: AtomicU64,
-    /// Spans that pools have.
+    /// Spans that pools own.
     in_use: AtomicU64,
-    /// What the stores take for entries beside the spans that are in use, as many as these have
-    /// blocks.
+    /// Memory of the store's entries for the blocks in the spans in use. It is not in the arena.
     entry_bytes: AtomicU64,
-    /// Nothing is made ready beyond so many octets in use: the store will not need them.
+    /// The store's capacity. The preparer stops when memory use reaches it.
     capacity_bytes: AtomicU64,
-    /// What comes back beyond so many octets goes to the system: no bound, until that of the store
-    /// is lowered.
+    /// Above this many touched bytes, returned spans go back to the kernel. `u64::MAX` until the
+    /// capacity is lowered.
     release_above_bytes: AtomicU64,
     started: Instant,
-    /// When the system had no address space left, in ms since `started` and one more; 0 when it has
-    /// some again, or something has come back.
+    /// When the kernel refused address space, in ms since `started`, plus 1. 0 means not exhausted:
+    /// nothing was refused, or a span has come back since.
     exhausted_ms: AtomicU64,
-    /// Whether the log has it.
+    /// Whether the warning about exhausted memory was logged.
     has_warned: AtomicBool,
     is_stopping: AtomicBool,
-    /// The mappings of the thread that makes spans ready. Nobody else locks them before the end.
+    /// Mappings of the preparer thread. No other thread locks them until the arena is dropped.
     prepared: Mutex<Vec<Mapping>>,
 }
 
 #[derive(Debug)]
 struct FreeSpans {
-    /// Spans that were made ready.
+    /// Spans that the preparer has touched.
     prepared: rtrb::Consumer<Span>,
-    /// Spans that came back.
+    /// Spans that pools have given back.
     returned: Vec<Span>,
-    /// Untouched ones, for when there is none else.
+    /// Untouched spans, used when there are no others.
     untouched: UntouchedSpans,
     mappings: Vec<Mapping>,
     preparer: Option<thread::Thread>,
 }
 
-/// What was never given out of the last mapping of somebody.
+/// Spans of the latest mapping that were never handed out.
 #[derive(Debug, Default)]
 struct UntouchedSpans(Vec<Span>);
 
 impl UntouchedSpans {
-    /// A span that was never touched, of a new mapping if need be.
+    /// Returns an untouched span. Makes a new mapping if there is none, and returns it as well.
     fn take_span(
         &mut self,
         span_bytes: usize,
@@ -95,7 +108,7 @@ impl UntouchedSpans {
             let start = mapping.start.0;
             let skip = start.align_offset(span_bytes);
             let spans = (mapping.bytes - skip) / span_bytes;
-            // SAFETY: within the mapping.
+            // SAFETY: `index` is below `spans`, so the span lies within the mapping.
             let at = |index| unsafe { start.add(skip + index * span_bytes) };
             self.0.extend((0..spans).rev().map(|index| Span(at(index))));
             new = Some(mapping);
@@ -107,7 +120,7 @@ impl UntouchedSpans {
 #[derive(Debug)]
 struct Span(NonNull<u8>);
 
-// SAFETY: memory that belongs to whoever has the value.
+// SAFETY: a span is memory with one owner, the holder of this value.
 unsafe impl Send for Span {}
 
 #[derive(Debug)]
@@ -118,20 +131,20 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length; the arena goes with the last pool and packet.
+        // SAFETY: mapped with this length. The arena is dropped after the last pool and packet.
         unsafe { libc::munmap(self.start.0.as_ptr().cast(), self.bytes) };
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No state is left half changed: what panics here is allocation, before the change.
+    // A panic leaves no half-changed state: only allocation can panic, and it precedes each change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Arena {
-    /// For `threads` stores of `capacity_bytes` together, of which at most `ahead_bytes` are made
-    /// ready ahead, by a thread that gets the other value. Nothing for stores so small that spans
-    /// would be a large part of them.
+    /// Makes an arena for `threads` stores with `capacity_bytes` in total, and the producing end of
+    /// the ring for the preparer thread, which prepares at most `ahead_bytes`. Returns `None` for a
+    /// store so small that a span would be a large fraction of it.
     fn new(
         capacity_bytes: u64,
         ahead_bytes: u64,
@@ -142,12 +155,12 @@ impl Arena {
             return None;
         }
         let span_bytes = span_bytes.next_power_of_two().clamp(SPAN_BYTES_MIN, SPAN_BYTES_MAX);
-        // Room for a span wherever the mapping begins, and for some more.
+        // A mapping may start anywhere: it needs space for one aligned span and a few more.
         let mapping_bytes = usize::try_from(capacity_bytes / MAPPING_SHARE)
             .map_or(MAPPING_BYTES_MAX, |bytes| bytes.min(MAPPING_BYTES_MAX))
             .max(4 * span_bytes as usize)
             .next_multiple_of(span_bytes as usize);
-        // A ring is as large as the configuration asks for, so far as a store can use it.
+        // The ring holds what the configuration asks for, but no more than the store can use.
         let ahead = ahead_bytes.min(capacity_bytes).div_ceil(span_bytes);
         let (producer, prepared) = rtrb::RingBuffer::new(ahead as usize);
         let state = FreeSpans {
@@ -175,7 +188,8 @@ impl Arena {
         Some((Arc::new(arena), producer))
     }
 
-    /// Makes spans ready until told to stop.
+    /// Touches spans until [`Preparer`] is dropped. Parks when the ring is full or memory use has
+    /// reached the capacity.
     fn prepare(&self, mut ready: rtrb::Producer<Span>) {
         let mut fresh = UntouchedSpans::default();
         while !self.is_stopping.load(Ordering::Acquire) {
@@ -201,21 +215,20 @@ impl Arena {
         }
     }
 
-    /// Whether what is in use, entries included, and ready is as much as the stores may have, and
-    /// `bytes` more.
+    /// Whether memory in use (spans, ready spans, entries) is at least the capacity plus `bytes`.
     fn exceeds_capacity(&self, bytes: usize) -> bool {
         let taken_bytes = self.touched_bytes() + self.entry_bytes.load(Ordering::Relaxed);
         let capacity_bytes = self.capacity_bytes.load(Ordering::Relaxed);
         taken_bytes >= capacity_bytes.saturating_add(bytes as u64)
     }
 
-    /// Octets of the spans that were touched.
+    /// Bytes of all touched spans.
     pub(crate) fn touched_bytes(&self) -> u64 {
         let spans = self.in_use.load(Ordering::Relaxed) + self.ready.load(Ordering::Relaxed);
         spans * self.span_bytes as u64
     }
 
-    /// Says so the first time.
+    /// Logs the first failure only.
     #[cold]
     fn warn_exhausted(&self, error: &io::Error) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
@@ -229,8 +242,7 @@ impl Arena {
         }
     }
 
-    /// Gives the memory of spans that are free to the system, as far as the store needs them no
-    /// more.
+    /// Returns the memory of free spans to the kernel until use is below `release_above_bytes`.
     fn shrink(&self) {
         let kept_bytes = self.release_above_bytes.load(Ordering::Relaxed);
         while self.touched_bytes() > kept_bytes {
@@ -244,10 +256,12 @@ impl Arena {
         }
     }
 
-    /// Has the system take the memory of a span that counts as neither in use nor ready.
+    /// Returns the memory of one span to the kernel. The caller has already subtracted the span
+    /// from `in_use` or `ready`.
     fn discard(&self, span: Span) {
-        // SAFETY: within a mapping of ours, and nobody else has the span. It reads as zeros from
-        // now on, as one that was never touched. Should the system refuse, it stays as it is.
+        // SAFETY: the span is within one of our mappings, and this function owns it. It reads as
+        // zeros afterwards, like a span that was never touched. If the call fails, the span keeps
+        // its pages.
         unsafe { libc::madvise(span.0.as_ptr().cast(), self.span_bytes, libc::MADV_DONTNEED) };
         lock(&self.free_spans).untouched.0.push(span);
         self.exhausted_ms.store(0, Ordering::Relaxed);
@@ -259,9 +273,9 @@ impl Arena {
     }
 }
 
-// SAFETY: spans are cut off mappings, aligned, and in one place at a time: in the ring, in
-// `returned`, in somebody's `untouched` or with a pool. The system clears what it maps. The mappings go
-// with the arena.
+// SAFETY: spans are aligned, disjoint parts of mappings. Each has one owner: the ring, `returned`,
+// an `untouched` list or a pool. The kernel clears what it maps. Mappings live as long as the
+// arena.
 unsafe impl SpanSource for Arena {
     fn span_bytes(&self) -> usize {
         self.span_bytes
@@ -290,8 +304,8 @@ unsafe impl SpanSource for Arena {
         };
         self.in_use.fetch_add(1, Ordering::Relaxed);
         self.entry_bytes.fetch_add(entry_bytes(blocks), Ordering::Relaxed);
-        // The smaller the Data, the more of the store is entries. Spans that were made ready before
-        // that was known are not needed then.
+        // The smaller the Data, the more of the store's memory its entries use. Spans that were
+        // prepared before this was known are then superfluous.
         let unneeded =
             if self.exceeds_capacity(self.span_bytes) { state.prepared.pop().ok() } else { None };
         if let Some(preparer) = &state.preparer {
@@ -308,7 +322,7 @@ unsafe impl SpanSource for Arena {
     fn is_exhausted(&self) -> bool {
         match self.exhausted_ms.load(Ordering::Relaxed) {
             0 => false,
-            // It is asked again then.
+            // After this time the kernel is asked again.
             at_ms => self.started.elapsed() < Duration::from_millis(at_ms - 1) + RETRY,
         }
     }
@@ -326,17 +340,17 @@ unsafe impl SpanSource for Arena {
     }
 }
 
-/// What a store takes beside a span that is full of Data.
+/// Memory of the store's entries for a span with this many blocks.
 fn entry_bytes(blocks: u32) -> u64 {
     u64::from(blocks) * ENTRY_BYTES
 }
 
-/// `bytes` of address space, if there is something left beside them.
+/// Maps `bytes` of address space, but only if [`HEADROOM_BYTES`] would remain available.
 fn map_with_headroom(bytes: usize) -> io::Result<Mapping> {
     let whole = map_anonymous(bytes + HEADROOM_BYTES)?;
     let start = whole.start.0;
     std::mem::forget(whole);
-    // SAFETY: the end of a mapping that nobody knows yet.
+    // SAFETY: the end of a new mapping that is not used yet.
     let spared = unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), HEADROOM_BYTES) };
     debug_assert_eq!(spared, 0, "mappings are of whole pages");
     Ok(Mapping { start: Span(start), bytes })
@@ -347,7 +361,7 @@ fn map_anonymous(bytes: usize) -> io::Result<Mapping> {
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
     );
-    // SAFETY: a new mapping, wherever the system likes.
+    // SAFETY: a new mapping at an address of the kernel's choice.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -357,17 +371,17 @@ fn map_anonymous(bytes: usize) -> io::Result<Mapping> {
     Ok(Mapping { start: Span(start), bytes })
 }
 
-/// Has the system find memory for a span, a page at a time: a call that did so for many
-/// (`MADV_POPULATE_WRITE`) would hold a lock of the whole process, and keep packet threads waiting
-/// while this thread, the least urgent of all, gets no processor.
+/// Makes the kernel allocate the pages of a span, one page at a time. `MADV_POPULATE_WRITE` would
+/// do it in one call, but holds the process's memory-map lock throughout. This thread runs only on
+/// idle processors, so packet threads could wait for that lock for a long time.
 fn touch(span: &Span, bytes: usize) {
     for page in (0..bytes).step_by(PAGE_BYTES) {
-        // SAFETY: within a span that nobody else has.
+        // SAFETY: within a span that this thread owns.
         unsafe { span.0.add(page).write_volatile(0) };
     }
 }
 
-/// The arena and its thread, which is stopped when this is dropped.
+/// The arena with its preparer thread. Dropping it stops the thread.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     arena: Arc<Arena>,
@@ -376,16 +390,16 @@ pub(crate) struct Preparer {
 }
 
 impl Preparer {
-    /// See [`Arena::new`]. The thread has yet to be started.
+    /// See [`Arena::new`]. [`Self::start`] starts the thread.
     pub(crate) fn new(capacity_bytes: u64, ahead_bytes: u64, threads: usize) -> Option<Self> {
         let (arena, ready) = Arena::new(capacity_bytes, ahead_bytes, threads)?;
         Some(Self { arena, ready: Some(ready), thread: None })
     }
 
-    /// Starts the thread. It is the one that a router can do without: where threads are limited,
-    /// others come first.
+    /// Starts the thread. The router also works without it, so it starts last where threads are
+    /// limited.
     pub(crate) fn start(&mut self) {
-        // Without room to make anything ready there is nothing to do.
+        // The ring has no slots: nothing may be prepared.
         let Some(ready) = self.ready.take().filter(|ready| ready.buffer().capacity() > 0) else {
             return;
         };
@@ -401,8 +415,8 @@ impl Preparer {
             }
             Err(error) => tracing::warn!(
                 %error,
-                "no thread to make memory ready: Data waits for the system while the content \
-                 store grows; raise the limits (ulimit -u and -v, pids.max)"
+                "cannot start the thread that prepares memory: Data waits for page faults while \
+                 the content store grows; raise the limits (ulimit -u and -v, pids.max)"
             ),
         }
     }
@@ -411,9 +425,8 @@ impl Preparer {
         &self.arena
     }
 
-    /// The stores' bound is another one.
-    /// If it is lower, memory that is free, or will be when packet threads have made room, goes to
-    /// the system.
+    /// Changes the capacity of the store. If it shrinks, free memory returns to the kernel now, and
+    /// spans in use when their pools give them back.
     pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
         let arena = &self.arena;
         let before_bytes = arena.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed);
@@ -440,13 +453,13 @@ impl Drop for Preparer {
         self.arena.is_stopping.store(true, Ordering::Release);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It has told of what went wrong.
+            // The panic message is already on standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// Gives this thread what processors have left over. Where the system refuses, it stays as it was.
+/// Sets SCHED_IDLE for this thread. If the kernel refuses, the thread keeps its policy.
 fn set_idle_priority() {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: sets the policy of this thread, with a valid parameter.
@@ -454,8 +467,8 @@ fn set_idle_priority() {
         let error = io::Error::last_os_error();
         tracing::info!(
             %error,
-            "the thread that makes memory ready takes processor time from packets, for the system \
-             gives it no SCHED_IDLE; memory_ahead = \"0B\" leaves it out"
+            "the thread that prepares memory competes with packet threads, because the system \
+             does not allow SCHED_IDLE; memory_ahead = \"0B\" disables the thread"
         );
     }
 }

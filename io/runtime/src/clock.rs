@@ -1,4 +1,4 @@
-//! Wall clock to the core's integers.
+//! Converts the system's monotonic clock to the core's [`Instant`].
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ impl Clock {
     }
 }
 
-/// How long to sleep until `deadline`, rounded up to whole milliseconds: `epoll_wait` counts in
-/// them, and waking early would spin.
+/// Time to sleep until `deadline`, rounded up to milliseconds, the unit of `epoll_wait`. Rounding
+/// down would wake the thread early and make it spin. `None` if there is no deadline.
 pub(crate) fn sleep_until(now: Instant, deadline: Instant) -> Option<Duration> {
     if deadline == Instant::FAR_FUTURE {
         return None;

@@ -1,4 +1,4 @@
-//! What a router is started with. Plain values: reading files and flags is the application's work.
+//! The configuration that a router starts with. The application reads files and flags.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,143 +17,144 @@ use weir_wire::Name;
 
 use crate::face_quota::FaceLimits;
 
-/// Everything [`Runtime::start`](crate::Runtime::start) needs to know.
+/// All settings of [`Runtime::start`](crate::Runtime::start).
 #[derive(Clone, Debug)]
 pub struct RuntimeConfig {
-    /// Packet threads, 1 to [`THREADS_MAX`]. Each owns one shard of the tables.
+    /// Number of packet threads, 1 to [`THREADS_MAX`]. Each owns one shard of the tables.
     pub threads: usize,
-    /// The content store, all shards together.
+    /// The content store, for all shards together.
     pub store: StoreConfig,
-    /// Disks for what memory has no room for.
+    /// Disks of the content store, for Data that does not fit into memory.
     pub disks: Option<DisksConfig>,
-    /// For experiments: what replaces parts of each shard.
+    /// For experiments: replaces components of each shard.
     pub extension: Option<Arc<dyn Extension>>,
-    /// Most PIT entries, all shards together. Beyond it those of whoever has the most give way: a
-    /// Nack.
+    /// Maximum number of PIT entries, for all shards together. At the limit, the host with the most
+    /// entries loses one, which is answered with a Nack.
     pub pit_entries_max: usize,
-    /// Most PIT entries that one face waits for; an Interest beyond it is answered with a Nack.
+    /// Maximum number of PIT entries with an in-record of one face. Further Interests of that face
+    /// are answered with a Nack.
     pub pit_entries_per_face_max: usize,
-    /// How long Interests of other hosts wait at most.
+    /// Upper limit of the lifetime of Interests from other hosts.
     pub interest_lifetime_max: Duration,
-    /// Octets of memory beside the content store, at least
-    /// [`memory_bytes_min`](crate::memory_bytes_least). Shared out: a half for the PIT, an eighth
-    /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on
-    /// connections, for packet buffers at rest and for memory shared with applications.
+    /// Memory in bytes in addition to the content store; at least
+    /// [`memory_bytes_min`](crate::memory_bytes_min). Half of it is for the PIT, an eighth for
+    /// egress queues, and a sixteenth each for reassembly, for incomplete packets on connections,
+    /// for free packet buffers and for memory shared with applications.
     pub memory_bytes_max: u64,
-    /// Octets of the content store's memory that are made ready before they are needed, at most.
+    /// Bytes of the content store's memory that are prepared ahead of use, at most.
     pub memory_ahead_bytes: u64,
     pub fib_entries_max: usize,
-    /// Components that a name has at most; other packets are dropped.
+    /// Maximum number of components of a name. Packets with longer names are dropped.
     pub name_components_max: usize,
-    /// Whose Data satisfies a pending Interest.
+    /// Which faces may satisfy a pending Interest with Data.
     pub data_source: DataSource,
-    /// What becomes of Data that no Interest asked for.
+    /// What happens to Data without a pending Interest.
     pub unsolicited: UnsolicitedPolicy,
-    /// A forwarding hint that is a prefix of one of these names has led home and is taken off.
+    /// Interests whose forwarding hint is a prefix of one of these names have reached the
+    /// producer's region; the hint is removed.
     pub producer_regions: Vec<Name>,
-    /// Most faces. Beyond it the least used peer makes room if it is silent; else a connection or a
-    /// UDP peer is refused and counted.
+    /// Limits on the number of faces. At a limit, the least used idle peer is evicted. If none is
+    /// idle, the new connection or UDP peer is refused and counted.
     pub faces: FaceLimits,
-    /// Where the router waits for peers.
+    /// Where the router listens.
     pub listeners: Vec<Listener>,
-    /// Who may connect to its Unix sockets.
+    /// Permissions of its Unix sockets.
     pub unix_access: UnixAccess,
-    /// Settings of faces that no command or static face overrides.
+    /// Settings of faces, unless a command or static face overrides them.
     pub face_defaults: FaceDefaults,
-    /// Faces that exist from the start and come back when they break.
+    /// Faces that are created at the start and again when they break.
     pub static_faces: Vec<StaticFace>,
-    /// Strategies chosen per prefix, by versioned or unversioned strategy name.
+    /// Strategies by prefix: prefix, and strategy name with or without version.
     pub strategies: Vec<(Name, Name)>,
     pub management: ManagementConfig,
-    /// How often faces may go over to packet threads that have less to do.
+    /// Minimum interval between moves of faces to less loaded packet threads.
     pub rebalance_interval: Duration,
-    /// Where `/metrics` is served; nowhere when `None`. Whoever reaches it reads who the peers are:
-    /// loopback or a trusted network only.
+    /// Address of `/metrics`; `None` disables it. The metrics include the addresses of all peers,
+    /// so use loopback or a trusted network.
     pub metrics: Option<SocketAddr>,
-    /// Whether the router handles signals (SIGTERM, SIGINT and SIGQUIT stop it, SIGHUP, SIGUSR1 and
-    /// SIGUSR2 do nothing). Off in tests, where the process is not ours.
+    /// Whether the router handles signals: SIGTERM, SIGINT and SIGQUIT stop it; SIGHUP, SIGUSR1 and
+    /// SIGUSR2 are ignored. Off in tests, where the process belongs to the test runner.
     pub handle_signals: bool,
 }
 
 /// The disks of the content store.
 #[derive(Clone, Debug)]
 pub struct DisksConfig {
-    /// Files and devices, at least one.
+    /// Files and devices; at least one.
     pub files: Vec<DiskFileConfig>,
-    /// For tests and experiments, for each of `files`: while a file of this path is there, the disk
-    /// gives no answers.
+    /// For tests and experiments, one for each of `files`: the disk gives no answers while a file
+    /// with this path exists.
     #[cfg(feature = "lab")]
     pub stalled_while: Vec<Option<PathBuf>>,
-    /// How the disks are used, by all shards together. What the files themselves say (geometry,
-    /// keys) and `index_bytes_max` are filled in at the start.
+    /// Settings of the disk tier, for all shards together. Geometry, keys and `index_bytes_max` are
+    /// filled in from the files at the start.
     pub tier: DiskTierConfig,
-    /// Octets of RAM for index and filter, all shards together. None: what twice as many typical
-    /// records take as the disks have room for.
+    /// Memory in bytes for index and filter, for all shards together. `None`: enough for twice the
+    /// number of typical records that the disks can hold.
     pub index_bytes_max: Option<u64>,
-    /// Octets of memory for Data that waits to be written, all shards together. None: half of what
-    /// the store may take.
+    /// Memory in bytes for Data that waits to be written, for all shards together. `None`: half of
+    /// the store's capacity.
     pub write_backlog_bytes_max: Option<u64>,
-    /// What the router does when they are busy.
+    /// When the router bypasses busy disks.
     pub busy: BusyPolicy,
-    /// How long a router that is told to stop may write what is in memory to its disks.
+    /// How long a stopping router may take to write memory to its disks.
     pub stop_timeout: Duration,
 }
 
-/// Most packet threads.
+/// Maximum number of packet threads.
 pub const THREADS_MAX: usize = 64;
 
-/// One place where the router waits for peers.
+/// An address where the router listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listener {
-    /// Unix stream socket at this path.
+    /// A Unix stream socket at this path.
     Unix(PathBuf),
-    /// Unix stream socket at the first of the usual paths that may be created.
+    /// A Unix stream socket at the first default path where one can be created.
     UnixDefault,
-    /// UDP port, shared by all its peers.
+    /// A UDP port that all peers share.
     Udp {
         address: SocketAddr,
-        /// Whether the router refuses to start without it.
+        /// Whether the router refuses to start without this port.
         required: bool,
     },
     Tcp {
         address: SocketAddr,
-        /// Whether the router refuses to start without it.
+        /// Whether the router refuses to start without this port.
         required: bool,
     },
 }
 
-/// Settings of faces that nothing overrides.
+/// Default settings of faces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceDefaults {
-    /// Largest datagram in octets; `None` takes
-    /// [`weir_face::udp_mtu_default`].
+    /// Largest datagram in bytes; `None` uses [`weir_face::udp_mtu_default`].
     pub udp_mtu: Option<usize>,
-    /// Bound of one face's egress queue.
+    /// Limit of one face's egress queue, in bytes.
     pub queue_bytes_max: usize,
     /// Whether packets are marked when the egress queue grows.
     pub congestion_marking: bool,
     pub marking: MarkingPolicy,
-    /// Queue from which NFD's marking starts (NFD: 65536).
+    /// Queue length from which NFD's policy marks (NFD: 65536).
     pub mark_threshold_bytes: u64,
-    /// Base interval between NFD's marks (NFD: 100 ms).
+    /// Base interval between marks of NFD's policy (NFD: 100 ms).
     pub mark_interval: Duration,
-    /// Whether UDP faces send again what was lost (NDNLPv2 reliability; NFD: not by default).
+    /// Whether UDP faces retransmit lost frames (NDNLPv2 reliability; off by default in NFD).
     pub reliability: bool,
-    /// Whether one frame may stand for several Interests between routers that know it
+    /// Whether one frame may carry several Interests, between routers that support it
     /// (`docs/run-interests.md`).
     pub runs: bool,
-    /// The PIT tokens of Interests to other hosts.
+    /// PIT tokens of Interests to other hosts.
     pub pit_token: PitTokenChoice,
-    /// Whether applications of this machine may go over from the Unix socket to shared memory
+    /// Whether local applications may switch from the Unix socket to shared memory
     /// (`docs/shared-memory.md`).
     pub shared_memory: bool,
-    /// In which order and when packets leave a face.
+    /// The queue discipline: in which order and when packets leave a face.
     pub discipline: DisciplineConfig,
-    /// Which Interests that come in by a face wait.
+    /// Which Interests that arrive at a face are held back.
     pub shaping: ShapingConfig,
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
     pub idle_timeout: Duration,
-    /// A connection closes when its peer takes nothing for this long while packets wait for it.
+    /// A connection closes when its peer reads nothing for this long while packets wait for it.
     pub stall_timeout: Duration,
 }
 
@@ -178,26 +179,26 @@ impl Default for FaceDefaults {
     }
 }
 
-/// Which PIT tokens Interests bear. Over UDP they prove that Data comes from whoever got the
-/// Interest; with several packet threads they say which one waits for it.
+/// Which PIT tokens Interests carry. Over UDP, a secret token proves that Data comes from the peer
+/// that received the Interest. With several packet threads, the token also names the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PitTokenChoice {
-    /// None: anyone who forges a UDP peer's address is believed.
+    /// None: Data from a forged UDP source address is accepted.
     Off,
-    /// Six octets, which ndnd takes, too; over UDP 41 to 48 bits of them are secret.
+    /// Six bytes, which ndnd also accepts. Over UDP, 41 to 48 bits of them are secret.
     #[default]
     Short,
-    /// Twelve octets over UDP, with 64 secret bits.
+    /// Twelve bytes over UDP, with 64 secret bits.
     Long,
 }
 
-/// A face that exists from the start.
+/// A face of the configuration, created at the start.
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
-    /// `udp://host:port`, `tcp://host:port`, `unix:///path`; host names are resolved, and resolved
-    /// again when the face has to be built anew, and while a UDP peer is silent.
+    /// `udp://host:port`, `tcp://host:port` or `unix:///path`. Host names are resolved again when
+    /// the face reconnects, and while a UDP peer is silent.
     pub uri: String,
-    /// Whether the face is rebuilt when it breaks; persistent faces are not.
+    /// Whether the face is created again when it breaks.
     pub permanent: bool,
     /// Overrides [`FaceDefaults::udp_mtu`].
     pub mtu: Option<usize>,
@@ -220,7 +221,7 @@ pub struct StaticFace {
 }
 
 impl StaticFace {
-    /// Changes what it overrides and management knows nothing of.
+    /// Applies overrides that management commands cannot express.
     pub(crate) fn configure(&self, link: &mut LinkConfig) {
         link.shaping = self.shaping.unwrap_or(link.shaping);
         let runs = &mut link.codec.runs;
@@ -238,20 +239,20 @@ impl StaticFace {
     }
 }
 
-/// Who may command the router. Root, the user that the router runs as and the group of its Unix
-/// sockets ([`RuntimeConfig::unix_access`]) may, over such a socket.
+/// Who may send management commands. Root, the router's own user and the group of its Unix sockets
+/// ([`RuntimeConfig::unix_access`]) always may, over such a socket.
 #[derive(Clone, Debug)]
 pub struct ManagementConfig {
-    /// Keys that may command the router from anywhere.
+    /// Keys that may command the router from any face.
     pub trust_anchors: Vec<TrustAnchor>,
-    /// Whether every program of this host may register prefixes for its own face.
+    /// Whether every local program may register prefixes for its own face.
     pub local_registration: bool,
-    /// Whether connections by TCP from this host, of whose users nothing is known, may command.
+    /// Whether TCP connections from this host may send commands. Their user is unknown.
     pub loopback_commands: bool,
-    /// Whether `/localhop/nfd/rib` is served to neighbours whose commands a trust anchor signed.
+    /// Whether `/localhop/nfd/rib` accepts commands that a trust anchor has signed.
     pub localhop: bool,
-    /// Whether neighbours are told which segments of an object the store holds
-    /// (`/localhop/nfd/cs/holdings`). The index of these is kept from the start then.
+    /// Whether neighbours may list the segments of an object in the store
+    /// (`/localhop/nfd/cs/holdings`). If so, the index of holdings exists from the start.
     pub holdings_for_neighbours: bool,
 }
 
@@ -267,11 +268,11 @@ impl Default for ManagementConfig {
     }
 }
 
-/// A certificate that is trusted as it stands, and what verifies its key's signatures.
+/// A trusted certificate, and a verifier for its key.
 #[derive(Clone)]
 pub struct TrustAnchor {
     pub certificate: Certificate,
-    /// Verifies what the certificate's key signs.
+    /// Verifies signatures of the certificate's key.
     pub verifier: Arc<dyn Verifier>,
 }
 

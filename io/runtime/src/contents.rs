@@ -1,4 +1,4 @@
-//! What a router's store holds, for other threads of its process.
+//! Access to the contents of the store for other threads of the process.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::questions::{
     ContentsCursor, ContentsError, ContentsPage, ContentsReply, ContentsRequest, Miss,
 };
 
-/// Asks what a router's store holds, and says what it is to hold. Cheap to clone. No call takes
-/// longer than the time it is given; packet threads never wait for one.
+/// Queries what the store holds and sets rules for what it keeps. Cheap to clone. Each call returns
+/// within the given time, and never blocks a packet thread.
 #[derive(Clone)]
 pub struct Contents {
     control: ControlSender,
@@ -27,13 +27,14 @@ impl Contents {
         Self { control, misses: missed, threads }
     }
 
-    /// Packet threads: each has an equal part of the store, and of each object what falls to it.
+    /// Number of packet threads. Each has an equal share of the store, and holds those segments of
+    /// an object that belong to its shard.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Begins to keep an index of what is held, of so many octets for memory and as many for disks
-    /// in the whole router, or gives it up. It is built while the router goes on.
+    /// Starts an index of holdings, with `bytes_max` of memory for the memory tier and as much for
+    /// disks in the whole router, or stops it. The index is built in the background.
     pub fn track(
         &self,
         config: Option<HoldingsConfig>,
@@ -42,11 +43,11 @@ impl Contents {
         self.ask(ContentsRequest::Track(config), within).map(drop)
     }
 
-    /// What is held of the objects below a prefix, from a place on; each packet thread looks at
-    /// `visits_max` objects at most.
+    /// Lists holdings of objects below a prefix, from a cursor on. Each packet thread visits at
+    /// most `visits_max` objects.
     ///
     /// # Errors
-    /// [`ContentsError`]. A thread that is late makes the page partial instead.
+    /// [`ContentsError`]. A thread that does not answer in time makes the page partial instead.
     pub fn list(
         &self,
         prefix: &Name,
@@ -58,14 +59,14 @@ impl Contents {
         self.page(ContentsRequest::List { prefix, from, visits_max }, within)
     }
 
-    /// What is held of one object, whose name has no segment number.
+    /// Lists holdings of one object, whose name has no segment number.
     pub fn list_one(&self, object: &Name, within: Duration) -> Result<ContentsPage, ContentsError> {
         self.page(ContentsRequest::ListOne { object: object.clone() }, within)
     }
 
-    /// What has changed since this was called before, of at most `blocks_max` times 64 segments in
-    /// each tier of each packet thread. Of several callers each would get a part: there is to be
-    /// one.
+    /// Returns changes since the previous call, for at most `blocks_max` ranges of 64 segments in
+    /// each tier of each packet thread. Several callers would split the changes among themselves,
+    /// so there must be only one.
     pub fn take_changes(
         &self,
         blocks_max: usize,
@@ -77,28 +78,28 @@ impl Contents {
         }
     }
 
-    /// The next changes are a new generation and tell all that is held.
+    /// Starts a new generation of changes, which reports all holdings from the beginning.
     pub fn restart_changes(&self, within: Duration) -> Result<(), ContentsError> {
         self.ask(ContentsRequest::RestartChanges, within).map(drop)
     }
 
-    /// Changes are asked for no more, and none are kept.
+    /// Stops recording changes.
     pub fn stop_changes(&self, within: Duration) -> Result<(), ContentsError> {
         self.ask(ContentsRequest::StopChanges, within).map(drop)
     }
 
-    /// Puts rules into force in place of those of an older plan, in all packet threads or in none.
-    /// Each thread keeps its share of what a rule keeps: the segments that it has, and no more than
-    /// its part of the store has room for.
+    /// Replaces the rules with those of a newer plan, in all packet threads or in none. Each thread
+    /// gets its share of what a rule keeps: the segments of its shard, as far as its share of the
+    /// store has capacity.
     ///
     /// # Errors
-    /// [`ContentsError::ControlError`]: those before stay. [`ContentsError::TimedOut`]: they come into
-    /// force when the threads get to it.
+    /// [`ContentsError::Refused`]: the previous rules stay. [`ContentsError::TimedOut`]: the new
+    /// rules come into force when the threads get to them.
     pub fn set_rules(&self, rules: Rules, within: Duration) -> Result<(), ContentsError> {
         self.ask(ContentsRequest::SetRules(rules), within).map(drop)
     }
 
-    /// Of whose misses [`Contents::next_miss`] is to be told. Of nobody's at the start.
+    /// Selects the misses that [`Contents::next_miss`] reports. None at the start.
     pub fn watch_misses(
         &self,
         watches: MissReports,
@@ -107,10 +108,10 @@ impl Contents {
         self.ask(ContentsRequest::WatchMisses(watches), within).map(drop)
     }
 
-    /// The next miss of a large object, those of applications of this machine first; `None` when
-    /// none comes in time. One of 64 misses of an object is told, to one of all clones. Beyond what
-    /// waits they are dropped and counted (`miss-untold`), and those of others leave room for those
-    /// of applications.
+    /// Waits for the next miss of a large object; `None` on timeout. Misses of local applications
+    /// come first. One of 64 misses of an object is reported, to one of all clones. Misses that
+    /// exceed the queue are dropped and counted (`miss-untold`). Remote misses cannot displace
+    /// local ones.
     pub fn next_miss(&self, within: Duration) -> Option<Miss> {
         self.misses.next(within)
     }
@@ -131,7 +132,7 @@ impl Contents {
         question: ContentsRequest,
         within: Duration,
     ) -> Result<ContentsReply, ContentsError> {
-        /// Beyond the time that packet threads have, for the control thread's own.
+        /// Time that the control thread itself may take after the packet threads' deadline.
         const GRACE: Duration = Duration::from_millis(100);
         let (answer, answered) = crossbeam_channel::bounded(1);
         let until = Instant::now() + within;

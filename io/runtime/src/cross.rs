@@ -1,12 +1,35 @@
-//! Rings between packet threads: for each ordered pair of threads one ring of octets. The other
-//! side is woken if it sleeps, and once a loop, not once a packet. A router of one thread has none
-//! of this.
+//! How a packet crosses from one packet thread (shard) to another.
 //!
-//! A small packet crosses as a copy. By reference it would cost both threads more: its block, the
-//! count of its holders and the return stack of its pool are cache lines that one core must fetch
-//! from the other one after the other, while the octets of a ring are read in order. Large packets,
-//! and what is no packet, cross by reference in a second ring; a mark in the first keeps the order
-//! of both.
+//! Each name belongs to one shard, and each face to one thread. A packet that arrives at a face of
+//! thread A, with a name of shard B, must cross to B; what B sends to a face of A crosses back.
+//! Each ordered pair of threads has one [`RingBuffer`] of bytes, with one writer and one reader,
+//! and no lock. A router with one thread has none of this.
+//!
+//! 1. [`ShardRings::push`] writes one record into the ring to the target thread: a head of 24
+//!    bytes, the PIT token, and a copy of the packet. The packet's block returns to the pool at
+//!    once.
+//! 2. Packets above [`COPY_BYTES_MAX`], unusual headers and messages that are no packets cross by
+//!    reference in a second ring. A one-byte mark in the byte ring keeps the order of both.
+//! 3. A record never wraps. If it does not fit before the end of the ring, a [`Record::SKIP`] byte
+//!    tells the reader to continue at the beginning.
+//! 4. A full ring drops the packet and counts it, as a full queue does. It never blocks the writer.
+//! 5. Once per turn of its event loop, the writer calls [`ShardRings::wake_pending`]. It wakes the
+//!    target threads that received something and sleep: see [`doorbell`].
+//! 6. The reader calls [`ShardRings::note_lengths`], then handles its commands, and then takes
+//!    exactly the noted bytes. A face's announcement precedes its packets, because it is in the
+//!    command queue before they are in the ring.
+//!
+//! Small packets are copied, because a reference would cost both threads more. The packet's block,
+//! its reference count and the return list of its pool are cache lines that one core fetches from
+//! the other, one after the other. The bytes of a ring are read in order, and prefetched.
+//!
+//! Example: an Interest of 60 bytes with a PIT token of 6 bytes takes 24 + 6 + 60 = 90 bytes, so a
+//! ring of 256 KiB holds 2912 of them. If 50 bytes are left before the end of the ring, a SKIP byte
+//! is written there, the 50 bytes are consumed, and the record starts at the beginning.
+//!
+//! A ring must never reorder the messages of one thread to another, block a thread, or grow. A
+//! shard's message that is lost to a full ring is safe: its home shard continues without the
+//! answer.
 
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -23,31 +46,31 @@ use weir_wire::{HopSignal, LpHeader, PitToken};
 
 use self::doorbell::{Doorbell, published};
 
-/// Octets of one ring. A full ring drops, and counts, as a full queue does.
+/// Bytes of one ring.
 const RING_BYTES: usize = 256 << 10;
-/// Slots of the ring of what crosses by reference.
+/// Slots of the ring for messages that cross by reference.
 const RING_SLOTS: usize = 4096;
 /// The largest packet that is copied.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// What one packet thread hands to another.
+/// A message from one packet thread to another.
 #[derive(Debug)]
 pub(crate) enum RingMessage {
-    /// A packet for the shard over there.
+    /// A packet for the receiving thread's shard.
     In {
         face: FaceId,
-        /// Its link header, without the fields of the link itself.
+        /// The link header, without fields that concern only the link.
         header: LpHeader,
         /// The Interest or Data TLV.
         packet: Packet,
     },
-    /// A packet for a face over there.
+    /// A packet for a face of the receiving thread.
     Out(OutPacket),
-    /// What one shard says to another. A home goes on without an answer that was lost.
+    /// A message between shards. Losing it is safe: the home shard continues without an answer.
     Shard { from: u16, message: ShardMessage },
-    /// A signal from the router at a face, for the shard over there.
+    /// A signal from the neighbour at a face, for the receiving thread's shard.
     SignalIn { face: FaceId, signal: HopSignal },
-    /// A signal for the router at a face over there.
+    /// A signal to the neighbour at a face of the receiving thread.
     SignalOut { face: FaceId, signal: HopSignal },
 }
 
@@ -55,11 +78,11 @@ pub(crate) enum RingMessage {
 pub(crate) struct ShardRings {
     outgoing: Vec<Option<OutboundRing>>,
     incoming: Vec<InboundRing>,
-    /// The ring whose noted crossings are being taken; those before it have none left.
+    /// The inbound ring that is being read. Earlier ones have no noted messages left.
     next_ring: usize,
     /// Whether this thread sleeps.
     doorbell: Arc<Doorbell>,
-    /// Crossings lost to full rings.
+    /// Messages lost to full rings.
     pub(crate) overflows: u64,
 }
 
@@ -68,19 +91,19 @@ struct OutboundRing {
     references: Producer<RingMessage>,
     doorbell: Arc<Doorbell>,
     waker: Arc<Waker>,
-    /// Something was handed over since it was last looked whether the other side sleeps.
+    /// Whether something was written since the last check whether the target sleeps.
     needs_wake_check: bool,
 }
 
 struct InboundRing {
     octets: Consumer<u8>,
     references: Consumer<RingMessage>,
-    /// Octets that waited when they were last noted and have not been taken yet.
+    /// Noted bytes that have not been read.
     waiting: usize,
 }
 
 impl ShardRings {
-    /// Connects all pairs of threads; `wakers[i]` rouses thread `i`.
+    /// Connects all pairs of threads. `wakers[i]` wakes thread `i`.
     pub(crate) fn connect_all(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let count = wakers.len();
         let unconnected = || Self {
@@ -106,18 +129,18 @@ impl ShardRings {
         all
     }
 
-    /// Hands `message` to thread `to`; counts it when the ring is full. A packet that was copied
-    /// goes back to `pool`.
+    /// Sends a message to thread `to`. Counts it as lost if the ring is full. If the packet was
+    /// copied, its block returns to `pool`.
     pub(crate) fn push(&mut self, to: u16, crossing: RingMessage, pool: &mut Pool) {
         if self.try_push(to, crossing, pool).is_err() {
             self.overflows += 1;
         }
     }
 
-    /// Hands `message` to thread `to`.
+    /// Sends a message to thread `to`.
     ///
     /// # Errors
-    /// The crossing, when the ring is full.
+    /// The message, if the ring is full.
     pub(crate) fn try_push(
         &mut self,
         to: u16,
@@ -145,7 +168,7 @@ impl ShardRings {
         Ok(())
     }
 
-    /// Notes what waits in each ring now.
+    /// Notes how many bytes each inbound ring holds now.
     pub(crate) fn note_lengths(&mut self) {
         self.next_ring = 0;
         for incoming in &mut self.incoming {
@@ -153,7 +176,7 @@ impl ShardRings {
         }
     }
 
-    /// The next of the crossings that waited when [`Self::note_lengths`] was called.
+    /// Takes the next message that was in a ring when [`Self::note_lengths`] was called.
     pub(crate) fn next_message(&mut self, pool: &mut Pool) -> Option<RingMessage> {
         while let Some(incoming) = self.incoming.get_mut(self.next_ring) {
             if let Some(crossing) = incoming.next_message(pool) {
@@ -164,15 +187,15 @@ impl ShardRings {
         None
     }
 
-    /// Thread `to` was handed something by another way than the rings, and is woken with the next
-    /// call of [`Self::wake_pending`] if it sleeps.
+    /// Marks thread `to` for [`Self::wake_pending`], after sending to it by another way than the
+    /// rings.
     pub(crate) fn mark_for_wake(&mut self, to: u16) {
         if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
             outgoing.needs_wake_check = true;
         }
     }
 
-    /// Wakes those that were handed something since the last call and sleep.
+    /// Wakes the threads that sleep and were sent something since the last call.
     pub(crate) fn wake_pending(&mut self) {
         if !self.outgoing.iter().flatten().any(|outgoing| outgoing.needs_wake_check) {
             return;
@@ -180,20 +203,21 @@ impl ShardRings {
         published();
         for outgoing in self.outgoing.iter_mut().flatten() {
             if std::mem::take(&mut outgoing.needs_wake_check) && outgoing.doorbell.must_ring() {
-                // A waker fails only when its poll is gone, that is, at the end.
+                // A waker fails only after its poll is closed, when the thread ends.
                 let _ = outgoing.waker.wake();
             }
         }
     }
 
-    /// Says that this thread is about to sleep, for others to wake it. False when something waits
-    /// in a ring already: then it should not. [`Self::wake_up`] comes afterwards in either case.
+    /// Announces that this thread is about to sleep, so that others wake it. Returns false if a
+    /// ring is not empty: then the thread must not sleep. [`Self::end_sleep`] must follow in both
+    /// cases.
     pub(crate) fn begin_sleep(&self) -> bool {
         self.doorbell.fall_asleep();
         self.incoming.iter().all(|incoming| incoming.octets.is_empty())
     }
 
-    /// Says that this thread will look at its rings.
+    /// Announces that this thread is awake and will read its rings.
     pub(crate) fn end_sleep(&self) {
         self.doorbell.wake_up();
     }
@@ -215,13 +239,14 @@ fn ring(bell: Arc<Doorbell>, waker: Arc<Waker>) -> (OutboundRing, InboundRing) {
 }
 
 impl OutboundRing {
-    /// False when the ring is full.
+    /// Returns false if the ring is full.
     #[inline]
     fn copy(&mut self, record: Record, token: &[u8], packet: &[u8]) -> bool {
         let len = record.len();
         loop {
             let Ok(mut chunk) = self.octets.write_chunk(len) else { return false };
             let (octets, beyond_end) = chunk.as_mut_slices();
+            // The record would wrap: skip the rest of the ring and try again.
             if !beyond_end.is_empty() {
                 let skipped = octets.len();
                 octets[0] = Record::SKIP;
@@ -239,6 +264,8 @@ impl OutboundRing {
     }
 
     fn push_reference(&mut self, crossing: RingMessage) -> Result<(), RingMessage> {
+        // The rings are written in this order: the reader finds the reference when it sees the
+        // mark.
         if self.octets.is_full() {
             return Err(crossing);
         }
@@ -252,6 +279,7 @@ impl InboundRing {
     #[inline]
     fn next_message(&mut self, pool: &mut Pool) -> Option<RingMessage> {
         while self.waiting > 0 {
+            // `as_slices` returns the part before the end of the ring. Records never wrap.
             let chunk = self.octets.read_chunk(self.waiting).expect("that much waits");
             let (octets, _) = chunk.as_slices();
             let (taken, crossing) = match octets[0] {
@@ -259,7 +287,7 @@ impl InboundRing {
                 Record::REFERENCE => {
                     let crossing = self.references.pop().expect("its mark is here");
                     if let RingMessage::In { packet, .. } = &crossing {
-                        // The shard looks at it when the batch is full.
+                        // The shard reads the packet only when the batch is full. Prefetch it now.
                         packet.prefetch_block();
                     }
                     (1, Some(crossing))
@@ -280,7 +308,7 @@ impl InboundRing {
     }
 }
 
-/// A packet in a ring of octets: this head, the PIT token, the packet. No record goes round the end
+/// A record in a ring of bytes: this head, the PIT token, the packet. It never wraps around the end
 /// of the ring.
 struct Record {
     kind: u8,
@@ -288,21 +316,21 @@ struct Record {
     packet_len: u16,
     congestion_mark: u32,
     face: FaceId,
-    /// 0 when there is none.
+    /// 0 if there is none.
     incoming_face: u64,
 }
 
 impl Record {
     const IN: u8 = 0;
     const OUT: u8 = 1;
-    /// In place of a record: the next of the ring of references.
+    /// Instead of a record: the next message is in the ring of references.
     const REFERENCE: u8 = 2;
-    /// In place of a record: the next is at the beginning of the ring.
+    /// Instead of a record: continue at the beginning of the ring.
     const SKIP: u8 = 3;
 
     const HEAD_BYTES: usize = 24;
 
-    /// Nothing when the packet is large, or its header says what few headers do.
+    /// Returns `None` if the packet is large or its header has unusual fields.
     #[inline]
     fn of(kind: u8, face: FaceId, header: &LpHeader, packet: &[u8]) -> Option<Self> {
         if packet.len() > COPY_BYTES_MAX {
@@ -330,7 +358,7 @@ impl Record {
         })
     }
 
-    /// Octets in the ring.
+    /// Length in the ring, in bytes.
     #[inline]
     fn len(&self) -> usize {
         Self::HEAD_BYTES + usize::from(self.token_len) + usize::from(self.packet_len)
@@ -363,7 +391,7 @@ impl Record {
         }
     }
 
-    /// What crossed; `octets` begin with the token and the packet.
+    /// Decodes the message. `octets` starts with the token and the packet.
     #[inline]
     fn to_message(&self, octets: &[u8], pool: &mut Pool) -> RingMessage {
         let (token, rest) = octets.split_at(usize::from(self.token_len));

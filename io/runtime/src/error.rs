@@ -1,20 +1,20 @@
-//! Why a router does not start or stop as asked.
+//! Errors of starting and stopping a router.
 
 use std::io;
 use std::net::SocketAddr;
 
 use weir_face::BindError;
 
-/// Why a router does not start. Nothing is left behind: no socket file, no thread.
+/// Why a router cannot start. Nothing is left behind: no socket file, no thread.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration contradicts itself.
     #[error("{0}")]
     Config(String),
-    /// The Unix socket cannot be made, or another router has it.
+    /// The Unix socket cannot be created, or another router uses it.
     #[error("{error}{remedy}", error = .0, remedy = unix_remedy(.0))]
     Unix(#[from] BindError),
-    /// A UDP or TCP address is taken or not ours.
+    /// A UDP or TCP address is in use, or does not belong to this host.
     #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
     Listen {
         /// `udp` or `tcp`.
@@ -25,22 +25,22 @@ pub enum StartError {
     /// A disk of the content store cannot be used. The error says what to do.
     #[error("{0}")]
     Disk(#[from] weir_disk::OpenError),
-    /// The disks cannot be read and written as configured.
+    /// The engine of a disk cannot be started.
     #[error("{0}")]
     DiskStart(#[from] weir_disk::StartError),
-    /// The disks did not answer while they were being opened.
+    /// The disks did not respond while they were being opened.
     #[error(
-        "the disks of the content store gave no answer in {seconds} s ({paths}); see whether the \
-         devices or mounts behind them hang, or start without them"
+        "the disks of the content store did not respond within {seconds} s ({paths}); check \
+         whether the devices or mounts behind them hang, or start without them"
     )]
     DisksHang { seconds: u64, paths: String },
-    /// The address of `/metrics` is taken or not ours.
+    /// The address of `/metrics` is in use, or does not belong to this host.
     #[error("cannot serve metrics on {address}: {reason}; choose another [metrics] address")]
     Metrics { address: SocketAddr, reason: String },
     /// The system refuses a thread, an event queue or a signal handler.
     #[error("cannot set up {what}: {source}")]
     System {
-        /// What was to be set up.
+        /// What could not be set up.
         what: &'static str,
         source: io::Error,
     },
@@ -49,7 +49,7 @@ pub enum StartError {
 fn unix_remedy(error: &BindError) -> &'static str {
     match error {
         BindError::Io { .. } => "; choose a path where you may make files (--unix PATH)",
-        // These say what to do themselves.
+        // These errors include a remedy.
         _ => "",
     }
 }
@@ -71,6 +71,6 @@ fn listen_remedy(scheme: &str, source: &io::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
     /// A thread of the router panicked.
-    #[error("the router's {thread} thread failed; please report the message it left above")]
+    #[error("the router's {thread} thread failed; please report the panic message above")]
     Panicked { thread: String },
 }

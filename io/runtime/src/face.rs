@@ -1,4 +1,4 @@
-//! A face, as the packet thread that owns it knows it.
+//! A face, as the packet thread that owns it sees it.
 
 use std::hash::Hasher;
 use std::mem;
@@ -9,10 +9,10 @@ use weir_face::UdpPath;
 use weir_link::Link;
 use weir_manage::FacePersistency;
 
-/// Bytes that cost as much as one packet; they count in addition to packets.
+/// Bytes that count as much work as one packet. A packet's bytes count in addition to the packet.
 const WORK_BYTES: u64 = 2048;
 
-/// What a face sends and receives through.
+/// The socket that a face sends and receives on.
 #[derive(Debug)]
 pub(crate) enum FaceSocket {
     Own(weir_face::Socket),
@@ -25,36 +25,36 @@ pub(crate) enum FaceSocket {
     Down,
 }
 
-/// A face with its link, its socket and its place in the lists of its thread.
+/// A face with its link, its socket and its membership in the thread's lists.
 #[derive(Debug)]
 pub(crate) struct Face {
     pub(crate) id: FaceId,
     pub(crate) link: Link,
     pub(crate) socket: FaceSocket,
-    /// The peer's address, unless it is an application of this machine.
+    /// The peer's address; `None` for a local application.
     pub(crate) peer: Option<IpAddr>,
     pub(crate) persistency: FacePersistency,
     created: Instant,
-    /// In the list of faces with something to send.
+    /// Whether the face is in the list of faces with something to send.
     pub(crate) is_dirty: bool,
-    /// In the list of sources with something to read.
+    /// Whether the face is in the list of sources with something to read.
     pub(crate) is_ready: bool,
-    /// The kernel reports when the socket is writable; the face of a UDP peer is then in its port's
-    /// list of blocked faces.
+    /// Whether the kernel reports when the socket is writable. The face of a UDP peer is then in
+    /// its port's list of blocked faces.
     pub(crate) awaits_writable: bool,
-    /// The face's own socket accepted no more, and has not become writable since.
+    /// The face's own socket is full and has not become writable since.
     pub(crate) is_socket_full: bool,
-    /// Frames that were read and not processed yet.
+    /// Frames that were read but not processed.
     pub(crate) unread: Vec<Packet>,
     /// Packets dropped while a permanent face had no socket.
     pub(crate) down_drops: u64,
     blocked: Option<Blocked>,
     pub(crate) counted: CountedBytes,
-    /// Work until the last report to the control thread.
+    /// Work that was included in the last report to the control thread.
     work_reported: u64,
 }
 
-/// What the thread's memory budgets have counted of a face.
+/// Bytes of this face that are included in the thread's memory budgets.
 #[derive(Debug, Default)]
 pub(crate) struct CountedBytes {
     pub(crate) egress: u64,
@@ -62,11 +62,11 @@ pub(crate) struct CountedBytes {
     pub(crate) connection: u64,
 }
 
-/// A connection that accepts no more for now.
+/// A connection whose peer reads nothing.
 #[derive(Clone, Copy, Debug)]
 struct Blocked {
     since: Instant,
-    /// Bytes sent until then.
+    /// Bytes sent until `since`.
     out_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ impl Face {
         }
     }
 
-    /// The socket accepted no more.
+    /// The socket is full.
     pub(crate) fn note_blocked(&mut self, now: Instant) {
         self.is_socket_full = true;
         let out_bytes = self.link.counters().out_bytes;
@@ -106,17 +106,17 @@ impl Face {
         }
     }
 
-    /// The socket accepted everything.
+    /// The socket has accepted everything.
     pub(crate) fn note_drained(&mut self) {
         self.blocked = None;
     }
 
-    /// Since when a connection has accepted nothing.
+    /// Since when the connection has accepted nothing.
     pub(crate) fn blocked_since(&self) -> Option<Instant> {
         self.blocked.map(|blocked| blocked.since)
     }
 
-    /// Ends the socket and drops what was queued for it.
+    /// Closes the socket and drops all queued packets.
     pub(crate) fn close_socket(&mut self) -> FaceSocket {
         self.link.discard_all();
         self.awaits_writable = false;
@@ -125,8 +125,8 @@ impl Face {
         mem::replace(&mut self.socket, FaceSocket::Down)
     }
 
-    /// Packets that came and went in a second since the last call, `elapsed_ns` ago, plus one for
-    /// each [`WORK_BYTES`].
+    /// The face's work per second since the last call, `elapsed_ns` ago: packets received and sent,
+    /// plus one for each [`WORK_BYTES`].
     pub(crate) fn work_since_report(&mut self, elapsed_ns: u64) -> u64 {
         let counters = self.link.counters();
         let packets = [
@@ -143,14 +143,14 @@ impl Face {
         since.saturating_mul(NS_PER_S) / elapsed_ns
     }
 
-    /// When the peer last sent a frame, or the face was made.
+    /// When the peer last sent a frame, or the face was created.
     pub(crate) fn last_heard(&self) -> Instant {
         self.link.last_received().unwrap_or(self.created)
     }
 
-    /// When the face closes unless its peer sends something; only on-demand UDP faces do. An idle
-    /// connection may be that of a router that has nothing to ask yet: it is evicted only when
-    /// other peers need its place.
+    /// When the face closes unless its peer sends something. Only on-demand UDP faces close when
+    /// idle. An idle connection may belong to a router that has nothing to request yet, so it is
+    /// evicted only for another peer.
     pub(crate) fn idle_deadline(&self, idle_timeout_ns: u64) -> Option<Instant> {
         let is_idle_kind = self.persistency == FacePersistency::OnDemand
             && matches!(self.socket, FaceSocket::Peer { .. });
@@ -158,7 +158,8 @@ impl Face {
     }
 }
 
-/// Spreads identifiers. They are ours and nearly consecutive, so no peer can make them collide.
+/// Hashes face identifiers. The router assigns them almost consecutively, so no peer can cause
+/// collisions.
 #[derive(Default)]
 pub(crate) struct FaceIdHasher(u64);
 

@@ -1,6 +1,33 @@
-//! How many faces there may be, and for whom: local applications, configured faces and peers
-//! elsewhere each have a quota, and among the peers each host and each network. A host that opens
-//! faces without end exhausts only its own.
+//! Limits on the number of faces, and quotas of hosts and networks.
+//!
+//! Every face counts in one of four kinds: local applications, static faces and faces made by
+//! command, UDP peers, TCP peers. Each kind has the same limit, so a flood of one kind cannot
+//! displace another. Peers have two more quotas within their kind: one per host (an IPv4 address or
+//! an IPv6 /64) and one per network (an IPv4 /24 or an IPv6 /48).
+//!
+//! How an unknown UDP peer gets a face:
+//!
+//! 1. [`FaceQuota::claim`] checks the host's quota, then the network's, then the limit of the kind.
+//!    If none is exhausted, it returns a new identifier.
+//! 2. Otherwise the [`Refusal`] names the smallest group that is full: a host, a network, or all
+//!    peers. The packet thread evicts from that group only. A host that opens faces without end
+//!    therefore evicts only its own faces.
+//! 3. Only faces that are on-demand and have been idle for 1 s may be evicted. Among them, the
+//!    thread chooses the one that has received the fewest packets, and of equals the one heard
+//!    longest ago (`worker/admission.rs`).
+//! 4. [`FaceQuota::replace`] moves the evicted face's slot to the new peer in one step, so that no
+//!    other thread can claim it.
+//! 5. If this thread has no idle face in the group, the datagram is dropped and counted. The other
+//!    threads are asked to evict one each, so that the peer's next datagram finds a free slot.
+//!
+//! TCP connections are claimed by the control thread. A refused connection is closed, and one
+//! packet thread, round robin, is asked to evict a connection for the next one.
+//!
+//! Example: `per_host_max` = 2, and host 192.0.2.1 has two UDP faces. Its third port sends a
+//! datagram. If one of the two faces has been idle for 1 s, it is evicted. If both are busy, the
+//! datagram is dropped. Faces of 192.0.2.2 are not touched in either case.
+//!
+//! It must never evict a static face, a face made by command or a busy peer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,26 +37,27 @@ use std::sync::{Mutex, PoisonError};
 
 use weir_base::FaceId;
 
-/// Most faces of each kind.
+/// Limits on the number of faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceLimits {
-    /// Of local applications; of configuration and commands; of UDP peers; of TCP peers: each.
+    /// Each kind: local applications; static faces and faces made by command; UDP peers; TCP peers.
     pub faces_max: usize,
-    /// Of one host, over UDP and over TCP each: an IPv4 address, or the /64 of an IPv6 address.
+    /// One host's faces, for UDP and TCP each. A host is an IPv4 address, or an IPv6 /64.
     pub per_host_max: usize,
-    /// Of one network, likewise: an IPv4 /24 or an IPv6 /48.
+    /// One network's faces, for UDP and TCP each. A network is an IPv4 /24, or an IPv6 /48.
     pub per_network_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who needs a face.
 pub(crate) enum Claimant {
     /// An application of this machine.
     Local,
-    /// The operator: a face of the configuration, or made by a command.
+    /// The operator: a static face, or one made by a command.
     Operator,
-    /// A peer elsewhere that sent a datagram.
+    /// A peer on another host that sent a datagram.
     Datagram(IpAddr),
-    /// A peer elsewhere that connected.
+    /// A peer on another host that connected.
     Stream(IpAddr),
 }
 
@@ -52,32 +80,32 @@ impl Claimant {
         }
     }
 
-    /// The networks whose share the face is of.
+    /// The host and network whose quotas the face counts against.
     fn networks(self) -> impl Iterator<Item = Network> {
         self.peer().into_iter().flat_map(|peer| [Network::host(peer), Network::site(peer)])
     }
 }
 
-/// A run of addresses that one party is taken to hold.
+/// A range of addresses that one party is assumed to control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Network {
     address: IpAddr,
-    /// Bits of `address` that count; the others are 0.
+    /// Number of significant bits; the others are 0.
     bits: u8,
 }
 
 impl Network {
-    /// What one host holds: an IPv4 address, or a /64.
+    /// The addresses of one host: an IPv4 address, or an IPv6 /64.
     pub(crate) fn host(peer: IpAddr) -> Self {
         Self::of(peer, 32, 64)
     }
 
-    /// What one site holds: a /24, or a /48.
+    /// The addresses of one network: an IPv4 /24, or an IPv6 /48.
     pub(crate) fn site(peer: IpAddr) -> Self {
         Self::of(peer, 24, 48)
     }
 
-    /// A number of the network, below 2^63, that hardly another network has.
+    /// A number below 2^63 that is nearly unique for the network.
     pub(crate) fn number(self) -> u64 {
         match self.address {
             IpAddr::V4(address) => address.to_bits().into(),
@@ -109,16 +137,16 @@ impl fmt::Display for Network {
     }
 }
 
-/// Which faces may be evicted for others.
+/// Which faces may be evicted for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FaceClass {
-    /// Connections, not UDP peers.
+    /// Connections; otherwise UDP peers.
     pub(crate) is_stream: bool,
-    /// Peers of this network only.
+    /// Only peers of this network.
     pub(crate) network: Option<Network>,
 }
 
-/// Which bound a claim exceeds.
+/// Which limit a claim exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// [`FaceLimits::faces_max`].
@@ -130,7 +158,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The network whose quota is used up, unless it is that of all.
+    /// The host or network whose quota is exhausted; `None` if all peers together are at the limit.
     pub(crate) fn network(self) -> Option<Network> {
         match self {
             Self::Kind { .. } => None,
@@ -143,23 +171,23 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind { max } => {
-                write!(f, "there are {max} faces of its kind, as many as [faces] faces_max allows")
+                write!(f, "there are {max} faces of its kind, the limit of [faces] faces_max")
             }
             Self::Host { host, max } => write!(
                 f,
-                "{host} has {max} faces, as many as [faces] faces_per_host_max allows one host"
+                "{host} has {max} faces, the limit of [faces] faces_per_host_max for one host"
             ),
             Self::Site { network, max } => write!(
                 f,
-                "{network} has {max} faces, as many as [faces] faces_per_network_max allows one \
+                "{network} has {max} faces, the limit of [faces] faces_per_network_max for one \
                  network"
             ),
         }
     }
 }
 
-/// Counts the faces of all threads. Touched when faces come and go, and for packets of peers that
-/// have none.
+/// Counts the faces of all threads. Locked when faces are created and closed, and for packets of
+/// unknown peers; never for other packets.
 #[derive(Debug)]
 pub(crate) struct FaceQuota {
     next_face_id: AtomicU64,
@@ -171,7 +199,8 @@ pub(crate) struct FaceQuota {
 struct Counts {
     of_face: HashMap<FaceId, Claimant>,
     by_kind: [usize; Claimant::KINDS],
-    /// By kind: who forges the source of datagrams must not keep connections out.
+    /// Counted separately for each kind: an attacker who forges UDP source addresses must not block
+    /// connections.
     by_network: HashMap<(usize, Network), usize>,
 }
 
@@ -181,7 +210,7 @@ impl FaceQuota {
         Self { next_face_id, limits: bounds, counts: Mutex::default() }
     }
 
-    /// An identifier for a new face.
+    /// Claims an identifier for a new face.
     pub(crate) fn claim(&self, claimant: Claimant) -> Result<FaceId, Refusal> {
         self.with_counts(|counts| {
             counts
@@ -190,7 +219,8 @@ impl FaceQuota {
         })
     }
 
-    /// An identifier for a new face in the place of another, which keeps it when that is no help.
+    /// Claims an identifier in exchange for that of another face. If the claim still exceeds a
+    /// limit, the other face keeps its identifier.
     pub(crate) fn replace(&self, face: FaceId, claimant: Claimant) -> Result<FaceId, Refusal> {
         self.with_counts(|counts| {
             let former = counts.remove(face);
@@ -206,7 +236,7 @@ impl FaceQuota {
         })
     }
 
-    /// A face is gone. Nothing happens when it has been released before.
+    /// Releases the slot of a closed face. Does nothing if it was released before.
     pub(crate) fn release(&self, face: FaceId) {
         self.with_counts(|counts| {
             counts.remove(face);
@@ -214,7 +244,7 @@ impl FaceQuota {
     }
 
     fn with_counts<T>(&self, act: impl FnOnce(&mut Counts) -> T) -> T {
-        // A thread that panicked has not left the counts half changed.
+        // A thread that panicked cannot have left the counts half changed.
         act(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

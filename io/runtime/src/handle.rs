@@ -1,4 +1,4 @@
-//! A running router, in the hands of another thread.
+//! A handle to a running router, for other threads.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::message::ToControl;
 use crate::metrics::{ExtraMetric, MetricsServer};
 use crate::snapshot::Snapshot;
 
-/// A running router. Dropping it stops the router too.
+/// A running router. Dropping the handle stops the router.
 #[derive(Debug)]
 pub struct Handle {
     control: ControlSender,
@@ -25,15 +25,15 @@ pub struct Handle {
     contents: Contents,
 }
 
-/// Where applications in the process of a router connect to it. Cheap to clone.
+/// Connects applications in the router's process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LocalPort {
     control: ControlSender,
 }
 
 impl LocalPort {
-    /// Connects an application, as one at the Unix socket would be: its face has local scope. The
-    /// stream ends with the router, and when there are too many applications.
+    /// Connects an application, as through the Unix socket: its face has local scope. The stream
+    /// ends when the router stops, and when there are too many applications.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let (application, router) = UnixStream::pair()?;
         self.control.send(ToControl::Local(Box::new(Socket::of_pair(router)?)));
@@ -52,45 +52,45 @@ impl Handle {
         Self { control, thread: Some(thread), metrics, listening, contents }
     }
 
-    /// Where peers reach this router, as FaceUris with the real ports.
+    /// Addresses where peers reach this router, as FaceUris with the actual ports.
     pub fn listening(&self) -> &[String] {
         &self.listening
     }
 
-    /// Where `/metrics` is served.
+    /// Address of `/metrics`.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
     }
 
-    /// Adds metrics of something that runs beside the router to those of `/metrics`.
+    /// Adds metrics of another component of the process to `/metrics`.
     pub fn add_metrics(&self, source: impl Fn() -> Vec<ExtraMetric> + Send + Sync + 'static) {
         if let Some(metrics) = &self.metrics {
             metrics.extra().add(Box::new(source));
         }
     }
 
-    /// Asks what the store holds, and says what it is to hold.
+    /// Access to the contents of the store.
     pub fn contents(&self) -> Contents {
         self.contents.clone()
     }
 
-    /// Where applications in this process connect to the router.
+    /// Connects applications in this process to the router.
     pub fn local_port(&self) -> LocalPort {
         LocalPort { control: self.control.clone() }
     }
 
-    /// Counters and sizes now; `None` when the router is ending.
+    /// Current counters and sizes; `None` while the router is stopping.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.control.snapshot(Duration::from_secs(5))
     }
 
-    /// Stops the router: closes its faces, removes its socket file, ends its threads.
+    /// Stops the router: closes its faces, removes its socket file, and ends its threads.
     pub fn stop(self) -> Result<(), StopError> {
         self.control.send(ToControl::Stop);
         self.wait()
     }
 
-    /// Waits until the router stops: by signal, or because one of its threads failed.
+    /// Waits until the router stops, by a signal or because a thread failed.
     pub fn wait(mut self) -> Result<(), StopError> {
         self.join()
     }

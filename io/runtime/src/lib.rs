@@ -50,10 +50,10 @@ pub use weir_forward::{
 pub struct Runtime;
 
 impl Runtime {
-    /// Opens all listeners and starts the threads. When it returns, peers can connect.
+    /// Opens all listeners and starts the threads. Peers can connect when it returns.
     ///
     /// # Errors
-    /// What [`StartError`] says; then nothing is left running and no socket file behind.
+    /// [`StartError`]. Then nothing is left running, and no socket file remains.
     pub fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
         control::start(config)
     }

@@ -1,8 +1,7 @@
-//! What the system lets this process have: memory by its cgroup and by its own limits, and
-//! processors.
+//! Limits of the system for this process: memory (of its cgroup and its own limits) and processors.
 //!
-//! A process that takes more memory than its cgroup has is killed, and one that reaches its own
-//! limits cannot go on. So a router begins with bounds that fit.
+//! The kernel kills a process that exceeds its cgroup's memory, and allocation fails at its own
+//! limits. So the router lowers its memory settings at the start until they fit.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
@@ -15,22 +14,21 @@ use crate::memory::memory_bytes_min;
 
 const ADDRESS_SPACE: &str = "RLIMIT_AS (ulimit -v)";
 
-/// Of what is left beside all else, the store gets so many quarters: pages of the system, buffers
-/// of sockets and address space that is cut into spans count as well.
+/// Quarters of the remaining memory that the store gets. The rest covers page tables, socket
+/// buffers and address space lost to span alignment.
 const STORE_QUARTERS: u64 = 3;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Limit {
-    /// As an operator knows it.
+    /// The limit's name, as an operator knows it.
     name: String,
     bytes: u64,
-    /// What is left of it. Of a cgroup, as if this process were alone in it.
+    /// What is left of the limit. For a cgroup, as if this process were alone in it.
     left_bytes: u64,
 }
 
-/// Lowers the bounds of memory to what the system lets the process have, and says so.
-/// `index_bytes_max` is the bound of the disks' index. Returns the most that the store may have
-/// while the router runs.
+/// Lowers the memory settings to the system's limits, and logs that. `index_bytes_max`: the limit
+/// of the disks' index. Returns the largest capacity that the store may be given later.
 pub(crate) fn fit_to_limits(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
     let Some(limit) = tightest_limit() else { return u64::MAX };
     if limit.name == ADDRESS_SPACE {
@@ -52,17 +50,17 @@ pub(crate) fn fit_to_limits(config: &mut RuntimeConfig, index_bytes_max: u64) ->
         store_mib = mib(store_bytes),
         memory_max_mib = mib(memory_bytes),
         index_mib = mib(index_bytes_max),
-        "the system gives this process less memory than is configured ([store] size is {} MiB, \
-         [router] memory_max {} MiB): the content store is smaller, and fewer Interests may wait; \
-         raise the limit, or configure less",
+        "the system limits this process to less memory than is configured ([store] size is {} \
+         MiB, [router] memory_max {} MiB): the content store is smaller, and fewer Interests can \
+         be pending; raise the limit, or configure less",
         mib(before.0),
         mib(before.1),
     );
     store_bytes_max
 }
 
-/// Has all threads allocate from one heap: glibc would reserve 64 MiB of address space for each of
-/// them, which a limit of that counts.
+/// Makes all threads allocate from one heap. Otherwise glibc reserves 64 MiB of address space per
+/// thread, which counts against RLIMIT_AS.
 fn use_one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no memory is involved.
@@ -71,14 +69,14 @@ fn use_one_heap() {
     }
 }
 
-/// What is left when the disks' index has what it needs, which is half of its bound, but never so
-/// much that less than a half is left.
+/// Memory left after the disks' index. The index needs half of its limit, but at least half of
+/// `left_bytes` remains.
 fn left_after_index(left_bytes: u64, index_bytes_max: u64) -> u64 {
     left_bytes - (index_bytes_max / 2).min(left_bytes / 2)
 }
 
-/// Octets for the store and for all else of `left_bytes`, at most those `wanted`. What is not for
-/// the store gets a half where there is not enough, and never less than `least_bytes`.
+/// Divides `left_bytes` into memory for the store and for everything else, each at most as
+/// `wanted`. If there is not enough, everything else gets half, but at least `least_bytes`.
 fn divide(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
     let (store_bytes, memory_bytes) = wanted;
     let store_of = |memory_bytes| left_bytes.saturating_sub(memory_bytes) / 4 * STORE_QUARTERS;
@@ -89,7 +87,7 @@ fn divide(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
     (store_bytes.min(store_of(memory_bytes)), memory_bytes)
 }
 
-/// Says how many processors this process may use, if that is not all of them.
+/// Logs the number of usable processors, if it is not all of them.
 pub(crate) fn log_processors(threads: usize) {
     // SAFETY: no memory is involved.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
@@ -99,7 +97,7 @@ pub(crate) fn log_processors(threads: usize) {
             usable,
             online,
             threads,
-            "fewer processors than the machine has may be used (affinity, or cgroup cpu.max)"
+            "this process may not use all processors of the machine (affinity, or cgroup cpu.max)"
         );
     }
 }
@@ -123,7 +121,7 @@ fn tightest_limit() -> Option<Limit> {
     own.chain(groups).min_by_key(|limit| limit.left_bytes)
 }
 
-/// Octets of this process now (`/proc/self/statm`, proc(5)).
+/// Memory of this process now (`/proc/self/statm`, proc(5)), in bytes.
 #[derive(Debug)]
 struct MemoryUsage {
     mapped_bytes: u64,
@@ -148,15 +146,15 @@ impl MemoryUsage {
     }
 }
 
-/// Where the limits of this process's control groups stand, if they have any.
+/// The files with the memory limits of this process's control groups.
 fn cgroup_files() -> Vec<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     limit_files(&groups, &mounts)
 }
 
-/// The files of the group and of all groups above it, for both versions of control groups
-/// (cgroups(7), proc(5)).
+/// The limit files of the group and all its parents, for cgroup versions 1 and 2 (cgroups(7),
+/// proc(5)).
 fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in mounts.lines() {
@@ -181,7 +179,7 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
             };
             is_it.then_some(group)
         });
-        // A container sees its own group as the root of what is mounted.
+        // A container sees its own group as the root of the mount.
         let below = group
             .and_then(|group| Path::new(group).strip_prefix(root).ok())
             .filter(|below| below.components().all(|part| part != Component::ParentDir));
@@ -204,12 +202,12 @@ mod tests {
         let least = 16 * MIB;
         let wanted = (256 * MIB, 256 * MIB);
         assert_eq!(divide(1024 * MIB, wanted, least), wanted);
-        // 256 MiB, and 3/4 of what is left.
+        // 256 MiB, and 3/4 of the rest.
         assert_eq!(divide(512 * MIB, wanted, least), (192 * MIB, 256 * MIB));
         assert_eq!(divide(128 * MIB, wanted, least), (48 * MIB, 64 * MIB));
         assert_eq!(divide(24 * MIB, wanted, least), (6 * MIB, 16 * MIB));
         assert_eq!(divide(MIB, wanted, least), (0, 16 * MIB));
-        // A small store leaves more to the rest, and is not made larger.
+        // A small store leaves more for the rest and is not enlarged.
         assert_eq!(divide(256 * MIB, (8 * MIB, 256 * MIB), least), (8 * MIB, 128 * MIB));
         assert_eq!(divide(MIB, (0, 256 * MIB), least), (0, 16 * MIB));
         assert_eq!(divide(256 * MIB, (0, 256 * MIB), least), (0, 256 * MIB));
@@ -251,7 +249,7 @@ mod tests {
         let mounts = "8 3 0:2 / /cg rw - cgroup2 cgroup rw\n";
         let expected = ["/cg/memory.max", "/cg/memory.high"].map(PathBuf::from);
         assert_eq!(limit_files("0::/\n", mounts), expected);
-        // A group outside of what is mounted.
+        // A group outside of the mounted hierarchy.
         assert_eq!(limit_files("0::/../other\n", mounts), expected);
         for nothing in ["", "0::/\n", ":::\n\n - - \n"] {
             assert!(limit_files(nothing, nothing).is_empty());

@@ -1,4 +1,4 @@
-//! How messages reach the control thread.
+//! The queues of messages to the control thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,27 @@ use crate::message::{InternalPacket, ToControl};
 use crate::questions::Miss;
 use crate::snapshot::Snapshot;
 
-/// Management Interests that may wait for the control thread; what comes beyond is dropped.
+/// Maximum number of management Interests that wait for the control thread. Further ones are
+/// dropped.
 const INTERNAL_QUEUE_MAX: usize = 1024;
 
-/// Misses of applications that may wait for somebody who asks, and as many of others, which so
-/// leave room for those; what comes beyond is dropped.
+/// Maximum number of misses of local applications that wait, and of remote misses. Two queues, so
+/// that remote misses cannot displace local ones. Further misses are dropped.
 const MISS_QUEUE_MAX: usize = 1024;
 
-/// How other threads reach the control thread.
+/// Sends messages to the control thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlSender {
     messages: Sender<ToControl>,
     internal: Sender<InternalPacket>,
     local_misses: Sender<Miss>,
     remote_misses: Sender<Miss>,
-    /// Misses that were dropped.
+    /// Number of misses that were dropped.
     dropped_misses: Arc<AtomicU64>,
     waker: Arc<Waker>,
 }
 
-/// The control thread's ends.
+/// The control thread's ends of the queues.
 #[derive(Debug)]
 pub(crate) struct ControlReceiver {
     pub(crate) messages: Receiver<ToControl>,
@@ -38,7 +39,7 @@ pub(crate) struct ControlReceiver {
     pub(crate) misses: MissReceiver,
 }
 
-/// Where misses of large objects come out, those of applications of this machine first.
+/// Receives misses of large objects, those of local applications first.
 #[derive(Clone, Debug)]
 pub(crate) struct MissReceiver {
     local: Receiver<Miss>,
@@ -46,7 +47,7 @@ pub(crate) struct MissReceiver {
 }
 
 impl MissReceiver {
-    /// The next one; `None` when none comes in time.
+    /// Waits for the next miss; `None` on timeout.
     pub(crate) fn next(&self, within: Duration) -> Option<Miss> {
         if let Ok(missed) = self.local.try_recv() {
             return Some(missed);
@@ -58,7 +59,7 @@ impl MissReceiver {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting misses.
     pub(crate) fn len(&self) -> usize {
         self.local.len() + self.remote.len()
     }
@@ -66,7 +67,8 @@ impl MissReceiver {
 
 impl ControlSender {
     pub(crate) fn new(waker: Arc<Waker>) -> (Self, ControlReceiver) {
-        // Messages follow faces and commands, which have bounds of their own.
+        // Unbounded: the number of messages follows faces and commands, which have limits of their
+        // own.
         let (messages, messages_out) = crossbeam_channel::unbounded();
         let (internal, internal_out) = crossbeam_channel::bounded(INTERNAL_QUEUE_MAX);
         let (missed_here, here) = crossbeam_channel::bounded(MISS_QUEUE_MAX);
@@ -88,14 +90,14 @@ impl ControlSender {
         )
     }
 
-    /// Sends `message`; it is lost when the control thread has ended.
+    /// Sends a message. It is lost if the control thread has ended.
     pub(crate) fn send(&self, message: ToControl) {
         if self.messages.send(message).is_ok() {
             let _ = self.waker.wake();
         }
     }
 
-    /// Whether there was room.
+    /// Returns whether the queue had space.
     pub(crate) fn send_internal(&self, packet: InternalPacket) -> bool {
         match self.internal.try_send(packet) {
             Ok(()) => {
@@ -106,7 +108,7 @@ impl ControlSender {
         }
     }
 
-    /// Reports a large object that the store lacks.
+    /// Reports a miss of a large object.
     pub(crate) fn send_miss(&self, missed: Miss) {
         let queue = if missed.is_local { &self.local_misses } else { &self.remote_misses };
         if queue.try_send(missed).is_err() {
@@ -114,7 +116,7 @@ impl ControlSender {
         }
     }
 
-    /// Misses that were dropped.
+    /// Number of misses that were dropped.
     pub(crate) fn dropped_misses(&self) -> u64 {
         self.dropped_misses.load(Ordering::Relaxed)
     }

@@ -1,27 +1,27 @@
-//! How the memory that a router may take beside its content store is shared out.
+//! Division of the router's memory, except that of its content store.
 
-/// Shares of one number of octets. They are bounds and not reservations: what one of them does not
-/// use stays with the system.
+/// One packet thread's shares of the memory budget. They are upper limits, not reservations: unused
+/// memory stays with the system.
 ///
-/// Another sixteenth may be [shared with applications](shared_bytes). The rest, an eighth, is for
-/// what has bounds of its own: faces, routes, and the program.
+/// Another sixteenth may be [shared with applications](shared_memory_bytes_max). The remaining
+/// eighth is for structures that have limits of their own: faces, routes, and the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryShares {
-    /// The PIT, with the Interests in it: a half.
+    /// The PIT, including its Interests: half.
     pub(crate) pit_bytes: u64,
-    /// What waits to be sent on all faces: an eighth.
+    /// Egress queues of all faces: an eighth.
     pub(crate) egress_bytes: u64,
-    /// Packets of which fragments are missing, of all faces: a sixteenth.
+    /// Partially reassembled packets of all faces: a sixteenth.
     pub(crate) reassembly_bytes: u64,
-    /// Beginnings of packets on connections: a sixteenth.
+    /// Incomplete packets on connections: a sixteenth.
     pub(crate) connection_bytes: u64,
-    /// Free packet buffers that are kept for use again, of the thread's sockets and of its router
-    /// one half each: a sixteenth.
+    /// Free packet buffers for reuse, half for the thread's sockets and half for its router: a
+    /// sixteenth.
     pub(crate) pool_bytes: u64,
 }
 
 impl MemoryShares {
-    /// What one of `threads` packet threads has of `bytes_max` octets.
+    /// The shares of one of `threads` packet threads.
     pub(crate) fn of(bytes_max: u64, threads: usize) -> Self {
         let thread_bytes = bytes_max / threads as u64;
         Self {
@@ -34,13 +34,12 @@ impl MemoryShares {
     }
 }
 
-/// What applications and a router of `bytes_max` octets may share, all of them together: a
-/// sixteenth.
+/// Memory that the router shares with all applications together: a sixteenth.
 pub(crate) fn shared_memory_bytes_max(bytes_max: u64) -> u64 {
     bytes_max / 16
 }
 
-/// The least that `threads` packet threads can work with, in octets.
+/// Minimum memory for `threads` packet threads, in bytes.
 pub fn memory_bytes_min(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 16 << 20;
     const THREAD_BYTES: u64 = 4 << 20;

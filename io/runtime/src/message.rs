@@ -1,5 +1,5 @@
-//! Messages between the control thread and the packet threads. Never on the path of a packet,
-//! except for management Interests.
+//! Messages between the control thread and the packet threads. Apart from management Interests,
+//! none is sent for a packet.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
@@ -19,25 +19,25 @@ use crate::face_quota::{FaceClass, Network};
 use crate::questions::{ContentsRequest, ReplySender};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 
-/// Identifies a shared UDP port within the whole router.
+/// Identifies a shared UDP port within the router.
 pub(crate) type PortId = u32;
 
-/// The socket of a face that the control thread made.
+/// The socket of a face that the control thread created.
 #[derive(Debug)]
 pub(crate) enum NewSocket {
-    /// The face's own, connected.
+    /// A connected socket of the face's own.
     Own(Socket),
     /// A peer of a shared port.
     Peer { port: PortId, path: UdpPath },
 }
 
 impl NewSocket {
-    /// What the router must know of a face with this socket.
+    /// The face attributes that the router needs.
     pub(crate) fn attributes(&self, scope: FaceScope, token: PitTokenChoice) -> FaceAttributes {
         face_attributes(self.peer(), matches!(self, Self::Peer { .. }), scope, token)
     }
 
-    /// The peer's address, unless it is an application of this machine.
+    /// The peer's address; `None` for a local application.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         match self {
             Self::Peer { path, .. } => Some(path.remote.ip()),
@@ -50,7 +50,7 @@ impl NewSocket {
     }
 }
 
-/// What the router must know of a face to `peer`, a datagram's sender or not.
+/// The face attributes that the router needs for a face to `peer`. `is_datagram`: over UDP.
 pub(crate) fn face_attributes(
     peer: Option<IpAddr>,
     is_datagram: bool,
@@ -67,7 +67,7 @@ pub(crate) fn face_attributes(
     FaceAttributes { tokens, host, ..FaceAttributes::point_to_point(scope) }
 }
 
-/// A face to be added to the packet thread that will own it.
+/// A face that is added to the packet thread that will own it.
 #[derive(Debug)]
 pub(crate) struct NewFace {
     pub(crate) id: FaceId,
@@ -77,17 +77,17 @@ pub(crate) struct NewFace {
     pub(crate) socket: NewSocket,
 }
 
-/// From the control thread (or a sibling) to a packet thread.
+/// From the control thread, or another packet thread, to a packet thread.
 #[derive(Debug)]
 pub(crate) enum ToWorker {
     AddFace(Box<NewFace>),
-    /// Thread `owner` has this face: the shard must know it.
+    /// Thread `owner` has this face. The shard needs to know it.
     AddRemoteFace {
         id: FaceId,
         attributes: FaceAttributes,
         owner: u16,
     },
-    /// Close and remove a face, or forget one that another thread has.
+    /// Close and remove a face, or forget a face of another thread.
     RemoveFace(FaceId),
     /// A permanent face has a socket again.
     AttachSocket {
@@ -99,36 +99,35 @@ pub(crate) enum ToWorker {
         link: LinkConfig,
         persistency: FacePersistency,
     },
-    /// Close the least used face of this class, if one is silent: another peer needs its place.
+    /// Evict the least used face of this class, if one is idle, for another peer.
     Evict(FaceClass),
-    /// Give this face to thread `to`. [`ToControl::FaceMoved`] follows in any case. There it has
-    /// `socket`, or else its own.
+    /// Move this face to thread `to`. [`ToControl::FaceMoved`] always follows. At the new thread,
+    /// the face has `socket`, or its own socket if that is `None`.
     MoveFace {
         id: FaceId,
         to: u16,
         socket: Option<NewSocket>,
     },
-    /// Take a face that another thread had, with this socket.
+    /// Take over a face of another thread, with this socket.
     AdoptFace {
         face: Box<Face>,
         socket: Box<NewSocket>,
     },
-    /// Answer with [`ToControl::Reported`].
+    /// Answer with [`ToControl::LastHeard`].
     ReportLastHeard(FaceId),
     /// Thread `owner` has this face now.
     FaceMoved {
         id: FaceId,
         owner: u16,
     },
-    /// Own this socket of a shared UDP port. Peers that are not configured get faces with these
-    /// links.
+    /// Own this socket of a shared UDP port. Unknown peers get faces with these links.
     AddPort {
         id: PortId,
         socket: Box<UdpPort>,
         links: Box<PeerLinks>,
     },
     Router(weir_forward::Command),
-    /// A packet from the router's own management face.
+    /// A packet from the router's internal management face.
     Internal {
         header: LpHeader,
         packet: Packet,
@@ -137,24 +136,24 @@ pub(crate) enum ToWorker {
     Snapshot {
         transaction: u64,
     },
-    /// Drop this: everything that was sent before is in force then.
+    /// Drop this value. All earlier commands are in force then.
     Fence(mpsc::Sender<()>),
-    /// Flush what can be flushed at once, and end.
+    /// Flush what the sockets accept at once, and end.
     Stop,
 }
 
-/// The work that a face causes in a second, as `Face::work_since_report` counts.
+/// A face's work per second, as counted by `Face::work_since_report`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaceWork {
     pub(crate) face: FaceId,
     pub(crate) work: u64,
 }
 
-/// The work of all faces of a packet thread in a second.
+/// The work per second of all faces of a packet thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkReport {
     pub(crate) total: u64,
-    /// Of the faces that may be moved, those that cause most.
+    /// The busiest faces that may move.
     pub(crate) movable: Vec<FaceWork>,
 }
 
@@ -172,20 +171,20 @@ impl PeerLinks {
     }
 }
 
-/// One packet thread at one time.
+/// The state of one packet thread.
 #[derive(Debug)]
 pub(crate) struct WorkerSnapshot {
     pub(crate) router: RouterStats,
     pub(crate) faces: Vec<WorkerFace>,
-    /// Link drops of faces that are gone, in the order of [`LinkDrop::FULL_SHARE`].
+    /// Link drops of removed faces, in the order of [`LinkDrop::ALL`].
     pub(crate) removed_face_drops: [u64; LinkDrop::COUNT],
     pub(crate) worker: WorkerCounters,
-    /// Of all shared UDP ports together.
+    /// Sum over all shared UDP ports.
     pub(crate) udp: UdpCounters,
 }
 
-/// A packet for the router's own management face: kept apart from [`ToControl`] because strangers
-/// can send as many as they like, so this queue is bounded.
+/// A packet for the internal management face. It has a bounded queue, separate from [`ToControl`],
+/// because remote hosts can send any number of them.
 #[derive(Debug)]
 pub(crate) struct InternalPacket {
     pub(crate) header: LpHeader,
@@ -196,19 +195,20 @@ pub(crate) struct InternalPacket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     PeerClosed,
-    /// The bytes on a stream are no sequence of packets.
+    /// The bytes on a stream are not a sequence of packets.
     FramingLost(String),
-    /// An application wrote nonsense into memory that it shares.
+    /// An application wrote invalid positions into shared memory.
     RingBroken,
-    /// The system reports an error.
+    /// The system reported an error.
     Failed(String),
     /// The peer was silent for the idle timeout.
     Idle,
-    /// A command made a face to the same peer.
+    /// A command created a face to the same peer.
     Replaced,
-    /// There was no room for another peer, and this one was used least.
+    /// The least used face, evicted for another peer.
     Evicted,
-    /// The peer accepted nothing for the stall timeout, or for longest while too much waited.
+    /// The peer read nothing for the stall timeout, or for the longest time while egress queues
+    /// used too much memory.
     Stalled,
 }
 
@@ -217,22 +217,22 @@ pub(crate) enum CloseReason {
 pub(crate) enum ConnectPurpose {
     /// A faces/create command waits for it.
     Command { txn: u64, request: FaceRequest },
-    /// A face of the configuration that does not exist yet.
+    /// A static face that does not exist yet.
     Static { index: usize },
     /// A permanent face that lost its socket.
     Reconnect { face: FaceId },
-    /// A UDP face of the configuration, whose host may have another address by now.
+    /// A static UDP face whose host may have another address by now.
     Recheck { face: FaceId },
 }
 
-/// The result of an attempt to connect.
+/// The result of a connection attempt.
 #[derive(Debug)]
 pub(crate) struct ConnectOutcome {
     pub(crate) purpose: ConnectPurpose,
     pub(crate) result: Result<Connected, String>,
 }
 
-/// From a packet thread to the control thread.
+/// From other threads to the control thread.
 #[derive(Debug)]
 pub(crate) enum ToControl {
     /// A peer of a shared port got a face.
@@ -242,23 +242,23 @@ pub(crate) enum ToControl {
         port: PortId,
         path: UdpPath,
     },
-    /// A face's socket is closed. The face itself is gone too, unless it is permanent.
+    /// A face's socket is closed. The face is removed too, unless it is permanent.
     FaceClosed {
         id: FaceId,
         reason: CloseReason,
         removed: bool,
     },
-    /// How much work the faces of a packet thread cause.
+    /// The load of a packet thread.
     Work {
         worker: u16,
         report: WorkReport,
     },
-    /// The move of a face has ended: this thread has it, if it still exists.
+    /// The move of a face has ended. This thread has it, if it still exists.
     FaceMoved {
         id: FaceId,
         worker: u16,
     },
-    /// When the peer of a face was last heard, or the face was made.
+    /// When a face's peer was last heard, or the face was created.
     LastHeard {
         id: FaceId,
         at: Instant,
@@ -277,18 +277,18 @@ pub(crate) enum ToControl {
         transaction: u64,
         snapshot: Box<WorkerSnapshot>,
     },
-    /// The thread has ended, by panic or on request.
+    /// The thread has ended, by a panic or on request.
     Ended {
         worker: u16,
         panicked: bool,
     },
-    /// Another thread requests the state of the whole router.
+    /// Another thread requests a snapshot of the router.
     Query(crossbeam_channel::Sender<Snapshot>),
-    /// A helper thread has made, or failed to make, a connection.
+    /// A helper thread has finished a connection attempt.
     Connected(Box<ConnectOutcome>),
     /// An application in this process connects.
     Local(Box<Socket>),
-    /// Another thread asks about the store. Packet threads must answer `within` this time.
+    /// A request about the store. Packet threads must answer `within` this time.
     Contents {
         question: ContentsRequest,
         within: Duration,

@@ -1,4 +1,4 @@
-//! `/metrics` in the Prometheus text form. Every scrape takes one [`Snapshot`]; nothing is counted
+//! `/metrics` in the Prometheus text format. Each scrape takes one [`Snapshot`]; nothing is counted
 //! here.
 
 mod disk;
@@ -47,7 +47,7 @@ impl MetricsServer {
         self.server.address
     }
 
-    /// Metrics of what runs beside the router.
+    /// Metrics of other components of the process.
     pub(crate) fn extra(&self) -> &ExtraMetrics {
         &self.extra
     }
@@ -71,7 +71,9 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) 
                 let (content_type, body) = (form.content_type(), form.of(encode(snapshot, outer)));
                 Answer { status: "200 OK", content_type, body }
             }
-            None => plain("503 Service Unavailable", "the router is stopping or does not answer\n"),
+            None => {
+                plain("503 Service Unavailable", "the router is stopping or does not respond\n")
+            }
         },
         ("GET", _) => plain("404 Not Found", "the metrics are at /metrics\n"),
         _ => plain("405 Method Not Allowed", "only GET is served here\n"),
@@ -138,7 +140,7 @@ impl Collector for SnapshotCollector {
     }
 }
 
-/// Writes one counter for each label set.
+/// Encodes one counter for each label set.
 fn encode_counters<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder,
     name: &str,
@@ -152,8 +154,8 @@ fn encode_counters<L: EncodeLabelSet>(
     Ok(())
 }
 
-/// Writes every metric that a table of counters declares. Rows of one metric stand together in the
-/// table and differ in their label.
+/// Encodes all metrics of a table of counters. Rows of one metric are adjacent in the table and
+/// differ in their label.
 fn encode_table<T: Counters>(encoder: &mut DescriptorEncoder, stats: &T) -> Result<(), fmt::Error> {
     let rows = stats.rows().filter_map(|(counter, value)| Some((counter.metric?, counter, value)));
     for rows in rows.collect::<Vec<_>>().chunk_by(|(one, ..), (other, ..)| one == other) {
@@ -179,10 +181,10 @@ fn encode_table<T: Counters>(encoder: &mut DescriptorEncoder, stats: &T) -> Resu
     Ok(())
 }
 
-/// The first sentence of a counter's documentation, without marks of links and without the full
-/// stop, which the encoder adds.
+/// The help text of a counter: the first sentence of its documentation, without link markup, and
+/// without the full stop, which the encoder adds.
 fn help_of(counter: &Counter) -> String {
-    // A link is shown by its text.
+    // Keep only the text of a link.
     let mut pieces = counter.help.trim().split("](");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
@@ -211,7 +213,12 @@ impl SnapshotCollector {
                 )
             })
         });
-        encode_counters(encoder, "packets", "Packets by face, direction and kind", packets)?;
+        encode_counters(
+            encoder,
+            "packets",
+            "Packets received and sent, by face, direction and kind",
+            packets,
+        )?;
         let octets = self.0.faces.iter().flat_map(|face| {
             [("in", face.counters.in_bytes), ("out", face.counters.out_bytes)].map(
                 |(direction, count)| {
@@ -226,15 +233,25 @@ impl SnapshotCollector {
                 },
             )
         });
-        encode_counters(encoder, "octets", "Octets by face and direction", octets)?;
+        encode_counters(
+            encoder,
+            "octets",
+            "Bytes received and sent, by face and direction",
+            octets,
+        )?;
         let marks = self.0.faces.iter().map(|face| {
             (FaceLabels { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
         });
-        encode_counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
+        encode_counters(
+            encoder,
+            "congestion_marks",
+            "Congestion marks set on packets sent, by face",
+            marks,
+        )?;
         self.link_outcomes(encoder)?;
         let mut queues = encoder.encode_descriptor(
             "egress_queue_bytes",
-            "Octets waiting to be sent, by face",
+            "Bytes in the egress queue, by face",
             None,
             MetricType::Gauge,
         )?;
@@ -245,9 +262,9 @@ impl SnapshotCollector {
         Ok(())
     }
 
-    /// What faces did beside passing packets on.
+    /// Outcomes at faces' links, apart from packets sent and received.
     fn link_outcomes(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let help = "Frames of link reliability by face and outcome; those given up are packets";
+        let help = "Frames with link reliability, by face and outcome; given-up counts packets";
         self.encode_outcomes(encoder, "reliability", help, |c| {
             [
                 ("acknowledged", c.acknowledged),
@@ -257,7 +274,7 @@ impl SnapshotCollector {
                 ("duplicate", c.drops[LinkDrop::SequenceDuplicate]),
             ]
         })?;
-        let help = "Frames that stood for several Interests, and these Interests, by face";
+        let help = "Run frames and the Interests in them, received and sent, by face";
         self.encode_outcomes(encoder, "runs", help, |c| {
             [
                 ("received", c.in_runs),
@@ -270,9 +287,9 @@ impl SnapshotCollector {
             let labels = FaceLabels { face: face.id.0, remote: face.uri.clone() };
             (labels, face.counters.out_interests_delayed)
         });
-        let help = "Interests that the queue discipline made wait, by face";
+        let help = "Interests that the queue discipline delayed before sending, by face";
         encode_counters(encoder, "delayed_interests", help, delayed)?;
-        let help = "Interests that shaping held, by face and outcome; those refused got a Nack";
+        let help = "Interests that shaping held back, by face and outcome; refused ones got a Nack";
         self.encode_outcomes(encoder, "shaped_interests", help, |c| {
             [
                 ("held", c.interests_held),
@@ -283,7 +300,7 @@ impl SnapshotCollector {
         })
     }
 
-    /// What came to pass at each face, and how often.
+    /// Encodes one counter with a label for each outcome at each face.
     fn encode_outcomes<const N: usize>(
         &self,
         encoder: &mut DescriptorEncoder,
@@ -309,7 +326,8 @@ impl SnapshotCollector {
         let decoder = self.0.router.malformed.iter().map(|(&reason, &n)| ("decoder", reason, n));
         let runtime = self.0.runtime_drops.iter().map(|&(reason, n)| ("runtime", reason, n));
         let rows = link.chain(forward).chain(decoder).chain(runtime);
-        let help = "Packets dropped, by layer and reason; decoder details forward's malformed";
+        let help =
+            "Packets dropped, by layer and reason; layer decoder splits malformed of layer forward";
         encode_counters(
             encoder,
             "drops",
@@ -321,7 +339,7 @@ impl SnapshotCollector {
     fn tables(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let faces = self.0.faces.len() as u64;
         encoder
-            .encode_descriptor("faces", "Faces", None, MetricType::Gauge)?
+            .encode_descriptor("faces", "Faces that exist now", None, MetricType::Gauge)?
             .encode_gauge(&faces)?;
         encode_table(encoder, &self.0.router)?;
         encode_table(encoder, &self.0.router.store)
@@ -330,27 +348,35 @@ impl SnapshotCollector {
     fn shared_memory(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let Some(memory) = &self.0.shared_memory else { return Ok(()) };
         let gauges = [
-            ("shared_memory_faces", "Applications whose packets go through memory", memory.faces),
-            ("shared_memory_bytes", "Octets that applications share with it", memory.used_bytes),
-            ("shared_memory_bytes_max", "Octets that they may share at most", memory.bytes_max),
+            ("shared_memory_faces", "Faces that use shared memory now", memory.faces),
+            (
+                "shared_memory_bytes",
+                "Bytes of memory shared with applications now",
+                memory.used_bytes,
+            ),
+            (
+                "shared_memory_bytes_max",
+                "Limit on bytes shared with applications",
+                memory.bytes_max,
+            ),
         ];
         for (name, help, value) in gauges {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             metric.encode_gauge(&value)?;
         }
-        let help = "Offers of memory taken; those refused and rings broken are among the drops";
+        let help = "Offers of shared memory accepted; refused offers and broken rings are in drops";
         encoder
             .encode_descriptor("shared_memory_taken", help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&memory.taken, None)
     }
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let help = "Time from an Interest sent to its Data";
+        let help = "Time from sending an Interest upstream to receiving its Data";
         write_histogram(encoder, "upstream_latency_seconds", help, &self.0.router.upstream_latency)
     }
 }
 
-/// Shorter times are counted together.
+/// Shorter times are counted in one bucket.
 const BUCKET_NS_MIN: u64 = 1000;
 
 fn write_histogram(

@@ -1,10 +1,9 @@
-//! Where a process spends its processor time, by function: a sampling profiler within it.
+//! A sampling profiler within the process: processor time by function.
 //!
-//! The kernel sends SIGPROF for every period of processor time that the process has used (no more
-//! often than its tick, 100 to 1000 Hz); the handler notes where it interrupted the program and
-//! does nothing else: no unwinding, no lock, no memory. Time within the kernel counts for the
-//! function that made the system call. Functions are looked up afterwards, those that the compiler
-//! has put into others included.
+//! The kernel sends SIGPROF after each period of processor time of the process, at most at its tick
+//! rate (100 to 1000 Hz). The handler only stores the interrupted instruction: it does not unwind,
+//! lock or allocate. Time in the kernel counts for the function that made the system call.
+//! Addresses are resolved to functions afterwards, including inlined ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_void};
@@ -14,54 +13,57 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Samples kept: more than a quarter of an hour at 1 kHz. Untouched memory costs nothing.
+/// Maximum number of samples: more than a quarter of an hour at 1 kHz. Untouched memory is free.
 const SAMPLES_MAX: usize = 1 << 20;
 
 static SAMPLES: [AtomicUsize; SAMPLES_MAX] = [const { AtomicUsize::new(0) }; SAMPLES_MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Samples this process until it is finished or dropped. There is one at a time.
+/// Samples this process until it is finished or dropped. Only one can run at a time.
 #[derive(Debug)]
 pub struct Profiler(());
 
-/// A function and how often it was found running.
+/// A function and its number of samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSamples {
-    /// Its module and name, its symbol if it is not of this program, or `(unknown)`. What the
-    /// compiler put into it from other crates is a part of it.
+    /// Module and name; the symbol of a function outside this program; or `(unknown)`. Inlined code
+    /// of other crates counts for this function.
     pub function: String,
-    /// Samples in itself, not in what it called.
+    /// Samples in the function itself, not in functions that it called.
     pub samples: u64,
 }
 
 impl Profiler {
-    /// Begins to sample at `rate_hz` of processor time.
+    /// Starts sampling at `rate_hz` of processor time.
     ///
     /// # Errors
-    /// Another one runs, the machine is neither x86-64 nor AArch64, or the system refuses.
+    /// Another profiler runs, the processor is neither x86-64 nor AArch64, or the system refuses.
     pub fn start(rate_hz: u32) -> io::Result<Self> {
         if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            let why = "there is no profiler for this kind of processor";
+            let why = "the profiler does not support this processor";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         if IS_RUNNING.swap(true, Ordering::SeqCst) {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a profiler runs already"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "another profiler is already running",
+            ));
         }
         COUNT.store(0, Ordering::SeqCst);
         let profiler = Self(());
         let handler = SigHandler::SigAction(on_sample);
-        // System calls that can be go on where they were.
+        // Interrupted system calls are restarted.
         let action =
             SigAction::new(handler, SaFlags::SA_RESTART | SaFlags::SA_SIGINFO, SigSet::empty());
-        // SAFETY: the handler only reads the context that it is given, and adds to and stores in
-        // statics that are atomic: all of it may be done in a signal handler, at any time.
+        // SAFETY: the handler only reads its context and updates atomic statics. Both are
+        // async-signal-safe.
         unsafe { sigaction(Signal::SIGPROF, &action) }?;
         set_timer(1_000_000 / i64::from(rate_hz.clamp(1, 10_000)))?;
         Ok(profiler)
     }
 
-    /// Ends it; functions by samples, most first.
+    /// Stops sampling. Returns functions, those with most samples first.
     #[must_use]
     pub fn finish(self) -> Vec<FunctionSamples> {
         drop(self);
@@ -78,7 +80,7 @@ impl Profiler {
             .into_iter()
             .map(|(function, samples)| FunctionSamples { function, samples })
             .collect();
-        // The order of names stays among equals.
+        // The sort is stable: equal functions stay in the order of their names.
         table.sort_by_key(|row| std::cmp::Reverse(row.samples));
         table
     }
@@ -86,7 +88,7 @@ impl Profiler {
 
 impl Drop for Profiler {
     fn drop(&mut self) {
-        // The handler stays: a signal may still be on its way, and would end the process.
+        // The handler stays installed. A pending signal would otherwise end the process.
         let _ = set_timer(0);
         IS_RUNNING.store(false, Ordering::SeqCst);
     }
@@ -95,7 +97,7 @@ impl Drop for Profiler {
 fn set_timer(period_us: i64) -> io::Result<()> {
     let period = libc::timeval { tv_sec: 0, tv_usec: period_us };
     let timer = libc::itimerval { it_interval: period, it_value: period };
-    // SAFETY: the structure is complete and only read; nothing is asked back.
+    // SAFETY: the structure is complete and only read. No result is requested.
     match unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -103,7 +105,7 @@ fn set_timer(period_us: i64) -> io::Result<()> {
 }
 
 extern "C" fn on_sample(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO the context that it interrupted.
+    // SAFETY: the kernel passes a handler with SA_SIGINFO the interrupted context.
     let place = unsafe { program_counter(context.cast()) };
     let at = COUNT.fetch_add(1, Ordering::Relaxed);
     if let Some(sample) = SAMPLES.get(at) {
@@ -117,7 +119,7 @@ unsafe fn program_counter(context: *const libc::ucontext_t) -> usize {
     if context.is_null() {
         return 0;
     }
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     let machine = unsafe { &(*context).uc_mcontext };
     #[cfg(target_arch = "x86_64")]
     let place = machine.gregs[libc::REG_RIP as usize] as usize;
@@ -131,8 +133,8 @@ unsafe fn program_counter(context: *const libc::ucontext_t) -> usize {
     place
 }
 
-/// The function that holds an instruction: of those that the compiler has put into one another the
-/// innermost of this program, the standard library and other people's crates left out.
+/// The function that holds an instruction. Of inlined functions, the innermost one of this program;
+/// the standard library and third-party crates do not count.
 fn function_at(place: usize) -> String {
     let mut chain = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut(place), |symbol| {
@@ -146,8 +148,8 @@ fn function_at(place: usize) -> String {
     own.or(outermost).unwrap_or_else(|| "(unknown)".to_owned())
 }
 
-/// `forward::interest` of `core/forward/src/interest.rs`: names of functions that were put into
-/// others come without their module. `None` for files that are not of this program.
+/// `forward::interest` for `core/forward/src/interest.rs`. Inlined functions are reported without
+/// their module. `None` for files outside this program.
 fn module_of(file: &std::path::Path) -> Option<String> {
     let text = file.to_str()?;
     if text.starts_with("/rustc/") || text.contains("/rustlib/") || text.contains("/registry/") {
@@ -159,9 +161,9 @@ fn module_of(file: &std::path::Path) -> Option<String> {
     Some(format!("{package}::{module}"))
 }
 
-/// A function by its module and its own name, whatever types it is made for.
+/// A function's label: module and name, without type parameters.
 fn label(name: &str, module: &str) -> String {
-    // `<T as Trace>::name`, `path::name<T>` and `name<T>` alike.
+    // `<T as Trace>::name`, `path::name<T>` and `name<T>` yield the same label.
     let (mut depth, mut plain) = (0_u32, String::new());
     for letter in name.chars() {
         match letter {
@@ -202,8 +204,7 @@ mod tests {
         assert_eq!(label("{closure#0}", "a::b"), "a::b::(closure)");
     }
 
-    /// It works until enough samples have come, however long that takes, so that nothing depends
-    /// on how busy the machine is.
+    /// Spins until there are enough samples, however long that takes on a busy machine.
     #[test]
     fn samples_busy_function() {
         let profiler = Profiler::start(1000).unwrap();
@@ -218,7 +219,7 @@ mod tests {
             .filter(|row| row.function.contains("spin_for_the_profiler"))
             .map(|row| row.samples)
             .sum();
-        // Other tests that run at the same time in this process get their share.
+        // Other tests of this process run at the same time and are sampled as well.
         assert!(here > 0, "{here} of {all}: {table:?}");
         assert!(table.is_sorted_by_key(|row| std::cmp::Reverse(row.samples)));
         let again = Profiler::start(1000).unwrap();

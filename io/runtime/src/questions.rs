@@ -1,60 +1,60 @@
-//! What other threads of the process ask about the store, and what they are answered.
+//! Requests about the store from other threads of the process, and their replies.
 
 use weir_base::FaceId;
 use weir_forward::MissReports;
 use weir_store::{Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, Rules, RulesError};
 use weir_wire::Name;
 
-/// What is held of some objects.
+/// A page of holdings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentsPage {
-    /// At most one for an object and tier. What is held of one object may be spread over several
+    /// At most one for each object and tier. Holdings of one object may be spread over several
     /// pages.
     pub holdings: Vec<Holding>,
-    /// Where to go on; none behind the last.
+    /// Where the next page starts; `None` on the last page.
     pub next: Option<ContentsCursor>,
-    /// Whether more may be held than is listed: the index is still being built or has no room, or
-    /// a thread did not answer in time.
+    /// Whether more may be held than is listed: the index is still being built or is full, or a
+    /// thread did not answer in time.
     pub is_partial: bool,
 }
 
-/// Where a listing goes on.
+/// The position where a listing continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentsCursor {
-    /// Of each shard; none of one that has told all.
+    /// One cursor for each shard; `None` for a shard that is finished.
     pub(crate) shards: Vec<Option<HoldingsCursor>>,
 }
 
-/// An Interest for a segment of a large object that the store lacks, of those that are watched.
+/// A miss: an Interest for a segment of a watched large object that the store does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
     pub ingress: FaceId,
-    /// Whether that is an application of this machine.
+    /// Whether the Interest came from a local application.
     pub is_local: bool,
     /// The name without the segment number.
     pub object: Name,
 }
 
-/// Why there is no answer.
+/// Why a request has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentsError {
-    /// No index is kept: [`Contents::track`](crate::Contents::track) begins one.
-    #[error("the router keeps no index of what its store holds")]
+    /// No index exists: [`Contents::track`](crate::Contents::track) starts one.
+    #[error("the router has no index of its store's holdings")]
     NotTracked,
-    /// Too many questions wait for their answers.
-    #[error("too many questions about the store wait already")]
+    /// Too many requests wait for replies.
+    #[error("too many requests about the store are pending")]
     Busy,
-    /// The packet threads did not all answer in time.
+    /// Not all packet threads answered in time.
     #[error("the router did not answer in time")]
     TimedOut,
-    #[error("the router is ending")]
+    #[error("the router is stopping")]
     Stopped,
     /// The rules do not come into force.
     #[error(transparent)]
     Refused(#[from] RulesError),
 }
 
-/// What the control thread is asked.
+/// A request to the control thread.
 #[derive(Debug)]
 pub(crate) enum ContentsRequest {
     Track(Option<HoldingsConfig>),
@@ -74,5 +74,5 @@ pub(crate) enum ContentsReply {
     Changes(HoldingChanges),
 }
 
-/// Where an answer is waited for.
+/// Where a reply is sent.
 pub(crate) type ReplySender = crossbeam_channel::Sender<Result<ContentsReply, ContentsError>>;

@@ -1,8 +1,8 @@
-//! Warnings that would repeat.
+//! Rate limit for repeated warnings.
 
 use weir_base::{Instant, NS_PER_S};
 
-/// One warning a minute, with the number of times since the one before.
+/// Allows one warning a minute, with the number of events since the last one.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimitedLog {
     count: u64,
@@ -12,7 +12,7 @@ pub(crate) struct RateLimitedLog {
 const INTERVAL_NS: u64 = 60 * NS_PER_S;
 
 impl RateLimitedLog {
-    /// Counts one more; when it is time to warn, how many there were since the last warning.
+    /// Counts an event. Returns the number of events since the last warning, if a warning is due.
     pub(crate) fn add(&mut self, now: Instant) -> Option<u64> {
         self.count += 1;
         if self.again_at.is_some_and(|at| now < at) {

@@ -8,30 +8,30 @@ use weir_face::UdpCounters;
 use weir_forward::RouterStats;
 use weir_link::{LinkCounters, LinkDrop};
 
-/// What a router counts and holds.
+/// Counters and sizes of a router.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// All shards together.
+    /// Sum over all shards.
     pub router: RouterStats,
-    /// Faces, in order of their identifiers.
+    /// Faces in order of their identifiers.
     pub faces: Vec<FaceSnapshot>,
-    /// Link drops by reason, of faces that are gone too, in the order of [`LinkDrop::FULL_SHARE`].
+    /// Link drops by reason, including those of removed faces, in the order of [`LinkDrop::ALL`].
     pub link_drops: Vec<(LinkDrop, u64)>,
-    /// Drops that belong to neither a link nor a shard: reason and count.
+    /// Drops outside of links and shards: reason and count.
     pub runtime_drops: Vec<(&'static str, u64)>,
-    /// What applications share with it; `None`: it takes no offers.
+    /// Memory that applications share with the router; `None` if shared memory is disabled.
     pub shared_memory: Option<SharedMemorySnapshot>,
     /// The disks of the store, in the order of the configuration.
     pub disks: Vec<DiskSnapshot>,
 }
 
-/// Memory that applications share with the router (docs/shared-memory.md). Offers refused and rings
-/// broken are among [`Snapshot::runtime_drops`].
+/// Memory that applications share with the router (docs/shared-memory.md). Refused offers and
+/// broken rings are in [`Snapshot::runtime_drops`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedMemorySnapshot {
-    /// Faces that have gone over, both ways.
+    /// Faces that use shared memory in both directions.
     pub faces: u64,
-    /// Octets taken over, of faces that have yet to go over too.
+    /// Bytes of accepted memory, including that of faces that have not switched yet.
     pub used_bytes: u64,
     pub bytes_max: u64,
     pub taken: u64,
@@ -43,10 +43,10 @@ pub struct DiskSnapshot {
     pub path: PathBuf,
     /// How it is read and written: `io_uring` or `threads`.
     pub engine: &'static str,
-    /// Octets that it has for records.
+    /// Bytes available for records.
     pub capacity_bytes: u64,
     pub counters: DiskCounters,
-    /// Its engine has ended, for good.
+    /// Whether its engine has ended for good.
     pub is_dead: bool,
 }
 
@@ -55,22 +55,22 @@ pub struct FaceSnapshot {
     pub id: FaceId,
     pub uri: String,
     pub local_uri: String,
-    /// The packet thread that has it, from 0.
+    /// Index of the packet thread that owns the face.
     pub thread: u16,
-    /// Whether it has a socket; only permanent faces can be down.
+    /// Whether it has a socket. Only permanent faces can be down.
     pub up: bool,
     pub counters: LinkCounters,
-    /// Octets waiting in its egress queue.
+    /// Bytes in its egress queue.
     pub queue_bytes: u64,
     /// Packets dropped while it was down.
     pub down_drops: u64,
-    /// Until it closes if its peer stays silent, ns.
+    /// Time in ns until the face closes, if its peer stays silent.
     pub expires_in_ns: Option<u64>,
-    /// Nanoseconds since a frame of the peer came last; `None` if there was none.
+    /// Time in ns since the peer's last frame; `None` if there was none.
     pub heard_ns_ago: Option<u64>,
 }
 
-/// Counters of one face and what its packet thread knows of it.
+/// Counters of one face, as its packet thread knows them.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerFace {
     pub(crate) id: FaceId,
@@ -79,9 +79,9 @@ pub(crate) struct WorkerFace {
     pub(crate) queue_bytes: u64,
     /// Packets dropped because a permanent face had no socket.
     pub(crate) down_drops: u64,
-    /// Its packets go through shared memory.
+    /// Whether its packets go through shared memory.
     pub(crate) is_shared: bool,
-    /// Until an on-demand face closes if its peer stays silent, ns.
+    /// Time in ns until an on-demand face closes, if its peer stays silent.
     pub(crate) expires_in_ns: Option<u64>,
     pub(crate) heard_ns_ago: Option<u64>,
 }
@@ -89,27 +89,27 @@ pub(crate) struct WorkerFace {
 /// Counters of a packet thread that belong to no face.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkerCounters {
-    /// Packets the shard sent to a face that is gone.
+    /// Packets that the shard sent to a removed face.
     pub(crate) face_gone: u64,
-    /// Management Interests beyond what the control thread's queue holds.
+    /// Management Interests that exceeded the control thread's queue.
     pub(crate) management_overflow: u64,
     /// Packets lost to full rings between threads.
     pub(crate) ring_overflow: u64,
-    /// Datagrams from unknown peers that are no NDN packets.
+    /// Datagrams from unknown peers that are not NDN packets.
     pub(crate) unknown_peer_malformed: u64,
-    /// Datagrams from unknown peers while there were as many faces as may be.
+    /// Datagrams from unknown peers that got no face because of a limit.
     pub(crate) unknown_peer_refused: u64,
-    /// Streams that closed because what came could not be cut into packets.
+    /// Streams closed because their bytes are not a sequence of packets.
     pub(crate) framing_lost: u64,
-    /// Applications' faces that closed because they wrote nonsense into shared memory.
+    /// Applications' faces closed because of invalid positions in shared memory.
     pub(crate) rings_broken: u64,
-    /// Peers' faces that gave way to others.
+    /// Peers' faces evicted for others.
     pub(crate) faces_evicted: u64,
-    /// Connections that closed because their peers took nothing.
+    /// Connections closed because their peers read nothing.
     pub(crate) faces_stalled: u64,
     /// Errors that broke a UDP port.
     pub(crate) port_errors: u64,
-    /// Turns of the event loop.
+    /// Iterations of the event loop.
     pub(crate) loops: u64,
 }
 
@@ -169,7 +169,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds the drops of faces, living or gone, in the order of [`LinkDrop::FULL_SHARE`].
+    /// Adds link drops of faces, in the order of [`LinkDrop::ALL`].
     pub(crate) fn add_link_drops(&mut self, counts: impl IntoIterator<Item = u64>) {
         if self.link_drops.is_empty() {
             self.link_drops = LinkDrop::ALL.into_iter().map(|reason| (reason, 0)).collect();

@@ -57,8 +57,8 @@ class Fetch:
         """What is known of the object."""
         stream = self._stream
 
-        def look(bell: _weir.Bell, token: int) -> tuple[Info] | None:
-            found = stream.poll_info(bell, token)
+        def look(notifier: _weir.Notifier, token: int) -> tuple[Info] | None:
+            found = stream.poll_info(notifier, token)
             return None if found is None else (Info(**found[0]),)
 
         return Pending("info()", lambda timeout: Info(**stream.info(timeout)), lambda: poll(look))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Asks whether something is there, and has a bell rung with a number when there may be.
-Poll = Callable[[_weir.Bell, int], tuple[T] | None]
+Poll = Callable[[_weir.Notifier, int], tuple[T] | None]
 
 
 def flat(data: Octets) -> bytes | memoryview:
@@ -32,41 +32,41 @@ def flat(data: Octets) -> bytes | memoryview:
     return data if isinstance(data, bytes) else memoryview(data).cast("B")
 
 
-class _Bells:
+class _LoopNotifier:
     """The bell of one event loop, and who waits for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.bell = _weir.Bell()
+        self.notifier = _weir.Notifier()
         self.waiting: dict[int, asyncio.Future[None]] = {}
         self.tokens = itertools.count()
-        loop.add_reader(self.bell.fileno(), self._rung)
+        loop.add_reader(self.notifier.fileno(), self._on_ready)
 
-    def _rung(self) -> None:
-        for token in self.bell.take():
+    def _on_ready(self) -> None:
+        for token in self.notifier.take():
             future = self.waiting.get(token)
             if future is not None and not future.done():
                 future.set_result(None)
 
 
-_bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bells] = weakref.WeakKeyDictionary()
+_notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopNotifier] = weakref.WeakKeyDictionary()
 
 
 async def poll(look: Poll[T]) -> T:
     """Looks until there is something."""
     loop = asyncio.get_running_loop()
-    bells = _bells.get(loop)
-    if bells is None:
-        bells = _bells[loop] = _Bells(loop)
-    token = next(bells.tokens)
+    waiters = _notifiers.get(loop)
+    if waiters is None:
+        waiters = _notifiers[loop] = _LoopNotifier(loop)
+    token = next(waiters.tokens)
     try:
         while True:
-            future = bells.waiting[token] = loop.create_future()
-            found = look(bells.bell, token)
+            future = waiters.waiting[token] = loop.create_future()
+            found = look(waiters.notifier, token)
             if found is not None:
                 return found[0]
             await future
     finally:
-        bells.waiting.pop(token, None)
+        waiters.waiting.pop(token, None)
 
 
 def begun(what: str, begin: Callable[[], _weir.Task[T]]) -> Pending[T]:

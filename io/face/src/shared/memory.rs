@@ -1,10 +1,10 @@
-//! Memory that an application shares with its router: who makes it, and what is looked at before
-//! somebody else's is used.
+//! The memory file that an application shares with its router, and the checks before a received
+//! file is used.
 //!
-//! The application makes it, with every page and with seals that keep its size, and hands it over:
-//! it is the application's memory where that is limited. The router adds a seal that keeps anybody
-//! from punching holes into it or mapping it anew for writing, and looks whether all pages are
-//! there. From then on nothing that the application does can make an access fail (SIGBUS).
+//! The application creates the file with all pages and with seals that fix its size. The memory
+//! thus counts against the application's limit. The router adds a seal that prevents anyone from
+//! punching holes into the file or mapping it for writing again, and then checks that all pages
+//! exist. After that, nothing that the application does can make an access fail (SIGBUS).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,25 +16,25 @@ use super::ring::{Marks, Memory, Reader, Writer};
 
 pub(super) const RING_BYTES: usize = 512 << 10;
 const MARKS_BYTES: usize = 4096;
-/// Octets of all of it: marks of both directions, and both rings.
+/// Size of the file: the marks of both directions, and both rings.
 pub(super) const SHARED_BYTES: usize = MARKS_BYTES + 2 * RING_BYTES;
 
 const _: () = assert!(2 * size_of::<Marks>() <= MARKS_BYTES);
 
 const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
-/// A mapping, undone when dropped.
+/// A mapping, removed when dropped.
 #[derive(Debug)]
 struct Mapping(NonNull<u8>);
 
-// SAFETY: the memory is used through atomics and copies alone, from any thread.
+// SAFETY: the memory is only accessed through atomics and copies, from any thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn of(file: &OwnedFd) -> io::Result<Self> {
-        // SAFETY: a new mapping at a place of the system's choice touches nothing that is there.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let at = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -54,7 +54,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole of a mapping that nobody uses any more.
+        // SAFETY: the whole mapping, which is no longer used.
         unsafe { libc::munmap(self.0.as_ptr().cast(), SHARED_BYTES) };
     }
 }
@@ -62,7 +62,7 @@ impl Drop for Mapping {
 #[derive(Debug)]
 pub(super) struct Direction {
     mapping: Arc<Mapping>,
-    /// 0 from the application to the router, 1 back.
+    /// 0: from the application to the router; 1: back.
     number: usize,
 }
 
@@ -78,7 +78,7 @@ impl Memory for Direction {
     const LEN: u32 = RING_BYTES as u32;
 
     fn marks(&self) -> &Marks {
-        // SAFETY: within the mapping, aligned as its pages are, and made of atomics alone, which
+        // SAFETY: within the mapping, aligned to its pages, and consisting of atomics only, which
         // another process may change at any time.
         unsafe { self.mapping.0.cast::<Marks>().add(self.number).as_ref() }
     }
@@ -86,23 +86,24 @@ impl Memory for Direction {
     #[inline]
     fn put(&self, at: u32, octets: &[u8]) {
         assert!(at as usize + octets.len() <= RING_BYTES, "within the ring");
-        // SAFETY: asserted; private memory and shared memory do not overlap. The other process may
-        // read or write there meanwhile, and whatever it sees or leaves is its own affair.
+        // SAFETY: the range was checked; private and shared memory do not overlap. The other
+        // process may access the ring at the same time. What it reads or leaves there does not
+        // affect this process.
         unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.ring(at), octets.len()) }
     }
 
     #[inline]
     fn take(&self, at: u32, octets: &mut [u8]) {
         assert!(at as usize + octets.len() <= RING_BYTES, "within the ring");
-        // SAFETY: as in `put`. The octets may be any, also a mixture; they are looked at only where
-        // they have been copied to.
+        // SAFETY: as in `put`. The bytes may be any mixture. They are interpreted only after the
+        // copy.
         unsafe { ptr::copy_nonoverlapping(self.ring(at), octets.as_mut_ptr(), octets.len()) }
-        // What is looked at from here on is the copy: no compiler may read the ring again for it.
+        // From here on only the copy is read: the compiler must not read the ring again.
         compiler_fence(Ordering::SeqCst);
     }
 }
 
-/// Both directions, as one side sees them.
+/// Both rings, as one end uses them.
 #[derive(Debug)]
 pub(super) struct Rings {
     pub(super) reader: Reader<Direction>,
@@ -116,14 +117,14 @@ impl Rings {
         Self { reader: Reader::new(direction(reads)), writer: Writer::new(direction(1 - reads)) }
     }
 
-    /// An application makes them, and has a file to hand over.
+    /// For an application: creates the rings, and the file to send.
     pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
         if file_bytes_max() < SHARED_BYTES as u64 {
-            // The system would end the program with a signal.
+            // The system would end the program with a signal (SIGXFSZ).
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let file = memory_file()?;
-        // SAFETY: no memory is involved in either call.
+        // SAFETY: neither call involves memory.
         let is_made = unsafe {
             libc::fallocate(file.as_raw_fd(), 0, 0, SHARED_BYTES as libc::off_t) == 0
                 && libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS) == 0
@@ -134,7 +135,7 @@ impl Rings {
         Ok((Self::new(Mapping::of(&file)?, 1), file))
     }
 
-    /// A router takes over what a stranger hands it.
+    /// For a router: maps a file received from an untrusted application.
     pub(super) fn map_received(file: &OwnedFd) -> io::Result<Self> {
         check_size_seals(file)?;
         let mapping = Mapping::of(file)?;
@@ -144,7 +145,7 @@ impl Rings {
         if sealed < 0 {
             return Err(io::Error::last_os_error());
         }
-        // No page can go any more, so that those that are there now stay.
+        // No page can disappear any more, so pages that exist now stay.
         check_pages(file)?;
         Ok(Self::new(mapping, 0))
     }
@@ -153,20 +154,20 @@ impl Rings {
 fn memory_file() -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let make = |flags| {
-        // SAFETY: the name is a string with its zero octet.
+        // SAFETY: the name is a C string.
         match unsafe { libc::memfd_create(c"weir-face".as_ptr(), flags) } {
-            // SAFETY: just made, and nobody else's.
+            // SAFETY: a new descriptor without another owner.
             file @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // Some systems insist on it, and those before Linux 6.3 do not know it.
+    // Some systems require this flag; Linux before 6.3 does not know it.
     make(flags | libc::MFD_NOEXEC_SEAL).or_else(|_| make(flags))
 }
 
-/// How large a file may be that this process makes (RLIMIT_FSIZE).
+/// The largest file that this process may create (RLIMIT_FSIZE).
 fn file_bytes_max() -> u64 {
-    // SAFETY: a plain C structure for which zeros are a valid value; the pointer is to it.
+    // SAFETY: a plain C structure for which zeros are valid; the pointer is to it.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         match libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) {
@@ -176,21 +177,21 @@ fn file_bytes_max() -> u64 {
     }
 }
 
-/// Refuses what is not ordinary memory of the right size for good.
+/// Checks that the file is ordinary memory whose size is fixed and correct.
 fn check_size_seals(file: &OwnedFd) -> io::Result<()> {
-    // SAFETY: no memory is involved. Other files than memory have no seals, which is an error.
+    // SAFETY: no memory is involved. Files that are not memory have no seals, which is an error.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 || seals & SIZE_SEALS != SIZE_SEALS {
         return Err(refusal("the memory has no seals that keep its size"));
     }
-    // No multiple of huge pages, a pool of which can run out at any access.
+    // The size is no multiple of huge pages. Their pool could run out at any access.
     if status(file)?.st_size != SHARED_BYTES as libc::off_t {
         return Err(refusal("the memory has another size"));
     }
     Ok(())
 }
 
-/// Refuses memory of which pages have yet to be made, when there may be none left.
+/// Checks that all pages exist. A missing page could fail to be allocated later.
 fn check_pages(file: &OwnedFd) -> io::Result<()> {
     match status(file)?.st_blocks * 512 >= SHARED_BYTES as libc::blkcnt_t {
         true => Ok(()),
@@ -199,7 +200,7 @@ fn check_pages(file: &OwnedFd) -> io::Result<()> {
 }
 
 fn status(file: &OwnedFd) -> io::Result<libc::stat> {
-    // SAFETY: a plain C structure for which zeros are a valid value; the pointer is to it.
+    // SAFETY: a plain C structure for which zeros are valid; the pointer is to it.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         match libc::fstat(file.as_raw_fd(), &raw mut status) {

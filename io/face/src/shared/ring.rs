@@ -1,62 +1,64 @@
-//! One direction of a pair of rings in memory that two processes share: octets, written by one side
-//! and read by the other. No system here, so that loom can run it.
+//! One direction of a shared-memory connection: a ring of bytes with one writer and one reader in
+//! two processes. No system calls here, so loom can run it (`tests/ring_loom.rs`).
 //!
-//! Each side believes nothing that the other can write. It keeps its own place to itself, takes
-//! the other's mark as a number that may be anything, and copies octets out before it looks at
-//! them.
+//! Trust: each side keeps its own position in private memory. It treats the other's mark as an
+//! arbitrary number, checks it, and copies bytes out of the ring before it interprets them.
 //!
-//! Nobody polls. A reader that finds nothing says that it sleeps and looks once more; a writer
-//! makes its octets known and then looks whether the reader sleeps. Between the two steps of either
-//! lies a fence, so that one of them sees what the other did. The same holds for a writer without
-//! room.
+//! Wake-ups: neither side polls. Before it sleeps, a reader sets `reader` to asleep, issues a full
+//! fence, and reads `written` once more. A writer advances `written`, issues a full fence, and then
+//! reads `reader`. So either the reader sees the new bytes, or the writer sees that the reader
+//! sleeps and wakes it. A writer without space uses `writer` and `read` in the same way. [`crate`]
+//! level documentation of the connection is in `shared.rs`.
 
 use super::atomic::{AtomicU32, Ordering, fence};
 
-/// The other side's mark makes no sense: it is broken, or means harm.
+/// The other side's mark is impossible: it is faulty or hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// What both sides tell each other, each part on cache lines of its own.
+/// Positions and flags that both sides share, each on a cache line of its own. All start as 0, the
+/// content of new memory.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Marks {
-    pub(crate) written: Line,
-    pub(crate) read: Line,
-    pub(crate) reader: Line,
-    pub(crate) writer: Line,
+    pub(crate) written: CacheLine,
+    pub(crate) read: CacheLine,
+    pub(crate) reader: CacheLine,
+    pub(crate) writer: CacheLine,
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(crate) struct Line(pub(crate) AtomicU32);
+pub(crate) struct CacheLine(pub(crate) AtomicU32);
 
-/// In `Marks::reader`, which zeroed memory has: the reader must be told of octets.
-const READER_SLEEPS: u32 = 0;
-const READER_LOOKS: u32 = 1;
-/// In `Marks::writer`: the writer need not be told of room.
-const WRITER_GOES_ON: u32 = 0;
-const WRITER_WAITS: u32 = 1;
+/// Values of `Marks::reader`. 0, the initial value: the reader sleeps and must be woken.
+const READER_ASLEEP: u32 = 0;
+const READER_AWAKE: u32 = 1;
+/// Values of `Marks::writer`. 0: the writer does not wait for space.
+const WRITER_RUNNING: u32 = 0;
+const WRITER_WAITING: u32 = 1;
 
+/// The memory of one ring.
 pub(crate) trait Memory {
-    /// Octets of the ring, a power of two.
+    /// Size of the ring in bytes, a power of two.
     const LEN: u32;
 
     fn marks(&self) -> &Marks;
 
-    /// Copies `octets` to place `at`. Both ends are within the ring.
+    /// Copies `octets` to position `at`. Both ends are within the ring.
     fn put(&self, at: u32, octets: &[u8]);
 
-    /// Copies the octets at place `at` out. Both ends are within the ring.
+    /// Copies bytes from position `at`. Both ends are within the ring.
     fn take(&self, at: u32, octets: &mut [u8]);
 }
 
 #[derive(Debug)]
 pub(crate) struct Writer<M> {
     memory: M,
-    /// Octets put in so far, modulo 2^32, and how many of them the reader may know of.
+    /// Bytes written so far, modulo 2^32, and how many of them are published to the reader.
     written: u32,
     published: u32,
-    /// The reader's mark when it was looked at last.
+    /// The reader's mark when it was last read.
     read: u32,
 }
 
@@ -65,13 +67,13 @@ impl<M: Memory> Writer<M> {
         Self { memory, written: 0, published: 0, read: 0 }
     }
 
-    /// Puts `parts` in, one after the other, if there is room for all of them. The reader learns
-    /// of it with [`Self::publish`].
+    /// Appends `parts`, one after the other, if both fit. [`Self::publish`] makes them visible to
+    /// the reader.
     #[inline]
     pub(crate) fn push(&mut self, parts: [&[u8]; 2]) -> Result<bool, Broken> {
         let len = parts[0].len() + parts[1].len();
         if !self.has_room(len) {
-            self.look()?;
+            self.load_read_mark()?;
             if !self.has_room(len) {
                 return Ok(false);
             }
@@ -82,12 +84,12 @@ impl<M: Memory> Writer<M> {
         Ok(true)
     }
 
-    /// Octets that were put in and may not be known to the reader.
+    /// Bytes that were written and are not published.
     pub(crate) fn unpublished(&self) -> u32 {
         self.written.wrapping_sub(self.published)
     }
 
-    /// Makes what was put in known to the reader. Whether it must be woken.
+    /// Publishes what was written. Returns whether the reader must be woken.
     #[must_use]
     pub(crate) fn publish(&mut self) -> bool {
         if self.published == self.written {
@@ -97,32 +99,33 @@ impl<M: Memory> Writer<M> {
         let marks = self.memory.marks();
         marks.written.0.store(self.written, Ordering::Release);
         fence(Ordering::SeqCst);
-        // Whoever wakes the reader sets this, so that it is woken once.
-        marks.reader.0.load(Ordering::Relaxed) == READER_SLEEPS
-            && marks.reader.0.swap(READER_LOOKS, Ordering::Relaxed) == READER_SLEEPS
+        // The first writer to find the reader asleep sets this, so it is woken once.
+        marks.reader.0.load(Ordering::Relaxed) == READER_ASLEEP
+            && marks.reader.0.swap(READER_AWAKE, Ordering::Relaxed) == READER_ASLEEP
     }
 
-    /// There was no room for `len` octets. Whether there is by now; else the reader will tell.
+    /// Announces that the writer waits for space for `len` bytes. Returns whether there is space by
+    /// now; otherwise the reader will wake this side.
     pub(crate) fn wait_for_room(&mut self, len: usize) -> Result<bool, Broken> {
         let marks = self.memory.marks();
-        marks.writer.0.swap(WRITER_WAITS, Ordering::Relaxed);
+        marks.writer.0.swap(WRITER_WAITING, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.look()?;
+        self.load_read_mark()?;
         let has_room = self.has_room(len);
         if has_room {
-            self.memory.marks().writer.0.swap(WRITER_GOES_ON, Ordering::Relaxed);
+            self.memory.marks().writer.0.swap(WRITER_RUNNING, Ordering::Relaxed);
         }
         Ok(has_room)
     }
 
-    /// Whether the reader has said that there is room since this side began to wait.
-    pub(crate) fn is_told(&self) -> bool {
-        self.memory.marks().writer.0.load(Ordering::Relaxed) != WRITER_WAITS
+    /// Whether the reader has announced free space since this side began to wait.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.memory.marks().writer.0.load(Ordering::Relaxed) != WRITER_WAITING
     }
 
-    /// Octets that the reader has yet to read, as far as can be said.
+    /// Bytes that the reader has not read, as far as it has reported.
     pub(crate) fn waiting(&mut self) -> Result<u32, Broken> {
-        self.look()?;
+        self.load_read_mark()?;
         Ok(self.written.wrapping_sub(self.read))
     }
 
@@ -130,9 +133,9 @@ impl<M: Memory> Writer<M> {
         (M::LEN - self.written.wrapping_sub(self.read)) as usize >= len
     }
 
-    fn look(&mut self) -> Result<(), Broken> {
+    fn load_read_mark(&mut self) -> Result<(), Broken> {
         let read = self.memory.marks().read.0.load(Ordering::Acquire);
-        // It may have come nearer, to what is published at most.
+        // The mark may only have moved forward, up to what is published.
         if read.wrapping_sub(self.read) > self.published.wrapping_sub(self.read) {
             return Err(Broken);
         }
@@ -155,9 +158,9 @@ impl<M: Memory> Writer<M> {
 #[derive(Debug)]
 pub(crate) struct Reader<M> {
     memory: M,
-    /// Octets taken out so far, modulo 2^32.
+    /// Bytes read so far, modulo 2^32.
     read: u32,
-    /// It has said that it sleeps, and has not looked since.
+    /// Whether this side has announced that it sleeps and has not looked since.
     sleeps: bool,
 }
 
@@ -166,18 +169,18 @@ impl<M: Memory> Reader<M> {
         Self { memory, read: 0, sleeps: true }
     }
 
-    /// Octets that can be taken out.
+    /// Number of bytes that can be read.
     #[inline]
     pub(crate) fn available(&mut self) -> Result<u32, Broken> {
         let marks = self.memory.marks();
         if std::mem::take(&mut self.sleeps) {
-            marks.reader.0.swap(READER_LOOKS, Ordering::Relaxed);
+            marks.reader.0.swap(READER_AWAKE, Ordering::Relaxed);
         }
         let available = marks.written.0.load(Ordering::Acquire).wrapping_sub(self.read);
         if available > M::LEN { Err(Broken) } else { Ok(available) }
     }
 
-    /// Copies the oldest octets, at most as many as are available.
+    /// Copies the oldest bytes, at most as many as are available.
     pub(crate) fn copy(&self, octets: &mut [u8]) {
         let at = self.read % M::LEN;
         let (first, rest) = octets.split_at_mut(octets.len().min((M::LEN - at) as usize));
@@ -187,8 +190,8 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Gives the room of the oldest `len` octets back, at most as many as are available. Whether
-    /// the writer must be woken: when half of the ring is free, and not for each packet.
+    /// Releases the space of the oldest `len` bytes, at most as many as are available. Returns
+    /// whether the writer must be woken: once half of the ring is free, not for each packet.
     #[must_use]
     pub(crate) fn release(&mut self, len: u32) -> bool {
         self.read = self.read.wrapping_add(len);
@@ -197,18 +200,18 @@ impl<M: Memory> Reader<M> {
         fence(Ordering::SeqCst);
         let left = marks.written.0.load(Ordering::Relaxed).wrapping_sub(self.read);
         left <= M::LEN / 2
-            && marks.writer.0.load(Ordering::Relaxed) == WRITER_WAITS
-            && marks.writer.0.swap(WRITER_GOES_ON, Ordering::Relaxed) == WRITER_WAITS
+            && marks.writer.0.load(Ordering::Relaxed) == WRITER_WAITING
+            && marks.writer.0.swap(WRITER_RUNNING, Ordering::Relaxed) == WRITER_WAITING
     }
 
-    /// Nothing was available. Has the bells taken that have rung, says that this side sleeps, and
-    /// looks once more. Whether there is nothing still; then the writer will wake this side.
+    /// Nothing is available: discards old doorbells, announces that this side sleeps, and looks
+    /// once more. Returns whether the ring is still empty; then the writer will wake this side.
     ///
-    /// In this order: a bell that rings after this side has said so is for what nobody has seen
-    /// yet, and must be left to wake it.
+    /// The order matters. A doorbell that rings after the announcement is for bytes that this side
+    /// has not seen, so it must not be discarded.
     pub(crate) fn sleep(&mut self, take_bells: impl FnOnce()) -> Result<bool, Broken> {
         take_bells();
-        self.memory.marks().reader.0.swap(READER_SLEEPS, Ordering::Relaxed);
+        self.memory.marks().reader.0.swap(READER_ASLEEP, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.sleeps = true;
         let written = self.memory.marks().written.0.load(Ordering::Acquire);

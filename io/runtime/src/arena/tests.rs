@@ -15,10 +15,10 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Pages of a span that are in memory, and all of them.
+/// Pages of a span that are in memory, and its total number of pages.
 fn pages_in_memory(span: NonNull<u8>, bytes: usize) -> (usize, usize) {
     let mut pages = vec![0_u8; bytes / PAGE_BYTES];
-    // SAFETY: the span is mapped, and there is an octet for each page.
+    // SAFETY: the span is mapped, and the vector has one byte for each page.
     let error = unsafe { libc::mincore(span.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
     assert_eq!(error, 0);
     (pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len())
@@ -29,14 +29,14 @@ fn spans_are_disjoint_aligned_zeroed() {
     let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
     let bytes = arena.span_bytes();
     assert_eq!(bytes, 256 << 10);
-    // More than one mapping has.
+    // More spans than one mapping holds.
     let count = arena.mapping_bytes / bytes + 2;
     let spans: Vec<_> = (0..count).map(|_| arena.take(1).unwrap()).collect();
     let places: HashSet<_> = spans.iter().map(|span| span.as_ptr() as usize / bytes).collect();
     assert_eq!(places.len(), spans.len());
     for span in spans {
         assert_eq!(span.as_ptr() as usize % bytes, 0);
-        // SAFETY: the span is ours.
+        // SAFETY: this test owns the span.
         let octets = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), bytes) };
         assert!(octets.iter().all(|&octet| octet == 0));
         octets.fill(1);
@@ -47,7 +47,7 @@ fn spans_are_disjoint_aligned_zeroed() {
     assert!(places.contains(&(arena.take(1).unwrap().as_ptr() as usize / bytes)));
 }
 
-/// A limit of memory gives a store an odd size.
+/// A memory limit of the process can give the store any size.
 #[test]
 fn mappings_hold_whole_spans() {
     for bytes in [16 * MIB, 46_918_656, 102_498_817, 1 << 40] {
@@ -83,7 +83,7 @@ fn prepares_memory_up_to_capacity() {
     while (taken.len() + 4) * bytes < 16 << 20 {
         taken.push(arena.take(1).unwrap());
     }
-    // 1 MiB less than the store has is in use now, so that so much is made ready.
+    // 1 MiB below the capacity is in use, so only 1 MiB is prepared.
     wait_for("the rest ready", || ready() >= 1 << 20);
     std::thread::sleep(Duration::from_millis(20));
     let in_use = taken.len() * bytes;
@@ -92,7 +92,7 @@ fn prepares_memory_up_to_capacity() {
     wait_for("4 MiB ready with more room", || ready() >= 4 << 20);
 }
 
-/// Spans of the arena that have memory, all of which were looked at once.
+/// Counts the spans that have pages in memory.
 fn spans_in_memory(spans: &[NonNull<u8>], bytes: usize) -> usize {
     spans.iter().filter(|&&span| pages_in_memory(span, bytes).0 > 0).count()
 }
@@ -108,22 +108,23 @@ fn lower_capacity_returns_memory() {
         touch(&Span(span), bytes);
     }
     wait_for("the rest ready", || arena.touched_bytes() >= 16 * MIB);
-    // 48 spans in use, 16 ready: those go at once, the others when they come back.
+    // 48 spans are in use and 16 ready. Ready ones are released at once, the others when given
+    // back.
     preparer.set_capacity(MIB);
     assert_eq!(arena.touched_bytes(), 48 * bytes as u64);
     for &span in &taken {
-        // SAFETY: taken above and not used again, but for a look at its pages.
+        // SAFETY: taken above. Only its pages are inspected afterwards.
         unsafe { arena.give_back(span, 1) };
     }
     let kept = (MIB / bytes as u64 + SPANS_OVER_CAPACITY) as usize;
     assert_eq!(arena.touched_bytes() as usize, kept * bytes);
     assert_eq!(spans_in_memory(&taken, bytes), kept);
-    // They are given out again, each once.
+    // All spans can be taken again, each once.
     preparer.set_capacity(16 * MIB);
     let again: HashSet<_> = (0..64).map(|_| arena.take(1).unwrap()).collect();
     assert_eq!(again.len(), 64);
     for span in again {
-        // SAFETY: the span is ours.
+        // SAFETY: this test owns the span.
         unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), bytes) }.fill(1);
     }
 }
@@ -135,7 +136,7 @@ fn entries_reduce_prepared_memory() {
     let arena = preparer.arena();
     let (spans, blocks) = (64, 1_000);
     wait_for("all ready", || arena.ready.load(Ordering::Relaxed) == spans);
-    // As many as there is room for with their entries.
+    // As many spans as fit together with their entries.
     let span_bytes = arena.span_bytes() as u64;
     let fit = 16 * MIB / (span_bytes + u64::from(blocks) * ENTRY_BYTES);
     for _ in 0..fit {
@@ -153,7 +154,7 @@ fn unchanged_capacity_keeps_memory() {
     let taken: Vec<_> = (0..80).map(|_| arena.take(1).unwrap()).collect();
     for &span in &taken {
         touch(&Span(span), arena.span_bytes());
-        // SAFETY: taken above and not used again, but for a look at its pages.
+        // SAFETY: taken above. Only its pages are inspected afterwards.
         unsafe { arena.give_back(span, 1) };
     }
     assert_eq!(spans_in_memory(&taken, arena.span_bytes()), taken.len());
@@ -166,12 +167,12 @@ fn works_without_preparer_thread() {
     assert_eq!(pages_in_memory(span, preparer.arena().span_bytes()).0, 0);
 }
 
-/// A store on an arena of which the system gives no more than one mapping.
+/// A store on an arena that gets only one mapping from the kernel.
 #[test]
 fn store_survives_exhausted_memory() {
     let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
     let spans = arena.mapping_bytes / arena.span_bytes();
-    // The rest of the first mapping, given back later.
+    // Takes the rest of the first mapping, to be given back later.
     let all: Vec<_> = std::iter::from_fn(|| {
         let is_first = lock(&arena.free_spans).mappings.len() <= 1;
         is_first.then(|| arena.take(1).unwrap())
@@ -202,25 +203,25 @@ fn store_survives_exhausted_memory() {
         bytes_most = bytes_most.max(put(number, &[7; 8_000], &mut store));
     }
     assert!(bytes_most < 20_000, "{bytes_most}");
-    // Spans that come back are used, and no more than they are.
+    // Spans that come back are used, and memory use does not exceed them.
     for &span in &all {
         // SAFETY: taken above and not used again.
         unsafe { arena.give_back(span, 1) };
     }
     let given = (all.len() * arena.span_bytes()) as u64;
-    // Large Data, small Data in their place, and large ones again.
+    // Large Data, then small Data in their place, then large Data again.
     for (round, len) in [8_000, 700, 8_000].into_iter().enumerate() {
         let mut bytes_most = 0;
         for number in 0..20_000 {
             let number = 20_000 * (1 + round as u64) + number;
             bytes_most = bytes_most.max(put(number, &vec![7; len], &mut store));
-            // What the system has meanwhile is not asked for.
+            // Keeps the arena from asking the kernel again while spans are available.
             match lock(&arena.free_spans).returned.is_empty() {
                 true => arena.note_exhausted(),
                 false => arena.exhausted_ms.store(0, Ordering::Relaxed),
             }
         }
-        // A span that has just come back is filled before the store hears that it was the last.
+        // A span that just came back is filled before the store learns that it was the last.
         let entries = given / len as u64 * ENTRY_BYTES;
         let most = given + entries + 2 * arena.span_bytes() as u64;
         assert!(bytes_most > given / 2 && bytes_most < most, "{len}: {bytes_most}, {given}");

@@ -9,12 +9,12 @@ use weir_face::{Listener, Socket};
 
 use crate::rate_limited_log::RateLimitedLog;
 
-/// Connections accepted on one listener before others get their turn.
+/// Connections accepted on one listener before other listeners are served.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Pause when the system has no descriptor left for a connection.
+/// Pause when the process has no file descriptor left.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// All listeners, and when they are tried again without an event of the kernel.
+/// All listeners, and when they must be tried again without an event from the kernel.
 pub(super) struct Acceptor {
     listeners: Vec<Listener>,
     again_at: Option<Instant>,
@@ -22,7 +22,7 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Registers the listeners with tokens from `first` on.
+    /// Registers the listeners, with tokens from `first` on.
     pub(super) fn new(
         mut listeners: Vec<Listener>,
         registry: &Registry,
@@ -38,7 +38,7 @@ impl Acceptor {
         self.again_at
     }
 
-    /// Connections of one listener.
+    /// Accepts connections of one listener.
     pub(super) fn accept(&mut self, now: Instant, index: usize) -> Vec<Socket> {
         let mut sockets = Vec::new();
         for _ in 0..ACCEPTS_PER_TURN {
@@ -46,7 +46,8 @@ impl Acceptor {
                 Ok(Some(socket)) => sockets.push(socket),
                 Ok(None) => return sockets,
                 Err(error) => {
-                    // Most likely there is no descriptor left; the connection stays in the queue.
+                    // Most likely no descriptor is left. The connection stays in the listener's
+                    // backlog.
                     if let Some(count) = self.failures.add(now) {
                         tracing::warn!(%error, count, "cannot accept a connection");
                     }
@@ -55,7 +56,7 @@ impl Acceptor {
                 }
             }
         }
-        // The kernel reports readiness once: come back for the rest without waiting for more of it.
+        // Readiness is edge-triggered: the rest would raise no further event.
         self.try_again(now);
         sockets
     }
@@ -64,7 +65,7 @@ impl Acceptor {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Connections of all listeners, when it is time to try them again.
+    /// Accepts on all listeners, if a retry is due.
     pub(super) fn accept_due(&mut self, now: Instant) -> Vec<Socket> {
         if self.again_at.is_none_or(|at| at > now) {
             return Vec::new();
@@ -74,7 +75,7 @@ impl Acceptor {
         listeners.flat_map(|index| self.accept(now, index)).collect()
     }
 
-    /// Closes the sockets and removes the socket file: a new router may start at once.
+    /// Closes the sockets and removes the socket file, so that a new router can start at once.
     pub(super) fn close(&mut self) {
         self.listeners.clear();
     }

@@ -6,7 +6,7 @@ use weir_wire::KeyLocatorView;
 
 use crate::config::TrustAnchor;
 
-/// Certificates whose keys may command the router.
+/// Certificates whose keys may sign management commands.
 pub(super) struct Anchors(pub(super) Vec<TrustAnchor>);
 
 impl AnchorLookup for Anchors {

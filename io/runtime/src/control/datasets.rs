@@ -1,4 +1,4 @@
-//! Snapshots of the router as the datasets of NFD's management protocol.
+//! Converts snapshots of the router to the datasets of NFD's management protocol.
 
 use weir_link::MarkingPolicy;
 use weir_manage::{
@@ -9,7 +9,7 @@ use weir_manage::{
 use super::faces::Faces;
 use crate::snapshot::Snapshot;
 
-/// The dataset that the manager asked for.
+/// Returns the dataset that the manager requested.
 pub(super) fn dataset(kind: SnapshotKind, sum: &Snapshot, faces: &Faces) -> ManagerSnapshot {
     match kind {
         SnapshotKind::Faces => ManagerSnapshot::Faces(face_statuses(faces, sum)),

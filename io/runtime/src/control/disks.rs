@@ -1,5 +1,5 @@
-//! The disks of the content store, seen from the control thread: opening them, logging their state,
-//! writing memory to them before the end.
+//! The control thread's side of the content store's disks: opens them, logs their state, and writes
+//! memory to them before the router stops.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,22 +18,22 @@ use crate::config::DisksConfig;
 use crate::error::StartError;
 use crate::snapshot::DiskSnapshot;
 
-/// How long disks may take to be opened: a device that hangs must not make the start hang.
+/// How long opening the disks may take. A device that hangs must not block the start.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-/// Octets of RAM that index and filter may take for a typical record, twice what they need.
+/// Memory in bytes for index and filter of one typical record: twice what they need.
 const INDEX_BYTES_PER_RECORD: u64 = 32;
-/// What they may take however small the disks are.
+/// Minimum memory of the index, however small the disks are.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
-/// What may wait to be written at least, however small the store is.
+/// Minimum write backlog, however small the store is.
 const WRITE_BACKLOG_BYTES_MIN: u64 = 16 << 20;
-/// How often the same kind of trouble is logged, at most.
+/// Minimum interval between log lines of the same kind.
 const LOG_INTERVAL_NS: u64 = 10 * NS_PER_S;
-/// How often the progress of the last writes is logged.
+/// Interval between log lines about the progress of the final flush.
 const PROGRESS_INTERVAL_NS: u64 = 2 * NS_PER_S;
-/// Supervisors send two signals in a row and mean one.
+/// Supervisors may send two signals in a row and mean one.
 const SECOND_SIGNAL_NS: u64 = 200 * NS_PER_MS;
 
-/// Disks that are open and locked, and not used yet.
+/// Disks that are open and locked, before their engines start.
 pub(super) struct OpenDisks {
     set: DiskSet,
     config: DisksConfig,
@@ -41,14 +41,14 @@ pub(super) struct OpenDisks {
 }
 
 impl OpenDisks {
-    /// Opens and locks all of them, or none.
+    /// Opens and locks all disks, or none.
     pub(super) fn open(config: DisksConfig, shards: usize) -> Result<Self, StartError> {
         let (answer, answered) = crossbeam_channel::bounded(1);
         let files = config.files.clone();
         std::thread::Builder::new()
             .name("weir-disks".into())
             .spawn(move || {
-                // The asker may have given up waiting.
+                // The caller may have stopped waiting.
                 let _ = answer.send(weir_disk::open(&files, shards as u32));
             })
             .map_err(|source| StartError::System { what: "a thread", source })?;
@@ -61,7 +61,7 @@ impl OpenDisks {
         Ok(Self { set: opened?, config, shards })
     }
 
-    /// The key of all name hashes: the index on disk knows names by them.
+    /// The key of all name hashes. The index on disk identifies names by their hashes.
     pub(super) fn hash_key(&self) -> HashKey {
         self.set.hash_key()
     }
@@ -70,7 +70,7 @@ impl OpenDisks {
         self.config.busy.clone()
     }
 
-    /// One shard's part of the disk tier.
+    /// Configuration of one shard's disk tier.
     pub(super) fn shard_tier(
         &self,
         clock: Clock,
@@ -85,7 +85,7 @@ impl OpenDisks {
             disks: geometries,
             store_id: self.set.store_id(),
             hash_key: self.set.hash_key(),
-            // A clock that was never set begins in 1970.
+            // A clock that was never set starts in 1970.
             unix_ms_at_zero: unix_time_ms().saturating_sub(clock.now().as_ns() / NS_PER_MS),
             index_bytes_max: self.index_bytes_max(shard),
             write_backlog_bytes_max: self.write_backlog_bytes_max(store_bytes) / self.shards as u64,
@@ -93,13 +93,13 @@ impl OpenDisks {
         }
     }
 
-    /// Octets of memory, of all shards, for Data that waits to be written.
+    /// Memory in bytes for Data that waits to be written, for all shards.
     fn write_backlog_bytes_max(&self, store_bytes: u64) -> u64 {
         let chosen = self.config.write_backlog_bytes_max;
         chosen.unwrap_or((store_bytes / 2).max(WRITE_BACKLOG_BYTES_MIN))
     }
 
-    /// Octets of RAM that one shard's index takes at most.
+    /// Memory limit of one shard's index, in bytes.
     fn index_bytes_max(&self, shard: usize) -> u64 {
         if let Some(bytes) = self.config.index_bytes_max {
             return bytes / self.shards as u64;
@@ -111,7 +111,7 @@ impl OpenDisks {
         (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN)
     }
 
-    /// Octets of RAM that the index takes at most.
+    /// Memory limit of the index in bytes, for all shards.
     pub(super) fn index_bytes(&self) -> u64 {
         (0..self.shards).map(|shard| self.index_bytes_max(shard)).sum()
     }
@@ -121,7 +121,7 @@ impl OpenDisks {
         parts.map(|part| u64::from(part.regions) * part.region_bytes).sum()
     }
 
-    /// Starts their engines. Returns a port for each packet thread.
+    /// Starts the disks' engines. Returns a port for each packet thread.
     pub(super) fn start(self, now: Instant) -> Result<(Disks, Vec<DiskPorts>), StartError> {
         let count = self.set.disks();
         let capacities: Vec<u64> = (0..count).map(|disk| self.capacity_bytes(disk)).collect();
@@ -157,7 +157,7 @@ impl OpenDisks {
     }
 }
 
-/// What was logged of the disks last.
+/// The disks' state when it was last logged.
 #[derive(Default)]
 struct LoggedDiskState {
     has_recovered: bool,
@@ -169,7 +169,7 @@ struct LoggedDiskState {
     are_dead: Vec<bool>,
 }
 
-/// A count that grows often and is logged seldom.
+/// A count that is logged at most every [`LOG_INTERVAL_NS`].
 #[derive(Default)]
 struct ThrottledCount {
     logged: u64,
@@ -177,7 +177,7 @@ struct ThrottledCount {
 }
 
 impl ThrottledCount {
-    /// How much is new, if it is time to log it.
+    /// Returns the increase since the last log line, if a new line is due.
     fn take_unlogged(&mut self, now: Instant, count: u64) -> Option<u64> {
         let is_time = self.logged_at.is_none_or(|at| now.ns_since(at) >= LOG_INTERVAL_NS);
         if count == self.logged || !is_time {
@@ -188,12 +188,12 @@ impl ThrottledCount {
     }
 }
 
-/// Writing what is in memory to the disks, before the end.
+/// The write of memory to the disks before the router stops.
 struct FinalFlush {
     began: Instant,
     until: Instant,
     logged_at: Instant,
-    /// Transactions that shards have not answered.
+    /// Shards that have not confirmed, by transaction.
     waiting: Vec<u64>,
 }
 
@@ -201,11 +201,11 @@ struct FinalFlush {
 pub(super) struct Disks {
     monitor: DiskMonitor,
     paths: Vec<PathBuf>,
-    /// Those that nothing can be written to.
+    /// Paths of read-only disks.
     read_only: Vec<String>,
     capacities: Vec<u64>,
     stalls: Stalls,
-    /// The last report of each packet thread.
+    /// The latest report of each packet thread.
     reports: Vec<Option<DiskTierStats>>,
     started: Instant,
     logged: LoggedDiskState,
@@ -214,7 +214,7 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// Nothing can be written to any disk.
+    /// Whether no disk is writable.
     fn is_read_only(&self) -> bool {
         self.read_only.len() == self.paths.len()
     }
@@ -228,7 +228,7 @@ impl Disks {
         [writes, self.stalls.next_wakeup()].into_iter().flatten().min()
     }
 
-    /// A device did not answer in time, so that a packet thread may never end.
+    /// Whether a device did not answer when it was closed. A packet thread may then never end.
     pub(super) fn has_unresponsive(&self) -> bool {
         (0..self.paths.len()).any(|disk| self.monitor.has_unfinished_io(disk))
     }
@@ -245,7 +245,7 @@ impl Disks {
         disks.collect()
     }
 
-    /// A packet thread's counts; logs what an operator should know.
+    /// Records a packet thread's counters, and logs what an operator should know.
     pub(super) fn on_report(&mut self, now: Instant, worker: u16, stats: DiskTierStats) {
         self.reports[usize::from(worker)] = Some(stats);
         let mut sum = DiskTierStats::default();
@@ -257,10 +257,14 @@ impl Disks {
         let news = &mut self.logged;
         if !sum.is_recovering() && !std::mem::replace(&mut news.has_recovered, true) {
             let ms = now.ns_since(self.started) / NS_PER_MS;
-            tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
+            tracing::info!(
+                records = sum.recovered,
+                ms,
+                "the index of the disks has been recovered"
+            );
             if sum.regions_unreadable > 0 {
                 let regions = sum.regions_unreadable;
-                let what = "parts of the disks are damaged or cannot be read";
+                let what = "regions of the disks are damaged or cannot be read";
                 tracing::warn!(regions, "{what}; records in them may be lost");
             }
         }
@@ -271,14 +275,14 @@ impl Disks {
             if is_stalled && !was_stalled {
                 tracing::warn!(
                     %path,
-                    "a disk does not answer; what it holds is asked for elsewhere until it does"
+                    "a disk does not respond; its Data is fetched from upstream until it does"
                 );
             } else if was_stalled && !is_stalled {
-                tracing::info!(%path, "the disk answers again");
+                tracing::info!(%path, "the disk responds again");
             }
         }
         if sum.stalls > news.stalls && sum.stalled_set == 0 && news.stalled_set == 0 {
-            tracing::warn!(stalls = sum.stalls, "a disk did not answer for a moment");
+            tracing::warn!(stalls = sum.stalls, "a disk was briefly unresponsive");
         }
         (news.stalled_set, news.stalls) = (sum.stalled_set, sum.stalls);
         if let Some(records) = news.damaged.take_unlogged(now, sum.damaged) {
@@ -289,14 +293,19 @@ impl Disks {
             let (index_bytes, total) = (sum.index_bytes, sum.no_room);
             let read_only = self.read_only.join(", ");
             if self.is_read_only() {
-                tracing::warn!(packets, total, read_only, "Data not stored on read-only disks");
+                tracing::warn!(
+                    packets,
+                    total,
+                    read_only,
+                    "Data was not stored: all disks are read-only"
+                );
             } else {
                 tracing::warn!(
                     packets,
                     total,
                     index_bytes,
                     read_only,
-                    "Data not stored on disk: no disk takes any, or the index may not grow \
+                    "Data was not stored on disk: no disk accepts any, or the index is full \
                      (index_memory_max in [disks])"
                 );
             }
@@ -310,43 +319,46 @@ impl Disks {
             let failures = self.monitor.counters(disk).failures;
             if let Some(failures) = news.failures[disk].take_unlogged(now, failures) {
                 let error = self.monitor.take_error(disk).map(|error| error.to_string());
-                tracing::warn!(%path, failures, error, "reads or writes of a disk failed");
+                tracing::warn!(%path, failures, error, "reads or writes of the disk failed");
             }
             if let Some(cause) = self.monitor.death(disk)
                 && !std::mem::replace(&mut news.are_dead[disk], true)
             {
-                tracing::error!(%path, "the disk is used no more: {cause}");
+                tracing::error!(%path, "the disk is no longer used: {cause}");
             }
         }
     }
 
-    /// Logs the progress of the last writes. Returns whether the router should wait for them.
+    /// Logs the progress of the final flush. Returns whether the router should wait for it.
     fn is_flushing(&mut self, now: Instant) -> bool {
         let Some(writes) = &mut self.final_flush else { return false };
         let records: u64 = self.reports.iter().flatten().map(|report| report.writes_waiting).sum();
         if writes.waiting.is_empty() {
             let ms = now.ns_since(writes.began) / NS_PER_MS;
             if self.reports.iter().flatten().all(|report| report.stalled_set == 0) {
-                tracing::info!(ms, "what was in memory is on the disks");
+                tracing::info!(ms, "memory has been written to the disks");
             } else {
-                tracing::warn!(ms, "stopping without all of memory on the disks: one is stalled");
+                tracing::warn!(
+                    ms,
+                    "stopping, but not all of memory is on the disks: one is stalled"
+                );
             }
             return false;
         }
         if writes.until <= now {
-            let what = "stopping without all of memory on the disks: stop_timeout is over";
+            let what = "stopping, but not all of memory is on the disks: stop_timeout has expired";
             tracing::warn!(records, "{what}");
             return false;
         }
         if now.ns_since(writes.logged_at) >= PROGRESS_INTERVAL_NS {
             writes.logged_at = now;
-            tracing::info!(records, "still writing what is in memory to the disks");
+            tracing::info!(records, "still writing memory to the disks");
         }
         true
     }
 
-    /// The router should stop. Returns whether it may at once. Otherwise what is in memory is
-    /// written to the disks first, and the router forwards meanwhile.
+    /// Starts the final flush. Returns whether the router may stop at once. It continues to forward
+    /// during the flush.
     pub(super) fn begin_stop(&mut self, now: Instant, workers: &Workers) -> bool {
         if self.stop_timeout.is_zero() {
             return true;
@@ -354,17 +366,17 @@ impl Disks {
         if let Some(writes) = &self.final_flush {
             let is_second = now.ns_since(writes.began) >= SECOND_SIGNAL_NS;
             if is_second {
-                tracing::warn!("asked to stop once more: ending without the last writes");
+                tracing::warn!("second request to stop: ending before memory is on the disks");
             }
             return is_second;
         }
         if self.is_read_only() {
-            tracing::warn!("what is in memory is lost: the disks are read-only");
+            tracing::warn!("the contents of memory are lost: the disks are read-only");
             return true;
         }
         let timeout_ns = u64::try_from(self.stop_timeout.as_nanos()).unwrap_or(u64::MAX);
         notify_stopping(self.stop_timeout);
-        tracing::info!("writing what is in memory to the disks before stopping");
+        tracing::info!("writing memory to the disks before stopping");
         for worker in 0..workers.count() {
             let transaction = u64::from(worker);
             workers.send_shard(worker, Command::FlushStore { transaction });
@@ -375,14 +387,14 @@ impl Disks {
         false
     }
 
-    /// A shard has written what it had in memory.
+    /// A shard has written its memory to the disks.
     pub(super) fn on_flushed(&mut self, transaction: u64) {
         if let Some(writes) = &mut self.final_flush {
             writes.waiting.retain(|&waiting| waiting != transaction);
         }
     }
 
-    /// Returns whether the router may stop now, since the last writes are over.
+    /// Returns whether the router may stop now because the final flush has ended.
     pub(super) fn run_timers(&mut self, now: Instant) -> bool {
         self.stalls.check(now);
         let has_ended = self.final_flush.is_some() && !self.is_flushing(now);

@@ -1,4 +1,4 @@
-//! Erasing Data by prefix. An erasure goes from shard to shard until its limit is reached.
+//! Erases Data by prefix. An erasure visits one shard after the other until its limit is reached.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use weir_wire::Name;
 
 use super::workers::Workers;
 
-/// Erasures that some shards have not carried out yet.
+/// Erasures that some shards have not carried out.
 pub(super) struct Erasures {
     workers: Workers,
     jobs: HashMap<u64, Job>,
@@ -20,7 +20,7 @@ struct Job {
     prefix: Name,
     left: u64,
     erased: u64,
-    /// Shards that have not been asked yet.
+    /// Shards that have not been visited.
     shards: Vec<u16>,
 }
 
@@ -29,7 +29,7 @@ impl Erasures {
         Self { workers, jobs: HashMap::new(), next_transaction: 1 }
     }
 
-    /// Begins an erasure for the manager.
+    /// Starts an erasure for the manager.
     pub(super) fn start(&mut self, txn: u64, prefix: Name, limit: u64) {
         let shards = (0..self.workers.count()).collect();
         let transaction = self.next_transaction;
@@ -37,7 +37,8 @@ impl Erasures {
         self.ask_next(transaction, Job { txn, prefix, left: limit, erased: 0, shards });
     }
 
-    /// Asks the next shard. Returns the answer to the manager when all were asked.
+    /// Sends the erasure to the next shard. Returns the answer to the manager when no shard is
+    /// left.
     fn ask_next(&mut self, transaction: u64, mut job: Job) -> Option<ManagerInput> {
         let Some(shard) = job.shards.pop() else {
             return Some(job.answer(false));
@@ -48,7 +49,7 @@ impl Erasures {
         None
     }
 
-    /// A shard has erased what it could. Returns the answer to the manager, if this was the last.
+    /// A shard has erased. Returns the answer to the manager when the erasure is complete.
     pub(super) fn on_erased(
         &mut self,
         transaction: u64,

@@ -1,4 +1,4 @@
-//! The manager of NFD's protocol, with the inputs that wait for it and what it leaves to be done.
+//! The manager of NFD's protocol, with its pending inputs and its actions.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,7 +9,7 @@ use weir_manage::{Action, Manager, ManagerConfig, ManagerInput, ManagerOutbox, O
 
 use crate::message::InternalPacket;
 
-/// Feeds the manager, one input at a time.
+/// Feeds the manager one input at a time.
 pub(super) struct Management {
     manager: Manager,
     inputs: VecDeque<ManagerInput>,
@@ -31,9 +31,10 @@ impl Management {
         self.inputs.extend(inputs);
     }
 
-    /// A packet that the router sent to the internal face. `sender` says what its face may command.
+    /// Handles a packet for the internal face. `sender`: what the packet's face may command.
     pub(super) fn on_packet(&mut self, sender: Sender, internal: InternalPacket) {
-        // A Nack or a Data here answers nothing that this router asked.
+        // This router sends no Interests from the internal face, so it expects neither Data nor
+        // Nacks.
         if internal.header.nack.is_none() {
             let ingress = ingress_of(&internal);
             self.push(ManagerInput::Interest { ingress, sender, packet: internal.packet });
@@ -50,7 +51,7 @@ impl Management {
         }
     }
 
-    /// Handles one input. Returns false when none waits.
+    /// Handles one input. Returns false if none is pending.
     pub(super) fn handle_next(&mut self, now: Instant) -> bool {
         let Some(input) = self.inputs.pop_front() else { return false };
         self.manager.handle(now, unix_time_ms(), input, &mut self.outbox);

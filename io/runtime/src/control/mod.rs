@@ -1,20 +1,20 @@
-//! The control thread: everything that is not the path of a packet. Listeners, the face table,
-//! management, connections, permanent faces, snapshots, the end.
+//! The control thread. It does everything except processing packets: listeners, the face table,
+//! management, outgoing connections, permanent faces, snapshots and shutdown.
 //!
 //! [`Control`] owns components and calls them in order: messages, timers, the manager. A component
-//! commands the packet threads through its own [`Workers`], and returns what the manager must
-//! learn. None calls another, but for those it is passed.
+//! commands the packet threads through its own [`Workers`] and returns inputs for the manager. It
+//! calls other components only if they are passed to it.
 //!
 //! | component | state | returns |
 //! |---|---|---|
 //! | [`Acceptor`] | listening sockets | connections |
 //! | [`Faces`] | face table, UDP ports, connections to retry, moves | notices for the manager |
 //! | [`Management`] | the manager of NFD's protocol and its inputs | actions, Data |
-//! | [`Snapshots`] | snapshots that threads have not answered | the sum of their answers |
-//! | [`Erasures`] | erasures that go from shard to shard | the answer for the manager |
-//! | [`Contents`] | questions about the store, rules, index | answers for the manager |
-//! | [`Store`] | settings of the store, prepared memory | |
-//! | [`Disks`] | monitor, what was logged, last writes | whether the router may stop |
+//! | [`Snapshots`] | snapshots that some threads have not answered | the sum of all answers |
+//! | [`Erasures`] | erasures that visit one shard after the other | the answer for the manager |
+//! | [`Contents`] | requests about the store, rules, index of holdings | answers for the manager |
+//! | [`Store`] | settings of the store, memory preparer | |
+//! | [`Disks`] | monitor, logged state, final flush | whether the router may stop |
 //! | [`WorkerThreads`] | the threads | which one failed |
 
 mod acceptor;
@@ -64,7 +64,7 @@ use crate::message::{ToControl, ToWorker, WorkerSnapshot};
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
 const LISTENER_TOKEN_FIRST: usize = 2;
-/// How long the packet threads get for ending.
+/// How long packet threads may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The control thread's state.
@@ -88,8 +88,8 @@ struct Control {
 }
 
 impl Control {
-    /// Runs until it must stop, then ends the packet threads. `keeps_index` begins the index of
-    /// what the store holds at once.
+    /// Runs until the router must stop, then stops the packet threads. `keeps_index`: starts the
+    /// index of holdings at once.
     fn run(mut self, keeps_index: bool) -> Result<(), StopError> {
         let mut events = Events::with_capacity(256);
         self.run_manager(self.clock.now());
@@ -131,7 +131,7 @@ impl Control {
                 WAKER_TOKEN => {}
                 SIGNAL_TOKEN => {
                     if self.signals.as_mut().is_some_and(Signals::take) {
-                        tracing::info!("stopping: a signal asks for it");
+                        tracing::info!("stopping on a signal");
                         self.begin_stop(now);
                     }
                 }
@@ -145,9 +145,9 @@ impl Control {
     }
 
     fn take_messages(&mut self, now: Instant) {
-        // A new peer's face is announced before its first packet is passed on. What waits is
-        // counted first, so no packet is taken whose face is not known yet; for what comes later,
-        // the waker has been called again.
+        // A packet thread announces a new peer's face before it forwards the peer's first packet.
+        // The number of waiting packets is read before the messages, so each packet's face is known
+        // when the packet is handled. Packets that arrive later call the waker again.
         let waiting = self.receiver.internal.len();
         while let Ok(message) = self.receiver.messages.try_recv() {
             self.on_message(now, message);
@@ -226,7 +226,7 @@ impl Control {
                 }
                 None
             }
-            // Packet threads report them by another way.
+            // Packet threads report misses through their own queue.
             Event::Missed { .. } => None,
         };
         self.management.extend(answer);
@@ -240,7 +240,7 @@ impl Control {
         let disks = self.disks.as_ref();
         match self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks) {
             Some((SnapshotRequester::Query(answer), snapshot)) => {
-                // The thread that asked may have stopped waiting.
+                // The requesting thread may have stopped waiting.
                 let _ = answer.send(snapshot);
             }
             Some((SnapshotRequester::Manager { txn, kind }, snapshot)) => {
@@ -254,19 +254,19 @@ impl Control {
     fn on_ended(&mut self, worker: u16, panicked: bool) {
         if panicked || !self.is_stopping {
             let thread = format!("packet ({worker})");
-            tracing::error!(thread, "a packet thread failed; stopping");
+            tracing::error!(thread, "a packet thread has failed; stopping");
             self.failure = Some(StopError::Panicked { thread });
             self.is_stopping = true;
         }
     }
 
-    /// Passes on what happened to faces. The manager must learn of a face before it handles a
-    /// command of that face: both may wait when this thread has been late.
+    /// Passes face events to the manager. The manager must learn of a face before it handles a
+    /// command from it. Both may be waiting if this thread was busy.
     fn pass_notices(&mut self) {
         self.management.extend(self.faces.take_notices());
     }
 
-    /// Feeds the manager what waits for it, and carries out its actions before it answers.
+    /// Feeds all pending inputs to the manager. Carries out its actions before sending its answers.
     fn run_manager(&mut self, now: Instant) {
         loop {
             let mut has_changed = false;
@@ -281,7 +281,7 @@ impl Control {
             }
             for data in answers {
                 let Ok(view) = DataView::decode(&data.packet) else {
-                    tracing::error!("the manager made a Data that is none");
+                    tracing::error!("the manager produced an invalid Data");
                     continue;
                 };
                 let header = LpHeader { no_cache: data.no_cache, ..LpHeader::default() };
@@ -334,10 +334,9 @@ impl Control {
             None => None,
             Some(name) => match Strategy::from_name(name.as_view()) {
                 Ok(strategy) => Some(strategy),
-                // The manager lists the strategies, so this is a disagreement between two parts of
-                // ours.
+                // The manager has checked the name, so the two lists of strategies disagree.
                 Err(error) => {
-                    tracing::error!(%prefix, strategy = %name, %error, "strategy refused");
+                    tracing::error!(%prefix, strategy = %name, %error, "unknown strategy");
                     return;
                 }
             },
@@ -348,7 +347,7 @@ impl Control {
         });
     }
 
-    /// Stops the router, with disks after what is in memory is written to them.
+    /// Stops the router. With disks, memory is written to them first.
     fn begin_stop(&mut self, now: Instant) {
         let workers = &self.workers;
         let stops_now = self.disks.as_mut().is_none_or(|disks| disks.begin_stop(now, workers));
@@ -367,12 +366,12 @@ impl Control {
     }
 }
 
-/// From the system, without which a router cannot keep strangers from its hash tables.
+/// A random number from the system. Without it, attackers could predict the keys of hash tables.
 fn random_u64() -> u64 {
     getrandom::u64().expect("the system's random numbers do not fail after start-up")
 }
 
-/// Tells systemd that stopping may take so long, plus some time for the threads to end.
+/// Tells systemd how long stopping may take, plus time for the threads to end.
 fn notify_stopping(within: Duration) {
     let within_us = (within + STOP_TIMEOUT).as_micros();
     let extend = u32::try_from(within_us).unwrap_or(u32::MAX);

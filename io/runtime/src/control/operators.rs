@@ -1,4 +1,4 @@
-//! Which programs of this host may command the router.
+//! Which local programs may command the router.
 
 use nix::unistd::{Gid, Group, Uid, User};
 use weir_face::{FaceUri, Socket};
@@ -10,7 +10,7 @@ use crate::config::RuntimeConfig;
 pub(super) struct Operators {
     own_user: u32,
     group: Option<u32>,
-    /// Whether connections by TCP from this host may, too.
+    /// Whether TCP connections from this host may command the router as well.
     loopback: bool,
 }
 
@@ -23,7 +23,7 @@ impl Operators {
         }
     }
 
-    /// Whether the program that has connected may command the router.
+    /// Whether the connected program may command the router.
     pub(super) fn includes(&self, socket: &Socket) -> bool {
         if let Some(peer) = socket.peer_credentials() {
             return peer.user == 0
@@ -33,7 +33,7 @@ impl Operators {
         self.loopback && socket.is_local() && matches!(socket.remote_uri(), FaceUri::Tcp(_))
     }
 
-    /// Who they are, for refusals.
+    /// Describes who may command the router, for error messages.
     pub(super) fn describe(&self) -> String {
         let mut parties = vec!["root".to_owned()];
         if self.own_user != 0 {

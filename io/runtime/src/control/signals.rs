@@ -1,4 +1,4 @@
-//! What signals do to a router (docs/operate.md has the table for all commands).
+//! Signals of the router. `docs/operate.md` has the table for all commands.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -10,15 +10,15 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::{flag, low_level};
 
-/// A router stops in good order. By default SIGQUIT would end it with a core dump, and what the
-/// store has in memory would be lost; SIGABRT still does that.
+/// Signals that stop the router cleanly. By default, SIGQUIT would dump core and lose the contents
+/// of memory; SIGABRT still does.
 const STOPPING: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
-/// A router continues. By default each of these would end it at once, SIGHUP also when the terminal
-/// it was started in is closed.
+/// Signals that the router ignores with a log message. By default, each would end it at once;
+/// SIGHUP also arrives when the terminal closes.
 const CONTINUING: [(i32, &str); 3] = [
-    (SIGHUP, "SIGHUP: nothing to reload yet, continuing"),
-    (SIGUSR1, "SIGUSR1: without a meaning for a router, continuing"),
-    (SIGUSR2, "SIGUSR2: without a meaning for a router, continuing"),
+    (SIGHUP, "SIGHUP has no effect on a router, continuing"),
+    (SIGUSR1, "SIGUSR1 has no effect on a router, continuing"),
+    (SIGUSR2, "SIGUSR2 has no effect on a router, continuing"),
 ];
 
 /// Signals as flags, with a pipe that wakes the control thread.
@@ -30,8 +30,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// A second signal that stops changes nothing: supervisors send two in a row, and stopping
-    /// takes milliseconds. SIGKILL is for those who cannot wait.
+    /// Registers the handlers. A second stop signal has no additional effect: supervisors send two
+    /// in a row, and stopping takes milliseconds. SIGKILL ends the router at once.
     pub(super) fn register() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
@@ -48,19 +48,19 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The flag first, so that it is set when the pipe wakes.
+    /// Registers the flag before the pipe, so that the flag is set when the pipe wakes the thread.
     fn add(&mut self, signal: i32, flag: Arc<AtomicBool>, pipe: &UnixStream) -> io::Result<()> {
         self.registered.push(flag::register(signal, flag)?);
         self.registered.push(low_level::pipe::register(signal, pipe.try_clone()?)?);
         Ok(())
     }
 
-    /// Readable when a signal has come.
+    /// Readable when a signal has arrived.
     pub(super) fn descriptor(&self) -> RawFd {
         self.pipe.as_raw_fd()
     }
 
-    /// Takes all signals that have come. Says whether the router has to stop.
+    /// Takes all pending signals. Returns whether the router must stop.
     pub(super) fn take(&mut self) -> bool {
         let mut bytes = [0; 64];
         while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {}
@@ -81,14 +81,14 @@ impl Drop for Signals {
     }
 }
 
-/// Whether a signal stays ignored because the process was started so: SIGHUP by `nohup`, SIGQUIT by
-/// a shell that starts a job in the background. SIGINT counts all the same, because scripts use
-/// it to end such jobs.
+/// Whether the process was started with this signal ignored and it stays so: SIGHUP by `nohup`,
+/// SIGQUIT by a shell's background job. SIGINT is handled even then, because scripts use it to stop
+/// background jobs.
 pub fn is_kept_ignored(signal: i32) -> bool {
     if !matches!(signal, SIGHUP | SIGQUIT) {
         return false;
     }
-    // Without /proc it is as if no signal was ignored.
+    // Without /proc, no signal counts as ignored.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -1,4 +1,4 @@
-//! Snapshots: one answer from every packet thread, added up.
+//! Snapshots: the sum of one answer from each packet thread.
 
 use std::collections::HashMap;
 use std::mem;
@@ -22,16 +22,16 @@ pub(super) enum SnapshotRequester {
     Query(Sender<Snapshot>),
 }
 
-/// Snapshots that some threads have not answered yet.
+/// Snapshots that some threads have not answered.
 pub(super) struct Snapshots {
     workers: Workers,
-    /// Misses that were dropped are counted there.
+    /// Counts misses that were dropped.
     mailbox: ControlSender,
     shared_memory: Option<Arc<SharedMemory>>,
     jobs: HashMap<u64, Job>,
     next_transaction: u64,
-    /// Requests that wait until a face has arrived at another thread: meanwhile it would be counted
-    /// twice, or not at all.
+    /// Requests that wait until a face has arrived at its new thread. During a move, a face would
+    /// be counted twice or not at all.
     deferred: Vec<SnapshotRequester>,
 }
 
@@ -39,7 +39,7 @@ struct Job {
     requester: SnapshotRequester,
     waiting: u16,
     sum: Snapshot,
-    /// Faces whose packets go through shared memory.
+    /// Faces that use shared memory.
     shared_faces: u64,
 }
 
@@ -59,7 +59,7 @@ impl Snapshots {
         }
     }
 
-    /// Whether threads are being asked: then no face may move.
+    /// Whether a snapshot is in progress. No face may move during one.
     pub(super) fn is_in_progress(&self) -> bool {
         !self.jobs.is_empty()
     }
@@ -75,14 +75,14 @@ impl Snapshots {
         self.workers.send_all(|| ToWorker::Snapshot { transaction });
     }
 
-    /// No face is moving any longer.
+    /// Starts the snapshots that waited for a face to arrive.
     pub(super) fn start_deferred(&mut self) {
         for asked_by in mem::take(&mut self.deferred) {
             self.start(asked_by, false);
         }
     }
 
-    /// The answer of one packet thread. Returns the snapshot when it was the last.
+    /// Adds the answer of one packet thread. Returns the snapshot if this was the last answer.
     pub(super) fn on_worker_snapshot(
         &mut self,
         transaction: u64,
@@ -123,7 +123,7 @@ impl Job {
         for face in &part.faces {
             self.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
             self.shared_faces += u64::from(face.is_shared);
-            // A face that the control thread has not learned of yet is left for the next time.
+            // A face that the control thread does not know yet appears in the next snapshot.
             if let Some(record) = faces.find(face.id) {
                 let (uri, local) = (record.remote.to_string(), record.local_uri(face.is_shared));
                 self.sum.faces.push(FaceSnapshot::new(face, uri, local, record.is_up));

@@ -1,5 +1,5 @@
-//! Disks that give no answers while a file is there, which experiments and tests ask for. A program
-//! without the feature `lab` has none.
+//! Injected disk stalls for experiments and tests: a disk gives no answers while a file exists.
+//! Only with the feature `lab`.
 
 use weir_base::Instant;
 use weir_disk::DiskMonitor;
@@ -35,9 +35,9 @@ mod with_lab {
 
     use super::{DiskMonitor, DisksConfig, Instant};
 
-    /// How often the files are looked for.
+    /// Interval between checks for the files.
     const CHECK_NS: u64 = 20 * NS_PER_MS;
-    /// A stall lasts until its file is gone.
+    /// Longer than any experiment: a stall ends when its file is removed.
     const STALL_TIME: Duration = Duration::from_secs(86_400);
 
     pub(in super::super) struct Stalls {
@@ -52,7 +52,7 @@ mod with_lab {
     }
 
     impl Stalls {
-        /// Those of `config`, from the first read on.
+        /// Injects the configured stalls, from the first read on.
         pub(in super::super) fn new(
             config: &DisksConfig,
             monitor: &DiskMonitor,
@@ -68,12 +68,12 @@ mod with_lab {
             stalls
         }
 
-        /// When [`Self::check`] wants to be called.
+        /// When [`Self::check`] must be called.
         pub(in super::super) fn next_wakeup(&self) -> Option<Instant> {
             self.check_at
         }
 
-        /// Looks for the files if it is time to.
+        /// Checks for the files if the interval has passed.
         pub(in super::super) fn check(&mut self, now: Instant) {
             if self.check_at.is_none_or(|at| at > now) {
                 return;

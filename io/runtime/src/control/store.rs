@@ -1,4 +1,4 @@
-//! The settings of the content store, and the memory that is prepared for it.
+//! Settings of the content store, and the preparer of its memory.
 
 use weir_forward::Command;
 use weir_manage::StoreSettings;
@@ -7,7 +7,7 @@ use weir_store::StoreConfig;
 use super::workers::Workers;
 use crate::arena::Preparer;
 
-/// What all shards' stores have in common.
+/// Settings that all shards' stores share.
 pub(super) struct Store {
     workers: Workers,
     config: StoreConfig,
@@ -38,7 +38,7 @@ impl Store {
     }
 }
 
-/// One shard's part of the store.
+/// The configuration of one shard's store.
 pub(super) fn shard_store(whole: &StoreConfig, shards: u16) -> StoreConfig {
     StoreConfig { capacity_bytes: whole.capacity_bytes / u64::from(shards), ..whole.clone() }
 }

@@ -1,4 +1,4 @@
-//! The packet threads, seen from the control thread.
+//! The packet threads, as the control thread sees them.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -12,17 +12,16 @@ use weir_wire::NameView;
 
 use crate::message::ToWorker;
 
-/// A thread that takes longer to confirm a change is not waited for: management must not stall with
-/// it.
+/// How long management waits for threads to confirm a change.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How commands reach one packet thread.
+/// The command queue of one packet thread.
 pub(super) struct WorkerQueue {
     pub(super) commands: Sender<ToWorker>,
     pub(super) waker: Arc<Waker>,
 }
 
-/// How commands reach the packet threads. Cheap to clone: each component has one.
+/// Sends commands to the packet threads. Cheap to clone: each component has one.
 #[derive(Clone)]
 pub(super) struct Workers {
     queues: Arc<[WorkerQueue]>,
@@ -40,13 +39,13 @@ impl Workers {
 
     pub(super) fn send(&self, worker: u16, command: ToWorker) {
         let queue = &self.queues[usize::from(worker)];
-        // A thread that has ended has reported so: see `ToControl::ExpressOutcome`.
+        // Fails only after the thread has ended, which it reports with `ToControl::Ended`.
         if queue.commands.send(command).is_ok() {
             let _ = queue.waker.wake();
         }
     }
 
-    /// Sends a command for the shard of one thread.
+    /// Sends a command to the shard of one thread.
     pub(super) fn send_shard(&self, worker: u16, command: Command) {
         self.send(worker, ToWorker::Router(command));
     }
@@ -68,7 +67,7 @@ impl Workers {
         }
     }
 
-    /// The thread whose shard a name belongs to.
+    /// The thread whose shard holds this name.
     pub(super) fn shard_of(&self, name: NameView<'_>) -> u16 {
         weir_forward::shard::shard_of_name(&self.shard_key, name, self.count())
     }
@@ -77,8 +76,8 @@ impl Workers {
         &self.shard_key
     }
 
-    /// Waits until all shards have carried out what was sent before: the sender of a command may
-    /// use what it requested as soon as it has the answer, by way of any shard.
+    /// Waits until all shards have carried out earlier commands. The client may use the result of
+    /// its command as soon as it has the answer, through any shard.
     pub(super) fn wait_for_all(&self) {
         if self.count() < 2 {
             return;
@@ -87,12 +86,14 @@ impl Workers {
         self.send_all(|| ToWorker::Fence(fence.clone()));
         drop(fence);
         if passed.recv_timeout(CONFIRM_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-            tracing::warn!("a thread is late: a command is answered before all know of it");
+            tracing::warn!(
+                "a packet thread is slow: a command is answered before all shards have applied it"
+            );
         }
     }
 }
 
-/// Deals faces and ports out to the packet threads, each in turn.
+/// Assigns faces and ports to packet threads, round robin.
 pub(super) struct RoundRobin {
     count: u16,
     next: u16,
@@ -110,8 +111,7 @@ impl RoundRobin {
     }
 }
 
-/// The threads themselves. They stop when this is dropped: whatever way the control thread ends, it
-/// leaves no packet thread behind.
+/// The threads. They stop when this is dropped, so the control thread never leaves one behind.
 pub(super) struct WorkerThreads {
     workers: Workers,
     threads: Vec<JoinHandle<()>>,
@@ -126,9 +126,9 @@ impl WorkerThreads {
         self.threads.push(thread);
     }
 
-    /// Stops all threads. Returns the number of one that failed or did not stop in time. A thread
-    /// that is finished is not joined while `is_disk_busy`: the kernel keeps it until the devices
-    /// that it left something to have answered.
+    /// Stops all threads. Returns the index of a thread that failed or did not stop in time. While
+    /// `is_disk_busy`, finished threads are not joined: the kernel keeps a thread alive until
+    /// devices have answered its requests.
     pub(super) fn stop(
         mut self,
         within: Duration,

@@ -1,15 +1,36 @@
-//! Whether a packet thread sleeps, so that others wake it only then: to wake one takes a system
-//! call, and one that is busy looks at its rings by itself.
+//! Wake-ups between packet threads. A wake-up costs a system call, so a thread is woken only if it
+//! sleeps. A busy thread looks at its rings anyway.
 //!
-//! A thread that has nothing to do says that it sleeps and looks once more at what may have come;
-//! one that hands something over makes it known and then looks whether the other sleeps. Between
-//! the two steps of either lies a fence, so that one of them sees what the other did. Sleeping is
-//! said by an exchange: loom finds an order in which a plain store is overlooked.
+//! The danger is the lost wake-up: the reader finds its rings empty and goes to sleep, while a
+//! writer adds a message and believes that the reader is awake. Each side takes two steps in
+//! opposite order:
+//!
+//!     reader                                  writer
+//!     1. is_asleep = true                     1. write the message into the ring
+//!     2. full fence                           2. full fence (`published`)
+//!     3. check the rings once more            3. read is_asleep (`must_ring`)
+//!     4. sleep, unless something was found    4. if it was true: set it to false, wake the reader
+//!
+//! With a full (SeqCst) fence between the two steps of each side, at least one side sees the write
+//! of the other. Either the reader finds the message in step 3, or the writer finds `is_asleep` in
+//! step 3. Both may happen; then the reader wakes once without need.
+//!
+//! Several writers may see `is_asleep` at once. Only the one that changes it from true to false
+//! makes the system call. The reader then reads all rings, so the messages of the other writers are
+//! not lost.
+//!
+//! Example: threads A and B send to sleeping thread C. A swaps `is_asleep` to false and wakes C. B
+//! reads false and does nothing. C wakes, calls `wake_up`, and finds the messages of both.
+//!
+//! The reader stores `is_asleep` with a swap. loom (`tests/doorbell_loom.rs`) finds an execution in
+//! which a plain store is overlooked.
+//!
+//! It must never let a thread sleep while a ring holds a message, or make a system call per packet.
 
 use super::atomic::{AtomicBool, Ordering, fence};
 
-/// Whether one thread sleeps, or is about to. In a cache line of its own, as others read it all the
-/// time.
+/// Whether one thread sleeps, or is about to. It has a cache line of its own, because other threads
+/// read it all the time.
 #[repr(align(128))]
 pub(crate) struct Doorbell {
     is_asleep: AtomicBool,
@@ -20,29 +41,30 @@ impl Doorbell {
         Self { is_asleep: AtomicBool::new(false) }
     }
 
-    /// Says that this thread sleeps. It must look once more at what others may have handed over
-    /// before it does, and call [`Self::wake_up`] afterwards.
+    /// Announces that this thread sleeps. Before it does, it must check once more for messages. It
+    /// must call [`Self::wake_up`] afterwards.
     pub(crate) fn fall_asleep(&self) {
         self.is_asleep.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that this thread will look at what there is. Nothing is written by a thread that has
-    /// not said that it sleeps: the others keep the line in their caches.
+    /// Announces that this thread is awake. Writes only if the thread had announced that it sleeps,
+    /// so other threads keep the cache line.
     pub(crate) fn wake_up(&self) {
         if self.is_asleep.load(Ordering::Relaxed) {
             self.is_asleep.swap(false, Ordering::Relaxed);
         }
     }
 
-    /// Whether whoever has handed something over, and has called [`published`] then, must wake this
-    /// thread. Said to one of those who ask: what the others have handed over waits for that one.
+    /// Whether the caller must wake the thread. The caller has sent something and has then called
+    /// [`published`]. Of several callers, only one gets true; the thread then finds the messages of
+    /// all.
     pub(crate) fn must_ring(&self) -> bool {
         self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Between handing over, to any number of threads, and asking whether they must be woken.
+/// The fence between sending, to any number of threads, and [`Doorbell::must_ring`].
 pub(crate) fn published() {
     fence(Ordering::SeqCst);
 }

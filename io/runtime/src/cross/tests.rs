@@ -1,7 +1,7 @@
 use super::*;
 use weir_wire::NackReason;
 
-/// The ends of two threads, and what the second waits with.
+/// The rings of two threads, and the poll of the second thread.
 fn two_threads() -> (ShardRings, ShardRings, mio::Poll) {
     let poll = mio::Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).expect("a waker"));
@@ -10,7 +10,7 @@ fn two_threads() -> (ShardRings, ShardRings, mio::Poll) {
     (ports.pop().expect("two threads"), second, poll)
 }
 
-/// Whether the waker has been used since this was asked last.
+/// Whether the waker was used since the last call.
 fn was_woken(poll: &mut mio::Poll) -> bool {
     let mut events = mio::Events::with_capacity(4);
     poll.poll(&mut events, Some(std::time::Duration::ZERO)).expect("a poll");
@@ -18,7 +18,7 @@ fn was_woken(poll: &mut mio::Poll) -> bool {
 }
 
 fn octets(number: usize) -> Vec<u8> {
-    // Smaller and larger than what is copied, and none at all.
+    // Shorter and longer than the limit for copies, and empty.
     (0..number * 37 % (2 * COPY_BYTES_MAX)).map(|at| (at + number) as u8).collect()
 }
 
@@ -46,7 +46,7 @@ fn message(number: usize) -> RingMessage {
     }
 }
 
-/// All that a crossing says, for comparison.
+/// The contents of a message, for comparison.
 fn describe(crossing: &RingMessage) -> (String, Vec<u8>) {
     let octets = match crossing {
         RingMessage::In { packet, .. } | RingMessage::Out(OutPacket { packet, .. }) => {
@@ -62,7 +62,7 @@ fn messages_arrive_whole_and_in_order() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
     let (mut pushed, mut taken) = (0, 0);
-    // Many times round the ring of octets, at other distances between the two each time.
+    // Goes around the ring many times, with a different fill level each time.
     while pushed < 20_000 {
         for _ in 0..pushed % 97 + 1 {
             here.push(1, message(pushed), &mut pool);
@@ -85,7 +85,7 @@ fn records_wrap_at_ring_end() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
     let (mut pushed, mut taken) = (0, 0);
-    // Records of 1025 octets never end where the ring does.
+    // Records of 1025 bytes never end exactly at the end of the ring.
     for _ in 0..20 {
         loop {
             let (face, header) = (FaceId(pushed), LpHeader::default());
@@ -151,11 +151,11 @@ fn takes_only_noted_messages() {
 fn wakes_only_sleeping_threads() {
     let (mut here, mut there, mut poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
-    // Busy: it will look.
+    // A busy thread will look at its rings.
     here.push(1, message(1), &mut pool);
     here.wake_pending();
     assert!(!was_woken(&mut poll));
-    // It may not sleep over what has come, and after that it may.
+    // The thread must not sleep while a message waits.
     assert!(!there.begin_sleep());
     there.end_sleep();
     there.note_lengths();
@@ -167,14 +167,14 @@ fn wakes_only_sleeping_threads() {
     here.push(1, message(3), &mut pool);
     here.wake_pending();
     assert!(was_woken(&mut poll));
-    // It is about to look.
+    // The thread is awake and about to look.
     here.push(1, message(4), &mut pool);
     here.wake_pending();
     assert!(!was_woken(&mut poll));
     there.end_sleep();
     there.note_lengths();
     while there.next_message(&mut pool).is_some() {}
-    // By another way than the rings.
+    // Woken by another way than the rings.
     assert!(there.begin_sleep());
     here.mark_for_wake(1);
     here.wake_pending();

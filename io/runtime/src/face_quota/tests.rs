@@ -13,7 +13,7 @@ fn each_kind_has_own_limit() {
         quota.claim(claimant).expect("room");
         assert_eq!(quota.claim(claimant), Err(Refusal::Kind { max: 2 }));
         quota.release(face);
-        // Once only: the other one's place is not given away.
+        // Releasing twice frees only one slot.
         quota.release(face);
         quota.claim(claimant).expect("room");
         assert_eq!(quota.claim(claimant), Err(Refusal::Kind { max: 2 }));
@@ -36,7 +36,7 @@ fn host_and_network_limits_are_separate() {
     assert!(quota.replace(other, peer("192.0.2.9")).is_err(), "no place of that network's");
     quota.release(other);
     quota.replace(first, peer("192.0.2.9")).expect("its own network's place");
-    // The addresses of one IPv6 host are many; IPv4 within IPv6 is IPv4.
+    // One IPv6 host has many addresses. IPv4-mapped IPv6 addresses count as IPv4.
     quota.claim(peer("2001:db8::1")).expect("room");
     quota.claim(peer("2001:db8::2")).expect("room");
     assert!(refusal("2001:db8::3").contains("2001:db8::/64"));

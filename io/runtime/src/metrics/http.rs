@@ -1,7 +1,7 @@
-//! As much of HTTP as a scraper needs: one request on each connection, each connection on a thread
-//! of its own with a deadline. When there are too many, the oldest one of the host that has the
-//! most ends: a client that does not send its request or does not read its answer holds up no
-//! other.
+//! A minimal HTTP server for scrapers: one request per connection, and one thread with a deadline
+//! for each connection. Above [`CONNECTIONS_MAX`], the server closes the oldest connection of the
+//! host with the most connections. A client that is slow to send or read therefore does not block
+//! others.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use crate::face_quota::Network;
 
 const CONNECTIONS_MAX: usize = 16;
-/// How long a connection may take, from the first octet of its request to the last of its answer.
+/// How long a connection may take, from the first byte of its request to the last of its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Pause when the system has no descriptor or thread left for a connection.
@@ -32,11 +32,12 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
+/// An HTTP request.
 /// What is asked for.
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
-    /// The header `Accept`; empty where there is none.
+    /// The header `Accept`; empty if there is none.
     pub(super) accept: &'a str,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct HttpServer {
     pub(super) address: SocketAddr,
 }
 
-/// The connections, oldest first.
+/// The open connections, oldest first.
 #[derive(Clone, Default)]
 struct OpenConnections(Arc<Mutex<VecDeque<Connection>>>);
 
@@ -60,21 +61,21 @@ struct Connection {
     stream: TcpStream,
 }
 
-/// The oldest connection of the host that has the most.
+/// The index of the oldest connection of the host with the most connections.
 fn oldest_of_busiest_host(open: &VecDeque<Connection>) -> Option<usize> {
     let count = |host| open.iter().filter(|other| other.host == host).count();
-    // The first of equals.
+    // `max_by_key` returns the last maximum: reversed, that is the oldest.
     let most = open.iter().enumerate().rev().max_by_key(|(_, one)| count(one.host))?.1.host;
     open.iter().position(|one| one.host == most)
 }
 
 impl OpenConnections {
     fn with<T>(&self, act: impl FnOnce(&mut VecDeque<Connection>) -> T) -> T {
-        // A thread that panicked has not left the list half changed.
+        // A thread that panicked cannot have left the list half changed.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes one more, and closes another one where there are too many.
+    /// Adds a connection. At the limit, closes another one.
     fn add(&self, connection: Connection) {
         self.with(|open| {
             if open.len() >= CONNECTIONS_MAX
@@ -132,7 +133,7 @@ impl Drop for HttpServer {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // Their threads end when they find out.
+        // Their threads end when they notice.
         self.open.close_all();
     }
 }
@@ -171,7 +172,7 @@ impl Acceptor {
             self.open.add(Connection { number, host, stream: stream.try_clone()? });
             let (handler, open) = (Arc::clone(&self.handler), self.open.clone());
             let thread = std::thread::Builder::new().name("weir-scrape".into()).spawn(move || {
-                // A client that went away has no further use for an answer.
+                // Fails if the client has disconnected, which needs no action.
                 let _ = serve(&stream, &*handler);
                 open.remove(number);
             });
@@ -205,13 +206,13 @@ fn serve(stream: &TcpStream, handler: &Handler) -> io::Result<()> {
     write_all(stream, head.as_bytes(), deadline)?;
     write_all(stream, body.as_bytes(), deadline)?;
     stream.shutdown(Shutdown::Write)?;
-    // Octets that nobody read would have the system take the answer back.
+    // Unread bytes would make the kernel reset the connection and discard the answer.
     let mut rest = [0; 4096];
     while read(stream, &mut rest, deadline)? > 0 {}
     Ok(())
 }
 
-/// What comes up to the empty line; nothing when the client closes before that or sends too much.
+/// Reads up to the empty line. `None` if the client closes before that or sends too much.
 fn read_request(stream: &TcpStream, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
     let mut request = Vec::new();
     let mut chunk = [0; 4096];

@@ -1,4 +1,4 @@
-//! Metrics of what runs beside the router in its process.
+//! Metrics of other components of the router's process.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// One number of something that runs beside the router.
+/// One metric of a component that runs next to the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraMetric {
-    /// Its name, without the prefix `weir_` and, for a total, the suffix `_total`.
+    /// Name without the prefix `weir_` and, for a total, without the suffix `_total`.
     pub name: &'static str,
-    /// What it is, without a full stop.
+    /// Help text without a full stop.
     pub help: &'static str,
-    /// Whether it only grows.
+    /// Whether the value only grows.
     pub is_total: bool,
     pub value: u64,
 }
 
 type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
-/// All sources. Cheap to clone.
+/// All sources of such metrics. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct ExtraMetrics(Arc<Mutex<Vec<Source>>>);
 

@@ -1,4 +1,6 @@
-//! Faces for UDP peers that have none, and which peers lose theirs when there is no room.
+//! Faces for unknown UDP peers, and eviction of idle peers when a limit on faces is reached.
+//!
+//! `face_quota` explains the limits and gives an example.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -12,15 +14,16 @@ use crate::face::{Face, FaceSocket};
 use crate::face_quota::{Claimant, FaceClass, FaceQuota, Refusal};
 use crate::rate_limited_log::RateLimitedLog;
 
-/// A face may be evicted when its peer has been silent for this long.
+/// A face may be evicted if its peer has been silent for this long.
 const IDLE_NS: u64 = NS_PER_S;
-/// How often all faces are searched, at most, so that a flood of peers costs little.
+/// Minimum interval between searches through all faces, so that a flood of unknown peers costs
+/// little.
 const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
-/// Faces that one search finds, for all peers until the next search. Each eviction is work for the
-/// control thread, too.
+/// Faces that one search selects, for all peers until the next search. Each eviction also costs the
+/// control thread time.
 const CANDIDATES_MAX: usize = 32;
 
-/// Claims identifiers for new faces and chooses faces to evict.
+/// Claims identifiers for new faces and selects faces to evict.
 pub(super) struct PeerAdmission {
     quota: Arc<FaceQuota>,
     searches: [Search; 4],
@@ -29,11 +32,12 @@ pub(super) struct PeerAdmission {
     refusals: RateLimitedLog,
 }
 
-/// What the last search found. There is one for each kind, and for each kind's networks.
+/// The result of the last search. There are four: for UDP peers and connections, each among all
+/// peers and within one host or network.
 #[derive(Debug, Default)]
 struct Search {
     class: Option<FaceClass>,
-    /// The least used last.
+    /// The least used face is last.
     candidates: Vec<(u32, FaceId)>,
     again_at: Option<Instant>,
 }
@@ -41,15 +45,16 @@ struct Search {
 /// An identifier for a new face.
 pub(super) struct ClaimedFace {
     pub(super) id: FaceId,
-    /// The face in this slot must be closed: the new one is in its place.
+    /// Slot of the evicted face, which the caller must close.
     pub(super) evicted: Option<u32>,
 }
 
-/// There is no room for a peer.
+/// An unknown peer gets no face.
 pub(super) struct PeerRefused {
     pub(super) refusal: Refusal,
-    /// Other threads should evict a face of this class, for the peer's next datagram.
+    /// The other threads should evict a face of this class, for the peer's next datagram.
     pub(super) evict_elsewhere: Option<FaceClass>,
+    /// The number of refusals to log, if a log line is due.
     pub(super) log: Option<u64>,
 }
 
@@ -59,8 +64,7 @@ impl PeerAdmission {
         Self { quota, searches, eviction_requested_at: now, refusals }
     }
 
-    /// An identifier for a UDP peer's face, in the place of the least used one where there is no
-    /// room.
+    /// Claims an identifier for a UDP peer's face. At a limit, evicts the least used idle face.
     pub(super) fn claim(
         &mut self,
         now: Instant,
@@ -95,7 +99,7 @@ impl PeerAdmission {
         PeerRefused { refusal, evict_elsewhere: ask_others, log: self.refusals.add(now) }
     }
 
-    /// The least used face of a class, if one may be evicted.
+    /// Returns the least used idle face of a class, if there is one.
     pub(super) fn pop_least_used(
         &mut self,
         now: Instant,

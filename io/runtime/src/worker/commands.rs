@@ -1,4 +1,4 @@
-//! What the control thread and other packet threads ask of this one.
+//! Commands of the control thread and of other packet threads.
 
 use weir_base::{FaceId, Instant};
 use weir_forward::{Command, Input};
@@ -27,7 +27,7 @@ impl Worker {
             }
             ToWorker::RemoveFace(id) => self.remove_face(id),
             ToWorker::AttachSocket { id, socket } => {
-                // The face may have been destroyed while its connection was being made.
+                // The face may have been removed while its connection was being made.
                 if let Some(slot) = self.faces.table().slot_of(id) {
                     self.attach(slot, socket);
                 }
@@ -96,31 +96,31 @@ impl Worker {
         }
     }
 
-    /// Gives a face to thread `to`, whose sockets have less to do. The shards of its packets stay
-    /// where they are. Each thread keeps the order of a face's packets; it may be lost between the
-    /// last that one thread reads and the first that the other reads.
+    /// Moves a face to thread `to`, whose sockets have less to do. Packets stay with their shards.
+    /// Each thread keeps the order of the face's packets. Packets may be reordered only between the
+    /// last one that this thread reads and the first one that the other thread reads.
     fn move_face(&mut self, now: Instant, id: FaceId, to: u16, socket: Option<NewSocket>) {
-        // What was read from it goes to its shards first, and what they have for it to its socket.
+        // Forward what was read from the face, and send what its shards have for it.
         self.forward(now);
         self.flush(now);
         let siblings = self.siblings.as_mut().expect("there is another thread");
         match self.faces.detach_for_move(id, socket) {
             Some((face, socket)) => siblings.hand_over(to, face, socket),
-            // It may have lost its socket or its place meanwhile.
+            // The face may have lost its socket or been removed meanwhile.
             None => self.control.send(ToControl::FaceMoved { id, worker: self.index }),
         }
     }
 
-    /// Takes a face that another thread had.
+    /// Takes over a face of another thread.
     fn adopt_face(&mut self, mut face: Face, socket: NewSocket) {
         let id = face.id;
         self.control.send(ToControl::FaceMoved { id, worker: self.index });
         let siblings = self.siblings.as_mut().expect("another thread gave it");
         if !siblings.remove_face(id) {
-            // It was destroyed on its way.
+            // The face was removed during the move.
             return self.stats.add_removed_face(&face);
         }
-        // What it did before was another thread's work.
+        // Earlier work was done by the other thread.
         let _ = face.work_since_report(1);
         let slot = self.faces.insert(face);
         self.attach(slot, socket);

@@ -1,4 +1,4 @@
-//! Between the shard and the disks of its store. Nothing here waits for a disk.
+//! Connects the shard with the disks of its store. Nothing here waits for a disk.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_disk::DiskPorts;
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierStats};
 
-/// How often the control thread gets the shard's disk statistics, which it logs.
+/// Interval at which the control thread gets disk statistics, for its log.
 const REPORT_INTERVAL_NS: u64 = 200 * NS_PER_MS;
-/// The same while the index of an earlier run is being read.
+/// The same during recovery of the index.
 const RECOVERY_REPORT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
-/// How long the disks may take to end what is under way when the router stops.
+/// How long the disks may take to finish pending operations when the router stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A packet thread's side of the disks.
+/// A packet thread's ports to the disks.
 pub(super) struct Disks {
     ports: DiskPorts,
     outcomes: Vec<(DiskOpId, DiskOutcome)>,
@@ -26,13 +26,13 @@ impl Disks {
         Self { ports, outcomes: Vec::new(), report_at: now }
     }
 
-    /// What the disks have done since the last call.
+    /// Takes the outcomes of operations that have finished since the last call.
     pub(super) fn take_outcomes(&mut self) -> impl Iterator<Item = (DiskOpId, DiskOutcome)> + '_ {
         self.ports.drain(&mut self.outcomes);
         self.outcomes.drain(..)
     }
 
-    /// Hands over what the shard requests. It begins with [`Self::flush`].
+    /// Queues operations of the shard. [`Self::flush`] starts them.
     pub(super) fn submit(&mut self, ops: impl Iterator<Item = DiskOp>) {
         for op in ops {
             self.ports.submit(op);
@@ -56,10 +56,10 @@ impl Disks {
         self.report_at = now.plus_ns(interval_ns);
     }
 
-    /// The end: waits for a moment for what is under way, and leaves the rest to the device.
+    /// Waits briefly for pending operations, and abandons the rest.
     pub(super) fn close(self) {
         if !self.ports.close(CLOSE_TIMEOUT) {
-            tracing::warn!("a disk does not answer; what was being read or written is left to it");
+            tracing::warn!("a disk does not respond; its pending reads and writes are abandoned");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! From the batch through the shard to where its outbox leads: faces of this thread, other threads,
-//! disks and the control thread. This is the lowest floor of the worker: nothing here reads.
+//! From the batch through the shard to the targets of its outbox: faces of this thread, other
+//! threads, disks, and the control thread. This is the lowest layer of the worker; nothing here
+//! reads sockets.
 
 use std::mem;
 
@@ -16,7 +17,7 @@ use crate::message::{CloseReason, InternalPacket, ToControl};
 use crate::questions::Miss;
 
 impl Worker {
-    /// Hands the batch to the shard, and delivers what it leaves in its outbox.
+    /// Passes the batch to the shard, and delivers its outbox.
     pub(super) fn forward(&mut self, now: Instant) {
         if !self.shard.has_inputs() {
             return;
@@ -74,7 +75,8 @@ impl Worker {
         self.enqueue(now, out);
     }
 
-    /// Queues a packet on a face of this thread, unless the face went over to another or is gone.
+    /// Queues a packet on a face of this thread. The face may have moved to another thread or be
+    /// gone.
     #[inline]
     pub(super) fn enqueue(&mut self, now: Instant, out: OutPacket) {
         let Some(slot) = self.faces.table().slot_of(out.face) else {
@@ -101,7 +103,7 @@ impl Worker {
         self.shard.outbox.signals = signals;
     }
 
-    /// Signals to the router at the other end of a face, by way of the face's owner.
+    /// Sends a signal to the neighbour at a face, through the thread that owns the face.
     pub(super) fn signal(&mut self, face: FaceId, signal: HopSignal) {
         if let Some(slot) = self.faces.table().slot_of(face) {
             self.faces.enqueue_signal(slot, signal);
@@ -114,14 +116,14 @@ impl Worker {
 
     #[cold]
     fn deliver_events(&mut self, now: Instant) {
-        // Who learns that the store is flushed wants to know how that went.
+        // The flush event must find current statistics at the control thread.
         let is_flushed = |event: &Event| matches!(event, Event::StoreFlushed { .. });
         if self.shard.outbox.events.iter().any(is_flushed) {
             self.report_disks(now);
         }
         for event in self.shard.outbox.events.drain(..) {
             match event {
-                // Strangers cause them: the queue for them is bounded.
+                // Remote hosts cause misses, so their queue is bounded.
                 Event::Missed { ingress, is_local, object } => {
                     self.control.send_miss(Miss { ingress, is_local, object });
                 }
@@ -138,8 +140,8 @@ impl Worker {
         self.control.send(ToControl::Disks { worker: self.index, stats });
     }
 
-    /// Gives every face's queue to its socket, wakes other threads and begins disk operations.
-    /// Once a turn or a batch.
+    /// Sends every face's queue, wakes other threads, and starts disk operations. Called once a
+    /// turn or a batch.
     pub(super) fn flush(&mut self, now: Instant) {
         while let Some(event) = self.faces.flush(now, &mut self.pool) {
             match event {
@@ -165,8 +167,8 @@ impl Worker {
         self.stats.log_stall(now, face);
     }
 
-    /// Ends a face's socket. The face itself goes too, unless it is permanent: then it waits for
-    /// another socket, and keeps its next hops.
+    /// Closes a face's socket. A permanent face keeps its next hops and waits for a new socket.
+    /// Other faces are removed.
     pub(super) fn close_face(&mut self, slot: u32, reason: CloseReason) {
         let (id, removed) = match self.faces.close(slot) {
             Some(ClosedFace::Down(id)) => (id, false),
@@ -180,7 +182,7 @@ impl Worker {
         self.control.send(ToControl::FaceClosed { id, reason, removed });
     }
 
-    /// The shard forgets a face that this thread no longer has.
+    /// Removes a face that this thread no longer has from the shard.
     pub(super) fn remove_from_shard(&mut self, face: &Face) {
         self.stats.add_removed_face(face);
         self.shard.command(Command::RemoveFace { face: face.id });

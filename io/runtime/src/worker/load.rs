@@ -1,5 +1,4 @@
-//! How much work each face causes, for the control thread, which moves faces to threads that have
-//! less to do.
+//! Measures each face's work. The control thread uses it to move faces to less loaded threads.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use super::faces::Faces;
 use crate::face::FaceSocket;
 use crate::message::{FaceWork, WorkReport};
 
-/// Faces that a report names, those with the most work.
+/// Number of faces in a report: those with the most work.
 const REPORTED_MAX: usize = 16;
 
-/// When the last report was made.
+/// The time of the last report.
 pub(super) struct LoadMeter {
     interval_ns: u64,
     reported_at: Instant,
@@ -24,8 +23,8 @@ impl LoadMeter {
         Self { interval_ns: interval.as_nanos() as u64, reported_at: now }
     }
 
-    /// The work of all faces since the last report, when the next is due. Checked only while the
-    /// thread runs anyway: one that sleeps has nothing to report.
+    /// Returns the work of all faces since the last report, if the next one is due. Called only
+    /// when the thread runs anyway: a sleeping thread has nothing to report.
     pub(super) fn report(&mut self, now: Instant, faces: &mut Faces) -> Option<WorkReport> {
         if now < self.reported_at.plus_ns(self.interval_ns) {
             return None;

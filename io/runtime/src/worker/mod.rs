@@ -1,27 +1,27 @@
-//! A packet thread: poll, read its faces in batches, hand the packets to its shard in batches, send
-//! what comes out once a batch.
+//! A packet thread. Its event loop polls, reads its faces in batches, passes batches of packets to
+//! its shard, and sends the results once per batch.
 //!
-//! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered: a
-//! face that had more to read than its share of a turn stays in the list of ready sources, and the
-//! next poll does not sleep.
+//! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered. A
+//! face with more to read than its share of a turn stays in the list of ready sources, and the next
+//! poll does not sleep.
 //!
-//! [`Worker`] owns components and calls them in order. A component has state of its own and returns
-//! what the worker must do with it; none calls the worker.
+//! [`Worker`] owns components and calls them in order. A component has its own state and returns
+//! what the worker must do; it never calls the worker.
 //!
 //! | component | state | returns |
 //! |---|---|---|
 //! | [`Faces`] | faces, UDP ports, event queue, timers, lists | packets; faces to close |
 //! | [`Shard`] | router, batch of inputs | its outbox |
-//! | [`Siblings`] | rings to other threads, owners of faces | what they hand over; owners |
+//! | [`Siblings`] | rings to other threads, owners of faces | received messages; owners |
 //! | [`Disks`] | ports to the disks | outcomes of operations |
-//! | [`Admission`] | quota, searches for idle faces | an identifier, a face to evict |
+//! | [`PeerAdmission`] | quota, searches for idle faces | an identifier, a face to evict |
 //! | [`Sweep`] | timeouts | idle and stalled faces |
 //! | [`LoadMeter`] | time of the last report | each face's work |
 //! | [`WorkerStats`] | counters that belong to no face | copies of them |
 //!
-//! The methods of [`Worker`] lie in four files, each of which calls only those to its right: the
-//! loop (this one), `commands`, `receive`, `forward`. Inside [`Faces`] stand `UdpPorts`,
-//! `FaceTable` and `MemoryBudgets`, which know nothing of it.
+//! The methods of [`Worker`] are in four files, each of which calls only later ones: the loop (this
+//! file), `commands`, `receive`, `forward`. [`Faces`] contains `UdpPorts`, `FaceTable` and
+//! `MemoryBudgets`, which do not know it.
 
 mod admission;
 mod commands;
@@ -62,12 +62,12 @@ use crate::mailbox::ControlSender;
 use crate::memory::MemoryShares;
 use crate::message::{CloseReason, ToControl, ToWorker};
 
-/// Events taken from the kernel at once.
+/// Maximum number of events taken from the kernel at once.
 const EVENTS_MAX: usize = 1024;
-/// Free packet blocks a thread keeps for reuse.
+/// Memory of free packet blocks that a thread keeps for reuse.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
-/// What a packet thread is made with.
+/// Everything that a packet thread needs to start.
 pub(crate) struct WorkerSetup {
     pub(crate) index: u16,
     pub(crate) clock: Clock,
@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     clock: Clock,
     commands: Receiver<ToWorker>,
     control: ControlSender,
-    /// Packet blocks of sockets and rings.
+    /// Packet blocks for sockets and rings.
     pool: Pool,
     buffers: ReadBuffers,
     faces: Faces,
@@ -126,8 +126,8 @@ impl Worker {
         }
     }
 
-    /// Runs until [`ToWorker::Stop`], then notifies the control thread. Notifies it too when this
-    /// thread panics, so that a router never lives on with a part of its names dead.
+    /// Runs until [`ToWorker::Stop`], then notifies the control thread. A panic notifies it as
+    /// well: a router must not continue when one of its shards is dead.
     pub(crate) fn run(mut self) {
         let _ended = EndNotice { control: self.control.clone(), worker: self.index };
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -152,14 +152,14 @@ impl Worker {
         }
     }
 
-    /// Waits for events of the kernel or of other threads, at most until the next timer.
+    /// Waits for events of the kernel or of other threads, until the next timer at most.
     fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
         let mut timeout = self.poll_timeout();
         let Some(siblings) = &self.siblings else {
             return self.faces.poll(events, timeout);
         };
-        // From here on other threads wake this one; what they handed over just before is checked
-        // once more.
+        // From here on other threads wake this one. Messages that arrived just before are checked
+        // once more: see `cross::doorbell`.
         let may_sleep = timeout != Some(Duration::ZERO);
         if may_sleep && !(siblings.rings.begin_sleep() && self.commands.is_empty()) {
             timeout = Some(Duration::ZERO);
@@ -189,8 +189,8 @@ impl Worker {
         }
     }
 
-    /// Commands, and what other packet threads hand over. A face's announcement is in the command
-    /// queue before its packets are in the rings, so the rings' lengths are read first.
+    /// Handles commands, then messages of other packet threads. A face's announcement is in the
+    /// command queue before its packets are in the rings, so the rings' lengths are read first.
     fn take_from_threads(&mut self, now: Instant) {
         if let Some(siblings) = &mut self.siblings {
             siblings.rings.note_lengths();
@@ -235,7 +235,7 @@ impl Worker {
     }
 }
 
-/// Reports to the control thread that a packet thread has ended, for whatever reason.
+/// Tells the control thread that a packet thread has ended, for whatever reason.
 struct EndNotice {
     control: ControlSender,
     worker: u16,

@@ -1,4 +1,4 @@
-//! From sockets and other threads to the batch of the shard.
+//! Receiving: from sockets and other threads to the batch of the shard.
 
 use std::mem;
 
@@ -13,13 +13,13 @@ use super::faces::{ReadEnd, Source};
 use crate::cross::RingMessage;
 use crate::message::{CloseReason, ToControl};
 
-/// Sources read in one turn before what they brought is sent on.
+/// Maximum number of sources read in one turn.
 const SOURCES_PER_TURN: usize = 64;
-/// Interests in runs of one connection after which its other frames wait until all other sources
-/// have had their turn: a block of runs would make fifty thousand.
+/// After this many Interests from run frames, the other frames of a connection wait until all other
+/// sources have been served. One read of run frames could yield 50,000 Interests.
 const RUN_INTERESTS_MAX: usize = 1024;
 
-/// What one read fills; kept for the next.
+/// Buffers for one read, reused by the next.
 #[derive(Default)]
 pub(super) struct ReadBuffers {
     frames: Vec<Packet>,
@@ -27,7 +27,7 @@ pub(super) struct ReadBuffers {
 }
 
 impl Worker {
-    /// Reads every source that is ready once: each brings at most one block or batch, so that none
+    /// Reads every ready source once. Each read is limited to one block or batch, so that no source
     /// starves the others.
     pub(super) fn read_ready(&mut self, now: Instant) {
         for _ in 0..self.faces.ready_len().min(SOURCES_PER_TURN) {
@@ -41,8 +41,8 @@ impl Worker {
             if has_more {
                 self.faces.mark_ready(source);
             }
-            // Sent on at once: many sources that lead to one face must not fill its queue while its
-            // socket would accept more.
+            // Forward at once. Otherwise many sources that lead to one face could fill its queue
+            // while its socket would accept more.
             self.forward_full_batch(now);
         }
     }
@@ -54,7 +54,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether there may be more to read.
+    /// Reads a face's own socket once. Returns whether there may be more.
     fn read_face(&mut self, now: Instant, slot: u32) -> bool {
         let mut frames = mem::take(&mut self.buffers.frames);
         let Some(end) = self.faces.read(slot, &mut self.pool, &mut frames) else {
@@ -91,15 +91,15 @@ impl Worker {
         if matches!(reason, CloseReason::FramingLost(_)) {
             self.stats.counters.framing_lost += 1;
         }
-        // What came before the end is forwarded as coming from a face that still exists.
+        // Packets before the end are forwarded while their face still exists.
         self.forward(now);
-        // Its socket may have failed as it was sent to.
+        // The forwarding above may have closed the face, because its socket failed.
         if self.faces.has_own_socket(slot) {
             self.close_face(slot, reason);
         }
     }
 
-    /// Returns whether there may be more to read.
+    /// Reads a shared port once. Returns whether there may be more.
     fn read_port(&mut self, now: Instant, port: u32) -> bool {
         let mut datagrams = mem::take(&mut self.buffers.datagrams);
         let end = self.faces.read_port(now, port, &mut self.pool, &mut datagrams);
@@ -107,7 +107,8 @@ impl Worker {
         for Datagram { path, key, frame, .. } in datagrams.drain(..) {
             let known = match self.faces.removed() == removed {
                 true => key.map(|slot| slot as u32),
-                // A slot that was looked up with the batch may be another peer's by now.
+                // A face was removed during this batch, so the slot that was looked up with the
+                // batch may belong to another peer.
                 false => self.faces.peer(port, path),
             };
             if let Some(slot) = known.or_else(|| self.admit_peer(now, port, path, &frame)) {
@@ -118,8 +119,8 @@ impl Worker {
         matches!(end, ReadEnd::More)
     }
 
-    /// Takes one frame from a face into the batch. Returns how many Interests it stood for, if it
-    /// was a run.
+    /// Processes one frame of a face. Returns the number of Interests if the frame was a run, else
+    /// 0.
     #[inline]
     fn receive(&mut self, now: Instant, slot: u32, frame: Packet) -> usize {
         let Some((face, link)) = self.faces.receiving(slot) else {
@@ -136,7 +137,7 @@ impl Worker {
         0
     }
 
-    /// Takes the Interests of a run into the batch. Returns how many they are.
+    /// Adds the Interests of a run to the batch. Returns their number.
     #[inline(never)]
     fn receive_run(&mut self, now: Instant, slot: u32) -> usize {
         let mut count = 0;
@@ -149,7 +150,7 @@ impl Worker {
         count
     }
 
-    /// To this thread's shard or to another's.
+    /// Passes a packet to this thread's shard or to another's.
     #[inline]
     pub(super) fn dispatch(&mut self, face: FaceId, header: LpHeader, packet: Packet) {
         if let Some(siblings) = &mut self.siblings
@@ -161,7 +162,7 @@ impl Worker {
         self.shard.push(Input::Packet { face, header, packet });
     }
 
-    /// What a neighbour says of itself concerns every shard.
+    /// A neighbour's signal concerns every shard.
     fn dispatch_signal(&mut self, face: FaceId, signal: HopSignal) {
         self.shard.push(Input::Signal { face, signal });
         if let Some(siblings) = &mut self.siblings {
@@ -169,8 +170,8 @@ impl Worker {
         }
     }
 
-    /// An unknown peer gets a face when what it sent is a packet. Later datagrams of one batch find
-    /// it.
+    /// Creates a face for an unknown peer, if its datagram is a valid packet. Further datagrams of
+    /// the same batch find the face.
     fn admit_peer(&mut self, now: Instant, port: u32, path: UdpPath, frame: &[u8]) -> Option<u32> {
         if let Some(slot) = self.faces.peer(port, path) {
             return Some(slot);
@@ -191,7 +192,7 @@ impl Worker {
                 }
                 if let Some(count) = refused.log {
                     let refusal = refused.refusal;
-                    tracing::warn!(%peer, %refusal, count, "a UDP peer gets no face");
+                    tracing::warn!(%peer, %refusal, count, "no face for a UDP peer");
                 }
                 return None;
             }
@@ -211,9 +212,9 @@ impl Worker {
         Some(slot)
     }
 
-    /// Packets and signals that other threads handed over before [`ShardRings::note_lengths`].
+    /// Handles messages that other threads had sent when [`ShardRings::note_lengths`] was called.
     ///
-    /// [`ShardRings::note_lengths`]: crate::cross::CrossPorts::note_waiting
+    /// [`ShardRings::note_lengths`]: crate::cross::ShardRings::note_lengths
     pub(super) fn take_ring_messages(&mut self, now: Instant) {
         while let Some(siblings) = &mut self.siblings
             && let Some(crossing) = siblings.rings.next_message(&mut self.pool)

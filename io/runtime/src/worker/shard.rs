@@ -1,4 +1,4 @@
-//! This thread's shard of the router, with the batch that it is fed and the outbox that it fills.
+//! This thread's shard of the router, with its batch of inputs and its outbox.
 
 use std::mem;
 
@@ -9,16 +9,16 @@ use weir_forward::{
 };
 use weir_store::disk::DiskTierStats;
 
-/// Inputs handed to the router at once.
+/// Number of inputs in a batch.
 const BATCH_INPUTS: usize = 64;
 
-/// The router and what waits for it.
+/// The router and its pending inputs.
 pub(super) struct Shard {
     router: Router,
-    /// What handles its inputs, if it does not itself.
+    /// Replaces the router's handling of inputs in experiments.
     driver: Option<Box<dyn Driver>>,
     inputs: Vec<Input>,
-    /// What the last batch left to be carried out.
+    /// The results of the last batch.
     pub(super) outbox: Outbox,
 }
 
@@ -29,7 +29,7 @@ impl Shard {
         extension: Option<&dyn Extension>,
     ) -> Self {
         let mut router = Router::new(now, config);
-        // Management is a program of this machine behind a face that has no socket.
+        // Management is a local program behind a face without a socket.
         let internal = Input::Command(Command::AddFace {
             face: FaceId::INTERNAL,
             attributes: FaceAttributes::point_to_point(FaceScope::Local),
@@ -56,7 +56,7 @@ impl Shard {
         !self.inputs.is_empty()
     }
 
-    /// Whether the batch is as large as one should be.
+    /// Whether the batch is full.
     #[inline]
     pub(super) fn is_batch_full(&self) -> bool {
         self.inputs.len() >= BATCH_INPUTS
@@ -72,7 +72,7 @@ impl Shard {
         }
     }
 
-    /// Takes all inputs, for [`Self::handle`]. [`Self::end_round`] gives their memory back.
+    /// Takes all inputs, for [`Self::handle`]. [`Self::end_round`] returns their memory.
     pub(super) fn begin_round(&mut self) -> Vec<Input> {
         mem::take(&mut self.inputs)
     }
@@ -81,7 +81,7 @@ impl Shard {
         inputs.chunks_mut(BATCH_INPUTS)
     }
 
-    /// Handles one batch. The outbox must be emptied before the next.
+    /// Handles one batch. The caller must empty the outbox before the next.
     #[inline]
     pub(super) fn handle(&mut self, now: Instant, batch: &mut [Input]) {
         match &mut self.driver {
@@ -90,8 +90,8 @@ impl Shard {
         }
     }
 
-    /// Inputs that came during the round, of faces that closed as they were sent to, wait for the
-    /// next one.
+    /// Returns the inputs' memory. Inputs that were added during the round, for faces that were
+    /// closed while sending, wait for the next round.
     pub(super) fn end_round(&mut self, mut inputs: Vec<Input>) {
         inputs.clear();
         inputs.append(&mut self.inputs);

@@ -1,4 +1,4 @@
-//! The other packet threads, seen from one. Only routers of several threads have this.
+//! The other packet threads, as one of them sees them. Only with several threads.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -14,18 +14,19 @@ use crate::face::{Face, FaceIdHasher};
 use crate::face_quota::FaceClass;
 use crate::message::{NewSocket, ToWorker};
 
-/// The rings to the other threads, and the faces that these own.
+/// The rings to the other threads, and the owners of their faces.
 pub(crate) struct Siblings {
     index: u16,
     key: HashKey,
     pub(super) rings: ShardRings,
-    /// For what must not be lost to a full ring. Every thread reads it before the rings.
+    /// For commands that must not be lost to a full ring. Every thread reads its queue before its
+    /// rings.
     queues: Vec<Sender<ToWorker>>,
     owners: HashMap<FaceId, u16, BuildHasherDefault<FaceIdHasher>>,
 }
 
 impl Siblings {
-    /// `queues` are those of all threads, this one included.
+    /// `queues`: those of all threads, including this one.
     pub(crate) fn new(
         index: u16,
         key: HashKey,
@@ -41,14 +42,14 @@ impl Siblings {
     }
 
     fn send(&self, to: u16, command: ToWorker) {
-        // A thread that has ended has reported so: the router stops.
+        // Fails only after the thread has ended. It has reported that, and the router stops.
         let _ = self.queues[usize::from(to)].send(command);
     }
 
-    // Packets to the shard that they belong to.
+    // Packets to their shards.
 
-    /// The other thread whose shard a packet belongs to. None if it is this one's, or any may
-    /// count it, since it is no packet.
+    /// The other thread whose shard holds the packet's name. `None` if this thread's shard does, or
+    /// if the packet is invalid, which any shard may count.
     #[inline]
     pub(super) fn shard_of(&self, header: &LpHeader, packet: &[u8]) -> Option<u16> {
         let count = self.queues.len() as u16;
@@ -67,7 +68,7 @@ impl Siblings {
         self.rings.push(to, RingMessage::In { face, header, packet }, pool);
     }
 
-    /// What a neighbour says of itself concerns every shard.
+    /// A neighbour's signal concerns every shard.
     pub(super) fn send_signal(&mut self, face: FaceId, signal: HopSignal, pool: &mut Pool) {
         for other in self.others() {
             self.rings.push(other, RingMessage::SignalIn { face, signal }, pool);
@@ -80,7 +81,7 @@ impl Siblings {
 
     // Packets to the thread that owns their face.
 
-    /// The other thread that owns a face.
+    /// The other thread that owns a face; `None` if this thread does.
     #[inline]
     pub(super) fn owner_of(&self, face: FaceId) -> Option<u16> {
         self.owners.get(&face).copied()
@@ -88,7 +89,7 @@ impl Siblings {
 
     // Faces of other threads.
 
-    /// This thread has a new face.
+    /// Tells the other threads about a new face of this thread.
     pub(super) fn announce(&self, id: FaceId, attributes: FaceAttributes) {
         for other in self.others() {
             self.send(other, ToWorker::AddRemoteFace { id, attributes, owner: self.index });
@@ -99,19 +100,19 @@ impl Siblings {
         self.owners.insert(id, owner);
     }
 
-    /// Returns whether another thread owned the face.
+    /// Forgets a face. Returns whether another thread owned it.
     pub(super) fn remove_face(&mut self, id: FaceId) -> bool {
         self.owners.remove(&id).is_some()
     }
 
-    /// Thread `owner` owns the face now, unless it was destroyed.
+    /// Records that thread `owner` owns the face now, unless it was removed.
     pub(super) fn note_moved(&mut self, id: FaceId, owner: u16) {
         if let Some(known) = self.owners.get_mut(&id) {
             *known = owner;
         }
     }
 
-    /// Thread `to` owns a face of this thread from now on.
+    /// Moves a face of this thread to thread `to`.
     pub(super) fn hand_over(&mut self, to: u16, face: Face, socket: NewSocket) {
         let id = face.id;
         self.owners.insert(id, to);
@@ -122,7 +123,7 @@ impl Siblings {
         self.rings.mark_for_wake(to);
     }
 
-    /// Requests that the other threads evict a face of this class each.
+    /// Asks each other thread to evict a face of this class.
     pub(super) fn request_eviction(&mut self, class: FaceClass) {
         for other in self.others() {
             self.send(other, ToWorker::Evict(class));

@@ -1,4 +1,4 @@
-//! What a packet thread counts in addition to its shard and its faces.
+//! Counters of a packet thread, apart from those of its shard and its faces.
 
 use weir_base::Instant;
 use weir_link::LinkDrop;
@@ -8,17 +8,17 @@ use crate::message::CloseReason;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::snapshot::WorkerCounters;
 
-/// Counters, and the log of what repeats.
+/// Counters, and the log of repeated events.
 #[derive(Default)]
 pub(super) struct WorkerStats {
     pub(super) counters: WorkerCounters,
-    /// Link drops of faces that are gone.
+    /// Link drops of removed faces.
     removed_face_drops: [u64; LinkDrop::COUNT],
     stalls: RateLimitedLog,
 }
 
 impl WorkerStats {
-    /// A face's socket was closed.
+    /// Counts a closed socket by reason.
     pub(super) fn note_closed(&mut self, reason: &CloseReason) {
         match reason {
             CloseReason::Evicted => self.counters.faces_evicted += 1,
@@ -28,14 +28,14 @@ impl WorkerStats {
         }
     }
 
-    /// A connection closes because its peer accepts nothing.
+    /// Logs a connection that closes because its peer reads nothing.
     pub(super) fn log_stall(&mut self, now: Instant, face: u64) {
         if let Some(count) = self.stalls.add(now) {
-            tracing::warn!(face, count, "a connection closes: its peer takes nothing");
+            tracing::warn!(face, count, "closing a connection: its peer reads nothing");
         }
     }
 
-    /// A face is gone: its drops stay.
+    /// Adds the drops of a removed face.
     pub(super) fn add_removed_face(&mut self, face: &Face) {
         for (sum, (_, count)) in
             self.removed_face_drops.iter_mut().zip(face.link.counters().drops.iter())

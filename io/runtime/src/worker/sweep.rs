@@ -1,4 +1,4 @@
-//! Faces that close by themselves: idle UDP peers, and connections that accept nothing.
+//! Finds faces to close: idle UDP peers, and connections that accept nothing.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
@@ -6,10 +6,10 @@ use super::faces::FaceTable;
 use crate::config::FaceDefaults;
 use crate::face::Face;
 
-/// How often the faces are looked through, at most.
+/// Maximum interval between sweeps.
 const INTERVAL_NS_MAX: u64 = 10 * NS_PER_S;
 
-/// When to look for such faces next, and how long they may last.
+/// Timeouts, and the time of the next sweep.
 pub(super) struct Sweep {
     idle_timeout_ns: u64,
     stall_timeout_ns: u64,
@@ -36,7 +36,7 @@ impl Sweep {
         self.due_at
     }
 
-    /// Whether it is time, and if so the next is scheduled.
+    /// Returns whether a sweep is due. If so, schedules the next one.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         let is_due = self.due_at <= now;
         if is_due {

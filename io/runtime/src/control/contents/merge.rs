@@ -1,4 +1,4 @@
-//! The answers of the shards as one.
+//! Merges the shards' answers into one.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use weir_wire::Name;
 
 use crate::questions::{ContentsCursor, ContentsError, ContentsPage};
 
-/// One page of those of the shards. Those of `waiting` did not answer.
+/// Merges the shards' pages. `waiting` is the set of shards that did not answer.
 pub(super) fn merge_pages(
     parts: Vec<(u16, StoreEvent)>,
     shards: usize,
@@ -35,7 +35,7 @@ pub(super) fn merge_pages(
     Ok(ContentsPage { holdings, next, is_partial })
 }
 
-/// One batch of changes of those of the shards.
+/// Merges the shards' batches of changes into one batch.
 pub(super) fn merge_changes(
     batches: impl Iterator<Item = HoldingChanges>,
     generation: u64,
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(page.holdings.len(), 1);
         assert_eq!(page.holdings[0].ranges, [range(0, 191), range(200, 210)]);
         assert!(!page.is_partial && page.next.is_none());
-        // One that is late, or has not all of it, makes the whole partial.
+        // A shard that is late or incomplete makes the result partial.
         assert!(merge_pages(vec![(0, one)], 2, 0b10).unwrap().is_partial);
         let parts = vec![(0, listed(vec![], true)), (1, two)];
         assert!(merge_pages(parts, 2, 0).unwrap().is_partial);

@@ -1,4 +1,4 @@
-//! Questions about the store: sent to every packet thread, answered as one.
+//! Requests about the store. They are sent to every packet thread, and the answers are merged.
 
 mod merge;
 mod shares;
@@ -18,9 +18,9 @@ use self::shares::shares;
 use super::workers::Workers;
 use crate::questions::{ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender};
 
-/// Questions that wait for packet threads at most.
+/// Maximum number of requests that wait for packet threads.
 const JOBS_MAX: usize = 64;
-/// How long packet threads have to answer a management client.
+/// Time that packet threads have to answer a management request.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the answer goes.
@@ -29,40 +29,40 @@ enum Requester {
     Manager { txn: u64 },
 }
 
-/// What every shard was asked.
+/// What the shards were asked for.
 enum JobKind {
     Page,
     Rules,
-    /// `is_restart`: a new generation begins, with all that is held.
+    /// `is_restart`: this batch begins a new generation with all holdings.
     Changes {
         blocks_max: usize,
         is_restart: bool,
     },
 }
 
-/// A question that some threads have not answered yet.
+/// A request that some shards have not answered.
 struct Job {
     requester: Requester,
     kind: JobKind,
-    /// Shards still to answer, a bit for each.
+    /// Shards that have not answered, one bit each.
     waiting: u64,
     deadline: Instant,
     replies: Vec<(u16, StoreEvent)>,
 }
 
-/// Questions that wait for their answers, and what is in force.
+/// Pending requests, and the settings in force.
 pub(super) struct Contents {
     workers: Workers,
     jobs: BTreeMap<u64, Job>,
     next_transaction: u64,
     tracking: Option<HoldingsConfig>,
     rules: Rules,
-    /// The bound of the stores together, which rules must fit.
+    /// Total capacity of the stores. Rules must fit into it.
     capacity_bytes: u64,
-    /// Generation and number of the last batch of changes of each shard; none before the first,
-    /// and after one that was lost.
+    /// Generation and number of each shard's last batch of changes. `None` before the first batch,
+    /// and after a batch was lost.
     reported: Option<Vec<(u64, u64)>>,
-    /// The same of the whole router.
+    /// Generation of the whole router's changes, and number of its last batch.
     generation: u64,
     sequence: u64,
 }
@@ -86,12 +86,12 @@ impl Contents {
         self.capacity_bytes = capacity_bytes;
     }
 
-    /// When a question is answered at the latest.
+    /// Earliest deadline of a pending request.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.jobs.values().map(|job| job.deadline).min()
     }
 
-    /// A question of another thread.
+    /// Handles a request of another thread.
     pub(super) fn on_request(
         &mut self,
         now: Instant,
@@ -103,7 +103,7 @@ impl Contents {
         self.handle_request(question, deadline, Requester::Thread(answer));
     }
 
-    /// A management client wants to know what is held of an object.
+    /// Lists holdings of an object for a management client.
     pub(super) fn list_holdings(
         &mut self,
         now: Instant,
@@ -121,7 +121,7 @@ impl Contents {
         )
     }
 
-    /// Returns the answer to the manager, if it is known already.
+    /// Sends the request to the shards. Returns the reply to the manager, if it is known already.
     fn handle_request(
         &mut self,
         question: ContentsRequest,
@@ -191,7 +191,7 @@ impl Contents {
         send_reply(asked_by, result)
     }
 
-    /// Begins to keep an index of what is held, or ends that.
+    /// Starts or stops the index of holdings.
     pub(super) fn track(&mut self, config: Option<HoldingsConfig>) {
         if self.tracking == config {
             return;
@@ -207,7 +207,7 @@ impl Contents {
         self.workers.send_all_shards(|| Command::Store(command()));
     }
 
-    /// Asks the shards for which there is a command.
+    /// Sends `command` to each shard for which it returns a command, and waits for their answers.
     fn start_job(
         &mut self,
         kind: JobKind,
@@ -232,7 +232,8 @@ impl Contents {
         None
     }
 
-    /// An answer of one shard. Returns the answer to the manager, if this was the last part of one.
+    /// Handles the answer of one shard. Returns the reply to the manager if this was the last
+    /// answer.
     pub(super) fn on_event(&mut self, worker: u16, event: StoreEvent) -> Option<ManagerInput> {
         let (StoreEvent::Listed { transaction, .. }
         | StoreEvent::Changed { transaction, .. }
@@ -247,7 +248,7 @@ impl Contents {
         self.finish_job(job)
     }
 
-    /// Answers what has waited long enough. Returns the answers to the manager.
+    /// Finishes requests whose deadline has passed. Returns replies to the manager.
     pub(super) fn run_timers(&mut self, now: Instant) -> Vec<ManagerInput> {
         let late = self.jobs.iter().filter(|(_, job)| job.deadline <= now);
         let late: Vec<u64> = late.map(|(&transaction, _)| transaction).collect();
@@ -268,7 +269,7 @@ impl Contents {
             JobKind::Changes { blocks_max, is_restart } => {
                 match self.merge_changes(parts, is_restart) {
                     Ok(Some(changes)) => Ok(ContentsReply::Changes(changes)),
-                    // A shard has begun a generation by itself: all do.
+                    // A shard has started a new generation by itself, so all shards must.
                     Ok(None) if !is_restart => {
                         self.send_stores(|| StoreCommand::RestartChanges);
                         let kind = JobKind::Changes { blocks_max, is_restart: true };
@@ -300,8 +301,8 @@ impl Contents {
         Ok(JobKind::Changes { blocks_max, is_restart })
     }
 
-    /// The shards' changes as those of one router; nothing if a shard has begun a generation that
-    /// the others have not.
+    /// Merges the shards' changes. Returns `None` if a shard has started a generation that the
+    /// others have not.
     fn merge_changes(
         &mut self,
         parts: Vec<(u16, StoreEvent)>,
@@ -330,7 +331,7 @@ impl Contents {
             return Ok(None);
         }
         if is_restart {
-            // Higher than any of a router that ran here before.
+            // Later than any generation of a previous run of this router.
             self.generation = unix_time_ms().max(self.generation + 1);
             self.sequence = 0;
         }
@@ -340,8 +341,8 @@ impl Contents {
         Ok(Some(merge_changes(batches, self.generation, self.sequence)))
     }
 
-    /// The share of each shard of new rules; none if they are in force already. Whatever could make
-    /// a shard refuse its share is checked before any is sent.
+    /// Returns each shard's share of new rules, or `None` if these rules are already in force.
+    /// Every reason for which a shard could reject its share is checked here, before any is sent.
     fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesError> {
         if rules == self.rules {
             return Ok(None);
@@ -362,7 +363,7 @@ impl Contents {
     }
 }
 
-/// Sends an answer to the thread that asked, or returns it for the manager.
+/// Sends a reply to the requesting thread, or returns it for the manager.
 fn send_reply(
     asked_by: Requester,
     result: Result<ContentsReply, ContentsError>,
@@ -390,8 +391,8 @@ fn rules_result(
 ) -> Result<ContentsReply, ContentsError> {
     for (shard, event) in parts {
         if let StoreEvent::RulesSet { refused: Some(refused), .. } = event {
-            // They were checked before, so that this is a disagreement between two parts of ours.
-            tracing::error!(shard, %refused, "a packet thread refuses rules that were checked");
+            // The rules were checked before, so the two checks disagree.
+            tracing::error!(shard, %refused, "a packet thread rejects rules that passed the check");
             return Err(refused.into());
         }
     }

@@ -1,18 +1,18 @@
-//! What each shard must keep of what a router must keep.
+//! Divides the rules of the router among its shards.
 
 use weir_base::HashKey;
 use weir_forward::shard::shard_of_name;
 use weir_store::{Retention, Rule, Rules, SegmentRange};
 
-/// Segments in a row that share a shard (decision 0014).
+/// Consecutive segments that belong to the same shard (decision 0014).
 const RANGE_SEGMENTS: u64 = 64;
-/// Blocks of all rules that are counted; what comes beyond is shared out evenly.
+/// Ranges of all rules whose shards are computed. Rules beyond are divided evenly.
 const RANGES_COUNTED_MAX: u64 = 1 << 20;
-/// As stores have it: all but this share may be kept.
+/// A store may keep all but this fraction (1/16) of its capacity.
 const SPARE_SHARE: u64 = 16;
 
-/// The rules of each shard. What a rule keeps is shared out by the segments that each shard has of
-/// its range. A shard that would keep more than it may keeps as much less of each.
+/// Returns the rules of each shard. The bytes of a rule are divided by the number of its segments
+/// in each shard. If a shard's rules exceed its limit, they are all reduced by the same factor.
 pub(super) fn shares(rules: &Rules, key: &HashKey, shards: u16, capacity_bytes: u64) -> Vec<Rules> {
     let mut shares = vec![Rules { generation: rules.generation, rules: Vec::new() }; shards.into()];
     let mut blocks_left = RANGES_COUNTED_MAX;
@@ -41,13 +41,13 @@ pub(super) fn shares(rules: &Rules, key: &HashKey, shards: u16, capacity_bytes: 
     shares
 }
 
-/// `count` of `total` parts.
+/// `bytes * count / total`.
 fn scale(bytes: u64, count: u64, total: u64) -> u64 {
     (u128::from(bytes) * u128::from(count) / u128::from(total)) as u64
 }
 
-/// How many segments of a rule's range each shard has, or the same for all when that cannot be
-/// known: the range is too long, or the prefix may have several objects.
+/// Number of a rule's segments in each shard. Equal numbers for all shards when they cannot be
+/// computed: the range is too long, or the prefix may hold several objects.
 fn segments_per_shard(rule: &Rule, key: &HashKey, shards: u16, blocks_left: &mut u64) -> Vec<u64> {
     let SegmentRange { first, last } = rule.segments;
     let even = vec![1; shards.into()];
@@ -113,15 +113,15 @@ mod tests {
     #[test]
     fn rules_follow_segments_of_shards() {
         let key = HashKey::new([1, 2]);
-        // 30 segments of one block: one shard has all of them.
+        // 30 segments of one range belong to one shard.
         let bytes = kept(&shares(&keep(70, 99, 30_000), &key, 4, 1 << 30));
         assert_eq!(bytes.iter().filter(|bytes| **bytes == 30_000).count(), 1);
         assert_eq!(bytes.iter().sum::<u64>(), 30_000);
-        // 100 blocks are spread.
+        // 100 ranges are spread over the shards.
         let bytes = kept(&shares(&keep(0, 6399, 6_400_000), &key, 2, 1 << 30));
         assert!(bytes.iter().all(|bytes| bytes % 64_000 == 0 && *bytes > 2_000_000), "{bytes:?}");
         assert_eq!(bytes.iter().sum::<u64>(), 6_400_000);
-        // All segments: how many there are is not known.
+        // All segments: their number is unknown.
         let bytes = kept(&shares(&keep(0, u64::MAX, 6_400_000), &key, 2, 1 << 30));
         assert_eq!(bytes, [3_200_000; 2]);
     }

@@ -1,11 +1,11 @@
-//! Which face is moved to which packet thread, so that none has much more to do with sockets than
-//! another. New faces are dealt out in turn: their load is not known yet.
+//! Balances the load of the packet threads by moving faces between them. New faces are assigned
+//! round robin, because their load is not known yet.
 
 use weir_base::{FaceId, Instant};
 
 use crate::message::{ToWorker, WorkReport};
 
-/// Work of a thread a second below which nothing is moved.
+/// Below this much work per second on the busiest thread, no face moves.
 const WORK_LEAST: u64 = 5_000;
 
 /// The last report of a packet thread.
@@ -15,17 +15,17 @@ struct WorkerLoad {
     report: WorkReport,
 }
 
-/// The reports of all packet threads, and the face that is being moved.
+/// The reports of all packet threads, and the face that is moving.
 #[derive(Debug)]
 pub(super) struct Balance {
     threads: Vec<WorkerLoad>,
     interval_ns: u64,
-    /// Not before: all must have reported of the time since the last face was moved.
+    /// Earliest time of the next decision. By then, all threads have reported since the last move.
     decide_at: Option<Instant>,
     moving: Option<MovingFace>,
 }
 
-/// A face, the thread that has it, and the thread that should.
+/// A face, its present thread, and its new thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) face: FaceId,
@@ -33,7 +33,7 @@ pub(super) struct Move {
     pub(super) to: u16,
 }
 
-/// A face on its way from thread to thread, and the commands for it that wait until it has arrived.
+/// A face that is moving between threads, with the commands that wait for its arrival.
 #[derive(Debug)]
 struct MovingFace {
     id: FaceId,
@@ -50,7 +50,7 @@ impl Balance {
         }
     }
 
-    /// The face is on its way from now on. Only one may be.
+    /// Marks the face as moving. Only one face moves at a time.
     pub(super) fn begin(&mut self, id: FaceId) {
         self.moving = Some(MovingFace { id, commands: Vec::new() });
     }
@@ -59,7 +59,7 @@ impl Balance {
         self.moving.is_some()
     }
 
-    /// Keeps a command for a face that is on its way. Returns it for any other face.
+    /// Holds back a command if its face is moving. Otherwise returns the command.
     pub(super) fn defer(&mut self, id: FaceId, command: ToWorker) -> Option<ToWorker> {
         match &mut self.moving {
             Some(moving) if moving.id == id => {
@@ -70,7 +70,7 @@ impl Balance {
         }
     }
 
-    /// The face has arrived. Returns the commands that waited for that.
+    /// The face has arrived. Returns the commands that were held back.
     pub(super) fn end(&mut self) -> Vec<ToWorker> {
         self.moving.take().map(|moving| moving.commands).unwrap_or_default()
     }
@@ -79,14 +79,14 @@ impl Balance {
         self.threads[usize::from(worker)] = WorkerLoad { reported_at: now, report };
     }
 
-    /// The face that should be moved now, if any.
+    /// Returns the face that should move now, if any.
     pub(super) fn decide(&mut self, now: Instant) -> Option<Move> {
         let settled_at = now.plus_ns(2 * self.interval_ns);
         if *self.decide_at.get_or_insert(settled_at) > now {
             return None;
         }
         self.decide_at = Some(now.plus_ns(self.interval_ns));
-        // A thread that has reported nothing for long sleeps.
+        // A thread that sleeps sends no reports.
         let oldest_ns = 3 * self.interval_ns;
         for thread in &mut self.threads {
             if now.ns_since(thread.reported_at) > oldest_ns {
@@ -100,7 +100,7 @@ impl Balance {
         if busiest < WORK_LEAST || gap < busiest / 4 {
             return None;
         }
-        // What moves makes the gap less by twice its work.
+        // A move reduces the gap by twice the work of the face.
         let left = |work: u64| gap.abs_diff(2 * work);
         let moved = self.threads[from].report.movable.iter().min_by_key(|face| left(face.work))?;
         if left(moved.work) > gap / 4 * 3 {
@@ -142,7 +142,7 @@ mod tests {
     fn moves_face_that_evens_threads_best() {
         let (mut balance, now) = reported(&[&[30_000, 20_000, 1_000], &[8_000], &[9_000]]);
         assert_eq!(balance.decide(now), Some(moved(1)));
-        // Not before all have reported again.
+        // The threads must report again first.
         assert_eq!(balance.decide(now), None);
     }
 

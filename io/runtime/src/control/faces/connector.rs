@@ -1,5 +1,5 @@
-//! Looking up host names and connecting, away from every other thread. One short-lived thread for
-//! each attempt, with a bound on their number.
+//! Resolves host names and connects, outside of all long-lived threads. Each attempt has a thread
+//! of its own, and the number of attempts is limited.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use weir_face::{Connected, FaceUri};
 use crate::mailbox::ControlSender;
 use crate::message::{ConnectOutcome, ConnectPurpose, ToControl};
 
-/// How long a TCP peer may take to answer (NFD: 4 s).
+/// Timeout of a TCP connection attempt (NFD: 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Waits between attempts to connect.
+/// Delays between connection attempts.
 pub(super) const RECONNECT: Backoff = Backoff::new(NS_PER_S, 60 * NS_PER_S);
-/// How long a configured UDP face may be silent before its host is looked up again, and the waits
-/// after lookups that changed nothing.
+/// How long a static UDP face may be silent before its host name is resolved again, and the delays
+/// between lookups that change nothing.
 pub(super) const RECHECK: Backoff = Backoff::new(5 * NS_PER_S, 60 * NS_PER_S);
-/// Attempts at one time; more are refused.
+/// Maximum number of concurrent attempts. Further ones fail at once.
 const ATTEMPTS_MAX: usize = 64;
 
-/// Makes connections for the control thread, and knows which to make again, and when.
+/// Starts connection attempts for the control thread, and schedules retries.
 #[derive(Debug)]
 pub(super) struct Connector {
     control: ControlSender,
@@ -34,8 +34,8 @@ impl Connector {
         Self { control, running: Arc::new(AtomicUsize::new(0)), retries: Vec::new() }
     }
 
-    /// Starts an attempt. Of several addresses `current` is tried first. The outcome comes as a
-    /// message, always.
+    /// Starts an attempt. Of several addresses, `current` is tried first. The outcome always
+    /// arrives as a [`ToControl::Connected`] message.
     pub(super) fn start(&self, uri: String, current: Option<FaceUri>, purpose: ConnectPurpose) {
         let control = self.control.clone();
         let running = Arc::clone(&self.running);
@@ -59,7 +59,7 @@ impl Connector {
         }
     }
 
-    /// Another attempt is due after `pause_ns`.
+    /// Schedules another attempt after `pause_ns`.
     pub(super) fn retry_after(&mut self, now: Instant, pause_ns: u64, purpose: ConnectPurpose) {
         self.retries.push((now.plus_ns(pause_ns), purpose));
     }

@@ -1,4 +1,4 @@
-//! Making faces: of connections that were accepted, by command, and of the configuration.
+//! Creates faces: for accepted connections, by command, and from the configuration.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::face_quota::Claimant;
 use crate::message::{ConnectOutcome, ConnectPurpose, NewSocket, ToWorker};
 
 impl Faces {
-    // Connections that were accepted.
+    // Accepted connections.
 
     pub(in crate::control) fn on_accepted(&mut self, now: Instant, socket: Socket) {
         let is_operator = self.operators.includes(&socket);
@@ -48,9 +48,9 @@ impl Faces {
         }
     }
 
-    // Connections that this router makes.
+    // Outgoing connections.
 
-    /// faces/create: answered now, or when the connection is established.
+    /// Handles faces/create. The answer follows now, or when the connection is established.
     pub(in crate::control) fn create(&mut self, txn: u64, request: FaceRequest) {
         let result = match request.uri.parse::<FaceUri>() {
             Ok(remote) if let Err(error) = remote.check_peer(&request.uri) => {
@@ -58,14 +58,14 @@ impl Faces {
             }
             Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
                 Some(exists) => Err(FaceError::Exists(exists)),
-                // Nothing to wait for.
+                // A UDP face is ready at once.
                 None if remote.is_datagram() => Connected::to(&remote, Duration::ZERO)
                     .map_err(|error| FaceError::ConnectFailed(error.to_string()))
                     .and_then(|connected| self.add_connected(connected, &request, None)),
                 None => return self.connect(ConnectPurpose::Command { txn, request }),
             },
             Ok(other) => Err(FaceError::Unsupported(format!(
-                "faces of the scheme {} cannot be made by command; use udp4, udp6, tcp4 or tcp6",
+                "faces with scheme {} cannot be created by command; use udp4, udp6, tcp4 or tcp6",
                 other.scheme()
             ))),
             Err(error) => Err(FaceError::Unsupported(error.to_string())),
@@ -76,8 +76,9 @@ impl Faces {
     fn answer_create(&mut self, txn: u64, result: Result<FaceId, FaceError>) {
         let result = result.and_then(|id| {
             let face = self.table.find(id);
-            face.map(FaceRecord::info)
-                .ok_or_else(|| FaceError::Internal("the face closed at once".into()))
+            face.map(FaceRecord::info).ok_or_else(|| {
+                FaceError::Internal("the face closed immediately after it was created".into())
+            })
         });
         self.notices.push_back(ManagerInput::FaceCreated { txn, result });
     }
@@ -88,7 +89,7 @@ impl Faces {
         }
     }
 
-    /// Makes connections again whose time has come.
+    /// Starts connection attempts that are due.
     pub(in crate::control) fn run_timers(&mut self, now: Instant) {
         while let Some(purpose) = self.connector.take_due(now) {
             self.connect(purpose);
@@ -100,20 +101,21 @@ impl Faces {
             ConnectPurpose::Command { request, .. } => request.uri.clone(),
             ConnectPurpose::Static { index } => self.statics[*index].config.uri.clone(),
             ConnectPurpose::Reconnect { face } => match self.table.find(*face) {
-                // The configured name may resolve to another address by now.
+                // The host name of the configuration may resolve to another address by now.
                 Some(FaceRecord { static_index: Some(index), .. }) => {
                     self.statics[*index].config.uri.clone()
                 }
                 Some(face) => face.remote.to_string(),
                 None => return,
             },
-            // First the face's thread says whether the peer is silent.
+            // The face's thread first reports whether the peer is silent.
             ConnectPurpose::Recheck { face } => return self.request_last_heard(*face),
         };
         self.connector.start(uri, None, purpose);
     }
 
-    /// An attempt to connect has ended. A face may move to another thread only if `may_move`.
+    /// Handles the outcome of a connection attempt. A face may move to another thread only if
+    /// `may_move`.
     pub(in crate::control) fn on_connected(
         &mut self,
         now: Instant,
@@ -188,7 +190,7 @@ impl Faces {
             // UDP faces never go down.
             Ok(Connected::Peer(_)) => return,
             Err(error) => {
-                tracing::warn!(face = id.0, error, "permanent face stays down; trying again");
+                tracing::warn!(face = id.0, error, "cannot reconnect permanent face; will retry");
                 return self.retry_later(now, ConnectPurpose::Reconnect { face: id });
             }
         };
@@ -201,7 +203,7 @@ impl Faces {
         self.notify(FaceEventKind::Up, id);
     }
 
-    // Faces of the configuration.
+    // Static faces.
 
     fn on_static_connected(
         &mut self,
@@ -218,11 +220,15 @@ impl Faces {
             .and_then(|connection| self.add_connected(connection, &request, Some(index)));
         let id = match made {
             Ok(id) => id,
-            // The peer was here first: its face becomes the configured one.
+            // The peer connected first. Its face becomes the static one.
             Err(FaceError::Exists(info)) => {
                 let id = info.face_id;
                 if let Err(error) = self.update_declared(id, &request.changes, Some(&config)) {
-                    tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
+                    tracing::error!(
+                        uri = config.uri,
+                        ?error,
+                        "cannot apply the settings of [[face]]"
+                    );
                 }
                 self.make_static(id, index, may_move);
                 id
@@ -232,7 +238,7 @@ impl Faces {
                     FaceError::ConnectFailed(why) => why,
                     other => format!("{other:?}"),
                 };
-                tracing::warn!(uri = config.uri, why, "[[face]] is not there yet; trying again");
+                tracing::warn!(uri = config.uri, why, "cannot create [[face]]; will retry");
                 return self.retry_later(now, ConnectPurpose::Static { index });
             }
         };
@@ -250,16 +256,16 @@ impl Faces {
         }
     }
 
-    /// A face that exists becomes one of the configuration.
+    /// Turns an existing face into a static one.
     fn make_static(&mut self, id: FaceId, index: usize, may_move: bool) {
         let may_move = may_move && !self.is_moving();
         let Some(face) = self.table.find_mut(id) else { return };
         face.static_index = Some(index);
-        // It follows the route from now on, as those that the configuration makes.
+        // From now on it follows the route, like other static faces.
         match face.remote {
             FaceUri::Udp(peer) if face.source.is_some() && may_move => {
                 if let Err(error) = self.move_to_peer(id, peer) {
-                    tracing::warn!(%peer, ?error, "[[face]] stays as its peer made it");
+                    tracing::warn!(%peer, ?error, "cannot move [[face]] to its route");
                 }
             }
             _ => self.send_attributes(id),

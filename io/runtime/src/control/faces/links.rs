@@ -1,4 +1,4 @@
-//! Link settings: the configuration's defaults, and what commands change of them.
+//! Link settings of faces: defaults of the configuration, and changes by commands.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use weir_wire::PACKET_SIZE_MAX;
 use crate::config::FaceDefaults;
 use crate::control::random_u64;
 
-/// The configuration's defaults on top of the link's.
+/// Applies the configuration's defaults to `base`.
 pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConfig {
     let marking = MarkingConfig {
         is_on: defaults.congestion_marking,
@@ -26,7 +26,7 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
         discipline: defaults.discipline.clone(),
         seed: random_u64(),
     };
-    // A link that fragments packets is one of datagrams.
+    // Only datagram links fragment packets, and only these lose frames.
     let reliability = defaults.reliability && base.codec.fragmentation;
     let runs = if defaults.runs { RunsConfig::Accept } else { RunsConfig::Off };
     let codec = CodecConfig { sequence_start: random_u64(), reliability, runs, ..base.codec };
@@ -37,19 +37,19 @@ pub(super) fn udp_link(defaults: &FaceDefaults, peer: IpAddr) -> LinkConfig {
     link_config(defaults, LinkConfig::datagram(udp_mtu(defaults, peer)))
 }
 
-/// The largest datagram to `peer`, unless its face says otherwise.
+/// The largest datagram to `peer`, unless its face overrides it.
 pub(super) fn udp_mtu(defaults: &FaceDefaults, peer: IpAddr) -> usize {
     defaults.udp_mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer))
 }
 
-/// The side that makes a connection is the first to offer runs there.
+/// The connecting side is the first to offer run Interests.
 pub(super) fn begin_runs(link: &mut LinkConfig) {
     if link.codec.runs != RunsConfig::Off {
         link.codec.runs = RunsConfig::Initiate;
     }
 }
 
-/// Changes link settings as a command requests (NFD, faces/create and faces/update).
+/// Applies the changes of a faces/create or faces/update command, as NFD does.
 pub(super) fn apply_changes(
     link: &mut LinkConfig,
     changes: &FaceChanges,
@@ -60,10 +60,12 @@ pub(super) fn apply_changes(
     let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
     if let Some(mtu) = changes.mtu {
         if !remote.is_datagram() {
-            return unsupported("only UDP faces have an MTU of their own");
+            return unsupported("only UDP faces have a configurable MTU");
         }
         if mtu < MTU_MIN as u64 {
-            return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
+            return Err(FaceError::Unsupported(format!(
+                "the MTU must be at least {MTU_MIN} bytes"
+            )));
         }
         link.codec.mtu = match mtu {
             MTU_AUTO => mtu_default,
@@ -72,13 +74,13 @@ pub(super) fn apply_changes(
     }
     if let Some(local_fields) = changes.local_fields {
         if local_fields && scope == FaceScope::NonLocal {
-            return unsupported("local fields are for faces of this machine alone");
+            return unsupported("local fields are only available on faces of this machine");
         }
         link.codec.local_fields = local_fields;
     }
     if let Some(reliability) = changes.reliability {
         if reliability && !remote.is_datagram() {
-            return unsupported("only UDP faces lose frames that could be sent again");
+            return unsupported("only UDP faces support reliability");
         }
         link.codec.reliability = reliability;
     }

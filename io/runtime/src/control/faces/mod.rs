@@ -1,8 +1,8 @@
-//! All faces of the router, as the control thread knows them: coming, changing and going. Packet
-//! threads own the sockets; this component sends them commands, and leaves notices for the manager.
+//! All faces of the router, as the control thread knows them. Packet threads own the sockets. This
+//! component sends them commands and leaves notices for the manager.
 //!
-//! The methods of [`Faces`] lie in three files, each of which calls only those to its right:
-//! `create` makes faces, `recheck` moves them to other addresses, and this one keeps them.
+//! The methods of [`Faces`] are in three files, each of which calls only later ones: `create`
+//! creates faces, `recheck` moves them to other addresses, and this file manages existing ones.
 
 mod balance;
 mod connector;
@@ -37,7 +37,7 @@ use crate::message::{
 };
 use crate::rate_limited_log::RateLimitedLog;
 
-/// How often a connection is closed to make room for others, at most.
+/// Minimum interval between evictions of connections.
 const EVICT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
 /// The faces of all packet threads.
@@ -58,19 +58,20 @@ pub(super) struct Faces {
 
 struct StaticEntry {
     config: StaticFace,
-    /// Attempts so far to make it.
+    /// Failed attempts to create it.
     attempts: u32,
 }
 
-/// Connections refused because there are as many faces as may be.
+/// Connections refused because of a limit on faces.
 #[derive(Default)]
 struct RefusedConnections {
     count: u64,
     log: RateLimitedLog,
-    /// When the next connection may be closed to make room.
+    /// When the next connection may be evicted.
     evict_at: Instant,
 }
 
+/// A face that has no identifier yet.
 struct FaceDraft {
     remote: FaceUri,
     local: FaceUri,
@@ -79,7 +80,7 @@ struct FaceDraft {
     persistency: FacePersistency,
     link: LinkConfig,
     socket: NewSocket,
-    /// The thread that must own it, if it matters.
+    /// The thread that must own the face; `None`: any.
     worker: Option<u16>,
     static_index: Option<usize>,
 }
@@ -113,7 +114,7 @@ impl Faces {
         self.table.find(id)
     }
 
-    /// What the manager must learn, in order.
+    /// Returns events for the manager, in order.
     pub(super) fn take_notices(&mut self) -> VecDeque<ManagerInput> {
         mem::take(&mut self.notices)
     }
@@ -122,16 +123,16 @@ impl Faces {
         self.refused.count
     }
 
-    /// Opens a UDP port on packet threads.
+    /// Gives the sockets of a UDP port to packet threads.
     pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) {
         self.ports.add(sockets, &mut self.next_worker);
     }
 
-    /// Informs the manager of a face.
+    /// Tells the manager about an event of a face.
     fn notify(&mut self, kind: FaceEventKind, id: FaceId) {
         let Some(face) = self.table.find(id) else { return };
         let info = face.info();
-        // Strangers make and leave faces at will, which is no news.
+        // Peers create and close on-demand faces at will, so these events are not worth a log line.
         if face.persistency == FacePersistency::OnDemand {
             tracing::debug!(face = id.0, remote = info.uri, "face {kind}");
         } else {
@@ -179,7 +180,7 @@ impl Faces {
         Ok(id)
     }
 
-    /// A packet thread gave a stranger a face.
+    /// A packet thread has created a face for an unknown UDP peer.
     pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, path: UdpPath) {
         let port = self.ports.get(port);
         let local = port.local_of(path);
@@ -201,11 +202,12 @@ impl Faces {
         self.notify(FaceEventKind::Created, id);
     }
 
-    /// There was no room for a connection. A thread, each in turn, makes room for the next one.
+    /// Counts a refused connection. Asks one thread, round robin, to evict a connection, so that a
+    /// later one finds a free slot.
     fn note_refused(&mut self, now: Instant, remote: &str, refusal: Refusal, claimant: Claimant) {
         self.refused.count += 1;
         if let Some(count) = self.refused.log.add(now) {
-            tracing::warn!(remote, %refusal, count, "a connection is refused");
+            tracing::warn!(remote, %refusal, count, "connection refused");
         }
         if matches!(claimant, Claimant::Stream(_)) && self.refused.evict_at <= now {
             self.refused.evict_at = now.plus_ns(EVICT_INTERVAL_NS);
@@ -214,8 +216,8 @@ impl Faces {
         }
     }
 
-    /// The PIT tokens of a face, which may be one of the configuration. Applications of this host
-    /// have nothing to forge.
+    /// The PIT tokens of a face. Local applications cannot forge Data of others, so they need no
+    /// secret.
     fn pit_token(&self, static_index: Option<usize>, scope: FaceScope) -> PitTokenChoice {
         let declared = static_index.and_then(|index| self.statics[index].config.pit_token);
         declared.unwrap_or(match scope {
@@ -224,7 +226,7 @@ impl Faces {
         })
     }
 
-    /// Sends all shards what they must know of a face.
+    /// Sends the face's attributes to all shards.
     fn send_attributes(&self, id: FaceId) {
         let Some(face) = self.table.find(id) else { return };
         let (scope, is_datagram) = (face.scope, face.remote.is_datagram());
@@ -234,7 +236,7 @@ impl Faces {
         self.workers.send_all_shards(|| Command::AddFace { face: id, attributes });
     }
 
-    /// The face that leads to a peer already.
+    /// Finds an existing face to this peer.
     fn existing(&self, remote: &FaceUri) -> Option<FaceInfo> {
         let chosen_by_peer = || {
             let peer = remote.socket_addr().filter(|_| remote.is_datagram())?;
@@ -244,7 +246,7 @@ impl Faces {
         self.table.to_peer(remote, None).or_else(chosen_by_peer).map(FaceRecord::info)
     }
 
-    // Faces that change and go.
+    // Changes and removal.
 
     pub(super) fn update(
         &mut self,
@@ -284,7 +286,7 @@ impl Faces {
         }
     }
 
-    /// A packet thread closed the socket of a face.
+    /// A packet thread has closed the socket of a face.
     pub(super) fn on_closed(
         &mut self,
         now: Instant,
@@ -306,7 +308,7 @@ impl Faces {
         self.retry_later(now, ConnectPurpose::Reconnect { face: id });
     }
 
-    /// Takes a face that its packet thread has closed out of all tables.
+    /// Removes a face, which its packet thread has closed, from all tables.
     fn remove(&mut self, id: FaceId) {
         self.notify(FaceEventKind::Destroyed, id);
         if let Some(face) = self.table.remove(id) {
@@ -315,7 +317,7 @@ impl Faces {
         }
     }
 
-    // Connections that are made again.
+    // Reconnecting.
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.connector.next_retry()
@@ -339,13 +341,13 @@ impl Faces {
         self.connector.retry_after(now, pause_ns, purpose);
     }
 
-    // Faces that move to other threads.
+    // Moving faces between threads.
 
     pub(super) fn is_moving(&self) -> bool {
         self.balance.is_moving()
     }
 
-    /// A packet thread reports the work of its faces. Moves one if `may_move`.
+    /// Records a packet thread's load. Moves a face if `may_move` and it would balance the load.
     pub(super) fn on_work(
         &mut self,
         now: Instant,
@@ -358,13 +360,13 @@ impl Faces {
             && !self.is_moving()
             && let Some(Move { face, from, to }) = self.balance.decide(now)
         {
-            tracing::debug!(face = face.0, from, to, "a face goes to another packet thread");
+            tracing::debug!(face = face.0, from, to, "moving a face to another packet thread");
             self.balance.begin(face);
             self.workers.send(from, ToWorker::MoveFace { id: face, to, socket: None });
         }
     }
 
-    /// Thread `worker` has the face, if it still exists.
+    /// The move has ended: thread `worker` has the face, if it still exists.
     pub(super) fn on_move_ended(&mut self, id: FaceId, worker: u16) {
         if let Some(face) = self.table.find_mut(id) {
             face.worker = worker;

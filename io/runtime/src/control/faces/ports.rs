@@ -1,4 +1,4 @@
-//! The router's UDP ports, and which of them reaches a peer.
+//! The router's UDP ports, and the choice of a port for a peer.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,14 +15,14 @@ use crate::message::{NewSocket, PeerLinks, PortId, ToWorker};
 /// A shared UDP port.
 pub(super) struct PortRecord {
     id: PortId,
-    /// The packet threads that have a socket of it.
+    /// Packet threads that have a socket of this port, in steering order.
     workers: Vec<u16>,
     pub(super) local: SocketAddr,
     pub(super) links: PeerLinks,
 }
 
 impl PortRecord {
-    /// The packet thread that receives what `peer` sends.
+    /// The packet thread that receives datagrams of `peer`.
     pub(super) fn worker_of(&self, peer: SocketAddr) -> u16 {
         self.workers[weir_face::steered_to(peer, self.workers.len())]
     }
@@ -31,7 +31,7 @@ impl PortRecord {
         NewSocket::Peer { port: self.id, path }
     }
 
-    /// This end of a face whose peer chose to speak to `local`.
+    /// The local address of a face whose peer sends to `path.local`.
     pub(super) fn local_of(&self, path: UdpPath) -> SocketAddr {
         path.local.map_or(self.local, |local| local.with_port(self.local.port()))
     }
@@ -52,7 +52,7 @@ impl UdpPorts {
         &self.ports[&id]
     }
 
-    /// Gives the sockets of a UDP port to packet threads, one each.
+    /// Gives one socket of the port to each packet thread.
     pub(super) fn add(&mut self, sockets: Vec<UdpPort>, turn: &mut RoundRobin) -> PortId {
         let id = self.ports.len() as PortId;
         let local = sockets[0].local_addr();
@@ -70,7 +70,7 @@ impl UdpPorts {
         id
     }
 
-    /// The port from which a peer is reached: a listening one, or one made for outgoing faces.
+    /// Returns the port from which `peer` is reached. Opens a port for outgoing faces if none fits.
     pub(super) fn toward(
         &mut self,
         peer: SocketAddr,
@@ -96,9 +96,9 @@ impl UdpPorts {
     }
 }
 
-/// Which of several ports reaches `peer`, where the system's route leads there from `source`: the
-/// one bound to that address, else one bound to all, else one bound to another address, whose
-/// operator has the peer answer to that one.
+/// Chooses the port for `peer`. The system's route to the peer starts at address `source`. The
+/// order of preference is: a port bound to `source`, one bound to all addresses, one bound to
+/// another address, whose operator must make sure that the peer answers to it.
 fn best_port(
     ports: impl Iterator<Item = (PortId, SocketAddr)>,
     peer: SocketAddr,
@@ -107,7 +107,7 @@ fn best_port(
     let rank = |local: IpAddr| match local {
         local if source.is_some_and(|source| source.ip == local) => Some(0),
         local if local.is_unspecified() => Some(1),
-        // A port bound to loopback reaches nothing else, and the other way round.
+        // A port bound to loopback reaches only loopback, and other ports do not reach it.
         local if local.is_loopback() == peer.ip().is_loopback() => Some(2),
         _ => None,
     };

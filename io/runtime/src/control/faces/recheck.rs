@@ -1,6 +1,8 @@
-//! Configured UDP faces whose host has several addresses, or others than before. A TCP connection
-//! that ends is made again, with the address that the host has then. A UDP face never ends: one
-//! whose peer is silent is checked now and then, and moves to an address that answers.
+//! Rechecks static UDP faces whose host name may resolve to several or new addresses.
+//!
+//! A TCP connection that breaks is made again with the host's current address. A UDP face never
+//! breaks. If its peer is silent, its host name is resolved again, and the face moves to an address
+//! that responds.
 
 use std::net::SocketAddr;
 
@@ -13,7 +15,7 @@ use super::connector::RECHECK;
 use crate::message::{ConnectPurpose, ToWorker};
 
 impl Faces {
-    /// A face of the configuration exists. One with a host name is checked from now on.
+    /// Starts the rechecks of a static face, if its URI has a host name.
     pub(super) fn begin_rechecks(&mut self, now: Instant, id: FaceId, uri: &str) {
         let is_udp = self.table.find(id).is_some_and(|face| face.remote.is_datagram());
         if is_udp && FaceUri::has_host_name(uri) {
@@ -28,7 +30,7 @@ impl Faces {
         }
     }
 
-    /// The peer of a face was last heard at `at`: if that is long ago its host is looked up.
+    /// The peer was last heard at `at`. If that is long ago, its host name is resolved again.
     pub(in crate::control) fn on_last_heard(&mut self, now: Instant, id: FaceId, at: Instant) {
         let Some(face) = self.table.find_mut(id) else { return };
         let Some(index) = face.static_index else { return };
@@ -55,18 +57,19 @@ impl Faces {
             && !self.is_moving()
         {
             match self.move_to_peer(id, peer) {
-                Ok(()) => tracing::info!(face = id.0, %before, %peer, "a silent face moved"),
+                Ok(()) => {
+                    tracing::info!(face = id.0, %before, %peer, "moved a silent face")
+                }
                 Err(error) => {
-                    tracing::warn!(face = id.0, %before, %peer, ?error, "a silent face stays");
+                    tracing::warn!(face = id.0, %before, %peer, ?error, "cannot move a silent face");
                 }
             }
         }
         self.retry_later(now, ConnectPurpose::Recheck { face: id });
     }
 
-    /// Changes where a UDP face leads, by the route that the system has. It keeps its number and
-    /// its routes. No other face may be moving, since what `peer` sends may come to another packet
-    /// thread.
+    /// Moves a UDP face to another peer address. The face keeps its identifier and routes. No other
+    /// face may be moving, because datagrams of `peer` may arrive at another packet thread.
     pub(super) fn move_to_peer(&mut self, id: FaceId, peer: SocketAddr) -> Result<(), FaceError> {
         let remote = FaceUri::Udp(peer);
         if let Some(other) = self.existing(&remote)

@@ -17,27 +17,27 @@ pub(in crate::control) struct FaceRecord {
     pub(super) id: FaceId,
     pub(in crate::control) remote: FaceUri,
     pub(super) local: FaceUri,
-    /// The address of this host that a UDP peer chose to speak to; `None` where the system chooses.
+    /// The local address that a UDP peer sends to; `None` if the system chooses.
     pub(super) source: Option<IpAddr>,
     pub(super) scope: FaceScope,
-    /// Whether the program that has connected may command the router.
+    /// Whether the connected program may command the router.
     pub(super) is_operator: bool,
     pub(super) persistency: FacePersistency,
     pub(in crate::control) link: LinkConfig,
-    /// The packet thread that owns it.
+    /// The packet thread that owns the face.
     pub(super) worker: u16,
-    /// Whether it has a socket.
+    /// Whether the face has a socket.
     pub(in crate::control) is_up: bool,
-    /// The entry of the configuration that it came from.
+    /// Index of the static face in the configuration.
     pub(super) static_index: Option<usize>,
-    /// Attempts to connect since it was last up.
+    /// Connection attempts since the face was last up.
     pub(super) attempts: u32,
-    /// Warnings that it went down.
+    /// Log of times when the face went down.
     pub(super) down_log: RateLimitedLog,
 }
 
 impl FaceRecord {
-    /// This end: the listener, and whether packets go through memory that its application shares.
+    /// The local URI. `is_shared`: packets go through shared memory.
     pub(in crate::control) fn local_uri(&self, is_shared: bool) -> String {
         match &self.local {
             FaceUri::Unix(path) if is_shared => format!("shm://{}", path.display()),
@@ -45,7 +45,7 @@ impl FaceRecord {
         }
     }
 
-    /// What its management Interests may request.
+    /// What management Interests from this face may request.
     pub(in crate::control) fn sender(&self) -> Sender {
         match self.scope {
             FaceScope::NonLocal => Sender::Remote,
@@ -54,7 +54,7 @@ impl FaceRecord {
         }
     }
 
-    /// The face as management describes it.
+    /// The face in terms of the management protocol.
     pub(in crate::control) fn info(&self) -> FaceInfo {
         let scope = match self.scope {
             FaceScope::Local => weir_manage::FaceScope::Local,
@@ -82,7 +82,7 @@ impl FaceRecord {
         }
     }
 
-    /// What the face would be after `changes`, or why it cannot be that.
+    /// Computes the face's settings after `changes`.
     pub(super) fn with_changes(
         &self,
         changes: &FaceChanges,
@@ -100,14 +100,14 @@ impl FaceRecord {
     }
 }
 
-/// Faces by identifier, and by both ends where there is at most one face of each.
+/// Faces by identifier. Faces of kinds that allow only one per peer are also indexed by both ends.
 #[derive(Debug, Default)]
 pub(in crate::control) struct FaceTable {
     faces: BTreeMap<FaceId, FaceRecord>,
     by_ends: HashMap<Ends, FaceId>,
 }
 
-/// What there is at most one face of: the peer, and the address of this host that it chose.
+/// Key of the index: peer, and local address that the peer sends to.
 type Ends = (FaceUri, Option<IpAddr>);
 
 impl FaceTable {
@@ -116,9 +116,9 @@ impl FaceTable {
         if remote.is_of_one_peer() {
             let ends = (remote.clone(), record.source);
             let known = self.by_ends.entry(ends).or_insert(record.id);
-            // Of two faces to a peer one is about to close. With a connection it is the older one.
-            // On a shared port it is that of an unknown peer, which may be reported after a command
-            // has made one to the same peer.
+            // Two faces to one peer exist briefly, until one closes. For a connection, the older
+            // one closes. On a shared port, the face of an unknown peer closes; it may be reported
+            // after a command has created a face to the same peer.
             if !remote.is_datagram() {
                 *known = record.id;
             }
@@ -135,7 +135,7 @@ impl FaceTable {
         Some(record)
     }
 
-    /// The face leads elsewhere from now on, from where the system chooses.
+    /// Changes both ends of a face. The system chooses its local address from now on.
     pub(super) fn set_ends(&mut self, id: FaceId, remote: FaceUri, local: FaceUri) {
         if let Some(record) = self.remove(id) {
             self.insert(FaceRecord { remote, local, source: None, ..record });
@@ -150,7 +150,8 @@ impl FaceTable {
         self.faces.get_mut(&id)
     }
 
-    /// The face to a UDP or TCP peer from `source`, or from where the system chooses.
+    /// Finds the face to a UDP or TCP peer. `source`: the local address; `None` if the system
+    /// chooses.
     pub(super) fn to_peer(&self, remote: &FaceUri, source: Option<IpAddr>) -> Option<&FaceRecord> {
         self.faces.get(self.by_ends.get(&(remote.clone(), source))?)
     }

@@ -1,5 +1,5 @@
-//! Opening everything and starting the threads. What fails leaves nothing behind: sockets and
-//! threads go with the values that hold them.
+//! Opens all resources and starts the threads. A failed start leaves nothing behind: dropping a
+//! value closes its sockets and ends its threads.
 
 mod sockets;
 mod threads;
@@ -39,10 +39,10 @@ use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::memory::memory_bytes_min;
 use crate::metrics::MetricsServer;
 
-/// What was opened before the first thread starts.
+/// Resources that are opened before the first thread starts.
 struct Opened {
     config: RuntimeConfig,
-    /// The largest that the store may be set to.
+    /// Upper limit for later changes of the store's capacity.
     store_bytes_max: u64,
     signals: Option<Signals>,
     sockets: Sockets,
@@ -52,15 +52,15 @@ struct Opened {
     receiver: ControlReceiver,
 }
 
-/// Opens the sockets, starts the threads.
+/// Opens the sockets and starts the threads.
 pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     check(&config)?;
     if let Err(error) = weir_face::raise_file_limit() {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(%error, "cannot raise the limit on open files");
     }
     let system = |what| move |source| StartError::System { what, source };
-    // Before anything that takes time, or that others take for a sign that the router runs: a
-    // signal that comes meanwhile stops the router cleanly.
+    // Handlers come first. A signal during a slow start, or after the sockets appear, then stops
+    // the router cleanly.
     let signals = match config.handle_signals {
         true => Some(Signals::register().map_err(system("signal handlers"))?),
         false => None,
@@ -99,7 +99,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         .spawn(move || control.run(keeps_index))
         .map_err(system("the control thread"))?;
     let handle = Handle::new(mailbox, thread, metrics, listening, contents);
-    // Outside systemd no program waits for it.
+    // Fails outside systemd, which is fine.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)
 }
@@ -107,7 +107,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
 fn check(config: &RuntimeConfig) -> Result<(), StartError> {
     let fail = |what: String| Err(StartError::Config(what));
     if !(1..=THREADS_MAX).contains(&config.threads) {
-        return fail(format!("threads is {}; give 1 to {THREADS_MAX}", config.threads));
+        return fail(format!("threads is {}; it must be 1 to {THREADS_MAX}", config.threads));
     }
     let least_bytes = memory_bytes_min(config.threads);
     if config.memory_bytes_max < least_bytes {
@@ -117,16 +117,16 @@ fn check(config: &RuntimeConfig) -> Result<(), StartError> {
         ));
     }
     if config.pit_entries_max < config.threads {
-        return fail("pit_entries_max leaves no room at all; give at least 1000".into());
+        return fail("pit_entries_max is too small; give at least 1000".into());
     }
     if config.management.localhop && config.management.trust_anchors.is_empty() {
-        return fail("localhop management without trust anchors would obey nobody".into());
+        return fail("localhop management needs at least one trust anchor".into());
     }
     Ok(())
 }
 
 impl Control {
-    /// Starts the packet threads and makes the components that command them.
+    /// Starts the packet threads and creates the components that command them.
     fn build(opened: Opened) -> Result<Self, StartError> {
         let queue_failed = |source| StartError::System { what: "an event queue", source };
         let Opened { config, signals, mut sockets, disks, poll, sender, receiver, .. } = opened;

@@ -1,4 +1,4 @@
-//! Opening all sockets of the configuration.
+//! Opens all sockets of the configuration.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::memory::shared_memory_bytes_max;
 #[derive(Default)]
 pub(super) struct Sockets {
     pub(super) streams: Vec<weir_face::Listener>,
-    /// Of each port as many as there are packet threads, where the system steers.
+    /// For each port, one socket for each packet thread, if the system can steer datagrams to them.
     pub(super) ports: Vec<Vec<UdpPort>>,
     pub(super) listening: Vec<String>,
 }
@@ -31,7 +31,7 @@ impl Sockets {
                         sockets.streams.push(weir_face::Listener::Tcp(listener));
                     }
                     Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
-                        tracing::info!(%address, "no TCP here: no such address family");
+                        tracing::info!(%address, "cannot listen on TCP: no address family");
                     }
                     Err(BindError::Io { source, .. }) => {
                         return Err(StartError::Listen { scheme: "tcp", address, source });
@@ -45,7 +45,7 @@ impl Sockets {
                             sockets.add_udp(ports);
                         }
                         Err(error) if !required && lacks_family(&error) => {
-                            tracing::info!(%address, "no UDP here: no such address family");
+                            tracing::info!(%address, "cannot listen on UDP: no address family");
                         }
                         Err(source) => {
                             return Err(StartError::Listen { scheme: "udp", address, source });
@@ -71,27 +71,27 @@ impl Sockets {
         {
             tracing::warn!(
                 granted_bytes,
-                "small UDP receive buffer: fast peers will lose packets; raise it with \
+                "small UDP receive buffer: fast peers will lose packets; raise the limit with \
                  `sysctl -w net.core.rmem_max=8388608`"
             );
         }
         self.ports.push(ports);
     }
 
-    /// What one port lacks, all of them do.
+    /// All ports lack the same features.
     fn warn_missing_features(&self) {
         let ports = self.ports.iter().flatten();
         let lacking = ports.map(UdpPort::missing_features).max_by_key(|lacking| lacking.len());
         if let Some(lacking @ [_, ..]) = lacking {
             tracing::warn!(
                 lacking = lacking.join(", "),
-                "UDP takes more processor time for each packet than it needs to: allow what the \
-                 system lacks (Linux 5.0 or later, seccomp)"
+                "UDP needs more processor time per packet than necessary: allow the missing \
+                 features (Linux 5.0 or later, seccomp)"
             );
         }
     }
 
-    /// Lets applications share memory with the router, if that is so configured.
+    /// Lets applications share memory with the router, if configured.
     pub(super) fn share_memory(&mut self, config: &RuntimeConfig) -> Option<Arc<SharedMemory>> {
         if !config.face_defaults.shared_memory {
             return None;
@@ -106,20 +106,20 @@ impl Sockets {
     }
 }
 
-/// A listening address that the machine cannot have, because it lacks IPv6.
+/// Whether the machine lacks the address family (IPv6).
 fn lacks_family(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
         || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
 }
 
-/// Warns where one packet thread reads all of a port.
+/// Warns if a single packet thread reads all datagrams of a port.
 pub(in crate::control) fn warn_if_shared(ports: &[UdpPort], shared: &io::Result<()>) {
     if let Err(error) = shared {
         tracing::warn!(
             %error,
             local = %ports[0].local_addr(),
-            "one packet thread reads all of this UDP port: the system gives no more sockets for \
-             it, or does not steer peers to them (SO_ATTACH_REUSEPORT_CBPF)"
+            "one packet thread reads all datagrams of this UDP port: the system allows no more \
+             sockets on it, or cannot steer peers to them (SO_ATTACH_REUSEPORT_CBPF)"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Starting the packet threads.
+//! Starts the packet threads.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,7 +26,7 @@ use crate::memory::MemoryShares;
 use crate::message::ToWorker;
 use crate::worker::{Siblings, WAKER_TOKEN, Worker, WorkerSetup};
 
-/// What all packet threads have in common.
+/// What all packet threads share.
 pub(super) struct WorkerStarter<'a> {
     pub(super) config: &'a RuntimeConfig,
     pub(super) clock: Clock,
@@ -36,7 +36,7 @@ pub(super) struct WorkerStarter<'a> {
     pub(super) control: &'a ControlSender,
 }
 
-/// What the store of a shard has of the disks, and its way to them.
+/// One shard's disk tier configuration and ports.
 #[derive(Default)]
 struct ShardDisks {
     tier: Option<DiskTierConfig>,
@@ -44,7 +44,7 @@ struct ShardDisks {
 }
 
 impl WorkerStarter<'_> {
-    /// Starts the disks and the threads. Threads that were started end if one cannot be.
+    /// Starts the disks and the threads. If one thread fails to start, the others are stopped.
     pub(super) fn start_workers(
         &self,
         disks: Option<OpenDisks>,
@@ -122,7 +122,7 @@ impl WorkerStarter<'_> {
         MemoryShares::of(self.config.memory_bytes_max, self.config.threads)
     }
 
-    /// What all shards have in common, and the share of each.
+    /// The configuration that all shards share, with one shard's share of each limit.
     fn shard_config(&self, disks: Option<&OpenDisks>) -> RouterConfig {
         let (config, count) = (self.config, self.config.threads);
         let memory = self.memory_shares();
@@ -144,7 +144,7 @@ impl WorkerStarter<'_> {
     }
 }
 
-/// What a packet thread waits for, and what wakes it.
+/// Creates a packet thread's event queue and the waker for it.
 fn event_queue(disks: Option<&DiskPorts>) -> io::Result<(Poll, Waker)> {
     let poll = Poll::new()?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN)?;

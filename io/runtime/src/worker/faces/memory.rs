@@ -1,8 +1,33 @@
-//! What all faces of a packet thread may hold together, and which of them lose it beyond that. Each
-//! thread has an equal part of the router's memory; threads share no counters.
+//! How the memory of queues is divided among the faces of a packet thread.
 //!
-//! Queues are counted once for each batch and face, the rest when it changes. At the bound a
-//! quarter is released at once, so the search for what to release stays rare.
+//! Each thread has an equal share of the router's memory, and threads share no counters. Three
+//! budgets limit what all faces of a thread hold together:
+//!
+//! | budget | share of `memory_max` | over budget |
+//! |---|---|---|
+//! | egress queues | 1/8 | the longest queues are cut to one common length |
+//! | partially reassembled packets | 1/16 | the oldest partial packets are discarded |
+//! | incomplete packets on connections | 1/16 | the longest silent connections are closed |
+//!
+//! 1. After each batch, the egress queue of every face that sent is counted again
+//!    ([`MemoryBudgets::recount_egress`]). The other two are counted when they change. A budget
+//!    stores the sum, and each face stores what the sum includes for it, so counting costs no
+//!    search.
+//! 2. When a sum exceeds its budget, memory is released until 3/4 of the budget is used. A quarter
+//!    is thus released at once, and the search through all faces stays rare.
+//! 3. For egress, [`cut_length`] computes the length L such that all queues, cut to L, fit into the
+//!    target. It walks the queues from the shortest: each may use an equal share of what the
+//!    shorter ones have left over. Only the longest queues lose packets.
+//! 4. The frame that a connection has sent in part must stay. If these frames alone are too much,
+//!    connections are closed, those first that have accepted nothing for longest.
+//!
+//! Example: the budget is 16 KiB, and four queues hold 1, 2, 6 and 10 KiB, in total 19 KiB. The
+//! target is 12 KiB. The first queue may use 12/4 = 3 KiB and uses 1; the second (12-1)/3 = 3.67
+//! and uses 2; the third (11-2)/2 = 4.5 and has 6, so L = 4.5 KiB. The two long queues are cut to
+//! 4.5 KiB each, and all use 1 + 2 + 4.5 + 4.5 = 12 KiB.
+//!
+//! It must never take packets from a face whose queue is short because another face's queue is
+//! long, and never cut a frame of a stream that has been sent in part.
 
 use weir_base::Instant;
 
@@ -10,7 +35,7 @@ use super::table::FaceTable;
 use crate::face::{CountedBytes, Face, FaceSocket};
 use crate::memory::MemoryShares;
 
-/// One bound, and how much of it is used.
+/// A limit, and how much of it is used.
 #[derive(Debug)]
 struct Budget {
     used_bytes: u64,
@@ -22,7 +47,7 @@ impl Budget {
         Self { used_bytes: 0, max_bytes }
     }
 
-    /// What was `counted` is `bytes` now.
+    /// Changes the count of one face from `counted` to `bytes`.
     #[inline]
     fn recount(&mut self, counted: &mut u64, bytes: u64) {
         self.used_bytes = self.used_bytes - *counted + bytes;
@@ -34,12 +59,12 @@ impl Budget {
         self.used_bytes > self.max_bytes
     }
 
-    /// How much may stay when something is released.
+    /// How much may stay when memory is released.
     fn target_bytes(&self) -> u64 {
         self.max_bytes / 4 * 3
     }
 
-    /// The first of `faces`, oldest first, that hold what must be released.
+    /// Selects faces, oldest first, until releasing them would reach the target.
     fn oldest_to_release(&self, mut faces: Vec<(Instant, u32, u64)>) -> Vec<u32> {
         faces.sort_unstable();
         let mut left_bytes = self.used_bytes;
@@ -52,7 +77,7 @@ impl Budget {
     }
 }
 
-/// The bounds of one packet thread.
+/// The budgets of one packet thread.
 #[derive(Debug)]
 pub(super) struct MemoryBudgets {
     egress: Budget,
@@ -75,14 +100,15 @@ impl MemoryBudgets {
         self.connections.recount(&mut face.connection, 0);
     }
 
-    /// Counts a face's queue after it was flushed. Returns whether all queues are too long now.
+    /// Counts a face's egress queue again, after a flush. Returns whether all queues exceed the
+    /// budget.
     #[inline]
     pub(super) fn recount_egress(&mut self, face: &mut Face) -> bool {
         self.egress.recount(&mut face.counted.egress, face.link.egress_memory_bytes());
         self.egress.is_over()
     }
 
-    /// Returns whether there is too much now.
+    /// Counts a face's partial packets again. Returns whether all of them exceed the budget.
     #[inline]
     pub(super) fn recount_reassembly(&mut self, face: &mut Face) -> bool {
         let bytes = face.link.partial_bytes() as u64;
@@ -93,7 +119,7 @@ impl MemoryBudgets {
         self.reassembly.is_over()
     }
 
-    /// Returns whether there is too much now.
+    /// Counts a face's incomplete packet again. Returns whether all of them exceed the budget.
     pub(super) fn recount_connection(&mut self, face: &mut Face) -> bool {
         let FaceSocket::Own(socket) = &face.socket else { return false };
         let bytes = socket.held_bytes() as u64;
@@ -101,8 +127,8 @@ impl MemoryBudgets {
         self.connections.is_over()
     }
 
-    /// Cuts the longest queues to one length. Where even their oldest frames are too much, returns
-    /// the connections to close: those that have accepted nothing for longest.
+    /// Cuts the longest queues to one length. If their oldest frames alone exceed the budget,
+    /// returns connections to close: those that have accepted nothing for longest.
     #[cold]
     pub(super) fn shed_egress(&mut self, faces: &mut FaceTable) -> Vec<u32> {
         let queues = faces.iter().map(|(slot, face)| (face.counted.egress, slot));
@@ -140,8 +166,8 @@ impl MemoryBudgets {
         }
     }
 
-    /// The connections to close when the beginnings of packets use too much: those that have sent
-    /// nothing for longest after such a beginning.
+    /// Selects connections to close because of incomplete packets: those that have sent nothing for
+    /// longest.
     #[cold]
     pub(super) fn connections_to_shed(&self, faces: &FaceTable) -> Vec<u32> {
         let waiting = faces.iter().filter(|(_, face)| face.counted.connection > 0);
@@ -151,8 +177,8 @@ impl MemoryBudgets {
     }
 }
 
-/// The length to which the longest of `queues` (shortest first) must be cut, so that all together
-/// use `bytes_max`.
+/// The length L to which the longest queues must be cut, so that all queues together use
+/// `bytes_max`. `queues` is sorted, shortest first. `u64::MAX` if no cut is needed.
 fn cut_length(queues: &[(u64, u32)], bytes_max: u64) -> u64 {
     let mut left_bytes = bytes_max;
     for (index, &(bytes, _)) in queues.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The socket side of a packet thread: its faces, the UDP ports that some of them share, and the
-//! lists in which they wait to be read, to send and for their timers.
+//! The sockets of a packet thread: its faces, the shared UDP ports, and the lists of faces that
+//! wait to be read, to send, and for timers.
 //!
-//! Nothing here knows of shards or other threads. What needs the worker is returned; it closes a
-//! face with [`Faces::close`], which takes the face out of every list.
+//! This module does not know shards or other threads. It returns what the worker must do. The
+//! worker closes a face with [`Faces::close`], which removes it from every list.
 
 mod memory;
 mod ports;
@@ -44,19 +44,20 @@ pub(super) struct Faces {
     /// When links must be polled, by face slot.
     timers: TimerWheel,
     expired: Vec<u32>,
-    /// Sources with something to read, in the order of their turns.
+    /// Sources with something to read, in the order in which they are served.
     ready: VecDeque<Source>,
     /// Faces with something to send.
     dirty: VecDeque<u32>,
-    /// Bytes queued on faces since all of these were flushed.
+    /// Bytes queued on faces since the last flush of all faces.
     unsent_bytes: usize,
-    /// Faces removed so far: a slot that was looked up before may be another face's by now.
+    /// Number of faces removed so far. If it has changed, a slot that was looked up before may
+    /// belong to another face.
     removed: u64,
 }
 
-/// A face whose socket was ended.
+/// The result of closing a face.
 pub(super) enum ClosedFace {
-    /// It is permanent and waits for another socket.
+    /// The face is permanent and waits for a new socket.
     Down(FaceId),
     Removed(Box<Face>),
 }
@@ -77,7 +78,7 @@ impl Faces {
         }
     }
 
-    // Events of the kernel, and the lists.
+    // Events of the kernel, and lists.
 
     pub(super) fn poll(
         &mut self,
@@ -101,13 +102,13 @@ impl Faces {
         }
     }
 
-    /// A source has something to read: it gets its turn.
+    /// Adds a source to the list of those with something to read.
     pub(super) fn mark_ready(&mut self, source: Source) {
         let is_ready = match source {
             Source::Face(slot) => self.table.at(slot).map(|face| &mut face.is_ready),
             Source::Port(slot) => self.ports.is_ready_mut(slot),
         };
-        // An event for a face that this turn has closed already leads nowhere.
+        // The event may be for a face that was closed in this turn.
         let Some(is_ready) = is_ready else {
             return;
         };
@@ -155,14 +156,15 @@ impl Faces {
         }
     }
 
-    // Faces that come, change and go.
+    // Adding, changing and removing faces.
 
-    /// A face that has no socket yet, or is that of a UDP peer which `ports` knows already.
+    /// Adds a face that has no socket yet, or one of a UDP peer that `ports` already knows.
     pub(super) fn insert(&mut self, face: Face) -> u32 {
         self.table.insert(face)
     }
 
-    /// A face for a peer of the port in slot `port` that has none. Its packets find it from now on.
+    /// Adds a face for an unknown peer of the port in slot `port`. The peer's datagrams find it
+    /// from now on.
     pub(super) fn insert_peer(
         &mut self,
         now: Instant,
@@ -184,8 +186,8 @@ impl Faces {
         self.mark_ready(Source::Port(slot));
     }
 
-    /// Gives a face its socket. Returns the face that this peer had before and that must be closed:
-    /// the peer's first packet was faster than the command.
+    /// Gives a face its socket. Returns the slot of the face that this peer had before, which the
+    /// caller must close: the peer's first packet was faster than the command.
     pub(super) fn attach(
         &mut self,
         slot: u32,
@@ -218,14 +220,14 @@ impl Faces {
             face.peer = peer;
             (face.awaits_writable, face.is_socket_full) = (false, false);
             if matches!(face.socket, FaceSocket::Own(_)) {
-                // What came before the socket was registered raises no event on some systems.
+                // Data that arrived before the registration raises no event on some systems.
                 self.mark_ready(Source::Face(slot));
             }
         }
         Ok(replaced)
     }
 
-    /// The face in `slot` is no longer a peer of its UDP port.
+    /// Removes the face in `slot` from the peers of its UDP port.
     fn leave_port(&mut self, slot: u32) {
         let Some(face) = self.table.at(slot) else { return };
         if let FaceSocket::Peer { port, path } = face.socket {
@@ -240,11 +242,11 @@ impl Faces {
             face.link.set_config(link);
             face.persistency = persistency;
         }
-        // The new discipline may release what the one before held back.
+        // The new discipline may release packets that the old one held back.
         self.mark_dirty(slot);
     }
 
-    /// Ends a face's socket and, unless it is permanent, removes the face.
+    /// Closes a face's socket and, unless the face is permanent, removes the face.
     pub(super) fn close(&mut self, slot: u32) -> Option<ClosedFace> {
         let face = self.table.at(slot)?;
         if face.persistency != FacePersistency::Permanent {
@@ -260,7 +262,7 @@ impl Faces {
         Some(ClosedFace::Down(id))
     }
 
-    /// Takes a face out of the table and all lists.
+    /// Removes a face from the table and all lists.
     pub(super) fn detach(&mut self, slot: u32) -> Face {
         let mut face = self.table.remove(slot);
         self.removed += 1;
@@ -279,8 +281,8 @@ impl Faces {
         face
     }
 
-    /// Takes out a face for another thread, with the socket that it will have there: its own,
-    /// unless another is given. Returns none if the face, or its own socket, is gone.
+    /// Removes a face that moves to another thread. Returns it with the socket that it will have
+    /// there: `socket`, or else its own. Returns `None` if the face, or its own socket, is gone.
     pub(super) fn detach_for_move(
         &mut self,
         id: FaceId,
@@ -299,8 +301,8 @@ impl Faces {
         Some((face, socket.or(own)?))
     }
 
-    /// A face that came from another thread has its socket: it sends what waits, sets its timers
-    /// and is counted at the end of the turn, its partial packets now.
+    /// Activates a face that came from another thread: it sends what waits and sets its timers at
+    /// the end of the turn. Its partial packets are counted now.
     pub(super) fn resume_moved(&mut self, slot: u32) {
         self.mark_dirty(slot);
         if let Some(face) = self.table.at(slot)
@@ -314,7 +316,7 @@ impl Faces {
         self.removed
     }
 
-    // Access for the worker.
+    // Accessors for the worker.
 
     pub(super) fn table(&self) -> &FaceTable {
         &self.table
@@ -328,13 +330,13 @@ impl Faces {
         &self.ports
     }
 
-    /// What the router must know of a face to a peer of a port.
+    /// The attributes of a face to a peer of a port.
     pub(super) fn peer_attributes(&self, port: u32, path: UdpPath) -> FaceAttributes {
         let token = self.ports.links(port).pit_token;
         face_attributes(Some(path.remote.ip()), true, FaceScope::NonLocal, token)
     }
 
-    /// Gives back memory that only a busier time needed.
+    /// Frees memory that only an earlier peak needed.
     pub(super) fn shrink(&mut self) {
         self.table.iter_mut().for_each(|face| face.link.shrink());
     }

@@ -1,4 +1,4 @@
-//! The shared UDP ports of one packet thread. A port knows its peers by the slots of their faces.
+//! The shared UDP ports of one packet thread. A port finds its peers' faces by slot.
 
 use std::collections::HashMap;
 use std::{io, mem};
@@ -22,7 +22,7 @@ struct Port {
     blocked: Vec<u32>,
 }
 
-/// All ports, by slot and by identifier, and how often one failed.
+/// All ports, by slot and by identifier, with error counters.
 #[derive(Default)]
 pub(in crate::worker) struct UdpPorts {
     slots: Slab<Port>,
@@ -51,7 +51,7 @@ impl UdpPorts {
         let token = Source::Port(slot).token();
         let socket = &mut self.slots[slot].socket;
         if let Err(error) = registry.register(socket, token, Interest::READABLE) {
-            tracing::error!(%error, "watching a UDP port");
+            tracing::error!(%error, "cannot watch a UDP port");
         }
         slot
     }
@@ -64,17 +64,17 @@ impl UdpPorts {
         self.slots[slot].id
     }
 
-    /// What the faces of peers that are not configured are made with.
+    /// The settings of faces for unknown peers.
     pub(super) fn links(&self, slot: u32) -> &PeerLinks {
         &self.slots[slot].links
     }
 
-    /// The flag of a port in the list of sources with something to read.
+    /// Whether the port is in the list of sources with something to read.
     pub(super) fn is_ready_mut(&mut self, slot: u32) -> Option<&mut bool> {
         self.slots.get_mut(slot).map(|port| &mut port.is_ready)
     }
 
-    /// The slot of the face that leads to this peer.
+    /// The slot of the face to this peer.
     pub(super) fn peer(&self, slot: u32, path: UdpPath) -> Option<u32> {
         self.slots[slot].socket.peer_key(path).map(|key| key as u32)
     }
@@ -100,7 +100,7 @@ impl UdpPorts {
         Some(port.socket.recv(pool, datagrams))
     }
 
-    /// Sends what waits on a peer's link. Returns whether the port accepted less than that.
+    /// Sends the queue of a peer's link. Returns whether the port is full.
     pub(super) fn send(&mut self, slot: u32, path: UdpPath, link: &mut Link) -> io::Result<bool> {
         match self.slots[slot].socket.send(path, link)? {
             SendStatus::Drained => Ok(false),
@@ -112,12 +112,12 @@ impl UdpPorts {
         self.slots[slot].blocked.push(face);
     }
 
-    /// The faces that wait until the port is writable, which it is now.
+    /// Takes the faces that waited until the port is writable.
     pub(super) fn take_blocked(&mut self, slot: u32) -> Vec<u32> {
         self.slots.get_mut(slot).map(|port| mem::take(&mut port.blocked)).unwrap_or_default()
     }
 
-    /// The kernel reports when the port is writable only while faces wait for that.
+    /// Asks the kernel for writability events only while faces wait for them.
     pub(super) fn watch_writable(&mut self, slot: u32, registry: &Registry) {
         let port = &mut self.slots[slot];
         let awaits = !port.blocked.is_empty();
@@ -127,22 +127,22 @@ impl UdpPorts {
         let token = Source::Port(slot).token();
         if let Err(error) = registry.reregister(&mut port.socket, token, interest(awaits)) {
             self.errors += 1;
-            tracing::error!(%error, "watching a UDP port");
+            tracing::error!(%error, "cannot watch a UDP port");
         }
     }
 
-    /// Reports what waits in the system's send queue, for links that shape Interests.
+    /// Reports the fill level of the system's send queue, for links that shape Interests.
     pub(super) fn report_backlog(&mut self, slot: u32, link: &mut Link) {
         if let Some(port) = self.slots.get_mut(slot) {
             port.socket.tell_backlog(link);
         }
     }
 
-    /// A port failed, which peers may have caused.
+    /// Counts a failure of the port, which peers may have caused.
     pub(super) fn note_failure(&mut self, now: Instant, error: &io::Error) {
         self.errors += 1;
         if let Some(count) = self.failures.add(now) {
-            tracing::error!(%error, count, "a UDP port is broken");
+            tracing::error!(%error, count, "a UDP port has failed");
         }
     }
 

@@ -1,4 +1,4 @@
-//! From sockets to packets.
+//! Reading: from sockets to packets.
 
 use std::mem;
 
@@ -11,17 +11,17 @@ use super::{Faces, failed};
 use crate::face::FaceSocket;
 use crate::message::CloseReason;
 
-/// How a read of a socket ended.
+/// The result of one read.
 pub(in crate::worker) enum ReadEnd {
-    /// Nothing more for now.
+    /// The socket is empty.
     Drained,
-    /// There may be more at once.
+    /// There may be more to read.
     More,
     Closed(CloseReason),
 }
 
 impl Faces {
-    /// Reads a face's own socket once, or takes what was read before and not processed.
+    /// Reads a face's own socket once, or takes frames that were read before and not processed.
     pub(in crate::worker) fn read(
         &mut self,
         slot: u32,
@@ -57,8 +57,8 @@ impl Faces {
         true
     }
 
-    /// After a read: counts the beginning of a packet that waits for its rest. Returns the
-    /// connections that must be closed because all of them hold too much.
+    /// Counts a connection's incomplete packet after a read. Returns connections to close because
+    /// all of them together hold too much.
     pub(in crate::worker) fn connections_to_shed(&mut self, slot: u32) -> Vec<u32> {
         if let Some(face) = self.table.at(slot)
             && self.memory.recount_connection(face)
@@ -68,7 +68,8 @@ impl Faces {
         Vec::new()
     }
 
-    /// A read may have brought the only notice that there is room to send again.
+    /// With shared memory, the doorbell that announced free space may have been consumed by this
+    /// read.
     pub(in crate::worker) fn recheck_writable(&mut self, slot: u32) {
         if let Some(face) = self.table.at(slot)
             && face.is_socket_full
@@ -103,21 +104,21 @@ impl Faces {
         }
     }
 
-    /// The face whose link takes a frame. [`Self::note_received`] follows.
+    /// The link that receives a frame of this face. [`Self::note_received`] must follow.
     #[inline]
     pub(in crate::worker) fn receiving(&mut self, slot: u32) -> Option<(FaceId, &mut Link)> {
         self.table.at(slot).map(|face| (face.id, &mut face.link))
     }
 
-    /// A link has taken a frame: counts its memory, sets its timers, and has what it must send
-    /// flushed.
+    /// After a link has received a frame: counts its memory, sets its timers, and marks it for a
+    /// flush if it has something to send.
     #[inline]
     pub(in crate::worker) fn note_received(&mut self, slot: u32, received: &Received) {
         let Some(face) = self.table.at(slot) else { return };
         let has_too_many_partials = self.memory.recount_reassembly(face);
         let mut is_changed = face.link.is_reliable() || face.link.is_shaping();
         match received {
-            // The worker calls `end_run` when the last Interest is taken.
+            // The worker calls `end_run` after the last Interest.
             Received::Run => is_changed = false,
             Received::Offer(_) => is_changed = true,
             Received::Partial => {

@@ -1,4 +1,4 @@
-//! From queues to sockets.
+//! Sending: from queues to sockets.
 
 use std::mem;
 
@@ -11,14 +11,14 @@ use super::{Faces, Source, failed};
 use crate::face::FaceSocket;
 use crate::message::CloseReason;
 
-/// Bytes queued on faces, also within a turn, before they go to the sockets.
+/// Above this many queued bytes, the queues are flushed before the turn ends.
 const UNSENT_BYTES_MAX: usize = 256 << 10;
 
-/// What flushing cannot do by itself.
+/// A flush result that the worker must handle.
 pub(in crate::worker) enum FlushEvent {
-    /// The socket in this slot failed: the face must be closed.
+    /// The socket in this slot failed, so the face must be closed.
     Failed(u32, CloseReason),
-    /// All queues together are too long: these connections, which have accepted nothing for
+    /// All queues together are too long. These connections, which have accepted nothing for
     /// longest, must be closed.
     Stalled(Vec<u32>),
 }
@@ -48,25 +48,25 @@ impl Faces {
         }
     }
 
-    /// Queues what this router signals to the one at the other end of a face.
+    /// Queues a signal to the router at the other end of a face.
     pub(in crate::worker) fn enqueue_signal(&mut self, slot: u32, signal: HopSignal) {
         let Some(face) = self.table.at(slot) else { return };
-        // The link counts a refusal; a face that is down has no router at its other end.
+        // The link counts a refusal. If the face is down, there is no router to receive the signal.
         let is_down = matches!(face.socket, FaceSocket::Down);
         if !is_down && face.link.enqueue_signal(signal).is_ok() {
             self.mark_dirty(slot);
         }
     }
 
-    /// Whether the queues should go to the sockets before the turn ends: the Interests of one read
-    /// may request more than the queue of a face holds, while its socket would accept it.
+    /// Whether the queues should be flushed before the turn ends. The Interests of one read may
+    /// request more Data than a face's queue holds, although its socket would accept it.
     #[inline]
     pub(in crate::worker) fn has_much_unsent(&self) -> bool {
         self.unsent_bytes >= UNSENT_BYTES_MAX
     }
 
-    /// Gives the queues of faces to their sockets, up to the first that needs the worker; none when
-    /// all are flushed.
+    /// Sends the queues of faces, up to the first result that the worker must handle. `None` when
+    /// all queues are flushed.
     pub(in crate::worker) fn flush(&mut self, now: Instant, pool: &mut Pool) -> Option<FlushEvent> {
         self.unsent_bytes = 0;
         while let Some(slot) = self.dirty.pop_front() {
@@ -91,12 +91,12 @@ impl Faces {
         if face.link.is_reliable() {
             face.link.set_now(now);
         }
-        // A discipline may hold packets back.
+        // A discipline may hold packets back until this time.
         if let Some(at) = face.link.next_wakeup() {
             self.timers.schedule(slot, at);
         }
         let status = match &mut face.socket {
-            // Trying again would cost a system call for each batch that an unresponsive peer
+            // Another attempt would cost a system call for each batch that an unresponsive peer
             // requests.
             FaceSocket::Own(_) if face.is_socket_full => SendStatus::WouldBlock,
             FaceSocket::Own(socket) => socket.send(&mut face.link).map_err(failed)?,
@@ -123,7 +123,7 @@ impl Faces {
         }
     }
 
-    /// Changes, where it must, whether the kernel reports that a face's own socket is writable.
+    /// Enables or disables writability events for a face's own socket, if that changes.
     fn watch_writable(&mut self, slot: u32, awaits: bool) -> Result<(), CloseReason> {
         let Some(face) = self.table.at(slot) else { return Ok(()) };
         let FaceSocket::Own(socket) = &mut face.socket else { return Ok(()) };
@@ -157,7 +157,7 @@ impl Faces {
         self.ports.watch_writable(port, self.poll.registry());
     }
 
-    /// The end: sends what the sockets accept at once.
+    /// Before the thread ends: sends what the sockets accept at once.
     pub(in crate::worker) fn flush_at_exit(&mut self) {
         for face in self.table.iter_mut() {
             if let FaceSocket::Own(socket) = &mut face.socket {

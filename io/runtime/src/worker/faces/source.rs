@@ -1,4 +1,4 @@
-//! What the kernel reports events of.
+//! Event sources of the kernel.
 
 use mio::{Interest, Token};
 
@@ -27,8 +27,8 @@ impl Source {
     }
 }
 
-/// The kernel reports that a source is writable only while we wait for that: otherwise each read of
-/// a peer would wake the thread.
+/// The event kinds to watch. Writability is watched only while needed: otherwise each read by a
+/// peer would wake the thread.
 pub(super) fn interest(awaits_writable: bool) -> Interest {
     if awaits_writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
 }

@@ -1,4 +1,4 @@
-//! Faces in slots that never move, found by identifier.
+//! Faces in slots that never move, indexed by identifier.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

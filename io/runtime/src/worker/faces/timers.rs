@@ -1,4 +1,4 @@
-//! Links that must be polled: for reassembly, reliability, disciplines and shaping.
+//! Timers of links: for reassembly, reliability, queue disciplines and shaping.
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_wire::LpHeader;
@@ -15,8 +15,8 @@ impl Faces {
         self.timers.advance(now, &mut self.expired);
     }
 
-    /// Polls the link whose timer expired next. [`Self::take_released`] and [`Self::reschedule`]
-    /// follow.
+    /// Polls the next link whose timer has expired. [`Self::take_released`] and
+    /// [`Self::reschedule`] must follow.
     pub(in crate::worker) fn next_expired(&mut self, now: Instant) -> Option<u32> {
         loop {
             let slot = self.expired.pop()?;
@@ -24,7 +24,8 @@ impl Faces {
             face.link.poll(now);
             self.memory.recount_reassembly(face);
             if face.link.is_shaping() {
-                // Nothing may have been sent since the socket was asked.
+                // The socket's send queue may have drained without a send since it was last
+                // measured.
                 match &mut face.socket {
                     FaceSocket::Own(socket) => socket.tell_backlog(&mut face.link),
                     FaceSocket::Peer { port, .. } => {
@@ -37,7 +38,7 @@ impl Faces {
         }
     }
 
-    /// The next Interest that shaping held back and that may be forwarded now.
+    /// The next Interest that shaping has released.
     pub(in crate::worker) fn take_released(
         &mut self,
         now: Instant,
