@@ -1,4 +1,4 @@
-//! Interests in the order in which they are to be sent, encoded one after another into one buffer.
+//! Interests in sending order, encoded one after another into one buffer.
 
 use alloc::vec::Vec;
 
@@ -7,27 +7,27 @@ use weir_wire::tlv::{self, encode_nni, var_number_size, write_var_number};
 
 use crate::PathId;
 
-/// Octets of everything but the name in one of our Interests at most.
+/// Upper bound of bytes in one Interest besides its name.
 const FIELDS_BYTES_MAX: usize = 32;
 
-/// Interests to be sent, in order. Keeps its memory when cleared.
+/// Interests to send, in order. Keeps its memory when cleared.
 #[derive(Clone, Debug, Default)]
 pub struct InterestBatch {
     octets: Vec<u8>,
-    /// Where each ends, and the path it takes.
+    /// Where each Interest ends, and its path.
     ends: Vec<(usize, PathId)>,
 }
 
-/// What an Interest asks for besides its name.
+/// The elements of an Interest besides its name.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Selectors {
-    /// Data below the name will do.
+    /// Data below the name is acceptable.
     pub can_be_prefix: bool,
-    /// Data that has become stale in a store will not do.
+    /// Stale Data from a store is not acceptable.
     pub must_be_fresh: bool,
     /// InterestLifetime, in milliseconds.
     pub lifetime_ms: u64,
-    /// Nonce; a request draws its own.
+    /// Nonce. A request draws its own.
     pub nonce: u32,
 }
 
@@ -37,12 +37,12 @@ impl InterestBatch {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no Interests.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The Interests, each a whole TLV, with the path that each is to take.
+    /// The Interests, each a complete TLV, with their paths.
     pub fn iter(&self) -> impl Iterator<Item = (PathId, &[u8])> {
         let mut start = 0;
         self.ends.iter().map(move |&(end, path)| {
@@ -52,14 +52,13 @@ impl InterestBatch {
         })
     }
 
-    /// Forgets all.
+    /// Removes all Interests.
     pub fn clear(&mut self) {
         self.octets.clear();
         self.ends.clear();
     }
 
-    /// Appends the Interest for the name whose value is `prefix`, with a Segment component after it
-    /// if there is one.
+    /// Appends the Interest for the name with value `prefix`, plus a Segment component if given.
     pub(crate) fn push(
         &mut self,
         path: PathId,

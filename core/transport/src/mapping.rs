@@ -1,8 +1,8 @@
-//! What things are called in the network, where applications have names of their own (paper
-//! socket-api, sections 2 and 4.2).
+//! Names of the network for applications that use their own names (paper socket-api, sections 2 and
+//! 4.2).
 //!
-//! hICN's names (draft-muscariello-intarea-hicn) are an IPv6 address and a suffix of 32 bits. Here
-//! they are carried in NDN names; `docs/sockets.md` has the octets.
+//! hICN names (draft-muscariello-intarea-hicn) are an IPv6 address and a suffix of 32 bits. Here
+//! they are carried in NDN names; `docs/sockets.md` has the encoding.
 
 use alloc::string::String;
 use core::fmt;
@@ -15,54 +15,56 @@ use weir_wire::{Component, Name, NameView};
 
 use crate::metadata::METADATA_KEYWORD;
 
-/// The keyword that hICN's names begin with.
+/// The keyword at the start of hICN names.
 pub(crate) const HICN_KEYWORD: &[u8] = b"hicn";
 const ADDRESS_BYTES: usize = 16;
-/// Octets of a component of it: prefixes end between these.
+/// Bytes of the address per component. Prefixes end between components.
 const GROUP_BYTES: usize = 2;
 const GROUP_BITS: u8 = 16;
-/// The longest prefix: what is left must keep names apart.
+/// The longest prefix. The remaining bits must keep names apart.
 const PREFIX_BITS_MAX: u8 = 64;
 
-/// Segments that an object has at most: what their suffixes leave is for its manifest.
+/// Upper bound of segments of an object. The remaining suffixes are for its manifest.
 const SEGMENTS_MAX: u64 = 1 << 30;
 /// The suffix of the first part of the manifest's first level; the others follow.
 const MANIFEST_SUFFIX: u64 = 1 << 31;
 const LEVEL_SUFFIXES: u64 = 1 << 30;
-/// The suffix of metadata, which no part of a manifest can have.
+/// The suffix of metadata. No manifest part can have it.
 const METADATA_SUFFIX: u32 = u32::MAX;
 
 const _: () = assert!(MANIFEST_SUFFIX + LEVELS_MAX as u64 * LEVEL_SUFFIXES == 1 << 32);
 
-/// Why there is no such mapping, or it has no name for something.
+/// Why a mapping is invalid, or has no name for a packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingError {
-    /// It is no word for a mapping.
-    #[error("{0:?} is no mapping; give \"identity\", or \"hicn:\" and an IPv6 prefix")]
+    /// The text names no mapping.
+    #[error("{0:?} is not a mapping; use \"identity\", or \"hicn:\" and an IPv6 prefix")]
     Unknown(String),
-    /// The prefix has a length that it cannot have.
-    #[error("a prefix of hICN has 16, 32, 48 or 64 bits, not {bits}")]
+    /// The prefix has an invalid length.
+    #[error("an hICN prefix has 16, 32, 48 or 64 bits, not {bits}")]
     PrefixBits { bits: u8 },
     /// The prefix has bits beyond its length.
-    #[error("{address} has bits beyond the {bits} of the prefix")]
+    #[error("{address} has bits set beyond the {bits} bits of the prefix; clear them")]
     BitsBeyondPrefix {
-        /// As it was given.
+        /// As given.
         address: Ipv6Addr,
         bits: u8,
     },
-    /// The object has more segments than suffixes are for.
-    #[error("segment {0} has no suffix: those of hICN have room for {SEGMENTS_MAX}")]
+    /// The object has more segments than there are suffixes.
+    #[error(
+        "segment {0} has no hICN name: only {SEGMENTS_MAX} segments have one; use larger segments"
+    )]
     Segment(u64),
 }
 
 /// How names of applications become names of the network.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd)]
 pub enum NameMapping {
-    /// They are the same.
+    /// Both are the same.
     #[default]
     Identity,
-    /// Each object, and each version of it, has an address below this prefix; suffixes tell its
-    /// packets apart.
+    /// Each object and each of its versions has an address below this prefix. Suffixes distinguish
+    /// the packets.
     Hicn(HicnPrefix),
 }
 
@@ -77,7 +79,7 @@ pub struct HicnPrefix {
 pub struct HicnName {
     /// The IPv6 address.
     pub address: Ipv6Addr,
-    /// What tells a packet from the others of the address.
+    /// Distinguishes the packets of one address.
     pub suffix: u32,
 }
 
@@ -93,8 +95,8 @@ impl HicnPrefix {
         Ok(Self { address: address.octets(), bits })
     }
 
-    /// The address of what an application calls so: after the prefix, the first bits of the
-    /// SHA-256 digest of the name's TLV-VALUE.
+    /// The address for an application's name: the prefix, then the first bits of the SHA-256 digest
+    /// of the name's TLV-VALUE.
     fn address_of(&self, application: NameView<'_>) -> [u8; ADDRESS_BYTES] {
         let (mut address, prefix_bytes) = (self.address, usize::from(self.bits / 8));
         let digest = sha256(&[application.value()]);
@@ -109,7 +111,7 @@ impl fmt::Display for HicnPrefix {
     }
 }
 
-/// A name of the first octets of an address.
+/// A name made of the first bytes of an address.
 fn name_of_address(octets: &[u8]) -> Name {
     let mut name = Name::new();
     name.append_keyword(HICN_KEYWORD);
@@ -120,14 +122,14 @@ fn name_of_address(octets: &[u8]) -> Name {
 }
 
 impl HicnName {
-    /// The name as NDN carries it.
+    /// The name as carried by NDN.
     pub(crate) fn to_name(self) -> Name {
         let mut name = name_of_address(&self.address.octets());
         name.append_segment(self.suffix.into());
         name
     }
 
-    /// The name that an NDN name carries, if it does.
+    /// The hICN name carried by an NDN name, if any.
     pub fn from_name(name: NameView<'_>) -> Option<Self> {
         const GROUPS: usize = ADDRESS_BYTES / GROUP_BYTES;
         let mut components = name.components();
@@ -148,7 +150,7 @@ impl HicnName {
 }
 
 impl NameMapping {
-    /// The name that all names of the network begin with of what is below an application's.
+    /// The prefix, in the network, of all names below an application's name.
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {
             Self::Identity => application.to_name(),
@@ -156,7 +158,7 @@ impl NameMapping {
         }
     }
 
-    /// The name that the numbers of segments of an object's version follow.
+    /// The name that is followed by the segment numbers of an object's version.
     pub fn version_prefix(&self, versioned: NameView<'_>) -> Name {
         match self {
             Self::Identity => versioned.to_name(),
@@ -164,8 +166,8 @@ impl NameMapping {
         }
     }
 
-    /// The name that the numbers of a level of a version's manifest follow, and what is to be added
-    /// to them.
+    /// The name that is followed by the part numbers of one manifest level of a version, and the
+    /// offset to add to them.
     pub(crate) fn manifest_prefix(&self, versioned: NameView<'_>, level: u8) -> (Name, u64) {
         match self {
             Self::Identity => (level_name(versioned, level), 0),
@@ -186,8 +188,8 @@ impl NameMapping {
         name
     }
 
-    /// The part of a manifest that a number after the prefix of a version stands for; `None` if it
-    /// is that of a segment.
+    /// The manifest part for a number after the prefix of a version; `None` for the number of a
+    /// segment.
     pub(crate) fn part_of_number(&self, number: u64) -> Option<PartId> {
         if matches!(self, Self::Identity) || number < MANIFEST_SUFFIX {
             return None;
@@ -197,8 +199,8 @@ impl NameMapping {
         Some(PartId { level: u8::try_from(level).unwrap_or(u8::MAX).saturating_add(1), number })
     }
 
-    /// The name that asks for the metadata of an object, and whether it is but the beginning of
-    /// that of the Data.
+    /// The name that requests the metadata of an object, and whether it is only a prefix of the
+    /// Data's name.
     pub fn metadata_interest(&self, object: NameView<'_>) -> (Name, bool) {
         match self {
             Self::Identity => (object.to_name().append_keyword(METADATA_KEYWORD).clone(), true),
@@ -206,8 +208,7 @@ impl NameMapping {
         }
     }
 
-    /// The name of an object's metadata that have a number of their own, where names have room for
-    /// that.
+    /// The name of an object's metadata with its own number, if names have room for a number.
     pub fn metadata_name(&self, object: NameView<'_>, number: u64) -> Name {
         match self {
             Self::Identity => {
@@ -222,7 +223,7 @@ impl NameMapping {
         }
     }
 
-    /// Holds the last segment of an object against what there are names for.
+    /// Checks that every segment of an object up to this one has a name.
     pub fn check_last(&self, segment: u64) -> Result<(), MappingError> {
         match self {
             Self::Hicn(_) if segment >= SEGMENTS_MAX => Err(MappingError::Segment(segment)),
@@ -231,7 +232,7 @@ impl NameMapping {
     }
 }
 
-/// Whether a Data of this name holds metadata under a name of hICN.
+/// Whether a Data of this name contains metadata under an hICN name.
 pub fn is_hicn_metadata(name: NameView<'_>) -> bool {
     HicnName::from_name(name).is_some_and(|name| name.suffix == METADATA_SUFFIX)
 }

@@ -1,8 +1,9 @@
-//! What a producer says about an object before its segments are asked for (RDR; file-server
+//! What a producer states about an object before its segments are requested (RDR, with the
+//! extensions of ndn6-file-server).
 //! extensions).
 //!
-//! The Content of `/<object>/32=metadata/54=<version>/50=0` is the versioned Name, then elements of
-//! which readers skip the ones they do not know:
+//! The Content of `/<object>/32=metadata/54=<version>/50=0` is the versioned Name, followed by
+//! elements. Readers skip elements that they do not know:
 //!
 //! | type | element | value |
 //! |---|---|---|
@@ -25,9 +26,9 @@ use weir_security::{sha256, sha256_each};
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView};
 
-/// Value of the keyword component of metadata.
+/// Keyword component of metadata.
 pub const METADATA_KEYWORD: &[u8] = b"metadata";
-/// Value of the keyword component of a directory listing (ndn6-file-server).
+/// Keyword component of a directory listing (ndn6-file-server).
 pub const LISTING_KEYWORD: &[u8] = b"ls";
 
 const SEGMENT_SIZE: u32 = 0xF500;
@@ -43,33 +44,32 @@ const NEXT_SEGMENT: u32 = 0xF528;
 const MODE_TYPE_MASK: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
 
-/// The metadata of one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Name of the version: its segments are right below.
+    /// Name of the version, right above its segments.
     pub versioned: Name,
     pub last_segment: Option<u64>,
-    /// Of an object that grows: number of the segment that is made next. Those before it are there,
-    /// and the last is known once there is none to follow.
+    /// For a growing object: the number of the segment that is made next. Earlier segments exist.
+    /// `None`: no segment follows.
     pub next_segment: Option<u64>,
-    /// Octets of Content in each segment but the last.
+    /// Bytes of Content in each segment but the last.
     pub segment_size: Option<u64>,
-    /// Octets of the whole object.
+    /// Bytes of the whole object.
     pub size_bytes: Option<u64>,
     /// File type and permissions as `stat` has them.
     pub mode: Option<u64>,
-    /// Time of the last change, in nanoseconds since the Unix epoch.
+    /// Time of the last modification, in nanoseconds since the Unix epoch.
     pub mtime_ns: Option<u64>,
     /// The shape of the digest manifest, if there is one.
     pub manifest: Option<ManifestShape>,
     /// The [`ContentDigest`] of the object.
     pub content_digest: Option<[u8; 32]>,
-    /// The signer's certificate, a whole Data TLV as far as the producer says; not looked at here.
+    /// The signer's certificate, a complete Data TLV according to the producer; unchecked here.
     pub certificate: Option<Vec<u8>>,
 }
 
-/// SHA-256 over the SHA-256 digests of the Contents of all segments in order: a digest of an
-/// object's octets, whatever their signatures, that several threads can compute.
+/// SHA-256 over the SHA-256 digests of the Contents of all segments, in order. It identifies an
+/// object's bytes independently of signatures, and several threads can compute it.
 #[derive(Clone, Debug, Default)]
 pub struct ContentDigest(Vec<u8>);
 
@@ -79,12 +79,12 @@ impl ContentDigest {
         self.add_all(&[content]);
     }
 
-    /// Adds the Contents of the segments that follow.
+    /// Adds the Contents of the next segments.
     pub fn add_all(&mut self, contents: &[&[u8]]) {
         self.0.extend_from_slice(sha256_each(contents).as_flattened());
     }
 
-    /// Adds what another has of the segments that follow.
+    /// Adds the digests of another value, which covers the next segments.
     pub fn append(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
     }
@@ -94,19 +94,19 @@ impl ContentDigest {
     }
 }
 
-/// Why the Content of a Data is no metadata.
+/// Why the Content of a Data is not metadata.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum MetadataError {
     /// It does not start with a Name, or an element is malformed.
     #[error("the metadata is malformed")]
     Malformed,
     /// The Name does not end in a Version component.
-    #[error("the metadata names no version")]
+    #[error("the name in the metadata has no version")]
     Unversioned,
 }
 
 impl Metadata {
-    /// Metadata that states nothing but the name.
+    /// Metadata with only a name.
     pub fn new(versioned: Name) -> Self {
         Self {
             versioned,
@@ -122,13 +122,13 @@ impl Metadata {
         }
     }
 
-    /// The segment made last, if there is one: the last of an object that grows no more. Whoever
-    /// wants no more than what is new begins with it.
+    /// The newest segment, if any: the last one of a finished object, or the one before the next. A
+    /// reader that wants only new data begins with it.
     pub fn newest_segment(&self) -> Option<u64> {
         self.last_segment.or_else(|| self.next_segment?.checked_sub(1))
     }
 
-    /// Whether segments may follow those that are there.
+    /// Whether more segments may follow.
     pub(crate) fn grows(&self) -> bool {
         self.next_segment.is_some() && self.last_segment.is_none()
     }
@@ -138,7 +138,7 @@ impl Metadata {
         self.mode.is_some_and(|mode| mode & MODE_TYPE_MASK == MODE_DIRECTORY)
     }
 
-    /// The Content that says so.
+    /// Encodes the Content.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.tlv(tlv::NAME, self.versioned.as_view().value());
@@ -169,8 +169,8 @@ impl Metadata {
         writer.into_vec()
     }
 
-    /// Reads the Content of a metadata Data. Elements after the Name that are not known, whatever
-    /// their numbers, are skipped: the extensions of different producers overlap.
+    /// Decodes the Content of a metadata Data. Skips unknown elements after the Name, also
+    /// those with critical numbers, because the extensions of different producers overlap.
     pub fn decode(content: &[u8]) -> Result<Self, MetadataError> {
         let mut reader = Reader::new(content);
         let malformed = |_| MetadataError::Malformed;

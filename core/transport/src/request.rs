@@ -1,4 +1,5 @@
-//! One Interest that is sent until it is answered: discovery, and whatever needs no window.
+//! One Interest that is sent until it is answered: for discovery, and for anything outside the
+//! window.
 
 use alloc::vec::Vec;
 
@@ -10,31 +11,31 @@ use crate::consumer::nack_wait_ns;
 use crate::consumer::scoreboard::FailReason;
 use crate::interest::{InterestBatch, Selectors};
 
-/// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial
+/// The first wait for an answer. It doubles up to the lifetime of the Interest (RFC 6298, initial
 /// RTO).
 const TIMEOUT_NS: u64 = NS_PER_S;
 
 /// How often a request is tried.
 #[derive(Copy, Clone, Debug)]
 pub struct RetryLimits {
-    /// Times it is sent at most.
+    /// At most this many sendings.
     pub sends_max: u32,
-    /// Nacks other than Duplicate at most.
+    /// At most this many Nacks other than Duplicate.
     pub nacks_max: u32,
-    /// The first router's word that it has no route ends it.
+    /// A NoRoute Nack from the first router ends the request.
     pub needs_route: bool,
 }
 
 #[derive(Copy, Clone, Debug)]
 pub struct Nack {
     pub reason: NackReason,
-    /// It came from no farther than the router that the Interest was sent to.
+    /// The router that the Interest was sent to made it.
     pub is_from_first_router: bool,
 }
 
 impl Nack {
-    /// The Nack of a packet with this header, if it is one. Routers that say where packets come
-    /// from (NDNLPv2, IncomingFaceId) leave that out of their own.
+    /// The Nack of a packet with this header, if it is one. Routers that report where packets come
+    /// from (NDNLPv2, IncomingFaceId) omit that field in Nacks of their own.
     pub fn from_header(header: &LpHeader) -> Option<Self> {
         let reason = header.nack?;
         Some(Self { reason, is_from_first_router: header.incoming_face.is_none() })
@@ -47,22 +48,22 @@ pub struct Request {
     name: Vec<u8>,
     selectors: Selectors,
     limits: RetryLimits,
-    /// When it is to be sent, again or for the first time.
+    /// When it is sent, for the first time or again.
     due_at: Instant,
     sent_at: Instant,
     sends: u32,
     nacks: u32,
-    /// Of these, those of a first router without a route.
+    /// How many Nacks came from a first router without a route.
     no_route_nacks: u32,
     last_nack: Option<NackReason>,
-    /// Paths that it might have been sent on the last time.
+    /// How many paths were available at the last sending.
     paths: u32,
-    /// The path it was sent on last.
+    /// The path of the last sending.
     path: Option<PathId>,
 }
 
 impl Request {
-    /// A request for `name`, which is due at `now`.
+    /// A request for `name`, due at `now`.
     pub fn new(name: &Name, selectors: Selectors, tries: RetryLimits, now: Instant) -> Self {
         Self {
             name: name.value().to_vec(),
@@ -79,10 +80,9 @@ impl Request {
         }
     }
 
-    /// Sends the Interest when it is due, on one of `paths` after the other; whether it did.
+    /// Sends the Interest when it is due, on each of `paths` in turn. Returns whether it did.
     ///
-    /// # Errors
-    /// It was tried often enough on each.
+    /// # Errors It was tried often enough on each path.
     pub fn poll(
         &mut self,
         paths: &[PathId],
@@ -101,7 +101,7 @@ impl Request {
             });
         }
         if self.path.is_some() {
-            // The request timed out: routers without a route are asked again, too.
+            // The request timed out: routers without a route are tried again, too.
             self.no_route_nacks = 0;
         }
         self.selectors.nonce = rng.next_u32();
@@ -116,8 +116,8 @@ impl Request {
         Ok(true)
     }
 
-    /// A path is no more: an Interest that is under way there is sent on another at once, and does
-    /// not count as a try.
+    /// A path was removed. An Interest in flight there is sent on another path at once, which does
+    /// not count as an attempt.
     pub fn path_removed(&mut self, path: PathId, now: Instant) {
         if self.path.take_if(|taken| *taken == path).is_some() {
             self.sends -= 1;
@@ -129,14 +129,14 @@ impl Request {
         self.selectors.lifetime_ms
     }
 
-    /// The path it was sent on last.
+    /// The path of the last sending.
     pub(crate) fn path(&self) -> Option<PathId> {
         self.path
     }
 
     /// Whether `data` answers the Interest.
     pub fn is_answered_by(&self, data: &DataView<'_>) -> bool {
-        // Word that there is no such thing is of that very name.
+        // An application-level Nack has exactly the requested name.
         if self.selectors.can_be_prefix && !data.is_nack() {
             data.name.value().starts_with(&self.name)
         } else {
@@ -144,27 +144,26 @@ impl Request {
         }
     }
 
-    /// The round-trip time, if it was sent once only.
+    /// The round-trip time, if it was sent only once.
     pub(crate) fn rtt_ns(&self, now: Instant) -> Option<u64> {
         (self.sends == 1).then(|| self.elapsed_ns(now))
     }
 
-    /// The time since it was sent last.
+    /// The time since its last sending.
     pub(crate) fn elapsed_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.sent_at)
     }
 
-    /// The same, to be answered afresh; `None` if it was.
+    /// The same request, for fresh Data only; `None` if it already was.
     pub(crate) fn to_fresh_request(&self, now: Instant) -> Option<Self> {
         let selectors = Selectors { must_be_fresh: true, ..self.selectors };
         let name = self.name().to_name();
         (!self.selectors.must_be_fresh).then(|| Self::new(&name, selectors, self.limits, now))
     }
 
-    /// Takes a Nack; whether it is one for this Interest.
+    /// Takes a Nack. Returns whether it belongs to this Interest.
     ///
-    /// # Errors
-    /// It was refused often enough.
+    /// # Errors It was refused often enough.
     pub fn on_nack(
         &mut self,
         interest: &InterestView<'_>,
@@ -193,7 +192,7 @@ impl Request {
                 other => FailReason::Nacked(other),
             });
         }
-        // A Nack is an answer: it does not count as a try that found none.
+        // A Nack is an answer, so this was no attempt without one.
         self.sends -= 1;
         self.path = None;
         // Another path may have a route.
@@ -205,12 +204,12 @@ impl Request {
         Ok(true)
     }
 
-    /// Whether the last Nack was that of the last path of a round.
+    /// Whether the latest Nack came from the last path of a round.
     pub(crate) fn is_refused_by_all_paths(&self) -> bool {
         self.nacks > 0 && self.nacks.is_multiple_of(self.paths)
     }
 
-    /// When the request is to be sent again.
+    /// When the request is sent next.
     pub fn due_at(&self) -> Instant {
         self.due_at
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A set of segment numbers as a bitmap that grows to its largest member.
+/// A set of segment numbers: a bitmap that grows to its largest member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentSet {
     words: Vec<u64>,
@@ -26,7 +26,7 @@ impl SegmentSet {
         &self.words
     }
 
-    /// Adds a segment; false when it was a member already.
+    /// Adds a segment. Returns false if it was already a member.
     pub fn insert(&mut self, segment: u64) -> bool {
         let (word, bit) = ((segment / 64) as usize, segment % 64);
         if word >= self.words.len() {
@@ -38,7 +38,6 @@ impl SegmentSet {
         is_new
     }
 
-    /// Whether the segment is a member.
     pub fn contains(&self, segment: u64) -> bool {
         usize::try_from(segment / 64)
             .ok()
@@ -69,7 +68,7 @@ impl SegmentSet {
         })
     }
 
-    /// The first segment from `from` on that is a member, or that is none, of those in the words.
+    /// The first segment from `from` on, within the bitmap, that is a member, or that is not.
     fn next_with(&self, from: u64, is_member: bool) -> Option<u64> {
         let (first, bit) = ((from / 64) as usize, from % 64);
         let words = self.words.get(first..)?.iter().zip(first as u64..);
@@ -80,12 +79,12 @@ impl SegmentSet {
         })
     }
 
-    /// How many members it has.
+    /// The number of members.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no member.
+    /// Whether it has no members.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

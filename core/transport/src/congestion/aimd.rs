@@ -1,4 +1,4 @@
-//! Additive increase, multiplicative decrease (RFC 5681 with the constants of ndnget).
+//! Additive increase, multiplicative decrease (RFC 5681, with the constants of ndnget).
 
 use weir_base::Instant;
 
@@ -8,13 +8,13 @@ use crate::controller_constants;
 /// Constants of [`Aimd`].
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct AimdConfig {
-    /// Window at the start, in Interests (ndnget: 2).
+    /// Initial window, in Interests (ndnget: 2).
     pub(crate) initial_window: f64,
     /// Largest window, in Interests.
     pub(crate) window_max: f64,
-    /// Growth in a round trip, in Interests (ndnget: 1).
+    /// Growth per round trip, in Interests (ndnget: 1).
     pub(crate) step: f64,
-    /// What a decrease leaves of the window (ndnget: 0.5).
+    /// A decrease multiplies the window by this (ndnget: 0.5).
     pub(crate) factor: f64,
 }
 

@@ -27,19 +27,19 @@ macro_rules! built_in {
 }
 
 built_in! {
-    /// That of TCP (RFC 9438), and the default.
+    /// The controller of TCP (RFC 9438); the default.
     CUBIC = "cubic" => Cubic,
-    /// That of ndnget.
+    /// The controller of ndnget.
     AIMD = "aimd" => Aimd,
     /// A window that never changes.
     FIXED = "fixed" => Fixed,
     /// For background transfers (RFC 6817).
     LEDBAT = "ledbat" => Ledbat,
-    /// Our own: a short queue, measured by delay.
+    /// Weir's own: a short queue, measured by delay.
     WEIR = "weir" => Weir,
 }
 
-/// Those that are built in, by their names. [`Controllers::parse`] reads those of any table.
+/// Reads one of the built-in names. [`Controllers::parse`] reads names of any table.
 impl FromStr for Controller {
     type Err = UnknownWord;
 

@@ -1,4 +1,4 @@
-//! The text that chooses a controller with its constants.
+//! The text that chooses a controller and sets its constants.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString as _};
@@ -35,11 +35,10 @@ impl Controllers {
         self.iter().find(|controller| controller.name() == name)
     }
 
-    /// Reads the text of a [`ControllerConfig`].
+    /// Parses the text of a [`ControllerConfig`].
     ///
-    /// # Errors
-    /// The table has no such controller, the controller has no such constant, or a value is out of
-    /// its bounds.
+    /// # Errors The table has no such controller, the controller has no such constant, or a value
+    /// is out of its bounds.
     pub fn parse(self, text: &str) -> Result<ControllerConfig, ControllerError> {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or("");
@@ -89,20 +88,20 @@ fn keys(controller: Controller) -> String {
 /// Why a text chooses no controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControllerError {
-    /// There is none of this name.
+    /// The table has no controller of this name.
     #[error(
         "there is no controller `{name}`; choose one of {names}",
         names = known.names().join(", ")
     )]
     Unknown { name: String, known: Controllers },
-    /// The controller has no such constant, or it cannot have this value.
+    /// The controller has no such constant, or the value is out of its bounds.
     #[error(
         "`{word}` is no constant of `{controller}` or out of its bounds; it has {keys}",
         keys = keys(*controller)
     )]
     Constant {
         controller: Controller,
-        /// As given.
+        /// The word as given.
         word: String,
     },
     /// Two constants contradict each other.
@@ -112,7 +111,7 @@ pub enum ControllerError {
     )]
     Order {
         controller: Controller,
-        /// The one that must not be above the other.
+        /// The one that must not exceed the other.
         low: &'static str,
         low_value: String,
         high: &'static str,

@@ -1,20 +1,20 @@
-//! Constants of controllers by name.
+//! Constants of controllers, by name.
 
-/// The constants of a controller, which a text may change. Made by
-/// [`controller_constants!`](crate::controller_constants).
+/// The tunable constants of a controller. [`controller_constants!`](crate::controller_constants)
+/// implements it.
 pub trait Constants: Default {
-    /// Their names.
     const KEYS: &'static [&'static str];
 
-    /// Changes one. Returns whether there is one of this name that may have this value.
+    /// Sets a constant. Returns false if the name is unknown or the value is out of its bounds.
     fn set(&mut self, key: &str, value: f64) -> bool;
 
-    /// Two that contradict each other: the first must not be above the second.
+    /// A pair whose first must not exceed its second, but does.
     fn out_of_order(&self) -> Option<[(&'static str, f64); 2]>;
 }
 
-/// Implements [`Constants`](crate::congestion::Constants) for a struct: which of its fields, all
-/// `f64`, a text may change, the bounds of each, and which of two must not be above the other.
+/// Implements [`Constants`](crate::congestion::Constants) for a struct of `f64` fields: which
+/// fields a text may set, the bounds of each, and optionally a pair in which the first must not
+/// exceed the second.
 ///
 /// ```
 /// #[derive(Default)]
@@ -59,10 +59,10 @@ macro_rules! controller_constants {
     };
 }
 
-/// Constants that one text may change at most.
+/// Upper bound of constants in one text.
 const CHANGES_MAX: usize = 8;
 
-/// Constants of a controller that differ from its defaults.
+/// The constants of a controller that differ from its defaults.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct ControllerConstants([Option<(&'static str, f64)>; CHANGES_MAX]);
 
@@ -72,7 +72,7 @@ impl ControllerConstants {
         self.0.iter().copied().flatten()
     }
 
-    /// Appends one. Returns whether there was a place for it.
+    /// Appends a constant. Returns false if there is no room.
     pub(super) fn push(&mut self, key: &'static str, value: f64) -> bool {
         let free = self.0.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some((key, value))).is_some()

@@ -1,4 +1,4 @@
-//! A controller by name, and how one is made.
+//! A controller by name, and its constructor.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -6,16 +6,16 @@ use core::fmt;
 use super::CongestionControl;
 use super::constants::{Constants, ControllerConstants};
 
-/// The window that a controller starts with, and the largest one, in chunks.
+/// The initial and the largest window of a controller, in chunks.
 #[derive(Copy, Clone, Debug)]
 pub struct WindowBounds {
-    /// The first window, at least 1; of `fixed` the only one. `None`: the controller's own.
+    /// The initial window, at least 1; for `fixed` the only one. `None`: the controller's own.
     pub initial: Option<u32>,
     pub max: u32,
 }
 
 impl WindowBounds {
-    /// The first window, which is `default` unless the user or the scenario asked for another.
+    /// The initial window: `default` unless the user or the scenario set another.
     pub fn initial_or(self, default: f64) -> f64 {
         self.initial.map_or(default, |window| f64::from(window.max(1)))
     }
@@ -25,7 +25,7 @@ impl WindowBounds {
     }
 }
 
-/// A controller that is made from named constants.
+/// A controller that is built from named constants.
 pub trait FromConfig: CongestionControl + Sized + 'static {
     type Config: Constants;
 
@@ -33,18 +33,18 @@ pub trait FromConfig: CongestionControl + Sized + 'static {
     fn from_config(config: Self::Config, bounds: WindowBounds) -> Self;
 }
 
-/// Which congestion controller to use: its name, and how one is made for a path. Two are equal when
-/// their names are.
+/// Selects a congestion controller: its name, and how to build it for a path. Two are equal if
+/// their names are equal.
 #[derive(Copy, Clone)]
 pub struct Controller {
     name: &'static str,
     functions: &'static Functions,
 }
 
-/// Two constants by name and value, where the first must not be above the second and is.
+/// Two constants by name and value: the first must not exceed the second, but does.
 type ConstantConflict = [(&'static str, f64); 2];
 
-/// What [`Controller`] knows of the type behind it.
+/// The functions of the type behind a [`Controller`].
 struct Functions {
     make: fn(&ControllerConstants, WindowBounds) -> Box<dyn CongestionControl>,
     constants: &'static [&'static str],
@@ -53,7 +53,7 @@ struct Functions {
 }
 
 impl Controller {
-    /// `C` by a name, which must be unique among the controllers of a program.
+    /// Names the controller `C`. A name must be unique among the controllers of a program.
     pub const fn of<C: FromConfig>(name: &'static str) -> Self {
         let functions = const {
             &Functions {
@@ -70,12 +70,12 @@ impl Controller {
         self.name
     }
 
-    /// The names of the constants that a [`ControllerConfig`](super::ControllerConfig) may change.
+    /// The names of the constants that a [`ControllerConfig`](super::ControllerConfig) may set.
     pub fn constants(self) -> &'static [&'static str] {
         self.functions.constants
     }
 
-    /// Makes the controller of one path.
+    /// Builds the controller of one path.
     pub fn make(
         self,
         constants: &ControllerConstants,
@@ -84,7 +84,7 @@ impl Controller {
         (self.functions.make)(constants, bounds)
     }
 
-    /// The name of a constant, if there is one that may have this value.
+    /// The name of a constant, if it exists and may have this value.
     pub(super) fn constant(self, key: &str, value: f64) -> Option<&'static str> {
         (self.functions.constant)(key, value)
     }

@@ -6,18 +6,17 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use super::{Allowance, Congestion, CongestionControl, FromConfig, Sample, WindowBounds};
 use crate::controller_constants;
 
-/// Constants of [`Cubic`].
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct CubicConfig {
-    /// Window at the start, in Interests (RFC 6928: 10; ndnget: 2).
+    /// Initial window, in Interests (RFC 6928: 10; ndnget: 2).
     pub(crate) initial_window: f64,
     /// Largest window, in Interests.
     pub(crate) window_max: f64,
-    /// What a decrease leaves of the window (RFC 9438, beta_cubic: 0.7).
+    /// A decrease multiplies the window by this (RFC 9438, beta_cubic: 0.7).
     pub(crate) beta: f64,
     /// How steeply the window grows, in Interests per second cubed (RFC 9438, C: 0.4).
     pub(crate) steepness: f64,
-    /// Whether a window that grows back below its last maximum yields further (RFC 9438, 4.7).
+    /// Whether a window that has not recovered its last maximum yields further (RFC 9438, 4.7).
     pub(crate) fast_convergence: bool,
 }
 
@@ -40,32 +39,33 @@ controller_constants!(CubicConfig {
 
 /// Smallest slow-start threshold, in Interests (RFC 9438, 4.6).
 const THRESHOLD_MIN: f64 = 2.0;
-/// Samples in a round before its delay is judged (RFC 9406, N_RTT_SAMPLE).
+/// Samples of a round before its delay is judged (RFC 9406, N_RTT_SAMPLE).
 const ROUND_SAMPLES: u32 = 8;
-/// Bounds of the delay that ends slow start, in nanoseconds. RFC 9406 has 4 ms to 16 ms for the
-/// paths of TCP; a router on this machine or on the same switch answers in 0.1 ms, and 4 ms of its
-/// queue would be hundreds of segments.
+/// Bounds of the delay that ends slow start, in nanoseconds. RFC 9406 has 4 to 16 ms for the paths
+/// of TCP. A router on the same switch answers in 0.1 ms, and a queue of 4 ms would be hundreds of
+/// segments.
 const DELAY_MIN_NS: u64 = NS_PER_MS;
 const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
-/// The delay as a part of the round trip before it (RFC 9406, MIN_RTT_DIVISOR).
+/// The delay that ends slow start is the previous round trip divided by this (RFC 9406,
+/// MIN_RTT_DIVISOR).
 const DELAY_PARTS: u64 = 8;
-/// Up to this window slow start doubles it in a round trip, beyond it adds half of this (RFC 3742,
-/// max_ssthresh). Otherwise the last doubling on a fast path, before any delay shows, is more than
-/// the queue of a router's face.
+/// Up to this window slow start doubles it in a round trip; beyond it, slow start adds half of this
+/// (RFC 3742, max_ssthresh). Otherwise the last doubling on a fast path would overflow a router's
+/// queue before any delay shows.
 const DOUBLING_MAX: f64 = 128.0;
-/// How many times slower growth is in conservative slow start (RFC 9406, CSS_GROWTH_DIVISOR).
+/// Conservative slow start grows this many times more slowly (RFC 9406, CSS_GROWTH_DIVISOR).
 const CONSERVATIVE_DIVISOR: f64 = 4.0;
 /// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in
-/// which the window triples; the queue of a face holds a few hundred segments, so here it no more
-/// than doubles.
+/// which the window triples. A face queues a few hundred segments, so here the window at most
+/// doubles.
 const CONSERVATIVE_ROUNDS: u32 = 3;
-/// Slow start goes on when the delay proves to be noise (RFC 9406, 4.2), but only on paths as long
-/// as this. On shorter ones congestion avoidance loses little time, and a thread that waits its
-/// turn looks like a queue that comes and goes.
+/// Slow start resumes when the delay proves to be noise (RFC 9406, 4.2), but only on paths at least
+/// this long. On shorter ones congestion avoidance loses little time, and a thread that waits for a
+/// processor looks like a queue that comes and goes.
 const RESUME_RTT_NS: u64 = 10 * NS_PER_MS;
 
-/// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD
-/// would have.
+/// CUBIC: the window follows a cubic function of the time since the last decrease, but never falls
+/// below the window of AIMD.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     config: CubicConfig,
@@ -78,20 +78,20 @@ pub(crate) struct Cubic {
     pace: Pace,
 }
 
-/// What of the smallest window is used, where even that is more than the path bears: a router on
-/// this machine answers so soon that two Interests a round trip are more than a disk can write.
+/// Paces the smallest window where even that is too much: a router on this host answers so fast
+/// that two Interests per round trip exceed what a disk can write.
 #[derive(Clone, Debug)]
 struct Pace {
-    /// 1: all of it.
+    /// Share of the window that may be used, up to 1.
     share: f64,
     smoothed_rtt_ns: u64,
-    /// Bits of the Data that one Interest asks for, on average.
+    /// Mean bits of the Data that one Interest requests.
     data_bits: f64,
 }
 
-/// What a decrease leaves of the share at least.
+/// A decrease leaves at least this share.
 const SHARE_MIN: f64 = 1.0 / 64.0;
-/// What one answer without a mark adds to the share, as a part of it.
+/// Growth of the share per unmarked answer, relative to itself.
 const SHARE_GROWTH: f64 = 0.05;
 
 impl Pace {
@@ -116,13 +116,13 @@ impl Pace {
     }
 }
 
-/// One growth period, from a decrease to the next.
+/// One growth period, from one decrease to the next.
 #[derive(Clone, Debug)]
 struct Epoch {
     start: Instant,
-    /// The window to come back to.
+    /// The window to return to.
     origin: f64,
-    /// Seconds from the start until the cubic is back at the origin (RFC 9438, K).
+    /// Seconds from the start until the cubic returns to the origin (RFC 9438, K).
     period_s: f64,
     /// The window that AIMD would have (RFC 9438, W_est).
     estimate: f64,
@@ -143,25 +143,25 @@ impl Cubic {
         }
     }
 
-    /// A controller that is past slow start.
+    /// A controller past slow start.
     pub(super) fn past_slow_start(window: f64, window_max: f64) -> Self {
         let config = CubicConfig { initial_window: window, window_max, ..CubicConfig::default() };
         Self { threshold: window, last_max: window, ..Self::new(config) }
     }
 
-    /// Growth for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
+    /// Grows the window for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
     fn grow_in_avoidance(&mut self, sample: &Sample) {
         let epoch = match &mut self.epoch {
             Some(epoch) => epoch,
             none => {
-                // The bracket of a cube root is not negative: the origin is at least the window.
+                // The argument of the cube root is not negative: the origin is at least the window.
                 let origin = self.last_max.max(self.window);
                 let period_s = cube_root((origin - self.window) / self.config.steepness);
                 none.insert(Epoch { start: sample.now, origin, period_s, estimate: self.window })
             }
         };
         let beta = self.config.beta;
-        // RFC 9438, 4.3: alpha is 1 once the window before the decrease has been reached.
+        // RFC 9438, 4.3: alpha is 1 once the window has reached its value before the decrease.
         let alpha =
             if epoch.estimate >= self.last_max { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
         epoch.estimate += alpha / self.window;
@@ -242,22 +242,22 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// HyStart++: notices from the growing delay that the window fills the path, before a queue
-/// overflows.
+/// HyStart++: detects by growing delay that the window fills the path, before a queue overflows.
 #[derive(Clone, Debug, Default)]
 struct SlowStart {
-    /// The round ends with the answer to the Interest of this place in the order of sending.
+    /// The round ends with the answer to the Interest of this order.
     round_end: u64,
     round_samples: u32,
     round_min_ns: u64,
     last_round_min_ns: u64,
-    /// In conservative slow start: the delay to which it must not fall back, and the rounds spent.
+    /// In conservative slow start: the delay that resumes slow start if undercut, and the rounds
+    /// spent.
     conservative: Option<(u64, u32)>,
     is_over: bool,
 }
 
 impl SlowStart {
-    /// Growth of the window for one answer; `None` when slow start is over.
+    /// Growth of the window for one answer; `None` when slow start has ended.
     fn on_data(&mut self, sample: &Sample) -> Option<f64> {
         if self.is_over {
             return None;
@@ -311,13 +311,13 @@ impl SlowStart {
     }
 }
 
-/// The cube root of a number that is not negative, by Newton's method from a guess of a third of
-/// the exponent.
+/// The cube root of a non-negative number, by Newton's method. The first guess divides the exponent
+/// by three.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 || !x.is_finite() {
         return 0.0;
     }
-    // 0x3ff0... is 1.0; dividing the distance of the bits from it by three divides the exponent.
+    // 0x3ff0... is 1.0. Dividing the distance of the bits from it by three divides the exponent.
     const ONE: u64 = 0x3ff0_0000_0000_0000;
     let guess = (x.to_bits() / 3).wrapping_add(ONE - ONE / 3);
     let mut root = f64::from_bits(guess);

@@ -5,16 +5,16 @@ use weir_base::Instant;
 use super::{Allowance, Congestion, CongestionControl, FromConfig, Sample, WindowBounds};
 use crate::controller_constants;
 
-/// Window when none is asked for: 100, as `ndnd cat` uses.
+/// Window if none is configured: 100, as in `ndnd cat`.
 const DEFAULT_WINDOW: f64 = 100.0;
 
-/// It has none to change: its window is the first window of all controllers.
+/// `fixed` has no constants: its window is the initial window of all controllers.
 #[derive(Debug, Default)]
 pub(crate) struct FixedConfig;
 
 controller_constants!(FixedConfig {});
 
-/// Always the same window, whatever happens on the path.
+/// Keeps the same window in all conditions.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
     window: f64,

@@ -1,5 +1,5 @@
 //! Low extra delay background transport (RFC 6817), with the start and the decrease of LEDBAT++:
-//! what nobody waits for takes the room that others leave.
+//! background transfers use the capacity that others leave.
 
 use weir_base::{Instant, NS_PER_S};
 
@@ -11,13 +11,13 @@ use crate::controller_constants;
 /// Constants of [`Ledbat`].
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct LedbatConfig {
-    /// Delay beyond the least that is caused at most, in seconds (RFC 6817: up to 0.1; ours is
-    /// 0.015, of which a foreground transfer over 20 ms feels little).
+    /// The target: queueing delay that this flow may cause, in seconds (RFC 6817: up to 0.1). Here
+    /// it is 0.015, which a foreground transfer over 20 ms hardly notices.
     pub(crate) target_s: f64,
-    /// Growth in a round trip without delay, in Interests (GAIN: 1).
+    /// Growth per round trip without delay, in Interests (GAIN: 1).
     pub(crate) gain: f64,
-    /// How long a round trip counts among the least, in seconds (BASE_HISTORY: 10 min). One that
-    /// forgot sooner would take the queue of others for a longer path.
+    /// How long a round trip counts for the minimum, in seconds (BASE_HISTORY: 10 min). With a
+    /// shorter memory the queue of others would look like a longer path.
     pub(crate) memory_s: f64,
 }
 
@@ -33,17 +33,17 @@ controller_constants!(LedbatConfig {
     memory_s in 1.0..=86_400.0,
 });
 
-/// Window at the start, in Interests.
+/// Initial window, in Interests.
 const INITIAL_WINDOW: f64 = 2.0;
-/// What a loss, a mark or a Nack leaves of the window.
+/// A loss, mark or Nack multiplies the window by this.
 const LOSS_FACTOR: f64 = 0.5;
-/// Slow start ends at this part of the target.
+/// Slow start ends at this share of the target.
 const SLOW_START_END: f64 = 0.25;
-/// Round trips of which the least is the present one (CURRENT_FILTER).
+/// The present round trip is the minimum of this many (CURRENT_FILTER).
 const CURRENT_SAMPLES: usize = 4;
 
-/// The window grows by one a round trip while no queue is seen, less the nearer the delay comes to
-/// the target, and shrinks beyond it, down to one Interest.
+/// Without a queue the window grows by one per round trip. It grows more slowly as the delay
+/// approaches the target, and shrinks beyond it, down to one Interest.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledbat {
     config: LedbatConfig,
@@ -51,13 +51,13 @@ pub(crate) struct Ledbat {
     window_max: f64,
     is_slow_start: bool,
     base: WindowedMinMax,
-    /// The last round trips, and how many there were.
+    /// The latest round trips, and how many there were.
     current_ns: [u64; CURRENT_SAMPLES],
     count: usize,
 }
 
 impl Ledbat {
-    /// How long the last answers waited, as a part of the target.
+    /// The queueing delay of the latest answers, as a share of the target.
     fn queueing_share(&mut self, now: Instant, rtt_ns: u64) -> f64 {
         self.base.add(now, rtt_ns);
         self.current_ns[self.count % CURRENT_SAMPLES] = rtt_ns;
@@ -96,7 +96,7 @@ impl CongestionControl for Ledbat {
         let waited = self.queueing_share(sample.now, rtt_ns);
         self.is_slow_start &= waited < SLOW_START_END;
         if waited > 1.0 {
-            // Down to half in a round trip at most, by as much as the target is passed.
+            // The excess decides how much, but at most half of the window per round trip.
             let part = (waited - 1.0).min(1.0) * LOSS_FACTOR;
             self.window = (self.window - part).max(1.0);
         } else if sample.window_limited {

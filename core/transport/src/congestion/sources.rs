@@ -1,56 +1,58 @@
-//! Where answers come from, told by their round trips alone.
+//! Distinguishes the sources of answers by their round trips alone.
 //!
-//! Content comes from stores at several distances, and Data does not say from which. One path with
-//! one queue keeps the order of what is sent over it. So an answer that another one of the same
-//! source overtook is of a farther source, and one that comes much sooner than any before is of a
-//! nearer one; without either, a longer round trip is a queue, or a path that has become longer.
+//! Content comes from stores at several distances, and Data does not name its store. One path with
+//! one queue keeps the packets of one source in order. Three rules follow:
+//!
+//! 1. An answer that was overtaken by another answer of its source comes from a farther source.
+//! 2. An answer that is an eighth faster than any before comes from a nearer source.
+//! 3. Any other longer round trip is a queue, or the path has become longer.
 
 use weir_base::NS_PER_MS;
 
-/// Sources at most; the one that has answered least lately makes room.
+/// Upper bound of sources. The one with the fewest recent answers is replaced.
 const SOURCES_MAX: usize = 4;
-/// Round trips that differ by less than this part are of one source.
+/// Round trips that differ by less than this fraction (an eighth) belong to one source.
 const SAME_PARTS: f64 = 8.0;
-/// Rounds without an answer after which a source is forgotten.
+/// A source without an answer for this many rounds is forgotten.
 const IDLE_ROUNDS_MAX: u32 = 64;
-/// Answers in a row that must be late for a queue to be seen in them, and by which part of the
-/// round trip, at least by this (RFC 9406 has an eighth; startup has doubled the window by then).
+/// This many consecutive answers must be late for a queue to be seen. Late means above the base by
+/// the base divided by `LATE_PARTS`, and by at least `LATE_NS`. RFC 9406 has an eighth; by then
+/// startup has doubled the window.
 const LATE_ANSWERS: u32 = 8;
-/// One that came in several packets counts as so many at most: three chunks in a row are enough.
+/// An answer of several packets counts as at most this many: three chunks in a row are enough.
 const LATE_WEIGHT_MAX: u32 = 3;
 const LATE_PARTS: f64 = 16.0;
 const LATE_NS: f64 = NS_PER_MS as f64;
 
-/// One distance at which there is content.
+/// One distance at which content is stored.
 #[derive(Copy, Clone, Debug)]
 struct Source {
     /// The round trip without a queue, in nanoseconds: the least mean of a round.
     base_ns: f64,
     /// No mean of a round is known yet.
     is_new: bool,
-    /// Mean of the last round that it answered in.
+    /// Mean of the last round in which it answered.
     mean_ns: f64,
     sum_ns: f64,
     least_ns: f64,
     answers: u32,
     idle_rounds: u32,
-    /// Place of the last Interest that it answered, in the order of sending, plus one, and the
-    /// round trip of that.
+    /// One past the order of the latest Interest that it answered, and that Interest's round trip.
     answered_end: u64,
     front_rtt_ns: f64,
-    /// Answers in a row that were late.
+    /// Consecutive late answers.
     late_answers: u32,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources {
-    /// By their distance.
+    /// In no order.
     all: [Option<Source>; SOURCES_MAX],
     round_slowest_ns: f64,
     slowest_ns: f64,
 }
 
-/// What the answers of a round have in the mean, in nanoseconds.
+/// Means over the answers of a round, in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct RoundTrips {
     pub(super) rtt_ns: f64,
@@ -59,7 +61,8 @@ pub(super) struct RoundTrips {
 }
 
 impl Sources {
-    /// Takes the round trip of an Interest. Whether the last answers of its source were all late.
+    /// Adds the round trip of an Interest. Returns whether the latest answers of its source were
+    /// all late.
     pub(super) fn add(&mut self, order: u64, rtt_ns: f64, packets: u32) -> bool {
         self.round_slowest_ns = self.round_slowest_ns.max(rtt_ns);
         let at = self.source_of(order, rtt_ns);
@@ -76,7 +79,8 @@ impl Sources {
         source.late_answers >= LATE_ANSWERS
     }
 
-    /// The source of an answer, which may be a new one.
+    /// The source of an answer, perhaps a new one: the farthest source that is not clearly farther
+    /// than the answer, unless rule 1 applies.
     fn source_of(&mut self, order: u64, rtt_ns: f64) -> usize {
         let known = self.all.iter().enumerate().filter_map(|(at, source)| Some((at, (*source)?)));
         let nearer =
@@ -115,7 +119,7 @@ impl Sources {
         at
     }
 
-    /// Forgets the answers of the round.
+    /// Discards the answers of the round so far.
     pub(super) fn begin_round(&mut self) {
         self.round_slowest_ns = 0.0;
         for source in self.all.iter_mut().flatten() {
@@ -123,13 +127,13 @@ impl Sources {
         }
     }
 
-    /// Ends a round. The means of its answers; `None` if none was timed.
+    /// Ends a round and returns the means of its answers; `None` if none was timed.
     pub(super) fn end_round(&mut self) -> Option<RoundTrips> {
         self.slowest_ns = 0.0;
         self.end_partial_round()
     }
 
-    /// Ends a part of a round, which far sources may not have answered in.
+    /// As [`Sources::end_round`], for a part of a round: far sources may not have answered yet.
     pub(super) fn end_partial_round(&mut self) -> Option<RoundTrips> {
         self.slowest_ns = self.slowest_ns.max(core::mem::take(&mut self.round_slowest_ns));
         let (mut answers, mut rtt_ns, mut base_ns) = (0, 0.0, 0.0);
@@ -143,7 +147,7 @@ impl Sources {
                 continue;
             }
             let mean_ns = source.sum_ns / f64::from(source.answers);
-            // The mean of few answers may be less than that of many by as much as they differ.
+            // The mean of few answers may be below that of many by about its own error.
             let doubt_ns = (mean_ns - source.least_ns) / root(source.answers);
             if source.is_new || mean_ns + doubt_ns < source.base_ns {
                 source.base_ns = mean_ns + doubt_ns;
@@ -164,36 +168,36 @@ impl Sources {
         })
     }
 
-    /// Whether all that has come lately came from one distance.
+    /// Whether all recent answers came from one distance.
     pub(super) fn is_single(&self) -> bool {
         self.all.iter().flatten().filter(|source| source.idle_rounds == 0).count() == 1
     }
 
-    /// Whether the last answers of some source were all late.
+    /// Whether the latest answers of any source were all late.
     pub(super) fn has_late_source(&self) -> bool {
         self.all.iter().flatten().any(|source| source.late_answers >= LATE_ANSWERS)
     }
 
-    /// The base of the nearest source that has answered lately, in nanoseconds.
+    /// The base of the nearest source with recent answers, in nanoseconds.
     pub(super) fn nearest_ns(&self) -> f64 {
         let bases = self.all.iter().flatten().filter(|source| source.idle_rounds == 0);
         bases.map(|source| source.base_ns).fold(f64::INFINITY, f64::min)
     }
 
-    /// What the last round had is without a queue.
+    /// Takes the present round trips as those without a queue.
     pub(super) fn rebase(&mut self) {
         for source in self.all.iter_mut().flatten().filter(|source| source.idle_rounds == 0) {
             source.base_ns = source.mean_ns;
         }
     }
 
-    /// The slowest answer of the last round, in nanoseconds: a round lasts as long.
+    /// The slowest answer of the last round, in nanoseconds. A round lasts this long.
     pub(super) fn slowest_ns(&self) -> u64 {
         self.slowest_ns as u64
     }
 }
 
-/// The square root of a small number, to a part in sixteen.
+/// The square root of a small number, to one part in sixteen.
 fn root(count: u32) -> f64 {
     f64::from((count << 8).isqrt()) / 16.0
 }

@@ -11,7 +11,7 @@ use super::cubic::{Cubic, CubicConfig};
 use super::ledbat::Ledbat;
 use super::*;
 
-/// An answer of one packet, to a consumer that the window limits.
+/// An answer of one packet, to a consumer whose window is always full.
 fn sample(now: Instant, rtt_ns: u64, order: u64) -> Sample {
     Sample {
         now,
@@ -30,8 +30,8 @@ fn sample(now: Instant, rtt_ns: u64, order: u64) -> Sample {
     }
 }
 
-/// A path with a rate in segments a millisecond and a base round trip, seen by a controller that
-/// always uses its window: the window before each round.
+/// A path with a rate in segments per millisecond and a base round trip, whose controller always
+/// uses its window. Returns the window before each round.
 fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -> Vec<f64> {
     let base_ns = 10 * NS_PER_MS;
     let mut now = Instant::ZERO;
@@ -72,7 +72,7 @@ fn cubic_recovers_maximum_after_decrease() {
     let mut cubic = Cubic::new(config);
     cubic.on_congestion(Instant::ZERO, Congestion::Loss);
     assert!((cubic.allowance().window - 70.0).abs() < 1e-9);
-    // K = cbrt(30 / 0.4) = 4.2 s, or 422 rounds of 10 ms; AIMD would be back after 57 rounds or so.
+    // K = cbrt(30 / 0.4) = 4.2 s, or 422 rounds of 10 ms. AIMD would be back after about 57 rounds.
     let grown = rounds(&mut cubic, 120, 1e9);
     let back = grown.iter().position(|&window| window >= 99.0).unwrap();
     assert!((40..80).contains(&back), "{back}");
@@ -84,7 +84,7 @@ fn cubic_outgrows_aimd_on_long_path() {
     let config = CubicConfig { initial_window: 1000.0, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config);
     cubic.on_congestion(Instant::ZERO, Congestion::Loss);
-    // AIMD adds 0.53 a round: 300 rounds bring 160. K = cbrt(300 / 0.4) = 9.1 s.
+    // AIMD adds 0.53 a round, 160 in 300 rounds. K = cbrt(300 / 0.4) = 9.1 s.
     let mut now = 0;
     let mut order = 0;
     while now < 9_100 * NS_PER_MS {
@@ -100,7 +100,7 @@ fn cubic_outgrows_aimd_on_long_path() {
 
 #[test]
 fn delay_ends_slow_start_near_capacity() {
-    // Ten milliseconds at 20 segments a millisecond hold 200 segments.
+    // Ten milliseconds at 20 segments per millisecond hold 200 segments.
     let mut cubic = Cubic::new(CubicConfig::default());
     let windows = rounds(&mut cubic, 60, 20.0);
     let largest = windows.iter().copied().fold(0.0, f64::max);
@@ -111,11 +111,11 @@ fn delay_ends_slow_start_near_capacity() {
 fn ledbat_yields_to_other_traffic() {
     let bounds = WindowBounds { initial: None, max: 1000 };
     let mut control = Ledbat::from_config(Default::default(), bounds);
-    // Alone at 20 segments a millisecond: 200 fill the path, 300 more are the target of 15 ms.
+    // Alone at 20 segments per millisecond: 200 fill the path, 300 more are the target of 15 ms.
     let windows = rounds(&mut control, 400, 20.0);
     assert!(windows.iter().all(|&window| window < 520.0), "{windows:?}");
     assert!(windows[300..].iter().all(|&window| window > 400.0), "{windows:?}");
-    // Somebody else's queue takes 40 ms: it ends with one Interest.
+    // The queue of another flow takes 40 ms: the window falls to one Interest.
     let mut now = Instant::from_ns(60 * NS_PER_S);
     let mut rounds_taken = 0;
     while control.allowance().window > 1.0 {
@@ -129,7 +129,7 @@ fn ledbat_yields_to_other_traffic() {
             });
         }
     }
-    // It leaves, and the room is taken again.
+    // The other flow ends, and the window grows back.
     let grown = rounds(&mut control, 100, 20.0);
     assert!(grown.last().is_some_and(|&window| window > 90.0), "{grown:?}");
     control.on_congestion(now, Congestion::Mark);

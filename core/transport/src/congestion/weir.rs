@@ -1,5 +1,42 @@
-//! Our own controller: the window that the path fills without a queue, and a short queue beside it.
-//! `docs/controllers/weir.md` has the equations.
+//! `weir`: Weir's own congestion controller. It fills the path and keeps a short queue.
+//!
+//! The idea: the delay of answers shows the queue. For each [source](Sources) the controller knows
+//! the round trip without a queue, its *base*. An answer that takes longer has waited. Let `q` be
+//! the mean wait over one round, and `X` the rate of answers. Then `Q = X * q` Interests of this
+//! flow are queued (Little's law). The controller changes its window `W` until `Q` equals a small
+//! target `K`.
+//!
+//! `K` is `sqrt(W) / 2` packets, but at least two packets and one Interest. The root makes flows
+//! fair: all flows see the same `q`, and `K / X` is the same for all only at equal rates.
+//!
+//! A *round* lasts as long as the slowest answer of the previous round. After a change of the
+//! window, answers to Interests sent before the change are not judged (`Weir::begin_settling`).
+//!
+//! 1. `Startup`: `W` grows by one for each answer, and at most doubles in a round. It ends when
+//!    eight answers in a row are late, or after three rounds in which `X` grows by less than a
+//!    quarter.
+//! 2. `Measure`: `W` stays. The bottleneck has a queue now, so the distance between answers shows
+//!    its rate `X`.
+//! 3. `Drain`: `W` is three quarters of `X * base` for a round. The queue vanishes, and all flows
+//!    of the bottleneck see the path without it. Then `W = X * base + K`.
+//! 4. `Steady`, once a round: excess losses and marks decrease `W`. Otherwise `Weir::hold_queue`
+//!    corrects it towards `Q = K`.
+//! 5. `Compete`: a queue that stays after a drain belongs to other flows. `W` follows [`Cubic`] for
+//!    64 rounds. Then a drain tests whether they are gone.
+//!
+//! Example: 40 Mbit/s, base 100 ms, packets of 1 kB. The path holds 500 packets and `X` is 5
+//! packets a millisecond. `W` is `500 + Q`, and `K` is about 11. In the steady state:
+//!
+//! | `q`    | `Q`  | step                                                             |
+//! |--------|------|------------------------------------------------------------------|
+//! | 1.0 ms |  5.0 | below `K / 2`: `W += W / 16`, a probe for more capacity          |
+//! | 2.0 ms | 10.0 | `W += (K - Q) / 2`, a small correction                           |
+//! | 5.0 ms | 25.0 | above `2 K`: `W = X * base + K`, from 525 to 511                 |
+//! | 10 ms  | 50.0 | deep: above `4 K` and a sixteenth of the base: a drain, then 511 |
+//!
+//! The controller must never judge answers sent under another window. It must take a lasting delay
+//! for a longer path at most once in 64 rounds: each such mistake adds the queue of others to the
+//! base. `docs/controllers/weir.md` has measurements.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
@@ -11,113 +48,115 @@ use super::{
 };
 use crate::controller_constants;
 
-/// It has no constants to tune.
+/// `weir` has no constants to tune.
 #[derive(Debug, Default)]
 pub(crate) struct WeirConfig;
 
 controller_constants!(WeirConfig {});
 
-/// Window at the start, in Interests (RFC 6928).
+/// Initial window, in Interests (RFC 6928).
 const INITIAL_WINDOW: f64 = 10.0;
-/// Smallest window, in Interests: one is answered while the other is on the way.
+/// Smallest window, in Interests: one is answered while the other travels.
 const WINDOW_MIN: f64 = 2.0;
-/// Smallest queue that is kept, in packets, so that the bottleneck always has one to send.
+/// Smallest target queue, in packets, so that the bottleneck always has one to send.
 const QUEUE_MIN_PACKETS: f64 = 2.0;
-/// A queue shorter than this cannot be told from a host's threads that wait for their turn.
+/// A shorter queue looks the same as threads of a host that wait for a processor.
 const QUEUE_MIN_NS: f64 = 0.25 * NS_PER_MS as f64;
-/// Rounds in which the rate does not grow by a quarter that end startup (BBR).
+/// Startup ends after `FULL_ROUNDS` rounds in which the rate grows by less than `FULL_GROWTH` (as
+/// in BBR).
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// Packets whose distances tell the rate of a bottleneck, and the part of a round trip that they
-/// are taken over at least: threads hand them over in batches.
+/// The bottleneck's rate is measured over at least this many packets and at least a round trip
+/// divided by `RATE_PARTS`, because threads hand packets over in batches.
 const RATE_PACKETS: u32 = 16;
 const RATE_PARTS: f64 = 4.0;
-/// The step of growth where there is no queue, as a part of the window.
+/// Without a queue, a step of growth is the window divided by this.
 const STEP_PARTS: f64 = 16.0;
-/// A queue is deep that is so many times what it should be, and this part of the round trip, or a
-/// larger part of that.
+/// A queue is deep if it exceeds `DEEP_TARGETS` times its target and the base divided by
+/// `DEEP_PARTS`. One above the base divided by `DEEPEST_PARTS` is deep in any case.
 const DEEP_TARGETS: f64 = 4.0;
 const DEEP_PARTS: f64 = 16.0;
 const DEEPEST_PARTS: f64 = 4.0;
-/// Rounds after a decrease that tell little of the window: the gap has to fill.
+/// After a change the window needs this many rounds before growth is judged: the gap has to fill.
 const REFILL_ROUNDS: u32 = 2;
-/// A queue that is so many times what it should be, for so many rounds, is not ours.
+/// A queue above `LONG_QUEUE` times its target for this many rounds belongs to other flows.
 const LONG_QUEUE: f64 = 1.1;
 const LONG_QUEUE_ROUNDS: u32 = 12;
-/// What of the content on the way is left for a round, so that the queue is seen to vanish, and
-/// other flows see the path without it.
+/// A drain sends this share of what the path holds for one round. The queue vanishes, so that other
+/// flows also see the path without it.
 const DRAIN_FACTOR: f64 = 0.75;
-/// A queue of which more than this is left by then is not ours. It is no queue at all if it changes
-/// by less than this part.
+/// A drain was ineffective if more than `CUT_LEAVES_MAX` of the delay remains. A remaining delay
+/// that changes by less than `STEADY_CHANGE` is a longer path and no queue.
 const CUT_LEAVES_MAX: f64 = 0.4;
 const STEADY_CHANGE: f64 = 0.01;
-/// Rounds after which a queue that is not ours is taken for that of flows that fill it: others of
-/// our kind drain it by then.
+/// After this many ineffective rounds the queue is attributed to flows that fill it. Flows of
+/// `weir` drain theirs earlier.
 const INEFFECTIVE_ROUNDS: u32 = 4;
-/// Rounds of competing with flows that fill the queue, until it is tried again without. A path does
-/// not become longer twice in this time.
+/// How many rounds the controller competes before it tests again. In this time it accepts no second
+/// longer path.
 const COMPETE_ROUNDS: u64 = 64;
-/// How often the window shrinks for a round, whether there is a queue or not.
+/// A drain happens at least this often, so that the base stays known.
 const DRAIN_INTERVAL_NS: u64 = 10 * NS_PER_S;
 const DRAIN_ROUNDS: u64 = 64;
-/// A mark that is a whole signal costs all of the queue, but not more than this part of the window.
+/// A mark that is a whole signal costs the whole queue, but at most the window divided by this.
 const MARK_PARTS: f64 = 8.0;
-/// Losses up to this part of what was asked for are not taken for congestion, which shows in the
-/// delay.
+/// Losses up to this share are attributed to links. Congestion shows in the delay.
 const LOSS_SHARE_MAX: f64 = 1.0 / 50.0;
 const LOSS_CHECK_ANSWERS: u32 = 400;
-/// What more of them leave of the queue that is kept, and a refusal of the window (as in `cubic`).
+/// Excess losses multiply the queue limit by the first factor. A Nack multiplies the window by the
+/// second (as in `cubic`).
 const LOSS_QUEUE_FACTOR: f64 = 0.5;
 const LOSS_FACTOR: f64 = 0.7;
-/// By which part the queue that is kept grows again each round.
+/// The queue limit recovers by this share a round.
 const QUEUE_GROWTH: f64 = 1.0 / 64.0;
-/// What a decrease leaves at least.
+/// A decrease leaves at least this share of the window.
 const DECREASE_MAX: f64 = 0.25;
-/// How much faster than the window alone Interests may leave: in startup, and after it.
+/// Interests leave faster than the window alone by this factor: during startup, and later.
 const PACE_STARTUP: f64 = 2.0;
 const PACE: f64 = 1.05;
-/// Shorter round trips are not paced: drivers' timers are not as fine.
+/// Shorter round trips are not paced, because timers of drivers are coarser.
 const PACED_RTT_NS: f64 = 2.0 * NS_PER_MS as f64;
 
-/// What one round of answers told.
+/// Sums over the answers of one round.
 #[derive(Copy, Clone, Debug, Default)]
 struct RoundStats {
     answers: u32,
     packets: u64,
     marked_packets: u64,
-    /// Marks among them are whole signals.
+    /// At least one mark is a signal by itself (see [`Sample::mark`]).
     has_signal: bool,
     bytes: u64,
     was_window_limited: bool,
 }
 
-/// What the window does.
+/// What the window does. The module's text explains the phases.
 #[derive(Clone, Debug)]
 enum Phase {
-    /// It doubles in each round. The rate of the best one, and how many were no better.
+    /// Doubles the window each round. `rate` is the best so far; `full_rounds` rounds were no
+    /// better.
     Startup { rate: f64, full_rounds: u32 },
-    /// It stays, while answers that come late tell the rate of the bottleneck.
+    /// Keeps the window and counts answers since `began`, to measure the rate.
     Measure { began: Instant, answers: u32, packets: u32 },
-    /// It is low for a round, so that the queue vanishes. The window to go on with.
+    /// Keeps the window low for a round. `window` is the one to continue with.
     Drain { window: f64 },
-    /// It keeps a short queue.
+    /// Keeps a short queue.
     Steady,
-    /// Others fill the queue, and it competes until a round.
+    /// Competes with flows that fill the queue, until round `until`.
     Compete { cubic: Cubic, until: u64 },
 }
 
-/// A decrease because of a deep queue, until it is known whether it helped.
+/// A decrease because of a deep queue, kept until it is known whether it helped.
 #[derive(Copy, Clone, Debug)]
 struct QueueCut {
-    /// The window before, and what it brought, in Interests a nanosecond.
+    /// The window before the decrease, and its rate in Interests per nanosecond.
     window: f64,
     rate: f64,
-    /// The mean delay before, and lately.
+    /// The mean delay before the decrease, and in the latest round.
     queueing_ns: f64,
     last_ns: f64,
-    /// Rounds in which it was still there.
+    /// Rounds in which the queue was still there.
     ineffective_rounds: u32,
-    /// It came slowly, as no longer path does.
+    /// The queue grew slowly. A longer path appears at once, so this queue is none.
     is_slow: bool,
 }
 
@@ -130,16 +169,14 @@ impl QueueCut {
 #[derive(Copy, Clone, Debug)]
 struct Round {
     trips: RoundTrips,
-    /// Interests answered, a nanosecond.
+    /// Interests answered per nanosecond.
     rate: f64,
-    /// Interests of ours that waited at the bottleneck, and that may.
+    /// Interests of this flow that wait at the bottleneck, and how many may.
     queue: f64,
     target: f64,
 }
 
-/// Keeps a short queue by the delay of answers, each held against the shortest of its own
-/// [source](Sources); hears marks, and losses when there are more of them than links have; competes
-/// as [`Cubic`] does while others fill the queue.
+/// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct Weir {
     window: f64,
@@ -149,49 +186,47 @@ pub(crate) struct Weir {
     stats: RoundStats,
     round_began: Option<Instant>,
     round_window: f64,
-    /// Answers to Interests from this place on end the round.
+    /// The round ends with an answer to an Interest from this order on.
     round_end: u64,
     rounds: u64,
     answered_at: Instant,
-    /// The place that the next Interest takes.
+    /// The order of the next Interest.
     next_order: u64,
-    /// Only answers to Interests from this place on tell of the present window, which is set since
-    /// then.
+    /// Answers count from Interests of this order on. The window was changed at this time.
     settling: Option<(u64, Instant)>,
-    /// Rounds since it was set last.
+    /// Rounds since the window changed.
     rounds_since_change: u32,
-    /// Rounds in a row without a queue.
+    /// Consecutive rounds without a queue.
     empty_rounds: u32,
     cut: Option<QueueCut>,
-    /// Interests a nanosecond in the last round with no more of a queue than there should be.
+    /// Interests per nanosecond in the latest round whose queue was no longer than it should be.
     uncongested_rate: f64,
-    /// Rounds in a row with too long a queue.
+    /// Consecutive rounds with too long a queue.
     long_queue_rounds: u32,
-    /// Until this round a delay that stays is not taken for a longer path again.
+    /// Before this round a lasting delay is not accepted as a longer path.
     no_rebase_until: u64,
     last_drain: Option<(Instant, u64)>,
-    /// Bits that come for an Interest, and what a round trip takes without a queue, in the mean.
+    /// Mean bits of the answer to an Interest, and the mean base.
     interest_bits: f64,
     base_ns: f64,
-    /// Answers since losses were judged last, and how many were lost before.
+    /// Answers since losses were last checked, and losses at that time.
     answers_since_check: u32,
     lost_at_check: u64,
-    /// A longer queue than this is lost, in Interests.
+    /// Upper bound of the queue, in Interests: longer ones overflow or are marked.
     queue_max: f64,
 }
 
 impl Weir {
-    /// Interests of ours that may wait at the bottleneck: one at least, since a chunk comes as a
-    /// burst, and half the root of the packets of the window, so that flows of
-    /// one bottleneck, who all see the same delay, come to equal shares; the mean is far below what
-    /// a router marks for.
+    /// The target queue `K`, in Interests. At least one: a chunk arrives as a burst. Half the root
+    /// of the window in packets makes flows of one bottleneck fair. The mean is far below the level
+    /// at which routers mark.
     fn queue_target(&self, rate: f64, packets: f64) -> f64 {
         let root = root(self.window * packets);
         let target = (root / 2.0).max(QUEUE_MIN_PACKETS).max(rate * packets * QUEUE_MIN_NS);
         (target / packets).max(1.0).min(self.queue_max)
     }
 
-    /// What is on the way was sent under another window.
+    /// What is in flight was sent under another window: its answers are not judged.
     fn begin_settling(&mut self) {
         self.settling = Some((self.next_order, self.answered_at));
         self.rounds_since_change = 0;
@@ -201,7 +236,7 @@ impl Weir {
         self.window = window.clamp(WINDOW_MIN.min(self.window_max), self.window_max);
     }
 
-    /// Another window, of which only answers to come tell.
+    /// Enters a phase with another window. Only later answers are judged.
     fn enter_phase(&mut self, phase: Phase, window: f64) {
         self.phase = phase;
         (self.empty_rounds, self.long_queue_rounds) = (0, 0);
@@ -209,7 +244,8 @@ impl Weir {
         self.begin_settling();
     }
 
-    /// A round with less than `filled`, what the path holds without a queue; then `window`.
+    /// Sends less than `filled`, what the path holds without a queue, for a round. Continues with
+    /// `window`.
     fn drain(&mut self, filled: f64, window: f64) {
         let least = DECREASE_MAX * self.window;
         let drained = (DRAIN_FACTOR * filled).clamp(least, self.window.max(least));
@@ -223,7 +259,8 @@ impl Weir {
         self.round_end = sample.next_order;
     }
 
-    /// Answers begin to tell of the present window. Those before told of the last one to its end.
+    /// Answers to the present window begin. The earlier ones still belonged to the last window;
+    /// they complete the record of the decrease that ended it.
     fn end_settling(&mut self, sample: &Sample) {
         self.settling = None;
         if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_partial_round())
@@ -242,9 +279,9 @@ impl Weir {
         let Some(trips) = self.sources.end_round() else { return };
         let tally = self.stats;
         let rate = match self.phase {
-            // A few answers tell whether there is a queue.
+            // In a drain a few answers are enough: only the delay matters.
             Phase::Drain { window } => window / trips.base_ns,
-            // The first answers of all come at once.
+            // The first answers of all arrive at once, so the round trip bounds the rate.
             _ => f64::from(tally.answers) / (elapsed_ns as f64).max(trips.rtt_ns),
         };
         self.interest_bits = 8.0 * tally.bytes as f64 / f64::from(tally.answers);
@@ -263,7 +300,7 @@ impl Weir {
         }
     }
 
-    /// After a round that had neither losses nor marks.
+    /// After a round without excess losses and marks.
     fn on_clean_round(&mut self, now: Instant, round: &Round) {
         match &mut self.phase {
             Phase::Drain { window } => {
@@ -284,7 +321,7 @@ impl Weir {
         }
     }
 
-    /// Keeps the queue at its target.
+    /// Steady state: corrects the window so that the queue stays at its target.
     fn hold_queue(&mut self, now: Instant, round: &Round) {
         let &Round { trips, rate, queue, target } = round;
         let is_squeezed = self.has_standing_queue(queue / target);
@@ -310,7 +347,8 @@ impl Weir {
         }
     }
 
-    /// A queue of this length is lost somewhere.
+    /// A queue of this length overflows somewhere: limits it to half, and sends only what the path
+    /// holds.
     fn on_lossy_round(&mut self, round: &Round) {
         if round.queue >= 1.0 {
             self.queue_max = round.queue * LOSS_QUEUE_FACTOR;
@@ -333,7 +371,7 @@ impl Weir {
         self.decrease_window(1.0 - decrease);
     }
 
-    /// The bottleneck has a queue since a while, and sends as fast as it can.
+    /// The bottleneck has had a queue for a while and sent at its full rate.
     fn end_measurement(&mut self, elapsed_ns: u64, answers: u32, packets: u32) {
         let Some(round) = self.sources.end_partial_round() else { return };
         let rate = f64::from(answers) / elapsed_ns as f64;
@@ -342,14 +380,14 @@ impl Weir {
         self.drain(filled, filled + target);
     }
 
-    /// Whether more is lost than what links lose: three deviations above it.
+    /// Whether more was lost than links lose: more than three standard deviations above 2 %.
     fn has_excess_loss(&mut self, lost: u64) -> bool {
-        // It takes a round trip and more to find what was lost before the last decrease.
+        // Losses of Interests sent before the last decrease are found for a round trip and longer.
         if self.rounds_since_change < 2 {
             (self.answers_since_check, self.lost_at_check) = (0, lost);
         }
         if lost < self.lost_at_check {
-            // They were only late.
+            // Some losses were false: their answers arrived late.
             (self.queue_max, self.lost_at_check) = (f64::INFINITY, lost);
         }
         let expected = LOSS_SHARE_MAX * f64::from(self.answers_since_check);
@@ -360,14 +398,15 @@ impl Weir {
         is_losing
     }
 
-    /// Whether the queue is there although there was a round without any of ours; what is done
-    /// then.
+    /// Whether the queue remains after a round without Interests of this flow in it. If so, takes
+    /// the consequence: a longer path, or competition.
     fn cut_was_ineffective(&mut self, round: &Round) -> bool {
         let Some(cut) = &mut self.cut else { return false };
         let &Round { trips, queue, target, .. } = round;
         let queueing_ns = trips.queueing_ns;
-        // A small queue may be that of others of our kind, but only while it is short beside the
-        // round trip: a flow that rivals have left next to nothing has a small part of a long one.
+        // A small queue may belong to other `weir` flows, but only while it is short compared with
+        // the round trip. A flow that others have almost displaced has a small share of a long
+        // queue.
         let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_PARTS;
         if is_small || queueing_ns <= CUT_LEAVES_MAX * cut.queueing_ns {
             return false;
@@ -377,7 +416,8 @@ impl Weir {
         cut.ineffective_rounds += 1;
         let cut = *cut;
         if is_steady && !cut.is_slow && self.rounds >= self.no_rebase_until {
-            // The path is longer, and the bottleneck what it was, as far as is known.
+            // The path is longer. Its bottleneck is the same as far as is known, so the old rate
+            // needs a larger window.
             self.cut = None;
             self.no_rebase_until = self.rounds + COMPETE_ROUNDS;
             self.sources.rebase();
@@ -395,27 +435,27 @@ impl Weir {
         true
     }
 
-    /// Whether the queue stays too long although the window becomes smaller.
+    /// Whether the queue stays too long for many rounds although the window shrinks.
     fn has_standing_queue(&mut self, parts: f64) -> bool {
         self.long_queue_rounds = if parts > LONG_QUEUE { self.long_queue_rounds + 1 } else { 0 };
         self.long_queue_rounds >= LONG_QUEUE_ROUNDS
     }
 
-    /// Others fill the queue.
+    /// Lets [`Cubic`] handle the marks; after 64 rounds tests whether the others are gone.
     fn on_competing_round(&mut self, now: Instant, round: &Round) {
         let Phase::Compete { cubic, until } = &mut self.phase else { return };
         if self.stats.marked_packets > 0 {
             cubic.on_congestion(now, Congestion::Mark);
         }
         if self.rounds >= *until {
-            // Are they still there?
+            // Are the others still there?
             let filled = self.window - round.queue;
             self.cut = Some(QueueCut::new(self.window, round.rate, round.trips.queueing_ns, true));
             self.drain(filled, filled + round.target);
         }
     }
 
-    /// Comes nearer to the queue that should be.
+    /// Moves the queue towards its target.
     fn adjust_window(&mut self, now: Instant, round: &Round) {
         let &Round { rate, queue, target, .. } = round;
         if queue >= target / 2.0 {
@@ -427,9 +467,9 @@ impl Weir {
         self.empty_rounds += 1;
         match self.empty_rounds {
             1 => self.set_window(self.window + (self.window / STEP_PARTS).max(target)),
-            // What comes now was asked for before that.
+            // What arrives now was requested before that step.
             2 => {}
-            // There is much more room than before.
+            // The path has become faster: start up again.
             _ => self.phase = Phase::Startup { rate, full_rounds: 0 },
         }
     }
@@ -442,14 +482,14 @@ impl Weir {
         }
     }
 
-    /// Congestion that is none of our measuring.
+    /// Decreases the window for a reason other than the measured queue.
     fn decrease_window(&mut self, factor: f64) {
         self.cut = None;
         self.enter_phase(Phase::Steady, self.window * factor);
     }
 }
 
-/// The square root of a number, to a part in sixteen.
+/// The square root, to one part in sixteen.
 fn root(number: f64) -> f64 {
     ((number * 256.0) as u64).isqrt() as f64 / 16.0
 }
@@ -488,10 +528,10 @@ impl FromConfig for Weir {
 }
 
 impl Weir {
-    /// An answer's delay, or what it says of the rate.
+    /// Uses the delay of an answer, or what it shows of the rate.
     fn observe(&mut self, sample: &Sample) {
         let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
-            // Rates and rounds divide by it: a clock may stand still.
+            // Rates and rounds are divided by it, and a clock may stand still.
             self.sources.add(sample.sent_order, rtt_ns.max(1) as f64, sample.packets)
         });
         match &mut self.phase {
@@ -499,11 +539,11 @@ impl Weir {
                 self.phase = Phase::Measure { began: sample.now, answers: 0, packets: 0 };
             }
             Phase::Startup { .. } if sample.window_limited => {
-                // Near sources answer more than once in a round.
+                // Near sources answer more than once in a round, so growth is bounded by the round.
                 self.set_window((self.window + 1.0).min(2.0 * self.round_window));
             }
             Phase::Measure { .. } if !self.sources.has_late_source() => {
-                // It was a burst.
+                // The delay was a burst.
                 self.phase = Phase::Startup { rate: 0.0, full_rounds: 0 };
             }
             Phase::Measure { began, answers, packets } => {
@@ -532,7 +572,8 @@ impl CongestionControl for Weir {
     fn on_data(&mut self, sample: &Sample) {
         (self.answered_at, self.next_order) = (sample.now, sample.next_order);
         self.answers_since_check += 1;
-        // Near sources answer sooner than what was asked for before.
+        // Near sources answer before the Interests that were sent under the old window are
+        // answered.
         if let Some((order, since)) = self.settling
             && sample.sent_order >= order
             && sample.now.ns_since(since) >= self.sources.slowest_ns()
@@ -559,7 +600,7 @@ impl CongestionControl for Weir {
         }
     }
 
-    /// Losses are counted, and marks, too. A router that refuses has no room at all.
+    /// Losses and marks are counted in the samples. A router that sends a Nack has no room at all.
     fn on_congestion(&mut self, now: Instant, cause: Congestion) {
         if let Phase::Compete { cubic, .. } = &mut self.phase {
             cubic.on_congestion(now, cause);
@@ -568,7 +609,7 @@ impl CongestionControl for Weir {
         }
     }
 
-    /// A loss like others, unless nothing else has come either.
+    /// A timeout counts as a loss, unless nothing else arrived either.
     fn on_timeout(&mut self, now: Instant) {
         if now.ns_since(self.answered_at) > self.sources.slowest_ns() {
             self.decrease_window(LOSS_FACTOR);

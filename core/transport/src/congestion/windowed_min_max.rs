@@ -1,14 +1,14 @@
-//! The least and the greatest value of the recent past, in constant memory.
+//! Minimum and maximum of the recent past, in constant memory.
 
 use weir_base::Instant;
 
-/// Least and greatest value of at least the last span of time, and of two spans at most. A value is
-/// forgotten when its span and the one after it have ended.
+/// Minimum and maximum over at least one span of time, and at most two. A value is forgotten when
+/// its span and the following one have ended.
 #[derive(Copy, Clone, Debug)]
 pub struct WindowedMinMax {
     span_ns: u64,
     began: Instant,
-    /// Least and greatest of the span before this one, and of this one.
+    /// Minimum and maximum of the previous span and of this one.
     previous: Option<(u64, u64)>,
     current: Option<(u64, u64)>,
 }
@@ -20,7 +20,7 @@ impl WindowedMinMax {
 
     pub fn add(&mut self, now: Instant, value: u64) {
         if now >= self.began.plus_ns(self.span_ns) {
-            // After a long silence nothing of the past is recent.
+            // After a long pause nothing is recent.
             let is_recent = now < self.began.plus_ns(2 * self.span_ns);
             self.previous = self.current.take().filter(|_| is_recent);
             self.began = now;
@@ -28,7 +28,7 @@ impl WindowedMinMax {
         self.current = join(self.current, Some((value, value)));
     }
 
-    /// Least and greatest; `None` before the first value.
+    /// Minimum and maximum; `None` before the first value.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         join(self.previous, self.current)
     }

@@ -1,4 +1,4 @@
-//! Verification of one packet: signature, digest, names; and its verdict.
+//! Verification of one packet: by its signature, its digest or its Content.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -10,7 +10,7 @@ use weir_wire::DataView;
 
 use crate::metadata::ContentDigest;
 
-/// The consumer's number of a verification under way.
+/// The consumer's number of a pending verification.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VerifyId(pub u32);
 
@@ -18,36 +18,36 @@ pub struct VerifyId(pub u32);
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub u32);
 
-/// What a packet is held against.
+/// What a packet is verified against.
 #[derive(Clone)]
 pub enum Check {
-    /// Its implicit digest, which the manifest lists. A producer that signs the same version again
-    /// makes other packets, of which caches hold a mixture: the signature of the manifest's signer
-    /// says as much.
+    /// The implicit digest that the manifest lists. A producer that signs the same version again
+    /// makes other packets, and caches hold a mixture. So a packet with a good signature of the
+    /// manifest's signer also passes.
     Digest {
         digest: [u8; 32],
         signer: Option<Arc<dyn Verifier>>,
     },
-    /// Its Content, of which verified metadata states the digest: it is the only segment.
+    /// The Content of a sole segment, whose digest verified metadata states.
     Content {
         /// The object's [`ContentDigest`].
         digest: [u8; 32],
-        /// The signer, of whom another packet is right as well.
+        /// A packet with this signer's signature also passes.
         signer: Arc<dyn Verifier>,
     },
     Signature(Arc<dyn Verifier>),
-    /// What the driver knows of it.
+    /// What the driver knows about the packet.
     ByDriver,
 }
 
 impl Check {
-    /// Holds `data` against it; what is checked [by the driver](Self::ByDriver) passes.
+    /// Verifies `data`. A check [by the driver](Self::ByDriver) passes.
     pub fn run(&self, data: &DataView<'_>) -> Verdict {
         self.run_with(data, || sha256(&[data.wire]))
     }
 
-    /// Holds each packet against its own check. Implicit digests are computed side by side, which
-    /// pays for batches of eight and more, and the signatures of one key are verified together.
+    /// Verifies each packet by its own check. Computes implicit digests in parallel lanes, which is
+    /// faster from about eight packets on, and verifies signatures of one key together.
     pub fn run_all(packets: &[(&Self, DataView<'_>)]) -> Vec<Verdict> {
         let mut are_signed = verify_same_key(packets).into_iter().peekable();
         let by_digest = packets.iter().filter(|(check, _)| matches!(check, Self::Digest { .. }));
@@ -70,7 +70,7 @@ impl Check {
                 if implicit() == *digest || signer.as_ref().is_some_and(is_signed) {
                     return Verdict::Good;
                 }
-                String::from("it is not the one that the manifest lists")
+                String::from("its digest differs from the one in the manifest")
             }
             Self::Content { digest, .. } if has_content(data, digest) => return Verdict::Good,
             Self::Content { signer: verifier, .. } | Self::Signature(verifier) => {
@@ -85,8 +85,8 @@ impl Check {
     }
 }
 
-/// Of the packets that are held against a signature of the first such packet's key, the places, and
-/// whether it is good.
+/// For the packets whose check is a signature of the first such packet's key: their positions, and
+/// whether each is good.
 fn verify_same_key(packets: &[(&Check, DataView<'_>)]) -> Vec<(usize, bool)> {
     let mut keys = packets.iter().filter_map(|(check, _)| match check {
         Check::Signature(verifier) => Some(verifier),
@@ -122,17 +122,17 @@ impl fmt::Debug for Check {
     }
 }
 
-/// What a verification comes to.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The packet is what its producer signed.
+    /// The producer signed the packet.
     Good,
-    /// It was damaged or forged on the way.
+    /// It was damaged or forged.
     Bad {
         /// What is wrong.
         reason: String,
-        /// The implicit digest of the right packet, if the driver knows it: what routers have of
-        /// the name is passed over then.
+        /// The implicit digest of the right packet, if the driver knows it. A request by this
+        /// digest bypasses bad copies in routers.
         digest: Option<[u8; 32]>,
     },
 }
@@ -153,7 +153,7 @@ mod tests {
         let mut packets: Vec<Vec<u8>> = (0..40_u8)
             .map(|at| Data::new("/a".parse().unwrap()).content([at]).encode_with_digest())
             .collect();
-        // Of those whose signature counts; other packets with that key are as they should be.
+        // A packet whose signature counts. The other packets with that key are good.
         *packets[5].last_mut().unwrap() ^= 1;
         let key: Arc<dyn Verifier> = Arc::new(DigestVerifier);
         let check = |(at, packet): (usize, &Vec<u8>)| match at % 4 {

@@ -1,4 +1,4 @@
-//! One chunk of the scoreboard: its state, and what is counted.
+//! One chunk of the scoreboard: its state and its counters.
 
 use core::ops::Range;
 
@@ -7,22 +7,22 @@ use weir_wire::{CongestionMark, NackReason};
 
 use crate::PathId;
 
-/// Waits after a Nack grow from the first to the second by factors of two.
+/// The wait after a Nack doubles from the first value to the second.
 const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
 const NACK_WAIT_MAX_NS: u64 = NS_PER_S;
 
-/// How long to wait after a Nack, the first (`times` 0) or a later one in a row.
+/// How long to wait after the `times`-th consecutive Nack, counted from 0.
 pub(crate) fn nack_wait_ns(times: u32) -> u64 {
     (NACK_WAIT_NS << times.min(8)).min(NACK_WAIT_MAX_NS)
 }
 
-/// Why a segment is given up.
+/// Why a segment could not be fetched.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum FailReason {
-    /// Every try timed out or was lost.
+    /// Every attempt timed out or was lost.
     Unanswered,
     NoRoute,
-    /// Another Nack, again and again.
+    /// Nacks with another reason, repeatedly.
     Nacked(NackReason),
 }
 
@@ -35,7 +35,7 @@ impl FailReason {
     }
 }
 
-/// A segment that is given up.
+/// A segment that could not be fetched.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) struct FailedSegment {
     pub(crate) index: u64,
@@ -53,17 +53,18 @@ pub(crate) struct ScoreboardCounters {
     pub(crate) decreases: u64,
     pub(crate) false_losses: u64,
     pub(crate) unwanted: u64,
-    /// Most segments that were in flight at one time.
+    /// Most segments in flight at one time.
     pub(crate) in_flight_max: u32,
 }
 
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum ChunkState {
-    /// Sent, not answered.
+    /// Sent and not answered.
     InFlight,
-    /// Sent before the segment is known to exist; the Interest ends at this time.
+    /// Requested ahead: sent before the segment is known to exist. The Interest expires at this
+    /// time.
     Ahead(Instant),
-    /// To be sent again at this time.
+    /// Will be sent again at this time.
     AwaitsResend(Instant),
     /// Answered or not needed.
     Done,
@@ -72,36 +73,37 @@ pub(super) enum ChunkState {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Chunk {
     pub(super) state: ChunkState,
-    /// Its first segment, how many it has, and how many of them are wanted and have not come.
+    /// Its first segment, its number of segments, and how many of them are wanted and have not
+    /// arrived.
     pub(super) first_segment: u64,
     pub(super) segment_count: u32,
     pub(super) open_count: u32,
-    /// What has come: packets, marked ones among them, octets.
+    /// What has arrived: packets, how many of them have a mark, bytes.
     pub(super) packets: u32,
     pub(super) marked_packets: u32,
-    /// What the marks of all of them mean.
+    /// The combined mark of all packets.
     pub(super) mark: CongestionMark,
     pub(super) bytes: usize,
-    /// The path that it was sent on last, when, and its number in the order of sending there.
+    /// The path of the last sending, its time, and its order on that path.
     pub(super) path: PathId,
-    /// That path was removed, though there may be another of its number.
+    /// That path was removed. Another path may have taken its number.
     pub(super) is_path_gone: bool,
     pub(super) sent_at: Instant,
     pub(crate) send_order: u64,
-    /// The nonce of each of its Interests, less the number of its segment.
+    /// The nonce of each Interest, minus the number of its segment (see `Transfer::send`).
     pub(super) nonce: u32,
     pub(crate) sends: u32,
-    /// Open segments refused since it was sent last, why the last of them, and how often all that
-    /// was open was refused for want of a route.
+    /// Open segments refused since the last sending, the latest reason, and how often all open
+    /// segments were refused for want of a route.
     pub(super) nacked_count: u32,
     pub(super) nack_reason: NackReason,
     pub(super) no_route_rounds: u32,
-    /// Sent again because later chunks had been answered.
+    /// It was sent again because later chunks had been answered.
     pub(crate) is_presumed_lost: bool,
 }
 
 impl Chunk {
-    /// A chunk without segments, to be sent now.
+    /// A chunk without segments, due now.
     pub(super) fn new(path: PathId, now: Instant) -> Self {
         Self {
             state: ChunkState::AwaitsResend(now),

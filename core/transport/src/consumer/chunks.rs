@@ -1,23 +1,22 @@
-//! The chunks from the first open one to the last requested one, with a bit for each segment.
+//! The chunks from the first open one to the last requested one, with a bit per segment.
 //!
-//! A chunk is what the window counts: some segments one after another, one by default (paper
-//! chopcop, 3: a chunk is cut into packets). Chunks end at multiples of their length, so that
-//! consumers of the same object cut it alike; one is shorter where the last segment is known when
-//! it is requested.
+//! A window counts chunks: consecutive segments, one by default (paper chopcop, 3: a chunk is cut
+//! into packets). Chunks end at multiples of their length, so that all consumers of an object cut
+//! it the same way. The last chunk is shorter if the last segment is known when it is requested.
 
 use alloc::collections::VecDeque;
 
 use super::chunk::{Chunk, ChunkState};
 
-/// Segments of a chunk at most.
+/// Upper bound of segments in a chunk.
 pub const CHUNK_SEGMENTS_MAX: u32 = 1024;
 
 pub(crate) struct Chunks {
     segments_max: u64,
     chunks: VecDeque<Chunk>,
-    /// Which segments of each chunk are wanted and have not come: `words` words for each chunk.
+    /// Which segments of each chunk are wanted and have not arrived: `words` words per chunk.
     open_bits: VecDeque<u64>,
-    /// Which of these were refused since the chunk was sent last, likewise.
+    /// Which of them were refused since the last sending, in the same layout.
     refused_bits: VecDeque<u64>,
     words: usize,
     /// The first segment that is in no chunk yet.
@@ -37,7 +36,7 @@ impl Chunks {
         }
     }
 
-    /// Nothing before `index` is wanted.
+    /// Starts at `index`: earlier segments are not wanted.
     pub(crate) fn start_at(&mut self, index: u64) {
         debug_assert!(self.chunks.is_empty());
         self.next_index = index;
@@ -51,12 +50,11 @@ impl Chunks {
         self.chunks.is_empty()
     }
 
-    /// Segments between the first and the last, about.
+    /// About the number of segments between the first and the last one.
     pub(crate) fn segments(&self) -> u64 {
         self.chunks.len() as u64 * self.segments_max
     }
 
-    /// The first segment that is in no chunk yet.
     pub(crate) fn next_index(&self) -> u64 {
         self.next_index
     }
@@ -78,19 +76,19 @@ impl Chunks {
         &mut self.chunks[at]
     }
 
-    /// The position of the chunk that has the segment `index`.
+    /// The position of the chunk that contains segment `index`.
     pub(crate) fn find(&self, index: u64) -> Option<usize> {
         let first = self.chunks.front()?.first_segment;
         if index < first || index >= self.next_index {
             return None;
         }
-        // A few chunks are shorter: it is at this position, or soon after.
+        // Some chunks are shorter, so it is at this position or soon after.
         let at = (index / self.segments_max - first / self.segments_max) as usize;
         (at..self.chunks.len()).find(|&at| self.chunks[at].segments().contains(&index))
     }
 
-    /// Adds a chunk of the next segments up to `limit`, open where `is_open`. Returns its position.
-    /// The caller has checked that there is a segment.
+    /// Adds a chunk of the next segments up to `limit`; those for which `is_open` holds are open.
+    /// Returns its position. There must be a next segment.
     pub(crate) fn push(
         &mut self,
         chunk: Chunk,
@@ -122,20 +120,20 @@ impl Chunks {
         self.chunks.len() - 1
     }
 
-    /// Which word of [`Chunks::open_count`], and which bit of it.
+    /// The word of [`Chunks::open_bits`], and the bit within it.
     fn bit(&self, at: usize, index: u64) -> (usize, u64) {
         let offset = index - self.chunks[at].first_segment;
         let word = at * self.words + (offset / u64::from(u64::BITS)) as usize;
         (word, 1 << (offset % u64::from(u64::BITS)))
     }
 
-    /// Whether a segment is wanted and has not come.
+    /// Whether a segment is wanted and has not arrived.
     pub(crate) fn is_open(&self, at: usize, index: u64) -> bool {
         let (word, bit) = self.bit(at, index);
         self.open_bits[word] & bit != 0
     }
 
-    /// A segment is not wanted any more: it has come, or is given up. Returns whether it was.
+    /// Marks a segment as arrived or not wanted. Returns whether it was open.
     pub(crate) fn close(&mut self, at: usize, index: u64) -> bool {
         let (word, bit) = self.bit(at, index);
         let was_open = self.open_bits[word] & bit != 0;
@@ -147,7 +145,7 @@ impl Chunks {
         was_open
     }
 
-    /// An open segment was refused. Returns false if it was before: a Nack may come twice.
+    /// Marks an open segment as refused. Returns false if it was already: a Nack may arrive twice.
     pub(crate) fn mark_refused(&mut self, at: usize, index: u64) -> bool {
         let (word, bit) = self.bit(at, index);
         let is_new = self.refused_bits[word] & bit == 0;
@@ -156,7 +154,7 @@ impl Chunks {
         is_new
     }
 
-    /// A chunk is sent again: nothing of it is refused.
+    /// Forgets which segments of a chunk were refused, because it is sent again.
     pub(crate) fn forget_refused(&mut self, at: usize) {
         if self.chunks[at].nacked_count > 0 {
             self.chunks[at].nacked_count = 0;
@@ -166,7 +164,7 @@ impl Chunks {
         }
     }
 
-    /// The segments of a chunk that are wanted and have not come.
+    /// The open segments of a chunk.
     pub(crate) fn open_segments(&self, at: usize) -> impl Iterator<Item = u64> {
         let first = self.chunks[at].first_segment;
         let words = self.open_bits.range(at * self.words..(at + 1) * self.words);
@@ -178,8 +176,8 @@ impl Chunks {
         })
     }
 
-    /// Removes the segments from `limit` on, which are closed, from the last chunk, and the chunk
-    /// if none is left.
+    /// Removes the segments from `limit` on, which must be closed, from the last chunk. Removes the
+    /// chunk if none is left.
     pub(crate) fn truncate(&mut self, limit: u64) {
         let Some(chunk) = self.chunks.back_mut() else { return };
         self.next_index = limit.clamp(chunk.first_segment, self.next_index);
@@ -191,7 +189,7 @@ impl Chunks {
         }
     }
 
-    /// Forgets the leading chunks that are done.
+    /// Removes the leading chunks that are done.
     pub(crate) fn pop_done(&mut self) {
         while self.chunks.front().is_some_and(|chunk| chunk.state == ChunkState::Done) {
             self.chunks.pop_front();

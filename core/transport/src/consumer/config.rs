@@ -1,4 +1,4 @@
-//! How to fetch.
+//! The configuration of a consumer.
 
 use weir_base::{RttConfig, words};
 
@@ -7,126 +7,125 @@ use crate::congestion::{Controller, ControllerConstants};
 use crate::interest::Selectors;
 use crate::mapping::NameMapping;
 
-/// How to fetch.
+/// How a consumer fetches.
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
     /// InterestLifetime, in milliseconds.
     pub lifetime_ms: u64,
-    /// How often an Interest is sent again before its segment is given up.
+    /// How often an Interest is sent again before its segment fails.
     pub retries_max: u32,
     /// Which of several paths are used.
     pub schedule: PathSchedule,
     /// The congestion controller of each path.
     pub controller: Controller,
-    /// Its constants that are other than its defaults.
+    /// The controller's constants that differ from its defaults.
     pub constants: ControllerConstants,
-    /// Its window at the start, or for good if fixed; `None` leaves it to the controller.
+    /// The initial window, or the fixed one; `None`: the controller's own.
     pub window: Option<u32>,
-    /// Chunks outstanding on a path at most.
+    /// Upper bound of outstanding chunks per path.
     pub window_max: u32,
-    /// Segments of a chunk, 1 to [`CHUNK_SEGMENTS_MAX`](crate::CHUNK_SEGMENTS_MAX): windows count
-    /// chunks, and a chunk is asked for at once (paper chopcop, 3: chunks of 32 packets). Of one
-    /// that is lost, what has not come is asked for again.
+    /// Segments per chunk, 1 to [`CHUNK_SEGMENTS_MAX`](crate::CHUNK_SEGMENTS_MAX). Windows count
+    /// chunks, and all Interests of a chunk are sent together (paper chopcop, 3: chunks of 32
+    /// packets). When a chunk is lost, only its missing segments are requested again.
     pub chunk_segments: u32,
-    /// A controller hears of congestion once in this time, ns, where a round trip is not to be
-    /// measured (paper nb-cache: 50 ms); `None`: once a round trip.
+    /// Minimum time between decreases of a window, in nanoseconds, where round trips should not be
+    /// measured (paper nb-cache: 50 ms). `None`: one round trip.
     pub decrease_interval_ns: Option<u64>,
-    /// Whether an Interest counts as lost when its lifetime is over and not before (paper
-    /// nb-cache): neither when later ones are answered nor when the timeout has passed.
+    /// Whether an Interest is lost only when its lifetime ends, and neither by later answers nor by
+    /// a timeout (paper nb-cache).
     pub waits_for_lifetime: bool,
-    /// Whether a lost segment is requested again. If not, each segment is requested once, and one
-    /// that is lost, refused or damaged is reported as missed and skipped.
+    /// Whether lost segments are requested again. If not, each segment is requested once, and a
+    /// lost, refused or damaged one is reported as missed and skipped.
     pub is_reliable: bool,
-    /// Whether segments of an object that get no answer are set aside, so that all the others are
-    /// fetched before it fails with [`Fail`](super::ConsumerError::Incomplete). If not, it
-    /// fails with the first of them.
+    /// Whether segments without an answer are set aside, so that all others are fetched before the
+    /// fetch fails with [`Incomplete`](super::ConsumerError::Incomplete). If not, the first such
+    /// segment ends the fetch.
     pub sets_aside: bool,
-    /// Whether routers are asked what they hold of the object.
+    /// Whether routers are queried for their holdings of the object.
     pub holdings: HoldingsMode,
-    /// Segments requested, being verified or waiting for the reader: at most this many, or one
-    /// chunk.
+    /// Upper bound of segments that are requested, being verified or waiting for the reader; at
+    /// least one chunk.
     pub reader_segments_max: u32,
-    /// Segments of an object that grows that are asked for before they are made, at most.
+    /// Upper bound of segments of a growing object that are requested before they exist.
     pub ahead_max: u32,
-    /// What becomes of segments that an object grows by while the reader has no room.
+    /// What happens to new segments of a growing object while the reader's buffer is full.
     pub behind: LagPolicy,
     pub verification: Verification,
-    /// What becomes of a segment that is not what its producer signed.
+    /// What happens to a segment that fails verification.
     pub on_bad: OnBad,
-    /// Whether stored segments must be fresh.
+    /// Whether segments from stores must be fresh.
     pub must_be_fresh: bool,
-    /// Whether to look for a digest manifest when metadata does not tell.
+    /// Whether to look for a digest manifest when the metadata do not mention one.
     pub look_for_manifest: bool,
-    /// Whether segments are held against a manifest that there is. If not, each is verified by its
-    /// own signature.
+    /// Whether segments are verified by the manifest, if there is one. If not, each is verified by
+    /// its own signature.
     pub use_manifest: bool,
-    /// The constants of the timeout.
+    /// Constants of the timeout.
     pub rtt: RttConfig,
-    /// What the names of objects become in the network.
+    /// How names of applications become names of the network.
     pub mapping: NameMapping,
     /// Whether [`TraceEvent`](super::TraceEvent)s are wanted.
     pub trace: bool,
 }
 
-/// Whether the router of each path is asked which segments of the object it holds (paper
-/// multipath-cache-management, Algorithm 1; docs/holdings.md). A segment that one holds then goes
-/// to one that does, and what none holds to all, as the schedule decides. Sequences ask no router.
+/// Whether the router of each path is queried for its holdings of the object (paper
+/// multipath-cache-management, Algorithm 1; docs/holdings.md). A segment is then requested from a
+/// router that holds it. Segments that no router holds go to all, as the schedule decides.
+/// Sequences query no router.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum HoldingsMode {
-    /// They are not asked.
+    /// Routers are not queried.
     #[default]
     Ignore,
-    /// They are asked, and the fetch begins meanwhile.
+    /// Routers are queried while the fetch begins.
     Ask,
-    /// They are asked, and the fetch begins when all have answered, or a second has passed, as in
-    /// the paper.
+    /// The fetch begins when all routers have answered, or after a second (as in the paper).
     Wait,
 }
 
 words!(HoldingsMode { Ignore = "ignore", Ask = "ask", Wait = "wait" });
 
-/// How verified segments are handed out.
+/// How verified segments are delivered.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReaderMode {
     /// Not at all: the driver keeps what it verifies.
     #[default]
     None,
-    /// As they come.
+    /// In order of arrival.
     Unordered,
-    /// In their order; what comes too early waits.
+    /// In order of their numbers. Early ones wait.
     InOrder,
 }
 
 /// What is verified, always as an operation of the driver.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verification {
-    /// Signatures, and digests that a signed manifest lists.
+    /// Signatures, and digests listed by a signed manifest.
     #[default]
     Signatures,
-    /// Whatever the driver holds each segment against.
+    /// Each segment, in a way that only the driver knows.
     ByDriver,
     Off,
 }
 
-/// What becomes of a segment that is not what its producer signed.
+/// What happens to a segment that fails verification.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum OnBad {
-    /// It is asked for again: by its digest if that is known, then fresh, then given up.
+    /// It is requested again: by its digest if that is known, then fresh. Then the fetch fails.
     #[default]
     RequestAgain,
-    /// It is handed out all the same, marked as not verified.
+    /// It is delivered, marked as not verified.
     Deliver,
     Fail,
 }
 
-/// What becomes of segments that an object grows by while the reader has no room.
+/// What happens to new segments of a growing object while the reader's buffer is full.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum LagPolicy {
-    /// They are fetched later, as far as there is anyone who still has them.
+    /// They are fetched later, if they are still available.
     #[default]
     InOrder,
-    /// They are passed over: once the reader has taken what was fetched, the newest segment is
-    /// next.
+    /// They are skipped. When the reader has taken what was fetched, the newest segment is next.
     Skip,
 }
 
@@ -134,7 +133,7 @@ words!(LagPolicy { InOrder = "in-order", Skip = "skip" });
 words!(OnBad { RequestAgain = "ask-again", Deliver = "deliver", Fail = "abort" });
 
 impl ConsumerConfig {
-    /// What every Interest for a segment says besides its name.
+    /// The selectors of every Interest for a segment.
     pub(crate) fn selectors(&self) -> Selectors {
         Selectors {
             must_be_fresh: self.must_be_fresh,
@@ -145,8 +144,8 @@ impl ConsumerConfig {
 }
 
 impl Default for ConsumerConfig {
-    /// Lifetime 4 s and 15 retries as ndnget has them; 4096 segments of 8 kB in flight fill 2.6
-    /// Gbit/s over 100 ms.
+    /// Lifetime 4 s and 15 retries, as in ndnget. 4096 segments of 8 kB in flight fill 2.6 Gbit/s
+    /// over 100 ms.
     fn default() -> Self {
         Self {
             lifetime_ms: 4000,

@@ -1,12 +1,12 @@
-//! Finds what there is to fetch: the name of the version, and whether it has a manifest.
+//! Discovery: finds the version to fetch, and whether it has a manifest.
 //!
-//! 1. A request for metadata, or for whatever is below a prefix, finds the version. Where no
-//!    producer answers, a router's store may ([`Target::LatestVersions`]).
-//! 2. The driver says what it has already.
-//! 3. If metadata do not tell, a probe for the first segment and the first manifest part says
-//!    whether there is a manifest.
+//! 1. A request for metadata, or for any Data below a prefix, finds the version. If no producer
+//!    answers, a router's store may ([`Target::Latest`]).
+//! 2. The driver states which segments it already has.
+//! 3. If the metadata do not mention a manifest, a probe requests the first segment and the first
+//!    manifest part.
 //!
-//! Each method returns the [`Step`] that follows; the consumer takes it.
+//! Each method returns the next [`Step`], and the consumer takes it.
 
 use core::cmp::Ordering;
 
@@ -27,11 +27,11 @@ use crate::mapping::NameMapping;
 use crate::metadata::Metadata;
 use crate::request::{Nack, Request, RetryLimits};
 
-/// For the first Interest.
+/// Retry limits of the first Interest.
 const DISCOVERY_TRIES: RetryLimits = RetryLimits { needs_route: true, ..SINGLE_TRIES };
-/// For what only a router's store may have: 1 + 2 s.
+/// Retry limits of a request that only a router's store may answer: 1 + 2 s.
 const STORED_TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 1, needs_route: false };
-/// Once the first segment is there, its manifest is waited for this many round trips, and at least
+/// After the first segment, the probe waits for the manifest this many round trips, and at least
 /// this long.
 const MANIFEST_ROUND_TRIPS: u64 = 4;
 const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
@@ -42,11 +42,11 @@ enum Purpose {
     Version,
     /// The first part of a manifest, if there is one.
     Manifest,
-    /// The first segment, while it is not known whether there is a manifest.
+    /// The first segment, while it is unknown whether there is a manifest.
     FirstSegment,
 }
 
-/// A request that Data answers.
+/// A request that a Data answers.
 #[derive(Debug)]
 pub(super) struct AnsweredRequest {
     purpose: Purpose,
@@ -59,47 +59,47 @@ enum Stage {
     Version {
         is_stored: bool,
     },
-    /// The metadata that came are being verified; `None`: the producer says that there is no such
-    /// object.
+    /// The metadata are being verified; `None`: the producer answered that the object does not
+    /// exist.
     Verifying {
         metadata: Option<Metadata>,
         is_stored: bool,
     },
-    /// The version is known, and the driver must say what it has of it.
+    /// The version is known. The driver must state what it has of it.
     Found,
     /// Requests the first segment and the first manifest part.
     Probing {
-        /// The first segment, once it has come, and until when to wait for a manifest.
+        /// The first segment, once received, and until when to wait for a manifest.
         first_segment: Option<(Incoming, Instant)>,
         /// The level whose first part is requested.
         level: u8,
-        /// A part has come: there is a manifest, which is waited for.
+        /// A part has arrived, so there is a manifest.
         has_part: bool,
     },
     Over,
 }
 
-/// What follows an input to discovery.
+/// The step that follows an input to discovery.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Requests are on their way, or there is nothing to do.
+    /// Nothing to do until an answer or a timeout.
     Wait,
-    /// A packet must be verified before it counts.
+    /// A packet must be verified first.
     Verify { index: u64, incoming: Incoming },
     /// The version is known.
     Found { metadata: Metadata, is_stored: bool, is_whole: bool },
-    /// The metadata that came are not those of the object.
+    /// The metadata are not those of the object.
     BadMetadata(ConsumerError),
-    /// The manifest part that came is not usable.
+    /// The manifest part is not usable.
     BadManifest,
-    /// The first segment came: what it says of the last segment counts, and then
+    /// The first segment arrived. The caller takes its last segment number, then calls
     /// [`Discovery::on_first_segment`].
     FirstSegment,
-    /// The names of all segments are known. The first one may have come already.
+    /// The names of all segments are known. The first one may have arrived already.
     Begin { manifest: Option<ManifestShape>, first_segment: Option<Incoming> },
     /// There is nothing to fetch.
     Failed(ConsumerError),
-    /// Nothing answers for the target.
+    /// No answer for the target.
     Unanswered(FailReason),
 }
 
@@ -107,20 +107,19 @@ pub(super) enum Step {
 pub(super) struct Discovery {
     target: Target,
     mapping: NameMapping,
-    /// Those of Interests for segments.
+    /// The selectors of Interests for segments.
     selectors: Selectors,
     stage: Stage,
     requests: Requests<Purpose>,
     /// The version that was found.
     versioned: Name,
-    /// Routers' stores have been asked for metadata.
+    /// Whether routers' stores have been queried for metadata.
     has_queried_stores: bool,
-    /// Why the metadata that came last were refused.
+    /// Why the latest metadata were rejected.
     last_refusal: Option<ConsumerError>,
 }
 
 impl Discovery {
-    /// Begins at `now`.
     pub(super) fn new(target: Target, config: &ConsumerConfig, now: Instant) -> Self {
         let mut discovery = Self {
             mapping: config.mapping,
@@ -145,17 +144,17 @@ impl Discovery {
         &self.target
     }
 
-    /// Whether the driver must say what it has.
+    /// Whether the driver must state what it has.
     pub(super) fn is_found(&self) -> bool {
         matches!(self.stage, Stage::Found)
     }
 
-    /// Whether Data may answer a request.
+    /// Whether a request waits for Data.
     pub(super) fn is_requesting(&self) -> bool {
         matches!(self.stage, Stage::Version { .. } | Stage::Probing { .. })
     }
 
-    /// When [`Discovery::advance`] or [`Discovery::poll`] has something to do.
+    /// When [`Discovery::advance`] or [`Discovery::poll`] has work.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let probe_ends = match &self.stage {
             Stage::Probing { first_segment: Some((_, until)), has_part: false, .. } => Some(*until),
@@ -164,7 +163,7 @@ impl Discovery {
         self.requests.next_wakeup().into_iter().chain(probe_ends).min()
     }
 
-    /// Requests the name of the version, if `is_stored` also from stores.
+    /// Requests the name of the version; also from stores if `is_stored`.
     fn request_version(&mut self, now: Instant, is_stored: bool) {
         let ((name, can_be_prefix), must_be_fresh, tries) = match &self.target {
             Target::Latest { object, .. } => {
@@ -186,7 +185,7 @@ impl Discovery {
         Some(AnsweredRequest { purpose: question, request })
     }
 
-    /// Data came for a request of [`Discovery::take_answered`].
+    /// Data arrived for a request of [`Discovery::take_answered`].
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -199,11 +198,11 @@ impl Discovery {
             Purpose::Version => self.on_version(now, data, incoming),
             Purpose::Manifest => match ManifestPart::decode(data.content) {
                 Ok(part) if !is_refusal => self.on_manifest_part(now, part.shape, incoming),
-                // A bad copy, perhaps.
+                // Perhaps a damaged copy.
                 Err(ManifestError::Malformed) if !is_refusal => Step::BadManifest,
                 _ => self.without_manifest(),
             },
-            // Routers may have kept it from before there was such a version.
+            // Routers may have cached it before this version existed.
             Purpose::FirstSegment if is_refusal => match request.to_fresh_request(now) {
                 Some(again) => {
                     self.requests.add(Purpose::FirstSegment, again);
@@ -254,7 +253,7 @@ impl Discovery {
         Step::Verify { index: METADATA_INDEX, incoming }
     }
 
-    /// The metadata that came are what their producer signed.
+    /// The metadata are verified.
     pub(super) fn metadata_verified(&self) -> Step {
         match &self.stage {
             Stage::Verifying { metadata: Some(metadata), is_stored } => {
@@ -268,26 +267,26 @@ impl Discovery {
         }
     }
 
-    /// The metadata that came are not usable: they are requested once more, fresh, so that routers
-    /// pass over a bad copy.
+    /// The metadata are not usable: requests them once more, fresh, to bypass a bad copy in a
+    /// router.
     pub(super) fn request_metadata_again(&mut self, now: Instant, error: ConsumerError) {
         self.last_refusal = Some(error);
         self.request_version(now, false);
     }
 
-    /// The version is known.
+    /// Sets the version.
     pub(super) fn set_version(&mut self, versioned: Name) {
         self.versioned = versioned;
         self.last_refusal = None;
         self.stage = Stage::Found;
     }
 
-    /// Needs no probe: the transfer begins.
+    /// Ends without a probe: the transfer begins.
     pub(super) fn finish(&mut self) {
         self.stage = Stage::Over;
     }
 
-    /// Looks whether there is a manifest.
+    /// Probes for a manifest.
     pub(super) fn probe(&mut self, now: Instant, first_segment: u64) {
         let mut first = self.mapping.version_prefix(self.versioned.as_view());
         first.append_segment(first_segment);
@@ -305,8 +304,8 @@ impl Discovery {
         self.requests.add(Purpose::Manifest, request);
     }
 
-    /// A part of a manifest of that shape came. Its producer has signed only the highest level: the
-    /// first part of that is requested, and verified before anything is made of it.
+    /// A part of a manifest of this shape arrived. The producer signs only the highest level. So
+    /// the first part of that level is requested and verified before it is used.
     fn on_manifest_part(&mut self, now: Instant, shape: ManifestShape, incoming: Incoming) -> Step {
         let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         *has_part = true;
@@ -321,8 +320,8 @@ impl Discovery {
         }
     }
 
-    /// The manifest part that came is not usable, for the `times`th time: another one is requested
-    /// a few times, and then there is none.
+    /// The manifest part was not usable, for the `times`-th time. Another copy is requested a few
+    /// times; then the object counts as one without a manifest.
     pub(super) fn on_bad_manifest(&mut self, now: Instant, times: u32) -> Step {
         let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         (*level, *has_part) = (1, true);
@@ -334,7 +333,7 @@ impl Discovery {
         Step::Wait
     }
 
-    /// After [`Step::FirstSegment`].
+    /// Continues after [`Step::FirstSegment`].
     pub(super) fn on_first_segment(&mut self) -> Step {
         let Stage::Probing { has_part: false, .. } = self.stage else { return Step::Wait };
         match self.requests.contains(Purpose::Manifest) {
@@ -343,8 +342,7 @@ impl Discovery {
         }
     }
 
-    /// There is no usable manifest. Continues without one once it is known that the object is
-    /// there.
+    /// There is no usable manifest. Continues without one, once the object is known to exist.
     fn without_manifest(&mut self) -> Step {
         self.requests.take(Purpose::Manifest);
         let Stage::Probing { first_segment: held, has_part, .. } = &mut self.stage else {
@@ -354,19 +352,20 @@ impl Discovery {
         if held.is_some() { self.end_probe(None) } else { Step::Wait }
     }
 
-    /// It is known whether there is a manifest.
+    /// Ends the probe: it is known whether there is a manifest.
     pub(super) fn end_probe(&mut self, manifest: Option<ManifestShape>) -> Step {
         let Stage::Probing { first_segment: held, .. } = &mut self.stage else { return Step::Wait };
         let held = held.take();
         self.requests.clear();
         self.stage = Stage::Over;
-        // What waits for parts of two levels might take up all the room that these need.
+        // With two levels the first segment must wait for parts of both. It could fill the buffer
+        // that these parts need, so it is dropped.
         let is_of_use = manifest.is_none_or(|shape| shape.levels == 1);
         let first_segment = held.filter(|_| is_of_use).map(|(incoming, _)| incoming);
         Step::Begin { manifest, first_segment }
     }
 
-    /// Ends the probe when the manifest has been waited for long enough.
+    /// Ends the probe when it has waited long enough for the manifest.
     pub(super) fn advance(&mut self, now: Instant) -> Step {
         match self.stage {
             Stage::Probing { first_segment: Some((_, until)), has_part: false, .. }
@@ -378,7 +377,7 @@ impl Discovery {
         }
     }
 
-    /// Takes a Nack; what follows, or `None` if it is one of another Interest.
+    /// Takes a Nack and returns the next step; `None` if it belongs to another Interest.
     pub(super) fn on_nack(
         &mut self,
         now: Instant,
@@ -390,11 +389,11 @@ impl Discovery {
             (_, Err(give_up)) => self.on_request_failed(now, question, give_up),
             // Another path may have it.
             (_, Ok(false)) => Step::Wait,
-            // Duplicate says nothing about the manifest; any other reason means that there is none.
+            // Duplicate says nothing about the manifest. Any other reason means that there is none.
             (Purpose::Manifest, Ok(true)) if nack.reason != NackReason::Duplicate => {
                 self.without_manifest()
             }
-            // While the producer may be coming up, a store may do.
+            // The producer may be starting up, so a store is acceptable.
             (Purpose::Version, Ok(true))
                 if nack.reason == NackReason::NoRoute && self.can_query_stores() =>
             {
@@ -405,8 +404,8 @@ impl Discovery {
         })
     }
 
-    /// Sends what is due, and counts it in `sent`. Stops at a request that is given up and returns
-    /// what follows; the caller calls again for the rest.
+    /// Sends requests that are due, and counts them in `sent`. Returns at the first request that
+    /// failed, with the next step; the caller calls again.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -423,7 +422,7 @@ impl Discovery {
         self.requests.path_removed(path, now);
     }
 
-    /// Whether metadata that need not be fresh will do, and have not been requested.
+    /// Whether stale metadata are acceptable and have not been requested.
     fn can_query_stores(&self) -> bool {
         let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
         is_wanted && !self.has_queried_stores
@@ -434,12 +433,12 @@ impl Discovery {
         self.request_version(now, true);
     }
 
-    /// A request has come to nothing. Without the first segment there is nothing to fetch; without
-    /// the manifest there are signatures.
+    /// A request failed. Without the first segment there is nothing to fetch. Without a manifest,
+    /// segments are verified by their signatures.
     fn on_request_failed(&mut self, now: Instant, question: Purpose, reason: FailReason) -> Step {
         match (question, &self.stage) {
             (Purpose::Manifest, _) => return self.without_manifest(),
-            // No store has it: back to waiting for the producer.
+            // No store has it: wait for the producer again.
             (Purpose::Version, Stage::Version { is_stored: true })
                 if reason == FailReason::NoRoute =>
             {
@@ -448,7 +447,7 @@ impl Discovery {
             (Purpose::Version, Stage::Version { is_stored: false }) if self.can_query_stores() => {
                 self.query_stores(now);
             }
-            // What came and was refused says more than that nothing else came.
+            // A rejected answer explains more than a missing one.
             _ => return self.last_refusal.take().map_or(Step::Unanswered(reason), Step::Failed),
         }
         Step::Wait

@@ -1,4 +1,4 @@
-//! Asks each router which segments of the object it holds: discovery of paper
+//! Queries each router for the segments of the object that it holds: discovery of paper
 //! multipath-cache-management (Algorithm 1, docs/holdings.md).
 
 use alloc::vec::Vec;
@@ -11,19 +11,19 @@ use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
 use crate::request::{Nack, Request, RetryLimits};
 
-/// Each segment of an answer is asked for once.
+/// Each segment of an answer is requested once.
 const TRIES: RetryLimits = RetryLimits { sends_max: 1, nacks_max: 1, needs_route: false };
 /// A router that has not answered by then does not delay the fetch any longer.
 const ANSWER_NS: u64 = NS_PER_S;
-/// 4,096 ranges, the most that an answer has, take 73,728 octets at most.
+/// The most ranges in an answer, 4,096, take at most 73,728 bytes.
 const OCTETS_MAX: usize = 80_000;
 
-/// The questions that are not answered.
+/// The queries without an answer.
 #[derive(Debug, Default)]
 pub(super) struct HoldingsQueries {
-    /// What is asked, once the version is known.
+    /// The object, once the version is known.
     object: Option<Name>,
-    /// The paths to ask on, and whether their routers are on this machine.
+    /// The paths to query, and whether their routers are on this host.
     paths: Vec<(PathId, bool)>,
     open: Vec<HoldingsQuery>,
 }
@@ -32,24 +32,24 @@ pub(super) struct HoldingsQueries {
 struct HoldingsQuery {
     path: PathId,
     request: Request,
-    /// When it is given up.
+    /// When the query is abandoned.
     deadline: Instant,
-    /// What has come of the answer, of its first segments.
+    /// The first segments of the answer.
     octets: Vec<u8>,
 }
 
-/// What a packet is to the questions.
+/// What a packet means for the queries.
 pub(super) enum QueryReply {
-    /// It answers none of them.
+    /// It answers no query.
     Unrelated,
-    /// It answers one, not usefully or not completely.
+    /// It answers a query, but not usefully or not completely.
     Consumed,
-    /// The router at the other end of the path holds these.
+    /// The router of the path holds these segments.
     Holdings(PathId, HoldingsStatus),
 }
 
 impl HoldingsQueries {
-    /// Asks about the object by all paths that there are and that come.
+    /// Queries all present and future paths about the object.
     pub(super) fn begin(&mut self, object: Name, lifetime_ms: u64, now: Instant) {
         self.object = Some(object);
         for (path, is_local) in self.paths.clone() {
@@ -84,7 +84,7 @@ impl HoldingsQueries {
         self.open.is_empty()
     }
 
-    /// Sends what is due, and gives up what is not answered. Returns how many Interests left.
+    /// Sends queries that are due, and abandons late ones. Returns how many Interests left.
     pub(super) fn poll(&mut self, now: Instant, rng: &mut Rng, out: &mut InterestBatch) -> u64 {
         let mut sent = 0;
         self.open.retain_mut(|question| {
@@ -130,14 +130,14 @@ impl HoldingsQueries {
             self.open.push(question);
             return QueryReply::Consumed;
         }
-        // An application's refusal is no Holdings, either.
+        // An application-level Nack is no valid answer either.
         match HoldingsStatus::decode(&question.octets) {
             Ok(status) => QueryReply::Holdings(path, status),
             Err(_) => QueryReply::Consumed,
         }
     }
 
-    /// Takes a Nack; whether it is one for a question.
+    /// Takes a Nack. Returns whether it answers a query.
     pub(super) fn on_nack(
         &mut self,
         interest: &InterestView<'_>,

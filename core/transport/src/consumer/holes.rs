@@ -1,27 +1,29 @@
-//! Holes: segments of an object that get no answer while others do, such as those that a router's
-//! store has evicted and whose producer is down.
+//! Holes: segments of an object without an answer, although others are answered. Example: a
+//! router's store has evicted them, and the producer is down.
 //!
-//! A segment that the scoreboard gives up is set aside, and the fetch continues with the others:
+//! When the scoreboard fails a segment, the segment is *set aside*, and the fetch continues:
 //!
-//! 1. A *pass* goes through the object in order, with window and controller as always. A segment
-//!    that is not answered after its retries in the window is set aside
+//! 1. A *pass* goes through the object in order, with window and controller as usual. A segment
+//!    without an answer after its retries in the window is set aside
 //!    ([`HoleRules`](super::scoreboard::HoleRules)).
-//! 2. *Rounds* of at most [`ROUND_SEGMENTS`] Interests a lifetime request again what is set aside,
-//!    outside the window, so that a producer that comes back is noticed.
-//! 3. When a timeout passes without any answer, the pass has met a hole of unknown length. A round
-//!    at once requests segments at growing distances and some all over the rest. If one is
-//!    answered, the pass skips to it, and sets aside what it skips. If none is, the pass ends.
-//! 4. When a pass has ended and anything came since the last one, another pass goes over what is
-//!    set aside. So an island in a hole, found by one segment, comes at full speed.
+//! 2. *Rounds* of at most [`ROUND_SEGMENTS`] Interests per lifetime request segments again that are
+//!    set aside, outside the window. So a producer that returns is noticed.
+//! 3. If a timeout passes without any answer, the pass has met a hole of unknown length. A round
+//!    immediately requests segments at growing distances, and some all over the rest. If one is
+//!    answered, the pass skips to it, and sets aside what it skips. Otherwise the pass ends.
+//! 4. If anything arrived since a pass began, another pass goes over what is set aside. So an
+//!    island in a hole, found by one segment, is fetched at full speed.
 //! 5. The transfer fails when nothing has been verified for as long as all retries of one segment
-//!    take (retries times lifetime), or, where routers refuse everything for want of a route, after
-//!    one more round.
+//!    take (retries times lifetime). If routers refuse everything for want of a route, it fails
+//!    after one more round.
 //!
-//! Segments whose manifest part is missing cannot be verified: they are set aside with it, and
-//! requested again when it is there. A reader that wants all in order gets nothing from behind a
-//! hole: nothing is skipped then, and half of its room stays free for what is set aside.
+//! A segment whose manifest part is missing cannot be verified. It is set aside with the part, and
+//! requested again when the part has arrived. A reader that wants all segments in order can use
+//! nothing behind a hole: then nothing is skipped, and half of its buffer stays free for what is
+//! set aside.
 //!
-//! [`Holes`] decides, and `transfer/set_aside.rs` does what the [`Step`] says. Until a segment is
+//! [`Holes`] decides, and `transfer/set_aside.rs` carries out its [`HoleStep`]. `Holes` exists only
+//! once a segment is set aside, so a fetch without holes pays nothing.
 //! set aside there are no `Holes`, and no packet that comes costs anything more.
 
 use alloc::collections::BTreeSet;
@@ -38,65 +40,66 @@ use super::scoreboard::{FailReason, FailedSegment};
 use super::target::PacketId;
 use super::verify::VerifyQueue;
 
-/// Segments that a pass over what is set aside skips one by one. Before it skips more, it waits
-/// until all its Interests are answered.
+/// A pass over what is set aside skips up to this many segments one by one. For a longer gap it
+/// waits until all its Interests are answered, and then jumps.
 const GAP_SEGMENTS: u64 = 1 << 12;
-/// Segments requested again in one round at most: half of them in order, half spread over all.
+/// Upper bound of segments requested in one round: half in order, half spread over all.
 const ROUND_SEGMENTS: u64 = 64;
-/// Segments spread over the rest of the object that are requested where a pass meets a hole,
-/// besides those at distances 1, 2, 4 and so on.
+/// When a pass meets a hole, this many segments spread over the rest are requested, in addition to
+/// those at distances 1, 2, 4 and so on.
 const SPREAD_SEGMENTS: u64 = 16;
 
-/// How long an answer from behind a hole is waited for, at least.
+/// Minimum wait for an answer from behind a hole.
 const SEEK_NS: u64 = NS_PER_S;
-/// Ranges of what is set aside whose ends are sought at one time, and distances before each.
+/// How many ranges of set-aside segments are searched for their ends at one time, and distances
+/// before each end.
 const SOUGHT_RANGES: usize = 8;
 const SOUGHT_DISTANCES: usize = 8;
 
-/// What is set aside, and how far the search for it is.
+/// What is set aside, and the progress of the search for it.
 #[derive(Debug)]
 pub(super) struct Holes {
-    /// InterestLifetime, and how long nothing may be verified.
+    /// InterestLifetime, and how long a transfer may verify nothing.
     lifetime_ns: u64,
     patience_ns: u64,
-    /// Indices that were requested without an answer, and those that a pass skipped.
+    /// Indices that were requested without an answer, or skipped by a pass.
     set_aside: RangeSet<u64>,
-    /// The pass goes over `set_aside` alone; segments that it requests leave it.
+    /// The pass goes over `set_aside` only. Segments that it requests are removed from it.
     is_repeat_pass: bool,
-    /// The pass has met a hole of unknown length, and a round seeks its end, until this time at
-    /// least.
+    /// The pass has met a hole of unknown length. A round searches for its end, at least until this
+    /// time.
     is_seeking: bool,
     seeks_until: Instant,
-    /// When the next round may start, where in `set_aside` it begins, and how many there were since
-    /// something was verified.
+    /// When the next round may start, where in `set_aside` it begins, and rounds since a segment
+    /// was verified.
     next_round_at: Instant,
     round_start_index: u64,
     idle_rounds: u64,
-    /// What had been verified when the pass began, and at the last look, and when that was new.
+    /// Segments verified when the pass began, at the last check, and when that number last changed.
     verified_at_pass_start: u64,
     verified: u64,
     verified_at: Instant,
     /// When the first segment was set aside.
     first_hole_at: Instant,
-    /// Manifest parts verified since.
+    /// Manifest parts verified since then.
     manifest_parts_verified: u64,
-    /// Segments got no answer since something was verified, and segments were refused.
+    /// Since a segment was last verified: some got no answer, and some were refused.
     has_unanswered: bool,
     has_refused: bool,
     reason: FailReason,
 }
 
-/// How far the transfer is, as far as holes need to know.
+/// The state of the transfer that holes depend on.
 #[derive(Clone, Debug)]
 pub(super) struct PassState {
     pub(super) now: Instant,
-    /// No segment is there.
+    /// No segment has been received.
     pub(super) has_nothing: bool,
-    /// The reader wants all in order.
+    /// The reader wants all segments in order.
     pub(super) is_in_order: bool,
     /// The scoreboard has something to request or to wait for.
     pub(super) is_passing: bool,
-    /// Nothing has come on any path since a timeout.
+    /// No packet has arrived on any path since a timeout.
     pub(super) is_unresponsive: bool,
     /// Interests of a round have no answer yet.
     pub(super) is_requesting: bool,
@@ -104,24 +107,25 @@ pub(super) struct PassState {
     pub(super) unrequested: Range<u64>,
 }
 
-/// What the transfer does next about what is set aside.
+/// What the transfer does next about set-aside segments.
 #[derive(Debug)]
 pub(super) enum HoleStep {
     Wait,
-    /// All of it came: there are no holes any more.
+    /// All of them have arrived: no holes remain.
     Complete,
-    /// Requests these once, outside the window.
+    /// Request these once, outside the window.
     Request(BTreeSet<u64>),
-    /// Ends the pass: sets aside what it has not requested.
+    /// End the pass, and set aside what it has not requested.
     SkipRest,
-    /// Begins a pass over what is set aside, at this index.
+    /// Begin a pass over what is set aside, at this index.
     BeginPass(u64),
-    /// Fails: nothing more comes.
+    /// Fail: nothing more will arrive.
     Fail,
 }
 
 impl Holes {
-    /// A first segment is set aside at `now`; `verified` are, the last of them at `second_began`.
+    /// The first segment is set aside at `now`. `verified` segments are verified, the last of them
+    /// at `since`.
     pub(super) fn new(
         lifetime_ns: u64,
         retries: u32,
@@ -154,7 +158,7 @@ impl Holes {
         self.set_aside.contains(&index)
     }
 
-    /// A segment got no answer.
+    /// A segment failed.
     pub(super) fn add_failed(&mut self, failed: FailedSegment) {
         self.has_unanswered |= failed.reason == FailReason::Unanswered;
         self.has_refused |= failed.reason != FailReason::Unanswered;
@@ -171,7 +175,7 @@ impl Holes {
         self.set_aside.remove(index..index + 1);
     }
 
-    /// A pass skipped `range`, of which `answered` came before.
+    /// A pass skipped `range`; `answered` indices in it had arrived earlier.
     pub(super) fn skipped(&mut self, range: Range<u64>, answered: Vec<u64>) {
         if !self.is_repeat_pass && !range.is_empty() {
             self.set_aside.insert(range);
@@ -179,11 +183,11 @@ impl Holes {
         }
     }
 
-    /// A segment that was not requested in its order is answered. Returns whether a round sought
-    /// the end of a hole.
+    /// A segment that was not requested in its turn is answered. Returns whether a round was
+    /// searching for the end of a hole.
     pub(super) fn answered(&mut self, index: u64, now: Instant) -> bool {
         self.forget(index);
-        // There may be more of it.
+        // More may be available.
         self.next_round_at = now;
         core::mem::take(&mut self.is_seeking)
     }
@@ -192,7 +196,7 @@ impl Holes {
         self.manifest_parts_verified += 1;
     }
 
-    /// `segments` are verified by now. Returns whether more than at the last look.
+    /// `segments` are verified in total. Returns whether that is more than at the last call.
     pub(super) fn note_verified(&mut self, segments: u64, now: Instant) -> bool {
         let verified = segments + self.manifest_parts_verified;
         let is_new = verified != self.verified;
@@ -209,8 +213,7 @@ impl Holes {
         lister.is_some_and(|at| self.set_aside.contains(&at))
     }
 
-    /// Whether the pass requests a packet, which is needed or not. One that it requests is not set
-    /// aside any more.
+    /// Whether the pass requests a packet. If so, the packet is no longer set aside.
     pub(super) fn claims_packet(
         &mut self,
         index: u64,
@@ -238,7 +241,7 @@ impl Holes {
         !is_aside
     }
 
-    /// Where a pass over what is set aside continues, if that is far from `rest.start`.
+    /// Where a pass over set-aside segments continues, if that is far from `rest.start`.
     pub(super) fn skip_target(
         &self,
         rest: Range<u64>,
@@ -252,7 +255,7 @@ impl Holes {
         (to - rest.start > GAP_SEGMENTS).then_some(to)
     }
 
-    /// The next index that a pass over what is set aside requests, or the end of `unrequested`.
+    /// The next index that such a pass requests, or the end of `rest`.
     fn next_aside(&self, rest: Range<u64>, layout: &Layout, verify: &VerifyQueue) -> u64 {
         let mut from = rest.start;
         while let Some(range) = self.set_aside.overlapping(from..rest.end).next() {
@@ -267,21 +270,21 @@ impl Holes {
         rest.end
     }
 
-    /// Segments that may be requested and unread, of `max`: where the reader wants all in order,
-    /// half of its room stays free for what is set aside, which it needs first.
+    /// How many segments may be requested and unread, of `max`. If the reader wants all in order,
+    /// half of its buffer stays free for what is set aside, which it needs first.
     pub(super) fn reader_capacity(&self, max: u32, is_in_order: bool) -> u32 {
         if is_in_order && !self.is_repeat_pass { max / 2 } else { max }
     }
 
-    /// Whether routers refuse everything that is requested, and did so in a round, too.
+    /// Whether routers refuse everything, also in a round.
     fn is_refused_everywhere(&self) -> bool {
         self.has_refused && !self.has_unanswered && self.idle_rounds > 0
     }
 
-    /// What to do during a pass.
+    /// The next step during a pass.
     pub(super) fn advance(&mut self, state: &PassState) -> HoleStep {
         if state.is_passing && !self.is_repeat_pass && self.set_aside.is_empty() {
-            // All of it came after all.
+            // All of them arrived after all.
             return HoleStep::Complete;
         }
         let is_in_hole = state.is_unresponsive || (state.has_nothing && self.has_refused);
@@ -309,11 +312,11 @@ impl Holes {
         self.round_if_due(state)
     }
 
-    /// A pass is over; of its `unrequested`, `answered` came before. Another one begins if anything came
-    /// since it began, or for the first time.
+    /// A pass ended; of its remaining indices, `answered` had arrived. Another pass begins if
+    /// anything arrived since this one began, and always after the first.
     pub(super) fn end_pass(&mut self, state: &PassState, answered: Vec<u64>) -> HoleStep {
         if !self.is_repeat_pass && !state.unrequested.is_empty() {
-            // The reader has no room for it before the hole is filled.
+            // The reader has no buffer for it before the hole is filled.
             self.set_aside.insert(state.unrequested.clone());
         }
         answered.into_iter().for_each(|index| self.forget(index));
@@ -334,7 +337,7 @@ impl Holes {
         HoleStep::Request(self.begin_round(state, false))
     }
 
-    /// The indices of a round: some of what is set aside, and if `is_seeking` some behind it.
+    /// The indices of a round: some of what is set aside, and if `is_seeking` some behind the hole.
     fn begin_round(&mut self, state: &PassState, is_seeking: bool) -> BTreeSet<u64> {
         let mut round = self.round(state.is_in_order);
         if is_seeking && self.is_repeat_pass {
@@ -347,14 +350,14 @@ impl Holes {
         round
     }
 
-    /// When the transfer fails unless something is verified before.
+    /// When the transfer fails unless something is verified earlier.
     pub(super) fn deadline(&self) -> Instant {
-        // However few the retries are, there is time for a round.
+        // Even with few retries there is time for a round.
         let round_ns = SEEK_NS + self.lifetime_ns;
         self.verified_at.plus_ns(self.patience_ns).max(self.first_hole_at.plus_ns(round_ns))
     }
 
-    /// When [`Holes::advance`] has something to do, if no packet comes before.
+    /// When [`Holes::advance`] has work, if no packet arrives earlier.
     pub(super) fn next_wakeup(&self, is_requesting: bool) -> Instant {
         let round_at = if self.is_seeking { self.seeks_until } else { self.next_round_at };
         let ends = self.deadline();
@@ -366,7 +369,7 @@ impl Holes {
         self.set_aside.first().map(|range| range.start)
     }
 
-    /// Why the last segment got no answer.
+    /// Why the latest segment failed.
     pub(super) fn reason(&self) -> FailReason {
         self.reason
     }
@@ -375,8 +378,8 @@ impl Holes {
         self.set_aside.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Segments at growing distances before the ends of the next ranges from `from` on. Where a
-    /// pass has skipped to an island, its beginning lies there.
+    /// Segments at growing distances before the ends of the next set-aside ranges, from `from` on.
+    /// A pass that has skipped to an island finds the island's beginning there.
     fn ends_behind(&self, from: u64) -> impl Iterator<Item = u64> {
         let ranges =
             self.set_aside.iter().filter(move |range| range.end > from).take(SOUGHT_RANGES);
@@ -404,7 +407,7 @@ impl Holes {
             return segments;
         }
         let step = self.segments().div_ceil(ROUND_SEGMENTS / 2).max(1);
-        // Another segment of each step in every round.
+        // Each round requests another segment of each step.
         let mut skip = self.idle_rounds % step;
         for range in self.set_aside.iter() {
             let len = range.end - range.start;
@@ -417,7 +420,7 @@ impl Holes {
         segments
     }
 
-    /// What is missing now that nothing more comes.
+    /// What is missing, when nothing more will arrive.
     pub(super) fn missing(&self, inventory: &Inventory) -> MissingSegments {
         let layout = inventory.layout().expect("only objects have holes");
         let last_segment = inventory.last_segment();
@@ -428,7 +431,7 @@ impl Holes {
                 segments.insert(range);
             }
         }
-        // What an earlier fetch had may lie in what a pass skipped.
+        // An earlier fetch may have received some of what a pass skipped.
         inventory.received.ranges().for_each(|range| segments.remove(range));
         let mut parts = BTreeSet::new();
         for part in segments.iter().flat_map(|range| layout.parts_above(range)) {
@@ -460,7 +463,7 @@ impl Holes {
     }
 }
 
-/// Distances 1, 2, 4 and so on, less one.
+/// Distances 1, 2, 4 and so on, minus one.
 fn doubling() -> impl Iterator<Item = u64> {
     (0..u64::BITS).map(|bit| (1_u64 << bit) - 1)
 }

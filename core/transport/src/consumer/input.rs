@@ -15,57 +15,54 @@ use crate::PathId;
 use crate::segment_set::SegmentSet;
 
 pub enum ConsumerInput {
-    /// There is a path. Without any, nothing is sent.
+    /// Adds a path. Without one, nothing is sent.
     AddPath {
-        /// The driver's number of it.
+        /// The driver's number of the path.
         path: PathId,
-        /// Its window at the start, or for good if fixed: a depth of its own (paper
-        /// multipath-cache-management, 4.1). `None`: that of the configuration.
+        /// The path's initial window, or its fixed one (paper multipath-cache-management, 4.1);
+        /// `None`: that of the configuration.
         window: Option<u32>,
-        /// The router at its other end is on this machine: [`Holdings`](super::Holdings) of it are
-        /// asked for under another name than those of a neighbour.
+        /// Its router is on this host. [`Holdings`](super::HoldingsMode) of local routers have
+        /// another name than those of neighbours.
         is_local: bool,
     },
-    /// A path was removed. What is in flight on it is sent again on another.
+    /// Removes a path. Its Interests in flight are sent again on another.
     RemovePath { path: PathId },
-    /// A packet came: Data, or an Interest that a Nack brings back.
+    /// A packet arrived: Data, or an Interest that a Nack returns.
     Packet {
         path: PathId,
         header: LpHeader,
         /// Exactly one Interest or Data TLV.
         packet: Packet,
     },
-    /// Only these segments are wanted. Before [`ConsumerInput::Start`], and not of a sequence.
+    /// Only these segments are wanted. Must precede [`ConsumerInput::Start`], and does not apply to
+    /// a sequence.
     Narrow { segments: Range<u64> },
-    /// Begin with the segments, now that [`ConsumerEvent::Found`](super::ConsumerEvent::Found) has
-    /// been seen. A sequence needs none: without it, its segments are not handed out.
+    /// Starts the segments, after [`ConsumerEvent::Found`](super::ConsumerEvent::Found). A sequence
+    /// needs no start; without one, its segments are not delivered.
     Start {
         /// Segments that need not be fetched.
         have: SegmentSet,
-        /// How verified segments are handed out.
+        /// How verified segments are delivered.
         reader: ReaderMode,
     },
-    /// The next range of a sequence.
+    /// Appends a range to a sequence.
     Append {
-        /// The driver's number, which comes back in events.
+        /// The driver's number, returned in events.
         range: RangeId,
-        /// What the segments are right below.
+        /// The name right above the segments.
         name: Name,
-        /// Which segments. `None`: the range is one Data of that very name.
+        /// Which segments. `None`: the range is one Data of exactly that name.
         segments: Option<Range<u64>>,
     },
     /// No range follows.
     Close,
     /// An operation of the driver is done.
-    Verified {
-        op: VerifyId,
-        /// What came of it.
-        verdict: Verdict,
-    },
-    /// What verifies the packets that [`ConsumerEvent::NeedKey`](super::ConsumerEvent::NeedKey) is
-    /// about, or why their signer is not to be believed.
+    Verified { op: VerifyId, verdict: Verdict },
+    /// How to verify the packets that [`ConsumerEvent::NeedKey`](super::ConsumerEvent::NeedKey) is
+    /// about, or why their signer is not trusted.
     Key { key: KeyId, verifier: Result<Arc<dyn Verifier>, String> },
-    /// The reader takes this many segments more.
+    /// The reader takes this many more segments.
     Read { segments: u32 },
 }
 

@@ -1,4 +1,5 @@
-//! What a target consists of: the names of its packets, which of them are here, and where it ends.
+//! What a target consists of: the names of its packets, which of them have been received, and its
+//! end.
 
 use weir_security::manifest::PartId;
 use weir_wire::Name;
@@ -11,28 +12,29 @@ use crate::mapping::{MappingError, NameMapping};
 use crate::metadata::Metadata;
 use crate::segment_set::SegmentSet;
 
-/// What to do about a packet that is next in the fetch order.
+/// What to do with the next packet in the fetch order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Fetch,
-    /// It is here already, or not wanted.
+    /// It has been received, or is not wanted.
     Skip,
-    /// It came before the scoreboard took over, and is with the reader or will be.
+    /// It was received before the scoreboard started. The reader has it or will get it.
     AlreadyReceived,
 }
 
 #[derive(Debug)]
 pub(super) struct Inventory {
     pub(super) naming: Naming,
-    /// What is known of the object, once it is found.
+    /// The metadata, once the object is found.
     pub(super) metadata: Option<Metadata>,
-    /// Segments that were here at the start or have been verified.
+    /// Segments that the driver had at the start, or that have been verified.
     pub(super) received: SegmentSet,
-    /// Whether verified segments are added to those: not of an object that is fetched in part.
+    /// Whether verified segments are recorded. They are not if only a part of the object is
+    /// fetched.
     tracks_received: bool,
     last_segment: Option<u64>,
     last_is_from_segment: bool,
-    /// These came before the scoreboard took over.
+    /// Packets received before the scoreboard started.
     first_manifest_part: Option<PartId>,
     has_first_segment: bool,
 }
@@ -75,7 +77,7 @@ impl Inventory {
         }
     }
 
-    /// Whether the packets of this index are wanted: not of a range that was given up.
+    /// Whether the packet of this index is wanted. Those of a cancelled range are not.
     pub(super) fn is_wanted(&self, index: u64) -> bool {
         match &self.naming {
             Naming::Sequence(ranges) => ranges.is_wanted(index),
@@ -98,12 +100,12 @@ impl Inventory {
         self.metadata = Some(metadata);
     }
 
-    /// The first part of a manifest came before the scoreboard took over.
+    /// The first part of the manifest arrived before the scoreboard started.
     pub(super) fn set_first_manifest_part(&mut self, id: PartId) {
         self.first_manifest_part = Some(id);
     }
 
-    /// The first segment came before the scoreboard took over. Returns its index if it is needed.
+    /// The first segment arrived before the scoreboard started. Returns its index if it is needed.
     pub(super) fn take_first_segment(&mut self) -> Option<u64> {
         let layout = self.layout()?;
         let first = layout.first_segment();
@@ -125,7 +127,7 @@ impl Inventory {
         self.last_segment
     }
 
-    /// Whether a segment that is not verified said which one is the last.
+    /// Whether an unverified segment set the last segment number.
     pub(super) fn last_is_from_segment(&self) -> bool {
         self.last_is_from_segment
     }
@@ -146,25 +148,25 @@ impl Inventory {
         Ok(true)
     }
 
-    /// What a segment said of the last one does not count any more.
+    /// Discards the last segment number that a segment stated.
     pub(super) fn forget_last(&mut self) {
         self.last_is_from_segment = false;
         self.last_segment = None;
     }
 
-    /// The end of the indices to fetch; `None` of a sequence, and while it is not known.
+    /// One past the last index to fetch; `None` for a sequence, or while unknown.
     pub(super) fn end_index(&self) -> Option<u64> {
         self.layout()?.end_index(self.last_segment)
     }
 
-    /// Whether a packet of an object is here or not wanted.
+    /// Whether a packet of an object has been received or is not wanted.
     pub(super) fn is_received(&self, index: u64) -> bool {
         self.layout().is_some_and(|layout| {
             layout.is_received(layout.packet_at(index), &self.received, self.last_segment)
         })
     }
 
-    /// What to do about the packet of this index.
+    /// What to do with the packet of this index.
     pub(super) fn need(&self, index: u64) -> Need {
         let Some(layout) = self.layout() else { return Need::Fetch };
         let packet = layout.packet_at(index);
@@ -180,7 +182,7 @@ impl Inventory {
         }
     }
 
-    /// The digest of the Content of the only segment there is, as verified metadata states it.
+    /// The Content digest of a sole segment, as verified metadata states it.
     pub(super) fn digest_of_sole(&self, packet: PacketId, last: Option<u64>) -> Option<[u8; 32]> {
         let metadata = self.metadata.as_ref()?;
         let is_sole =

@@ -1,4 +1,4 @@
-//! The order in which the segments and manifest parts of one object are fetched, and their names.
+//! The fetch order of the segments and manifest parts of one object, and their names.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,19 +11,19 @@ use super::target::PacketId;
 use crate::mapping::NameMapping;
 use crate::segment_set::SegmentSet;
 
-/// Gives each packet of an object its index: the segments in order, and each manifest part before
-/// the packets that it lists.
+/// Maps each packet of an object to its index: segments in order, each manifest part before the
+/// packets that it lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     mapping: NameMapping,
     prefix: Vec<u8>,
-    /// For each level of the manifest, level 1 first: the prefix of its parts' names, and the
-    /// segment number of part 0.
+    /// For each manifest level, from level 1: the prefix of its parts' names, and the segment
+    /// number of part 0.
     manifest_prefixes: Vec<(Vec<u8>, u64)>,
     manifest: Option<ManifestShape>,
-    /// The object is one Data of the prefix's name, without a segment number.
+    /// The object is one Data with the prefix as its name and no segment number.
     is_whole: bool,
-    /// The segments to fetch; others take an index, too.
+    /// The segments to fetch. Others have an index, too.
     wanted: Range<u64>,
 }
 
@@ -87,8 +87,8 @@ impl Layout {
         }
     }
 
-    /// The end of the indices to fetch of an object with this last segment; `None` if neither that
-    /// nor the end of the wanted range is known.
+    /// One past the last index to fetch, for this last segment; `None` if neither it nor the end of
+    /// the wanted range is known.
     pub(crate) fn end_index(&self, last_segment: Option<u64>) -> Option<u64> {
         let wanted = (self.wanted.end < u64::MAX).then(|| self.wanted.end.saturating_sub(1));
         let last = last_segment.into_iter().chain(wanted).min()?;
@@ -152,7 +152,7 @@ impl Layout {
         Some(PacketId::Manifest(PartId { level: level + 1, number }))
     }
 
-    /// The end of the indices of everything below a manifest part.
+    /// One past the last index of everything below a manifest part.
     pub(crate) fn end_of_part(&self, packet: PacketId) -> Option<u64> {
         let (PacketId::Manifest(id), Some(shape)) = (packet, self.manifest) else { return None };
         Some(self.index_of(packet)?.saturating_add(indices(shape, id.level)))
@@ -164,7 +164,7 @@ impl Layout {
             PacketId::Segment(segment) => Some(segment),
             _ => None,
         };
-        // Manifest parts precede what they list, so that a few indices are no segments.
+        // Manifest parts precede what they list, so the first indices may be parts.
         let first = range.clone().find_map(segment);
         let last = range.clone().rev().find_map(segment);
         first.zip(last).map_or(0..0, |(first, last)| first..last + 1)
@@ -183,14 +183,14 @@ impl Layout {
         })
     }
 
-    /// The segments to fetch of an object with this last segment.
+    /// The segments to fetch, for this last segment.
     pub(crate) fn wanted_segments(&self, last_segment: Option<u64>) -> Range<u64> {
         let end = last_segment.map_or(self.wanted.end, |last| last.saturating_add(1));
         let end = end.min(self.wanted.end);
         self.wanted.start.min(end)..end
     }
 
-    /// Whether a packet need not be fetched: its segments are held already, or are not wanted.
+    /// Whether a packet need not be fetched: its segments have been received or are not wanted.
     pub(crate) fn is_received(
         &self,
         packet: PacketId,
@@ -227,7 +227,7 @@ impl Layout {
         })
     }
 
-    /// The value of the prefix and the segment number that name a packet.
+    /// The prefix and the segment number that name a packet.
     pub(crate) fn interest_name(&self, packet: PacketId) -> (&[u8], Option<u64>) {
         match packet {
             PacketId::Segment(_) if self.is_whole => (&self.prefix, None),
@@ -241,22 +241,22 @@ impl Layout {
     }
 }
 
-/// Indices of a full part of a level and everything below it; 1 for level 0, which is a segment.
+/// Number of indices of a full part of a level and everything below it; 1 for level 0, a segment.
 fn indices(shape: ManifestShape, level: u8) -> u64 {
     (0..level).fold(1, |below, _| 1 + shape.digests_per_part() * below)
 }
 
-/// The index of a manifest part, or, on level 0, of a segment.
+/// The index of a manifest part, or, at level 0, of a segment.
 fn index_of_part(shape: ManifestShape, PartId { level, number }: PartId) -> u64 {
     let first = number.saturating_mul(shape.segments_below(level));
-    // Before it come the segments before its own, the parts before these, and those above it.
+    // Before it are the segments before its own, the parts that list those, and the parts above it.
     (1..=shape.levels).fold(first, |index, other| {
         let parts = first / shape.segments_below(other) + u64::from(other > level);
         index.saturating_add(parts)
     })
 }
 
-/// The name whose value is `prefix`, with a segment number after it if there is one.
+/// The name with value `prefix`, plus a segment number if there is one.
 pub(crate) fn name_below(prefix: &[u8], segment: Option<u64>) -> Name {
     let mut name = NameView::from_value(prefix).map(NameView::to_name).unwrap_or_default();
     if let Some(segment) = segment {
@@ -305,7 +305,7 @@ mod tests {
                         assert_eq!(segment, segments);
                         assert_eq!(layout.end_index(Some(segment)), Some(index + 1));
                         segments += 1;
-                        // Whatever lists it came before it.
+                        // Its listing parts came earlier in the order.
                         let Some(shape) = shape else { continue };
                         for level in 1..=shape.levels {
                             let above = segment / shape.segments_below(level) + 1;

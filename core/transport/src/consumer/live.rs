@@ -1,11 +1,11 @@
-//! An object that grows: new segments are fetched as they are made, until the last one is known.
+//! Objects that grow: new segments are fetched as they are made, until the last one is known.
 //!
-//! [`Metadata::next_segment`] says that an object grows, and how far it has. Segments that are not
-//! made yet are requested all the same, see `scoreboard/ahead.rs`. An Interest that waits at the
-//! producer looks like one that gets no answer: when nothing has come for a while, the metadata are
-//! requested again, fresh. They say how far the object has grown, that it has ended, or that the
-//! producer has begun another version, which is the end of this one. If they are not answered,
-//! there is no producer any more.
+//! [`Metadata::next_segment`] marks a growing object and its present size. Segments that do not
+//! exist yet are requested all the same (`scoreboard/ahead.rs`). An Interest that waits at the
+//! producer looks like one without an answer. So when nothing has arrived for a while, the metadata
+//! are requested again, fresh. They show how far the object has grown, that it has ended, or that
+//! the producer has begun a newer version, which ends this one. If they are not answered, the
+//! producer is gone.
 
 use core::cmp::Ordering;
 
@@ -19,9 +19,10 @@ use crate::mapping::NameMapping;
 use crate::metadata::Metadata;
 use crate::request::{Request, RetryLimits};
 
-/// Metadata are requested again when nothing has come for this many lifetimes of an Interest.
+/// Metadata are requested again when nothing has arrived for this many Interest lifetimes.
 const RENEW_AFTER_LIFETIMES: u64 = 2;
-/// How often they are: more often than before anything has come, as there was a producer.
+/// Retry limits of that request: more than for the first metadata, because a producer is known to
+/// exist.
 const RENEWAL_TRIES: RetryLimits = RetryLimits { sends_max: 6, nacks_max: 6, needs_route: false };
 
 #[derive(Debug)]
@@ -32,23 +33,23 @@ pub(super) struct Live {
     lifetime_ms: u64,
     /// When the metadata are requested again.
     renew_at: Instant,
-    /// Those that came, and whether they have been verified.
+    /// The new metadata, and whether they are verified.
     renewal: Option<Metadata>,
     is_verified: bool,
-    /// The reader had no room, so that there may be segments to skip.
+    /// The reader's buffer was full, so there may be segments to skip.
     is_reader_behind: bool,
 }
 
-/// How far the transfer is, as far as an object that grows needs to know.
+/// The state of the transfer that a growing object depends on.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct LiveState {
     pub(super) is_end_known: bool,
     /// Metadata have been requested again.
     pub(super) is_renewing: bool,
-    /// Segments requested and not answered, and those of them that were requested ahead.
+    /// Open segments, and how many of them were requested ahead.
     pub(super) unanswered: u32,
     pub(super) ahead: u32,
-    /// Packets that came and have not been handed out, and whether all segments have been.
+    /// Packets that were not delivered yet, and whether all segments have been delivered.
     pub(super) unread: u32,
     pub(super) is_drained: bool,
 }
@@ -72,33 +73,33 @@ impl Live {
         self.target.clone()
     }
 
-    /// Something came: the metadata need not be requested again for a while.
+    /// Data arrived: delays the next metadata request.
     fn postpone_renewal(&mut self, now: Instant) {
         self.renew_at =
             now.plus_ns(self.lifetime_ms.saturating_mul(RENEW_AFTER_LIFETIMES * NS_PER_MS));
     }
 
-    /// Whether something has come lately.
+    /// Whether data has arrived recently.
     pub(super) fn has_recent_data(&self, now: Instant) -> bool {
         now < self.renew_at
     }
 
-    /// Whether nothing is requested until it is known what is new.
+    /// Whether requests wait until new metadata are known.
     pub(super) fn is_reader_behind(&self) -> bool {
         self.is_reader_behind
     }
 
-    /// The reader has no room, and skips what it misses.
+    /// The reader's buffer is full, and it skips what it misses.
     pub(super) fn set_reader_behind(&mut self) {
         self.is_reader_behind = true;
     }
 
-    /// Takes whether segments may have been missed.
+    /// Returns and clears whether segments may have been missed.
     pub(super) fn take_reader_behind(&mut self) -> bool {
         core::mem::take(&mut self.is_reader_behind)
     }
 
-    /// Whether metadata can be requested, and are not on their way.
+    /// Whether metadata can be requested and are not being requested.
     fn may_renew(&self, state: &LiveState) -> bool {
         !state.is_end_known && self.renewal.is_none() && !state.is_renewing && self.object.is_some()
     }
@@ -107,14 +108,15 @@ impl Live {
         self.may_renew(state).then_some(self.renew_at)
     }
 
-    /// Data came. What others of the same connection requested says nothing of this producer.
+    /// Data arrived. Data requested by others over this connection says nothing about this
+    /// producer.
     pub(super) fn on_data(&mut self, now: Instant, name: NameView<'_>, versioned: &Name) {
         if versioned.as_view().is_prefix_of(name) {
             self.postpone_renewal(now);
         }
     }
 
-    /// Takes metadata that were requested again, to be verified.
+    /// Takes the new metadata, to be verified.
     pub(super) fn take_renewal(&mut self, data: &DataView<'_>) -> Result<(), ConsumerError> {
         let object = self.object.clone().expect("only then metadata are requested again");
         match Metadata::decode(data.content) {
@@ -132,19 +134,19 @@ impl Live {
         }
     }
 
-    /// The metadata that came are what their producer signed.
+    /// The new metadata are verified.
     pub(super) fn renewal_verified(&mut self) {
         self.is_verified = self.renewal.is_some();
     }
 
-    /// They are not: they are requested once more, later.
+    /// They are not: requests them once more, later.
     pub(super) fn renew_later(&mut self, now: Instant) {
         self.renewal = None;
         self.renew_at = now.plus_ns(self.lifetime_ms.saturating_mul(NS_PER_MS));
     }
 
-    /// Takes verified metadata of this version. Those of an older one come from a store, or from a
-    /// replica that lags: newer ones are requested later.
+    /// Takes verified metadata of this version. Older ones come from a store or a stale replica:
+    /// newer ones are requested later.
     pub(super) fn take_verified(
         &mut self,
         now: Instant,
@@ -167,7 +169,7 @@ impl Live {
         Ok(Some(metadata))
     }
 
-    /// The request for metadata that is due by now.
+    /// The request for metadata that is due.
     pub(super) fn advance(
         &mut self,
         now: Instant,
@@ -176,7 +178,7 @@ impl Live {
     ) -> Option<Request> {
         let mut is_due = now >= self.renew_at;
         if self.is_reader_behind && state.unread == 0 {
-            // What is requested ahead is not made yet: nothing has been missed.
+            // Segments that were requested ahead do not exist yet, so nothing was missed.
             self.is_reader_behind = state.unanswered == 0 || state.unanswered > state.ahead;
             is_due |= state.unanswered == 0 && state.is_drained;
         }

@@ -1,4 +1,4 @@
-//! What is missing of an object that could not be fetched as a whole.
+//! What is missing of an object that could not be fetched completely.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,25 +8,25 @@ use weir_wire::Name;
 
 use super::chunk::FailReason;
 
-/// Ranges of missing segments that are named one by one at most.
+/// At most this many ranges of missing segments are listed.
 pub(super) const RANGES_MAX: usize = 8;
 
 /// What is missing of an object after everything else has been fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingSegments {
     pub versioned: Name,
-    /// Segments that were wanted: all of the object, or those of the range that was asked for.
+    /// Number of wanted segments: of the whole object or of the requested range.
     pub segments: u64,
-    /// How many of them are missing.
+    /// Number of missing segments.
     pub missing: u64,
-    /// The first ranges of missing segments, 8 at most.
+    /// The first ranges of missing segments, at most 8.
     pub first_ranges: Vec<Range<u64>>,
     pub ranges: u64,
-    /// Parts of the manifest that are missing. Segments that they list cannot be verified, so that
-    /// they count as missing even where a router has them.
+    /// Number of missing manifest parts. Segments that they list cannot be verified, so they count
+    /// as missing even if a router has them.
     pub manifest_parts: u64,
-    /// Content octets that are there, and those of the whole object, where metadata state the size
-    /// and the whole object was wanted.
+    /// Bytes of Content received, and of the whole object, if metadata state the size and the whole
+    /// object was wanted.
     pub bytes: Option<(u64, u64)>,
     /// Why they are missing.
     pub reason: FailReason,
@@ -38,7 +38,7 @@ impl MissingSegments {
         self.reason == FailReason::NoRoute
     }
 
-    /// How many of the wanted segments are there.
+    /// Number of wanted segments that were received.
     pub(crate) fn received(&self) -> u64 {
         self.segments - self.missing
     }

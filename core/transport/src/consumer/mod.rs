@@ -1,32 +1,30 @@
-//! The consumer: finds out what a target consists of, and fetches it.
+//! The consumer: finds what a target consists of, and fetches it.
 //!
-//! [`Consumer`] owns three components and calls them in order; they never call it.
-//! [`Transfer`] likewise owns those below it.
+//! The methods of `Transfer` are in four files that call in one direction: `mod` (sending and
+//! receiving), `verdicts` (what happens to a received packet), `set_aside` (carries out what
+//! `Holes` decides), `failure` (failed segments, and the end). [`Consumer`] calls its three
+//! components in order; they never call it. [`Transfer`] calls those below it in the same way.
 //!
 //! ```text
 //! called by Consumer: owns                               returns
 //!   Discovery         requests for version and manifest  Step: verify, found, begin, failed
-//!   Questions         questions to routers               the ranges that a router holds
-//!   Transfer          what is fetched, and all below     Verified: what concerns discovery
+//!   HoldingsQueries   queries to routers                 the segments that a router holds
+//!   Transfer          the fetch, and all below           Verified: what concerns discovery
 //! called by Transfer:
 //!   Inventory         names of packets, which are here   whether a packet is needed
-//!   Scoreboard        what is requested, lost, done      the next chunk, what is given up
-//!   Requests          Interests outside the window       what is given up
-//!   VerifyQueue       packets held or with the driver    Outcome: what becomes of a packet
-//!   Reader            segments that wait for the reader  segments to hand out
+//!   Scoreboard        what is requested, lost, done      the next chunk, what failed
+//!   Requests          Interests outside the window       what failed
+//!   VerifyQueue       packets held or with the driver    VerifyOutcome: what happens to a packet
+//!   Reader            segments that wait for the reader  segments to deliver
 //!   Live              when metadata are renewed          the request, verified metadata
-//!   Holes             packets that were set aside        Step: request these, skip, new pass
+//!   Holes             packets that were set aside        HoleStep: request these, skip, new pass
 //! called by Scoreboard:
 //!   Outstanding       chunks, those to send again        the next chunk, what failed
 //!   Paths             the paths and their schedule       the path for the next chunk
 //!   Path              round trips, controller, pace      what is lost, what may be sent
-//!   Ahead             how many segments to request       the end of those
-//!                     before they are made
+//!   AheadWindow       how many segments to request       one past the last of those
+//!                     before they exist
 //! ```
-//!
-//! Discovery has requests of its own. The methods of `Transfer` lie in four files that call one
-//! way: `mod` (what is sent and what comes), `verdicts` (what becomes of a packet), `set_aside`
-//! (does what `Holes` says), `failure` (what is given up, and the end).
 
 mod check;
 mod chunk;
@@ -93,15 +91,12 @@ pub use self::stats::{ConsumerStats, PathStats};
 pub use self::target::{PacketId, RangeId, Target};
 
 /// Fetches one object, or ranges of objects one after another. See [`ConsumerInput`] and
-/// [`ConsumerOutbox`]; the driver calls [`Consumer::handle`] with what came and whenever
+/// [`ConsumerOutbox`]. The driver calls [`Consumer::handle`] with inputs, and whenever
 /// [`Consumer::next_wakeup`] has passed.
 pub struct Consumer {
     rng: Rng,
-    /// What is there to fetch?
     discovery: Discovery,
-    /// Which router holds what of it?
     holdings_queries: HoldingsQueries,
-    /// Fetches it.
     transfer: Transfer,
 }
 
@@ -136,7 +131,7 @@ impl Consumer {
         }
     }
 
-    /// Takes `inputs`, which it drains, and appends what the driver must do to `out`.
+    /// Takes and drains `inputs`, and appends to `out` what the driver must do.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -187,23 +182,23 @@ impl Consumer {
         }
     }
 
-    /// Sends what may be sent, and ends what has ended.
+    /// Sends what may be sent, and ends what is complete.
     fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        // 1. The probe for a manifest has waited long enough.
+        // 1. Ends the probe for a manifest when it has waited long enough.
         let step = self.discovery.advance(now);
         self.apply_step(now, step, out);
         // 2. Losses and timeouts.
         self.transfer.detect_losses(now, out);
-        // 3. Single Interests: those of discovery, those outside the window, and questions.
+        // 3. Single Interests: of discovery, outside the window, and queries to routers.
         self.poll_discovery(now, out);
         self.transfer.poll_requests(now, &mut self.rng, out);
         if !self.holdings_queries.is_empty() && !self.has_ended() {
             let sent = self.holdings_queries.poll(now, &mut self.rng, &mut out.interests);
             self.transfer.stats.interests += sent;
         }
-        // 4. The reader.
+        // 4. Delivery to the reader.
         self.transfer.hand_out(&mut out.deliveries);
-        // 5. An object that grows.
+        // 5. Growing objects.
         if self.transfer.is_running() {
             self.transfer.advance_live(now, out);
         }
@@ -216,9 +211,9 @@ impl Consumer {
         }
     }
 
-    /// When [`Consumer::handle`] must be called at the latest if no input comes before.
+    /// When [`Consumer::handle`] must be called at the latest, if no input arrives earlier.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        // Without a path nothing can be sent; without a verdict or the driver's start, neither.
+        // Without a path nothing can be sent. Verdicts and the driver's start arrive as inputs.
         let has_path = !self.transfer.scoreboard.paths().all().is_empty();
         if !has_path || !(self.discovery.is_requesting() || self.transfer.is_running()) {
             return None;
@@ -294,7 +289,7 @@ impl Consumer {
 
 /// Discovery.
 impl Consumer {
-    /// The version of some targets is known from the start.
+    /// Some targets know their version from the start.
     fn start_known_version(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         if !self.discovery.is_found() || self.transfer.inventory.metadata.is_some() {
             return;
@@ -342,7 +337,7 @@ impl Consumer {
         }
     }
 
-    /// Does what follows from discovery.
+    /// Does what a step of discovery requires.
     fn apply_step(&mut self, now: Instant, step: Step, out: &mut ConsumerOutbox) {
         if self.has_ended() {
             return;
@@ -376,7 +371,7 @@ impl Consumer {
         }
     }
 
-    /// The driver says which segments it has: fetches the others.
+    /// The driver states which segments it has; the others are fetched.
     fn start(&mut self, now: Instant, have: SegmentSet, out: &mut ConsumerOutbox) {
         let Some(metadata) = &self.transfer.inventory.metadata else { return };
         if !self.discovery.is_found() || self.has_ended() {
@@ -421,7 +416,7 @@ impl Consumer {
         self.on_verified(now, verified, out);
     }
 
-    /// The driver says what verifies a signer's packets, or that it does not trust the signer.
+    /// The driver states how to verify a signer's packets, or that it does not trust the signer.
     fn on_key(
         &mut self,
         now: Instant,
@@ -454,7 +449,7 @@ impl Consumer {
         self.retry_held_packets(now, out);
     }
 
-    /// Looks again at the packets that were held.
+    /// Verifies held packets whose prerequisite may have arrived.
     fn retry_held_packets(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         for (index, incoming) in self.transfer.verify.take_held() {
             let verified = self.transfer.verify(now, index, incoming, out);
@@ -462,7 +457,7 @@ impl Consumer {
         }
     }
 
-    /// Does what follows from verification for discovery, an object that grows, and held packets.
+    /// Takes the consequences of a verification for discovery, growing objects and held packets.
     fn on_verified(&mut self, now: Instant, verified: Option<Verified>, out: &mut ConsumerOutbox) {
         match verified {
             None => {}
@@ -478,8 +473,8 @@ impl Consumer {
         }
     }
 
-    /// The metadata that came are not those of the object, or not what its producer signed: they
-    /// are requested again a few times.
+    /// The metadata are not those of the object, or not signed by its producer. They are requested
+    /// again a few times.
     fn on_bad_metadata(&mut self, now: Instant, error: ConsumerError, out: &mut ConsumerOutbox) {
         if self.transfer.verify.count_bad_copy(METADATA_INDEX) > BAD_COPIES_MAX {
             return self.transfer.fail(error, out);
@@ -489,7 +484,7 @@ impl Consumer {
         }
     }
 
-    /// The first part of the manifest is what its producer signed: it gives the shape.
+    /// The first manifest part is verified: it gives the manifest's shape.
     fn on_first_manifest_part(
         &mut self,
         now: Instant,
@@ -508,7 +503,7 @@ impl Consumer {
         self.retry_held_packets(now, out);
     }
 
-    /// The first part of the manifest is not usable.
+    /// The first manifest part is not usable.
     fn on_bad_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         let times = self.transfer.verify.count_bad_copy(probe_index(1));
         let step = self.discovery.on_bad_manifest(now, times);
@@ -516,9 +511,9 @@ impl Consumer {
     }
 }
 
-/// What routers hold.
+/// Holdings of routers.
 impl Consumer {
-    /// The version is known: asks the routers what they hold of it, if that is wanted.
+    /// The version is known: queries the routers, if configured.
     fn query_routers(&mut self, now: Instant) {
         let Transfer { config, inventory, .. } = &self.transfer;
         let (Some(metadata), Some(_)) = (&inventory.metadata, inventory.layout()) else { return };
@@ -529,13 +524,13 @@ impl Consumer {
         self.holdings_queries.begin(versioned, config.lifetime_ms, now);
     }
 
-    /// Whether the fetch waits for what the routers say.
+    /// Whether the fetch waits for the routers' answers.
     fn waits_for_routers(&self) -> bool {
         self.transfer.config.holdings == HoldingsMode::Wait && self.awaits_routers()
     }
 
-    /// Whether routers are still to say what they hold: packets whose names are not below that of
-    /// the object.
+    /// Whether routers have not reported their holdings yet. Those packets have names that are not
+    /// below the object's name.
     pub fn awaits_routers(&self) -> bool {
         !self.holdings_queries.is_empty()
     }
@@ -551,20 +546,20 @@ impl Consumer {
     }
 }
 
-/// State and measures.
+/// State and counters.
 impl Consumer {
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, successfully or not.
     pub fn has_ended(&self) -> bool {
         self.transfer.has_ended()
     }
 
-    /// The segments that are there: those of the start, and those verified since.
+    /// The segments received: those of the start, and those verified since.
     pub fn received(&self) -> &SegmentSet {
         &self.transfer.inventory.received
     }
 
-    /// Counters and measures so far. The window is that of all paths in use, the smoothed and the
-    /// smallest round-trip time are those of the path that was there first.
+    /// Counters and measures so far. The window is the sum over all paths in use. The smoothed and
+    /// the smallest round-trip time are those of the first path.
     pub fn stats(&self) -> ConsumerStats {
         let Transfer { scoreboard, stats, .. } = &self.transfer;
         let histogram = scoreboard.histogram();
@@ -582,21 +577,20 @@ impl Consumer {
         stats
     }
 
-    /// The window of a path, in chunks; `None` if there is no such path.
+    /// The window of a path, in chunks; `None` for an unknown path.
     pub fn window_of(&self, path: PathId) -> Option<f64> {
         let paths = self.transfer.scoreboard.paths().all();
         paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
     }
 
-    /// What happened on a path so far, since it was there first.
+    /// Counters of a path since it was first added.
     pub fn path_stats(&self, path: PathId) -> PathStats {
         self.transfer.scoreboard.paths().stats(path)
     }
 
-    /// Checks the counts of Interests in flight against the chunks, for tests of drivers.
+    /// Checks the counters of Interests in flight against the chunks, for tests of drivers.
     ///
-    /// # Panics
-    /// They contradict each other.
+    /// # Panics They contradict each other.
     pub fn assert_consistent(&self) {
         self.transfer.scoreboard.assert_consistent();
     }

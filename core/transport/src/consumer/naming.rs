@@ -1,4 +1,4 @@
-//! Names of the packets of a target, by their index: an object's or a sequence's.
+//! Names of the packets of a target by their index, for an object or a sequence.
 
 use alloc::vec::Vec;
 
@@ -9,18 +9,18 @@ use super::layout::{Layout, name_below};
 use super::ranges::Ranges;
 use super::target::{PacketId, RangeId};
 
-/// The index of metadata, which are no part of the fetch order.
+/// The index of metadata, which are not in the fetch order.
 pub(crate) const METADATA_INDEX: u64 = u64::MAX;
-/// While the shape of a manifest is not known, the first parts of its levels have the indices from
-/// here to that of metadata.
+/// While the manifest's shape is unknown, the first parts of its levels have the indices from here
+/// to that of metadata.
 const PROBES_FROM: u64 = METADATA_INDEX - LEVELS_MAX as u64;
 
-/// The index of the first part of a level while the shape of the manifest is not known.
+/// The index of the first part of a level while the manifest's shape is unknown.
 pub(crate) fn probe_index(level: u8) -> u64 {
     METADATA_INDEX - u64::from(level)
 }
 
-/// Whether it is the index of such a part.
+/// Whether an index belongs to such a part.
 pub(crate) fn is_probe(index: u64) -> bool {
     (PROBES_FROM..METADATA_INDEX).contains(&index)
 }
@@ -45,7 +45,7 @@ impl Naming {
         }
     }
 
-    /// The segment number of this index, if it is a segment of an object.
+    /// The segment number of this index, for a segment of an object.
     pub(crate) fn segment_of(&self, index: u64) -> Option<u64> {
         match (self, self.packet_at(index).1) {
             (Self::Object(layout), PacketId::Segment(segment)) if !layout.is_whole() => {
@@ -55,7 +55,7 @@ impl Naming {
         }
     }
 
-    /// The value of the prefix and the segment number that name the packet of this index.
+    /// The prefix and the segment number that name the packet of this index.
     pub(crate) fn interest_name(&self, index: u64) -> (&[u8], Option<u64>) {
         match self {
             Self::Object(layout) => layout.interest_name(layout.packet_at(index)),
@@ -69,7 +69,7 @@ impl Naming {
         name_below(prefix, segment)
     }
 
-    /// Replaces `set_version` by the indices of the packets that have this name.
+    /// Sets `found` to the indices of the packets with this name.
     pub(crate) fn find(&self, name: &[u8], found: &mut Vec<u64>) {
         found.clear();
         match self {

@@ -1,4 +1,4 @@
-//! What a consumer wants done.
+//! The output of a consumer.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,36 +15,35 @@ use crate::PathId;
 use crate::interest::InterestBatch;
 use crate::metadata::Metadata;
 
-/// What a consumer wants done. The driver drains the lists; their memory stays.
+/// What the driver must do. It drains the lists; their memory is reused.
 #[derive(Debug, Default)]
 pub struct ConsumerOutbox {
     /// Interests to send, in order.
     pub interests: InterestBatch,
-    /// Packets to verify, on whatever thread; each is answered by
+    /// Packets to verify, on any thread. The answer is
     /// [`ConsumerInput::Verified`](super::ConsumerInput::Verified).
     pub verify: Vec<VerifyOp>,
     /// Segments for the reader, unless there is [none](super::ReaderMode::None).
     pub deliveries: Vec<Delivery>,
-    /// What happened.
     pub events: Vec<ConsumerEvent>,
-    /// What happened to single segments, if [wanted](super::ConsumerConfig::trace).
+    /// Events of single segments, if [wanted](super::ConsumerConfig::trace).
     pub trace: Vec<TraceEvent>,
 }
 
-/// A packet to be verified.
+/// A packet to verify.
 #[derive(Clone, Debug)]
 pub struct VerifyOp {
-    /// Comes back in the answer.
+    /// Returned in the answer.
     pub op: VerifyId,
     /// Its range; 0 unless the target is a sequence.
     pub range: RangeId,
     pub id: PacketId,
-    /// The Data, decodable and of the right name, nothing more.
+    /// The Data: decodable and with the right name, but otherwise unchecked.
     pub packet: Packet,
     pub path: PathId,
-    /// The router's face that it came from, if the router says so.
+    /// The router's face that it came from, if the router reports it.
     pub incoming_face: Option<FaceId>,
-    /// What it is held against.
+    /// How to verify it.
     pub check: Check,
 }
 
@@ -56,12 +55,12 @@ pub struct Delivery {
     /// Which segment.
     pub id: PacketId,
     pub packet: Packet,
-    /// Whether it is known to be what the producer signed. It is, unless verification is off or
-    /// bad segments are [wanted](super::OnBad::Deliver).
+    /// Whether it is verified. False only if verification is off, or bad segments are
+    /// [delivered](super::OnBad::Deliver).
     pub is_verified: bool,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum ConsumerEvent {
     /// The name to fetch is known. The driver answers with
@@ -72,64 +71,63 @@ pub enum ConsumerEvent {
         /// The metadata came from a store and may not be the latest.
         is_stored: bool,
     },
-    /// It is known whether there is a digest manifest: if not, every segment is verified by its
-    /// signature.
+    /// It is known whether there is a digest manifest. Without one, every segment is verified by
+    /// its signature.
     Manifest {
         /// How it is cut into parts, if there is one.
         shape: Option<ManifestShape>,
     },
-    /// A router has reported what it holds of the object.
+    /// A router has reported its holdings of the object.
     Holdings {
         path: PathId,
         segments: u64,
         /// It may hold more.
         is_partial: bool,
     },
-    /// The number of the last segment is known, or known better; not verified.
+    /// The number of the last segment is known, or corrected; not verified.
     LastSegment(u64),
-    /// A signer must be trusted or not. Answered by
-    /// [`ConsumerInput::Key`](super::ConsumerInput::Key); the rest continues in the meantime.
+    /// The driver must decide whether to trust a signer, and answer with
+    /// [`ConsumerInput::Key`](super::ConsumerInput::Key). The rest continues meanwhile.
     NeedKey {
-        /// Comes back in the answer.
+        /// Returned in the answer.
         key: KeyId,
-        /// A Data that the signer in question signed, or says it did.
+        /// A Data signed by that signer, or claiming to be.
         packet: Packet,
     },
-    /// A packet is skipped: the consumer is not reliable.
+    /// A packet is skipped, because the consumer is unreliable.
     Missed {
         /// Its range; 0 unless the target is a sequence.
         range: RangeId,
         /// Which segment.
         id: PacketId,
     },
-    /// All of a range has been verified, or skipped.
+    /// All packets of a range have been verified or skipped.
     RangeDone {
-        /// The driver's number of it.
+        /// The driver's number of the range.
         range: RangeId,
     },
-    /// A range is given up; the others continue.
+    /// A range failed; the others continue.
     RangeFailed {
-        /// The driver's number of it.
+        /// The driver's number of the range.
         range: RangeId,
         error: ConsumerError,
     },
     /// All of a sequence has been requested and the window has room: more may be appended.
     NeedsMore,
-    /// Every segment has been verified and handed out.
+    /// Every segment has been verified and delivered.
     Done,
     Failed(ConsumerError),
 }
 
-/// Something that happened to one packet.
+/// An event of one packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
     /// Its range; 0 unless the target is a sequence.
     pub range: RangeId,
-    /// Which segment.
+    /// Which packet.
     pub id: PacketId,
-    /// The path that it was sent on last.
+    /// The path of its last sending.
     pub path: PathId,
-    /// What happened.
     pub kind: TraceKind,
 }
 
@@ -141,83 +139,79 @@ pub enum TraceKind {
         /// It had been sent before.
         is_resend: bool,
     },
-    /// Data came, not verified yet.
+    /// Data arrived, not verified yet.
     Answered {
-        /// The time since the Interest was sent last, in nanoseconds.
+        /// Nanoseconds since its last sending.
         rtt_ns: u64,
         is_marked: bool,
     },
     TimedOut,
-    /// Later Interests were answered, this one was not.
+    /// Later Interests were answered and this one was not.
     Lost,
-    /// It was refused.
+    /// A Nack arrived.
     Nacked {
         reason: NackReason,
     },
 }
 
-/// Why something cannot be fetched.
+/// Why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumerError {
-    /// An object that grew has a newer version, and grows no more.
-    #[error("{versioned} has no end, and {newer} is newer")]
+    /// A growing object has a newer version, and will grow no more.
+    #[error("{versioned} was abandoned before its end; fetch the newer version {newer}")]
     Superseded {
         /// The version that was fetched.
         versioned: Name,
-        /// The one that there is now.
+        /// The current version.
         newer: Name,
     },
-    /// The router answers that it has no route for the name.
+    /// The router has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),
-    /// The router has a route for the name; another one that it leads to has none.
-    #[error("a router farther on has no route to {0}")]
+    /// The router has a route for the name, but a router further on has none.
+    #[error("a router further on has no route to {0}")]
     NoRouteFurtherOn(Name),
-    /// No answer comes for the name.
-    #[error("nobody answers for {0}")]
+    /// No answer for the name.
+    #[error("no answer for {0}")]
     Unanswered(Name),
-    /// Some segments got no answer; all the others have been fetched.
+    /// Some segments got no answer. All others have been fetched.
     #[error("{0}")]
     Incomplete(Box<MissingSegments>),
-    /// Interests for the name are refused again and again.
-    #[error("{name} is refused: {reason:?}")]
+    /// Interests for the name are refused repeatedly.
+    #[error("the router refuses {name}: {reason:?}")]
     Nacked {
-        /// What was asked for.
+        /// The requested name.
         name: Name,
-        /// The reason that the router gives.
+        /// The reason given by the router.
         reason: NackReason,
     },
-    /// The producer answers that it has no such thing.
-    #[error("the producer says that it has no {0}")]
+    /// The producer answers that it has no such data.
+    #[error("the producer has no {0}")]
     Refused(Name),
-    /// Too much of what comes is not what the producer signed.
-    #[error("{0} and many packets like it come damaged or forged")]
+    /// Too many packets fail verification.
+    #[error("{0} and many other packets arrive damaged or forged")]
     Damaged(Name),
-    /// The signer is not to be believed.
+    /// The signer is not trusted.
     #[error("{0}")]
     Untrusted(String),
-    /// A packet is not what its producer signed.
+    /// A packet fails verification.
     #[error("{what} cannot be verified: {reason}")]
     Unverified {
         /// Which packet.
         what: String,
         reason: String,
     },
-    /// The metadata cannot be read.
+    /// The metadata cannot be decoded.
     #[error("the metadata of {name} cannot be used: {error}")]
-    Metadata {
-        name: Name,
-        /// What is wrong with it.
-        error: crate::metadata::MetadataError,
-    },
-    /// The metadata is that of another object.
-    #[error("the metadata of {object} names {versioned}, which is something else")]
+    Metadata { name: Name, error: crate::metadata::MetadataError },
+    /// The metadata belong to another object.
+    #[error("the metadata of {object} name {versioned}, which is another object")]
     ForeignMetadata {
-        /// What was asked for.
+        /// The requested name.
         object: Name,
         versioned: Name,
     },
-    /// The network has no names for all of the object.
+    /// Some packets of the object have no name in the network.
     #[error(transparent)]
     Unnameable(#[from] crate::mapping::MappingError),
 }

@@ -1,5 +1,52 @@
-//! One path: its round-trip time, its controller, what is in flight on it, and when the next
-//! Interest may leave.
+//! One path: its round-trip time, its congestion controller, its Interests in flight, pacing, and
+//! loss detection.
+//!
+//! # How a loss is detected
+//!
+//! An Interest is a *chunk* here: one Interest, or those of several consecutive segments. Each
+//! sending gets the next number of its path, its *order*. The scoreboard asks [`Path::detect_loss`]
+//! about the oldest chunk in flight. The answer is one of three kinds of loss, tested in this
+//! order:
+//!
+//! 1. **Timeout.** The chunk is older than the retransmission timeout of RFC 6298 (smoothed round
+//!    trip plus 8 deviations), or its lifetime ends.
+//! 2. **Overtaken.** A chunk sent at least three sendings later was answered (`REORDER_ORDERS`),
+//!    *and* the chunk is older than the *reorder window*: the slowest recent round trip plus a
+//!    quarter of it. Both conditions are needed: the paths of NDN reorder, because a near store
+//!    answers before a far one.
+//! 3. **Probe timeout.** No packet has arrived for twice the reorder window. The oldest chunk is
+//!    sent again, once, until a packet arrives. The end of an object needs this, because no later
+//!    answers can overtake its last chunks (as in RFC 8985, 7.2).
+//!
+//! The controller selects the rules with [`LossDetection`]:
+//!
+//! | rule                | overtaken, and older than      | probe | timeout counts from       |
+//! |---------------------|--------------------------------|-------|---------------------------|
+//! | `AfterSlowest`      | reorder window, at least 10 ms | no    | the sending               |
+//! | `AfterSlowestEarly` | reorder window                 | yes   | the last packet, if later |
+//! | `AfterThree`        | 10 ms                          | no    | the sending               |
+//! | `Never`             | not used                       | no    | the sending               |
+//!
+//! 10 ms is how long routers suppress a retransmission. A lost chunk is sent again no earlier than
+//! that after its last sending, and each further loss doubles the wait ([`Path::resend_at`]). A
+//! timed-out chunk is sent again at once.
+//!
+//! **False losses.** If the answer of a chunk that was found overtaken arrives after all, the
+//! margin of the reorder window doubles, from 1/4 up to 8 round trips ([`Path::measure_answer`]). A
+//! probe timeout does not count, because a path that stalls has not reordered.
+//!
+//! **Congestion.** An overtaken chunk makes the controller slow down, at most once a round trip.
+//! A probe timeout does not: if more is lost, the answer to the probe shows it. A timeout doubles
+//! the RFC 6298 timeout, and calls `on_timeout` unless it is the single trial of a path that had
+//! timed out before.
+//!
+//! Example, `AfterSlowest`: ten chunks leave at 0 ms. Chunks 1 to 9 are answered at 100, 101, ...,
+//! 108 ms, chunk 0 is not. At 102 ms the answer to chunk 3 makes chunk 0 overtaken. The slowest
+//! round trip is 108 ms and the reorder window 135 ms, so chunk 0 is lost at 135 ms and sent again
+//! at once. Its timeout would have come much later.
+//!
+//! It must never find a loss by the number of answers alone unless the rule is `AfterThree`, and
+//! never let one stall widen the reorder window.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,30 +65,29 @@ use crate::congestion::{
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;
-/// The time an Interest may be overtaken, in quarters of the slowest round trip above one: 1.25 of
-/// it at first (RFC 9002 has 1.125 of the smoothed one), more after a loss turned out to be none.
+/// The margin of the reorder window, in quarters of the slowest round trip: 1.25 round trips at
+/// first (RFC 9002 has 1.125 smoothed ones). Each false loss doubles the margin.
 const REORDER_QUARTERS: u64 = 1;
 /// At most nine round trips.
 const REORDER_QUARTERS_MAX: u64 = 32;
-/// The slowest round trip is that of the last so many of its kind, of this time at least, and of
-/// the second at most unless one takes longer: an answer that was held up for seconds would
-/// otherwise put off the finding of losses for a minute.
+/// The slowest round trip is kept for at least one span, and at most two. A span lasts 8 slowest
+/// round trips, but at least one second and at most four unless the round trip is longer. With a
+/// longer memory one answer that was delayed for seconds would delay loss detection for a minute.
 const SLOWEST_SPAN_ROUND_TRIPS: u64 = 8;
 const SLOWEST_SPAN_MIN_NS: u64 = NS_PER_S;
 const SLOWEST_SPAN_MAX_NS: u64 = 4 * NS_PER_S;
-/// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial),
-/// twice that after the first, and so on, up to 250 ms.
+/// Routers suppress a retransmission that arrives earlier (NFD best-route,
+/// retx-suppression-initial), for twice as long after the first, and so on up to 250 ms.
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
 const RESEND_DOUBLINGS_MAX: u32 = 5;
-/// So many times the slowest round trip without an answer, and the oldest Interest counts as lost,
-/// if losses are found early (RFC 8985, 7.2, has two smoothed ones).
+/// The probe timeout, in reorder windows (RFC 8985, 7.2, has two smoothed round trips).
 const PROBE_ROUND_TRIPS: u64 = 2;
 /// Drivers may call this late.
 const PACE_LATE_NS: u64 = 2 * NS_PER_MS;
-/// Weight of one packet in the mean size of packets.
+/// Divisor of a packet's weight in the mean packet size.
 const SIZE_MEAN_DIVISOR: i64 = 16;
 
-/// One sending of an Interest.
+/// One sending of a chunk.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SentChunk {
     pub(crate) index: u64,
@@ -53,47 +99,46 @@ pub(crate) struct Path {
     pub(crate) rtt: RttEstimator,
     control: Box<dyn CongestionControl>,
     in_flight: u32,
-    /// In the order of sending; entries whose chunk was answered or sent again are skipped.
+    /// In sending order. Entries of chunks that were answered or sent again are skipped.
     pub(crate) sent: VecDeque<SentChunk>,
-    /// The segments that the router at its other end reported to hold; in order, with gaps.
+    /// The segments that its router reported to hold: ascending, with gaps.
     holdings: Vec<SegmentRange>,
-    /// Routers of other paths hold what is sent next, and this one's does not.
+    /// Routers of other paths hold the next segment, and this one's does not.
     is_passed_over: bool,
     next_order: u64,
-    /// The end of the orders (numbers in the order of sending) that were answered.
+    /// One past the latest order that was answered.
     answered_order_end: u64,
-    /// Signals about Interests sent before this order belong to the last decrease.
+    /// A signal about an order before this one belongs to the last decrease.
     recovery_order: u64,
-    /// In place of that: signals that come within this time of the last decrease do.
+    /// Replaces `recovery_order`: a signal within this time belongs to the last decrease.
     decrease_interval_ns: Option<u64>,
     decreased_at: Option<Instant>,
     /// An Interest is lost only when its lifetime ends.
     waits_for_lifetime: bool,
-    /// What is found lost is given up, so that it should be certain.
+    /// A segment is sent only once, so a loss must be certain.
     sends_once: bool,
-    /// When a packet came last, and whether an Interest was found lost since, because none came.
+    /// When the latest packet arrived, and whether the probe timeout was used since then.
     last_packet_at: Option<Instant>,
     is_probe_spent: bool,
     reorder_margin_quarters: u64,
     slowest: SlowestRtt,
     window_limited: bool,
-    /// Interests found lost so far.
+    /// Interests found lost so far, without those that proved false.
     lost: u64,
-    /// How long the last Interest that timed out was waited for, if no chunk has come since, and
-    /// when it timed out.
+    /// How long the latest timed-out chunk was waited for, and when it timed out. `None` once a
+    /// chunk arrives.
     timed_out_wait_ns: Option<u64>,
     timed_out_at: Instant,
-    /// Times that it was tried and refused for want of a route since the last answer, and when it
-    /// is tried again.
+    /// Nacks for want of a route since the last answer, and until when the path is not tried again.
     no_route_nacks: u32,
     no_route_until: Instant,
     stats: PathStats,
     round: Round,
-    /// An answer to an Interest from this order on begins the next round.
+    /// An answer to this order or a later one begins the next round.
     round_end: u64,
-    /// When the pace lets the next Interest leave.
+    /// When pacing lets the next Interest leave.
     paced_until: Instant,
-    /// Mean octets of a packet that came.
+    /// Mean bytes of an arriving packet.
     packet_bytes: i64,
 }
 
@@ -132,7 +177,7 @@ impl Path {
         }
     }
 
-    /// See [`ConsumerConfig`](crate::ConsumerConfig).
+    /// Sets options of [`ConsumerConfig`](crate::ConsumerConfig).
     pub(crate) fn with_rules(
         self,
         decrease_interval_ns: Option<u64>,
@@ -150,37 +195,38 @@ impl Path {
         self.in_flight
     }
 
-    /// Whether all that was sent here lately is lost: nothing has come since a timeout.
+    /// Whether a chunk has timed out and none has been completed since: what was sent lately is
+    /// lost.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.timed_out_wait_ns.is_some()
     }
 
-    /// Whether not even one packet has come since a timeout.
+    /// Whether not even one packet has arrived since the timeout.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.has_timed_out() && self.last_packet_at.is_none_or(|at| at < self.timed_out_at)
     }
 
-    /// Whether what is sent here is likely to be lost, or refused for want of a route.
+    /// Whether the next Interest is likely to be lost, or refused for want of a route.
     pub(crate) fn is_failing(&self) -> bool {
         self.has_timed_out() || self.no_route_nacks > 0
     }
 
-    /// When a path that refused the last Interest for want of a route may be tried again.
+    /// Until when the path is not tried, because its router answered that it has no route.
     pub(crate) fn no_route_until(&self) -> Instant {
         if self.no_route_nacks > 0 { self.no_route_until } else { Instant::ZERO }
     }
 
-    /// What happened here so far.
+    /// Counters so far.
     pub(crate) fn stats(&self) -> PathStats {
         PathStats { rtt_smoothed_ns: self.rtt.smoothed_ns(), ..self.stats }
     }
 
-    /// An Interest was refused.
+    /// Counts a Nack.
     pub(crate) fn on_nack(&mut self) {
         self.stats.nacks += 1;
     }
 
-    /// An Interest was refused for want of a route.
+    /// The router has no route: the path rests, longer each time.
     pub(crate) fn on_no_route(&mut self, now: Instant) {
         if now >= self.no_route_until() {
             self.no_route_until = now.plus_ns(nack_wait_ns(self.no_route_nacks));
@@ -188,13 +234,13 @@ impl Path {
         }
     }
 
-    /// How long an answer, or to learn that there is none, takes, in nanoseconds: 0 before the
-    /// first, so that a new path is tried at once.
+    /// Nanoseconds until an answer, or until its absence is known. 0 before the first, so that a
+    /// new path is tried at once.
     pub(crate) fn expected_answer_ns(&self) -> u64 {
         self.timed_out_wait_ns.or(self.rtt.smoothed_ns()).unwrap_or(0)
     }
 
-    /// What the router at its other end holds.
+    /// Sets what its router holds.
     pub(crate) fn set_holdings(&mut self, held: Vec<SegmentRange>) {
         self.holdings = held;
     }
@@ -205,17 +251,16 @@ impl Path {
         after > 0 && self.holdings[after - 1].contains(segment)
     }
 
-    /// Whether routers of other paths hold what is sent next, and this one's does not.
+    /// Whether only routers of other paths hold the next segment.
     pub(crate) fn is_passed_over(&self) -> bool {
         self.is_passed_over
     }
 
-    /// Whether what is sent next goes by another path.
     pub(crate) fn set_passed_over(&mut self, is_passed_over: bool) {
         self.is_passed_over = is_passed_over;
     }
 
-    /// Whether the window has room for another Interest that may go here.
+    /// Whether the window has room for another Interest on this path.
     pub(crate) fn window_has_room(&self) -> bool {
         !self.is_passed_over && f64::from(self.in_flight) + 1.0 <= self.control.allowance().window
     }
@@ -225,23 +270,22 @@ impl Path {
         self.paced_until <= now && self.window_has_room()
     }
 
-    /// When the pace lets an Interest leave.
+    /// When pacing lets an Interest leave.
     pub(crate) fn paced_until(&self) -> Instant {
         self.paced_until
     }
 
-    /// Notes whether the window, or its pace, is what holds the consumer back, which has something
-    /// to send or not.
+    /// Records whether the window or the pace limits a consumer that has more to send.
     pub(crate) fn update_window_limited(&mut self, has_more: bool, now: Instant) {
         self.window_limited = has_more && !self.is_passed_over && !self.may_send(now);
         if !has_more || !self.window_has_room() {
-            // No pace kept it back in this time, which makes nothing up.
+            // Pacing did not delay anything in this time, so the time earns no credit.
             self.paced_until = self.paced_until.max(now);
         }
     }
 
-    /// The Interests for the `segments` open ones of the chunk that begins with `index` leave.
-    /// Returns their order.
+    /// Sends the `segments` open Interests of the chunk that begins with `index`. Returns their
+    /// order.
     pub(crate) fn on_send(&mut self, index: u64, segments: u32, now: Instant) -> u64 {
         debug_assert!(self.window_has_room());
         let order = self.next_order;
@@ -252,49 +296,50 @@ impl Path {
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
             let bits = 8 * u64::from(segments) * self.packet_bytes.unsigned_abs();
             let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
-            // What was not used of the past is not made up for, except where a driver's timer is
-            // coarse.
+            // Unused time in the past earns no credit, except what a coarse timer may cause.
             let late = Instant::from_ns(now.as_ns().saturating_sub(PACE_LATE_NS));
             self.paced_until = self.paced_until.max(late).plus_ns(gap_ns);
         }
         order
     }
 
-    /// The Interests for `segments` that are not made yet leave. They take no room in the window,
-    /// and have no order.
+    /// Counts Interests for `segments` that do not exist yet. They need no window and have no
+    /// order.
     pub(crate) fn count_sent_ahead(&mut self, segments: u32) -> u64 {
         self.stats.interests += u64::from(segments);
         0
     }
 
-    /// An Interest is in flight no more: answered, lost or not needed.
+    /// A chunk is no longer in flight: answered, lost or cancelled.
     pub(crate) fn remove_in_flight(&mut self) {
         self.in_flight -= 1;
     }
 
-    /// A packet of what was sent here came.
+    /// A packet of a chunk of this path arrived.
     pub(crate) fn on_packet(&mut self, now: Instant) {
         (self.last_packet_at, self.is_probe_spent) = (Some(now), false);
     }
 
-    /// When a packet of what was sent here came last.
+    /// When the latest packet of this path arrived.
     pub(crate) fn last_packet_at(&self) -> Option<Instant> {
         self.last_packet_at
     }
 
-    /// A packet came that was asked for outside the window: the path is not dead.
+    /// A packet requested outside the window arrived: the path works.
     pub(crate) fn on_packet_outside_window(&mut self, now: Instant) {
         self.on_packet(now);
         (self.timed_out_wait_ns, self.no_route_nacks) = (None, 0);
     }
 
-    /// `chunk`, which was sent here last, is answered; it is still counted in flight if it was.
-    /// Returns the round-trip time, if it is known for sure.
+    /// `chunk`, last sent here, is complete; if it was in flight, it is still counted. Returns the
+    /// round-trip time if it is unambiguous. Detects losses that were false.
     pub(crate) fn measure_answer(
         &mut self,
         chunk: &Chunk,
         now: Instant,
         counters: &mut ScoreboardCounters,
+        // // The first sending was answered: the chunk already waits to be resent, or its answer
+        // arrived sooner after the resend than any path allows.
     ) -> Option<u64> {
         self.timed_out_wait_ns = None;
         self.no_route_nacks = 0;
@@ -320,7 +365,7 @@ impl Path {
         Some(elapsed_ns)
     }
 
-    /// Tells the controller that all of a chunk has come.
+    /// Reports a complete chunk to the controller.
     pub(crate) fn on_chunk_answered(
         &mut self,
         chunk: &Chunk,
@@ -360,8 +405,8 @@ impl Path {
         }
     }
 
-    /// Reports congestion that the Interest of this order met to the controller, unless it was sent
-    /// before the last decrease.
+    /// Reports congestion met by the chunk of this order, unless that chunk was sent before the
+    /// last decrease.
     pub(crate) fn on_congestion(
         &mut self,
         now: Instant,
@@ -378,7 +423,7 @@ impl Path {
         }
     }
 
-    /// The Interests for a chunk have timed out.
+    /// A chunk timed out.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,
@@ -386,8 +431,8 @@ impl Path {
         counters: &mut ScoreboardCounters,
     ) {
         let order = chunk.send_order;
-        // A path that is tried again and is still dead says no more of its congestion (RFC 5681,
-        // 3.1, has ssthresh stay as it is).
+        // The path is tried with one chunk and is still dead. That says nothing new about
+        // congestion (RFC 5681, 3.1, keeps ssthresh then).
         let is_trial = self.has_timed_out() && self.in_flight == 1;
         counters.timeouts += 1;
         self.stats.timeouts += 1;
@@ -407,8 +452,8 @@ impl Path {
         }
     }
 
-    /// Whether a signal about the Interest of this order is the first one since the last decrease.
-    /// If so, it begins the next.
+    /// Whether a signal about this order is the first since the last decrease. If so, begins the
+    /// next decrease.
     fn starts_decrease(&mut self, now: Instant, order: u64) -> bool {
         let is_new = match (self.decrease_interval_ns, self.decreased_at) {
             (Some(interval_ns), Some(at)) => now >= at.plus_ns(interval_ns),
@@ -422,8 +467,8 @@ impl Path {
         is_new
     }
 
-    /// Decides whether the oldest Interest in flight, the one of this order, sent at `sent_at`, is
-    /// lost, timed out, or still open.
+    /// The state of the oldest chunk in flight, of this order, sent at `sent_at`, with a lifetime
+    /// of `max_ns`. The module's text explains the rules.
     pub(crate) fn detect_loss(
         &self,
         now: Instant,
@@ -442,7 +487,7 @@ impl Path {
         }
     }
 
-    /// When [`Path::detect_loss`] is another than open at the latest.
+    /// When [`Path::detect_loss`] will find a loss at the latest.
     pub(crate) fn detection_at(&self, order: u64, sent_at: Instant, max_ns: u64) -> Instant {
         let overtaken_at =
             self.is_overtaken(order).then(|| sent_at.plus_ns(self.reorder_window_ns()));
@@ -450,22 +495,22 @@ impl Path {
         others.fold(self.timeout_at(sent_at, max_ns), Instant::min)
     }
 
-    /// When an Interest that was found lost at `now`, sent for the `sends`th time at `sent_at`, may
-    /// be sent again.
+    /// When a chunk found lost at `now` may be sent again. It was last sent at `sent_at`, for the
+    /// `sends`th time.
     pub(crate) fn resend_at(now: Instant, sent_at: Instant, sends: u32) -> Instant {
         let doublings = sends.saturating_sub(1).min(RESEND_DOUBLINGS_MAX);
         now.max(sent_at.plus_ns(RESEND_AFTER_NS << doublings))
     }
 
-    /// When an Interest sent at `sent_at`, which lives for `max_ns`, times out.
+    /// When a chunk sent at `sent_at`, with a lifetime of `max_ns`, times out.
     fn timeout_at(&self, sent_at: Instant, max_ns: u64) -> Instant {
         let end = sent_at.plus_ns(max_ns);
         if self.waits_for_lifetime {
             return end;
         }
         let timeout = match self.control.rules().timeout {
-            // A queue may grow by any part of a round trip in one; answers tell that it is one
-            // (RFC 6298, 5.3).
+            // A queue may grow by any share of a round trip within one. Arriving packets show that
+            // it is a queue, so each restarts the timer (RFC 6298, 5.3).
             Timeout::Estimated if self.detects_early() => {
                 self.last_packet_at.map_or(sent_at, |at| at.max(sent_at)).plus_ns(self.rtt.rto_ns())
             }
@@ -494,8 +539,8 @@ impl Path {
         if self.detects_early() { overtaken_ns } else { overtaken_ns.max(RESEND_AFTER_NS) }
     }
 
-    /// When the oldest Interest, sent at `sent_at`, counts as lost if no answer comes at all: once,
-    /// until one does.
+    /// When the oldest chunk, sent at `sent_at`, is sent again because no packet arrives. `None` if
+    /// that has happened since the last packet.
     fn probe_timeout_at(&self, sent_at: Instant) -> Option<Instant> {
         let heard_at = self.last_packet_at.filter(|_| !self.is_probe_spent)?;
         (self.detects_early() && !self.waits_for_lifetime).then(|| {
@@ -504,8 +549,8 @@ impl Path {
         })
     }
 
-    /// The oldest Interest counts as lost, since nothing has come for a while. That alone is no
-    /// sign of congestion: if more are lost, the answer to it will show it.
+    /// The probe timeout expired. This alone is no congestion: if more is lost, the answer to the
+    /// probe shows it.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.is_probe_spent = true;
         self.lost += 1;
@@ -513,12 +558,12 @@ impl Path {
     }
 }
 
-/// The slowest round trip lately. Answers from a store on the way overtake those from behind it by
-/// any number of smoothed round trips, and most answers may be of the fast kind: while the slow
-/// ones take ever longer, only the slowest of them tells how long the next may take.
+/// The slowest recent round trip. A near store answers many times faster than a far one, and most
+/// answers may be near. The smoothed round trip then says little. Only the slowest answer shows how
+/// long the next may take.
 #[derive(Copy, Clone, Debug, Default)]
 struct SlowestRtt {
-    /// In the span of time before this one, and in this one.
+    /// The maximum of the previous span of time, and of this one.
     spans_ns: [u64; 2],
     began: Instant,
 }
@@ -551,16 +596,16 @@ pub(crate) struct Answer {
     pub(crate) packet_bytes: usize,
 }
 
-/// What has become of an Interest in flight.
+/// The state of a chunk in flight.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LossState {
-    /// An answer may still come.
+    /// An answer may still arrive.
     Open,
-    /// Later ones were answered, this one was not.
+    /// Later chunks were answered and this one was not.
     Lost,
-    /// Nothing has come for a while.
+    /// No packet has arrived for a while.
     ProbeTimeout,
-    /// A whole timeout has passed.
+    /// The retransmission timeout has passed.
     TimedOut,
 }
 
@@ -568,8 +613,8 @@ pub(crate) enum LossState {
 mod tests {
     use super::*;
 
-    /// The greatest round trip that is remembered at each of these moments, after one of `rtt_ns`
-    /// at first and then one of a tenth of a second each tenth of a second.
+    /// The slowest round trip after `at_s` seconds: first one of `rtt_ns`, then one of 0.1 s every
+    /// 0.1 s.
     fn remembered_ns(rtt_ns: u64, at_s: u64) -> u64 {
         let mut slowest = SlowestRtt::default();
         let mut now = Instant::from_ns(60 * NS_PER_S);
@@ -581,7 +626,7 @@ mod tests {
         slowest.ns()
     }
 
-    /// Regression: a round trip of 4 s was remembered for half a minute at least, a minute at most.
+    /// Regression: a round trip of 4 s was remembered for 30 to 60 s.
     #[test]
     fn forgets_slow_round_trip_after_seconds() {
         assert_eq!(remembered_ns(4 * NS_PER_S, 3), 4 * NS_PER_S);

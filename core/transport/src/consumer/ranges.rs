@@ -1,4 +1,4 @@
-//! The ranges of a sequence: their names, and how many segments are left of each.
+//! The ranges of a sequence: their names, and how many segments of each remain.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ struct WantedRange {
     name: Vec<u8>,
     /// Index of its first segment among those of all ranges.
     first_index: u64,
-    /// `None`: one Data of this very name.
+    /// `None`: one Data of exactly this name.
     segments: Option<Range<u64>>,
     /// Segments that are neither verified nor skipped.
     remaining: u64,
@@ -34,7 +34,7 @@ impl WantedRange {
     }
 }
 
-/// The ranges from the first one that is not over.
+/// The ranges from the first unfinished one on.
 pub(crate) struct Ranges {
     ranges: VecDeque<WantedRange>,
     /// Number of the first of them.
@@ -62,12 +62,12 @@ impl Ranges {
         }
     }
 
-    /// The end of the indices of all ranges.
+    /// One past the last index of all ranges.
     pub(crate) fn end_index(&self) -> u64 {
         self.end_index
     }
 
-    /// Adds a range at the end. Returns false for one without a segment, which is not kept.
+    /// Appends a range. Returns false for one without segments, which is not stored.
     pub(crate) fn append(
         &mut self,
         id: RangeId,
@@ -98,8 +98,8 @@ impl Ranges {
         self.ranges.partition_point(|range| range.first_index <= index).checked_sub(1)
     }
 
-    /// # Panics
-    /// When the range of the segment `index` has been forgotten.
+    ///
+    /// # Panics The range of segment `index` has been forgotten.
     fn range(&self, index: u64) -> &WantedRange {
         let at = self.at(index).expect("only ranges that are over are forgotten");
         &self.ranges[at]
@@ -115,12 +115,12 @@ impl Ranges {
         (&range.name, range.segment_at(index))
     }
 
-    /// Whether the range of the segment `index` is still wanted.
+    /// Whether the range of segment `index` is still wanted.
     pub(crate) fn is_wanted(&self, index: u64) -> bool {
         self.at(index).is_some_and(|at| !self.ranges[at].is_over)
     }
 
-    /// Appends the indices of the segments of this name.
+    /// Appends the indices of the segments with this name.
     pub(crate) fn find(&self, name: &[u8], found: &mut Vec<u64>) {
         let Ok(view) = NameView::from_value(name) else { return };
         self.find_below(name, None, found);
@@ -145,7 +145,7 @@ impl Ranges {
         });
     }
 
-    /// A segment is verified or skipped. Returns the range if that was its last one.
+    /// A segment is verified or skipped. Returns its range if it was the last one.
     pub(crate) fn segment_done(&mut self, index: u64) -> Option<RangeId> {
         let at = self.at(index)?;
         let range = &mut self.ranges[at];
@@ -158,9 +158,9 @@ impl Ranges {
         Some(range.id)
     }
 
-    /// Gives up the range of the segment `index`, unless that was done before. Returns the range
-    /// and its indices before `asked_end`. Nothing has been requested from there on: the range ends
-    /// there, and the later ones move up.
+    /// Cancels the range of segment `index`, unless it was cancelled before. Returns the range and
+    /// its indices before `asked_end`. Nothing has been requested from there on, so the range ends
+    /// there and the later ones move up.
     pub(crate) fn cancel(&mut self, index: u64, asked_end: u64) -> Option<(RangeId, Range<u64>)> {
         debug_assert!(index < asked_end);
         let at = self.at(index)?;
@@ -179,7 +179,7 @@ impl Ranges {
         Some((id, first..end))
     }
 
-    /// Forgets the leading ranges that are over and lie before `index` with all their segments.
+    /// Forgets the leading finished ranges that lie completely before `index`.
     pub(crate) fn forget_finished(&mut self, index: u64) {
         while let Some(first) = self.ranges.front()
             && first.is_over

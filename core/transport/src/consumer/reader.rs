@@ -1,4 +1,4 @@
-//! Segments that wait for the reader: in order or not, never more than it asked for.
+//! Segments that wait for the reader: in order or not, never more than it requested.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,9 +8,9 @@ use super::outbox::Delivery;
 
 #[derive(Debug)]
 enum ReaderEntry {
-    /// The packet has not come yet.
+    /// The packet has not arrived.
     Missing,
-    /// The packet is no segment, or will not come.
+    /// The packet is no segment, or will not arrive.
     Skipped,
     Ready(Delivery),
 }
@@ -18,13 +18,13 @@ enum ReaderEntry {
 #[derive(Debug)]
 pub(crate) struct Reader {
     mode: ReaderMode,
-    /// The packets from index `base_index` if the reader wants them in order, else those that are ready.
+    /// In order: the packets from index `base_index` on. Otherwise: the segments that are ready.
     entries: VecDeque<ReaderEntry>,
     base_index: u64,
     ready: u32,
-    /// Packets that came and have not been handed out: held, being verified, or ready.
+    /// Packets received and not delivered: held, being verified, or ready.
     unread: u32,
-    /// Segments that the reader still takes.
+    /// How many more segments the reader takes.
     credit: u64,
 }
 
@@ -33,7 +33,7 @@ impl Reader {
         Self { mode, entries: VecDeque::new(), base_index: 0, ready: 0, unread: 0, credit: 0 }
     }
 
-    /// Sets how segments are handed out, before the first one.
+    /// Sets how segments are delivered, before the first one.
     pub(crate) fn set_mode(&mut self, mode: ReaderMode) {
         debug_assert!(self.entries.is_empty());
         self.mode = mode;
@@ -48,17 +48,17 @@ impl Reader {
         self.ready == 0
     }
 
-    /// Whether every requested segment has been handed out or skipped.
+    /// Whether every requested segment has been delivered or skipped.
     pub(crate) fn is_drained(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Packets that came and have not been handed out.
+    /// Packets received and not delivered.
     pub(crate) fn unread(&self) -> u32 {
         self.unread
     }
 
-    /// The first index, or the next one once everything has been handed out.
+    /// Sets the first index, or the next one when everything has been delivered.
     pub(crate) fn start_at(&mut self, index: u64) {
         debug_assert!(self.entries.is_empty());
         self.base_index = index;
@@ -69,12 +69,12 @@ impl Reader {
         self.credit += u64::from(segments);
     }
 
-    /// A packet came; it takes room until it is handed out or [dropped](Self::drop_unread).
+    /// A packet arrived. It uses the buffer until it is delivered or [dropped](Self::drop_unread).
     pub(crate) fn add_unread(&mut self) {
         self.unread += 1;
     }
 
-    /// Packets that came are nothing for the reader.
+    /// These packets are not for the reader.
     pub(crate) fn drop_unread(&mut self, count: u32) {
         self.unread -= count;
     }
@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    /// The packet of this index is no segment, or will not come.
+    /// The packet of this index is no segment, or will not arrive.
     pub(crate) fn skip(&mut self, index: u64) {
         if self.mode == ReaderMode::InOrder {
             self.set(index, ReaderEntry::Skipped);
@@ -114,7 +114,7 @@ impl Reader {
         self.entries[at] = entry;
     }
 
-    /// Hands out as many segments as the reader takes.
+    /// Delivers as many segments as the reader takes.
     pub(crate) fn hand_out(&mut self, out: &mut Vec<Delivery>) {
         loop {
             match self.entries.front() {

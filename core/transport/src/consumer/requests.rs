@@ -1,5 +1,5 @@
-//! Interests that are sent one by one, outside the window: those of discovery, and those for
-//! packets that came damaged or forged, or that get no answer.
+//! Interests sent one by one, outside the window: those of discovery, and those for packets that
+//! arrived damaged or got no answer.
 
 use alloc::vec::Vec;
 
@@ -11,10 +11,10 @@ use crate::PathId;
 use crate::interest::InterestBatch;
 use crate::request::{Nack, Request, RetryLimits};
 
-/// Requests that [`Requests::has_room`] allows at one time.
+/// How many requests [`Requests::has_room`] allows.
 const REQUESTS_MAX: usize = 256;
 
-/// How often a single Interest is tried: 1 + 2 + 4 + 4 s with the default lifetime.
+/// Retry limits of a single Interest: 1 + 2 + 4 + 4 s with the default lifetime.
 pub(super) const SINGLE_TRIES: RetryLimits =
     RetryLimits { sends_max: 4, nacks_max: 6, needs_route: false };
 
@@ -22,7 +22,7 @@ pub(super) const SINGLE_TRIES: RetryLimits =
 struct PendingRequest<P> {
     purpose: P,
     request: Request,
-    /// What to continue with when the request comes to nothing.
+    /// The request that replaces this one if it fails.
     fallback: Option<Request>,
 }
 
@@ -59,17 +59,17 @@ impl<P: Copy + PartialEq> Requests<P> {
         self.all.iter().any(|entry| is_it(entry.purpose))
     }
 
-    /// Sends a request from when it is due on.
+    /// Adds a request, to be sent when it is due.
     pub(super) fn add(&mut self, purpose: P, request: Request) {
         self.all.push(PendingRequest { purpose, request, fallback: None });
     }
 
-    /// Sends a request from when it is due on, and another one when that comes to nothing.
+    /// Adds a request, and another one to replace it if it fails.
     pub(super) fn add_with_fallback(&mut self, purpose: P, request: Request, fallback: Request) {
         self.all.push(PendingRequest { purpose, request, fallback: Some(fallback) });
     }
 
-    /// Removes the request for this purpose, if there is one.
+    /// Removes the request for this purpose.
     pub(super) fn take(&mut self, purpose: P) -> Option<Request> {
         let at = self.all.iter().position(|entry| entry.purpose == purpose)?;
         Some(self.all.swap_remove(at).request)
@@ -82,7 +82,7 @@ impl<P: Copy + PartialEq> Requests<P> {
         Some((purpose, request))
     }
 
-    /// Removes the request for this purpose, if `data` answers it. Returns whether it does.
+    /// Removes the request for this purpose if `data` answers it. Returns whether it does.
     pub(super) fn take_if_answered(&mut self, purpose: P, data: &DataView<'_>) -> bool {
         let is_it = |entry: &PendingRequest<P>| {
             entry.purpose == purpose && entry.request.is_answered_by(data)
@@ -91,8 +91,8 @@ impl<P: Copy + PartialEq> Requests<P> {
         found.map(|at| self.all.swap_remove(at)).is_some()
     }
 
-    /// Takes a Nack; what is given up for it, and if nothing is, whether all paths have refused.
-    /// `None` when the Nack is of another Interest.
+    /// Takes a Nack. Returns the purpose, and whether all paths have refused; the error is a failed
+    /// request. `None` if the Nack belongs to another Interest.
     pub(super) fn on_nack(
         &mut self,
         interest: &InterestView<'_>,
@@ -113,8 +113,8 @@ impl<P: Copy + PartialEq> Requests<P> {
         None
     }
 
-    /// Sends what is due on one of `paths`, and calls `sent` for each. Stops at a request that is
-    /// given up.
+    /// Sends requests that are due on one of `paths`, and calls `sent` for each. Returns at the
+    /// first failed request.
     pub(super) fn poll(
         &mut self,
         paths: &[PathId],
@@ -152,7 +152,7 @@ impl<P: Copy + PartialEq> Requests<P> {
         self.all.iter().map(|entry| entry.request.due_at()).min()
     }
 
-    /// Continues with the fallback of a request, or removes it.
+    /// Replaces a failed request by its fallback, or removes it.
     fn fall_back(&mut self, at: usize, reason: FailReason) -> Result<(), FailReason> {
         match self.all[at].fallback.take() {
             Some(request) => self.all[at].request = request,

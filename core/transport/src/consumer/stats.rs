@@ -1,19 +1,19 @@
-//! What fetching cost and met.
+//! Counters of a consumer.
 
 use super::chunk::ScoreboardCounters;
 
 /// Counters and measures of one consumer.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerStats {
-    /// Packets that came and were wanted: segments, manifest parts and metadata.
+    /// Packets received and wanted: segments, manifest parts and metadata.
     pub delivered: u64,
-    /// Their octets, headers included.
+    /// Their bytes, including headers.
     pub octets: u64,
-    /// Segments verified, or handed out without.
+    /// Segments verified, or delivered without verification.
     pub segments: u64,
     pub content_octets: u64,
     pub interests: u64,
-    /// Interests among them that had been sent before.
+    /// How many of the Interests had been sent before.
     pub retransmissions: u64,
     /// Losses found because later Interests had been answered.
     pub losses: u64,
@@ -22,19 +22,19 @@ pub struct ConsumerStats {
     pub nacks: u64,
     /// Packets with a congestion mark.
     pub marks: u64,
-    /// Times that the window shrank.
+    /// How often a window shrank.
     pub decreases: u64,
-    /// Losses that were none: the answer came after all.
+    /// Losses that were false: the answer arrived later.
     pub false_losses: u64,
-    /// Packets that were not requested, or had come before.
+    /// Packets that were not requested, or had been received before.
     pub unwanted: u64,
     /// Packets that could not be decoded.
     pub malformed: u64,
-    /// The window, in chunks, of all paths that are in use.
+    /// The window in chunks, summed over all paths in use.
     pub window: f64,
-    /// Interests not answered yet.
+    /// Unanswered Interests.
     pub outstanding: u32,
-    /// Most Interests that were not answered at one time.
+    /// Most unanswered Interests at one time.
     pub outstanding_max: u32,
     /// The smoothed round-trip time, in nanoseconds.
     pub rtt_smoothed_ns: Option<u64>,
@@ -42,7 +42,7 @@ pub struct ConsumerStats {
     pub rtt_min_ns: Option<u64>,
     /// The median round-trip time, in nanoseconds.
     pub rtt_median_ns: Option<u64>,
-    /// The round-trip time that one in a hundred exceeds, in nanoseconds.
+    /// The 99th percentile of the round-trip time, in nanoseconds.
     pub rtt_p99_ns: Option<u64>,
 }
 
@@ -71,12 +71,12 @@ pub struct PathStats {
     pub timeouts: u64,
     /// Nacks received for segments.
     pub nacks: u64,
-    /// The smoothed round-trip time, in nanoseconds; of the last connection, if there were several.
+    /// The smoothed round-trip time, in nanoseconds, of the latest connection.
     pub rtt_smoothed_ns: Option<u64>,
 }
 
 impl PathStats {
-    /// Adds what happened on a path after this, or on another path.
+    /// Adds the counters of a later connection, or of another path.
     pub fn add(&mut self, other: &Self) {
         self.interests += other.interests;
         self.losses += other.losses;

@@ -1,4 +1,4 @@
-//! What is fetched, and what it is made of.
+//! What is fetched, and its packets.
 
 use core::ops::Range;
 
@@ -13,33 +13,32 @@ pub enum Target {
     /// The latest version of an object, found by its RDR metadata.
     Latest {
         object: Name,
-        /// Whether metadata from a router's store will do when no producer answers.
+        /// Whether metadata from a router's store are acceptable when no producer answers.
         allow_stored: bool,
     },
     /// The segments right below a name.
     Version {
-        /// The name, usually with a Version component at its end.
+        /// The name, usually ending in a Version component.
         versioned: Name,
     },
-    /// The version that this metadata, verified before, names.
+    /// The version named by these metadata, which were verified earlier.
     KnownMetadata { metadata: Metadata },
-    /// Whatever a router or producer has below a name, found with CanBePrefix: an object without
-    /// metadata, or one Data that is the whole object.
+    /// Any Data below a name, found with CanBePrefix: an object without metadata, or one Data that
+    /// is the whole object.
     Prefix { name: Name },
     /// Some of the segments right below a name.
     Range {
         versioned: Name,
-        /// Which. An end of `u64::MAX` is none: the object may grow for ever.
+        /// Which segments. The end `u64::MAX` means no end: the object may grow forever.
         segments: Range<u64>,
     },
-    /// Ranges that come with [`ConsumerInput::Append`](super::ConsumerInput::Append), one after
-    /// another within one window. Several may have the same name at one time; one Data answers all
-    /// of them.
+    /// Ranges that arrive with [`ConsumerInput::Append`](super::ConsumerInput::Append), fetched in
+    /// order within one window. Several may have the same name; one Data answers all of them.
     Sequence,
 }
 
 impl Target {
-    /// The name that is asked for; the empty one for a sequence.
+    /// The requested name; empty for a sequence.
     pub(crate) fn name(&self) -> Name {
         match self {
             Self::Latest { object: name, .. }
@@ -51,14 +50,14 @@ impl Target {
         }
     }
 
-    /// What the names of all that is asked for lie below, or are.
+    /// The prefixes of all requested names.
     pub fn prefixes(&self) -> impl Iterator<Item = Name> {
         let metadata =
             self.object().map(|mut object| object.append_keyword(METADATA_KEYWORD).clone());
         [Some(self.name()), metadata].into_iter().flatten()
     }
 
-    /// The name of the object whose metadata tell of its versions, if it is one that has them.
+    /// The name of the object whose metadata name its versions, if the target has one.
     pub(crate) fn object(&self) -> Option<Name> {
         match self {
             Self::Latest { object, .. } => Some(object.clone()),
@@ -76,7 +75,7 @@ impl Target {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RangeId(pub u64);
 
-/// One packet of what is fetched.
+/// One packet of a target.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PacketId {
     /// The metadata that named the version.

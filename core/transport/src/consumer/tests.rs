@@ -1,4 +1,4 @@
-//! Sequences, readers and pacing, step by step.
+//! Tests of sequences, readers and windows, step by step.
 
 extern crate std;
 
@@ -27,13 +27,13 @@ mod rules;
 
 const PATH: PathId = PathId(3);
 
-/// A consumer, what it was told and what it did.
+/// A consumer with its inputs and outputs.
 struct Fixture {
     consumer: Consumer,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     now: Instant,
-    /// The Interests of the last step, and the paths that they left by.
+    /// The Interests of the last step, and their paths.
     requested: Vec<Vec<u8>>,
     out_paths: Vec<PathId>,
 }
@@ -49,7 +49,7 @@ impl Fixture {
         bench
     }
 
-    /// Hands over the inputs. The names asked for.
+    /// Hands over the inputs. Returns the names requested.
     fn step(&mut self) -> Vec<Name> {
         self.consumer.handle(self.now, &mut self.inputs, &mut self.out);
         self.consumer.assert_consistent();
@@ -60,7 +60,7 @@ impl Fixture {
         names.map(|name| name.to_name()).collect()
     }
 
-    /// The one Interest of the last step.
+    /// The single Interest of the last step.
     fn asked(&self) -> InterestView<'_> {
         assert_eq!(self.requested.len(), 1);
         InterestView::decode(&self.requested[0]).unwrap()
@@ -90,7 +90,7 @@ impl Fixture {
         self.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet })
     }
 
-    /// Gives the same verdict on all that is to be verified.
+    /// Gives the same verdict on all pending verifications.
     fn verify(&mut self, is_good: bool) -> Vec<Name> {
         for op in self.out.verify.drain(..) {
             let bad = || Verdict::Bad { reason: "as you like it".into(), digest: None };
@@ -168,8 +168,8 @@ fn data_answers_all_segments_of_its_name() {
     assert_eq!(bench.consumer.stats().unwanted, 1);
 }
 
-/// Regression: what had not been asked for of a range that failed was passed over one by one, which
-/// took minutes for a hundred million of them.
+/// Regression: unrequested segments of a failed range were skipped one by one, which took minutes
+/// for a hundred million of them.
 #[test]
 fn cancelled_range_leaves_no_state() {
     let mut bench = sequence(100);
@@ -196,7 +196,7 @@ fn cancelled_range_leaves_other_ranges() {
     bench.append(2, "/b", Some(0..2));
     bench.data(&segment("/a", 1));
     bench.events();
-    // What comes is bad, again and again.
+    // Every copy is bad.
     for _ in 0..4 {
         bench.verify(false);
         bench.now = bench.now.plus_ns(NS_PER_MS);
@@ -237,7 +237,7 @@ fn unreliable_consumer_skips_lost_segments() {
     }
     assert_eq!(bench.out.deliveries.len(), 3, "the rest waits for 8");
     bench.now = bench.now.plus_ns(10 * NS_PER_S);
-    assert!(bench.step().is_empty(), "it is asked for once");
+    assert!(bench.step().is_empty(), "it is requested once");
     let numbers: Vec<PacketId> = bench.out.deliveries.iter().map(|segment| segment.id).collect();
     let expected: Vec<PacketId> =
         (5..15).filter(|number| *number != 8).map(PacketId::Segment).collect();
@@ -345,7 +345,7 @@ fn counts_marks_by_round() {
     bench.append(1, "/a", Some(0..12));
     for number in 0..12 {
         bench.now = bench.now.plus_ns(NS_PER_MS);
-        // NFD's, in proportion, both, and one that nothing is known of.
+        // Marks of NFD, proportional marks, both, and unknown ones.
         let congestion_mark = if number % 3 == 0 { [1, 2, 3, 8][number as usize / 3] } else { 0 };
         let header = LpHeader { congestion_mark, ..LpHeader::default() };
         let packet = Data::new(segment("/a", number)).encode_with_digest().into();
@@ -378,13 +378,13 @@ fn rerequests_missing_part_of_chunk() {
     assert_eq!(bench.consumer.stats().retransmissions, 3);
     assert!(bench.data(&missing[2]).is_empty());
     assert!(bench.data(&missing[0]).is_empty());
-    // The last chunk is what is left.
+    // The last chunk has the remaining segments.
     assert_eq!(bench.data(&missing[1]), chunk(70..100));
     bench.consumer.assert_consistent();
 }
 
-/// Every Data is marked: the window is halved once a round trip, which grows with the queue that
-/// the marks are about, or once in the interval that is given (paper nb-cache, V-C.4: 50 ms).
+/// Every Data is marked. The window is halved once a round trip, which grows with the queue, or
+/// once per configured interval (paper nb-cache, V-C.4: 50 ms).
 #[test]
 fn halves_window_once_per_interval() {
     let decreases = |decrease_interval_ns| {
@@ -410,8 +410,7 @@ fn halves_window_once_per_interval() {
     assert_eq!(decreases(Some(20 * NS_PER_MS)), 3, "after 1, 21 and 41 ms");
 }
 
-/// The interval holds for timeouts, too: those of Interests that left since the last decrease
-/// included.
+/// The interval also applies to timeouts, and to those of Interests sent since the last decrease.
 #[test]
 fn resets_window_once_per_interval() {
     let decreases = |decrease_interval_ns| {
@@ -424,8 +423,8 @@ fn resets_window_once_per_interval() {
         };
         let mut bench = Fixture::new(Target::Sequence, config);
         bench.append(1, "/a", Some(0..4));
-        // Asked for at 0, 1, 3 and 7 s, when the timeout has doubled to 1, 2, 4 s; then each 4 s,
-        // the lifetime.
+        // Sent at 0, 1, 3 and 7 s, after the timeout doubled to 1, 2, 4 s; then every 4 s, the
+        // lifetime.
         while bench.now < Instant::from_ns(16 * NS_PER_S) {
             bench.now = bench.consumer.next_wakeup().unwrap();
             bench.step();
@@ -438,7 +437,7 @@ fn resets_window_once_per_interval() {
     assert_eq!(by_interval, 2, "the first, and after 9 s");
 }
 
-/// Answers that overtake others by far are no sign of a loss where only lifetimes tell of one.
+/// Answers that overtake others by far are no losses where only lifetimes count.
 #[test]
 fn interest_may_wait_for_its_lifetime() {
     let sent_again = |waits_for_lifetime| {
@@ -464,8 +463,8 @@ fn interest_may_wait_for_its_lifetime() {
     assert_eq!(sent_again(true), (0, 1), "after 4 s");
 }
 
-/// Two thirds of the content is in a store on the way, the rest waits in a queue behind it that
-/// grows to a hundred times that, and no Interest is lost.
+/// Two thirds of the content is in a near store. The rest waits in a queue behind it that grows to
+/// a hundred times the near round trip. No Interest may be declared lost.
 #[test]
 fn near_store_causes_no_false_losses() {
     let config = ConsumerConfig {
@@ -497,8 +496,8 @@ fn near_store_causes_no_false_losses() {
     assert_eq!((stats.delivered, stats.retransmissions), (20_000, 0), "{stats:?}");
 }
 
-/// A forged segment that says that it is the last neither shortens the object nor has segments that
-/// have come asked for, and handed out, a second time.
+/// A forged last segment number neither shortens the object, nor makes segments that were received
+/// be requested and delivered again.
 #[test]
 fn forged_last_segment_does_not_end_fetch() {
     let config = ConsumerConfig {
@@ -537,7 +536,7 @@ fn forged_last_segment_does_not_end_fetch() {
     assert_eq!(bench.events().last().unwrap(), "Done");
 }
 
-/// No more is asked for than the reader has room for; a chunk that never had room goes alone.
+/// Requests are limited by the reader's buffer. A chunk larger than the buffer is requested alone.
 #[test]
 fn reader_limits_chunks() {
     let asked = |chunk_segments, reader_segments_max| {

@@ -1,8 +1,30 @@
-//! Packets that came and are not verified yet: held, being checked, refused.
+//! Verification as operations: received packets that are held, being checked, or were rejected.
 //!
-//! Nothing is checked here: an operation goes to the driver, and its verdict comes back. A packet
-//! that needs something to be checked (the manifest part that lists it, or the key of its signer)
-//! is held until that is there. Each method returns the [`Outcome`] for a packet.
+//! The consumer computes no signature and no digest. For each packet it decides *what* must be
+//! checked, puts a [`VerifyOp`] into the outbox, and continues. The driver checks it on any thread,
+//! in any order, in batches ([`Check::run_all`]), and returns a [`Verdict`]. So a slow check delays
+//! no Interest, and simulations can charge its cost.
+//!
+//! 1. [`VerifyQueue::verify`] looks up how the packet is verified: the manifest lists it
+//!    ([`Check::Digest`]); it is a sole segment whose Content digest the metadata state
+//!    ([`Check::Content`]); otherwise its own signature counts ([`Check::Signature`]).
+//! 2. If the prerequisite is missing, the packet is held. The prerequisite is the manifest part
+//!    that lists it, or the key of its signer. The first packet of an unknown signer raises
+//!    [`ConsumerEvent::NeedKey`]. When it arrives, the consumer calls `verify` again for all held
+//!    packets.
+//! 3. [`VerifyQueue::conclude`] takes the verdict and returns a [`VerifyOutcome`]: a good segment,
+//!    metadata or manifest part; or a bad packet.
+//! 4. A bad packet is requested again: at most [`BAD_COPIES_MAX`] times, first by its digest, then
+//!    fresh (`Transfer::on_bad_packet`).
+//!
+//! Example: segments 0 and 1 arrive before the manifest part that lists them. Both are held. The
+//! part arrives, and its signer is unknown: `NeedKey`, and the part is held, too. The key arrives:
+//! one operation for the part. Its verdict is good, so two operations for the segments follow, each
+//! a digest.
+//!
+//! A segment must never reach the reader before its verdict, unless verification is off. A verdict
+//! for a packet that was cancelled meanwhile has no effect. Memory is bounded: held packets count
+//! as unread, signers by [`SIGNERS_MAX`], a manifest by [`SEGMENTS_MAX`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -23,14 +45,15 @@ use super::outbox::{ConsumerEvent, ConsumerOutbox, VerifyOp};
 use super::target::PacketId;
 use crate::PathId;
 
-/// Signers of one object at most.
+/// Upper bound of signers of one object.
 const SIGNERS_MAX: usize = 16;
-/// Times that one packet is requested again because it came damaged or forged.
+/// How often one packet is requested again because it failed verification.
 pub(super) const BAD_COPIES_MAX: u32 = 4;
-/// Segments of an object at most: 32 octets of memory each while their manifest part is awaited.
+/// Upper bound of segments of an object: each takes 32 bytes of memory while its manifest part is
+/// awaited.
 const SEGMENTS_MAX: u64 = 1 << 40;
 
-/// A packet that came, and what it says that is of use later.
+/// A received packet, and what is needed of it later.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) packet: Packet,
@@ -64,11 +87,11 @@ struct PendingVerification {
     content_bytes: u32,
     /// Kept if it is for the reader or the consumer itself.
     packet: Option<Packet>,
-    /// Whose signature is checked, if it is a manifest part.
+    /// The signer whose signature is checked, for a manifest part.
     signer: Option<Arc<dyn Verifier>>,
 }
 
-/// A signer, by what its packets say of it.
+/// A signer, as its packets describe it.
 pub(super) struct KnownSigner {
     id: KeyId,
     signature_type: u64,
@@ -78,7 +101,7 @@ pub(super) struct KnownSigner {
 }
 
 impl KnownSigner {
-    /// Whether it signed a packet, or the packet says so.
+    /// Whether it signed a packet, or the packet claims so.
     pub(super) fn signed(&self, data: &DataView<'_>) -> bool {
         let info = &data.signature_info();
         info.signature_type == self.signature_type
@@ -103,7 +126,7 @@ enum SignerState {
     TooMany,
 }
 
-/// A segment that is verified, or wanted although it is not.
+/// A segment that is verified, or accepted without.
 #[derive(Debug)]
 pub(super) struct AcceptedSegment {
     /// The last segment, as this one states it.
@@ -114,33 +137,33 @@ pub(super) struct AcceptedSegment {
     pub(super) is_verified: bool,
 }
 
-/// A manifest part that is verified.
+/// A verified manifest part.
 pub(super) struct AcceptedPart {
     pub(super) id: PartId,
     pub(super) packet: Packet,
     pub(super) signer: Option<Arc<dyn Verifier>>,
 }
 
-/// What becomes of a packet.
+/// What happens to a packet.
 pub(super) enum VerifyOutcome {
     /// The driver verifies it, or it is held until its signer is known.
     Pending,
-    /// Its range was given up.
+    /// Its range was cancelled.
     Cancelled,
-    /// The manifest part that lists it is not there.
+    /// The manifest part that lists it has not arrived.
     Unlisted(Incoming),
     Segment(AcceptedSegment),
     Metadata,
     Part(AcceptedPart),
-    /// It is not what its producer signed; another packet may be. The digest is that of the right
-    /// packet, if it is known.
+    /// It failed verification; another copy may be good. The digest is that of the right packet, if
+    /// known.
     Bad {
         reason: String,
         digest: Option<[u8; 32]>,
     },
     /// Its signer is not trusted.
     Untrusted(String),
-    /// It is not what its producer signed, and no other is requested.
+    /// It failed verification, and no other copy is requested.
     Unrecoverable(String),
 }
 
@@ -148,17 +171,17 @@ pub(super) struct VerifyQueue {
     mode: Verification,
     on_bad: OnBad,
     has_reader: bool,
-    /// Lists the digests of segments.
+    /// The digests of segments.
     manifest: Option<DigestManifest>,
     manifest_signer: Option<Arc<dyn Verifier>>,
     signers: Vec<KnownSigner>,
     next_key: u32,
-    /// Packets that came before what they need to be checked, with their index.
+    /// Packets that wait for their prerequisite, with their index.
     held: Vec<(u64, Incoming)>,
     pending: Slab<PendingVerification>,
-    /// How often packets came damaged or forged, by index.
+    /// How often packets failed verification, by index.
     bad_copies: BTreeMap<u64, u32>,
-    /// The last segment as a verified one states it.
+    /// The last segment, as a verified one states it.
     last_segment: Option<u64>,
 }
 
@@ -193,7 +216,7 @@ impl VerifyQueue {
         self.manifest = shape.map(|shape| DigestManifest::new(shape, SEGMENTS_MAX));
     }
 
-    /// Adds a verified part of the manifest.
+    /// Adds a verified manifest part.
     pub(super) fn add_part(&mut self, part: AcceptedPart) -> Result<(), ManifestError> {
         let manifest = self.manifest.as_mut().expect("only then there are parts of it");
         let data = DataView::decode(&part.packet).expect("it was decoded before");
@@ -202,18 +225,18 @@ impl VerifyQueue {
         Ok(())
     }
 
-    /// What the manifest says of a packet; `None` for one that is verified by its signature.
+    /// What the manifest lists for a packet; `None` for one that is verified by its signature.
     pub(super) fn listed_digest(&self, layout: &Layout, packet: PacketId) -> Option<DigestLookup> {
         let (level, number) = layout.manifest_position(packet)?;
         Some(self.manifest.as_ref()?.digest_of(level, number))
     }
 
-    /// Whether a packet could be verified if it came: the part that lists it is there.
+    /// Whether a packet could be verified now: the part that lists it has arrived.
     pub(super) fn can_check(&self, layout: &Layout, packet: PacketId) -> bool {
         self.listed_digest(layout, packet) != Some(DigestLookup::Unknown)
     }
 
-    /// The index of a packet, or of the manifest part that must come before it.
+    /// The index of a packet, or of the manifest part that must be verified first.
     pub(super) fn prerequisite(&self, layout: &Layout, index: u64) -> u64 {
         let mut packet = layout.packet_at(index);
         while !self.can_check(layout, packet)
@@ -244,40 +267,39 @@ impl VerifyQueue {
         mem::take(&mut self.held)
     }
 
-    /// Drops the held packets of indices that are not wanted any more. Returns how many.
+    /// Drops held packets whose indices are not wanted any more. Returns how many.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(u64) -> bool) -> u32 {
         let before = self.held.len();
         self.held.retain(|&(index, _)| is_wanted(index));
         (before - self.held.len()) as u32
     }
 
-    /// A packet came damaged or forged. Returns how often it has by now.
+    /// A packet failed verification. Returns how often it has.
     pub(super) fn count_bad_copy(&mut self, index: u64) -> u32 {
         let times = self.bad_copies.entry(index).or_default();
         *times += 1;
         *times
     }
 
-    /// A packet came as it should.
+    /// A packet passed verification.
     pub(super) fn forget_bad_copies(&mut self, index: u64) {
         self.bad_copies.remove(&index);
     }
 
-    /// A verified segment states which one is the last.
+    /// A verified segment states the last segment.
     ///
-    /// # Errors
-    /// Another one stated the returned number.
+    /// # Errors Another one stated the returned number.
     pub(super) fn set_last_segment(&mut self, stated: u64) -> Result<(), u64> {
         let known = *self.last_segment.get_or_insert(stated);
         if known == stated { Ok(()) } else { Err(known) }
     }
 
-    /// Whether a verified segment has stated which one is the last.
+    /// Whether a verified segment has stated the last segment.
     pub(super) fn knows_last_segment(&self) -> bool {
         self.last_segment.is_some()
     }
 
-    /// Has a packet verified, or holds it until that can be done.
+    /// Verifies a packet, or holds it until that is possible.
     pub(super) fn verify(
         &mut self,
         index: u64,

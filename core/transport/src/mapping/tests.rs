@@ -13,7 +13,7 @@ fn hicn(text: &str) -> NameMapping {
     text.parse().unwrap()
 }
 
-/// The octets of the page on sockets.
+/// The encodings on the page about sockets.
 #[test]
 fn encodes_names_as_documented() {
     let mapping = hicn("hicn:2001:db8:1::/48");
@@ -109,7 +109,7 @@ proptest! {
         let address = Ipv6Addr::from(address >> (128 - bits) << (128 - bits));
         let mapping = NameMapping::Hicn(HicnPrefix::new(address, bits).unwrap());
         prop_assert_eq!(mapping.to_string().parse::<NameMapping>(), Ok(mapping));
-        // All that is below it is below its name, and what differs has another address.
+        // Everything below an object has names below its name. Another object has another address.
         let names = [name("/a"), name("/a/v=1"), name("/b"), Name::new()];
         let prefix = mapping.prefix(names[0].as_view());
         let mut versions: Vec<Name> =

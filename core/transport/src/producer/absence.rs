@@ -1,7 +1,7 @@
-//! The producer's word that it has no Data of a name: Data of ContentType Nack, signed.
+//! Signed answers that a name does not exist: Data of ContentType Nack.
 //!
-//! A Nack of the link ends only the way that it came by, and nobody can tell who sent it. This is
-//! an answer: routers keep it while it is fresh, and consumers need not ask again.
+//! A network-layer Nack ends only the hop that it crosses, and it is not authenticated. This answer
+//! is signed. Routers cache it while it is fresh, and consumers need not ask again.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -11,17 +11,17 @@ use weir_base::{Instant, NS_PER_S, Packet};
 use weir_security::{Signer, sign_data};
 use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX, content_type};
 
-/// For how long it holds. What does not exist may be made at any time.
+/// How long it is fresh. A missing name may be published at any time.
 const FRESHNESS_MS: u64 = 1000;
-/// Answers signed per second at most. Requests for random names cost a signature each.
+/// Upper bound of signed answers per second: each request for a random name costs a signature.
 const SIGNED_MAX: u32 = 1000;
 
 #[derive(Default)]
 pub(super) struct Absence {
     signer: Option<Arc<dyn Signer>>,
-    /// Names of which this producer alone says what is below, by value.
+    /// Prefixes that only this producer serves, by TLV-VALUE.
     prefixes: BTreeSet<Vec<u8>>,
-    /// What was signed in the second that began then.
+    /// Answers signed in the second that began then.
     signed: u32,
     second_began: Instant,
 }
@@ -35,7 +35,8 @@ impl Absence {
         self.prefixes.insert(prefix.value().to_vec());
     }
 
-    /// The answer to an Interest for what there is not; `None` if this producer has none.
+    /// The answer to an Interest for a name that does not exist; `None` if this producer gives
+    /// none.
     pub(super) fn sign_answer(
         &mut self,
         now: Instant,

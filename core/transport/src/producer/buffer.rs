@@ -1,5 +1,5 @@
-//! The output buffer: a content store of the producer's own, its first level in memory, its second
-//! on a disk if there is one (paper socket-api, section 5.4).
+//! The output buffer: the producer's own content store, in memory and optionally on a disk (paper
+//! socket-api, section 5.4).
 
 use alloc::vec::Vec;
 
@@ -13,9 +13,9 @@ use weir_wire::{DataView, InterestView, NameView};
 
 use super::ProducerConfig;
 
-/// Octets of blocks at rest.
+/// Bytes of blocks kept for reuse.
 const POOL_BYTES: usize = 1 << 20;
-/// Records that wait for the disk from which on whoever publishes should wait as well.
+/// With this many records waiting for the disk, publishers should wait as well.
 const DISK_BACKLOG_HIGH: u32 = 1024;
 
 pub(super) struct Buffer {
@@ -25,7 +25,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// The hash key of the configuration is that of the disk, if there is one.
+    /// With a disk, the configuration must have the disk's hash key.
     pub(super) fn new(config: &ProducerConfig, disk: Option<DiskTierConfig>) -> Self {
         let memory = StoreConfig {
             capacity_bytes: config.buffer_bytes,
@@ -39,7 +39,7 @@ impl Buffer {
         Self { store, hash_key: config.hash_key, pool: Pool::new(POOL_BYTES) }
     }
 
-    /// Whether it keeps anything at all.
+    /// Whether it stores anything.
     pub(super) fn is_enabled(&self) -> bool {
         self.store.config().capacity_bytes > 0 || self.has_disk()
     }
@@ -48,13 +48,13 @@ impl Buffer {
         self.store.has_disk()
     }
 
-    /// Octets of memory that it takes.
+    /// Bytes of memory in use.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.store.stats().bytes
     }
 
-    /// The Data that answers an Interest, or where on disk it lies. A producer's own Data counts as
+    /// The Data that answers an Interest, or its location on disk. A producer's own Data counts as
     /// fresh.
     pub(super) fn find(&mut self, now: Instant, interest: &InterestView<'_>) -> Lookup {
         if !self.is_enabled() {
@@ -79,7 +79,7 @@ impl Buffer {
         self.store.insert(now, received, prefixes, &mut self.pool);
     }
 
-    /// A copy that holds no more memory than it needs.
+    /// A copy that uses no more memory than it needs.
     pub(super) fn copy(&mut self, packet: &[u8]) -> Packet {
         self.pool.copy(packet)
     }
@@ -88,7 +88,7 @@ impl Buffer {
         self.store.begin_read(found)
     }
 
-    /// What was found on the disk is not read.
+    /// The record found on the disk will not be read.
     pub(super) fn decline_read(&mut self) {
         self.store.decline_read();
     }
@@ -101,7 +101,7 @@ impl Buffer {
         self.store.next_finished()
     }
 
-    /// What was read and is wanted goes back to memory.
+    /// Puts Data that was read and is wanted back into memory.
     pub(super) fn promote(
         &mut self,
         now: Instant,
@@ -129,7 +129,7 @@ impl Buffer {
         self.store.next_wakeup()
     }
 
-    /// Whether the disk should write some of what waits for it before it is given more.
+    /// Whether the disk should write some of its backlog before more is added.
     pub(super) fn is_disk_behind(&self) -> bool {
         self.store.is_disk_behind(DISK_BACKLOG_HIGH)
     }
@@ -143,7 +143,7 @@ impl Buffer {
 
     fn hashes(&self, name: NameView<'_>) -> NameHashes {
         let parent = name.parent();
-        // Only a store with a disk asks for it.
+        // Only a store with a disk needs it.
         let grandparent = if self.has_disk() { parent.parent().value().len() } else { 0 };
         let parent = parent.value().len();
         let mut hasher = self.hash_key.prefixes(name.value());

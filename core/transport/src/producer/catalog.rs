@@ -8,34 +8,34 @@ use weir_base::Packet;
 use weir_security::manifest::MANIFEST_KEYWORD;
 use weir_wire::{DataView, DecodeError, InterestView, NameView, tlv};
 
-/// An object, by the number that its [`Source`] gives it; in a [`Catalog`], the order of adding, as
-/// long as none is removed.
+/// An object, by the number that its [`Source`] assigns. A [`Catalog`] numbers objects in order of
+/// addition, while none is removed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
-/// How an Interest is to be answered.
+/// How to answer an Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// With this segment, to be put together by the driver. Where the Interest's name ends in an
-    /// implicit digest, that is compared afterwards.
+    /// With this segment, which the driver builds. If the Interest's name ends in an implicit
+    /// digest, the producer compares it afterwards.
     Segment {
         object: ObjectId,
-        /// Its number, one that the object has, or that of a part ([`Catalog::add_part`]).
+        /// The number of a segment, or of a packet added with [`Catalog::add_read_packet`].
         segment: u64,
     },
     Packet(Packet),
-    /// Once it is made, which is certain to be tried: the Interest waits as long as it lives, and
-    /// nobody needs to be told of it.
+    /// When the segment is made, which will happen: the Interest waits for its lifetime, and the
+    /// application is not notified.
     WhenMade,
-    /// Not: there is no such thing here.
+    /// Not: it does not exist here.
     NotFound,
 }
 
-/// Knows what there is, by name.
+/// Finds what exists, by name.
 pub trait Source {
     fn find(&mut self, interest: &InterestView<'_>) -> Answer;
 
-    /// Whether there may be something of this name or below it.
+    /// Whether something of this name or below it may exist.
     fn has_below(&self, _name: NameView<'_>) -> bool {
         true
     }
@@ -47,11 +47,11 @@ struct Object {
     segments: u64,
 }
 
-/// A packet that has a name of its own.
+/// A packet with a name of its own.
 #[derive(Clone, Debug)]
 enum WholePacket {
     Packet(Packet),
-    /// The driver has it, by this number of an object.
+    /// The driver reads it, as this number of an object.
     ReadByCaller(ObjectId, u64),
 }
 
@@ -64,18 +64,18 @@ impl WholePacket {
     }
 }
 
-/// Finds the answers to Interests: segments of objects, and packets that are kept whole (metadata,
-/// manifest parts, certificates).
+/// Finds the answers to Interests: segments of objects, and complete packets (metadata, manifest
+/// parts, certificates).
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     objects: Vec<Object>,
-    /// By the value of the versioned name.
+    /// By the TLV-VALUE of the versioned name.
     versions: BTreeMap<Vec<u8>, ObjectId>,
-    /// By the value of the packet's name.
+    /// By the TLV-VALUE of the packet's name.
     packets: BTreeMap<Vec<u8>, WholePacket>,
-    /// The object asked for last: the next Interest is for it, too.
+    /// The object requested last. The next Interest is usually for it, too.
     last_requested: Option<ObjectId>,
-    /// Numbers of objects that have been removed.
+    /// Numbers of removed objects.
     free_ids: Vec<ObjectId>,
 }
 
@@ -84,11 +84,10 @@ impl Catalog {
         Self::default()
     }
 
-    /// Adds an object of `segments` segments right below `versioned`. One that has the name already
-    /// is replaced.
+    /// Adds an object of `segments` segments right below `versioned`. Replaces an object of the
+    /// same name.
     ///
-    /// # Panics
-    /// When `segments` is 0.
+    /// # Panics `segments` is 0.
     pub fn add_object(&mut self, versioned: NameView<'_>, segments: u64) -> ObjectId {
         assert!(segments > 0, "an empty object has one empty segment");
         let object = Object { versioned: versioned.value().to_vec(), segments };
@@ -106,22 +105,22 @@ impl Catalog {
         id
     }
 
-    /// Adds a Data packet that is kept whole.
+    /// Adds a complete Data packet.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
         let name = DataView::decode(&packet)?.name.value().to_vec();
         self.packets.insert(name, WholePacket::Packet(packet));
         Ok(())
     }
 
-    /// Adds a packet by name that the driver reads as it reads segments: as that of this `number`,
-    /// which no segment of the object has.
+    /// Adds a packet by name that the driver reads like a segment, under this `number`, which no
+    /// segment has.
     pub fn add_read_packet(&mut self, name: NameView<'_>, object: ObjectId, number: u64) {
         self.packets.insert(name.value().to_vec(), WholePacket::ReadByCaller(object, number));
     }
 
-    /// Takes an object away, and the whole packets of these names. What has come in the place of
-    /// one stays. Its number is that of an object that comes later; whoever still reads for it
-    /// waits until that has ended.
+    /// Removes an object, and the complete packets of these names. A packet or version that has
+    /// replaced one stays. The number will be reused: a driver that still reads for this object
+    /// must finish first.
     pub fn remove<'a>(
         &mut self,
         object: ObjectId,
@@ -138,7 +137,7 @@ impl Catalog {
         self.remove_packets(object, packets);
     }
 
-    /// Takes whole packets of an object away, but not what has come in the place of one.
+    /// Removes complete packets of an object, except those that were replaced.
     pub fn remove_packets<'a>(
         &mut self,
         object: ObjectId,
@@ -155,7 +154,7 @@ impl Catalog {
         }
     }
 
-    /// The short way for the common case: another segment of the object asked for last.
+    /// Fast path: another segment of the object requested last.
     fn find_in_last_requested(&self, name: &[u8]) -> Option<Answer> {
         let object_id = self.last_requested?;
         let object = &self.objects[object_id.0 as usize];
@@ -188,14 +187,14 @@ impl Catalog {
         self.search_prefix(name)
     }
 
-    /// The packet or the latest object below a prefix; of an object, its first segment.
+    /// The packet or the latest object below a prefix; for an object, its first segment.
     fn search_prefix(&self, prefix: NameView<'_>) -> Answer {
         let prefix = prefix.value();
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let packet = self.packets.range::<[u8], _>(from).next();
         let packet = packet.filter(|(name, _)| name.starts_with(prefix));
-        // What is asked for is a keyword's content if the prefix ends in one, else the object
-        // itself.
+        // A prefix that ends in a keyword requests that keyword's content; any other requests the
+        // object itself.
         if let Some((_, packet)) = packet
             && ends_in_keyword(prefix)
         {
@@ -204,7 +203,7 @@ impl Catalog {
         let object = self.versions.range::<[u8], _>(from).next();
         match (object.filter(|(name, _)| name.starts_with(prefix)), packet) {
             (Some((name, &object)), _) => {
-                // Unless the prefix says which version.
+                // Unless the prefix names a version.
                 let latest = (name.len() > prefix.len()).then(|| self.latest_version_of(name));
                 let object = latest.flatten().unwrap_or(object);
                 Answer::Segment { object, segment: 0 }
@@ -214,7 +213,7 @@ impl Catalog {
         }
     }
 
-    /// The latest version of the object that `versioned` is a version of.
+    /// The latest version of the object that has the version `versioned`.
     fn latest_version_of(&self, versioned: &[u8]) -> Option<ObjectId> {
         let name = NameView::from_value(versioned).ok()?;
         name.last()?.as_version()?;
@@ -249,7 +248,7 @@ impl Source for Catalog {
     }
 }
 
-/// The name without an implicit digest at its end, and that.
+/// Splits off an implicit digest at the end of a name.
 fn split_digest(name: NameView<'_>) -> (NameView<'_>, Option<[u8; 32]>) {
     let digest = name
         .last()
@@ -390,7 +389,7 @@ mod tests {
         }
         assert_eq!(lookup(&mut catalog, "/a/b/32=metadata", true), Answer::NotFound);
         assert_eq!(lookup(&mut catalog, "/a/b", true), segment(0, 0));
-        // The same version once more, and then the end of the first.
+        // The same version again, and then the removal of the first.
         let again = catalog.add_object(name("/a/b/54=%01").as_view(), 4);
         assert_eq!((again, catalog.objects.len() - catalog.free_ids.len()), (ObjectId(1), 3));
         catalog.add_read_packet(part.as_view(), again, 4);

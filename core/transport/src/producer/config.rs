@@ -2,39 +2,39 @@ use weir_base::{HashKey, counters};
 use weir_store::EvictionPolicy;
 use weir_store::disk::DiskTierStats;
 
-/// What becomes of an Interest that cannot be answered.
+/// What happens to an Interest that cannot be answered.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum MissPolicy {
-    /// A Nack goes back: `NoRoute` for what there is not, `Congestion` at a bound.
+    /// A Nack: `NoRoute` if the name does not exist, `Congestion` at a limit.
     #[default]
     Nack,
-    /// It stays without an answer.
+    /// No answer.
     Ignore,
 }
 
-/// How a producer answers.
+/// The configuration of a producer.
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
-    /// What becomes of an Interest that cannot be answered.
+    /// What happens to an Interest that cannot be answered.
     pub on_miss: MissPolicy,
-    /// How long an Interest for what there is not yet waits for it, in nanoseconds; its lifetime
-    /// bounds that, too. 0: none waits.
+    /// How long an Interest for missing data waits, in nanoseconds; at most its lifetime. 0: it
+    /// does not wait.
     pub wait_max_ns: u64,
-    /// Interests that wait, at most.
+    /// Upper bound of waiting Interests.
     pub waiting_max: usize,
-    /// Reads under way, at most, and Interests that wait for the disk of the output buffer.
+    /// Upper bound of pending reads, and of Interests that wait for the output buffer's disk.
     pub reads_max: usize,
-    /// Octets of memory for Data that was put and what came from reads; 0 keeps none.
+    /// Bytes of memory for Data that was put or read; 0 stores none.
     pub buffer_bytes: u64,
-    /// Which Data makes room for new Data in that memory.
+    /// Which Data is evicted from that memory.
     pub buffer_policy: EvictionPolicy,
-    /// The key of the hashes of names. Names come from strangers: a driver draws it. With a disk it
-    /// is the disk's.
+    /// The key of the hashes of names. Names come from untrusted peers, so a driver draws it at
+    /// random. With a disk it must be the disk's.
     pub hash_key: HashKey,
 }
 
 impl ProducerConfig {
-    /// For objects that are all there, whose content is read anew for each Interest.
+    /// For complete objects whose content is read for each Interest.
     pub const fn new(hash_key: HashKey) -> Self {
         Self {
             on_miss: MissPolicy::Nack,
@@ -47,43 +47,44 @@ impl ProducerConfig {
         }
     }
 
-    /// For Data made when it is asked for: Interests wait up to `wait_max_ns` for it, and what
-    /// never comes stays without an answer.
+    /// For Data made on request: Interests wait up to `wait_max_ns` for it, and get no answer
+    /// otherwise.
     pub const fn on_demand(hash_key: HashKey, wait_max_ns: u64) -> Self {
         Self { on_miss: MissPolicy::Ignore, wait_max_ns, ..Self::new(hash_key) }
     }
 }
 
 counters! {
-    /// What a producer did so far.
+    /// Counters of a producer.
     #[derive(Copy)]
     pub struct ProducerStats {
-        /// Interests that came.
+        /// Interests received.
         interests: Total;
-        /// Interests of `interests` that looked for an object's newest metadata by their keyword:
-        /// about one from each consumer that begins, less those that routers answer. Names that
-        /// are mapped to others have no keyword and are not counted.
+        /// How many of `interests` requested an object's newest metadata by their keyword: about
+        /// one from each consumer that begins, minus those that routers answer. Mapped names have
+        /// no keyword and are not counted.
         metadata: Total;
         /// Data sent.
         data: Total;
         /// Octets of Data sent.
         octets: Total;
-        /// Interests for what there is not, which did not wait or were refused while they did.
+        /// Interests for names that do not exist, and that did not wait or were refused while
+        /// waiting.
         unknown: Total;
-        /// Packets that are no Interests, and Data put that is none.
+        /// Packets that are not Interests, and invalid Data given to `Put`.
         malformed: Total;
-        /// Interests that were to wait, or to be read for, at the bound of those.
+        /// Interests refused at the limit of waiting Interests or of reads.
         refused: Total;
-        /// Data sent of `data` that was read from the disk of the output buffer.
+        /// How many of `data` were read from the output buffer's disk.
         disk_data: Total;
-        /// Interests for which that disk was read in vain: it failed, did not answer, or had
-        /// something else there.
+        /// Interests for which that disk had no answer: it failed, did not respond, or had another
+        /// record there.
         disk_vain: Total;
-        /// Interests that waited in vain.
+        /// Interests that waited until their time was over.
         expired: Total;
         /// Reads that failed.
         reads_failed: Total;
-        /// Reads that took longer than the Interest's lifetime.
+        /// Reads that outlasted the Interest's lifetime.
         reads_late: Total;
     }
     also {

@@ -1,4 +1,4 @@
-//! Interests that wait for the disk of the output buffer.
+//! Interests that wait for the output buffer's disk.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,23 +10,23 @@ use weir_wire::{DataView, InterestView};
 use super::buffer::Buffer;
 use super::input::PendingInterest;
 
-/// The Interests that wait, by the read.
+/// The waiting Interests, by read.
 #[derive(Default)]
 pub(super) struct DiskReads {
     waiting: BTreeMap<ReadId, Vec<PendingInterest>>,
     count: usize,
 }
 
-/// What became of an Interest whose answer lies on the disk.
+/// What happened to an Interest whose answer is on the disk.
 pub(super) enum ReadStart {
     Pending,
     /// Too many wait already.
     Refused(PendingInterest),
-    /// The disk does not respond: it must be answered without it.
+    /// The disk does not respond: the Interest must be answered without it.
     Stalled(PendingInterest),
 }
 
-/// A read that has ended.
+/// A finished read.
 #[derive(Default)]
 pub(super) struct ReadResult {
     /// What the disk had, and the Interests that it answers.
@@ -37,7 +37,7 @@ pub(super) struct ReadResult {
 }
 
 impl DiskReads {
-    /// Starts to read what answers an Interest. At most `max` wait.
+    /// Starts to read the answer to an Interest. At most `max` wait.
     pub(super) fn start(
         &mut self,
         buffer: &mut Buffer,
@@ -57,7 +57,7 @@ impl DiskReads {
         ReadStart::Pending
     }
 
-    /// The next read that has ended. What it brought goes back to memory.
+    /// The next finished read. Its Data returns to memory.
     pub(super) fn next_finished(
         &mut self,
         now: Instant,
@@ -69,7 +69,7 @@ impl DiskReads {
         let ReadOutcome::Data { packet, fresh_until } = outcome else {
             return Some(ReadResult { unanswered: askers, ..ReadResult::default() });
         };
-        // The index knows hashes of names alone, and a checksum is no proof of what is there.
+        // The index knows only hashes of names, and a checksum does not show which record this is.
         let Ok(data) = DataView::decode(&packet) else {
             return Some(ReadResult { unanswered: askers, ..ReadResult::default() });
         };
@@ -81,13 +81,13 @@ impl DiskReads {
         Some(ReadResult { data: Some(packet.clone()), answered, unanswered })
     }
 
-    /// Interests that wait.
+    /// Number of waiting Interests.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Removes all Interests; what is read for them is not sent.
+    /// Removes all Interests. Their reads are not sent.
     pub(super) fn take_all(&mut self) -> Vec<PendingInterest> {
         self.count = 0;
         core::mem::take(&mut self.waiting).into_values().flatten().collect()

@@ -1,8 +1,8 @@
-//! The producer: Interests in, Data out, with what is needed in between as operations.
+//! The producer: takes Interests and returns Data; reads in between are operations of the driver.
 //!
-//! [`Producer`] owns and calls `Buffer` (Data that was put or read), `Waiting` (Interests for what
-//! does not exist yet), `DiskReads` (Interests whose answer the disk reads; returns which of them
-//! are answered) and `Absence` (signed answers that there is no such Data).
+//! [`Producer`] owns and calls `Buffer` (Data that was put or read), `WaitingTable` (Interests for
+//! data that does not exist yet), `DiskReads` (Interests whose answer the disk reads) and `Absence`
+//! (signed answers that a name does not exist).
 
 mod absence;
 mod buffer;
@@ -36,11 +36,12 @@ pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
 pub use self::object::{SealedObject, Signatures};
 pub use self::template::{Frame, SegmentTemplate};
 
-/// How long an Interest for what will be made waits at most, whatever its lifetime.
+/// Upper bound of the wait of an Interest for a segment that will be made. Its lifetime may be
+/// longer.
 const SEGMENT_WAIT_NS_MAX: u64 = 60 * NS_PER_S;
 
-/// Answers Interests: with what its [`Source`] has, with what was put into its output buffer, or,
-/// once it is there, with what an Interest waits for.
+/// Answers Interests from its [`Source`], from its output buffer, or, for waiting Interests, when
+/// the data is published.
 pub struct Producer<S = Catalog> {
     source: S,
     config: ProducerConfig,
@@ -53,15 +54,15 @@ pub struct Producer<S = Catalog> {
 }
 
 impl<S: Source> Producer<S> {
-    /// A producer of what `source` has.
+    /// A producer that serves `source`.
     pub fn new(source: S, config: ProducerConfig) -> Self {
         Self::build(source, config, None)
     }
 
-    /// A producer of what `source` has, with an output buffer of two levels: what its memory has no
-    /// room for lies on a disk (paper socket-api, section 5.4). It is a cache for as long as the
-    /// producer lives: what the disk cannot take or give is asked of `source`, and then of the
-    /// application, as if there were no disk.
+    /// A producer that serves `source`, with an output buffer in memory and on a disk: the disk
+    /// stores what memory has no room for (paper socket-api, section 5.4). The disk is a cache that
+    /// lasts as long as the producer. What it cannot store or return is requested from `source`,
+    /// and then from the application, as if there were no disk.
     pub fn with_disk(source: S, config: ProducerConfig, disk: DiskTierConfig) -> Self {
         let config = ProducerConfig { hash_key: disk.hash_key, ..config };
         Self::build(source, config, Some(disk))
@@ -84,55 +85,54 @@ impl<S: Source> Producer<S> {
         &self.source
     }
 
-    /// What it has. Whoever adds to it while Interests may wait says so afterwards
-    /// ([`ProducerInput::Published`]).
+    /// The source. After adding data that waiting Interests may request, send
+    /// [`ProducerInput::Published`].
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
 
-    /// Signs an answer (ContentType Nack) to Interests for what there is not, below the names that
-    /// it [owns](Self::own).
+    /// Signs an answer (ContentType Nack) to Interests for missing names below the prefixes given
+    /// to [`Self::own_prefix`].
     pub fn sign_absence(&mut self, signer: Arc<dyn Signer>) {
         self.absence.set_signer(signer);
     }
 
-    /// Only this producer has what is below `prefix`.
+    /// Declares that only this producer serves `prefix`.
     pub fn own_prefix(&mut self, prefix: &Name) {
         self.absence.add_prefix(prefix);
     }
 
-    /// Counters.
     pub fn stats(&self) -> ProducerStats {
         ProducerStats { disk: self.buffer.disk_stats(), ..self.stats }
     }
 
-    /// Whether the disk of the output buffer should write some of what waits for it before anything
-    /// more is put: what comes meanwhile may find no room in its queue, and is then asked of the
-    /// application again. Never for long: a disk that does not answer is not waited for.
+    /// Whether the disk should write some of its backlog before more is put. Otherwise a record may
+    /// find no room in its queue, and will be requested from the application again. Never for long:
+    /// the producer does not wait for an unresponsive disk.
     pub fn is_disk_behind(&self) -> bool {
         self.buffer.is_disk_behind()
     }
 
-    /// Interests that wait for what there is not yet.
+    /// Number of waiting Interests.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Octets of memory that the output buffer takes.
+    /// Bytes of memory that the output buffer uses.
     #[cfg(test)]
     pub(crate) fn buffer_bytes(&self) -> u64 {
         self.buffer.bytes()
     }
 
-    /// Reads under way.
+    /// Number of pending reads.
     #[cfg(test)]
     pub(crate) fn reads(&self) -> usize {
         self.reads
     }
 
-    /// Takes `inputs`, which it drains, and appends what the driver must do to `out`. Must also be
-    /// called, without inputs, when [`Producer::next_wakeup`] has come.
+    /// Takes and drains `inputs`, and appends to `out` what the driver must do. Must also be called
+    /// without inputs when [`Producer::next_wakeup`] has come.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -164,7 +164,7 @@ impl<S: Source> Producer<S> {
         self.serve_disk(now, out);
     }
 
-    /// When [`Producer::handle`] must be called at the latest if no input comes before.
+    /// When [`Producer::handle`] must be called at the latest, if no input arrives earlier.
     pub fn next_wakeup(&self) -> Option<Instant> {
         [self.waiting.next_wakeup(), self.buffer.next_wakeup()].into_iter().flatten().min()
     }
@@ -228,7 +228,7 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    /// Answers the Interests whose reads have ended, and makes the disk do what is next.
+    /// Answers Interests whose reads have ended, and issues the next disk operations.
     fn serve_disk(&mut self, now: Instant, out: &mut ProducerOutbox) {
         if !self.buffer.has_disk() {
             return;
@@ -250,7 +250,7 @@ impl<S: Source> Producer<S> {
         self.buffer.take_disk_ops(now, &mut out.disk_ops);
     }
 
-    /// The disk has nothing for an Interest: it is answered as if there were no disk.
+    /// The disk has no answer to an Interest: answers as if there were no disk.
     fn answer_without_disk(
         &mut self,
         now: Instant,
@@ -264,7 +264,7 @@ impl<S: Source> Producer<S> {
         }
         let packet = asker.interest.clone();
         let interest = InterestView::decode(&packet).expect("it was decoded before");
-        // It may have been published again meanwhile. A disk that fails is not asked twice.
+        // It may have been published again meanwhile. A disk that has failed is not asked twice.
         match self.buffer.find(now, &interest) {
             Lookup::Hit(hit) => send(&mut self.stats, &asker, hit.packet, out),
             Lookup::OnDisk(_) => {
@@ -275,7 +275,7 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    /// Answers an Interest for what the output buffer has not.
+    /// Answers an Interest that the output buffer cannot answer.
     fn answer_from_source(
         &mut self,
         now: Instant,
@@ -302,7 +302,7 @@ impl<S: Source> Producer<S> {
             }
             Answer::NotFound => {
                 self.stats.unknown += 1;
-                // An answer to a shorter name would stand for what is below it.
+                // A signed Nack for a shorter name would also answer for existing names below it.
                 let answer = match self.source.has_below(interest.name) {
                     true => None,
                     false => self.absence.sign_answer(now, interest),
@@ -373,7 +373,7 @@ impl<S: Source> Producer<S> {
         });
     }
 
-    /// Refuses all that wait, also for the disk.
+    /// Refuses all waiting Interests, also those that wait for the disk.
     fn refuse_all(&mut self, out: &mut ProducerOutbox) {
         let unanswered = self.config.on_miss;
         let mut askers = self.disk_reads.take_all();
@@ -384,7 +384,7 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    /// Has the Interests that wait for something near `prefix` looked up once more.
+    /// Looks up waiting Interests for names near `prefix` again.
     fn answer_published(&mut self, prefix: &Name, out: &mut ProducerOutbox) {
         let (waiting, source) = (&mut self.waiting, &mut self.source);
         for (asker, answer) in waiting.take_answerable(prefix.as_view(), source) {
@@ -447,7 +447,7 @@ fn send(
     out.packets.push((asker.path, header, data));
 }
 
-/// Whether `data` has the implicit digest that the Interest's name ends with.
+/// Whether `data` has the implicit digest at the end of the Interest's name.
 fn has_digest(interest: &[u8], data: &[u8]) -> bool {
     InterestView::decode(interest)
         .ok()

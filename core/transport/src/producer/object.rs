@@ -14,10 +14,9 @@ pub struct Signatures {
 }
 
 impl Signatures {
-    /// Those of the segments from 0 on.
+    /// The signature values of the segments from 0 on.
     ///
-    /// # Panics
-    /// When one is of 64 KiB or more.
+    /// # Panics One has 64 KiB or more.
     pub fn new<'a>(all: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         let stride = all.clone().map(<[u8]>::len).max().unwrap_or(0);
         let count = all.clone().count();
@@ -40,17 +39,17 @@ impl Signatures {
     }
 }
 
-/// All of an object but its content: what is around it in each segment, and the packets that lead
-/// to the segments.
+/// An object without its Content: the bytes around the Content of each segment, and the packets
+/// that lead to the segments.
 #[derive(Clone, Debug)]
 pub struct SealedObject {
-    /// Name of the version; the segments are right below.
+    /// Name of the version, right above its segments.
     pub versioned: Name,
-    /// The octets of a segment around its Content.
+    /// The bytes around the Content of a segment.
     pub template: SegmentTemplate,
-    /// One for each segment.
+    /// One per segment.
     pub signatures: Signatures,
-    /// Octets of Content in each segment but the last.
+    /// Bytes of Content in each segment but the last.
     pub segment_size: u64,
     pub size_bytes: u64,
     /// Metadata and manifest parts.
@@ -62,17 +61,16 @@ impl SealedObject {
         self.signatures.lens.len() as u64
     }
 
-    /// Octets of the Content of a segment, and where in the object they begin.
+    /// Bytes of a segment's Content, and their offset in the object.
     fn content(&self, segment: u64) -> (usize, u64) {
         let offset = segment * self.segment_size;
         ((self.size_bytes - offset).min(self.segment_size) as usize, offset)
     }
 
-    /// A block that holds a segment, all but its content, and where in the object that begins. The
-    /// driver fills it in at [`Frame::content`] and freezes [`Frame::len`] octets.
+    /// A block with a segment except its Content, and the Content's offset in the object. The
+    /// driver fills in [`Frame::content`] and freezes [`Frame::len`] bytes.
     ///
-    /// # Panics
-    /// When there is no such segment.
+    /// # Panics The segment does not exist.
     pub fn frame(&self, segment: u64, pool: &mut Pool) -> (PacketMut, Frame, u64) {
         let (content_len, offset) = self.content(segment);
         let signature = self.signatures.of(segment);
@@ -81,16 +79,15 @@ impl SealedObject {
         (block, frame, offset)
     }
 
-    /// As [`SealedObject::frame`], to the start of `out`.
+    /// As [`SealedObject::frame`], written to the start of `out`.
     ///
-    /// # Panics
-    /// When there is no such segment, or `out` is shorter than it.
+    /// # Panics The segment does not exist, or `out` is too short.
     pub fn write(&self, segment: u64, out: &mut [u8]) -> (Frame, u64) {
         let (content_len, offset) = self.content(segment);
         (self.template.write(segment, content_len, self.signatures.of(segment), out), offset)
     }
 
-    /// No segment has more octets than this.
+    /// Upper bound of the bytes of a segment's packet.
     pub fn packet_bytes_max(&self) -> u64 {
         let (content_len, _) = self.content(0);
         let last = self.segments().saturating_sub(1);

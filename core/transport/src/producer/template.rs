@@ -1,8 +1,8 @@
-//! The octets of a segment around its Content.
+//! The bytes of a segment around its Content.
 //!
-//! All segments of an object are alike but for the number, the Content and the signature value. A
-//! producer keeps the signature values only and writes the rest anew for each request, around the
-//! Content that it reads from the file.
+//! The segments of an object differ only in number, Content and signature value. A producer stores
+//! the signature values, and writes the rest for each request around the Content that it reads from
+//! the file.
 
 use core::ops::Range;
 
@@ -13,23 +13,23 @@ use weir_security::{SignError, Signer, sha256_each};
 use weir_wire::tlv::{self, Writer, encode_nni, var_number_size, write_var_number};
 use weir_wire::{NameView, PACKET_SIZE_MAX, SignatureInfo};
 
-/// Where the parts of one segment lie in its packet.
+/// Where the parts of one segment are in its packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Octets of the whole packet.
+    /// Bytes of the complete packet.
     pub len: usize,
-    /// The Content's value, for the driver to fill.
+    /// The value of Content, which the driver fills in.
     pub content: Range<usize>,
-    /// What the signature covers.
+    /// The signed portion.
     pub signed: Range<usize>,
-    /// The signature's value.
+    /// The signature value.
     pub signature: Range<usize>,
 }
 
 /// Writes the segments of one object.
 #[derive(Clone, Debug)]
 pub struct SegmentTemplate {
-    /// Value of the Name that the segment number follows.
+    /// Value of the Name before the segment number.
     prefix: Vec<u8>,
     /// MetaInfo TLV.
     meta: Vec<u8>,
@@ -39,8 +39,8 @@ pub struct SegmentTemplate {
 }
 
 impl SegmentTemplate {
-    /// A template for the segments right below `prefix`, of which `last_segment` is the last one.
-    /// All are signed as `info` says.
+    /// A template for the segments right below `prefix`, up to `last_segment`, with this
+    /// SignatureInfo.
     pub fn new(
         prefix: NameView<'_>,
         freshness_ms: u64,
@@ -53,8 +53,8 @@ impl SegmentTemplate {
         template
     }
 
-    /// Goes over to the segments right below the Name with this TLV-VALUE, of which `last_segment`
-    /// is the last one. Memory is used again: producers of many small objects have one template.
+    /// Switches to the segments right below the Name with this TLV-VALUE, up to `last_segment`.
+    /// Reuses memory: producers of many small objects need one template.
     pub fn set_object(&mut self, prefix: &[u8], last_segment: u64) {
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
@@ -62,7 +62,7 @@ impl SegmentTemplate {
         let freshness = encode_nni(self.freshness_ms);
         let freshness_len = if self.freshness_ms > 0 { 2 + freshness.len() } else { 0 };
         self.meta.clear();
-        // All types and lengths here take one octet.
+        // All types and lengths here take one byte.
         self.meta.extend([tlv::META_INFO as u8, (freshness_len + 4 + last.len()) as u8]);
         if self.freshness_ms > 0 {
             self.meta.extend([tlv::FRESHNESS_PERIOD as u8, freshness.len() as u8]);
@@ -73,7 +73,7 @@ impl SegmentTemplate {
         self.meta.extend_from_slice(&last);
     }
 
-    /// Where the parts of a segment lie.
+    /// Where the parts of a segment are.
     pub fn frame(&self, segment: u64, content_len: usize, signature_len: usize) -> Frame {
         let name_len = self.prefix.len() + 2 + encode_nni(segment).len();
         let before_content = header_len(tlv::NAME, name_len)
@@ -93,17 +93,16 @@ impl SegmentTemplate {
         }
     }
 
-    /// Octets of Content that a packet has room for, with the largest segment number and such a
+    /// Bytes of Content that fit into a packet with the largest segment number and such a
     /// signature.
     pub fn content_max(&self, last_segment: u64, signature_len: usize) -> usize {
         let full = self.frame(last_segment, PACKET_SIZE_MAX, signature_len);
         PACKET_SIZE_MAX.saturating_sub(full.len - PACKET_SIZE_MAX)
     }
 
-    /// Writes a segment to the start of `out`, all but the Content's value.
+    /// Writes a segment except the value of its Content to the start of `out`.
     ///
-    /// # Panics
-    /// When `out` is shorter than the frame.
+    /// # Panics `out` is shorter than the frame.
     pub fn write(
         &self,
         segment: u64,
@@ -128,7 +127,7 @@ impl SegmentTemplate {
         frame
     }
 
-    /// The signature value of a segment whose Content `content` is. `scratch` is overwritten.
+    /// The signature value of the segment with this Content. Overwrites `scratch`.
     pub fn sign(
         &self,
         segment: u64,
@@ -144,8 +143,8 @@ impl SegmentTemplate {
         signer.sign(&[head, content, tail])
     }
 
-    /// The implicit SHA-256 digests of the segments from `first_segment` on, with these Contents and
-    /// signature values. `scratch` is overwritten.
+    /// The implicit SHA-256 digests of the segments from `first` on, with these Contents and
+    /// signature values. Overwrites `scratch`.
     pub fn digests(
         &self,
         first: u64,
@@ -231,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Those of segments whose numbers have one octet and two, more than there are lanes.
+    /// Segments whose numbers take one byte and two, more of them than there are lanes.
     #[test]
     fn batch_digests_match_single_digests() {
         let info = SignatureInfo::new(0);

@@ -1,4 +1,4 @@
-//! The producer in virtual time.
+//! Tests of the producer in virtual time.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -56,7 +56,7 @@ impl Fixture {
         self.send_interest_over(PathId(0), interest)
     }
 
-    /// Asks with a token of its own, which is returned.
+    /// Sends an Interest with its own token, and returns the token.
     fn send_interest_over(&mut self, path: PathId, interest: Interest) -> u32 {
         self.token += 1;
         let pit_token = PitToken::new(&self.token.to_be_bytes()).unwrap();
@@ -142,7 +142,7 @@ fn interests_wait_for_new_data() {
     let expected = [exact, prefix, digest].map(|token| (token, None, "/a/b".to_string()));
     assert_eq!(sent, expected);
     assert_eq!(fixture.producer.waiting(), 2);
-    // Nothing is kept without a buffer.
+    // Without a buffer nothing is stored.
     fixture.send_interest(interest("/a/b"));
     assert_eq!(fixture.wanted(), ["/a/b"]);
 }
@@ -279,7 +279,7 @@ fn limits_waiting_interests() {
     assert!(fixture.sent().iter().all(|(_, nack, _)| *nack == Some(NackReason::Congestion)));
 }
 
-/// Which of three Data of equal size are left after a fourth came; the first had been asked for
+/// Which of three Data of equal size remain after a fourth was put. The first had been requested
 /// twice, the second once.
 fn packets_left(buffer_policy: EvictionPolicy) -> Vec<String> {
     let config = ProducerConfig { buffer_bytes: 1 << 30, ..ProducerConfig::new(KEY) };
@@ -341,8 +341,8 @@ fn counts_malformed_packets() {
     assert_eq!(fixture.sent(), []);
 }
 
-/// Any order of asking, putting, publishing, reading and waiting: each Interest gets at most one
-/// answer, none after its time, every bound holds, and in the end nothing is left.
+/// A random history of requesting, putting, publishing, reading and waiting. Each Interest gets at
+/// most one answer, and none after its deadline. All limits hold, and nothing remains at the end.
 #[test]
 fn random_history_answers_once() {
     for seed in 0..300_u64 {
@@ -408,8 +408,8 @@ fn run_history(rng: &mut Rng, config: ProducerConfig, seed: u64) {
     assert_eq!(fixture.producer.next_wakeup(), None, "seed {seed}");
 }
 
-/// Whether an Interest was answered by a Nack of the link (`Some(false)`), or by Data of
-/// ContentType Nack that its signer has signed.
+/// Whether an Interest was answered by a network-layer Nack (`Some(false)`), or by signed Data of
+/// ContentType Nack (`Some(true)`).
 fn is_signed_absence(fixture: &mut Fixture, interest: Interest) -> Option<bool> {
     fixture.send_interest(interest);
     let (_, header, packet) = fixture.out.packets.pop()?;
@@ -433,7 +433,7 @@ fn producer_signs_absence_of_names() {
     assert_eq!(is_signed_absence(&mut fixture, interest("/d/none/32=metadata")), Some(true));
     assert_eq!(is_signed_absence(&mut fixture, interest("/d/x/v=2")), Some(true));
     assert_eq!(is_signed_absence(&mut fixture, interest("/d/x/v=1/seg=2")), Some(true));
-    // What others may have, and what it has below.
+    // A name outside its prefix, and one with existing names below it.
     assert_eq!(is_signed_absence(&mut fixture, interest("/e/none")), Some(false));
     let exact = Interest::new(name("/d/x"));
     assert_eq!(is_signed_absence(&mut fixture, exact), Some(false));

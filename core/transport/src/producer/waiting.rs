@@ -1,4 +1,4 @@
-//! Interests for what there is not yet, bounded in number and time.
+//! Interests for data that does not exist yet, limited in number and time.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -9,31 +9,31 @@ use weir_wire::{DataView, InterestView, NameView, tlv};
 use super::input::PendingInterest;
 use super::{Answer, ProducerConfig, Source};
 
-/// Their timers need no finer one.
+/// Timers need no finer resolution.
 const TICK_NS: u64 = NS_PER_MS;
 
 struct WaitingInterest {
     asker: PendingInterest,
-    /// Of the Interest's whole name.
+    /// Hash of the Interest's complete name.
     hash: u64,
 }
 
-/// What became of an Interest that was to wait.
+/// What happened to an Interest that should wait.
 #[derive(Debug)]
 pub(super) enum JoinResult {
-    /// It waits, as the first of its kind.
+    /// It waits, and is the first of its kind.
     First,
-    /// It waits in place of an older one of the same path, name and selectors.
+    /// It waits, and replaces an older one with the same path, name and selectors.
     Replaced,
     Full(PendingInterest),
 }
 
-/// The table. Each path has one entry for a name and its selectors, as its router has.
+/// The table. Each path has one entry per name and selectors, as its router has.
 pub(super) struct WaitingTable {
     entries: Slab<WaitingInterest>,
     table: Table,
     timers: TimerWheel,
-    /// Entries whose name ends in an implicit digest.
+    /// Number of entries whose name ends in an implicit digest.
     full_names: usize,
     hash_key: HashKey,
     max: usize,
@@ -75,7 +75,7 @@ impl WaitingTable {
             other.path == asker.path && matches_interest(&other.interest, interest)
         });
         if let Some(index) = same {
-            // The router's entry is the same one, and its later token is the one that holds.
+            // The router has the same entry, and only its latest token is valid.
             let entry = &mut self.entries[index];
             entry.asker = asker;
             self.timers.schedule(index, until);
@@ -126,7 +126,7 @@ impl WaitingTable {
             let hash = self.hash_of_full_name(data);
             self.table.for_each_candidate(hash, |index| found.push(index));
         }
-        // Hashes that are alike in the bits that the table compares name an entry twice.
+        // Names with equal hashes may list an entry twice.
         found.sort_unstable();
         found.dedup();
         for index in found.drain(..) {
@@ -139,8 +139,8 @@ impl WaitingTable {
         self.scratch = found;
     }
 
-    /// Takes out, with its answer, what `source` can answer by now of all whose name is below
-    /// `prefix` or that ask for whatever is below a prefix of it.
+    /// Removes and returns, with their answers, the Interests that `source` can answer now, of
+    /// those below `prefix` and those with CanBePrefix for a prefix of it.
     pub(super) fn take_answerable(
         &mut self,
         prefix: NameView<'_>,

@@ -1,4 +1,4 @@
-//! Which path takes the next chunk. One file for each schedule.
+//! Which path takes the next chunk. One file per schedule.
 
 mod parallel;
 mod round_robin;
@@ -14,16 +14,16 @@ use weir_base::Instant;
 
 use super::path::Path;
 
-/// Which of its paths a consumer uses, by the name that people give.
+/// Which of its paths a consumer uses, by its name in configurations.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum PathSchedule {
-    /// The path that was there first. The others stand by until it is removed.
+    /// The first path. The others stand by until it is removed.
     #[default]
     Single,
-    /// All at once, so that their bandwidths add up (paper chopcop, 4).
+    /// All paths at once, so that their bandwidths add up (paper chopcop, 4).
     Parallel,
-    /// In turn, each path by the share of its window (paper multipath-cache-management, 4.1); one
-    /// without room is passed over.
+    /// In turn, each path in proportion to its window (paper multipath-cache-management, 4.1). A
+    /// path without room is skipped.
     RoundRobin,
 }
 
@@ -43,29 +43,29 @@ impl PathSchedule {
     }
 }
 
-/// The chunk that a path is sought for.
+/// The kind of chunk that needs a path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SendKind {
-    /// One that was lost or refused, for which the reader keeps a place.
+    /// A chunk that was lost or refused. The reader has reserved its buffer.
     Resend,
-    /// One that was not asked for before. The reader, which wants all in order, has room for so
-    /// many of them.
+    /// A chunk that was not requested before. A reader that wants all in order has buffer for this
+    /// many.
     New { room_chunks: u32 },
 }
 
 /// Decides which path takes the next chunk.
 pub(crate) trait Schedule: Send {
-    /// The place in `paths` of the path that takes `last_request` now; `None` while none may. Only a path
-    /// that [`may_send`](Path::may_send) may be chosen.
+    /// The position in `paths` of the path that takes a chunk of this kind; `None` while none may.
+    /// It must be a path that [`may_send`](Path::may_send).
     fn choose(&mut self, paths: &[Path], next: SendKind, now: Instant) -> Option<usize>;
 
-    /// When a path can be chosen for `last_request` at the earliest while windows stay as they are: the
-    /// pace may keep it back until then. `None` while no path may take it.
+    /// When a path can take a chunk at the earliest while windows stay as they are: pacing may
+    /// delay it. `None` while no path may take one.
     fn departure(&self, paths: &[Path], _next: SendKind) -> Option<Instant> {
         paths.iter().filter(|path| path.window_has_room()).map(Path::paced_until).min()
     }
 
-    /// How many of `paths`, from the first on, are in use: no other will be chosen.
+    /// How many of `paths`, from the first on, are in use. The others will not be chosen.
     fn used(&self, paths: &[Path]) -> usize {
         paths.len()
     }

@@ -1,15 +1,14 @@
 //! All paths at once (paper chopcop, 4).
 //!
-//! The engine of the paper and its pipes are spread over the consumer: the scoreboard keeps the
-//! pending Interest space and reassigns what a path lost, each path has its controller, and this
-//! schedule says which of the paths that ask for an Interest gets the next, and freezes and resumes
-//! them.
+//! The paper's engine and its pipes are distributed over the consumer. The scoreboard keeps the
+//! pending Interest space and reassigns what a path lost. Each path has its own controller. This
+//! schedule selects a path for the next Interest, and freezes and resumes paths.
 
 use weir_base::Instant;
 
 use super::{Path, Schedule, SendKind};
 
-/// Uses every path that has room in its window, the one first from which the answer comes soonest.
+/// Uses every path with room in its window, first the one with the earliest expected answer.
 #[derive(Debug)]
 pub(crate) struct Parallel;
 
@@ -24,13 +23,14 @@ impl Schedule for Parallel {
     }
 }
 
-/// When the path at `at` may be given `last_request` at the earliest; `None` while it may not.
+/// When the path at `at` may take a chunk at the earliest; `None` while it may not.
 fn departs_at(paths: &[Path], at: usize, next: SendKind) -> Option<Instant> {
     let path = &paths[at];
     let may_take = match next {
-        // What a failing path gets is likely to be lost once more; another path has room soon.
+        // A chunk sent on a failing path is likely to be lost again. Another path will have room
+        // soon.
         SendKind::Resend => !path.is_failing() || paths.iter().all(Path::is_failing),
-        // A failing path is tried with a chunk at a time.
+        // A failing path is tried with one chunk at a time.
         SendKind::New { .. } if path.is_failing() && path.in_flight() > 0 => false,
         SendKind::New { room_chunks } => room_chunks > reserved_chunks(paths, at),
     };
@@ -38,9 +38,9 @@ fn departs_at(paths: &[Path], at: usize, next: SendKind) -> Option<Instant> {
     may_take.then(|| path.paced_until().max(path.no_route_until()))
 }
 
-/// The room that the faster paths need while a chunk is under way on the path at `at`: what they
-/// bring in that time the reader cannot take before that chunk has come, if it wants all in order.
-/// With less room than that the path is frozen, and the transfer goes on at the pace of the others.
+/// The buffer that faster paths need while a chunk is in flight on the path at `at`. An in-order
+/// reader cannot take what they deliver in that time before the chunk has arrived. With less buffer
+/// than that the path is frozen, and the transfer continues at the pace of the others.
 fn reserved_chunks(paths: &[Path], at: usize) -> u32 {
     let path = &paths[at];
     let faster = paths.iter().enumerate().filter(|&(other_at, other)| {

@@ -1,9 +1,9 @@
 //! Paths in turn (paper multipath-cache-management, 4.1).
 //!
-//! The paper gives each router a pipeline depth, keeps each pipeline full, and deals Interests out
-//! to them in turn or by a ratio. The depth of a path is its window; a path's share of the turns is
-//! its window, too: equal windows are the paper's round-robin scheme, and windows of 5, 3 and 2 its
-//! ratio of 50, 30 and 20 %.
+//! The paper gives each router a pipeline of fixed depth, keeps each pipeline full, and distributes
+//! Interests in turn or by a ratio. Here the depth of a path is its window, and so is its share of
+//! the turns. Equal windows are the paper's round-robin scheme; windows of 5, 3 and 2 are its ratio
+//! of 50, 30 and 20 %.
 
 use alloc::vec::Vec;
 
@@ -12,16 +12,15 @@ use weir_base::Instant;
 use super::{Path, Schedule, SendKind};
 use crate::PathId;
 
-/// Gives each path as many chunks as its window is large against those of the others; one without
-/// room is passed over.
+/// Gives each path chunks in proportion to its window. A path without room is skipped.
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobin {
-    /// What each path was given, in chunks for one of its window.
+    /// Chunks given to each path, divided by its window.
     turns_taken: Vec<(PathId, f64)>,
 }
 
 impl RoundRobin {
-    /// Forgets paths that are gone. One that has come begins with the one that has had least.
+    /// Forgets removed paths. A new one starts with the count of the path that has had least.
     fn sync_paths(&mut self, paths: &[Path]) {
         let is_known = |given: &[(PathId, f64)], id| given.iter().any(|(known, _)| *known == id);
         if self.turns_taken.len() == paths.len()
@@ -39,15 +38,15 @@ impl RoundRobin {
         }
     }
 
-    /// What the path will have had if it gets the next chunk.
+    /// The count of a path if it gets the next chunk.
     fn turns_after(&self, path: &Path) -> f64 {
         let given = self.turns_taken.iter().find(|(known, _)| *known == path.id);
         given.map_or(0.0, |&(_, given)| given) + 1.0 / path.allowance().window.max(1.0)
     }
 }
 
-/// When the path at `at` may be given `last_request` at the earliest; `None` while it may not. One that
-/// fails is tried with a chunk at a time, and gets what others lost only when all fail.
+/// When the path at `at` may take a chunk at the earliest; `None` while it may not. A failing path
+/// is tried with one chunk at a time, and takes lost chunks only when all are failing.
 fn departs_at(paths: &[Path], at: usize, next: SendKind) -> Option<Instant> {
     let path = &paths[at];
     let may_take = match next {

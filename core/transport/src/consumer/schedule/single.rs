@@ -4,7 +4,7 @@ use weir_base::Instant;
 
 use super::{Path, Schedule, SendKind};
 
-/// Uses the path that was there first. The others stand by until it is removed.
+/// Uses the first path. The others stand by until it is removed.
 #[derive(Debug)]
 pub(crate) struct Single;
 

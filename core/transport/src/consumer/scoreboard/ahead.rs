@@ -1,29 +1,32 @@
-//! How far ahead segments of an object that grows are requested, before they are made.
+//! How many segments of a growing object are requested before they exist.
 //!
-//! Such an Interest waits at the producer until its segment is made, or until its lifetime ends;
-//! then it is sent again. How long it waited says nothing about the path. So it takes no room in a
-//! window, is no sample of a round trip and no sign of loss. How many there are at a time follows
-//! the answers: one more for each segment that existed when it was requested, one less when none
-//! would have for a while, half as many whenever one timed out. So consumers of one object come to
-//! request a segment at the same time, whatever they have seen before, and routers aggregate their
-//! Interests. A segment is known to exist once it or a later one has come, or metadata say so.
-//! Earlier ones that were requested ahead are lost or about to come.
+//! Such an Interest waits at the producer until its segment exists or its lifetime ends; then it is
+//! sent again. The wait says nothing about the path. So the Interest needs no window, is no
+//! round-trip sample, and its expiry is no loss.
+//!
+//! The number requested ahead adapts: one more for each segment that already existed when
+//! requested, one less when requests are earlier than needed for a while, half after a timeout.
+//! Consumers of one object therefore request a segment at the same time, even if they started at
+//! different times, and routers aggregate their Interests.
+//!
+//! A segment exists once it or a later one has arrived, or metadata says so. Earlier segments that
+//! were requested ahead are then lost or about to arrive.
 
-/// Segments requested ahead at least, and at first.
+/// Initial and smallest number of segments requested ahead.
 const AHEAD_MIN: u32 = 2;
-/// A segment that comes within this many round trips of its Interest existed, or nearly.
+/// A segment that arrives within this many round trips existed when it was requested, or almost.
 const LATE_ROUND_TRIPS: u64 = 2;
-/// A segment that would have waited for this many round trips, had it been requested one segment
-/// later, is requested earlier than needed.
+/// A segment was requested earlier than needed if it would still have waited this many round trips
+/// when requested one segment later.
 const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
-/// Consecutive segments requested earlier than needed before there are fewer: as many as are
-/// requested at a time, so that all of a burst counts, and at least this many.
+/// The number shrinks after this many consecutive segments requested earlier than needed, or as
+/// many as are requested ahead if that is more, so that a whole burst counts.
 const EARLY_SEGMENTS_MIN: u32 = 4;
 
 pub(super) struct AheadWindow {
     /// The first segment that is not known to exist.
     horizon: u64,
-    /// Segments from there on that are requested: now, and at most.
+    /// How many segments from there on are requested, and the upper bound.
     segments: u32,
     segments_max: u32,
     /// Consecutive segments that were requested earlier than needed.
@@ -41,24 +44,24 @@ impl AheadWindow {
         index >= self.horizon
     }
 
-    /// The end of the segments that are requested.
+    /// One past the last segment to request.
     pub(super) fn end(&self) -> u64 {
         self.horizon.saturating_add(u64::from(self.segments))
     }
 
-    /// The segment `index` and all before it exist.
+    /// Segment `index` and all before it exist.
     pub(super) fn set_newest_segment(&mut self, index: u64) {
         self.horizon = index.saturating_add(1);
     }
 
-    /// Requests half as many at a time.
+    /// Halves the number requested ahead.
     pub(super) fn halve(&mut self) {
         self.segments = (self.segments / 2).max(AHEAD_MIN.min(self.segments_max));
         self.early_segments = 0;
     }
 
-    /// A segment came `timed_out_wait_ns` after its Interest, and `next_waited_ns` after that for the next
-    /// one, if there is one. `is_last`: no other is requested ahead.
+    /// A segment arrived `waited_ns` after its Interest, and `next_waited_ns` after the Interest
+    /// for the next segment, if that was sent. `is_last`: no other is requested ahead.
     pub(super) fn answered(
         &mut self,
         rtt_ns: Option<u64>,
@@ -70,7 +73,8 @@ impl AheadWindow {
         if existed || is_last {
             self.segments = self.segments.saturating_add(1).min(self.segments_max);
         }
-        // The next one was requested when this one would have been with one less at a time.
+        // The Interest for the next segment left at the time at which this one would have, with one
+        // fewer requested ahead.
         let is_early = rtt_ns
             .zip(next_waited_ns)
             .is_some_and(|(rtt_ns, next_ns)| next_ns >= EARLY_ROUND_TRIPS * rtt_ns);

@@ -1,16 +1,16 @@
-//! The constants of a scoreboard.
+//! The configuration of a scoreboard.
 
 use weir_base::{NS_PER_MS, RttConfig};
 
 use crate::congestion::{Controller, ControllerConstants, WindowBounds};
 use crate::consumer::config::ConsumerConfig;
 
-/// What a scoreboard takes from the configuration of its consumer.
+/// What a scoreboard takes from its consumer's configuration.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ScoreboardConfig {
     pub(crate) lifetime_ns: u64,
     pub(crate) retries_max: u32,
-    /// A segment is requested once; one that is lost or refused is given up.
+    /// A segment is requested once; a lost or refused one is given up.
     pub(crate) sends_once: bool,
     /// See [`ConsumerConfig::chunk_segments`](crate::ConsumerConfig::chunk_segments).
     pub(crate) chunk_segments: u32,

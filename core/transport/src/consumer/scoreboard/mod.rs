@@ -1,17 +1,45 @@
-//! What is requested on which path, lost, to be sent again, and done.
+//! The scoreboard: which segments are requested, on which path, what is lost, sent again, and done.
 //!
-//! The scoreboard knows packets by their index in the fetch order, counted from 0; here all of them
-//! are called segments, manifest parts included. Its state is one record for each chunk between the
-//! first unanswered and the last requested one, whatever the number of paths. A chunk is sent, lost
-//! and counted in the window as one; of one that is sent again, only what has not come is
-//! requested.
+//! It knows packets by their index in the fetch order, from 0. Here all of them are called
+//! segments, manifest parts included. It keeps one record for each chunk between the first
+//! unanswered and the last requested one. A chunk is sent, lost and counted in the window as a
+//! whole. When it is sent again, only its missing segments are requested.
 //!
-//! [`Outstanding`] keeps the chunks, [`Paths`] chooses where the next one goes, [`Ahead`] says how
-//! many segments are requested before they are made, [`HoleRules`] when one without an answer is
-//! given up. This file alone calls them.
+//! # Life of a chunk
 //!
-//! A loss is decided by `Path::detect_loss` and carried out in `detect_path_losses`; for segments that are
-//! requested before they are made, in `expire_ahead`.
+//! ```text
+//!                on_sent                 last segment arrives
+//!   AwaitsResend ---------> InFlight ------------------------> Done
+//!        ^                     |
+//!        '---------------------'  lost, timed out, refused, or its path was removed
+//!
+//!   AwaitsResend ---------> Ahead       the segment does not exist yet (a growing object)
+//! ```
+//!
+//! 1. [`Scoreboard::next_to_send`] picks the next chunk: first one that waits to be resent, then a
+//!    new one. The schedule picks the path.
+//! 2. [`Scoreboard::on_sent`] appends the chunk to the path's list of sendings, with an *order*,
+//!    the number of the sending on that path.
+//! 3. [`Scoreboard::on_answer`] closes one segment. The last one completes the chunk: the path
+//!    takes the round trip, and remembers the highest order answered.
+//! 4. [`Scoreboard::detect_losses`] runs in every turn of the consumer. For each path it looks at
+//!    the oldest sending that is still in flight, and asks [`Path::detect_loss`] about it. It stops
+//!    at the first chunk that is not lost: younger ones are not lost either. `path.rs` explains the
+//!    rules.
+//! 5. A lost chunk leaves the window, waits for its time ([`Path::resend_at`]), and is sent again.
+//!    After too many attempts its segments fail, and the caller sets them aside or ends the fetch
+//!    ([`HoleRules`]).
+//!
+//! Example: a window of 4 chunks of one segment each. 0, 1, 2 and 3 leave at 0 ms. 1, 2 and 3 are
+//! answered at 20 ms, so 4, 5 and 6 leave. Chunk 0 is overtaken now, because chunk 3 was sent three
+//! sendings later. The reorder window is 20 ms and a quarter. At 25 ms chunk 0 is lost, and sent
+//! again at once.
+//!
+//! It must never count a chunk in two states, which `assert_consistent` checks, and never request
+//! more than about [`outstanding::SEGMENTS_MAX`] segments past the first unanswered one.
+//!
+//! [`Outstanding`] keeps the chunks, [`Paths`] chooses the path, [`AheadWindow`] bounds requests
+//! for segments that do not exist yet. Only this file calls them.
 
 mod ahead;
 mod config;
@@ -43,38 +71,38 @@ use super::schedule::{Schedule, SendKind};
 use crate::PathId;
 use crate::congestion::Congestion;
 
-/// How long to wait for a segment that was requested ahead once a later one is there: half a round
-/// trip and at least the first of these, and the second while no round trip has been measured.
+/// How long to wait for a segment that was requested ahead once a later one has arrived: half a
+/// round trip, at least `OVERTAKEN_NS_MIN`, and `OVERTAKEN_NS` while no round trip is known.
 const OVERTAKEN_NS_MIN: u64 = 10 * NS_PER_MS;
 const OVERTAKEN_NS: u64 = 100 * NS_PER_MS;
-/// A segment that is requested once is lost when one this far after it is there.
+/// Without retransmissions a segment is lost when one this far after it has arrived.
 const OVERTAKEN_SEGMENTS: u64 = 3;
 
-/// Round-trip times in nanoseconds, to one part in eight.
+/// Round-trip times in nanoseconds, accurate to one part in eight.
 pub(crate) type RttHistogram = Histogram<8, { bucket_count(8) }>;
 
 pub(crate) struct Scoreboard {
     config: ScoreboardConfig,
     paths: Paths,
     outstanding: Outstanding,
-    /// Of an object that grows.
+    /// For a growing object.
     ahead: Option<AheadWindow>,
     hole_rules: HoleRules,
-    /// The reader wants all in order.
+    /// The reader wants all segments in order.
     is_in_order: bool,
-    /// Segments in all, once known.
+    /// Number of segments, once known.
     limit: Option<u64>,
-    /// When the Interest that timed out first was sent.
+    /// When the first Interest that timed out was sent.
     first_timeout_sent_at: Option<Instant>,
-    /// Round-trip times of packets. Made with the first: many a consumer only waits, and this is
-    /// larger than the rest of it.
+    /// Round-trip times of chunks. Allocated with the first: many consumers only wait, and this is
+    /// larger than the rest.
     histogram: Option<Box<RttHistogram>>,
     counters: ScoreboardCounters,
-    /// What happened to segments, if that is wanted.
+    /// What happened to segments, if a trace is wanted.
     trace: Vec<(u64, PathId, TraceKind)>,
 }
 
-/// State and measures.
+/// State and counters.
 impl Scoreboard {
     pub(crate) fn new(config: ScoreboardConfig, schedule: Box<dyn Schedule>) -> Self {
         Self {
@@ -109,7 +137,7 @@ impl Scoreboard {
         &self.outstanding
     }
 
-    /// The segments to request of the chunk that begins with `first_segment`.
+    /// The segments to request of the chunk that begins with `first`.
     pub(crate) fn open_segments(&self, first: u64) -> impl Iterator<Item = u64> {
         let found = self.outstanding.find(first);
         found.into_iter().flat_map(|at| self.outstanding.open_segments(at))
@@ -120,7 +148,7 @@ impl Scoreboard {
         self.outstanding.is_empty() && self.is_all_requested()
     }
 
-    /// Whether the next segment could be sent, if there were more of them.
+    /// Whether a next segment could be sent if there were one.
     pub(crate) fn wants_more(&self, now: Instant) -> bool {
         self.is_all_requested()
             && self.outstanding.has_room()
@@ -131,24 +159,24 @@ impl Scoreboard {
         self.limit.is_some_and(|limit| self.outstanding.next_index() >= limit)
     }
 
-    /// Whether the reader wants all in order.
+    /// Whether the reader wants all segments in order.
     pub(crate) fn is_in_order(&self) -> bool {
         self.is_in_order
     }
 
-    /// Whether nothing has come on any path since a timeout.
+    /// Whether no packet has arrived on any path since a timeout.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.paths.are_unresponsive()
     }
 
-    /// Since when nothing has come, if something has timed out since.
+    /// The time of the latest packet, if something has timed out since.
     pub(crate) fn unresponsive_since(&self) -> Option<Instant> {
         let heard_at = self.paths.all().iter().filter_map(|path| path.last_packet_at()).max();
         heard_at.or(self.first_timeout_sent_at).filter(|_| self.is_unresponsive())
     }
 
-    /// When [`Scoreboard::check`] or [`Scoreboard::next_to_send`] has something to do, if no packet
-    /// comes before.
+    /// When [`Scoreboard::detect_losses`] or [`Scoreboard::next_to_send`] has work, if no packet
+    /// arrives earlier.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let decided = self.paths.all().iter().filter_map(|path| {
             path.sent.iter().find_map(|sent| {
@@ -167,7 +195,7 @@ impl Scoreboard {
         decided.chain(resend).chain(ahead).chain(self.paths.paced_departure()).min()
     }
 
-    /// What happened since the last call; the caller drains it.
+    /// What happened since the last call. The caller drains it.
     pub(crate) fn trace(&mut self) -> &mut Vec<(u64, PathId, TraceKind)> {
         &mut self.trace
     }
@@ -190,9 +218,9 @@ impl Scoreboard {
     }
 }
 
-/// Paths and bounds.
+/// Paths and limits.
 impl Scoreboard {
-    /// Adds a path, with a window of its own if given. Returns false if it is there already.
+    /// Adds a path, optionally with its own initial window. Returns false if it exists.
     pub(crate) fn add_path(&mut self, id: PathId, initial_window: Option<u32>) -> bool {
         let is_new = self.paths.get(id).is_none();
         if is_new {
@@ -210,31 +238,30 @@ impl Scoreboard {
         is_new
     }
 
-    /// Removes a path. What is in flight on it is sent again, which is no sign of congestion.
+    /// Removes a path. Its chunks in flight are sent again, which is no sign of congestion.
     pub(crate) fn remove_path(&mut self, id: PathId, now: Instant) {
         self.paths.remove(id);
         self.outstanding.path_removed(id, now);
     }
 
-    /// A round-trip time measured before the first segment was sent.
+    /// Sets a round-trip time measured before the first segment was sent.
     pub(crate) fn set_first_rtt(&mut self, path: Option<PathId>, rtt_ns: u64) {
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
             path.rtt.sample(rtt_ns, 1);
         }
     }
 
-    /// What the router of a path holds.
+    /// Sets which segments the router of a path holds.
     pub(crate) fn set_holdings(&mut self, id: PathId, held: Vec<SegmentRange>) {
         self.paths.set_holdings(id, held);
     }
 
-    /// Makes the next new chunk, which begins with this segment, go to a path whose router holds
-    /// it.
+    /// Makes the next new chunk, which begins with this segment, take a path whose router holds it.
     pub(crate) fn prefer_holders(&mut self, segment: Option<u64>) {
         self.paths.prefer_holders(segment);
     }
 
-    /// Whether the reader wants all in order, so that what comes too early takes room.
+    /// Sets whether the reader wants all segments in order. If so, early ones use its buffer.
     pub(crate) fn set_in_order(&mut self, is_in_order: bool) {
         self.is_in_order = is_in_order;
     }
@@ -244,18 +271,18 @@ impl Scoreboard {
     }
 
     /// The object grows: no segment from `horizon` on is known to exist. At most `segments_max` of
-    /// them are requested at a time. Chunks must be of one segment.
+    /// them are requested at a time. Chunks must have one segment.
     pub(crate) fn set_horizon(&mut self, horizon: u64, segments_max: u32) {
         self.ahead = Some(AheadWindow::new(horizon, segments_max));
     }
 
-    /// Nothing before `index` is wanted.
+    /// Starts at `index`: earlier segments are not wanted.
     pub(crate) fn start_at(&mut self, index: u64) {
         self.outstanding.start_at(index);
     }
 
-    /// Sets how many segments there are, if that is known. Of those beyond, only which are answered
-    /// is remembered: a forged segment may have said so, and there may be more after all.
+    /// Sets the number of segments, if known. For those beyond, only which are answered is kept: a
+    /// forged segment may have set the limit too low.
     pub(crate) fn set_limit(&mut self, segments: Option<u64>) {
         self.limit = segments;
         if let Some(segments) = segments {
@@ -263,12 +290,12 @@ impl Scoreboard {
         }
     }
 
-    /// A segment is not wanted any more.
+    /// Cancels a segment: it is no longer wanted.
     pub(crate) fn cancel(&mut self, index: u64) {
         self.outstanding.cancel(index, &mut self.paths);
     }
 
-    /// Gives up everything that is requested and not answered, and returns it.
+    /// Cancels all requested segments without an answer, and returns them.
     pub(crate) fn cancel_all(&mut self) -> Vec<u64> {
         self.outstanding.cancel_all(&mut self.paths)
     }
@@ -279,12 +306,12 @@ impl Scoreboard {
     }
 }
 
-/// What is sent.
+/// Sending.
 impl Scoreboard {
-    /// The next chunk to request, by its first segment, and the path that takes it, if a path may
-    /// send and, for a chunk that was not requested before, the caller has room for segments.
-    /// `is_needed` says of a segment seen for the first time whether it is wanted at all. The
-    /// caller requests its [`Scoreboard::open_segments`] and calls [`Scoreboard::sent`].
+    /// The next chunk to request, by its first segment, and its path. `None` if no path may send,
+    /// or if the chunk is new and `room`, the caller's room for segments, is 0. `is_needed` states
+    /// whether a segment seen for the first time is wanted. The caller requests the
+    /// [`Scoreboard::open_segments`] and calls [`Scoreboard::on_sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,
@@ -294,11 +321,12 @@ impl Scoreboard {
         for path in self.paths.all_mut() {
             path.update_window_limited(room > 0, now);
         }
-        // What is sent again was counted before; the caller's room may be waiting for just this.
+        // A chunk that is sent again was counted before. The caller's room may depend on just this
+        // one.
         let resend = self.outstanding.first_resend().filter(|&(at, _)| at <= now);
         let resend = resend.map(|(_, index)| index);
         if resend.is_some() && self.paths.knows_holders() {
-            // The router that holds it did not bring it.
+            // The router that holds it did not deliver it: any path may take it.
             self.prefer_holders(None);
         }
         let index = resend.unwrap_or(self.outstanding.next_index());
@@ -328,7 +356,7 @@ impl Scoreboard {
         Some((first, path))
     }
 
-    /// The Interests for the chunk that begins with `first_segment`, from [`Scoreboard::next_to_send`],
+    /// The Interests of the chunk that begins with `first`, from [`Scoreboard::next_to_send`],
     /// leave on `path` now.
     pub(crate) fn on_sent(&mut self, first: u64, path: PathId, nonce: u32, now: Instant) {
         let at = self.outstanding.find(first).expect("a chunk to send has a record");
@@ -368,9 +396,9 @@ impl Scoreboard {
     }
 }
 
-/// What comes.
+/// Answers.
 impl Scoreboard {
-    /// Data for `index` came. Returns whether it was wanted: requested, and not answered before.
+    /// Data for `index` arrived. Returns whether it was wanted: requested, and not answered before.
     pub(crate) fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
         let found = self.outstanding.find(index);
         let found = found.filter(|&at| self.outstanding.get(at).sends > 0);
@@ -404,9 +432,9 @@ impl Scoreboard {
         true
     }
 
-    /// With the packet of `answer` all of a chunk is there.
+    /// The packet of `answer` completes a chunk.
     fn on_chunk_complete(&mut self, at: usize, chunk: &Chunk, answer: &Answer) {
-        // An answer by another path is one to an Interest sent before the last.
+        // An answer by another path belongs to an earlier sending.
         let path = (chunk.path == answer.path && !chunk.is_path_gone).then_some(chunk.path);
         let Self { paths, counters, histogram, .. } = self;
         let timed = path.and_then(|path| paths.get_mut(path));
@@ -425,7 +453,7 @@ impl Scoreboard {
         self.outstanding.pop_done();
     }
 
-    /// A segment came that was requested ahead.
+    /// A segment that was requested ahead arrived.
     fn on_ahead_answered(&mut self, chunk: &Chunk, now: Instant) {
         let rtt_ns = self.paths.get(chunk.path).and_then(|path| path.rtt.smoothed_ns());
         let next =
@@ -438,8 +466,8 @@ impl Scoreboard {
         }
     }
 
-    /// Segment `index` exists, and so do all before it: those that were requested ahead are on
-    /// their way or lost, and are sent again unless they come soon.
+    /// Segment `index` and all before it exist. Those requested ahead are on their way or lost:
+    /// they are sent again unless they arrive soon.
     pub(crate) fn on_segment_exists(&mut self, index: u64, now: Instant) {
         let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.contains(index)) else { return };
         ahead.set_newest_segment(index);
@@ -468,7 +496,7 @@ impl Scoreboard {
         }
     }
 
-    /// Data for a segment that is requested outside the window came.
+    /// Data for a segment that was requested outside the window arrived.
     pub(crate) fn note_answer(
         &mut self,
         index: u64,
@@ -482,20 +510,19 @@ impl Scoreboard {
         }
     }
 
-    /// Data for a segment that was set aside came by this path.
+    /// Data for a segment that was set aside arrived by this path.
     pub(crate) fn on_packet_outside_window(&mut self, path: PathId, now: Instant) {
         if let Some(path) = self.paths.get_mut(path) {
             path.on_packet_outside_window(now);
         }
     }
 
-    /// A segment that has not been requested in its order is answered.
+    /// A segment that was not requested in its turn is answered.
     pub(crate) fn answered_early(&mut self, index: u64) {
         self.outstanding.answered_early(index);
     }
 
-    /// A Nack for `index` came. Returns whether it counts: whether it answers the last Interest
-    /// that was sent for the segment.
+    /// A Nack for `index` arrived. Returns whether it answers the last sending, so that it counts.
     pub(crate) fn on_nack(
         &mut self,
         index: u64,
@@ -540,7 +567,7 @@ impl Scoreboard {
         self.outstanding.take_failed().map_or(Ok(true), Err)
     }
 
-    /// An Interest for a segment that is not made yet was refused: the producer may be gone.
+    /// An Interest for a segment that does not exist yet was refused: the producer may be gone.
     fn on_ahead_refused(&mut self, at: usize, reason: NackReason, now: Instant) {
         let chunk = self.outstanding.get_mut(at);
         chunk.no_route_rounds += u32::from(reason != NackReason::Duplicate);
@@ -553,7 +580,7 @@ impl Scoreboard {
         }
     }
 
-    /// If all that is open of a chunk was refused, it waits, or is given up.
+    /// If every open segment of a chunk was refused, sends the chunk again later, or fails it.
     fn on_segment_refused(&mut self, at: usize, now: Instant) {
         let (retries_max, no_routes_max) =
             (self.config.retries_max, self.active_hole_rules().no_routes_max());
@@ -570,7 +597,8 @@ impl Scoreboard {
             NackReason::Congestion => (nack_wait_ns(tries - 1), tries > retries_max),
             _ => {
                 chunk.no_route_rounds += 1;
-                // Another path may have a route.
+                // Another path may have a route, so only a full round of refusals makes the chunk
+                // wait.
                 let (round, rest) = (chunk.no_route_rounds / paths, chunk.no_route_rounds % paths);
                 let wait_ns = if rest == 0 { nack_wait_ns(round - 1) } else { 0 };
                 (wait_ns, refuse_all && chunk.no_route_rounds > no_routes_max * paths)
@@ -583,7 +611,7 @@ impl Scoreboard {
         }
     }
 
-    /// Nothing more of a chunk is requested. [`Scoreboard::check`] reports what has not come.
+    /// Stops requesting a chunk. [`Scoreboard::detect_losses`] reports its missing segments.
     fn fail_chunk(&mut self, at: usize, reason: FailReason) {
         self.outstanding.fail(at, reason, &mut self.paths);
         self.outstanding.pop_done();
@@ -595,10 +623,10 @@ impl Scoreboard {
     }
 }
 
-/// What does not come.
+/// Losses.
 impl Scoreboard {
-    /// Finds what is lost or timed out by now and queues it to be sent again. Stops at a segment
-    /// that is given up; the caller calls again for the rest.
+    /// Finds chunks that are lost or timed out, and queues them to be sent again. Returns at the
+    /// first failed segment; the caller calls again.
     pub(crate) fn detect_losses(&mut self, now: Instant) -> Result<(), FailedSegment> {
         let timeouts = self.counters.timeouts;
         for at in 0..self.paths.all().len() {
@@ -649,21 +677,21 @@ impl Scoreboard {
                 _ => Path::resend_at(now, chunk.sent_at, chunk.sends),
             };
             path.sent.pop_front();
-            // One event for the chunk, under the first segment that has not come.
+            // One trace event for the chunk, under its first missing segment.
             let first_open = self.outstanding.open_segments(at).next().unwrap_or(sent.index);
             self.record_trace(first_open, id, kind);
-            // A refusal is an answer: it is no try without one.
+            // A Nack is an answer, so such a sending is no unanswered attempt.
             if chunk.sends.saturating_sub(chunk.no_route_rounds) > tries_max || asks_once {
                 self.fail_chunk(at, FailReason::Unanswered);
                 continue;
             }
-            // A path that stalls says nothing of how far answers overtake others.
+            // A stall says nothing about reordering (see `path.rs`, false losses).
             self.outstanding.get_mut(at).is_presumed_lost |= fate == LossState::Lost;
             self.outstanding.resend(at, resend_at, &mut self.paths);
         }
     }
 
-    /// After a timeout: gives up what would be sent again, if nothing has come for long enough.
+    /// After a timeout: fails what would be sent again, if no packet has arrived for long enough.
     fn fail_unresponsive(&mut self, now: Instant) {
         let Some(lifetimes) = self.active_hole_rules().silent_lifetimes() else { return };
         let enough_ns = self.config.lifetime_ns.saturating_mul(lifetimes);
@@ -678,8 +706,8 @@ impl Scoreboard {
         self.outstanding.pop_done();
     }
 
-    /// When nothing new is left to request, what a silent path was tried with is sent on another,
-    /// so that the end of the transfer does not wait for it.
+    /// When nothing new is left to request, chunks on paths that have timed out are sent on another
+    /// path, so that the end of the transfer does not wait for them.
     fn resend_from_timed_out_paths(&mut self, now: Instant) {
         let is_left = self.limit.is_none_or(|limit| self.outstanding.next_index() < limit);
         let has_other = self.paths.in_use().iter().any(|path| !path.is_failing());
@@ -698,7 +726,7 @@ impl Scoreboard {
         }
     }
 
-    /// Sends again what was requested ahead and has timed out, less of it.
+    /// Sends segments again whose request ahead expired, and requests fewer ahead.
     fn expire_ahead(&mut self, now: Instant) {
         let mut has_timed_out = false;
         while let Some((end, first)) = self.outstanding.first_ahead_end()
@@ -706,7 +734,7 @@ impl Scoreboard {
         {
             let at = self.outstanding.find(first).expect("what is in flight has a record");
             if !self.is_ahead(first) {
-                // It was made, is requested once and has not come.
+                // It exists, is requested only once, and has not arrived.
                 self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);
                 continue;
             }

@@ -1,7 +1,7 @@
-//! The chunks that were requested and are not answered, and those of them to send again.
+//! The requested chunks that are not done, and which of them to send again.
 //!
-//! A chunk is in flight, or waits to be sent again, or was requested ahead (see [`super::ahead`]),
-//! or is done. This keeps the counts and lists in step with the states of the chunks.
+//! This type keeps its counters and lists consistent with the states of the chunks (see
+//! `ChunkState`).
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -14,24 +14,24 @@ use crate::PathId;
 use crate::consumer::chunk::{Chunk, ChunkState};
 use crate::consumer::chunks::Chunks;
 
-/// How far the last Interest may be ahead of the first unanswered one, in segments, about. What is
-/// lost twice comes after three round trips, and 10 Gbit/s over 300 ms are 47,000 packets of 8 kB
-/// in each. A consumer has a record of some 120 octets for each packet past the first missing one:
-/// 60 MB after half a million of them.
+/// About how many segments may lie between the first unanswered one and the last Interest. A
+/// segment that is lost twice arrives after three round trips; 10 Gbit/s over 300 ms are 47,000
+/// packets of 8 kB per round trip. A record takes about 120 bytes for each packet past the first
+/// missing one: 60 MB for half a million.
 const SEGMENTS_MAX: u64 = 1 << 19;
 
 pub(crate) struct Outstanding {
     chunks: Chunks,
-    /// When chunks are sent again, with their first segments.
+    /// When chunks are sent again, and their first segments.
     resends: BTreeSet<(Instant, u64)>,
-    /// When Interests end that were sent ahead, with the first segments of their chunks.
+    /// When Interests that were sent ahead expire, and the first segments of their chunks.
     ahead_ends: BTreeSet<(Instant, u64)>,
-    /// Segments of chunks that were given up, to be reported.
+    /// Segments of failed chunks, to be reported.
     failed: VecDeque<FailedSegment>,
-    /// Segments requested and not answered, in flight or to be sent again.
+    /// Open segments, in flight or to be sent again.
     unanswered: u32,
     in_flight: u32,
-    /// Segments that were answered before they are requested in their order.
+    /// Segments that were answered before they were requested in their turn.
     early_answers: BTreeSet<u64>,
 }
 
@@ -96,7 +96,7 @@ impl Outstanding {
         self.chunks.get_mut(at)
     }
 
-    /// The segments of a chunk that are wanted and have not come.
+    /// The open segments of a chunk.
     pub(super) fn open_segments(&self, at: usize) -> impl Iterator<Item = u64> {
         self.chunks.open_segments(at)
     }
@@ -106,7 +106,7 @@ impl Outstanding {
         self.find(index).is_some_and(|at| self.chunks.is_open(at, index))
     }
 
-    /// The chunk that begins with `first_segment`, if it is in flight there and in this order.
+    /// The chunk that begins with `first`, if it is in flight on this path in this order.
     pub(super) fn find_in_flight(&self, first: u64, path: PathId, order: u64) -> Option<usize> {
         let at = self.find(first)?;
         let chunk = self.get(at);
@@ -118,8 +118,7 @@ impl Outstanding {
         self.resends.first().copied()
     }
 
-    /// When the first of the Interests that were sent ahead ends, and the first segment of its
-    /// chunk.
+    /// When the first request ahead expires, and the first segment of its chunk.
     pub(super) fn first_ahead_end(&self) -> Option<(Instant, u64)> {
         self.ahead_ends.first().copied()
     }
@@ -128,7 +127,7 @@ impl Outstanding {
         self.failed.pop_front()
     }
 
-    /// Nothing before `index` is wanted.
+    /// Starts at `index`: earlier segments are not wanted.
     pub(super) fn start_at(&mut self, index: u64) {
         self.chunks.start_at(index);
     }
@@ -160,7 +159,7 @@ impl Outstanding {
         }
     }
 
-    /// A chunk is about to be sent again.
+    /// The first chunk to send again is being sent.
     pub(super) fn take_resend(&mut self) {
         self.resends.pop_first();
     }
@@ -183,7 +182,7 @@ impl Outstanding {
         self.chunks.forget_refused(at);
     }
 
-    /// A segment of a chunk is not wanted any more. Returns whether it was.
+    /// Closes a segment of a chunk. Returns whether it was open.
     pub(super) fn close(&mut self, at: usize, index: u64) -> bool {
         let was_open = self.chunks.close(at, index);
         let is_flying = self.chunks.get(at).is_in_flight();
@@ -192,12 +191,12 @@ impl Outstanding {
         was_open
     }
 
-    /// An open segment was refused. Returns false if it had been before.
+    /// Marks an open segment as refused. Returns false if it was already.
     pub(super) fn mark_refused(&mut self, at: usize, index: u64) -> bool {
         self.chunks.mark_refused(at, index)
     }
 
-    /// Nothing of a chunk is wanted any more; the caller [shifts](Self::shift).
+    /// Marks a chunk as done. The caller calls [`Self::pop_done`].
     pub(super) fn finish(&mut self, at: usize, paths: &mut Paths) {
         let chunk = self.chunks.get_mut(at);
         let (path, first) = (chunk.path, chunk.first_segment);
@@ -217,12 +216,12 @@ impl Outstanding {
         }
     }
 
-    /// Forgets the leading chunks that are done.
+    /// Removes the leading chunks that are done.
     pub(super) fn pop_done(&mut self) {
         self.chunks.pop_done();
     }
 
-    /// Sends a chunk in flight again at `when`.
+    /// Sends a chunk that is in flight again at `when`.
     pub(super) fn resend(&mut self, at: usize, when: Instant, paths: &mut Paths) {
         let chunk = self.chunks.get_mut(at);
         debug_assert!(chunk.is_in_flight());
@@ -235,8 +234,8 @@ impl Outstanding {
         self.resends.insert((when, first));
     }
 
-    /// Sends a chunk that was requested ahead again at `when`. What was tried before its
-    /// segments were made does not count.
+    /// Sends a chunk that was requested ahead again at `when`. Attempts before its segments existed
+    /// do not count.
     pub(super) fn resend_ahead(&mut self, at: usize, when: Instant) {
         let chunk = self.chunks.get_mut(at);
         let ChunkState::Ahead(end) = chunk.state else { return };
@@ -247,7 +246,7 @@ impl Outstanding {
         self.resends.insert((when, first));
     }
 
-    /// A path was removed: what was sent on it is sent again at once.
+    /// A path was removed: its chunks are sent again at once.
     pub(super) fn path_removed(&mut self, path: PathId, now: Instant) {
         for at in 0..self.chunks.len() {
             let chunk = self.chunks.get_mut(at);
@@ -265,8 +264,7 @@ impl Outstanding {
         }
     }
 
-    /// Gives up a chunk. Its open segments are reported as failed; the caller
-    /// [shifts](Self::shift).
+    /// Fails a chunk and reports its open segments. The caller calls [`Self::pop_done`].
     pub(super) fn fail(&mut self, at: usize, reason: FailReason, paths: &mut Paths) {
         let Self { chunks, failed, .. } = self;
         failed.extend(chunks.open_segments(at).map(|index| FailedSegment { index, reason }));
@@ -276,7 +274,7 @@ impl Outstanding {
         self.finish(at, paths);
     }
 
-    /// A segment is not wanted any more.
+    /// Cancels a segment.
     pub(super) fn cancel(&mut self, index: u64, paths: &mut Paths) {
         let Some(at) = self.find(index) else { return };
         self.close(at, index);
@@ -286,7 +284,7 @@ impl Outstanding {
         }
     }
 
-    /// Gives up all open segments, and returns them.
+    /// Cancels all open segments, and returns them.
     pub(super) fn cancel_all(&mut self, paths: &mut Paths) -> Vec<u64> {
         let mut open = Vec::new();
         for at in 0..self.chunks.len() {
@@ -300,7 +298,7 @@ impl Outstanding {
         open
     }
 
-    /// Nothing from index `limit` on is requested any more.
+    /// Removes everything from index `limit` on.
     pub(super) fn truncate(&mut self, limit: u64, paths: &mut Paths) {
         while self.next_index() > limit && !self.chunks.is_empty() {
             let at = self.chunks.len() - 1;
@@ -318,8 +316,8 @@ impl Outstanding {
         self.pop_done();
     }
 
-    /// While nothing is requested: the next index is this one, after the present one or before it.
-    /// Returns the indices between them that have been answered already.
+    /// Moves the next index forward or back while nothing is requested. Returns the skipped indices
+    /// that were answered already.
     pub(super) fn skip_to(&mut self, index: u64) -> Vec<u64> {
         debug_assert!(self.chunks.is_empty());
         let later = self.early_answers.split_off(&index);
@@ -328,19 +326,19 @@ impl Outstanding {
         done.into_iter().collect()
     }
 
-    /// A segment that has not been requested in its order is answered.
+    /// A segment that was not requested in its turn is answered.
     pub(super) fn answered_early(&mut self, index: u64) {
         if index >= self.next_index() {
             self.early_answers.insert(index);
         }
     }
 
-    /// Whether a segment that has not been requested in its order is answered.
+    /// Whether a segment was answered before it was requested in its turn.
     pub(crate) fn is_answered_early(&self, index: u64) -> bool {
         self.early_answers.contains(&index)
     }
 
-    /// Checks counts and lists against the states of the chunks.
+    /// Checks counters and lists against the states of the chunks.
     pub(super) fn assert_consistent(&self, paths: &Paths) {
         let flying = |id| self.chunks.iter().filter(move |s| s.is_in_flight() && s.path == id);
         for path in paths.all() {

@@ -15,13 +15,13 @@ use crate::consumer::stats::PathStats;
 pub(crate) struct Paths {
     schedule: Box<dyn Schedule>,
     all: Vec<Path>,
-    /// What happened on paths that were removed.
+    /// Counters of removed paths.
     removed: BTreeMap<PathId, PathStats>,
     /// A router has reported that it holds segments.
     knows_holders: bool,
-    /// What a path was chosen for last.
+    /// What a path was last chosen for.
     last_request: SendKind,
-    /// Only the pace kept the last Interest back.
+    /// Only pacing delayed the last Interest.
     is_paced: bool,
 }
 
@@ -69,7 +69,7 @@ impl Paths {
         self.all.retain(|path| path.id != id);
     }
 
-    /// What happened on a path so far.
+    /// Counters of a path so far.
     pub(crate) fn stats(&self, id: PathId) -> PathStats {
         let mut stats = self.removed.get(&id).copied().unwrap_or_default();
         if let Some(path) = self.get(id) {
@@ -78,14 +78,14 @@ impl Paths {
         stats
     }
 
-    /// The paths for requests that need no window, those that have answered first.
+    /// The paths for requests outside the window, in the order to try them: working ones first.
     pub(crate) fn request_order(&self) -> Vec<PathId> {
         let mut paths: Vec<&Path> = self.in_use().iter().collect();
         paths.sort_by_key(|path| (path.is_failing(), path.rtt.smoothed_ns().is_none()));
         paths.into_iter().map(|path| path.id).collect()
     }
 
-    /// Whether nothing has come on any path since a timeout.
+    /// Whether no packet has arrived on any path since a timeout.
     pub(super) fn are_unresponsive(&self) -> bool {
         let in_use = self.in_use();
         !in_use.is_empty() && in_use.iter().all(Path::is_unresponsive)
@@ -102,8 +102,8 @@ impl Paths {
         self.knows_holders
     }
 
-    /// Makes paths whose routers hold this segment take the next new chunk. A holder that fails
-    /// does not count: its segments go to all paths.
+    /// Makes paths whose routers hold this segment take the next new chunk. If all of those are
+    /// failing, every path may take it.
     pub(super) fn prefer_holders(&mut self, segment: Option<u64>) {
         let holds = |path: &Path| segment.is_some_and(|segment| path.holds(segment));
         let has_holder = self.in_use().iter().any(|path| holds(path) && !path.is_failing());
@@ -123,22 +123,22 @@ impl Paths {
         Some(path.id)
     }
 
-    /// Interests that are requested ahead have no pace.
+    /// Interests requested ahead are not paced.
     pub(super) fn set_unpaced(&mut self) {
         self.is_paced = false;
     }
 
-    /// When a path can take a chunk at the earliest while windows stay as they are.
+    /// When a path can take a chunk at the earliest while the windows stay as they are.
     pub(super) fn departure(&self, next: SendKind) -> Option<Instant> {
         self.schedule.departure(&self.all, next)
     }
 
-    /// When a path can take what one was chosen for last.
+    /// When a path can take what one was last chosen for.
     pub(super) fn next_departure(&self) -> Option<Instant> {
         self.departure(self.last_request)
     }
 
-    /// When the pace lets the next Interest leave, if only the pace kept the last one back.
+    /// When pacing lets the next Interest leave, if only pacing delayed the last one.
     pub(super) fn paced_departure(&self) -> Option<Instant> {
         if self.is_paced { self.next_departure() } else { None }
     }

@@ -1,4 +1,4 @@
-//! Chunks that are cut, and Nacks that come twice.
+//! Truncated chunks, and repeated Nacks.
 
 use alloc::vec;
 
@@ -11,7 +11,8 @@ use crate::congestion::{Controller, ControllerConstants, WindowBounds};
 
 const PATH: PathId = PathId(3);
 
-/// The end that a segment tells cuts a chunk that was asked for whole; the end was a lie.
+/// The end that a segment states truncates a chunk that was requested whole; then the end proves
+/// false.
 #[test]
 fn truncated_chunk_grows_again() {
     let mut board = scoreboard(8);
@@ -64,8 +65,8 @@ fn scoreboard(chunk_segments: u32) -> Scoreboard {
     board
 }
 
-/// A Nack that comes several times is one refusal, and what is refused and comes all the same is
-/// none: the rest of the chunk goes on.
+/// A repeated Nack refuses one segment. A segment that was refused and arrives all the same is not
+/// refused: the rest of the chunk continues.
 #[test]
 fn repeated_nack_refuses_one_segment() {
     let mut board = scoreboard(4);

@@ -1,12 +1,11 @@
-//! Metadata that cannot be used, and stores that have some.
+//! Tests of unusable metadata, and of metadata from stores.
 
 use weir_base::{Packet, Rng};
 use weir_wire::Interest;
 
 use super::*;
 
-/// Looks for metadata of `/a`, which has come from where it need not be fresh: from a store, for
-/// there is no route.
+/// Requests metadata of `/a`, which arrive from a store because there is no route.
 fn asking_stores(verification: Verification) -> Fixture {
     let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
     let config = ConsumerConfig { verification, ..ConsumerConfig::default() };
@@ -22,8 +21,8 @@ fn metadata_of(versioned: &str) -> Vec<u8> {
     Metadata::new(versioned.parse().unwrap()).encode()
 }
 
-/// Metadata that is malformed, of another object, forged or of a stranger says nothing of the
-/// object: the right one may come, from beyond the store that has this one.
+/// Metadata that are malformed, forged, of another object or of an untrusted signer are rejected.
+/// The right ones may be available further on.
 #[test]
 fn requests_fresh_metadata_after_bad() {
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
@@ -64,13 +63,14 @@ fn requests_fresh_metadata_after_bad() {
 
         let mut bench = asking_stores(Verification::ByDriver);
         (0..5).for_each(|_| spoil(&mut bench, &name));
-        assert!(bench.requested.is_empty(), "it is asked for a bounded number of times");
+        assert!(bench.requested.is_empty(), "it is requested a limited number of times");
         let events = bench.events();
         assert!(events[0].starts_with(&std::format!("Failed({error}")), "{events:?}");
     }
 }
 
-/// The store's copy was refused and the producer is away: the refusal is what the user can act on.
+/// The store's copy was rejected and the producer is down: the user needs the reason for the
+/// rejection.
 #[test]
 fn reports_reason_for_refused_metadata() {
     let mut bench = asking_stores(Verification::ByDriver);
@@ -89,7 +89,7 @@ fn reports_reason_for_refused_metadata() {
     assert!(events[0].starts_with("Failed(Elsewhere {"), "{events:?}");
 }
 
-/// A Nack of another Interest does not tell that the producer of this one is away.
+/// A Nack of another Interest does not mean that the producer is down.
 #[test]
 fn only_matching_nack_queries_stores() {
     let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
@@ -134,8 +134,7 @@ fn rejects_metadata_of_other_object() {
     }
 }
 
-/// A producer may take some seconds to come up again, which a router behind the first one knows
-/// nothing of.
+/// A producer may take seconds to start, and only a router further on has no route.
 #[test]
 fn retries_remote_missing_route() {
     let mut bench = Fixture::new(latest(), ConsumerConfig::default());

@@ -1,4 +1,4 @@
-//! What routers say they hold, and who is asked for it.
+//! Tests of the holdings of routers, and of the paths that segments take.
 
 use alloc::collections::VecDeque;
 use alloc::string::ToString as _;
@@ -7,7 +7,7 @@ use weir_store::{HoldingsStatus, SegmentRange};
 
 use super::*;
 
-/// Other routers than that of the bench.
+/// Routers other than that of the fixture.
 const NEAR: PathId = PathId(4);
 const FAR: PathId = PathId(5);
 
@@ -24,7 +24,7 @@ fn config(holdings: HoldingsMode) -> ConsumerConfig {
     }
 }
 
-/// The fetch of an object of 30 segments over three paths, which has begun.
+/// A fetch of 30 segments over three paths, which has started.
 fn asking(holdings: HoldingsMode) -> (Fixture, Vec<Name>) {
     asking_with(config(holdings), ReaderMode::Unordered)
 }
@@ -40,7 +40,7 @@ fn asking_with(config: ConsumerConfig, reader: ReaderMode) -> (Fixture, Vec<Name
     (bench, names)
 }
 
-/// What left by each path: questions, and segments.
+/// What left on each path: queries and segments.
 fn left(bench: &Fixture, names: &[Name]) -> BTreeMap<PathId, (usize, Vec<u64>)> {
     let mut left: BTreeMap<PathId, (usize, Vec<u64>)> = BTreeMap::new();
     for (name, &path) in names.iter().zip(&bench.out_paths) {
@@ -62,7 +62,7 @@ fn answer(path: PathId, name: &Name, content: &[u8], last: u64) -> ConsumerInput
     ConsumerInput::Packet { path, header: LpHeader::default(), packet }
 }
 
-/// The answer of a router, in segments of so many octets.
+/// A router's answer, in segments of this many bytes.
 fn holdings(path: PathId, ranges: &[(u64, u64)], octets: usize) -> Vec<ConsumerInput> {
     let object: Name = "/o/v=1".parse().unwrap();
     let range = |&(first, last)| SegmentRange { first, last };
@@ -104,7 +104,8 @@ fn queries_each_router_once() {
     assert_eq!(asked.len(), 1);
     assert!(bench.events().iter().any(|event| event.contains("segments: 14")));
 
-    // Its window opens; then the other one's part, then what no one holds, in turn.
+    // Its window opens. Then the other router's part follows, then segments that no router holds,
+    // in turn.
     let mut answered = 0;
     let mut under_way = VecDeque::from([(NEAR, 0), (NEAR, 1)]);
     let mut by = [NEAR; 30];
@@ -186,7 +187,7 @@ fn refused_segments_go_to_other_routers() {
     assert!(by.contains(&PATH) && by.contains(&FAR), "{by:?}");
 }
 
-/// A router far away may be the only one that holds what a reader in order waits for.
+/// A distant router may be the only one that holds the segment that an in-order reader needs.
 #[test]
 fn slow_holder_is_used_with_small_reader() {
     let config = ConsumerConfig {

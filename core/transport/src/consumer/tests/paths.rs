@@ -1,4 +1,4 @@
-//! Paths: their pace, and which of them takes what.
+//! Tests of paths: pacing, and which path takes a chunk.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl CongestionControl for Paced {
     fn on_timeout(&mut self, _now: Instant) {}
 
     fn allowance(&self) -> Allowance {
-        // A packet of 8800 octets each 10 ms.
+        // A packet of 8800 bytes every 10 ms.
         Allowance { window: 5.0, pacing_bps: Some(7_040_000) }
     }
 }
@@ -30,12 +30,12 @@ fn paces_interests() {
         sent += bench.step().len();
         assert_eq!(bench.now, Instant::from_ns((sent as u64 - 1) * 10 * NS_PER_MS));
     }
-    // Now the window is full.
+    // The window is full now.
     let next = bench.consumer.next_wakeup().unwrap();
     assert_eq!(next, Instant::from_ns(NS_PER_S), "the timeout of the first");
 }
 
-/// The driver does not call for nothing while a path that is not used has room.
+/// The driver is not called needlessly while an unused path has room.
 #[test]
 fn standby_path_causes_no_wakeup() {
     let mut bench = sequence(1);
@@ -45,11 +45,11 @@ fn standby_path_causes_no_wakeup() {
     assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
 }
 
-/// What was sent on a path that has gone is not taken for sent on another of the same number, whose
-/// order of sending begins anew.
+/// Interests of a removed path do not count as sent on a new path with the same number, whose
+/// sending order starts again.
 #[test]
 fn readded_path_starts_fresh() {
-    /// Keeps the places of the Interests that were answered.
+    /// Records the orders of answered Interests.
     struct RecordedOrders(alloc::sync::Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
 
     impl CongestionControl for RecordedOrders {
@@ -73,15 +73,15 @@ fn readded_path_starts_fresh() {
     let control = Box::new(RecordedOrders(alloc::sync::Arc::clone(&orders)));
     bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
     assert_eq!(bench.step(), [segment("/a", 0)], "the window is one");
-    // The earlier path's last.
+    // The last one of the removed path.
     bench.data(&segment("/a", 3));
     assert!(orders.lock().unwrap().is_empty(), "it is no answer to what was sent on this one");
     bench.data(&segment("/a", 0));
     assert_eq!(*orders.lock().unwrap(), [(0, 1)]);
 }
 
-/// With little room only the faster of two paths is used: what came by it would wait for the
-/// slower one (paper chopcop, 4.2: freeze and resume).
+/// With a small buffer only the faster of two paths is used, because its segments would wait for
+/// the slower path (paper chopcop, 4.2: freeze and resume).
 #[test]
 fn freezes_slow_path_when_reader_is_full() {
     const SLOW: PathId = PathId(9);
@@ -97,7 +97,7 @@ fn freezes_slow_path_when_reader_is_full() {
         let mut bench = Fixture::new(Target::Sequence, config);
         bench.input(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
         let mut asked = bench.append(1, "/a", Some(0..1000));
-        // The first answers tell how fast the paths are: 1 and 20 ms.
+        // The first answers show the paths' round trips, 1 and 20 ms.
         assert_eq!(asked.len(), 8);
         let of_slow = asked.split_off(4);
         bench.now = bench.now.plus_ns(NS_PER_MS);
@@ -114,7 +114,7 @@ fn freezes_slow_path_when_reader_is_full() {
         }
         count
     };
-    // In 20 ms the fast path brings 80.
+    // In 20 ms the fast path delivers 80.
     assert_eq!(asked_of_slow(40), 0);
     assert_eq!(asked_of_slow(400), 4);
 }

@@ -1,4 +1,4 @@
-//! Whether a version has a manifest, when nothing believed says so.
+//! Tests of the probe for a manifest.
 
 use weir_security::manifest::{ManifestPart, ManifestShape, PartId, part_name};
 
@@ -24,7 +24,7 @@ fn content(shape: ManifestShape, level: u8) -> Vec<u8> {
     ManifestPart { shape, level, first: 0, digests: &[[7; 32]; 3] }.encode()
 }
 
-/// Has asked whether the version has a manifest, and knows whose signatures it believes.
+/// A consumer that probes for a manifest, and trusts a signer.
 fn probing() -> Fixture {
     let config = ConsumerConfig {
         controller: Controller::FIXED,
@@ -38,7 +38,7 @@ fn probing() -> Fixture {
     bench
 }
 
-/// A part comes, with a verdict on its signature.
+/// A part arrives, with a verdict on its signature.
 fn part_came(bench: &mut Fixture, id: PartId, content: &[u8], is_good: bool) -> Vec<Name> {
     let mut asked = bench.data_with(&part(id), content);
     let events = core::mem::take(&mut bench.out.events);
@@ -106,7 +106,7 @@ fn higher_manifest_level_wins() {
     assert_eq!(begun(&mut bench), Some(Some(two)));
     assert_eq!(asked[..2], [part(LEAF), segment("/a/54=%01", 0)]);
 
-    // A leaf may lie about what is above it.
+    // A leaf may lie about the level above it.
     let mut bench = probing();
     assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
     let asked = bench.requested[0].clone();
@@ -115,7 +115,7 @@ fn higher_manifest_level_wins() {
     assert_eq!(begun(&mut bench), Some(None));
 }
 
-/// The time for which the first segment waits is for finding out whether there is a manifest.
+/// The first segment waits this long for the probe.
 #[test]
 fn retries_higher_manifest_level() {
     let two = shape(3, 2);
@@ -123,13 +123,13 @@ fn retries_higher_manifest_level() {
     bench.data(&segment("/a/54=%01", 0));
     assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
     // The first Interest is lost.
-    bench.now = bench.consumer.next_wakeup().expect("it is asked for again");
+    bench.now = bench.consumer.next_wakeup().expect("it is requested again");
     assert_eq!(bench.step(), [part(TOP)]);
     part_came(&mut bench, TOP, &content(two, 2), true);
     assert_eq!(begun(&mut bench), Some(Some(two)));
 }
 
-/// A key may have to be fetched: the time for which the first segment waits is not for that.
+/// A key may have to be fetched. The wait of the first segment does not include that.
 #[test]
 fn waits_for_part_under_verification() {
     let mut bench = probing();

@@ -1,8 +1,8 @@
-//! What a controller says of timeouts, of answers that overtake others, and of marks.
+//! Tests of the rules of a controller: timeouts, loss detection, and marks.
 
 use super::*;
 
-/// A controller with rules of its own.
+/// A controller with given rules.
 struct FixedRules(PathRules);
 
 impl CongestionControl for FixedRules {
@@ -49,7 +49,7 @@ fn controller_sets_timeout() {
 
 #[test]
 fn controller_sets_loss_detection() {
-    // Answers at 100, 101, ... 108 ms: the third of them is at 102, and 1.25 of the slowest is 135.
+    // Answers at 100, 101, ... 108 ms: the third at 102, and 1.25 of the slowest is 135.
     for (overtaken, expected_ms) in [
         (LossDetection::AfterSlowest, Some(135)),
         (LossDetection::AfterSlowestEarly, Some(135)),
@@ -70,7 +70,7 @@ fn controller_sets_loss_detection() {
     }
 }
 
-/// Answers after 1 ms: routers do not take another Interest before 10 ms.
+/// Answers after 1 ms, while routers suppress retransmissions before 10 ms.
 #[test]
 fn early_loss_waits_for_retransmission() {
     for (overtaken, lost_us, sent_us) in [
@@ -96,8 +96,8 @@ fn early_loss_waits_for_retransmission() {
     }
 }
 
-/// Regression: on a path of 1 ms sixteen tries were over in 150 ms, while routers suppress
-/// repetitions for up to 250 ms each.
+/// Regression: on a path of 1 ms sixteen tries ended within 150 ms, while routers suppress each
+/// retransmission for up to 250 ms.
 #[test]
 fn repeated_losses_back_off() {
     for overtaken in
@@ -123,7 +123,7 @@ fn repeated_losses_back_off() {
     }
 }
 
-/// Answers that come say that what is older waits in a queue: the timeout begins anew.
+/// Arriving answers show that older Interests wait in a queue, so the timeout restarts.
 #[test]
 fn answers_postpone_timeout() {
     for (overtaken, timeouts) in
@@ -136,14 +136,14 @@ fn answers_postpone_timeout() {
             bench.step();
             bench.data(&segment("/a", index));
         };
-        // The timeout is 0.3 s after these; then each takes 50 ms longer than the one before.
+        // The timeout is 0.3 s after these. Then each answer takes 50 ms longer than the last.
         (0..40).for_each(|index| answer(100 * (index / 10 + 1), index));
         (40..50).for_each(|index| answer(550 + 50 * (index - 40), index));
         assert_eq!(bench.consumer.stats().timeouts.min(1), timeouts, "{overtaken:?}");
     }
 }
 
-/// The last Interests of an object have none behind them whose answers could overtake.
+/// No later answers can overtake the last Interests of an object.
 #[test]
 fn tail_loss_is_found_before_timeout() {
     let mut bench = ruled(PathRules {
@@ -155,18 +155,18 @@ fn tail_loss_is_found_before_timeout() {
     bench.data(&segment("/a", 0));
     bench.step();
     bench.now = bench.consumer.next_wakeup().unwrap();
-    // Twice 1.25 of the slowest answer after the last one.
+    // Twice 1.25 of the slowest answer, after the latest answer.
     assert_eq!(bench.now, Instant::from_ns(350 * NS_PER_MS));
     assert_eq!(bench.step().len(), 1, "the oldest");
     let stats = bench.consumer.stats();
     assert_eq!((stats.losses, stats.decreases, stats.timeouts), (1, 0, 0));
-    // Once, until an answer comes: the timeouts of a path that is dead grow.
+    // Once, until an answer arrives: timeouts of a dead path grow.
     bench.now = bench.consumer.next_wakeup().unwrap();
     bench.step();
     assert_eq!(bench.consumer.stats().timeouts, 1);
 }
 
-/// Regression: each stall doubled the margin for answers that overtake others, for good.
+/// Regression: each stall permanently doubled the reorder margin.
 #[test]
 fn stall_does_not_widen_reorder_margin() {
     let mut bench = ruled(PathRules {
@@ -177,7 +177,7 @@ fn stall_does_not_widen_reorder_margin() {
     bench.now = Instant::from_ns(NS_PER_MS);
     bench.data(&segment("/a", 0));
     bench.step();
-    // The oldest is asked for again, and its first answer comes at the same time.
+    // The oldest is sent again, and its first answer arrives at the same time.
     bench.now = bench.consumer.next_wakeup().unwrap();
     bench.step();
     assert_eq!(bench.consumer.stats().losses, 1);
@@ -185,7 +185,7 @@ fn stall_does_not_widen_reorder_margin() {
     assert_eq!(bench.consumer.stats().false_losses, 0);
 }
 
-/// What an unreliable consumer takes for lost is gone, and an answer may only be late.
+/// An unreliable consumer gives up a lost segment, although its answer may only be late.
 #[test]
 fn unreliable_path_detects_no_early_loss() {
     for (asks_once, losses) in [(false, 1), (true, 0)] {
@@ -206,7 +206,7 @@ fn unreliable_path_detects_no_early_loss() {
     }
 }
 
-/// A mark that the controller does not hear of stands for no loss of its round trip.
+/// A mark that the controller ignores does not replace a loss of its round trip.
 #[test]
 fn ignored_mark_hides_no_timeout() {
     for marks in [Marks::Reported, Marks::Unreported] {

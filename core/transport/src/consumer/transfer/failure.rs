@@ -1,4 +1,4 @@
-//! What is given up, and the end of what is fetched.
+//! Failed segments, and the end of a transfer.
 
 use weir_base::Instant;
 use weir_wire::Name;
@@ -15,7 +15,7 @@ impl Transfer {
         self.state == TransferState::Running
     }
 
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, successfully or not.
     pub(in crate::consumer) fn has_ended(&self) -> bool {
         self.state == TransferState::Over
     }
@@ -27,7 +27,7 @@ impl Transfer {
         }
     }
 
-    /// Why there is nothing under this name.
+    /// The error for a name that failed for this reason.
     pub(in crate::consumer) fn error_of(&self, name: Name, reason: FailReason) -> ConsumerError {
         match reason {
             FailReason::NoRoute if self.is_no_route_remote => ConsumerError::NoRouteFurtherOn(name),
@@ -37,7 +37,7 @@ impl Transfer {
         }
     }
 
-    /// Without this packet its object fails, or its range.
+    /// Fails the object, or the range, that needs this packet.
     pub(super) fn fail_packet(
         &mut self,
         index: u64,
@@ -65,7 +65,7 @@ impl Transfer {
         out.events.push(ConsumerEvent::RangeFailed { range, error });
     }
 
-    /// A packet is skipped.
+    /// Skips a packet.
     pub(super) fn skip_packet(&mut self, index: u64, out: &mut ConsumerOutbox) {
         let (range, id) = self.inventory.packet_at(index);
         self.reader.skip(index);
@@ -82,8 +82,8 @@ impl Transfer {
         }
     }
 
-    /// An answer says that there is no such packet. It is requested once more, past all caches; a
-    /// second such answer ends the transfer.
+    /// An answer states that the packet does not exist. It is requested once more, bypassing all
+    /// caches. A second such answer ends the transfer.
     pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
         let is_first = self.verify.count_bad_copy(index) == 1 && self.config.is_reliable;
         if !is_first || !self.refetch(now, index, None, true, self.config.retries_max) {
@@ -92,10 +92,9 @@ impl Transfer {
         }
     }
 
-    /// Requests a packet outside the window, with its digest if that is known: routers then pass
-    /// over what they have of its name. Should no one have the packet of this digest, any of the
-    /// name may do: a producer may have signed the object again. Returns false when there are too
-    /// many requests.
+    /// Requests a packet outside the window, with its digest if known: routers then bypass their
+    /// copies. If no packet of this digest exists, any packet of the name is accepted, because a
+    /// producer may have signed the object again. Returns false when there are too many requests.
     pub(super) fn refetch(
         &mut self,
         now: Instant,
@@ -129,7 +128,7 @@ impl Transfer {
         self.requests.any(|purpose| matches!(purpose, Purpose::Refetch(_)))
     }
 
-    /// The number of the last segment is known, or known better.
+    /// The number of the last segment is known, or corrected.
     pub(in crate::consumer) fn set_last(
         &mut self,
         last: u64,
@@ -146,7 +145,7 @@ impl Transfer {
         }
     }
 
-    /// The scoreboard requests nothing beyond the end of an object.
+    /// Bounds the scoreboard by the end of the object.
     pub(super) fn set_limit(&mut self) {
         if let Some(layout) = self.inventory.layout() {
             let end = layout.end_index(self.inventory.last_segment());

@@ -1,8 +1,8 @@
 //! The transfer: fetches the packets of a target whose names are known.
 //!
-//! [`Transfer`] owns the components and calls them. Its methods lie in four files, each of which
-//! calls only the next ones: this one (what is sent and what comes), `verdicts` (what becomes of a
-//! packet that came), `set_aside` (holes), `failure` (what is given up).
+//! [`Transfer`] owns the components and calls them. Its methods are in four files. Each calls only
+//! the following ones: this one (sending and receiving), `verdicts` (what happens to a received
+//! packet), `set_aside` (holes), `failure` (failed packets).
 
 mod failure;
 mod set_aside;
@@ -37,9 +37,9 @@ use crate::request::Nack;
 /// What a request of the transfer is for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Whether an object that grows still does.
+    /// Whether a growing object has grown.
     Renewal,
-    /// The packet of this index, outside the window: it came damaged, or got no answer.
+    /// The packet of this index, outside the window: it arrived damaged, or got no answer.
     Refetch(u64),
 }
 
@@ -59,18 +59,18 @@ pub(super) struct Transfer {
     requests: Requests<Purpose>,
     pub(super) verify: VerifyQueue,
     pub(super) reader: Reader,
-    /// Of an object that grows.
+    /// For a growing object.
     live: Option<Live>,
-    /// Packets that got no answer, if there are any.
+    /// Packets that got no answer, if any.
     holes: Option<Box<Holes>>,
-    /// A router behind the first one reported last that it has no route.
+    /// The latest NoRoute Nack came from a router further on.
     is_no_route_remote: bool,
     /// No range of the sequence follows.
     is_closed: bool,
-    /// The driver has been asked for more ranges.
+    /// More ranges have been requested from the driver.
     has_asked_for_more: bool,
     pub(super) stats: ConsumerStats,
-    /// Packets that a Data or Nack answers; here so that its memory stays.
+    /// Packets that a Data or Nack answers. A field, so that its memory is reused.
     found: Vec<u64>,
 }
 
@@ -142,12 +142,12 @@ impl Transfer {
         self.is_closed = true;
     }
 
-    /// A manifest serves only verification.
+    /// A manifest is used only for verification.
     pub(super) fn uses_manifest(&self) -> bool {
         self.config.verification == Verification::Signatures && self.config.use_manifest
     }
 
-    /// The names of all packets are known: the scoreboard takes over.
+    /// The names of all packets are known: starts the scoreboard.
     pub(super) fn begin(&mut self, manifest: Option<ManifestShape>, out: &mut ConsumerOutbox) {
         let manifest = manifest.filter(|_| self.uses_manifest());
         let layout = self.inventory.layout_mut();
@@ -164,7 +164,7 @@ impl Transfer {
         out.events.push(ConsumerEvent::Manifest { shape: manifest });
     }
 
-    /// If the object grows, segments may be requested that are not made yet.
+    /// If the object grows, segments may be requested before they exist.
     pub(super) fn begin_live(&mut self, now: Instant, target: &Target) {
         let grows = self.inventory.metadata.as_ref().filter(|metadata| metadata.grows());
         let Some(next) = grows.and_then(|metadata| metadata.next_segment) else { return };
@@ -177,7 +177,7 @@ impl Transfer {
     }
 }
 
-/// What comes.
+/// Receiving.
 impl Transfer {
     pub(super) fn on_data(
         &mut self,
@@ -222,7 +222,7 @@ impl Transfer {
         None
     }
 
-    /// A packet came. Returns whether it was wanted.
+    /// A packet arrived. Returns whether it was wanted.
     fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
         if let Some(request) = self.requests.take(Purpose::Refetch(index)) {
             let rtt_ns = request.elapsed_ns(answer.now);
@@ -248,7 +248,7 @@ impl Transfer {
         }
     }
 
-    /// Nacks count as being of the first router, or of one behind it.
+    /// Records whether the first router sent a Nack, or one further on.
     pub(super) fn note_nack_origin(&mut self, nack: Nack) {
         self.is_no_route_remote = nack.reason == NackReason::NoRoute && !nack.is_from_first_router;
     }
@@ -279,7 +279,7 @@ impl Transfer {
         self.found = found;
     }
 
-    /// A single request has come to nothing.
+    /// A single request failed.
     fn request_failed(
         &mut self,
         now: Instant,
@@ -294,13 +294,13 @@ impl Transfer {
             (Purpose::Renewal, Some(live)) if !live.has_recent_data(now) => {
                 self.fail(self.error_of(live.target(), reason), out);
             }
-            // Segments have come since: there is a producer.
+            // Segments have arrived since, so there is a producer.
             (Purpose::Renewal, _) => {}
         }
     }
 }
 
-/// What is sent.
+/// Sending.
 impl Transfer {
     /// Finds what is lost or timed out.
     pub(super) fn detect_losses(&mut self, now: Instant, out: &mut ConsumerOutbox) {
@@ -311,7 +311,7 @@ impl Transfer {
         }
     }
 
-    /// Sends the single requests that are due.
+    /// Sends single requests that are due.
     pub(super) fn poll_requests(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) {
         if self.requests.is_empty() {
             return;
@@ -330,7 +330,7 @@ impl Transfer {
         }
     }
 
-    /// Hands out what the reader takes.
+    /// Delivers what the reader takes.
     pub(super) fn hand_out(&mut self, out: &mut Vec<Delivery>) {
         self.reader.hand_out(out);
     }
@@ -365,7 +365,7 @@ impl Transfer {
         }
     }
 
-    /// Verified metadata say how far the object has grown.
+    /// Verified metadata state how far the object has grown.
     fn renewed(
         &mut self,
         now: Instant,
@@ -389,7 +389,7 @@ impl Transfer {
         }
     }
 
-    /// The metadata that came again are verified.
+    /// The new metadata are verified.
     pub(super) fn renewal_verified(&mut self) {
         if let Some(live) = &mut self.live {
             live.renewal_verified();
@@ -397,13 +397,13 @@ impl Transfer {
         self.verify.forget_bad_copies(METADATA_INDEX);
     }
 
-    /// The metadata that came are not usable. Returns whether they are requested again, as those of
-    /// an object that grows.
+    /// The new metadata are not usable. Returns whether they are requested again, as those of a
+    /// growing object.
     pub(super) fn renew_later(&mut self, now: Instant) -> bool {
         self.live.as_mut().map(|live| live.renew_later(now)).is_some()
     }
 
-    /// Requests packets while paths, and the reader, have room, and ends when all are there.
+    /// Requests packets while paths and the reader have room, and ends when all have been received.
     pub(super) fn advance(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) {
         let has_room = self.send(now, rng, out);
         if self.advance_holes(now, has_room, out) {
@@ -411,7 +411,7 @@ impl Transfer {
         }
     }
 
-    /// Ends when all is there, or reports that more ranges may follow.
+    /// Ends when all packets have been received, or reports that more ranges may follow.
     pub(super) fn end_if_done(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         if self.has_ended() {
             return;
@@ -420,7 +420,7 @@ impl Transfer {
             Naming::Sequence(_) => self.is_closed,
             Naming::Object(_) => true,
         };
-        // What was skipped may have made room for the reader.
+        // Skipped packets may have made room for the reader.
         self.reader.hand_out(&mut out.deliveries);
         let is_settled = self.requests.is_empty() && self.verify.is_idle() && self.holes.is_none();
         if may_end && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
@@ -432,11 +432,32 @@ impl Transfer {
         }
     }
 
-    /// Requests chunks while a path, and the reader, have room. Returns whether the reader has.
+    /// Requests chunks while a path and the reader have room. Returns whether the reader has.
+    ///
+    /// # Run Interests
+    ///
+    /// Between two ends that support it, one link packet carries up to 64 Interests of one object,
+    /// a *run* (`docs/run-interests.md`). The link forms runs from queued Interests that are
+    /// adjacent, equal in all other fields, and whose segment numbers and nonces have the same
+    /// distance. The consumer only has to make its Interests fit:
+    ///
+    /// 1. It draws one random number, `base`, when it sends the first Interest of this call.
+    /// 2. The nonce of segment `n` is `base + n` (modulo 2^32). So the nonces of a batch increase
+    ///    exactly as its segment numbers do, gaps included.
+    /// 3. All Interests of a batch have the same selectors and are appended in ascending order,
+    ///    path by path as the schedule decides.
+    /// 4. The scoreboard stores `base` for each chunk, not the nonces. A Nack returns the Interest:
+    ///    [`nonce_base`] subtracts the segment number, and the Nack counts only if the result is
+    ///    the base of the chunk's last sending.
+    ///
+    /// Example: base 1000, segments 7, 8 and 10. The nonces are 1007, 1008 and 1010. The link sends
+    /// the Interest of segment 7 with the bitmap `1011` (bits 0, 1 and 3).
+    ///
+    /// A batch must never use two bases, or the run breaks. Two batches must never share one: a
+    /// segment sent again needs a new nonce, or routers drop its Interest as a duplicate.
     fn send(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) -> bool {
         let mut selectors = self.config.selectors();
         let room_max = self.unread_max();
-        // What is requested at once may leave as a run, whose nonces follow the segment numbers.
         let mut base = None;
         let has_room = loop {
             let room = if self.may_request() { self.new_segment_room(room_max) } else { 0 };
@@ -465,7 +486,7 @@ impl Transfer {
         has_room
     }
 
-    /// Segments that may be requested and unread; those of one chunk at least.
+    /// How many segments may be requested and unread; at least those of one chunk.
     fn unread_max(&self) -> u32 {
         let max = self.config.reader_segments_max;
         let max = match &self.holes {
@@ -475,7 +496,7 @@ impl Transfer {
         max.max(self.chunk_segments())
     }
 
-    /// The room for new segments, in whole chunks: a chunk is requested at once.
+    /// Room for new segments, in whole chunks: a chunk is requested at once.
     fn new_segment_room(&self, room_max: u32) -> u32 {
         let committed =
             self.scoreboard.outstanding().unanswered().saturating_add(self.reader.unread());
@@ -487,8 +508,8 @@ impl Transfer {
         self.config.chunk_segments.clamp(1, CHUNK_SEGMENTS_MAX)
     }
 
-    /// Whether new segments may be requested: not before it is known what an object that grows has,
-    /// or where a pass over what is set aside continues.
+    /// Whether new segments may be requested. Not while the growth of an object is unknown, or
+    /// while it is unknown where a pass over set-aside packets continues.
     fn may_request(&mut self) -> bool {
         !self.live.as_ref().is_some_and(Live::is_reader_behind) && self.skip_gap()
     }
@@ -514,7 +535,7 @@ impl Transfer {
         })
     }
 
-    /// When something is due if no packet comes before.
+    /// When something is due if no packet arrives earlier.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let requests = self.requests.next_wakeup();
         if !self.is_running() {
@@ -527,7 +548,7 @@ impl Transfer {
             .min()
     }
 
-    /// Ends the turn: reports what happened to single packets, and forgets what is over.
+    /// Ends the turn: reports trace events, and forgets finished ranges.
     pub(super) fn end_turn(&mut self, out: &mut ConsumerOutbox) {
         let Self { scoreboard, inventory, .. } = self;
         for (index, path, kind) in scoreboard.trace().drain(..) {
@@ -540,7 +561,7 @@ impl Transfer {
     }
 }
 
-/// What was drawn for all Interests that were sent with the one of this nonce and segment.
+/// The base that the nonces of a batch share (see `Transfer::send`).
 fn nonce_base(nonce: u32, segment: Option<u64>) -> u32 {
     nonce.wrapping_sub(segment.unwrap_or(0) as u32)
 }

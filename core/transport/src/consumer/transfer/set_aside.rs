@@ -1,4 +1,4 @@
-//! Does what [`Holes`] says about packets that get no answer.
+//! Carries out what [`Holes`] decides about packets without an answer.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -12,13 +12,13 @@ use crate::consumer::path::Answer;
 use crate::consumer::scoreboard::{FailedSegment, HoleRules};
 use crate::consumer::target::PacketId;
 
-/// Segments of an object at most for packets of it to be set aside. A stranger may say that there
-/// are any number, and what is set aside is searched part by part.
+/// Objects with more segments than this do not set packets aside. Anyone may claim any number of
+/// segments, and what is set aside is searched range by range.
 const SET_ASIDE_SEGMENTS_MAX: u64 = 1 << 32;
 
 impl Transfer {
-    /// Whether a packet that gets no answer can be set aside: the object has a known end and does
-    /// not grow.
+    /// Whether a packet without an answer can be set aside: the object has a known end and does not
+    /// grow.
     fn can_set_aside(&self) -> bool {
         self.config.sets_aside
             && self.config.is_reliable
@@ -27,7 +27,7 @@ impl Transfer {
             && self.inventory.end_index().is_some_and(|end| end <= SET_ASIDE_SEGMENTS_MAX)
     }
 
-    /// A packet gets no answer. It is set aside if that is possible; otherwise its object fails.
+    /// A packet got no answer. It is set aside if possible; otherwise its object fails.
     pub(super) fn on_packet_failed(
         &mut self,
         now: Instant,
@@ -47,7 +47,8 @@ impl Transfer {
             return;
         }
         if self.holes.is_none() {
-            // As long as nothing is there, waiting counts from the first Interest, as for any name.
+            // While no segment has arrived, the wait counts from the first Interest, as for any
+            // name.
             let since = self.scoreboard.unresponsive_since().filter(|_| self.has_no_segment());
             let since = since.unwrap_or(now);
             let lifetime_ns = self.config.lifetime_ms.saturating_mul(NS_PER_MS);
@@ -63,20 +64,20 @@ impl Transfer {
         }
     }
 
-    /// Packets without an answer are set aside soon from now on. In order nothing is gained by
-    /// that, and as long as nothing is there they may all be missing.
+    /// Sets packets aside after fewer attempts from now on. Not in order, where it gains nothing,
+    /// and not while no segment has arrived, because all may be missing.
     fn shorten_tries(&mut self) {
         if !self.scoreboard.is_in_order() && !self.has_no_segment() {
             self.scoreboard.set_hole_rules(HoleRules::Known);
         }
     }
 
-    /// Whether no segment is there.
+    /// Whether no segment has been received.
     fn has_no_segment(&self) -> bool {
         self.stats.segments == 0 && self.inventory.received.is_empty()
     }
 
-    /// Sets aside the packets that wait for a manifest part which is missing.
+    /// Sets aside the packets that wait for a missing manifest part.
     fn set_aside_held(&mut self) {
         for (index, incoming) in self.verify.take_held() {
             if !self.set_aside_unlisted(index) {
@@ -85,7 +86,7 @@ impl Transfer {
         }
     }
 
-    /// Sets aside a packet that came, if the manifest part that lists it is set aside. Returns
+    /// Sets aside a received packet if the manifest part that lists it is set aside. Returns
     /// whether it did.
     pub(super) fn set_aside_unlisted(&mut self, index: u64) -> bool {
         let (Some(holes), Some(layout)) = (&mut self.holes, self.inventory.layout()) else {
@@ -99,7 +100,7 @@ impl Transfer {
         true
     }
 
-    /// Data came for a packet that was requested outside the window.
+    /// Data arrived for a packet that was requested outside the window.
     pub(super) fn on_refetch_answer(&mut self, index: u64, answer: &Answer) {
         // A pass may have requested it meanwhile, or may be about to.
         self.scoreboard.cancel(index);
@@ -107,8 +108,8 @@ impl Transfer {
         self.note_aside(index, answer);
     }
 
-    /// Data came for a packet that is not requested. Returns whether it is set aside, so that it is
-    /// wanted: it answers an Interest that was given up, whose time is not known any more.
+    /// Data arrived for a packet that is not requested. Returns whether it is set aside and
+    /// therefore wanted: it answers an Interest that was given up.
     pub(super) fn on_late_answer(&mut self, index: u64, answer: &Answer) -> bool {
         if !self.holes.as_ref().is_some_and(|holes| holes.is_aside(index)) {
             return false;
@@ -128,8 +129,8 @@ impl Transfer {
         }
     }
 
-    /// The pass skips a hole: it continues with the packet that was answered, or with the first
-    /// manifest part that is needed to verify it.
+    /// The pass skips a hole: it continues with the answered packet, or with the first manifest
+    /// part needed to verify it.
     fn skip_to_answered(&mut self, index: u64) {
         let next = self.scoreboard.outstanding().next_index();
         let to = self.prerequisite(index);
@@ -139,13 +140,13 @@ impl Transfer {
         }
     }
 
-    /// The index of a packet, or of the manifest part without which it cannot be verified.
+    /// The index of a packet, or of the manifest part that must be verified first.
     fn prerequisite(&self, index: u64) -> u64 {
         let layout = self.inventory.layout();
         layout.map_or(index, |layout| self.verify.prerequisite(layout, index))
     }
 
-    /// The pass continues with the packet `to`; those before it are set aside.
+    /// The pass continues with packet `to`, and sets aside those before it.
     fn skip(&mut self, to: u64) {
         let Some(holes) = &mut self.holes else { return };
         for index in self.scoreboard.cancel_all() {
@@ -157,8 +158,8 @@ impl Transfer {
         self.set_aside_held();
     }
 
-    /// Before a pass over what is set aside requests the next packet: skips a long gap, once
-    /// everything requested before it is answered. Returns whether the pass may request one now.
+    /// Before a pass over set-aside packets requests the next one: skips a long gap, once
+    /// everything requested is answered. Returns whether the pass may request a packet now.
     pub(super) fn skip_gap(&mut self) -> bool {
         let (Some(holes), Some(layout)) = (&self.holes, self.inventory.layout()) else {
             return true;
@@ -173,7 +174,7 @@ impl Transfer {
         is_idle
     }
 
-    /// Requests again what is set aside, and ends passes. `has_room`: the reader takes more.
+    /// Requests set-aside packets again, and ends passes. `has_room`: the reader takes more.
     /// Returns whether a pass begins.
     pub(super) fn advance_holes(
         &mut self,
@@ -186,19 +187,19 @@ impl Transfer {
         if holes.note_verified(segments, now) {
             self.shorten_tries();
         }
-        // 1. The pass under way.
+        // 1. The current pass.
         let is_stuck = !has_room && self.scoreboard.outstanding().unanswered() == 0;
         let state = self.pass_state(now, is_stuck);
         let Some(holes) = &mut self.holes else { return false };
         let step = holes.advance(&state);
         self.take_step(now, step, out);
-        // 2. Its end, when nothing is on its way any more.
+        // 2. Its end, when nothing is in flight any more.
         let is_idle = !self.is_refetching() && self.verify.is_idle();
         let mut begins = false;
         if is_idle && self.holes.is_some() && (self.scoreboard.is_done() || is_stuck) {
             begins = self.end_pass(now, out);
         }
-        // 3. The end of patience.
+        // 3. The deadline without progress.
         let ends = self.holes.as_ref().map(|holes| holes.deadline());
         if self.verify.is_idle() && ends.is_some_and(|ends| now >= ends) {
             self.fail_incomplete(out);
@@ -256,8 +257,8 @@ impl Transfer {
     fn request_round(&mut self, now: Instant, round: BTreeSet<u64>) {
         let next = self.scoreboard.outstanding().next_index();
         for index in round {
-            // Behind a hole there may be parts of the manifest and no segments: only segments show
-            // that the hole has ended.
+            // Behind a hole there may be manifest parts and no segments. Only segments show that
+            // the hole has ended.
             let is_aside = self.holes.as_ref().is_some_and(|holes| holes.is_aside(index));
             let is_behind = index >= next && !is_aside;
             let index = if is_behind { index } else { self.prerequisite(index) };
@@ -272,14 +273,14 @@ impl Transfer {
         }
     }
 
-    /// When [`Transfer::advance_holes`] has something to do, if no packet comes before.
+    /// When [`Transfer::advance_holes`] has work, if no packet arrives earlier.
     pub(super) fn holes_wakeup(&self) -> Option<Instant> {
-        // A verdict comes first.
+        // A pending verdict comes first.
         let holes = self.holes.as_ref().filter(|_| self.verify.is_idle())?;
         Some(holes.next_wakeup(self.is_refetching()))
     }
 
-    /// Nothing more comes.
+    /// Nothing more will arrive: fails.
     fn fail_incomplete(&mut self, out: &mut ConsumerOutbox) {
         let Some(mut holes) = self.holes.take() else { return };
         for index in self.scoreboard.cancel_all() {

@@ -1,4 +1,4 @@
-//! What becomes of a packet that came.
+//! What happens to a received packet.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,26 +14,25 @@ use crate::consumer::verify::{
     AcceptedPart, AcceptedSegment, BAD_COPIES_MAX, Incoming, VerifyOutcome,
 };
 
-/// Times that a packet which came damaged or forged is requested by the digest that the manifest
-/// lists.
+/// How often a packet that failed verification is requested by the digest in the manifest.
 const DIGEST_REQUESTS_MAX: u32 = 2;
 
-/// What verification says that concerns others than the transfer.
+/// Results of verification that concern other components.
 #[must_use]
 pub(in crate::consumer) enum Verified {
     Metadata,
-    /// Metadata are not usable.
+    /// The metadata are not usable.
     BadMetadata(ConsumerError),
-    /// The first part of a manifest whose shape was not known.
+    /// The first part of a manifest whose shape was unknown.
     FirstManifestPart(AcceptedPart),
-    /// It is not usable.
+    /// That part is not usable.
     BadManifest,
-    /// Another part of the manifest: packets that wait for it can be verified.
+    /// Another manifest part: packets that wait for it can be verified.
     ManifestPart,
 }
 
 impl Transfer {
-    /// Takes a packet, the first one of its index or one that was requested again.
+    /// Takes a packet, received for the first time or again.
     pub(in crate::consumer) fn accept(
         &mut self,
         now: Instant,
@@ -47,7 +46,8 @@ impl Transfer {
         self.verify(now, index, incoming, out)
     }
 
-    /// Has a packet verified, now that it came, or that what it waited for may be there.
+    /// Starts the verification of a packet, when it arrives and when its prerequisite may have
+    /// arrived.
     pub(in crate::consumer) fn verify(
         &mut self,
         now: Instant,
@@ -59,7 +59,7 @@ impl Transfer {
         self.apply_outcome(now, index, outcome, out)
     }
 
-    /// Does what follows from verification.
+    /// Takes the consequences of a verification.
     pub(in crate::consumer) fn apply_outcome(
         &mut self,
         now: Instant,
@@ -137,7 +137,7 @@ impl Transfer {
         Some(Verified::ManifestPart)
     }
 
-    /// A segment is there for good.
+    /// A segment is verified, or accepted without verification.
     fn accept_segment(&mut self, index: u64, segment: AcceptedSegment, out: &mut ConsumerOutbox) {
         let AcceptedSegment { last_segment, content_bytes, packet, is_verified } = segment;
         self.stats.segments += 1;
@@ -159,7 +159,7 @@ impl Transfer {
         self.on_packet_done(index, out);
     }
 
-    /// A verified segment says which one is the last.
+    /// A verified segment states the last segment number.
     fn on_last_segment_verified(&mut self, stated: u64, out: &mut ConsumerOutbox) {
         if let Err(known) = self.verify.set_last_segment(stated) {
             let what = "the number of segments".to_string();
@@ -169,7 +169,7 @@ impl Transfer {
         self.set_last(stated, true, out);
     }
 
-    /// A packet came that is not what its producer signed: it is requested once more, or given up.
+    /// A packet failed verification: it is requested again, or its object fails.
     fn on_bad_packet(
         &mut self,
         now: Instant,
@@ -202,7 +202,7 @@ impl Transfer {
             _ => None,
         };
         let digest = digest.or(listed).filter(|_| times <= DIGEST_REQUESTS_MAX);
-        // After the first time, damage on the way is less likely than a bad copy in a router.
+        // After the first time, a bad copy in a router is more likely than damage on the way.
         let must_be_fresh = digest.is_none() && times > 1;
         if !self.refetch(now, index, digest, must_be_fresh, self.config.retries_max) {
             let name = self.inventory.naming.name_of(index);
@@ -215,7 +215,7 @@ impl Transfer {
         None
     }
 
-    /// What a refused segment said of the last one does not count any more.
+    /// Discards the last segment number that a rejected segment stated.
     fn forget_last(&mut self, out: &mut ConsumerOutbox) {
         if !self.inventory.last_is_from_segment() || self.verify.knows_last_segment() {
             return;

@@ -1,4 +1,4 @@
-//! The two levels of the output buffer, over a disk that is octets in memory.
+//! Tests of an output buffer with a disk that is simulated in memory.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -23,13 +23,13 @@ const KEY: HashKey = HashKey::new([5, 6]);
 const STORE_ID: u64 = 0x0123_4567_89AB_CDEF;
 const BLOCK_BYTES: u32 = 512;
 
-/// FNV-1a: enough to find what tests flip.
+/// FNV-1a: enough to detect the flips of the tests.
 fn checksum(octets: &[u8]) -> u32 {
     let step = |sum: u32, &octet: &u8| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193);
     octets.iter().fold(0x811C_9DC5, step)
 }
 
-/// A disk of regions of 64 KiB.
+/// A disk with regions of 64 KiB.
 fn tier(regions: u32) -> DiskTierConfig {
     let geometry = DiskGeometry {
         data_offset: 4096,
@@ -51,12 +51,12 @@ fn below(rng: &mut Rng, bound: u32) -> u32 {
     rng.below(bound)
 }
 
-/// What becomes of the operations of a disk, each in so many of a hundred.
+/// Faults of the disk's operations, each in percent.
 #[derive(Copy, Clone, Default)]
 struct Faults {
     fails: u32,
     no_space: u32,
-    /// Writes that are acknowledged and not done.
+    /// Writes that are acknowledged but not done.
     returns_wrong_record: u32,
     flips: u32,
 }
@@ -129,7 +129,7 @@ impl Fixture {
         let producer = Producer::with_disk(Catalog::new(), config, tier(regions));
         let (ops, out, token) = (Vec::new(), ProducerOutbox::default(), 0);
         let mut fixture = Self { producer, disk, ops, out, now, token };
-        // What was there before is read first.
+        // An earlier record is read first.
         fixture.handle(Vec::new());
         fixture.settle();
         assert!(!fixture.producer.is_disk_behind());
@@ -141,7 +141,7 @@ impl Fixture {
         self.ops.append(&mut self.out.disk_ops);
     }
 
-    /// One operation, any of those under way, is carried out.
+    /// Runs one of the pending operations.
     fn step(&mut self) {
         if self.ops.is_empty() {
             return;
@@ -152,7 +152,7 @@ impl Fixture {
         self.handle(vec![ProducerInput::DiskDone { id, outcome }]);
     }
 
-    /// All that is under way, and all that comes of it.
+    /// Runs all pending operations, and those that follow from them.
     fn settle(&mut self) {
         while !self.ops.is_empty() {
             self.step();
@@ -225,7 +225,7 @@ fn segment(at: usize, content: u8) -> Packet {
     data.encode_with_digest().into()
 }
 
-/// An object ten times the memory, whatever the policy.
+/// An object of ten times the memory, for each policy.
 #[test]
 fn evicted_data_is_served_from_disk() {
     for policy in EvictionPolicy::ALL {
@@ -247,7 +247,7 @@ fn evicted_data_is_served_from_disk() {
         assert!(stats.disk_data > 300 && stats.disk_data < stats.data, "{stats:?}");
         assert_eq!((stats.data, stats.disk_vain, stats.unknown), (600, 0, 0));
         assert_eq!((stats.disk.passed_by, stats.disk.no_room), (0, 0));
-        // What came back to memory and left it again is on disk already.
+        // Data that was read back and evicted again is already on disk.
         assert!(stats.disk.writes < 250, "{stats:?}");
     }
 }
@@ -266,7 +266,7 @@ fn data_read_from_disk_stays_in_memory() {
     assert_eq!(fixture.sent().len(), 3);
 }
 
-/// With digest, by prefix, and two at once for one read.
+/// With digest, by prefix, and two Interests for one read.
 #[test]
 fn answers_all_interest_kinds_from_disk() {
     let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 3);
@@ -289,7 +289,7 @@ fn answers_all_interest_kinds_from_disk() {
     let mut sent: Vec<u32> = fixture.sent().into_iter().map(|(token, ..)| token).collect();
     sent.sort_unstable();
     assert_eq!(sent, tokens);
-    // Nothing else of the name is to be had but from the application.
+    // Only the application can supply another Data of that name.
     assert_eq!(fixture.take_wanted().len(), 1, "{wrong}");
     assert_eq!((fixture.producer.stats().disk_data, fixture.producer.stats().disk_vain), (4, 1));
     assert_eq!(fixture.producer.stats().disk.reads, 1);
@@ -310,7 +310,7 @@ fn republished_data_replaces_disk_copy() {
     fixture.settle();
     let [first, second] = newer;
     assert_eq!(fixture.sent(), [(reading, None, first.clone()), (before, None, second)]);
-    // It leaves memory in its turn.
+    // It is evicted later.
     (2..100).for_each(|at| fixture.put(&segment(at, 1)));
     fixture.advance_time(10);
     fixture.settle();
@@ -335,7 +335,7 @@ fn evicted_disk_data_is_requested_again() {
     }
     let sent = fixture.sent();
     let wanted = fixture.take_wanted();
-    // The last ones are there, as many as two regions and the memory hold at least in part.
+    // The last ones are stored: as many as two regions and the memory hold at least.
     assert!(sent.len() > 40 && sent.len() + wanted.len() == 250, "{}", sent.len());
     for (token, nack, packet) in sent {
         assert!(nack.is_none() && packet == packets[tokens[&token]]);
@@ -360,12 +360,12 @@ fn bypasses_unresponsive_disk() {
     let stalls_at = fixture.producer.next_wakeup().unwrap();
     fixture.advance_time(stalls_at.ns_since(fixture.now).div_ceil(NS_PER_MS));
     assert_eq!(fixture.take_wanted().len(), 1, "it waits for the application now");
-    // So does the next one at once, and nobody who publishes waits.
+    // The next one also fails at once, and no publisher waits.
     fixture.send_interest(interest(&uri(1)));
     assert_eq!(fixture.take_wanted().len(), 1);
     assert!(!fixture.producer.is_disk_behind());
     assert_eq!((fixture.producer.stats().disk_vain, fixture.producer.stats().disk.stalls), (2, 1));
-    // Until it answers.
+    // Until the disk responds.
     fixture.settle();
     fixture.sent();
     let token = fixture.send_interest(interest(&uri(2)));
@@ -390,7 +390,7 @@ fn limits_interests_waiting_for_disk() {
     assert_eq!((fixture.sent().len(), fixture.producer.stats().refused), (2, 1));
 }
 
-/// A record that another name's would be taken for.
+/// A record that could be taken for that of another name.
 #[test]
 fn rejects_wrong_bytes_from_disk() {
     for outcome in [
@@ -414,9 +414,9 @@ fn rejects_wrong_bytes_from_disk() {
     }
 }
 
-/// Any order of publishing, asking and waiting over disks that fail, fill up, flip, lie and stall:
-/// each Interest gets one answer at most, what is served is what was published last, and in the end
-/// nobody waits.
+/// A random history of publishing, requesting and waiting, on disks that fail, fill up, corrupt,
+/// lie and stall. Each Interest gets at most one answer, with the data that was published last, and
+/// none waits at the end.
 #[test]
 fn faulty_disk_never_serves_wrong_data() {
     let mut from_disk = 0;
