@@ -1,4 +1,4 @@
-//! Connections to routers, for one thread.
+//! A client: connections to routers, for one thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,21 +24,21 @@ use crate::paths::{ClientError, PathChange, Paths, ReceivedPacket};
 use crate::sources::EndpointSources;
 use crate::waker::{EndpointId, Waker, WokenEndpoints};
 
-/// Memory kept for receive blocks and packets under way.
+/// Bytes of receive blocks and packets kept for reuse.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
-/// Packets that came while a single answer was waited for; more are dropped.
+/// Upper bound of packets kept while the client waits for a single answer. More are dropped.
 const UNREAD_PACKETS_MAX: usize = 4096;
 
 /// Why an Interest got no Data.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpressError {
-    /// The client cannot go on.
+    /// The client cannot continue.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No answer came in time.
+    /// No answer arrived in time.
     #[error("no answer")]
     Timeout,
-    /// The router refuses.
+    /// The router refused the Interest.
     #[error("refused: {0:?}")]
     Nack(NackReason),
 }
@@ -47,30 +47,32 @@ pub enum ExpressError {
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The router did not answer.
-    #[error("the router does not answer its management: {0}")]
+    #[error("the router did not answer a management command: {0}")]
     Express(#[from] ExpressError),
     #[error("the router refuses: {} {}", .0.code, .0.text)]
     Refused(ControlResponse),
-    /// The answer cannot be read.
-    #[error("the router's answer cannot be read")]
+    /// The answer cannot be decoded.
+    #[error("the router's answer cannot be decoded; is it of another version?")]
     Malformed,
-    /// The command takes more octets than a packet may have.
-    #[error("the command takes {0} octets; a packet has at most {PACKET_SIZE_MAX}")]
+    /// The command exceeds the maximum packet size.
+    #[error(
+        "the command has {0} bytes, but a packet has at most {PACKET_SIZE_MAX}; use shorter names"
+    )]
     TooLong(usize),
 }
 
-/// Connections to routers, one of them or several: the client's paths. Packets go out with
-/// [`Client::send`] and [`Client::poll`]; `poll` also brings what came. A path of several that
-/// breaks is no more until its router answers again, which is tried with growing waits; when none
-/// is left, the client cannot go on.
+/// Connections to one or several routers: the client's *paths*. [`Client::send`] queues packets,
+/// and [`Client::poll`] sends them and returns received ones. When one of several paths breaks, the
+/// client reconnects with growing intervals. When none is left, the client cannot continue.
 ///
-/// Commands and datasets are of one router: the first, or that of [`Client::set_managed_path`].
+/// Commands and datasets go to one router: the first, or the one set by
+/// [`Client::set_managed_path`].
 pub struct Client {
     paths: Paths,
     managed: PathId,
     waker: Arc<Waker>,
     has_been_woken: bool,
-    /// Descriptors of endpoints, once there was one.
+    /// Descriptors of endpoints, once there are any.
     sources: Option<EndpointSources>,
     has_source: bool,
     pool: Pool,
@@ -82,19 +84,17 @@ pub struct Client {
 impl Client {
     /// Connects to a router at a Unix, TCP or UDP address.
     ///
-    /// # Errors
-    /// [`ClientError::Connect`].
+    /// # Errors [`ClientError::Connect`].
     pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
         Self::connect_all(std::slice::from_ref(uri)).map(|(client, _)| client)
     }
 
-    /// Connects to all of at most [`ROUTERS_MAX`](crate::ROUTERS_MAX) routers; says which do not
-    /// answer. They are tried again as those that are lost.
+    /// Connects to at most [`ROUTERS_MAX`](crate::ROUTERS_MAX) routers, and returns the errors of
+    /// those that do not answer. These are retried later, like broken paths.
     ///
-    /// # Errors
-    /// [`ClientError::Connect`] of the first of them, if none answers.
+    /// # Errors [`ClientError::Connect`] of the first router, if none answers.
     pub fn connect_all(uris: &[FaceUri]) -> Result<(Self, Vec<ClientError>), ClientError> {
-        // Side by side: one that does not answer takes seconds.
+        // In parallel, because a router that does not answer takes seconds.
         let results: Vec<_> = std::thread::scope(|scope| {
             let others = uris.iter().skip(1);
             let others: Vec<_> =
@@ -115,14 +115,14 @@ impl Client {
         Ok((Self::from_paths(routers)?, errors))
     }
 
-    /// Goes over to the router of this process, at the other end of a pair of sockets. It is not
-    /// tried again when it is gone.
+    /// Connects to the router of this process, at the other end of a socket pair. Does not
+    /// reconnect.
     pub fn from_socket_pair(stream: UnixStream) -> Result<Self, ClientError> {
         Self::from_paths(vec![(FaceUri::Internal, Some(Connection::from_socket_pair(stream)?))])
     }
 
-    /// Goes over to routers at UDP addresses, each from a port that is bound already, with
-    /// datagrams of at most so many octets.
+    /// Connects to routers at UDP addresses, each from a bound port, with datagrams of at most
+    /// `mtu` bytes.
     pub fn from_udp_ports(
         routers: impl IntoIterator<Item = (UdpPort, SocketAddr, usize)>,
     ) -> Result<Self, ClientError> {
@@ -150,43 +150,43 @@ impl Client {
         })
     }
 
-    /// The paths that are there. They are numbered as the routers were given, from 0.
+    /// The working paths, numbered from 0 in the order in which the routers were given.
     pub fn paths(&self) -> impl Iterator<Item = PathId> {
         self.paths.connected_paths()
     }
 
-    /// The address of the router at the end of a path.
+    /// The address of the router of a path.
     pub fn uri_of(&self, path: PathId) -> &FaceUri {
         self.paths.uri(path)
     }
 
-    /// From now on commands and datasets are of the router at the end of this path.
+    /// Sends commands and dataset requests to the router of this path from now on.
     pub fn set_managed_path(&mut self, path: PathId) {
         self.managed = path;
     }
 
-    /// The address of the router that commands go to.
+    /// The address of the router that receives commands.
     pub fn uri(&self) -> &FaceUri {
         self.paths.uri(self.managed)
     }
 
-    /// Whether the router that commands go to runs on this host.
+    /// Whether the router that receives commands runs on this host.
     pub fn is_local(&self) -> bool {
         self.paths.is_local(self.managed)
     }
 
-    /// Whether the router at the end of a path runs on this host.
+    /// Whether the router of a path runs on this host.
     pub fn is_local_at(&self, path: PathId) -> bool {
         self.paths.is_local(path)
     }
 
-    /// From now on the last path that breaks is retried like the others, for any length of time.
-    /// Until then the client has no path.
+    /// From now on the client also reconnects its last path, without a time limit. Meanwhile it has
+    /// no path.
     pub fn retry_last_path(&mut self) {
         self.paths.retry_last_path();
     }
 
-    /// Which paths of several have come and gone since the last call.
+    /// Which of several paths broke or returned since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<PathChange> {
         self.paths.take_changes()
     }
@@ -201,17 +201,17 @@ impl Client {
         &mut self.pool
     }
 
-    /// A number for nonces and seeds.
+    /// A random number for nonces and seeds.
     pub fn random_u64(&mut self) -> u64 {
         self.rng.next_u64()
     }
 
-    /// Ends a wait from another thread.
+    /// Wakes this client from another thread.
     pub fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
     }
 
-    /// Ends waits for packets when a descriptor becomes readable, which concerns this endpoint.
+    /// Wakes the client when a descriptor of this endpoint becomes readable.
     pub(crate) fn watch(&mut self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
         let sources = match &mut self.sources {
             Some(sources) => sources,
@@ -220,7 +220,7 @@ impl Client {
         sources.watch(source, id)
     }
 
-    /// Whom the [`Client::waker`] has woken, or a descriptor concerns, since this was asked last.
+    /// Which endpoints were woken since the last call, by [`Client::waker`] or by a descriptor.
     pub(crate) fn take_woken(&mut self) -> WokenEndpoints {
         let mut woken = match std::mem::take(&mut self.has_been_woken) {
             true => self.waker.take(),
@@ -233,32 +233,29 @@ impl Client {
         woken
     }
 
-    /// Frames that could not be read, and packets too large or too many to be sent.
+    /// Number of unreadable frames, and of packets that were too large or too many to send.
     pub fn dropped(&self) -> u64 {
         self.paths.dropped()
     }
 
-    /// Queues a packet; it goes out with the next [`Client::poll`] or [`Client::flush`].
+    /// Queues a packet. The next [`Client::poll`] or [`Client::flush`] sends it.
     ///
-    /// # Errors
-    /// The queue is full, the packet cannot be sent over this link, or the path is gone.
+    /// # Errors The queue is full, the packet cannot be sent over this link, or the path is broken.
     pub fn send(&mut self, path: PathId, header: LpHeader, packet: Packet) -> Result<(), LinkDrop> {
         self.paths.send(path, header, packet)
     }
 
-    /// Queues an Interest or Data without link header.
+    /// Queues an Interest or Data without a link header.
     ///
-    /// # Errors
-    /// As [`Client::send`].
+    /// # Errors As [`Client::send`].
     pub fn send_bytes(&mut self, path: PathId, octets: &[u8]) -> Result<(), LinkDrop> {
         let packet = self.pool.copy(octets);
         self.send(path, LpHeader::default(), packet)
     }
 
-    /// Sends what is queued, as far as the sockets take it.
+    /// Sends what is queued, as far as the sockets accept it.
     ///
-    /// # Errors
-    /// [`ClientError::FramingLost`].
+    /// # Errors [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.paths.flush(&mut self.pool)
     }
@@ -267,16 +264,15 @@ impl Client {
     pub fn nack_no_route(&mut self, ReceivedPacket { path, header, packet }: ReceivedPacket) {
         let nack = Some(NackReason::NoRoute);
         let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
-        // What its queue refuses the link counts.
+        // The link counts packets that its queue refuses.
         let _ = self.send(path, header, packet);
     }
 
-    /// Sends what is queued, waits for packets, for the [`Client::waker`], for a path to come or
-    /// go, or until `deadline`, and appends what came to `packets`. Packets that are there already
-    /// are not waited for.
+    /// Sends what is queued, and appends received packets to `packets`. Waits for packets, for the
+    /// [`Client::waker`], for a change of a path, or until `deadline`. Does not wait if packets
+    /// have already arrived.
     ///
-    /// # Errors
-    /// [`ClientError::FramingLost`].
+    /// # Errors [`ClientError::Lost`].
     pub fn poll(
         &mut self,
         deadline: Option<Instant>,
@@ -295,12 +291,10 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what is queued, waits for packets, until `other_fd` can be read or `deadline` is past,
-    /// and appends what came to `packets`. Tells whether `other_fd` can be read; if so, it has read
-    /// nothing itself.
+    /// As [`Client::poll`], but also returns when `other` becomes readable. Returns whether it is;
+    /// reads nothing from it.
     ///
-    /// # Errors
-    /// [`ClientError::FramingLost`].
+    /// # Errors [`ClientError::Lost`].
     pub fn poll_with_fd(
         &mut self,
         other: BorrowedFd<'_>,
@@ -331,11 +325,10 @@ impl Client {
         Ok(ready.other_fd)
     }
 
-    /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept
-    /// for the next [`Client::poll`].
+    /// Sends an Interest and waits for its Data, at most for the Interest's lifetime. The next
+    /// [`Client::poll`] returns other packets that arrive meanwhile.
     ///
-    /// # Errors
-    /// [`ExpressError`]; the Interest's lifetime is the time that is waited.
+    /// # Errors [`ExpressError`].
     pub fn express(&mut self, interest: &[u8]) -> Result<ReceivedPacket, ExpressError> {
         let view = InterestView::decode(interest)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
@@ -343,10 +336,10 @@ impl Client {
         let deadline = self.now().plus_ns(view.lifetime_ms_or_default().saturating_mul(NS_PER_MS));
         let path = self.managed;
         self.send_bytes(path, interest)
-            .map_err(|drop| ClientError::Lost(format!("it takes no packets: {}", drop.name())))?;
+            .map_err(|drop| ClientError::Lost(format!("it accepts no packets: {}", drop.name())))?;
         let mut packets = Vec::new();
         let mut answer = None;
-        // What was stashed cannot be the answer.
+        // Packets that were kept earlier cannot be the answer.
         let mut kept: VecDeque<_> = self.unread_packets.drain(..).collect();
         while answer.is_none() && self.now() < deadline {
             self.poll(Some(deadline), &mut packets)?;
@@ -368,11 +361,10 @@ impl Client {
         }
     }
 
-    /// Sends a management command, signed with DigestSha256, and waits for the answer, whatever its
-    /// code.
+    /// Sends a management command signed with DigestSha256, and waits for the answer, with any
+    /// status code.
     ///
-    /// # Errors
-    /// [`CommandError::Express`] and [`CommandError::Malformed`].
+    /// # Errors [`CommandError::Express`] and [`CommandError::Malformed`].
     pub fn request_command(
         &mut self,
         command: Command,
@@ -380,7 +372,7 @@ impl Client {
     ) -> Result<ControlResponse, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let interest = self.signed_command(scope, command, parameters);
-        // It would cost the connection, with everything else on it.
+        // The router would close the connection, with all that uses it.
         if interest.len() > PACKET_SIZE_MAX {
             return Err(CommandError::TooLong(interest.len()));
         }
@@ -401,9 +393,8 @@ impl Client {
             .expect("a digest signer does not fail")
     }
 
-    /// Sends a management command to the router at the end of a path, and does not wait for the
-    /// answer: Data, or a Nack, of the Interest's name, which this gives; `None` if it cannot be
-    /// sent.
+    /// Sends a management command to the router of a path without waiting. Returns the name of its
+    /// Interest, which the answer has, Data or Nack; `None` if it cannot be sent.
     pub fn send_command(
         &mut self,
         path: PathId,
@@ -416,7 +407,8 @@ impl Client {
         InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
     }
 
-    /// Sends a management command as [`Client::request_command`] does; gives the effective values.
+    /// Sends a management command like [`Client::request_command`], and returns the effective
+    /// values.
     pub fn command(
         &mut self,
         command: Command,
@@ -430,13 +422,13 @@ impl Client {
         }
     }
 
-    /// Has the router send Interests below `prefix` here.
+    /// Requests that the router send Interests below `prefix` to this client.
     pub fn register_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
         let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
         self.command(Command::RibRegister, &parameters).map(|_| ())
     }
 
-    /// Takes [`Client::register_prefix`] back.
+    /// Reverses [`Client::register_prefix`].
     pub fn unregister_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
         let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
         self.command(Command::RibUnregister, &parameters).map(|_| ())
@@ -448,14 +440,15 @@ impl Client {
         E::decode_all(&content).map_err(|_| CommandError::Malformed)
     }
 
-    /// What the router that commands go to holds of an object, whose name has no segment number.
+    /// The holdings of the router that receives commands, for an object named without segment
+    /// number.
     pub fn holdings(&mut self, object: &Name) -> Result<HoldingsStatus, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let content = self.dataset_at(HoldingsStatus::dataset_name(scope.prefix(), object))?;
         HoldingsStatus::decode(&content).map_err(|_| CommandError::Malformed)
     }
 
-    /// A status dataset as the router sends it, all its segments together.
+    /// A status dataset as the router sends it, with all its segments joined.
     pub fn dataset_content(&mut self, dataset: &str) -> Result<Vec<u8>, CommandError> {
         let mut name = Scope::Localhost.prefix();
         for component in dataset.split('/') {
@@ -481,7 +474,7 @@ impl Client {
         }
     }
 
-    /// Asks the router to say of each packet which face it came from; routers elsewhere refuse.
+    /// Makes the router report the face that each packet came from. Only local routers do.
     pub fn enable_local_fields(&mut self) -> Result<FaceId, CommandError> {
         let parameters = ControlParameters {
             flags: Some(face_flags::LOCAL_FIELDS),

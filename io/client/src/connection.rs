@@ -1,4 +1,4 @@
-//! The socket to the router, of any kind, with its link.
+//! The socket to a router, of any kind, with its link.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use weir_base::{Instant, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
 use weir_link::{Link, LinkConfig, RunsConfig};
 
-/// How long a TCP connection may take to be made.
+/// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bound on what waits to be sent. A producer stops reading Interests long before.
+/// Upper bound of bytes that wait to be sent. A producer stops reading Interests long before.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) struct Connection {
@@ -33,24 +33,23 @@ impl Connection {
     pub(crate) fn from_socket_pair(stream: UnixStream) -> io::Result<Self> {
         let socket = Socket::of_pair(stream)?;
         let mut config = socket.link_config();
-        // Who has asked for local fields may say by which face an Interest leaves.
+        // An application with local fields may choose the face by which an Interest leaves.
         config.codec.local_fields = true;
         Self::new(socket, config)
     }
 
-    /// A connection from a port that is bound already, with datagrams of at most `mtu` octets.
+    /// A connection from a bound port, with datagrams of at most `mtu` bytes.
     pub(crate) fn from_udp_port(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
         Self::new(Socket::Udp(Box::new(UdpPeer::at(port, peer))), LinkConfig::datagram(mtu))
     }
 
     fn new(socket: Socket, mut config: LinkConfig) -> io::Result<Self> {
         config.egress.queue_bytes_max = QUEUE_BYTES_MAX;
-        // Applications do not mark: a standing queue here only says that the router is the slower
-        // one.
+        // Applications do not mark: a standing queue here only means that the router is slower.
         config.egress.marking.is_on = false;
         config.codec.partial_bytes_max = 16 << 20;
         config.codec.keep_incoming_face = true;
-        // Over streams they save nothing (docs/measurements.md).
+        // Run Interests save nothing over streams (docs/measurements.md).
         config.codec.runs = match socket {
             Socket::Udp(_) => RunsConfig::Initiate,
             _ => RunsConfig::Accept,
@@ -64,22 +63,22 @@ impl Connection {
         self.socket.is_local()
     }
 
-    /// What tells that there is room again, once a [flush](Self::flush) found none.
+    /// The poll event after which a [flush](Self::flush) that was blocked may continue.
     pub(crate) fn writable_event(&self) -> PollFlags {
         if self.socket.signals_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
     }
 
-    /// Whether a [flush](Self::flush) found no room and there is some, before any event says so.
+    /// Whether a blocked [flush](Self::flush) may continue, before any event shows it.
     pub(crate) fn is_writable_again(&self) -> bool {
         self.socket.is_writable_again()
     }
 
-    /// Takes what has told of packets that are not wanted now, so that it wakes nobody again.
+    /// Consumes a wake-up for packets that are not wanted now, so that it does not repeat.
     pub(crate) fn drain_wakeup(&mut self) -> io::Result<()> {
         self.socket.discard_doorbells()
     }
 
-    /// Appends what one read brings.
+    /// Appends the frames of one read.
     pub(crate) fn recv(
         &mut self,
         pool: &mut Pool,
@@ -88,7 +87,7 @@ impl Connection {
         self.socket.recv(pool, frames)
     }
 
-    /// Sends what the link has queued, as far as the socket takes it.
+    /// Sends what the link has queued, as far as the socket accepts it.
     pub(crate) fn flush(&mut self) -> io::Result<SendStatus> {
         self.socket.send(&mut self.link)
     }
@@ -102,15 +101,14 @@ impl AsFd for Connection {
 
 /// Nanoseconds of the machine's monotonic clock, the same in every process.
 pub fn monotonic_now() -> Instant {
-    // The clock exists on every system that this runs on.
+    // Every supported system has this clock.
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
     Instant::from_ns(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
 /// A number from the system's random source.
 ///
-/// # Errors
-/// The system has none.
+/// # Errors The system has none.
 pub fn random_u64() -> io::Result<u64> {
     getrandom::u64().map_err(io::Error::other)
 }

@@ -1,4 +1,30 @@
-//! Many consumers and producers on the connections of one client.
+//! An event loop: many consumers and producers on the connections of one client.
+//!
+//! Thousands of endpoints may share a client, so a turn must not touch those that have nothing to
+//! do. The loop finds the endpoints of a packet by prefix, those that are due in a set ordered by
+//! time, and those that another thread woke by their number.
+//!
+//! One turn ([`EventLoop::run_once`]):
+//!
+//! 1. Wait in [`Client::poll`] for packets, a wake-up, or the earliest time of an endpoint. Queued
+//!    packets are sent first.
+//! 2. Hand the packets over in batches of [`BATCH_PACKETS`]: append each to the inboxes of its
+//!    endpoints, call these endpoints, and send what they queued. Small batches keep the router
+//!    busy while later packets are processed.
+//! 3. Report broken and returned paths to all endpoints.
+//! 4. Call the endpoints that were woken or whose time has come. Ask each for its next time.
+//! 5. Send what is queued.
+//!
+//! Interests go to the endpoint with the longest matching prefix. Without one, the loop answers
+//! with a Nack, because the router could not know. Data and Nacks go to every endpoint with a
+//! matching prefix. An endpoint gets each packet once, even if several of its prefixes match. A
+//! lone endpoint gets every packet without a lookup.
+//!
+//! Example: endpoints A and B fetch `/a`, and C answers `/a/live`. Data `/a/seg=1` goes to A and B.
+//! An Interest for `/a/live/x` goes to C.
+//!
+//! Locks and threads: endpoints run on the thread of the loop only. Other threads may only use
+//! wakers. A wake-up is never lost: it ends the present wait or the next one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,23 +38,23 @@ use crate::paths::{ClientError, PathChange, ReceivedPacket};
 use crate::prefix_map::PrefixMap;
 use crate::waker::{EndpointId, EndpointWaker};
 
-/// How often [`EventLoop::run`] looks whether it is to stop.
+/// How often [`EventLoop::run`] checks whether to stop.
 const TICK_NS: u64 = 200 * NS_PER_MS;
-/// Packets that are handed over before what follows from them is sent.
+/// Packets handed over before the loop sends the answers to them.
 const BATCH_PACKETS: usize = 16;
 
-/// A consumer or a producer that shares a connection with others.
+/// A consumer or producer that shares a connection with others.
 pub trait Endpoint {
-    /// Takes the packets that came for it, drained from `packets`. Called also, without packets,
-    /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used for it.
+    /// Takes and drains the packets that arrived for it. Also called, without packets, when
+    /// [`Endpoint::next_wakeup`] has come and when its waker was used.
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<ReceivedPacket>);
 
-    /// A path of several is gone, or is back. [`Endpoint::handle`] is called after it.
+    /// One of several paths broke or returned. [`Endpoint::handle`] is called afterwards.
     fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let _ = (change, client);
     }
 
-    /// It is about to be taken away: the last that it can send.
+    /// The endpoint is being removed: its last chance to send.
     fn on_removed(&mut self, client: &mut Client) {
         let _ = client;
     }
@@ -63,14 +89,14 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
     }
 }
 
-/// What an endpoint may use while it is called.
+/// What an endpoint may use during a call.
 pub struct Context<'a> {
     pub client: &'a mut Client,
     id: EndpointId,
 }
 
 impl Context<'_> {
-    /// Has the endpoint called, from any thread.
+    /// Wakes this endpoint from any thread.
     pub fn waker(&self) -> EndpointWaker {
         self.client.waker().endpoint(self.id)
     }
@@ -82,7 +108,7 @@ struct RoutingTables {
     data: PrefixMap<EndpointId>,
 }
 
-/// Has a number before the endpoint is there.
+/// Reserves a number before the endpoint exists.
 struct ReservedEndpoint;
 
 impl Endpoint for ReservedEndpoint {
@@ -100,16 +126,15 @@ impl Endpoint for ReservedEndpoint {
 struct EndpointSlot<'a> {
     endpoint: Box<dyn Endpoint + 'a>,
     packets: Vec<ReceivedPacket>,
-    /// The number of the packet that it got last: it gets each but once.
+    /// The number of the last packet that it got: it gets each packet once.
     last_packet: u64,
-    /// Its place in `by_wakeup`.
+    /// Its entry in `by_wakeup`.
     next_wakeup: Option<Instant>,
     /// It is in `ready`.
     is_ready: bool,
 }
 
-/// Runs endpoints on the connections of one client: what comes goes to those whose names it has,
-/// and each is called when its time has come. A lone endpoint gets everything.
+/// Runs endpoints on the connections of one client. See the module's text.
 pub struct EventLoop<'a> {
     client: &'a mut Client,
     slots: Slab<EndpointSlot<'a>>,
@@ -117,7 +142,7 @@ pub struct EventLoop<'a> {
     ready: Vec<EndpointId>,
     names: RoutingTables,
     packets: Vec<ReceivedPacket>,
-    /// Packets that came.
+    /// Packets received.
     count: u64,
     unclaimed_packets: u64,
 }
@@ -137,7 +162,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Adds an endpoint. It is called in the next turn.
+    /// Adds an endpoint. The next turn calls it.
     pub fn add(&mut self, endpoint: impl Endpoint + 'a) -> EndpointId {
         let (endpoint, packets) = (Box::new(endpoint), Vec::new());
         let due = Some(Instant::ZERO);
@@ -148,8 +173,8 @@ impl<'a> EventLoop<'a> {
         id
     }
 
-    /// As [`EventLoop::add`]. The endpoint is also called when one of its descriptors becomes
-    /// readable; they are watched for edges, so that it need not read them.
+    /// As [`EventLoop::add`]. The loop also calls the endpoint when one of its descriptors becomes
+    /// readable. They are edge-triggered, so the endpoint need not read them.
     pub fn add_with_sources<E: Endpoint + 'a>(
         &mut self,
         endpoint: E,
@@ -166,7 +191,7 @@ impl<'a> EventLoop<'a> {
         Ok(id)
     }
 
-    /// Removes an endpoint and its names, once it has handled the packets that came for it.
+    /// Removes an endpoint and its prefixes, after it has handled the packets that arrived for it.
     pub fn remove(&mut self, id: EndpointId) {
         self.call();
         let mut slot = self.slots.remove(id.0);
@@ -177,12 +202,12 @@ impl<'a> EventLoop<'a> {
         self.names.data.remove(id);
     }
 
-    /// The endpoint answers Interests below `prefix`, unless another does below a longer one.
+    /// The endpoint answers Interests below `prefix`, except below longer prefixes of others.
     pub fn route_interests(&mut self, id: EndpointId, prefix: &Name) {
         self.names.interests.add(prefix, id);
     }
 
-    /// The endpoint gets the Data below `prefix`, and the Nacks of Interests below it.
+    /// The endpoint gets Data below `prefix`, and Nacks of Interests below it.
     pub fn route_data(&mut self, id: EndpointId, prefix: &Name) {
         self.names.data.add(prefix, id);
     }
@@ -196,16 +221,15 @@ impl<'a> EventLoop<'a> {
         self.slots.iter().filter(|(_, slot)| slot.endpoint.is_done()).count()
     }
 
-    /// Packets that no endpoint wanted.
+    /// Packets without an endpoint.
     pub fn unclaimed(&self) -> u64 {
         self.unclaimed_packets
     }
 
-    /// Runs until all endpoints are done, or `go_on`, which is asked several times a second,
-    /// returns false. What is queued by then has been sent as far as the socket took it.
+    /// Runs until all endpoints are done, or until `go_on`, called several times a second, returns
+    /// false. Finally sends what is queued, as far as the socket accepts it.
     ///
-    /// # Errors
-    /// [`ClientError::FramingLost`].
+    /// # Errors [`ClientError::Lost`].
     pub fn run(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
         let mut tick = self.client.now();
         while self.done_count() < self.slots.len() {
@@ -221,19 +245,17 @@ impl<'a> EventLoop<'a> {
         self.client.flush()
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends what is queued, as far as the socket accepts it.
     ///
-    /// # Errors
-    /// [`ClientError::FramingLost`].
+    /// # Errors [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.client.flush()
     }
 
-    /// Waits for packets, an endpoint's time, the client's waker or `until`, and calls the
-    /// endpoints that this concerns.
+    /// Runs one turn: waits for packets, an endpoint's time, a wake-up or `until`, and calls the
+    /// endpoints concerned.
     ///
-    /// # Errors
-    /// [`ClientError::FramingLost`].
+    /// # Errors [`ClientError::Lost`].
     pub fn run_once(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
         let deadline = self.by_wakeup.first().map(|&(at, _)| at).into_iter().chain(until).min();
         let mut packets = std::mem::take(&mut self.packets);
@@ -268,7 +290,7 @@ impl<'a> EventLoop<'a> {
         self.client.flush()
     }
 
-    /// Has an endpoint called next.
+    /// Marks an endpoint to be called next.
     fn schedule(&mut self, id: EndpointId) {
         if !std::mem::replace(&mut self.slots[id.0].is_ready, true) {
             self.ready.push(id);
@@ -327,7 +349,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Gives a packet to all who expect such a name.
+    /// Delivers a packet to all endpoints that expect its name.
     fn deliver_data(&mut self, name: NameView<'_>, packet: &ReceivedPacket) {
         let mut is_claimed = false;
         for id in self.names.data.matches(name) {
@@ -356,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down what happens to it.
+    /// Records the calls to it.
     struct CallRecorder<'a>(&'a RefCell<Vec<&'static str>>);
 
     impl Endpoint for CallRecorder<'_> {

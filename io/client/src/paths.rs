@@ -19,49 +19,49 @@ use crate::connection::{Connection, monotonic_now};
 use crate::sources::EndpointSources;
 use crate::waker::Waker;
 
-/// Routers of one client at most.
+/// Upper bound of routers of one client.
 pub const ROUTERS_MAX: usize = 16;
 /// Reads of one connection before others, and the application, get their turn.
 const READS_PER_TURN_MAX: usize = 4;
-/// Octets waiting to be sent from which on nothing more is read: it would only add to them.
+/// With this many bytes waiting to be sent nothing is read, because answers would only add to them.
 const READ_PAUSE_BYTES: u64 = 4 << 20;
-/// The first and the longest wait before a router that is gone is tried again.
+/// The first and the longest wait before the client reconnects.
 const RECONNECT_BACKOFF: Backoff = Backoff::new(100 * NS_PER_MS, 5 * NS_PER_S);
 
-/// Why a client cannot go on, or not by one of its paths.
+/// Why a client cannot continue, or lost one of its paths.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing answers at the router's address.
     #[error("no router answers at {uri}: {source}")]
     Connect { uri: String, source: io::Error },
     /// The router closed the connection, or it broke.
-    #[error("the connection to the router is lost: {0}")]
+    #[error("the connection to the router was lost: {0}")]
     Lost(String),
-    /// The system refuses something.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// A packet that came from a router.
+/// A packet received from a router.
 #[derive(Clone, Debug)]
 pub struct ReceivedPacket {
-    /// The path that it came by.
+    /// The path that it arrived on.
     pub path: PathId,
-    /// Its link header; a Nack is an Interest whose header holds a reason.
+    /// Its link header. A Nack is an Interest whose header contains a reason.
     pub header: LpHeader,
-    /// Exactly one Interest or Data TLV, its inside not looked at.
+    /// Exactly one Interest or Data TLV; its content is unchecked.
     pub packet: Packet,
 }
 
-/// One of several paths is gone, or is back.
+/// One of several paths broke or returned.
 #[derive(Debug)]
 pub struct PathChange {
     pub path: PathId,
-    /// Why it is gone; `None`: it is back.
+    /// Why it broke; `None`: it returned.
     pub error: Option<ClientError>,
 }
 
-/// What a wait ended with.
+/// Why a wait ended.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct WaitResult {
     pub(crate) woken: bool,
@@ -69,16 +69,16 @@ pub(crate) struct WaitResult {
     pub(crate) other_fd: bool,
 }
 
-/// The way to one router.
+/// The connection to one router.
 struct Path {
     uri: FaceUri,
-    /// `None` while the router is gone.
+    /// `None` while the path is broken.
     connection: Option<Connection>,
     is_readable: bool,
     is_writable: bool,
-    /// When it is tried again; `None` while it is there, or being tried.
+    /// When to reconnect; `None` while connected or connecting.
     retry_at: Option<Instant>,
-    /// Failures since it last sent something.
+    /// Failures since the router last sent something.
     failures: u32,
 }
 
@@ -95,17 +95,17 @@ impl Path {
         self.retry_at = Some(monotonic_now().plus_ns(RECONNECT_BACKOFF.delay_ns(self.failures)));
     }
 
-    /// Whether packets are to be read.
+    /// Whether packets should be read.
     fn wants_packets(connection: &Connection) -> bool {
         connection.link.queue_bytes() < READ_PAUSE_BYTES
     }
 
-    /// Whether there may be packets that would be read now.
+    /// Whether packets may be available that would be read now.
     fn has_readable_packets(&self) -> bool {
         self.is_readable && self.connection.as_ref().is_some_and(Self::wants_packets)
     }
 
-    /// Whether there is something that can be sent now.
+    /// Whether queued data can be sent now.
     fn has_sendable_data(&self) -> bool {
         let is_empty = |connection: &Connection| connection.link.is_egress_empty();
         self.is_writable && !self.connection.as_ref().is_none_or(is_empty)
@@ -116,8 +116,7 @@ impl Path {
         [link, self.retry_at].into_iter().flatten().min()
     }
 
-    /// Has the link do what its time has come for, and sends what is queued, as far as the socket
-    /// takes it.
+    /// Runs the link's timers, and sends what is queued, as far as the socket accepts it.
     fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         if let Some(at) = connection.link.next_wakeup() {
@@ -147,20 +146,20 @@ impl Path {
 pub(crate) struct Paths {
     all: Vec<Path>,
     frames: Vec<Packet>,
-    /// Since they were taken last.
+    /// Changes since the last call of [`Paths::take_changes`].
     changes: Vec<PathChange>,
-    /// From the threads that try to reach routers again: at most one for each path.
+    /// Results of the threads that reconnect: at most one per path.
     attempt_receiver: Receiver<(PathId, io::Result<Connection>)>,
     attempt_sender: Sender<(PathId, io::Result<Connection>)>,
     waker: Arc<Waker>,
-    /// Frames that could not be read, and packets that connections had no room for which are gone.
+    /// Unreadable frames, and packets that could not be queued, of broken connections.
     dropped: u64,
-    /// The last path that breaks is tried again, too.
+    /// The last path is reconnected, too.
     retries_last_path: bool,
 }
 
 impl Paths {
-    /// Paths over connections to routers, or to be made to them.
+    /// Paths for these routers, connected or not.
     pub(crate) fn new(
         routers: impl IntoIterator<Item = (FaceUri, Option<Connection>)>,
         waker: Arc<Waker>,
@@ -186,7 +185,7 @@ impl Paths {
         self.retries_last_path = true;
     }
 
-    /// Those that are there.
+    /// The connected paths.
     pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
         let all = self.all.iter().enumerate();
         all.filter(|(_, path)| path.connection.is_some()).map(|(at, _)| PathId(at as u16))
@@ -203,7 +202,7 @@ impl Paths {
         connection.as_ref().is_some_and(Connection::is_local)
     }
 
-    /// What has come and gone since the last call.
+    /// What broke and returned since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<PathChange> {
         std::mem::take(&mut self.changes)
     }
@@ -212,7 +211,7 @@ impl Paths {
         !self.changes.is_empty()
     }
 
-    /// Frames that could not be read, and packets too large or too many to be sent.
+    /// Number of unreadable frames, and of packets that were too large or too many to send.
     pub(crate) fn dropped(&self) -> u64 {
         let links = self.all.iter().filter_map(|path| path.connection.as_ref());
         links.map(|one| one.link.counters().drops.total()).sum::<u64>() + self.dropped
@@ -231,7 +230,7 @@ impl Paths {
         }
     }
 
-    /// Sends what is queued, as far as the sockets take it.
+    /// Sends what is queued, as far as the sockets accept it.
     pub(crate) fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
         for at in 0..self.all.len() {
             if let Err(error) = self.all[at].flush(pool) {
@@ -241,7 +240,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Appends the packets that have come.
+    /// Appends the packets that have arrived.
     pub(crate) fn read(
         &mut self,
         pool: &mut Pool,
@@ -284,7 +283,7 @@ impl Paths {
                             packets.push(ReceivedPacket { path: path_id, header, packet });
                         }
                     }
-                    // An application's link shapes no Interests, and an answer to an offer goes out
+                    // An application's link does not shape Interests. The answer to an offer leaves
                     // with the next flush.
                     Received::Delayed | Received::Offer(_) => {}
                     Received::Partial | Received::Idle | Received::Signal(_) => {}
@@ -297,17 +296,15 @@ impl Paths {
                 RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
                 RecvStatus::RingBroken => return Err(invalid_ring()),
                 RecvStatus::FramingLost(error) => {
-                    return Err(ClientError::Lost(format!(
-                        "what answers is not a router: {error}"
-                    )));
+                    return Err(ClientError::Lost(format!("the peer is not a router: {error}")));
                 }
             }
         }
         Ok(())
     }
 
-    /// A path is gone: the others go on without it. Of the last one the error is passed on, unless
-    /// it is to be tried again.
+    /// A path broke: the others continue. For the last path, returns the error, unless it should be
+    /// reconnected.
     fn disconnect(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
         let is_last = |(other, path): (usize, &Path)| other == at || path.connection.is_none();
         if !self.retries_last_path && self.all.iter().enumerate().all(is_last) {
@@ -322,7 +319,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Takes back routers that answer again, and tries those whose time has come.
+    /// Takes over restored connections, and reconnects paths whose time has come.
     pub(crate) fn poll_reconnects(&mut self) {
         if self.all.len() == 1 && !self.retries_last_path {
             return;
@@ -346,31 +343,31 @@ impl Paths {
         }
     }
 
-    /// Has a thread connect, which may take seconds.
+    /// Connects in a thread, because that may take seconds.
     fn reconnect(&mut self, at: usize) {
         let (id, uri) = (PathId(at as u16), self.all[at].uri.clone());
         let (tell, waker) = (self.attempt_sender.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("connect".into()).spawn(move || {
-            // If the client is gone, so is whoever would be woken.
+            // If the client is gone, there is no one to wake.
             let _ = tell.send((id, Connection::open(&uri)));
             let _ = waker.wake();
         });
         if let Err(error) = thread {
-            // The receiver is this very object's.
+            // The receiver belongs to this object.
             let _ = self.attempt_sender.send((id, Err(error)));
         }
     }
 
-    /// Waits, with the precision of the kernel's timers, until a socket can be read or takes what
-    /// waits for it, the waker was used, one of `sources` or `other_fd` can be read, or `deadline` is
-    /// past.
+    /// Waits until a socket is readable or accepts queued data, the waker was used, one of
+    /// `sources` or `other` is readable, or `deadline` has passed. Uses the kernel's timers at full
+    /// resolution.
     pub(crate) fn wait(
         &mut self,
         sources: Option<&EndpointSources>,
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> io::Result<WaitResult> {
-        // Of memory that is shared the kernel does not say what there is.
+        // The kernel does not watch shared memory, so its state is checked first.
         let mut is_ready = false;
         for path in &mut self.all {
             path.is_writable |= path.connection.as_ref().is_some_and(Connection::is_writable_again);
@@ -428,7 +425,7 @@ impl Paths {
 }
 
 fn invalid_ring() -> ClientError {
-    ClientError::Lost("what the router wrote into shared memory makes no sense".into())
+    ClientError::Lost("the router wrote invalid data into shared memory; restart it".into())
 }
 
 fn connection_lost(error: &io::Error) -> ClientError {

@@ -1,4 +1,4 @@
-//! Who receives packets below a name.
+//! Finds the receivers of packets by prefix.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use weir_wire::{Name, NameView};
 /// TLV-VALUE of a name.
 type NameValue = Arc<[u8]>;
 
-/// The numbers of those who receive packets below a prefix.
+/// The numbers of the receivers of packets below a prefix.
 pub struct PrefixMap<N> {
-    /// Names come from strangers: the hash is keyed.
+    /// Names come from untrusted peers, so the hash is keyed.
     by_prefix: HashMap<NameValue, BTreeSet<N>>,
     by_number: BTreeMap<N, Vec<NameValue>>,
 }
@@ -40,7 +40,7 @@ impl<N: Copy + Ord> PrefixMap<N> {
         }
     }
 
-    /// Those of all prefixes of a name, the longest prefix first.
+    /// The numbers for all prefixes of a name, longest prefix first.
     pub fn matches<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = N> + 'a {
         let counts = (0..=name.component_count()).rev();
         let numbers =

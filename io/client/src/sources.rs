@@ -1,4 +1,4 @@
-//! Descriptors of endpoints beside the routers': what becomes readable concerns the endpoint.
+//! Descriptors of endpoints. One that becomes readable wakes its endpoint.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,10 +8,10 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use crate::waker::EndpointId;
 
-/// Events fetched in one call.
+/// Events fetched per call.
 const EVENTS_MAX: usize = 64;
 
-/// A set of them, which is a descriptor itself. Each leaves it when it is closed.
+/// A set of descriptors, itself a descriptor. A descriptor leaves it when it is closed.
 pub(crate) struct EndpointSources(Epoll);
 
 impl EndpointSources {
@@ -19,13 +19,13 @@ impl EndpointSources {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches a descriptor for edges: it need not be read.
+    /// Watches a descriptor, edge-triggered: it need not be read.
     pub(crate) fn watch(&self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
         Ok(self.0.add(source, EpollEvent::new(flags, u64::from(id.0)))?)
     }
 
-    /// Appends whom the edges since the last call concern, perhaps some of them twice.
+    /// Appends the endpoints with events since the last call; some may appear twice.
     pub(crate) fn take(&self, concerned: &mut Vec<EndpointId>) {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         loop {
@@ -38,7 +38,7 @@ impl EndpointSources {
                     }
                 }
                 Err(Errno::EINTR) => {}
-                // The descriptor is an epoll set as long as it lives.
+                // The descriptor is an epoll set for its whole life.
                 Err(_) => return,
             }
         }

@@ -1,4 +1,4 @@
-//! Ends a wait for packets from any thread.
+//! Wakes a client that waits for packets, from any thread.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// The number of an endpoint of one [`EventLoop`](crate::EventLoop). It may be reused once the
+/// The number of an endpoint in an [`EventLoop`](crate::EventLoop). It may be reused after the
 /// endpoint is removed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointId(pub u32);
@@ -19,7 +19,7 @@ pub(crate) struct WokenEndpoints {
     pub(crate) endpoints: Vec<EndpointId>,
 }
 
-/// Ends a wait of the [`Client`](crate::Client) that it comes from, from any thread.
+/// Wakes the [`Client`](crate::Client) that it belongs to, from any thread.
 #[derive(Debug)]
 pub struct Waker {
     event: EventFd,
@@ -27,10 +27,9 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker of no client yet.
+    /// A waker without a client.
     ///
-    /// # Errors
-    /// The system has no descriptor left.
+    /// # Errors The system has no free descriptor.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self { event: EventFd::from_flags(flags)?, woken: Mutex::default() })
@@ -40,13 +39,13 @@ impl Waker {
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the wait that is under way, or else the next one. All endpoints are called.
+    /// Ends the present wait, or else the next one. All endpoints are called.
     pub fn wake(&self) -> io::Result<()> {
         self.woken().all_endpoints = true;
         self.end_wait()
     }
 
-    /// A waker of one endpoint alone.
+    /// A waker for one endpoint only.
     #[must_use]
     pub fn endpoint(self: &Arc<Self>, id: EndpointId) -> EndpointWaker {
         EndpointWaker { waker: self.clone(), id }
@@ -65,9 +64,9 @@ impl Waker {
         }
     }
 
-    /// Makes ready for the next wait.
+    /// Prepares for the next wait.
     pub(crate) fn clear(&self) {
-        // No wake-up is lost: a thread queues its work before it wakes.
+        // No wake-up is lost: a thread queues its work before it wakes the client.
         let _ = self.event.read();
     }
 
@@ -77,8 +76,8 @@ impl Waker {
     }
 }
 
-/// Ends the wait of a client for one endpoint, from any thread. The other endpoints, which may be
-/// thousands, are not called.
+/// Wakes a client for one endpoint, from any thread. Other endpoints, perhaps thousands, are not
+/// called.
 #[derive(Clone, Debug)]
 pub struct EndpointWaker {
     waker: Arc<Waker>,
@@ -90,7 +89,7 @@ impl EndpointWaker {
         self.id
     }
 
-    /// Ends the wait that is under way, or else the next one, and has the endpoint called.
+    /// Ends the present wait, or else the next one, and calls the endpoint.
     pub fn wake(&self) -> io::Result<()> {
         self.waker.wake_endpoint(self.id)
     }
