@@ -1,7 +1,6 @@
-//! Signs and verifies a second of processor time, one thread, for a Data of 8000 octets and one of
-//! 100:
-//! `cargo run --release -p weir-crypto --example speed [ALGORITHM...]`, where an algorithm may be
-//! the beginning of its name; `--json` prints one JSON object in place of lines.
+//! Measures signatures and verifications per second of processor time, on one thread, for a Data of
+//! 8000 bytes and one of 100: `cargo run --release -p weir-crypto --example speed [ALGORITHM...]`.
+//! An algorithm may be the beginning of a name. `--json` prints one JSON object instead of lines.
 
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ fn main() {
 }
 
 struct Speeds {
-    /// Beginnings of names of what is wanted; all if there are none.
+    /// Beginnings of the names of selected algorithms; empty: all.
     algorithms: Vec<String>,
     json: Option<Map<String, Value>>,
 }
@@ -66,7 +65,7 @@ impl Speeds {
         }
     }
 
-    /// The other library: why the verifier is built as it is.
+    /// Measures the alternative library, to show why the verifier uses this one.
     fn measure_alternative(&mut self, message: &[u8]) {
         let key = PrivateKey::generate(KeyType::Ed25519).expect("a new key");
         let spki = key.public_key().expect("public");

@@ -1,40 +1,40 @@
-//! Where the passphrase of an encrypted key comes from.
+//! The source of the passphrase of an encrypted key.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
-/// Environment variable that holds the passphrase of encrypted keys.
+/// Environment variable with the passphrase of encrypted keys.
 pub(crate) const PASSPHRASE_VARIABLE: &str = "WEIR_PASSPHRASE";
 
-/// Longest passphrase file that is read, in octets.
+/// Size limit of a passphrase file, in bytes.
 const FILE_LEN_MAX: u64 = 4096;
 
 /// Why there is no passphrase.
 #[derive(Debug, thiserror::Error)]
 pub enum PassphraseError {
-    /// Nothing is set, and there is no terminal to ask on.
+    /// None is configured, and there is no terminal for a prompt.
     #[error(
         "{what} needs a passphrase and there is no terminal to ask on; set {PASSPHRASE_VARIABLE} \
          or give --passphrase-file FILE"
     )]
     NoTerminal { what: String },
-    /// The file cannot be read, or is no text.
+    /// The file cannot be read or is not text.
     #[error("cannot read the passphrase file {path}", path = path.display())]
     File {
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
-    #[error("the passphrase is empty")]
+    #[error("the passphrase is empty; enter at least one character")]
     Empty,
-    /// Asked twice, answered differently.
+    /// The two answers to the prompt differ.
     #[error("the two passphrases differ; nothing was changed")]
     Differ,
 }
 
-/// Where the passphrase of an encrypted key comes from.
+/// The source of the passphrase of an encrypted key.
 #[derive(Clone, Default)]
 pub enum PassphraseSource {
     /// `WEIR_PASSPHRASE` if it is set, else a prompt on the terminal.
@@ -56,15 +56,14 @@ impl fmt::Debug for PassphraseSource {
 }
 
 impl PassphraseSource {
-    /// From `--passphrase-file`, if one was given.
+    /// The file of `--passphrase-file`, if given; else [`Self::Standard`].
     pub fn from_option(file: Option<PathBuf>) -> Self {
         file.map_or(Self::Standard, Self::File)
     }
 
-    /// The passphrase, if it is known without asking anybody.
+    /// The passphrase, if it is available without a prompt.
     ///
-    /// # Errors
-    /// [`PassphraseError::File`] and [`PassphraseError::Empty`].
+    /// # Errors [`PassphraseError::File`] and [`PassphraseError::Empty`].
     pub(crate) fn without_prompt(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
         let passphrase = match self {
             Self::Fixed(passphrase) => passphrase.clone(),
@@ -77,7 +76,7 @@ impl PassphraseSource {
         if passphrase.is_empty() { Err(PassphraseError::Empty) } else { Ok(Some(passphrase)) }
     }
 
-    /// The passphrase that opens `what`; asks for it if need be.
+    /// The passphrase that decrypts `what`. Prompts if necessary.
     pub(crate) fn for_decryption(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
         match self.without_prompt()? {
             Some(passphrase) => Ok(passphrase),
@@ -85,7 +84,7 @@ impl PassphraseSource {
         }
     }
 
-    /// The passphrase that is to protect `what`; asks for it twice if need be.
+    /// The passphrase that will protect `what`. Prompts for it twice if necessary.
     pub fn for_encryption(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
         if let Some(passphrase) = self.without_prompt()? {
             return Ok(passphrase);
@@ -99,8 +98,7 @@ impl PassphraseSource {
 fn ask_on_terminal(prompt: &str, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
     use std::io::IsTerminal;
     let no_terminal = || PassphraseError::NoTerminal { what: what.to_owned() };
-    // A script whose input and messages both go elsewhere would wait for ever on its user's
-    // terminal.
+    // A script with both input and messages redirected would wait forever on its user's terminal.
     if !std::io::stdin().is_terminal() && !std::io::stderr().is_terminal() {
         return Err(no_terminal());
     }

@@ -9,10 +9,10 @@ use zeroize::Zeroizing;
 use crate::private_key::{KeyError, PrivateKey};
 use crate::random::random_octets;
 
-/// Rounds of PBKDF2 for a new passphrase (OWASP's advice for HMAC-SHA256).
+/// Rounds of PBKDF2 for a new passphrase (as OWASP recommends for HMAC-SHA256).
 pub(crate) const PBKDF2_ROUNDS: u32 = 600_000;
 
-/// Longest PEM text that is read, in octets: an RSA key of 8192 bit has about 9000.
+/// Size limit of PEM text, in bytes: an RSA key of 8192 bits has about 9000.
 pub(crate) const PEM_LEN_MAX: usize = 64 * 1024;
 
 const LABEL_PLAIN: &str = "PRIVATE KEY";
@@ -23,8 +23,8 @@ pub(crate) fn is_encrypted(pem: &str) -> bool {
     pem.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
 }
 
-/// Reads a key from PEM text; text before the first boundary line is skipped. `passphrase` is only
-/// needed for an encrypted one.
+/// Reads a key from PEM text. Skips text before the first boundary line. Only an encrypted key
+/// needs `passphrase`.
 pub(crate) fn private_key_from_pem(
     pem: &str,
     passphrase: Option<&str>,

@@ -1,4 +1,4 @@
-//! Private keys of the four algorithms, made, read and written as PKCS#8.
+//! Private keys of the four algorithms: generated, read and written as PKCS#8.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,43 +21,43 @@ use zeroize::Zeroizing;
 
 use crate::random::random_octets;
 
-/// Octets of an HMAC key that [`PrivateKey::generate`] makes: as many as SHA-256 puts out.
+/// Bytes of an HMAC key made by [`PrivateKey::generate`]: the output size of SHA-256.
 pub(crate) const HMAC_KEY_LEN: usize = 32;
 
-/// Fewest octets of an HMAC key that is accepted.
+/// Minimum bytes of an HMAC key.
 pub(crate) const HMAC_KEY_LEN_MIN: usize = 16;
 
 const OID_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const OID_EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const OID_P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const OID_ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
-/// id-hmacWithSHA256 (RFC 8018). PKCS#8 has no kind of its own for shared secrets; ours carries the
-/// raw octets.
+/// id-hmacWithSHA256 (RFC 8018). PKCS#8 defines no form for shared secrets; this one contains the
+/// raw bytes.
 const OID_HMAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.9");
 
 /// Why a key cannot be made, read or used.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The octets are not the DER structure that is expected here.
+    /// The bytes are not the expected DER structure.
     #[error("the key is malformed")]
     Malformed,
-    /// The algorithm is none of ECDSA P-256, Ed25519, RSA and HMAC.
+    /// The algorithm is not ECDSA P-256, Ed25519, RSA or HMAC.
     #[error("the key's algorithm is not supported; use ECDSA P-256, Ed25519, RSA or HMAC")]
     UnsupportedAlgorithm,
-    /// An RSA key under 2048 bit, or an HMAC key under 128 bit.
+    /// An RSA key below 2048 bits, or an HMAC key below 128 bits.
     #[error("the key is too short: RSA needs 2048 bit, HMAC 128 bit")]
     TooShort,
-    /// The provider refused a key that looks right.
+    /// The provider rejected a well-formed key.
     #[error("the key was refused: {0}")]
     Refused(&'static str),
     /// The key's algorithm has no public key.
-    #[error("an HMAC key has no public key, hence no certificate")]
+    #[error("an HMAC key has no public key, and therefore no certificate")]
     NoPublicKey,
-    /// Wrong passphrase, or an encryption scheme that is not supported.
+    /// Wrong passphrase, or an unsupported encryption scheme.
     #[error("the key cannot be decrypted: wrong passphrase?")]
     Decrypt,
     /// The key is encrypted, and no passphrase was given.
-    #[error("the key is encrypted, a passphrase is needed")]
+    #[error("the key is encrypted; give its passphrase")]
     PassphraseNeeded,
 }
 
@@ -135,7 +135,7 @@ impl FromStr for KeyType {
     }
 }
 
-/// A key that can sign. The secret never shows in `Debug`.
+/// A key that can sign. `Debug` never shows the secret.
 pub struct PrivateKey(Inner);
 
 enum Inner {
@@ -152,7 +152,7 @@ impl fmt::Debug for PrivateKey {
 }
 
 impl PrivateKey {
-    /// A new key of that type, from the entropy of the operating system. RSA keys have 2048 bit.
+    /// Generates a key from the entropy of the operating system. RSA keys have 2048 bits.
     pub fn generate(key_type: KeyType) -> Result<Self, KeyError> {
         const FAILED: KeyError = KeyError::Refused("key generation failed");
         Ok(Self(match key_type {
@@ -167,10 +167,9 @@ impl PrivateKey {
         }))
     }
 
-    /// The HMAC key with these octets, at least 16 of them.
+    /// An HMAC key with this secret, at least 16 bytes.
     ///
-    /// # Errors
-    /// [`KeyError::TooShort`].
+    /// # Errors [`KeyError::TooShort`].
     pub fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < HMAC_KEY_LEN_MIN {
             return Err(KeyError::TooShort);
@@ -272,7 +271,7 @@ impl PrivateKey {
     }
 }
 
-/// SHA-256 of the concatenation, in the provider's own type.
+/// SHA-256 of the concatenation, in the provider's type.
 pub(crate) fn sha256(portions: &[&[u8]]) -> digest::Digest {
     let mut context = digest::Context::new(&digest::SHA256);
     for portion in portions {

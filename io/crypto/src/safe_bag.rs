@@ -8,7 +8,7 @@ use crate::private_key::{KeyError, PrivateKey};
 
 /// TLV-TYPE of a SafeBag.
 pub(crate) const TYPE_SAFE_BAG: u32 = 128;
-/// TLV-TYPE of the EncryptedKey in it: a PKCS#8 EncryptedPrivateKeyInfo.
+/// TLV-TYPE of its EncryptedKey: a PKCS#8 EncryptedPrivateKeyInfo.
 pub(crate) const TYPE_ENCRYPTED_KEY: u32 = 129;
 
 /// Reads a SafeBag: the certificate, and the key decrypted with `passphrase`.
@@ -33,8 +33,7 @@ pub(crate) fn decode_safe_bag(
 
 /// Writes a SafeBag.
 ///
-/// # Errors
-/// What keeps the key from being exported.
+/// # Errors The key cannot be exported.
 pub(crate) fn encode_safe_bag(
     certificate: &Certificate,
     key: &PrivateKey,

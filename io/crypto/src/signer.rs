@@ -1,4 +1,4 @@
-//! A private key together with the name it signs under.
+//! A private key with the name under which it signs.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use weir_wire::Name;
 
 use crate::private_key::PrivateKey;
 
-/// Signs with a key of any type. Clones share the key, so threads can sign side by side.
+/// Signs with a key of any type. Clones share the key, so threads can sign in parallel.
 #[derive(Clone, Debug)]
 pub struct KeySigner {
     key: Arc<PrivateKey>,
@@ -27,8 +27,8 @@ impl KeySigner {
         Self { key: Arc::new(key), locator, certificate: Some(certificate) }
     }
 
-    /// The certificate named in the KeyLocator: what a producer serves beside its objects. HMAC
-    /// keys have none.
+    /// The certificate named in the KeyLocator, which a producer serves with its objects. HMAC keys
+    /// have none.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
     }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Characters in a line, as ndnsec's.
+/// Characters per line, as in ndnsec.
 const LINE_LEN: usize = 64;
 
 /// Base64 in lines of 64 characters, with a newline at the end.
@@ -17,8 +17,8 @@ pub fn to_base64_lines(octets: &[u8]) -> String {
     lines
 }
 
-/// The packet in a file: the octets themselves if the first is one of `outer_types`, else decoded
-/// from base64, with any white space. `None` if it is neither.
+/// The packet in a file: the bytes themselves if the first is one of `outer_types`, else decoded
+/// from base64 with any white space. `None` if it is neither.
 pub fn packet_in_file(octets: &[u8], outer_types: &[u8]) -> Option<Vec<u8>> {
     if octets.first().is_some_and(|first| outer_types.contains(first)) {
         return Some(octets.to_vec());

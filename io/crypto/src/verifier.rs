@@ -10,27 +10,27 @@ use weir_security::{Certificate, SignatureType, Verifier, VerifierFactory, Verif
 
 use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, with_joined};
 
-/// From so many signatures on it was found to take less time to verify them together.
+/// From this many signatures on, verifying them together is faster (measured).
 const BATCH_MIN: usize = 8;
 
 /// Checks ECDSA P-256 signatures (SignatureType 3, DER) against one public key.
 pub(crate) struct EcdsaVerifier(ParsedPublicKey);
 
 /// Checks RSA PKCS#1 v1.5 SHA-256 signatures (SignatureType 1) against one public key of 2048 to
-/// 8192 bit.
+/// 8192 bits.
 pub(crate) struct RsaVerifier(ParsedPublicKey);
 
 /// Checks Ed25519 signatures (SignatureType 5) against one public key.
 pub(crate) struct Ed25519Verifier {
     key: ParsedPublicKey,
-    /// The same, for many signatures together.
+    /// The same key, for batches of signatures.
     batch_key: ed25519_dalek::VerifyingKey,
 }
 
 /// Checks HMAC-SHA256 (SignatureType 4) with the shared secret, in constant time.
 pub(crate) struct HmacVerifier(hmac::Key);
 
-/// The verifier for a public key, by the algorithm its SubjectPublicKeyInfo (DER) names.
+/// The verifier for a public key, selected by the algorithm in its SubjectPublicKeyInfo (DER).
 pub fn verifier_from_spki(spki: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
     Ok(match KeyType::of_spki(spki)? {
         KeyType::Ecdsa => Box::new(EcdsaVerifier::from_spki(spki)?),
@@ -40,13 +40,12 @@ pub fn verifier_from_spki(spki: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
     })
 }
 
-/// The verifier for what the certificate's key signs. Says nothing about whether the certificate is
-/// to be trusted.
+/// The verifier for a certificate's key. Does not check whether the certificate is trusted.
 pub fn verifier_from_certificate(certificate: &Certificate) -> Result<Box<dyn Verifier>, KeyError> {
     verifier_from_spki(certificate.public_key())
 }
 
-/// Makes verifiers out of public keys for `weir_security::trust`.
+/// Creates verifiers from public keys for `weir_security::trust`.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Provider;
 
@@ -113,7 +112,7 @@ impl Ed25519Verifier {
             .as_bytes()
             .and_then(|octets| octets.try_into().ok())
             .ok_or(KeyError::Malformed)?;
-        // The library that verifies takes such points, whose signatures anybody could make.
+        // The verification library accepts such points, but anyone could make signatures for them.
         let point = ed25519_dalek::VerifyingKey::from_bytes(point)
             .map_err(|_| KeyError::Refused("not a point of the curve"))?;
         if point.is_weak() {
@@ -122,9 +121,9 @@ impl Ed25519Verifier {
         Ok(Self { key: parse(&ED25519, spki)?, batch_key: point })
     }
 
-    /// Whether all are, by one equation: the sum of those of all, each times a number drawn from a
-    /// hash of them all. It takes what the holder of the key alone can make and one by one is not
-    /// taken: signatures with a part of small order.
+    /// Whether all signatures are good, by one equation: the sum of their equations, each
+    /// multiplied by a number from a hash of them all. It accepts signatures with a component of
+    /// small order, which single verification rejects. Only the holder of the key can make those.
     fn verify_batch(&self, signed: &[(&[u8], &[u8])]) -> bool {
         if signed.len() < BATCH_MIN {
             return false;
@@ -154,14 +153,14 @@ impl Verifier for Ed25519Verifier {
     fn verify_each(&self, signed: &[(&[u8], &[u8])]) -> Vec<bool> {
         match self.verify_batch(signed) {
             true => vec![true; signed.len()],
-            // Together they only tell that one is wrong.
+            // The batch only shows that one of them is bad.
             false => signed.iter().map(|(octets, it)| self.verify(&[octets], it).is_ok()).collect(),
         }
     }
 }
 
 impl HmacVerifier {
-    /// From the secret's octets, at least [`HMAC_KEY_LEN_MIN`] of them.
+    /// From a secret of at least [`HMAC_KEY_LEN_MIN`] bytes.
     pub(crate) fn new(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < HMAC_KEY_LEN_MIN {
             return Err(KeyError::TooShort);

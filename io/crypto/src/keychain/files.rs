@@ -1,4 +1,4 @@
-//! Files that are whole or not there: written beside their place, synced, then renamed into it.
+//! Files that are complete or absent: written to a temporary file, synced, then renamed.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use super::KeyChainError;
 
-/// How the names of files begin that are being written.
+/// Prefix of temporary files.
 const TEMPORARY_PREFIX: &str = ".new-";
 
-/// What happens if the file is there already.
+/// What happens if the file exists.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(super) enum IfPresent {
     Replace,
     Fail,
 }
 
-/// Attaches the path and what was tried to an I/O error.
+/// Adds the path and the operation to an I/O error.
 pub(super) fn io_error<'a>(
     doing: &'static str,
     path: &'a Path,
@@ -25,7 +25,7 @@ pub(super) fn io_error<'a>(
     move |source| KeyChainError::Io { doing, path: path.to_owned(), source }
 }
 
-/// Makes the directory and its parents, readable by this user alone. They outlive a power failure.
+/// Creates the directory and its parents durably, readable by this user only.
 pub(super) fn make_private_dir(path: &Path) -> Result<(), KeyChainError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|dir| is_missing(dir)).collect();
     fs::DirBuilder::new()
@@ -36,7 +36,7 @@ pub(super) fn make_private_dir(path: &Path) -> Result<(), KeyChainError> {
     for parent in missing.iter().filter_map(|dir| dir.parent()) {
         let parent = if parent == Path::new("") { Path::new(".") } else { parent };
         match File::open(parent).and_then(|dir| dir.sync_all()) {
-            // Of a folder that may be written to and not read: it cannot be synced.
+            // A directory that may be written but not read cannot be synced.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(io_error("sync", parent))?,
         }
@@ -63,7 +63,7 @@ pub(super) fn write(
         .permissions(Permissions::from_mode(0o600))
         .tempfile_in(dir)
         .map_err(io_error("write in", dir))?;
-    // Not by `NamedTempFile`, whose errors lack the number that the system gives.
+    // `NamedTempFile` would hide the error number of the system.
     let written = file.as_file_mut().write_all(octets);
     written.and_then(|()| file.as_file().sync_all()).map_err(io_error("write", path))?;
     let renamed = match if_present {
@@ -74,7 +74,7 @@ pub(super) fn write(
     sync_dir(dir)
 }
 
-/// Deletes a file; whether it was there.
+/// Deletes a file. Returns whether it existed.
 pub(super) fn remove(_: &Lock, path: &Path) -> Result<bool, KeyChainError> {
     match fs::remove_file(path) {
         Ok(()) => {
@@ -86,7 +86,7 @@ pub(super) fn remove(_: &Lock, path: &Path) -> Result<bool, KeyChainError> {
     }
 }
 
-/// The text of a file of at most `len_max` octets; `None` if there is none.
+/// The text of a file of at most `len_max` bytes; `None` if there is no file.
 pub(super) fn read_text(path: &Path, len_max: usize) -> Result<Option<String>, KeyChainError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -97,14 +97,12 @@ pub(super) fn read_text(path: &Path, len_max: usize) -> Result<Option<String>, K
     let read =
         file.take(len_max as u64 + 1).read_to_string(&mut text).map_err(io_error("read", path))?;
     if read > len_max {
-        return Err(io_error("read", path)(io::Error::other(
-            "the file is too large to be what it should",
-        )));
+        return Err(io_error("read", path)(io::Error::other("the file is too large")));
     }
     Ok(Some(text))
 }
 
-/// The files of a directory with this extension, sorted; none if there is no such directory.
+/// The files of a directory with this extension, sorted; none if the directory does not exist.
 pub(super) fn list(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, KeyChainError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -122,7 +120,7 @@ pub(super) fn list(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, KeyChain
     Ok(paths)
 }
 
-/// Refuses a file that anybody but its owner may read or write.
+/// Rejects a file that others may read or write.
 pub(super) fn check_private(path: &Path) -> Result<(), KeyChainError> {
     let mode = fs::metadata(path).map_err(io_error("read", path))?.permissions().mode() & 0o777;
     if mode & 0o077 == 0 {
@@ -132,17 +130,17 @@ pub(super) fn check_private(path: &Path) -> Result<(), KeyChainError> {
     }
 }
 
-/// The right to change a key chain, which one thread of one process has at a time. Released when
-/// dropped. `None` where the file system has no locks.
+/// The right to change a key chain. One thread of one process has it at a time, until it drops it.
+/// `None` where the file system has no locks.
 pub(super) struct Lock(Option<File>);
 
 impl Lock {
-    /// Removes what a process was writing that was killed. Only who has the lock writes.
+    /// Removes temporary files of killed processes. Only the holder of the lock writes files.
     fn remove_unfinished(&self, dir: &Path) {
         let Some(entries) = self.0.as_ref().and_then(|_| fs::read_dir(dir).ok()) else { return };
         for entry in entries.flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()) {
-                // What stays wastes a little room.
+                // A remaining file only wastes space.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -151,13 +149,13 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // To close it is not enough: a process that was forked meanwhile has it open, too, and
-        // would keep the lock, and wait for itself where it wants it.
+        // Closing the file is not enough: a process forked meanwhile also has it open. It would
+        // keep the lock, and could block itself.
         let _ = self.0.as_ref().map(File::unlock);
     }
 }
 
-/// Holds others off while a key chain is read and changed. Not to be called by its holder.
+/// Locks a key chain while it is read and changed. The holder must not call this again.
 pub(super) fn lock(path: &Path) -> Result<Lock, KeyChainError> {
     if let Some(dir) = path.parent() {
         make_private_dir(dir)?;
@@ -187,7 +185,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let lock = lock(&path).unwrap();
-        // Shares the opening, and so the lock, as the copy of a child of `fork` does.
+        // Shares the open file, and so the lock, as the child of a `fork` does.
         let of_child = lock.0.as_ref().unwrap().try_clone().unwrap();
         let other = File::open(&path).unwrap();
         assert!(other.try_lock().is_err());

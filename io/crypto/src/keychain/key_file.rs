@@ -1,4 +1,4 @@
-//! One key, one file: a header of two lines, then PKCS#8 PEM, so that OpenSSL reads it too.
+//! One file per key: a header of two lines, then PKCS#8 PEM, which OpenSSL can read.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::pem::{PEM_LEN_MAX, is_encrypted};
 use crate::private_key::KeyType;
 use aws_lc_rs::digest;
 
-/// Most characters of a name that show in a file name.
+/// How many characters of a name appear in a file name.
 const STEM_LEN_MAX: usize = 48;
 
-/// What a key's file says without being decrypted.
+/// What a key's file states without decryption.
 #[derive(Clone, Debug)]
 pub struct KeyEntry {
     /// `/<identity>/KEY/<key id>`.
@@ -30,20 +30,20 @@ impl KeyEntry {
     }
 }
 
-/// The header that comes before the PEM text.
+/// The header before the PEM text.
 pub(super) fn header(name: &Name, key_type: KeyType) -> String {
     format!("name: {name}\ntype: {key_type}\n")
 }
 
-/// The name in a header, if there is one.
+/// The name in a header, if any.
 pub(super) fn name_in(text: &str) -> Option<Name> {
     header_field(text, "name").and_then(|uri| uri.parse::<Name>().ok())
 }
 
-/// What stands in the header, and the whole text.
+/// The header's content, and the complete text.
 pub(super) type KeyFile = (KeyEntry, zeroize::Zeroizing<String>);
 
-/// Reads a key's file; `None` if it is not there.
+/// Reads a key's file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<KeyFile>, KeyChainError> {
     let text = files::read_text(path, PEM_LEN_MAX)?.map(zeroize::Zeroizing::new);
     let Some(text) = text else { return Ok(None) };
@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path) -> Result<Option<KeyFile>, KeyChainError> {
     Ok(Some((KeyEntry { name, key_type, is_encrypted, path: path.to_owned() }, text)))
 }
 
-/// The file name, without extension, of what belongs to `name`: readable, and unique by a hash.
+/// The file name, without extension, for `name`: readable, and unique by a hash.
 pub(super) fn file_stem(name: NameView<'_>) -> String {
     let uri = name.to_string();
     let readable: String = uri

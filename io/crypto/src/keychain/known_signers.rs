@@ -1,4 +1,4 @@
-//! Trust on first use, on disk: `known-signers.toml`.
+//! Trust on first use: the file `known-signers.toml`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use weir_wire::{Name, format_timestamp};
 use super::files::{self, IfPresent};
 use super::{KeyChain, KeyChainError, unix_time_s};
 
-/// Largest file that is read, in octets: some 100,000 entries.
+/// Size limit of the file, in bytes: about 100,000 entries.
 const FILE_LEN_MAX: usize = 32 * 1024 * 1024;
 
 const PREAMBLE: &str = "\
@@ -27,7 +27,7 @@ pub struct KnownSigner {
     pub name: String,
     /// SHA-256 of the signer's SubjectPublicKeyInfo, in hexadecimal.
     pub sha256: String,
-    /// When it was noted: `YYYYMMDDThhmmss`, UTC.
+    /// When it was recorded: `YYYYMMDDThhmmss`, UTC.
     pub since: String,
 }
 
@@ -39,10 +39,9 @@ struct Document {
 }
 
 impl KeyChain {
-    /// Whose keys are known from earlier use, as a map to decide by.
+    /// The signers known from earlier use, by prefix.
     ///
-    /// # Errors
-    /// [`KeyChainError::KnownSigners`], and what keeps the file from being read.
+    /// # Errors [`KeyChainError::KnownSigners`], or the file cannot be read.
     pub(crate) fn known_signers(&self) -> Result<KnownSigners, KeyChainError> {
         let mut known = KnownSigners::default();
         for entry in self.known_signer_entries()? {
@@ -52,10 +51,9 @@ impl KeyChain {
         Ok(known)
     }
 
-    /// The entries as they stand in the file.
+    /// The entries of the file.
     ///
-    /// # Errors
-    /// As `known_signers`.
+    /// # Errors As `known_signers`.
     pub fn known_signer_entries(&self) -> Result<Vec<KnownSigner>, KeyChainError> {
         let path = self.known_signers_path();
         let Some(text) = files::read_text(&path, FILE_LEN_MAX)? else {
@@ -66,11 +64,10 @@ impl KeyChain {
         Ok(document.signers)
     }
 
-    /// Notes that the key whose SubjectPublicKeyInfo has this SHA-256 signs what lies below
-    /// `prefix`, in place of what was noted before.
+    /// Records that the key whose SubjectPublicKeyInfo has this SHA-256 signs names below `prefix`.
+    /// Replaces an earlier record.
     ///
-    /// # Errors
-    /// As [`known_signers`], and what keeps the file from being written.
+    /// # Errors As [`known_signers`], or the file cannot be written.
     pub(crate) fn remember_signer(
         &self,
         prefix: &Name,
@@ -87,10 +84,9 @@ impl KeyChain {
         })
     }
 
-    /// Forgets whose key signs below exactly this prefix. Whether it was known.
+    /// Removes the signer recorded for exactly this prefix. Returns whether there was one.
     ///
-    /// # Errors
-    /// As `remember_signer`.
+    /// # Errors As `remember_signer`.
     pub fn forget_signer(&self, prefix: &Name) -> Result<bool, KeyChainError> {
         let mut is_known = false;
         self.change_known_signers(|signers| {

@@ -4,10 +4,10 @@
 //! $WEIR_HOME | $XDG_CONFIG_HOME/weir | ~/.config/weir
 //!   keys/<name>-<hash>.pem            PKCS#8, encrypted or mode 0600
 //!   certificates/<name>-<hash>.cert   base64 of the Data
-//!   anchors/<name>-<hash>.cert        certificates believed without asking
-//!   default                           name of the key that signs unless told otherwise
+//!   anchors/<name>-<hash>.cert        certificates that are always trusted
+//!   default                           name of the key that signs by default
 //!   known-signers.toml                trust on first use
-//!   lock                              held by who changes any of these
+//!   lock                              locked while any of these changes
 //! ```
 
 mod files;
@@ -41,47 +41,42 @@ use files::{IfPresent, Lock};
 /// Environment variable that names the directory of keys and trust.
 pub(crate) const HOME_VARIABLE: &str = "WEIR_HOME";
 
-/// How long a certificate is valid that a key signs for itself: 20 years.
+/// Validity of a self-signed certificate: 20 years.
 pub(crate) const SELF_VALIDITY_S: i64 = 20 * 365 * 86_400;
 
-/// How long before it is made a certificate begins to be valid: clocks of others may be behind.
+/// Validity begins this long before a certificate is made, because clocks of others may be slow.
 pub(crate) const BACKDATED_S: i64 = 86_400;
 
-/// How long a certificate is valid that is issued to another: 365 days.
+/// Validity of a certificate issued to another key: 365 days.
 pub const ISSUED_VALIDITY_S: i64 = 365 * 86_400;
 
-/// Largest certificate file, in octets: base64 of a packet, with room for white space.
+/// Size limit of a certificate file, in bytes: base64 of a packet, with room for white space.
 const CERTIFICATE_FILE_LEN_MAX: usize = 32 * 1024;
 
 const DATA_OCTET: u8 = 6;
 
-/// Why the key chain did not do what it was asked to.
+/// Why an operation of the key chain failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyChainError {
     /// Neither `WEIR_HOME` nor a home directory is known.
-    #[error("cannot tell where keys are kept: set {HOME_VARIABLE} to a directory")]
+    #[error("no directory for keys is known: set {HOME_VARIABLE} to one")]
     NoHome,
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {doing} {path}", path = path.display())]
     Io {
         doing: &'static str,
         path: PathBuf,
-        /// Why not.
         #[source]
         source: std::io::Error,
     },
-    /// An unencrypted key that others can read, or change.
+    /// Others can read or change an unencrypted key.
     #[error(
         "others can read the key in {path} (mode {mode:03o}); it may be known to them. Make a new \
          key with `weir key new`, or, if you are sure of it, run `chmod 600 {path}`",
         path = path.display()
     )]
-    Exposed {
-        /// The key's file.
-        path: PathBuf,
-        mode: u32,
-    },
-    /// A file in `keys/` is none of ours.
+    Exposed { path: PathBuf, mode: u32 },
+    /// A file in `keys/` is not a key file.
     #[error("{path} is not a key file: move it out of the way", path = path.display())]
     MalformedKeyFile { path: PathBuf },
     /// The key in a file cannot be read or used.
@@ -91,25 +86,25 @@ pub enum KeyChainError {
         #[source]
         source: KeyError,
     },
-    /// A key cannot be made or exported.
+    /// A key cannot be generated or exported.
     #[error(transparent)]
     PrivateKey(#[from] KeyError),
-    /// A file holds no certificate.
+    /// A file contains no certificate.
     #[error("{path} is not a certificate", path = path.display())]
     MalformedCertificate {
         path: PathBuf,
-        /// Why, if it is a packet at all.
+        /// The error, if it is a packet at all.
         #[source]
         source: Option<CertificateError>,
     },
-    /// What was imported is nothing known.
+    /// The imported file has an unknown format.
     #[error(
         "this is neither a certificate, nor a SafeBag, nor a PKCS#8 PEM key, as `weir key \
          export`, ndnsec and OpenSSL write them"
     )]
     UnknownFormat,
-    /// A key without a name was imported without saying whose it is.
-    #[error("the key does not say whose it is: give a name")]
+    /// An imported key has no name, and none was given.
+    #[error("the file does not name the key's owner: give a name")]
     NameNeeded,
     #[error("there is no key {0}; `weir key list` shows those there are")]
     NoSuchKey(Name),
@@ -117,10 +112,10 @@ pub enum KeyChainError {
     NoSuchCertificate(Name),
     #[error("the key {0} has no certificate (HMAC keys never have)")]
     NoCertificate(Name),
-    /// There are keys, but none is the default.
+    /// There are keys, but no default.
     #[error("no key is the default; choose one with `weir key default NAME`")]
     NoDefault,
-    /// A key of this name is there already.
+    /// A key of this name exists.
     #[error("there is a key {0} already; delete it first")]
     KeyExists(Name),
     #[error(transparent)]
@@ -128,14 +123,14 @@ pub enum KeyChainError {
     /// A certificate was not issued.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// A certificate is not believed.
+    /// A certificate is not trusted.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// `known-signers.toml` does not parse.
+    /// `known-signers.toml` cannot be parsed.
     #[error("{path} is damaged; correct or delete it: {reason}", path = path.display())]
     KnownSigners {
         path: PathBuf,
-        /// What is wrong, with the line.
+        /// The error, with its line.
         reason: String,
     },
 }
@@ -148,8 +143,8 @@ pub enum Imported {
     Certificate(Name),
 }
 
-/// Keys, certificates and trust in one directory. Nothing is read until asked for, and nothing is
-/// written but by the methods that say so.
+/// Keys, certificates and trust in one directory. Reads files only when asked, and writes only in
+/// methods that say so.
 #[derive(Clone, Debug)]
 pub struct KeyChain {
     dir: PathBuf,
@@ -165,38 +160,36 @@ impl KeyChain {
         Ok(Self::at(default_dir()?))
     }
 
-    /// The key chain in this directory, which is made when something is written.
+    /// The key chain in this directory, which is created by the first write.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), passphrases: PassphraseSource::Standard }
     }
 
-    /// Takes the passphrases of encrypted keys from there.
+    /// Sets the source of passphrases of encrypted keys.
     #[must_use]
     pub fn with_passphrases(mut self, passphrases: PassphraseSource) -> Self {
         self.passphrases = passphrases;
         self
     }
 
-    /// Where it lies.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// All keys, by the name of their file.
+    /// All keys, sorted by file name.
     ///
-    /// # Errors
-    /// What keeps the directory from being read.
+    /// # Errors The directory cannot be read.
     pub fn keys(&self) -> Result<Vec<KeyEntry>, KeyChainError> {
         let paths = files::list(&self.dir.join("keys"), "pem")?;
-        // Another process may have deleted one meanwhile.
+        // Another process may have deleted a file meanwhile.
         let entries = paths.iter().filter_map(|path| key_file::read(path).transpose());
         entries.map(|read| Ok(read?.0)).collect()
     }
 
-    /// The key that `name` means: a key name, the name of one of its certificates, or an identity,
-    /// of whose keys the default or else the newest is taken.
+    /// The key for `name`: a key name, the name of one of its certificates, or an identity. For an
+    /// identity, the default key if it belongs to it, else the newest key.
     ///
-    /// # Errors
+    /// # Errors [`KeyChainError::NoSuchKey`].
     /// [`KeyChainError::NoSuchKey`].
     pub fn find(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         if let Some(exact) = key_name_of(name.as_view()) {
@@ -214,9 +207,8 @@ impl KeyChain {
         keys.pop().ok_or_else(|| KeyChainError::NoSuchKey(name.clone()))
     }
 
-    /// Makes a key for an identity, and the certificate it signs for itself (none for HMAC). With a
-    /// passphrase it is encrypted. It becomes the default if there is none and it is not an HMAC
-    /// key.
+    /// Generates a key for an identity, and its self-signed certificate (none for HMAC). A
+    /// passphrase encrypts it. It becomes the default if there is none, unless it is an HMAC key.
     pub fn generate(
         &self,
         identity: &Name,
@@ -233,17 +225,15 @@ impl KeyChain {
 
     /// The name of the default key, if one was chosen.
     ///
-    /// # Errors
-    /// What keeps the file from being read.
+    /// # Errors The file cannot be read.
     pub fn default_name(&self) -> Result<Option<Name>, KeyChainError> {
         let text = files::read_text(&self.default_path(), CERTIFICATE_FILE_LEN_MAX)?;
         Ok(text.and_then(|text| text.trim().parse().ok()))
     }
 
-    /// Makes `name` (as for [`Self::find`]) the default key.
+    /// Makes `name` (as in [`Self::find`]) the default key.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoSuchKey`], and what keeps the file from being written.
+    /// # Errors [`KeyChainError::NoSuchKey`], or the file cannot be written.
     pub fn set_default(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         let lock = self.lock()?;
         let key = self.find(name)?;
@@ -251,23 +241,23 @@ impl KeyChain {
         Ok(key)
     }
 
-    /// What signs with the key that `name` means (as for [`Self::find`]). A certificate name picks
-    /// the certificate for the KeyLocator; else it is the newest valid one, issued ones first.
+    /// A signer with the key for `name` (as in [`Self::find`]). A certificate name selects the
+    /// certificate for the KeyLocator. Otherwise it is the newest valid one; issued certificates
+    /// come first.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoSuchKey`], [`KeyChainError::Exposed`], a missing passphrase.
+    /// # Errors [`KeyChainError::NoSuchKey`], [`KeyChainError::Exposed`], or a missing passphrase.
     pub fn signer(&self, name: &Name) -> Result<KeySigner, KeyChainError> {
         let entry = self.find(name)?;
         let key = self.private_key(&entry)?;
         let certificate = match is_certificate_name(name.as_view()) {
             true => Some(self.certificate(name)?),
             false => {
-                // Of a key of the same name that was lost or deleted, a certificate may be left.
+                // A certificate of a lost or deleted key of the same name may be left.
                 let all = self.certificates_of(entry.name.as_view())?;
                 let public_key = key.public_key().ok();
                 let (own, others): (Vec<_>, Vec<_>) =
                     all.into_iter().partition(|one| is_certificate_of(one, public_key.as_deref()));
-                // Other programs may encode the same public key in another way.
+                // Other programs may encode the same public key differently.
                 newest_valid(own).or_else(|| newest_valid(others))
             }
         };
@@ -277,11 +267,11 @@ impl KeyChain {
         })
     }
 
-    /// What signs with the default key. If there is no key at all, an ECDSA P-256 key is made for
-    /// [`default_identity`] first, encrypted if a passphrase is set in the environment or a file.
+    /// A signer with the default key. If there is no key at all, first generates an ECDSA P-256 key
+    /// for [`default_identity`], encrypted if a passphrase is set in the environment or a file.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoDefault`], and what [`Self::signer`] and [`Self::generate`] return.
+    /// # Errors [`KeyChainError::NoDefault`], and the errors of [`Self::signer`] and
+    /// [`Self::generate`].
     pub fn default_signer_or_create(&self) -> Result<KeySigner, KeyChainError> {
         if let Some(name) = self.existing_default()? {
             return self.signer(&name);
@@ -295,17 +285,17 @@ impl KeyChain {
         self.signer(&self.existing_default()?.unwrap_or(made.name))
     }
 
-    /// The verifier for what an HMAC key in here signs.
+    /// The verifier for signatures of an HMAC key of this key chain.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoSuchKey`] also if it is no HMAC key; what [`Self::signer`] returns.
+    /// # Errors [`KeyChainError::NoSuchKey`] also if it is another kind of key; the errors of
+    /// [`Self::signer`].
     pub(crate) fn hmac_verifier(&self, name: &Name) -> Result<HmacVerifier, KeyChainError> {
         let key = self.private_key(&self.find(name)?)?;
         let secret = key.hmac_secret().ok_or_else(|| KeyChainError::NoSuchKey(name.clone()))?;
         Ok(HmacVerifier::new(secret)?)
     }
 
-    /// Reads and, if need be, decrypts a key.
+    /// Reads a key, and decrypts it if necessary.
     ///
     /// # Errors
     /// [`KeyChainError::Exposed`], [`KeyChainError::Key`] and [`KeyChainError::Passphrase`].
@@ -323,16 +313,15 @@ impl KeyChain {
             .map_err(|source| KeyChainError::Key { path: entry.path.clone(), source })
     }
 
-    /// Deletes the key that `name` means, and its certificates. If it was the default, there is
-    /// none afterwards.
+    /// Deletes the key for `name`, and its certificates. If it was the default, there is none
+    /// afterwards.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoSuchKey`], and what keeps files from being deleted.
+    /// # Errors [`KeyChainError::NoSuchKey`], or files cannot be deleted.
     pub fn delete(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         let lock = self.lock()?;
         let entry = self.find(name)?;
-        // The key goes first: what is left of it when the process is killed does no harm, and a key
-        // without its certificate could not be used.
+        // The key goes first. If the process is killed, leftover certificates are harmless, but a
+        // key without its certificate would be unusable.
         files::remove(&lock, &entry.path)?;
         if self.default_name()?.as_ref() == Some(&entry.name) {
             files::remove(&lock, &self.default_path())?;
@@ -343,15 +332,14 @@ impl KeyChain {
         Ok(entry)
     }
 
-    /// All certificates: of keys in here and imported ones.
+    /// All certificates, of keys in this key chain and imported ones.
     pub fn certificates(&self) -> Result<Vec<Certificate>, KeyChainError> {
         read_certificates(&self.dir.join("certificates"))
     }
 
-    /// The certificate of exactly this name.
+    /// The certificate with exactly this name.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoSuchCertificate`], and what keeps it from being read.
+    /// # Errors [`KeyChainError::NoSuchCertificate`], or it cannot be read.
     pub fn certificate(&self, name: &Name) -> Result<Certificate, KeyChainError> {
         let path = self.certificate_path(name.as_view());
         match path.try_exists().map_err(files::io_error("read", &path))? {
@@ -360,8 +348,8 @@ impl KeyChain {
         }
     }
 
-    /// The certificate to sign under for the key of this name: the newest valid one, those of
-    /// others before its own; `None` if it has none.
+    /// The certificate to sign under with the key of this name: the newest valid one; certificates
+    /// issued by others come before its own. `None` if it has none.
     pub fn certificate_for(&self, key: &Name) -> Result<Option<Certificate>, KeyChainError> {
         Ok(newest_valid(self.certificates_of(key.as_view())?))
     }
@@ -378,13 +366,12 @@ impl KeyChain {
         write_certificate(lock, &self.certificate_path(certificate.name()), certificate)
     }
 
-    /// Takes in a certificate (binary or base64), a SafeBag (likewise) or a PKCS#8 PEM key. What
-    /// came encrypted stays so, under the same passphrase; `protect` encrypts what did not. `name`
-    /// says whose a PEM key is (an identity or a key name) if it does not itself.
+    /// Imports a certificate (binary or base64), a SafeBag (likewise) or a PKCS#8 PEM key. An
+    /// encrypted key keeps its passphrase; `protect` encrypts an unencrypted one. `name` gives the
+    /// owner of a PEM key (an identity or a key name) that does not name it itself.
     ///
-    /// # Errors
-    /// [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
-    /// [`KeyChainError::KeyExists`], and what keeps it from being opened or written.
+    /// # Errors [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
+    /// [`KeyChainError::KeyExists`], or it cannot be opened or written.
     pub fn import(
         &self,
         octets: &[u8],
@@ -429,10 +416,9 @@ impl KeyChain {
         self.add_key(name, key, passphrase.or(protect), None)
     }
 
-    /// Key and certificate as a SafeBag, base64 in lines, encrypted with `passphrase`.
+    /// Key and certificate as a SafeBag, in lines of base64, encrypted with `passphrase`.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoCertificate`] for HMAC keys, and what `private_key` returns.
+    /// # Errors [`KeyChainError::NoCertificate`] for HMAC keys, and the errors of `private_key`.
     pub fn export_safe_bag(&self, name: &Name, passphrase: &str) -> Result<String, KeyChainError> {
         let entry = self.find(name)?;
         let certificate = self
@@ -442,10 +428,9 @@ impl KeyChain {
         Ok(to_base64_lines(&encode_safe_bag(&certificate, &key, passphrase)?))
     }
 
-    /// The key as PKCS#8 PEM with our header, encrypted if a passphrase is given.
+    /// The key as PKCS#8 PEM with this key chain's header, encrypted if a passphrase is given.
     ///
-    /// # Errors
-    /// What `private_key` returns.
+    /// # Errors The errors of `private_key`.
     pub fn export_pem(
         &self,
         name: &Name,
@@ -457,12 +442,11 @@ impl KeyChain {
         Ok(zeroize::Zeroizing::new(format!("{header}{}", *pem)))
     }
 
-    /// Issues a certificate for the key of `request` (a certificate, by custom one its key signed
-    /// itself, which proves that the requester has the key), valid from now on. It is not kept.
+    /// Issues a certificate for the key in `request`, valid from now on, without storing it. The
+    /// request is a certificate, usually self-signed, which proves that the requester has the key.
     ///
-    /// # Errors
-    /// [`KeyChainError::Trust`] if the request's own signature is wrong; what [`Self::signer`]
-    /// returns.
+    /// # Errors [`KeyChainError::Trust`] if the request's signature is wrong; the errors of
+    /// [`Self::signer`].
     pub fn issue(
         &self,
         request: &Certificate,
@@ -496,21 +480,19 @@ impl KeyChain {
         Ok(anchors)
     }
 
-    /// Believes a certificate from now on.
+    /// Trusts a certificate from now on.
     ///
-    /// # Errors
-    /// [`KeyChainError::Trust`] if its key cannot be used, and what keeps it from being written.
+    /// # Errors [`KeyChainError::Trust`] if its key cannot be used, or it cannot be written.
     pub fn add_anchor(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
         Anchors::default().add(certificate.clone(), &Provider)?;
         let path = certificate_path(&self.anchors_dir(), certificate.name());
         write_certificate(&self.lock()?, &path, certificate)
     }
 
-    /// Stops believing the anchors that `name` means: a certificate, or all of a key or identity.
-    /// The names of those removed.
+    /// Removes the anchors for `name`: a certificate, or all of a key or identity. Returns the
+    /// names of those removed.
     ///
-    /// # Errors
-    /// [`KeyChainError::NoSuchCertificate`], and what keeps them from being deleted.
+    /// # Errors [`KeyChainError::NoSuchCertificate`], or they cannot be deleted.
     pub fn remove_anchors(&self, name: &Name) -> Result<Vec<Name>, KeyChainError> {
         let (mut removed, lock) = (Vec::new(), self.lock()?);
         for certificate in read_certificates(&self.anchors_dir())? {
@@ -542,8 +524,8 @@ impl KeyChain {
         if path.try_exists().map_err(files::io_error("read", &path))? {
             return Err(KeyChainError::KeyExists(name));
         }
-        // The certificate goes first: a key without one would not be usable, the reverse does no
-        // harm.
+        // The certificate goes first: a key without one would be unusable, a certificate without a
+        // key is harmless.
         let certificate = match certificate {
             None if key_type != KeyType::Hmac => self.certificate_to_add(&name, &key)?,
             given => given,
@@ -558,8 +540,8 @@ impl KeyChain {
         Ok(KeyEntry { name, key_type, is_encrypted: passphrase.is_some(), path })
     }
 
-    /// The certificate that a key signs for itself, if it has none yet. A certificate of this name
-    /// may belong to a key that a killed process did not write any more: the new one is newer.
+    /// The self-signed certificate of a key, if it has none yet. A certificate of this name may be
+    /// left by a killed process that did not write the key. The new one is newer.
     fn certificate_to_add(
         &self,
         name: &Name,
@@ -572,11 +554,10 @@ impl KeyChain {
         self_signed_after(&present, name, key).map(Some)
     }
 
-    /// Has a key sign a new certificate for itself: the one before has expired, or was made while
+    /// Makes a key sign a new certificate for itself: its last one has expired, or was made while
     /// the clock was wrong.
     ///
-    /// # Errors
-    /// What [`Self::signer`] returns, and what keeps the certificate from being written.
+    /// # Errors The errors of [`Self::signer`], or the certificate cannot be written.
     pub fn renew(&self, name: &Name) -> Result<Certificate, KeyChainError> {
         let entry = self.find(name)?;
         let key = self.private_key(&entry)?;
@@ -587,8 +568,8 @@ impl KeyChain {
         Ok(certificate)
     }
 
-    /// The name of the default key, if there is such a key: a process that deleted it may have been
-    /// killed before it came to this.
+    /// The name of the default key, if that key exists: a process that deleted the key may have
+    /// been killed before it cleared the default.
     fn existing_default(&self) -> Result<Option<Name>, KeyChainError> {
         let Some(name) = self.default_name()? else { return Ok(None) };
         let path = self.key_path(name.as_view());
@@ -601,7 +582,8 @@ impl KeyChain {
         files::write(lock, &self.default_path(), line.as_bytes(), IfPresent::Replace)
     }
 
-    /// Held by who changes the key chain. It is not held while a person is asked for a passphrase.
+    /// Locks the key chain for a change. The lock is not held during a prompt for a
+    /// passphrase.
     fn lock(&self) -> Result<Lock, KeyChainError> {
         files::lock(&self.dir.join("lock"))
     }
@@ -649,7 +631,7 @@ pub(crate) fn default_dir() -> Result<PathBuf, KeyChainError> {
     Ok(home.join(".config").join("weir"))
 }
 
-/// The identity of who has not chosen a name: `/local/<user>`.
+/// The identity of users who have not chosen a name: `/local/<user>`.
 pub fn default_identity() -> Name {
     let user_name = user().map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
     let mut name = Name::new();
@@ -689,7 +671,7 @@ fn user() -> Option<nix::unistd::User> {
 fn read_certificates(dir: &Path) -> Result<Vec<Certificate>, KeyChainError> {
     let paths = files::list(dir, "cert")?;
     let read = paths.iter().map(|path| read_certificate(path));
-    // Another process may have deleted one meanwhile.
+    // Another process may have deleted a file meanwhile.
     let is_gone = |error: &KeyChainError| {
         matches!(error, KeyChainError::Io { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound)
@@ -705,7 +687,7 @@ fn write_certificate(
     files::write(lock, path, to_base64_lines(certificate.wire()).as_bytes(), IfPresent::Replace)
 }
 
-/// Whether a certificate is of the key with this SubjectPublicKeyInfo.
+/// Whether a certificate belongs to the key with this SubjectPublicKeyInfo.
 fn is_certificate_of(certificate: &Certificate, public_key: Option<&[u8]>) -> bool {
     public_key.is_some_and(|public_key| certificate.public_key() == public_key)
 }
@@ -714,7 +696,7 @@ fn certificate_version(certificate: &Certificate) -> Option<u64> {
     certificate.name().last().and_then(|last| last.as_version())
 }
 
-/// The certificate to sign under: the newest valid one, those of others before its own.
+/// The certificate to sign under: the newest valid one; those issued by others come before its own.
 fn newest_valid(certificates: Vec<Certificate>) -> Option<Certificate> {
     let now = unix_time_s();
     certificates.into_iter().max_by_key(|certificate| {
@@ -727,7 +709,7 @@ fn certificate_path(dir: &Path, name: NameView<'_>) -> PathBuf {
     dir.join(key_file::file_stem(name) + ".cert")
 }
 
-/// The certificate that a key signs for itself, valid for 20 years from a day ago.
+/// The self-signed certificate of a key, valid for 20 years from yesterday.
 fn self_signed(name: &Name, key: &PrivateKey, version: u64) -> Result<Certificate, KeyChainError> {
     let now_s = unix_time_s();
     let public_key = key.public_key()?;
@@ -744,7 +726,7 @@ fn self_signed(name: &Name, key: &PrivateKey, version: u64) -> Result<Certificat
     Ok(draft.issue_to_self(&SelfSigner(key))?)
 }
 
-/// The same, newer than those that are present.
+/// As [`self_signed`], newer than those that are present.
 fn self_signed_after(
     present: &[Certificate],
     name: &Name,
@@ -755,7 +737,7 @@ fn self_signed_after(
     self_signed(name, key, version)
 }
 
-/// Signs with a borrowed key; the certificate draft supplies the KeyLocator.
+/// Signs with a borrowed key. The certificate draft supplies the KeyLocator.
 struct SelfSigner<'a>(&'a PrivateKey);
 
 impl weir_security::Signer for SelfSigner<'_> {

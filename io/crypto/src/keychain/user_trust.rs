@@ -1,4 +1,4 @@
-//! Whom the user of a key chain believes.
+//! Which signers the user of a key chain trusts.
 
 use std::path::Path;
 
@@ -33,15 +33,15 @@ impl KeySource for KeyChain {
 
 /// A [`TrustPolicy`] with the anchors, keys and known signers of a key chain.
 pub struct UserTrust {
-    /// What was asked for: signers are remembered for all below it.
+    /// The requested name. Signers are remembered for everything below it.
     root: Name,
     chain: Option<KeyChain>,
     policy: TrustPolicy,
 }
 
 impl UserTrust {
-    /// Reads what the user trusts. With `anchor_files` nothing else counts. Without a key chain
-    /// there is nothing to know and nothing to remember.
+    /// Reads what the user trusts. `anchor_files`, if given, replace everything else. Without a key
+    /// chain nothing is known and nothing is remembered.
     pub fn new(
         root: Name,
         chain: Option<KeyChain>,
@@ -69,7 +69,7 @@ impl UserTrust {
         &mut self.policy
     }
 
-    /// Remembers who signed, now that all of it has been verified.
+    /// Remembers the signer, after everything has been verified.
     pub fn remember(&self) -> Result<(), KeyChainError> {
         let Some(chain) = &self.chain else { return Ok(()) };
         for signer in &self.policy.signers {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::KeyType;
 
-    /// A user with a key chain, to whom no certificate is served.
+    /// A user with a key chain, without a server of certificates.
     struct TestUser {
         dir: tempfile::TempDir,
     }
@@ -122,7 +122,7 @@ mod tests {
             UserTrust::new(root.parse().unwrap(), Some(self.chain()), &[] as &[&Path]).unwrap()
         }
 
-        /// The signer of somebody else, whose certificate this user has.
+        /// A signer of someone else. This user has its certificate.
         fn unknown_signer(&self, identity: &str) -> impl Signer + use<> {
             let signer = self.unknown(identity);
             self.chain().add_certificate(signer.certificate().unwrap()).unwrap();

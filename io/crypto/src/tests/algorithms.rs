@@ -179,7 +179,7 @@ fn rejects_unfit_keys() {
     assert_eq!(verifier_from_spki(b"").err(), Some(KeyError::Malformed));
     assert_eq!(PrivateKey::from_pkcs8(&[0x30, 0]).unwrap_err(), KeyError::Malformed);
     let mut p384 = public_key("ecdsa");
-    // The last octet of the curve's identifier: 1.2.840.10045.3.1.6 is another one.
+    // The last byte of the curve's identifier: 1.2.840.10045.3.1.6 is another curve.
     p384[22] = 6;
     assert_eq!(verifier_from_spki(&p384).err(), Some(KeyError::UnsupportedAlgorithm));
     let mut off_curve = public_key("ecdsa");

@@ -322,7 +322,7 @@ fn reports_line_of_damaged_signer_list() {
     }
 }
 
-/// As after a kill between the certificate and the key, both written for the first time.
+/// As if the process had been killed between writing the first certificate and the first key.
 #[test]
 fn new_key_ignores_leftover_certificate() {
     let (_dir, chain) = chain();
@@ -334,11 +334,11 @@ fn new_key_ignores_leftover_certificate() {
     let verifier = verifier_from_certificate(signer.certificate().unwrap()).unwrap();
     let wire = sign_data(&Data::new(name("/x")).content(b"x"), &signer).unwrap();
     assert_eq!(verify_data(&DataView::decode(&wire).unwrap(), &*verifier), Ok(()));
-    // Programs that do not have the private key choose the same.
+    // Programs without the private key choose the same certificate.
     assert_eq!(chain.certificate_for(&made.name).unwrap().as_ref(), signer.certificate());
 }
 
-/// As after a kill while a key is deleted: its file goes first.
+/// As if the process had been killed while it deleted a key, whose file goes first.
 #[test]
 fn default_needs_its_key() {
     let (_dir, chain) = chain();
