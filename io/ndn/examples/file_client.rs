@@ -1,5 +1,5 @@
-//! Writes what a name denotes to standard output, or only its octets from FIRST to before LAST:
-//! `file_client NAME [FIRST LAST]`.
+//! Fetches an object to standard output, or only its bytes from FIRST to before LAST: `file_client
+//! NAME [FIRST LAST]`.
 
 use std::env;
 use std::error::Error;
@@ -23,7 +23,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let name: Name = name.parse()?;
 
-    // Believes whom `weir get` believes.
+    // Trusts the same signers as `weir get`.
     let trust = UserTrust::new(name.clone(), Some(KeyChain::open()?), &[] as &[&str])?;
     let consumer = Consumer::bind(&Session::open()?, name.clone(), trust);
     let mut reader = consumer.fetch_range(&name, octets)?;

@@ -1,6 +1,6 @@
 //! Serves the files of a directory: `file_server DIRECTORY PREFIX`.
 //!
-//! A file is read and signed, with the user's default key, when somebody asks for it.
+//! A file is read, and signed with the user's default key, when a consumer requests it.
 
 use std::env;
 use std::error::Error;
@@ -38,7 +38,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The file that a name below `prefix` stands for. Whoever asks must not leave the directory.
+/// The file for a name below `prefix`. A request must not reach files outside the directory.
 fn path_of(directory: &Path, prefix: &Name, name: &Name) -> Option<PathBuf> {
     let mut path = directory.to_owned();
     let own = prefix.as_view().component_count();

@@ -1,4 +1,4 @@
-//! Writes what the name denotes: guide_get NAME.
+//! Prints an object: guide_get NAME.
 
 use std::error::Error;
 use std::io;
@@ -14,7 +14,7 @@ fn main() {
 
 fn get() -> Result<(), Box<dyn Error>> {
     let name: Name = std::env::args().nth(1).ok_or("guide_get NAME")?.parse()?;
-    // Believes whom `weir get` believes.
+    // Trusts the same signers as `weir get`.
     let trust = UserTrust::new(name.clone(), Some(KeyChain::open()?), &[] as &[&str])?;
     let mut consumer = Consumer::bind(&Session::open()?, name.clone(), trust);
     consumer.set("retries", "3")?;

@@ -1,4 +1,4 @@
-//! Publishes one reading, and makes another when somebody asks for it.
+//! Publishes one reading, and another on request.
 
 use std::error::Error;
 
@@ -20,7 +20,8 @@ fn publish() -> Result<(), Box<dyn Error>> {
     let name = producer.publish(&"/home/kitchen".parse()?, b"21.5\n".to_vec())?;
     println!("published {name}");
     loop {
-        let request = producer.recv()?; // somebody asks for what is not published
+        let request = producer.recv()?; // a request for an unpublished name
+
         if request.name().to_string() == "/home/attic" {
             producer.publish(request.name(), b"31.0\n".to_vec())?;
         } else {

@@ -1,6 +1,6 @@
-//! Publishes the lines of standard input as they come: `live_source NAME`.
+//! Publishes the lines of standard input as they arrive: `live_source NAME`.
 //!
-//! Each line is a segment of an object that grows, signed with the user's default key.
+//! Each line is a segment of a growing object, signed with the user's default key.
 
 use std::env;
 use std::error::Error;
@@ -29,7 +29,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     live.finish()?;
     println!("finished after {} Interests", producer.stats()?.interests);
-    // Whoever is behind may still read: this goes on until it is ended.
+    // Slow readers may still be reading, so this runs until it is stopped.
     loop {
         producer.recv()?;
     }

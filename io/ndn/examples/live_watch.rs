@@ -1,5 +1,5 @@
-//! Writes what an object grows by to standard output, from its newest segment on, until it ends:
-//! `live_watch NAME`. With `--from-start`, all of it.
+//! Follows a growing object to standard output, from its newest segment until it ends: `live_watch
+//! NAME`. With `--from-start`, prints all of it.
 
 use std::env;
 use std::error::Error;
@@ -21,7 +21,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let [name] = &arguments[..] else { return Err("give [--from-start] NAME".into()) };
     let name: Name = name.parse()?;
 
-    // Believes whom `weir get` believes.
+    // Trusts the same signers as `weir get`.
     let trust = UserTrust::new(name.clone(), Some(KeyChain::open()?), &[] as &[&str])?;
     let consumer = Consumer::bind(&Session::open()?, name.clone(), trust);
     let mut reader = match from_start {
