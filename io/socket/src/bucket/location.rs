@@ -3,24 +3,23 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What an address begins with.
 const SCHEME: &str = "s3://";
 
 /// A place in a bucket: `s3://BUCKET/PREFIX`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     pub(crate) bucket: String,
-    /// Without strokes at its ends; empty for the whole bucket.
+    /// Without slashes at its ends; empty for the whole bucket.
     pub(crate) prefix: String,
 }
 
-/// Why an address is none.
+/// The text is not such an address.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no address of the form s3://BUCKET/PREFIX")]
+#[error("`{0}` is not an address of the form s3://BUCKET/PREFIX")]
 pub struct LocationError(String);
 
 impl Location {
-    /// Whether a text means to be such an address.
+    /// Whether a text has the scheme of such an address.
     pub fn has_scheme(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
@@ -34,7 +33,7 @@ impl FromStr for Location {
         let rest = text.strip_prefix(SCHEME).ok_or_else(error)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_matches('/');
-        // Rules for the names of buckets differ by service; these characters are in none.
+        // The rules for bucket names differ between services. No service permits these characters.
         let is_odd = |character: char| character.is_control() || "?#%\\ ".contains(character);
         let is_step =
             |part: &str| prefix.contains('/') && part.is_empty() || part == "." || part == "..";

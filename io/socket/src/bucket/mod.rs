@@ -1,15 +1,14 @@
-//! A place in S3-compatible storage, `s3://BUCKET/PREFIX`, for code that knows neither HTTP nor a
+//! A place in S3-compatible storage, `s3://BUCKET/PREFIX`, for code without HTTP or an async
 //! runtime.
 //!
-//! `Bucket`: `list`, `read`, `read_each` and `delete` block; `fetch` reads in the background and
-//! calls a function; `upload` takes octets in order, few of which are in memory at a time, and
-//! `Upload::finish` begins the commit, for which `Pending::wait` waits.
+//! `Bucket`: `list`, `read`, `read_each` and `delete` block. `fetch` reads in the background and
+//! calls a function. `upload` takes bytes in order and buffers few of them. `Upload::finish` starts
+//! the commit, and `Pending::wait` waits for it.
 //!
-//! It is the crate `object_store` with bounds: on concurrent requests, on octets in memory, on the
-//! time that any call takes. Endpoint, region and credentials come from the variables of AWS.
-//! HTTP without TLS is refused beyond this machine unless it was allowed. Without the feature `s3`
-//! there is no client, and every bucket is refused. Tests: `tests/tests/bucket.rs` against a
-//! server of S3.
+//! It is the crate `object_store` with limits on concurrent requests, memory, and the time of each
+//! call. Endpoint, region and credentials come from the AWS environment variables. HTTP without TLS
+//! is refused except on this host, unless allowed. Without the feature `s3` there is no client, and
+//! every bucket is refused. Tests: `tests/tests/bucket.rs` against an S3 server.
 
 mod location;
 #[cfg(not(feature = "s3"))]
@@ -29,29 +28,29 @@ pub use s3::Bucket;
 #[cfg(feature = "s3")]
 pub(crate) use s3::{Pending, Upload};
 
-/// Why something cannot be done with a bucket.
+/// Why an operation on a bucket failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
-    /// There is no object of that name, or no such bucket.
-    #[error("it is not there ({0})")]
+    /// The object or the bucket does not exist.
+    #[error("it does not exist ({0}); check the address")]
     Missing(String),
-    /// The object is not the one that it was.
-    #[error("another has taken its place")]
+    /// The object was replaced by another.
+    #[error("it was replaced by another object")]
     Replaced,
-    /// The server refuses it to these credentials.
-    #[error("the server denies it ({0})")]
+    /// The server denies access with these credentials.
+    #[error("the server denies it ({0}); check the credentials and the bucket's policy")]
     Denied(String),
-    /// Nobody answered in time, or the server could not.
+    /// The server did not answer in time, or failed.
     #[error("out of reach: {0}")]
     Unreachable(String),
     #[error("{0}")]
     Other(String),
     /// The program was built without S3.
-    #[error("this program was built without S3")]
+    #[error("this program was built without S3; build it with the feature `s3`")]
     NotBuilt,
 }
 
-/// An object of a bucket, as a list has it.
+/// An object in a listing of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Its name below the prefix.
@@ -59,13 +58,13 @@ pub(crate) struct Found {
     pub(crate) bytes: u64,
 }
 
-/// Some octets of an object.
+/// Some bytes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// From the place that was asked for on; fewer than asked for where it ends.
+    /// From the requested offset on; fewer than requested at the end of the object.
     pub(crate) octets: Bytes,
-    /// Octets of the whole object.
+    /// Bytes of the whole object.
     pub(crate) bytes: u64,
-    /// What tells this content from any other of the same name (ETag), if the server says it.
+    /// Distinguishes this content from others of the same name (ETag), if the server sends it.
     pub(crate) tag: Option<String>,
 }

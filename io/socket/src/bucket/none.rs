@@ -1,4 +1,4 @@
-//! What there is without the feature `s3`: no bucket.
+//! Replaces `s3.rs` without the feature `s3`: there are no buckets.
 
 use std::convert::Infallible;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Buckets, by the crate `object_store`.
+//! Buckets, with the crate `object_store`.
 
 use std::error::Error;
 use std::ops::Range;
@@ -19,42 +19,42 @@ use tokio::task::JoinHandle;
 
 use super::{BucketError, Found, Location, Piece};
 
-/// Threads that speak to the server.
+/// Threads that communicate with the server.
 const THREADS: usize = 2;
-/// Small reads at a time.
+/// Concurrent small reads.
 const CONCURRENT_READS_MAX: usize = 32;
-/// Uploads below this are made by one request. A part of a larger one has at least as much.
+/// A smaller upload is one request. A larger one has parts of at least this size.
 const PART_BYTES: usize = 8 << 20;
-/// Parts of an upload at most: servers take 10,000.
+/// Upper bound of parts per upload: servers accept 10,000.
 const PARTS_MAX: u64 = 9_000;
-/// Parts of an upload under way at a time.
+/// Concurrent parts of an upload.
 const CONCURRENT_PARTS_MAX: usize = 4;
-/// Octets of small uploads under way at a time, in units of [`SECTOR_BYTES`].
+/// Bytes of concurrent small uploads, in permits of [`PERMIT_BYTES`].
 const UPLOAD_PERMITS: usize = 1024;
 const PERMIT_BYTES: usize = 64 << 10;
-/// Small uploads under way at a time.
+/// Concurrent small uploads.
 const CONCURRENT_UPLOADS_MAX: usize = 32;
 
-/// How long to reach a server.
+/// Time limit to connect to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a read may take, body and all.
+/// Time limit of a read, including the body.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a request that writes may take.
+/// Time limit of a request that writes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Repetitions of a request that came to nothing.
+/// How often a failed request is repeated.
 const RETRIES: usize = 4;
-/// Nothing is repeated after this.
+/// Time after which nothing is repeated.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the end of a broken upload may take.
+/// Time limit to abort a failed upload.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 const PLAIN_HTTP: &str = "the endpoint has no TLS, and is not on this machine; name one with \
                           https, or set AWS_ALLOW_HTTP=true where the network is trusted";
-/// How `object_store` begins to tell of an answer.
+/// The start of an error of `object_store` with an HTTP status.
 const STATUS_PREFIX: &str = "Server returned non-2xx status code: ";
-/// Octets of a reason that are told.
+/// Upper bound of bytes of a reason that are reported.
 const REASON_BYTES_MAX: usize = 300;
 
-/// A place in a bucket. Calls that wait are made from threads of no runtime.
+/// A place in a bucket. Blocking calls must not come from threads of an async runtime.
 #[derive(Debug)]
 pub struct Bucket {
     location: Location,
@@ -70,19 +70,18 @@ pub struct Bucket {
 impl Drop for Bucket {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A look-up of a name may take long.
+            // A pending name lookup may take long.
             runtime.shutdown_background();
         }
     }
 }
 
 impl Bucket {
-    /// Gets ready to use a bucket, as the variables of AWS say: `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and the others that `object_store`
-    /// knows. `endpoint` takes the place of that in them. Nothing is asked of the server yet.
+    /// Prepares access to a bucket from the AWS environment variables: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and others known to
+    /// `object_store`. `endpoint` overrides the variable. Sends nothing to the server yet.
     ///
-    /// # Errors
-    /// What of it makes no sense.
+    /// # Errors A setting is invalid.
     pub fn open(location: &Location, endpoint: Option<&str>) -> Result<Self, BucketError> {
         let prefix = Path::parse(&location.prefix);
         let prefix = prefix.map_err(|error| BucketError::Other(error.to_string()))?;
@@ -120,7 +119,7 @@ impl Bucket {
         parts.fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// The first `max` objects whose names begin with `below` and a stroke, or of all.
+    /// The first `max` objects whose names begin with `below` and a slash, or of all.
     pub(crate) fn list(&self, below: &str, max: usize) -> Result<Vec<Found>, BucketError> {
         let path = self.path(below);
         let before = match self.prefix.as_ref() {
@@ -139,7 +138,7 @@ impl Bucket {
         })
     }
 
-    /// Some octets of an object; of the one with this tag, if one is given.
+    /// Some bytes of an object; of the one with this tag, if given.
     pub(crate) fn read(
         &self,
         name: &str,
@@ -150,8 +149,8 @@ impl Bucket {
         self.runtime().block_on(reading)
     }
 
-    /// The first octets of each of these objects, several at a time, in any order: `take` gets
-    /// their places in `names`.
+    /// The first bytes of each of these objects, several at a time, in any order. `take` gets their
+    /// positions in `names`.
     pub(crate) fn read_each(
         &self,
         names: &[String],
@@ -170,8 +169,8 @@ impl Bucket {
         });
     }
 
-    /// As [`Bucket::read`], in the background: `take_consumed` is called by another thread, soon or when the
-    /// time for it is over, unless the bucket is dropped before.
+    /// As [`Bucket::read`], in the background. Another thread calls `done`, soon or at the time
+    /// limit, unless the bucket is dropped earlier.
     pub(crate) fn fetch(
         &self,
         name: String,
@@ -183,7 +182,8 @@ impl Bucket {
         self.runtime().spawn(async move { done(reading.await) });
     }
 
-    /// Begins an object of that many octets. It is there as a whole once it is finished, or not.
+    /// Starts an object of this size. It exists completely when the upload is finished, or not at
+    /// all.
     pub(crate) fn upload(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Upload, BucketError> {
         let path = self.path(name);
         let form = if bytes <= PART_BYTES as u64 {
@@ -197,13 +197,13 @@ impl Bucket {
         Ok(Upload { bucket: self.clone(), form: Some(form) })
     }
 
-    /// Leaves an empty object of that name, in the background, if it can be.
+    /// Creates an empty object of that name in the background, if possible.
     pub(crate) fn note(&self, name: String) {
         let (path, writes) = (self.path(&name), self.writes.clone());
         self.runtime().spawn(async move { writes.put(&path, PutPayload::new()).await });
     }
 
-    /// Removes an object, if it is there.
+    /// Deletes an object, if it exists.
     pub(crate) fn delete(&self, name: &str) -> Result<(), BucketError> {
         let path = self.path(name);
         match self.runtime().block_on(self.writes.delete(&path)).map_err(to_bucket_error) {
@@ -213,7 +213,7 @@ impl Bucket {
     }
 }
 
-/// An object that is being written.
+/// An object being written.
 #[derive(Debug)]
 pub(crate) struct Upload {
     bucket: Arc<Bucket>,
@@ -228,7 +228,7 @@ enum UploadState {
 }
 
 impl Upload {
-    /// Adds octets, which are sent when there are many of them.
+    /// Appends bytes. They are sent when enough have accumulated.
     pub(crate) fn append(&mut self, octets: &[u8]) -> Result<(), BucketError> {
         match self.form.as_mut().expect("there until it is finished") {
             UploadState::Whole(_, all) => all.extend_from_slice(octets),
@@ -243,7 +243,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Has the object be there. [`Pending::wait`] says when it is.
+    /// Starts the commit. [`Pending::wait`] waits until the object exists.
     pub(crate) fn finish(mut self) -> Result<Pending, BucketError> {
         let bucket = self.bucket.clone();
         let runtime = bucket.runtime();
@@ -269,13 +269,14 @@ impl Drop for Upload {
     fn drop(&mut self) {
         if let Some(UploadState::Parts(parts)) = self.form.take() {
             let end = async { tokio::time::timeout(ABORT_TIMEOUT, parts.abort()).await };
-            // Parts of what was never finished are no objects; buckets can be told to drop them.
+            // Parts of an unfinished upload are no objects; buckets can be configured to delete
+            // them.
             let _ = self.bucket.runtime().block_on(end);
         }
     }
 }
 
-/// Waits until a small upload may begin.
+/// Waits until a small upload may start.
 async fn acquire_upload_room(bucket: &Bucket, bytes: usize) -> [OwnedSemaphorePermit; 2] {
     let units = bytes.div_ceil(PERMIT_BYTES).clamp(1, UPLOAD_PERMITS) as u32;
     let one = bucket.uploads.clone().acquire_owned().await;
@@ -283,7 +284,7 @@ async fn acquire_upload_room(bucket: &Bucket, bytes: usize) -> [OwnedSemaphorePe
     [one.expect("never closed"), units.expect("never closed")]
 }
 
-/// An object that is on its way.
+/// An object being committed.
 #[derive(Debug)]
 pub(crate) struct Pending {
     bucket: Arc<Bucket>,
@@ -291,7 +292,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Waits until it is there, and says what tells it from others of its name.
+    /// Waits until the object exists. Returns its tag.
     pub(crate) fn wait(self) -> Result<Option<String>, BucketError> {
         let result = self.bucket.runtime().block_on(self.task);
         result.unwrap_or_else(|error| Err(BucketError::Other(error.to_string())))
@@ -307,7 +308,7 @@ fn builder(
     let backoff = BackoffConfig { max_backoff: Duration::from_secs(4), ..BackoffConfig::default() };
     let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT };
     let mut builder = AmazonS3Builder::new().with_client_options(options).with_retry(retry);
-    // After what is the rule here, so that it can be set otherwise.
+    // After the defaults, so that the environment overrides them.
     for (key, value) in std::env::vars_os() {
         if let (Some(key), Some(value)) = (key.to_str(), value.to_str())
             && key.starts_with("AWS_")
@@ -334,7 +335,7 @@ fn builder(
     Ok(builder.with_bucket_name(&location.bucket))
 }
 
-/// Whether nobody between can hear what goes to an endpoint.
+/// Whether no one on the network can read the traffic to an endpoint.
 fn is_loopback(endpoint: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix("http://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -362,7 +363,7 @@ async fn read(
     };
     let found = store.get_opts(&path, options).await.map_err(to_bucket_error)?;
     let (bytes, found_tag) = (found.meta.size, normalize_etag(found.meta.e_tag.clone()));
-    // Not all servers look at the condition.
+    // Some servers ignore the condition.
     if tag.is_some() && found_tag.is_some() && tag != found_tag {
         return Err(BucketError::Replaced);
     }
@@ -370,8 +371,8 @@ async fn read(
     Ok(Piece { octets, bytes, tag: found_tag })
 }
 
-/// Servers differ in whether an ETag that they name in a text has the quotation marks of one in a
-/// header. A weak one tells too little.
+/// Removes the quotation marks of an ETag, because servers differ in whether an ETag in a document
+/// has them. A weak ETag is not specific enough.
 fn normalize_etag(tag: Option<String>) -> Option<String> {
     let tag = tag.filter(|tag| !tag.starts_with("W/"))?;
     Some(format!("\"{}\"", tag.trim_matches('"')))
@@ -388,7 +389,7 @@ fn to_bucket_error(error: object_store::Error) -> BucketError {
         }
         Known::Generic { .. } => match status(&reason) {
             Some(404) => BucketError::Missing(reason),
-            // What is asked makes no sense to the server: repeated, it makes none either.
+            // The server rejects the request as invalid. Repeating it would not help.
             Some(status @ 300..500) if ![408, 429].contains(&status) => BucketError::Other(reason),
             _ => BucketError::Unreachable(reason),
         },
@@ -396,12 +397,12 @@ fn to_bucket_error(error: object_store::Error) -> BucketError {
     }
 }
 
-/// The status of an answer in a reason.
+/// The HTTP status in a reason.
 fn status(reason: &str) -> Option<u16> {
     reason.get(..3)?.parse().ok()
 }
 
-/// The innermost reason, in one line of moderate length.
+/// The innermost reason, in one line of limited length.
 fn reason(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -419,7 +420,7 @@ fn reason(error: &dyn Error) -> String {
     line
 }
 
-/// Status, code and message of an answer.
+/// Status, code and message of a response.
 fn summarize_response(answer: &str) -> String {
     let of = |tag: &str| {
         let (_, rest) = answer.split_once(&format!("<{tag}>"))?;

@@ -1,4 +1,4 @@
-//! A directory held open: files are made, renamed and removed in it, whatever becomes of its path.
+//! An open directory: files are created, renamed and removed in it, even if its path changes.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-/// A directory held open.
+/// An open directory.
 ///
-/// Names are single components. No symbolic link is followed below the directory, so that a link
-/// that another user plants, or swaps in while a download runs, leads nowhere.
+/// Names are single components. No symbolic link is followed below the directory: a link that
+/// another user creates, even during a download, has no effect.
 #[derive(Debug)]
 pub struct Directory {
     descriptor: OwnedFd,
     path: PathBuf,
 }
 
-/// What lies in a directory under a name.
+/// The kind of a directory entry.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     File(FileStamp),
@@ -31,7 +31,7 @@ pub(crate) enum Entry {
     Special,
 }
 
-/// Owner, permissions and what changes when a file is replaced or written.
+/// Owner, permissions and everything else that changes when a file is replaced or written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     device: u64,
@@ -45,8 +45,8 @@ pub(crate) struct FileStamp {
 }
 
 impl Directory {
-    /// Opens a directory by its path. Links in `path` are followed, but for its last component
-    /// unless `follow_last`.
+    /// Opens a directory by its path. Follows links in `path`; in its last component only if
+    /// `follow_last`.
     pub fn open(path: &Path, follow_last: bool) -> io::Result<Arc<Self>> {
         let at = if path == Path::new("") { Path::new(".") } else { path };
         let no_follow = if follow_last { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -54,32 +54,31 @@ impl Directory {
         Ok(Arc::new(Self { descriptor, path: path.to_owned() }))
     }
 
-    /// Opens a directory in this one.
+    /// Opens a subdirectory.
     ///
-    /// # Errors
-    /// What the system says; `NotADirectory` for a symbolic link.
+    /// # Errors The error of the system; `NotADirectory` for a symbolic link.
     pub fn open_in(&self, name: &OsStr) -> io::Result<Arc<Self>> {
         let flags = directory_flags() | OFlags::NOFOLLOW;
         let descriptor = fs::openat(&self.descriptor, name, flags, Mode::empty())?;
         Ok(Arc::new(Self { descriptor, path: self.path.join(name) }))
     }
 
-    /// Makes a directory in this one.
+    /// Creates a subdirectory.
     pub fn make_in(&self, name: &OsStr) -> io::Result<()> {
         Ok(fs::mkdirat(&self.descriptor, name, Mode::from_raw_mode(0o777))?)
     }
 
-    /// Removes an empty directory in this one.
+    /// Removes an empty subdirectory.
     pub fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(fs::unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// The path that it was opened by.
+    /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes out the whole file system that it lies on.
+    /// Syncs the whole file system that contains it.
     pub fn sync_file_system(&self) -> io::Result<()> {
         match self.readable() {
             Some(directory) => Ok(fs::syncfs(directory)?),
@@ -87,30 +86,30 @@ impl Directory {
         }
     }
 
-    /// Writes out its entries, so that a name given to a file survives a power failure.
+    /// Syncs its entries, so that the name of a file survives a power failure.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let Some(directory) = self.readable() else { return Ok(()) };
         match fs::fsync(directory) {
-            // Some network and user-space file systems have no such call.
+            // Some network and user-space file systems do not support this call.
             Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
             result => Ok(result?),
         }
     }
 
-    /// The directory itself opened for calls that its descriptor does not allow. None where this
-    /// user may write to it and not read it.
+    /// The directory, opened for calls that its descriptor does not permit. `None` if this user may
+    /// write to it but not read it.
     fn readable(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         fs::openat(&self.descriptor, ".", flags, Mode::empty()).ok()
     }
 
-    /// Opens a file. Never waits, as opening a pipe would.
+    /// Opens a file. Never blocks, as opening a pipe would.
     pub(crate) fn open_file(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(fs::openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// What lies under that name, if anything.
+    /// The entry of that name, if any.
     pub(crate) fn entry(&self, name: &OsStr) -> io::Result<Option<Entry>> {
         let found = match fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
@@ -133,23 +132,23 @@ impl Directory {
         }))
     }
 
-    /// Whether the name leads to this open file.
+    /// Whether the name refers to this open file.
     pub(crate) fn leads_to(&self, name: &OsStr, file: &File) -> io::Result<bool> {
         let found = fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW);
         let open = file.metadata()?;
         Ok(found.is_ok_and(|found| (found.st_dev, found.st_ino) == (open.dev(), open.ino())))
     }
 
-    /// Renames a file, over what has the new name.
+    /// Renames a file, and replaces a file with the new name.
     pub(crate) fn rename(&self, old: &OsStr, new: &OsStr) -> io::Result<()> {
         Ok(fs::renameat(&self.descriptor, old, &self.descriptor, new)?)
     }
 
-    /// Renames a file, unless something has the new name.
+    /// Renames a file, unless the new name exists.
     pub(crate) fn rename_new(&self, old: &OsStr, new: &OsStr) -> io::Result<()> {
         let (from, flags) = (&self.descriptor, RenameFlags::NOREPLACE);
         match fs::renameat_with(from, old, from, new, flags) {
-            // The file system has no such call. What comes between the two is lost.
+            // The file system does not support this call. A file created in between is lost.
             Err(Errno::INVAL | Errno::NOSYS) => match self.entry(new)? {
                 Some(_) => Err(Errno::EXIST.into()),
                 None => self.rename(old, new),
@@ -158,7 +157,7 @@ impl Directory {
         }
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         match fs::unlinkat(&self.descriptor, name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -167,7 +166,7 @@ impl Directory {
     }
 }
 
-/// A descriptor that names a directory and needs no leave to read it.
+/// A descriptor for a directory that needs no read permission.
 fn directory_flags() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }

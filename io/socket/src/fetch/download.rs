@@ -1,4 +1,4 @@
-//! Getting one object: a consumer, and where what it fetches goes.
+//! One download: a consumer, and the destination of its segments. The module above has an overview.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use super::output::{Opened, Output, OutputError, PacketReader};
 use super::sink::{FileSink, StreamWriter};
 use super::verify_pool::{PoolTask, StoreFault, VerifiedBatch, VerifyPool};
 
-/// Segments handed to a thread at once: 256 kB of them.
+/// Segments per batch for a thread: 256 kB.
 const BATCH_SEGMENTS: usize = 32;
-/// How often what is there is noted, for a download that breaks off.
+/// How often the stored segments are saved, for a download that is interrupted.
 const SAVE_NS: u64 = 2 * NS_PER_S;
-/// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
+/// Upper bound of segments that wait for a stream, 8 MB. More wait in the consumer.
 const STREAM_SEGMENTS_MAX: u32 = 1024;
 
-/// What a download uses of what all have in common.
+/// What all downloads share.
 pub(crate) struct DownloadServices<'a> {
     pub(crate) client: &'a mut Client,
     pub(crate) host: &'a mut dyn DownloadHost,
@@ -35,10 +35,10 @@ pub(crate) struct DownloadServices<'a> {
     pub(crate) keeper: &'a DurabilityThread,
 }
 
-/// What is fetched, and where it goes.
+/// The object, and its destination.
 struct ObjectState {
     found: Found,
-    /// Away while another thread opens or saves it.
+    /// `None` while another thread opens or saves it.
     output: Option<Box<dyn Output>>,
     destination: Destination,
     segments_resumed: u64,
@@ -47,19 +47,19 @@ struct ObjectState {
 
 /// Where segments go.
 enum Destination {
-    /// That is not known yet.
+    /// Not known yet.
     Undecided,
-    /// A file, once the size of segments is known.
+    /// A file, once the segment size is known.
     File(Option<Arc<FileSink>>),
     Stream(StreamWriter),
     Reader(Box<dyn PacketReader>),
-    /// Nowhere: the file is there.
+    /// Nowhere: the file is already complete.
     AlreadyThere,
 }
 
-/// One object on its way.
+/// A download in progress.
 pub(crate) struct Download {
-    /// Tells what threads report of it from what they report of others.
+    /// Distinguishes its reports from those of other downloads.
     serial: u64,
     notifiers: Notifiers,
     pub(crate) id: DownloadId,
@@ -69,23 +69,23 @@ pub(crate) struct Download {
     object: Option<ObjectState>,
     /// Segments for the next batch.
     verify_batch: Vec<VerifyOp>,
-    /// What was verified here and not by threads.
+    /// Verdicts of packets verified on the network thread.
     verified_inline: VerifiedBatch,
-    /// What is wrong, on its way to be erased.
+    /// Bad packets that will be erased from local routers.
     bad_packets: VerifiedBatch,
     erasures: Erasures,
     batches_in_flight: usize,
-    /// Units it may have under way; `None` until it has been told.
+    /// How many segments it may have in memory; `None` before they are granted.
     granted_segments: Option<u32>,
     segments_max: u32,
-    /// Signers that are not decided about yet.
+    /// Signers without a decision.
     lookups: CertificateLookups,
     paths: Vec<PathId>,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     by_path: BTreeMap<PathId, PathSummary>,
     started: Instant,
     saved_at: Instant,
-    /// Why it ended, if not well.
+    /// The error that ended it.
     error: Option<DownloadError>,
 }
 
@@ -145,7 +145,7 @@ impl Download {
         }
     }
 
-    /// A path is gone, or is back.
+    /// A path broke or returned.
     pub(crate) fn on_path_changed(
         &mut self,
         path: PathId,
@@ -168,7 +168,7 @@ impl Download {
         }
     }
 
-    /// Whether it has gone on as far as it can without anything new.
+    /// Whether it has done everything that it can without new input.
     pub(crate) fn is_idle(&self) -> bool {
         self.inputs.is_empty() || self.has_ended()
     }
@@ -178,7 +178,7 @@ impl Download {
         self.consumer.next_wakeup().into_iter().chain(others.into_iter().flatten()).min()
     }
 
-    /// Units that it needs room for, once its object is known and until it has been given some.
+    /// How many segments it must be granted, from when the object is known until they are granted.
     pub(crate) fn needed_segments(&self) -> Option<u32> {
         let object = self.object.as_ref().filter(|_| self.granted_segments.is_none())?;
         let last = object.found.metadata.last_segment.unwrap_or(u64::MAX);
@@ -198,12 +198,12 @@ impl Download {
         pool.submit(PoolTask::Open { serial: self.serial, output, metadata });
     }
 
-    /// Units that it gives back at its end.
+    /// Segments to return to the shared budget at its end.
     pub(crate) fn granted_segments(&self) -> u32 {
         self.granted_segments.unwrap_or(0)
     }
 
-    /// Goes on as far as that is possible without anything new.
+    /// Does everything that is possible without new input.
     pub(crate) fn advance(&mut self, hands: &mut DownloadServices<'_>) {
         if self.error.is_none() {
             self.error = self.try_advance(hands).err();
@@ -224,7 +224,7 @@ impl Download {
             let trust = hands.host.trust(self.id);
             self.lookups.poll(now, paths, trust, &mut self.inputs, out);
             for (path, interest) in self.out.interests.iter() {
-                // A full queue drops it, as a network would: it is sent again later.
+                // A full queue drops the Interest, as a network would: it is sent again later.
                 let _ = hands.client.send_bytes(path, interest);
             }
             self.out.interests.clear();
@@ -240,7 +240,7 @@ impl Download {
         }
     }
 
-    /// Has packets verified: segments by the threads, in batches, the few others right here.
+    /// Submits packets for verification: segments in batches to the pool, the few others here.
     fn submit_verification(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
         for op in self.out.verify.drain(..) {
             let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
@@ -249,7 +249,8 @@ impl Download {
             by_path.packets += 1;
             by_path.octets += data.content.len() as u64;
             let PacketId::Segment(segment) = op.id else {
-                // What waits for the size of segments must not hold up what leads to them.
+                // Manifest parts must not wait for the segment size, because the first segment
+                // waits for them.
                 if self.object.as_ref().is_none_or(ObjectState::is_ready) {
                     self.verify_batch.push(op);
                 } else {
@@ -258,15 +259,15 @@ impl Download {
                 continue;
             };
             let object = self.object.as_mut().expect("a segment is of an object");
-            // A producer's metadata may not tell the size of segments. Only what is verified does:
-            // a forged segment would put all others in wrong places.
+            // The metadata may not state the segment size. Only a verified segment does: a forged
+            // one would put all others at wrong offsets.
             if let (Destination::File(None), Some(size)) =
                 (&object.destination, stated_size(segment, &data))
             {
                 if !self.verified_inline.check(&op) {
                     continue;
                 }
-                // It is verified again with the others, and stored with them.
+                // The pool verifies it again with its batch, and stores it.
                 self.verified_inline.verdicts.pop();
                 object.set_segment_size(size)?;
             }
@@ -278,7 +279,7 @@ impl Download {
                 pool.submit(PoolTask::Verify { serial, ops, file });
             }
         }
-        // Without an object it is the metadata.
+        // Without an object these are the metadata.
         let is_ready = self.object.as_ref().is_none_or(ObjectState::is_ready);
         if is_ready && !self.verify_batch.is_empty() {
             let (serial, file) = (self.serial, self.object.as_ref().and_then(ObjectState::file));
@@ -289,7 +290,7 @@ impl Download {
         Ok(())
     }
 
-    /// Passes on to the stream or reader what is in order.
+    /// Passes ordered segments to the stream or reader.
     fn take_deliveries(&mut self) -> Result<(), DownloadError> {
         let place = self.object.as_mut().map(|object| &mut object.destination);
         let deliveries = &mut self.out.deliveries;
@@ -344,7 +345,7 @@ impl Download {
         Ok(())
     }
 
-    /// The output has been opened, or could not be.
+    /// The output has been opened, or failed to open.
     pub(crate) fn on_opened(
         &mut self,
         output: Box<dyn Output>,
@@ -386,8 +387,8 @@ impl Download {
             }
         };
         object.segments_resumed = have.len();
-        // An unverified size only says where a segment would go; one that does not fit is refused
-        // then.
+        // An unverified size only decides where a segment would go. A segment of another size is
+        // rejected when it is stored.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
             object.set_segment_size(size)?;
         }
@@ -417,7 +418,7 @@ impl Download {
         self.inputs.extend(good.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
     }
 
-    /// What is there has been noted.
+    /// The state has been saved.
     pub(crate) fn on_saved(&mut self, now: Instant, output: Box<dyn Output>) {
         self.saved_at = now;
         if let Some(object) = &mut self.object {
@@ -425,7 +426,7 @@ impl Download {
         }
     }
 
-    /// Notes what is there. The system may take its time over it, so that another thread does it.
+    /// Saves the state every few seconds, on another thread, because the file system may be slow.
     fn save_if_due(&mut self, now: Instant, keeper: &DurabilityThread) {
         let is_due = now >= self.saved_at.plus_ns(SAVE_NS);
         let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
@@ -435,14 +436,14 @@ impl Download {
         }
     }
 
-    /// Ends it, unless it has ended.
+    /// Ends it with an error, unless it has ended.
     pub(crate) fn fail(&mut self, error: DownloadError) {
         if !self.has_ended() {
             self.error.get_or_insert(error);
         }
     }
 
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, successfully or not.
     fn has_ended(&self) -> bool {
         let is_there =
             |object: &ObjectState| matches!(object.destination, Destination::AlreadyThere);
@@ -451,18 +452,18 @@ impl Download {
             || self.object.as_ref().is_some_and(is_there)
     }
 
-    /// Whether it has ended and threads have nothing of it.
+    /// Whether it has ended and no thread works for it.
     pub(crate) fn can_close(&self) -> bool {
         let is_home = self.object.as_ref().is_none_or(|object| object.output.is_some());
         self.has_ended() && self.batches_in_flight == 0 && is_home
     }
 
-    /// Octets of Content verified and stored.
+    /// Bytes of Content verified and stored.
     pub(crate) fn octets_stored(&self) -> u64 {
         self.consumer.stats().content_octets
     }
 
-    /// Ends it for good: what its result is to be, and what remains to be done for that.
+    /// Ends it: its result, and the work that remains for the durability thread.
     pub(crate) fn close(
         mut self,
         now: Instant,
@@ -475,7 +476,7 @@ impl Download {
             return (Err(self.error.expect("no download ends well without an object")), None);
         };
         let output = object.output.expect("it is back");
-        // A quick one has nothing to be kept.
+        // A quick output needs no durability.
         let is_kept = !output.is_quick();
         let (writer, is_opened) = match object.destination {
             Destination::Stream(writer) => (Some(writer), true),
@@ -484,9 +485,9 @@ impl Download {
         };
         if let Some(error) = self.error {
             let have = self.consumer.received().clone();
-            // What an earlier attempt left stays as it is when nothing has been added.
+            // An earlier attempt's files stay as they are if nothing was added.
             let is_touched = is_opened && (object.segments_resumed == 0 || !have.is_empty());
-            let keep = DurabilityTask::Abandon { serial, output, writer, have };
+            let keep = DurabilityTask::Cancel { serial, output, writer, have };
             return (Err(error), (is_touched && is_kept).then_some(keep));
         }
         let keep = DurabilityTask::Finish { serial, output, writer };
@@ -511,12 +512,12 @@ impl Download {
 }
 
 impl ObjectState {
-    /// Whether it is known where segments go.
+    /// Whether the destination of segments is known.
     fn is_ready(&self) -> bool {
         !matches!(self.destination, Destination::File(None))
     }
 
-    /// The file that takes segments from the threads that verify them.
+    /// The file in which pool threads store segments.
     fn file(&self) -> Option<Arc<FileSink>> {
         match &self.destination {
             Destination::File(file) => file.clone(),
@@ -533,7 +534,7 @@ impl ObjectState {
     }
 }
 
-/// Octets of every segment but the last, which any of them shows, and a sole one.
+/// The size of all segments but the last, as shown by any of those, or by a sole segment.
 fn stated_size(segment: u64, data: &DataView<'_>) -> Option<u64> {
     let last = data.final_block_id().and_then(|component| component.as_segment());
     let shows = last != Some(segment) || segment == 0;

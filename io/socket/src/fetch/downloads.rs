@@ -1,4 +1,4 @@
-//! Downloads side by side on the connections of one client.
+//! Concurrent downloads over the connections of one client.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,9 +16,9 @@ use super::host::{DownloadError, DownloadHost, DownloadId, Summary};
 use super::notifier::Notifiers;
 use super::verify_pool::{PoolReport, Reporter, VerifyPool};
 
-/// Whole files at most that wait for their names, each of them open.
+/// Upper bound of complete files that wait for their names. Each of them is open.
 const CLOSING_DOWNLOADS_MAX: usize = 256;
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 
 #[derive(Clone, Debug)]
@@ -26,10 +26,10 @@ pub struct DownloadOptions {
     pub fetch: ConsumerConfig,
     /// Threads that verify and store.
     pub threads: usize,
-    /// Downloads under way at a time.
+    /// Upper bound of concurrent downloads.
     pub concurrent_max: usize,
-    /// Units under way at most in all downloads together: a larger object waits for others to end,
-    /// many small ones go on.
+    /// Upper bound of segments in memory for all downloads together. A larger object waits until
+    /// others end; many small ones continue.
     pub segments_max: u64,
 }
 
@@ -41,11 +41,10 @@ impl Default for DownloadOptions {
     }
 }
 
-/// Fetches everything that `host` names, several objects at a time, until it names
-/// no more and all have ended. Every segment is verified and stored where the host says.
+/// Fetches every object that `host` names, several at once, until it names no more and all have
+/// ended. Verifies each segment and stores it where the host says.
 ///
-/// # Errors
-/// What ended them all: the router is gone, or the host wants no more.
+/// # Errors The error that ended all downloads: the router is gone, or the host stopped them.
 pub fn download(
     client: &mut Client,
     options: DownloadOptions,
@@ -54,26 +53,26 @@ pub fn download(
     Downloads::new(client, options, host)?.run(client)
 }
 
-/// A download that has all it needs, or never will.
+/// A download that has ended, except for its file.
 struct ClosingDownload {
     id: DownloadId,
     result: Result<Summary, DownloadError>,
     octets: u64,
 }
 
-/// A download under way, and what is noted of it.
+/// A download in progress, and its scheduling state.
 struct ActiveDownload {
     download: Download,
-    /// Its place in `by_wakeup`.
+    /// Its entry in `by_wakeup`.
     wakeup: Option<Instant>,
     /// It is in `run_queue`.
     is_queued: bool,
-    /// It is in `awaits_units`, or has been.
+    /// It is in `awaiting_segments`, or has been.
     has_requested_segments: bool,
 }
 
-/// Those under way. What goes on with one of them is found without a look at the others: by the
-/// name of a packet, by its time, or by the serial number that a thread reports.
+/// The downloads in progress. Finds the one concerned without touching the others: by a packet's
+/// name, by its time, or by the serial number in a thread's report.
 pub(crate) struct Downloads<'a> {
     host: &'a mut dyn DownloadHost,
     options: DownloadOptions,
@@ -82,26 +81,26 @@ pub(crate) struct Downloads<'a> {
     reports: Receiver<PoolReport>,
     notifiers: Notifiers,
     notifications: Receiver<u64>,
-    /// By serial number, as all of the following. In boxes: nodes of the tree are half empty, and a
+    /// By serial number, like all following fields. Boxed: nodes of the tree are half empty, and a
     /// download is large.
     active: BTreeMap<u64, Box<ActiveDownload>>,
     by_prefix: PrefixMap<u64>,
-    /// Those that wait for packets of other names.
+    /// Downloads that wait for packets with other names.
     awaiting_foreign: BTreeSet<u64>,
     by_wakeup: BTreeSet<(Instant, u64)>,
-    /// Those that have something to do now.
+    /// Downloads that can proceed now.
     run_queue: VecDeque<u64>,
-    /// Those that need room for their segments.
+    /// Downloads that need a grant for their segments.
     awaiting_segments: VecDeque<u64>,
     closing: BTreeMap<u64, ClosingDownload>,
-    /// Those that a packet is for, kept for its memory.
+    /// The receivers of a packet. A field, so that its memory is reused.
     scratch: Vec<u64>,
     next_serial: u64,
-    /// Units of those that are under way.
+    /// Segments granted to downloads in progress.
     granted_segments: u64,
-    /// The host has nothing more to fetch for now.
+    /// The host has nothing more to fetch at present.
     is_exhausted: bool,
-    /// Octets of those that are not under way any more.
+    /// Bytes of ended downloads.
     finished_bytes: u64,
     progress_reported_at: Instant,
     error: Option<DownloadError>,
@@ -142,7 +141,7 @@ impl<'a> Downloads<'a> {
         })
     }
 
-    /// Runs until all have ended.
+    /// Runs until all downloads have ended.
     fn run(&mut self, client: &mut Client) -> Result<(), DownloadError> {
         let mut events = EventLoop::new(client);
         events.add(&mut *self);
@@ -185,7 +184,7 @@ impl<'a> Downloads<'a> {
         self.enqueue(serial);
     }
 
-    /// Has one go on in this turn.
+    /// Queues a download for this turn.
     fn enqueue(&mut self, serial: u64) {
         let active = self.active.get_mut(&serial).expect("it is under way");
         if !std::mem::replace(&mut active.is_queued, true) {
@@ -193,7 +192,7 @@ impl<'a> Downloads<'a> {
         }
     }
 
-    /// Goes on as far as that is possible without anything new.
+    /// Does everything that is possible without new input.
     fn run_once(&mut self, client: &mut Client) {
         let now = client.now();
         while let Ok(report) = self.reports.try_recv() {
@@ -237,7 +236,7 @@ impl<'a> Downloads<'a> {
         self.update_wait(client, serial);
     }
 
-    /// Notes what one waits for now, or takes it away if it is over.
+    /// Updates what a download waits for, or removes it if it has ended.
     fn update_wait(&mut self, client: &Client, serial: u64) {
         let active = self.active.get_mut(&serial).expect("it is under way");
         if active.download.can_close() {
@@ -259,7 +258,7 @@ impl<'a> Downloads<'a> {
         };
     }
 
-    /// Starts what there is room for.
+    /// Starts downloads while there is room.
     fn admit(&mut self, client: &mut Client) {
         self.is_exhausted = false;
         while !self.is_exhausted
@@ -274,7 +273,7 @@ impl<'a> Downloads<'a> {
         }
     }
 
-    /// Has those begin with their segments for which there is room.
+    /// Grants segments to waiting downloads while the budget lasts.
     fn grant_segments(&mut self) {
         for serial in std::mem::take(&mut self.awaiting_segments) {
             // It may have ended since.
@@ -291,7 +290,7 @@ impl<'a> Downloads<'a> {
         }
     }
 
-    /// Takes what a thread reports; the download that it concerns.
+    /// Takes a thread's report. Returns the download that it concerns.
     fn take_report(&mut self, report: PoolReport, client: &Client) -> Option<u64> {
         let (PoolReport::Verified { serial, .. }
         | PoolReport::Opened { serial, .. }
@@ -316,7 +315,7 @@ impl<'a> Downloads<'a> {
         Some(serial)
     }
 
-    /// Takes one away that is over.
+    /// Removes a download that has ended.
     fn close(&mut self, client: &Client, serial: u64) {
         let active = self.active.remove(&serial).expect("it is under way");
         let ActiveDownload { download, wakeup: due, is_queued: has_turn, .. } = *active;
@@ -369,7 +368,7 @@ impl<'a> Downloads<'a> {
         }
     }
 
-    /// Gives a packet to those that may have asked for it.
+    /// Gives a packet to the downloads that may have requested it.
     fn dispatch(&mut self, now: Instant, packet: ReceivedPacket) {
         if self.active.len() == 1 {
             let (&serial, _) = self.active.first_key_value().expect("there is one");

@@ -1,4 +1,5 @@
-//! The thread that makes files last, so that neither network nor verification waits for disks.
+//! The thread that makes files durable, so that neither the network nor verification waits for
+//! disks.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,14 +14,14 @@ use super::output::{Output, OutputError};
 use super::sink::StreamWriter;
 use super::verify_pool::{PoolReport, Reporter};
 
-/// Something to be made last, of the download with that serial number.
+/// A task for the download with that serial number.
 pub(crate) enum DurabilityTask {
-    /// Notes what is there; the output comes back.
+    /// Saves which segments are stored; the output is returned.
     Save { serial: u64, output: Box<dyn Output>, have: SegmentSet },
-    /// The object is whole.
+    /// The object is complete.
     Finish { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter> },
-    /// It is given up: notes what is there.
-    Abandon { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter>, have: SegmentSet },
+    /// The download failed: saves which segments are stored.
+    Cancel { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter>, have: SegmentSet },
 }
 
 /// See the module's text. Dropping it ends the thread.
@@ -48,21 +49,21 @@ impl Drop for DurabilityThread {
     fn drop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in a thread has been printed; there is nothing to add.
+            // A panic in a thread has been printed already.
             let _ = thread.join();
         }
     }
 }
 
-/// What came of one task.
+/// The result of one task.
 struct TaskResult {
     report: PoolReport,
     /// A file that has just got its name, still locked.
     renamed: Option<Box<dyn Output>>,
 }
 
-/// Files that have become whole while others were made last are made last together: that costs
-/// little more than one alone. A file is reported once its name is durable.
+/// Files that became complete while others were being synced are synced together, which costs
+/// little more than one alone. A file is reported when its name is durable.
 fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
     while let Ok(first) = tasks.recv() {
         let group: Vec<DurabilityTask> = std::iter::once(first).chain(tasks.try_iter()).collect();
@@ -80,7 +81,7 @@ fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
 fn run_task(keep: DurabilityTask, is_synced: bool) -> TaskResult {
     let report = match keep {
         DurabilityTask::Save { serial, mut output, have } => {
-            // What cannot be noted is fetched again after a break, nothing worse.
+            // What is not saved is only fetched again after an interruption.
             let _ = output.save(&have);
             PoolReport::Saved { serial, output }
         }
@@ -91,13 +92,13 @@ fn run_task(keep: DurabilityTask, is_synced: bool) -> TaskResult {
             let renamed = result.is_ok().then_some(output);
             return TaskResult { report: PoolReport::Finished { serial, result }, renamed };
         }
-        DurabilityTask::Abandon { serial, mut output, writer, have } => {
-            // Why it was given up says more than what comes of that.
+        DurabilityTask::Cancel { serial, mut output, writer, have } => {
+            // The error that ended the download explains more.
             let _ = writer.map_or(Ok(()), StreamWriter::finish);
             if have.is_empty() {
                 output.abandon();
             } else {
-                // What cannot be noted is fetched again.
+                // What is not saved is fetched again.
                 let _ = output.save_last(&have);
             }
             PoolReport::Finished { serial, result: Ok(()) }
@@ -106,8 +107,8 @@ fn run_task(keep: DurabilityTask, is_synced: bool) -> TaskResult {
     TaskResult { report, renamed: None }
 }
 
-/// Writes out the directories in which files have just got their names. Of several files, their
-/// file systems are written out as a whole.
+/// Syncs the directories of files that have just got their names. For several files, syncs their
+/// file systems instead.
 fn sync_names(done: &mut [TaskResult]) {
     let is_several = done.iter().filter(|done| done.renamed.is_some()).count() > 1;
     let mut synced: Vec<u64> = Vec::new();
@@ -134,8 +135,8 @@ fn sync_names(done: &mut [TaskResult]) {
     }
 }
 
-/// Has the file systems of all whole files written out, if there are several; tells whether they
-/// have been.
+/// Syncs the file systems of all complete files, if there are several. Returns whether they are
+/// synced.
 fn sync_together(group: &[DurabilityTask]) -> bool {
     let files: Vec<_> = group
         .iter()

@@ -1,8 +1,8 @@
-//! Packets that are not what their producers signed, which routers of this host are to forget.
+//! Erases packets that failed verification from the routers of this host.
 //!
-//! A router may have one in its store, and the neighbour that it came from may go on: verdicts on
-//! such packets wait for its answer, as what follows from them is another Interest. Nothing else
-//! waits.
+//! A local router may have such a packet in its store, and continue to use the neighbour that sent
+//! it. The next Interest must not get the same packet again. So the verdicts wait for the router's
+//! answer; nothing else waits.
 
 use weir_base::{Instant, NS_PER_S, Packet};
 use weir_client::Client;
@@ -11,11 +11,10 @@ use weir_manage::{ControlParameters, ControlResponse};
 use weir_transport::{ConsumerInput, PathId, Verdict, VerifyId};
 use weir_wire::{DataView, InterestView, LpHeader, Name};
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const WAIT_NS: u64 = NS_PER_S;
 
-/// Verdicts that wait, and the commands whose answers they wait for, by the names of their
-/// Interests.
+/// Verdicts that wait, and the pending commands by the names of their Interests.
 struct Erasure {
     commands: Vec<(PathId, Name)>,
     deadline: Instant,
@@ -25,18 +24,18 @@ struct Erasure {
 #[derive(Default)]
 pub(crate) struct Erasures {
     open: Vec<Erasure>,
-    /// Routers that do not erase packets by their full names, which are not asked again.
+    /// Routers that cannot erase packets by full name. They are not asked again.
     unsupported_paths: Vec<PathId>,
 }
 
 impl Erasures {
-    /// Whether answers are waited for.
+    /// Whether answers are pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Has the packets of these full names erased at the end of each path, and then `verdicts`
-    /// taken.
+    /// Erases the packets with these full names at the router of each path, and then passes on
+    /// `verdicts`.
     pub(crate) fn begin(
         &mut self,
         client: &mut Client,
@@ -59,7 +58,7 @@ impl Erasures {
         self.open.push(Erasure { commands, deadline: until, verdicts });
     }
 
-    /// Takes an answer, if it is one that is waited for.
+    /// Takes an answer. Returns whether it was pending.
     pub(crate) fn on_answer(&mut self, header: &LpHeader, packet: &Packet) -> bool {
         let name = match header.nack {
             Some(_) => InterestView::decode(packet).map(|interest| interest.name),
@@ -80,19 +79,19 @@ impl Erasures {
         false
     }
 
-    /// A path is no more: nothing is waited for there.
+    /// A path was removed: no answer will arrive there.
     pub(crate) fn path_removed(&mut self, path: PathId) {
         for erasure in &mut self.open {
             erasure.commands.retain(|&(other, _)| other != path);
         }
     }
 
-    /// Gives the verdicts that wait for nothing any more.
+    /// Passes on verdicts that wait for no more answers.
     pub(crate) fn poll(&mut self, now: Instant, inputs: &mut Vec<ConsumerInput>) {
         let is_over =
             |erasure: &mut Erasure| erasure.commands.is_empty() || erasure.deadline <= now;
         for erasure in self.open.extract_if(.., is_over) {
-            // Who does not answer is not asked again.
+            // A router that does not answer is not asked again.
             erasure
                 .commands
                 .iter()
@@ -102,7 +101,7 @@ impl Erasures {
         }
     }
 
-    /// When [`Erasures::poll`] has something to do.
+    /// When [`Erasures::poll`] has work.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.open.iter().map(|erasure| erasure.deadline).min()
     }

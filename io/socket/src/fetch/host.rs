@@ -1,4 +1,4 @@
-//! What downloads ask of their owner.
+//! What downloads require from their owner.
 
 use std::collections::BTreeMap;
 
@@ -17,115 +17,111 @@ use super::output::{Output, OutputError};
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DownloadId(pub u64);
 
-/// What downloads ask of their owner.
+/// What downloads require from their owner.
 pub trait DownloadHost {
-    /// The next thing to fetch beside what is under way, `None` if there is none now. Asked when
-    /// there is room for one, and again when another has ended.
+    /// The next object to fetch concurrently; `None` if there is none at present. Called when there
+    /// is room for a download, and when another has ended.
     fn next(&mut self) -> Option<(DownloadId, Target)>;
 
-    /// How to fetch, if it is other than as the options say.
+    /// The configuration of a download, if it differs from the options.
     fn config(&self, id: DownloadId) -> Option<ConsumerConfig> {
         let _ = id;
         None
     }
 
-    /// Where an object is to go. Called once for each, before any segment is fetched.
+    /// The destination of an object. Called once per object, before any segment is fetched.
     ///
-    /// # Errors
-    /// Ends the download.
+    /// # Errors Ends the download.
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String>;
 
-    /// A download has ended, and is under its name if it has ended well.
+    /// A download has ended. If it succeeded, its file has its final name.
     ///
-    /// # Errors
-    /// Ends all others.
+    /// # Errors Ends all other downloads.
     fn on_ended(
         &mut self,
         id: DownloadId,
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError>;
 
-    /// Who decides whether the signers of a download's packets are believed.
+    /// Decides which signers of a download's packets are trusted.
     fn trust(&mut self, id: DownloadId) -> &mut dyn Trust;
 
-    /// Of several routers one is gone, for this reason, or is back.
+    /// One of several routers became unreachable, for this reason, or returned.
     fn on_path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
         let _ = (router, error);
     }
 
-    /// Told now and then how many octets of Content have been verified and stored, of all objects
-    /// together. Returns false to break off.
+    /// Reports regularly how many bytes of Content have been verified and stored, over all objects.
+    /// Returns false to stop.
     fn progress(&mut self, octets: u64) -> bool;
 
-    /// Whether a download may go on; asked now and then.
+    /// Whether a download may continue. Called regularly.
     ///
-    /// # Errors
-    /// Ends that download.
+    /// # Errors Ends that download.
     fn check_allowed(&self, id: DownloadId) -> Result<(), DownloadError> {
         let _ = id;
         Ok(())
     }
 
-    /// When [`Host::next`] is asked again although nothing has ended, in the time of
+    /// When to call [`DownloadHost::next`] again although nothing has ended, on the clock of
     /// [`monotonic_now`](weir_client::monotonic_now).
     fn next_retry_at(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether there may be something to fetch later although there is nothing now.
+    /// Whether there may be more to fetch later.
     fn may_get_more(&self) -> bool {
         false
     }
 }
 
-/// What is known of an object before its segments come; not verified.
+/// What is known of an object before its segments arrive; not verified.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its metadata, or no more than its name.
+    /// Its metadata, or only its name.
     pub metadata: Metadata,
-    /// The metadata came from a store, and the producer did not answer: there may be a later
+    /// The metadata came from a store, and the producer did not answer: there may be a newer
     /// version.
     pub is_stored: bool,
 }
 
-/// What a finished download was like.
+/// The result of a finished download.
 #[derive(Clone, Debug)]
 pub struct Summary {
     pub versioned: Name,
-    /// The metadata, if there was any; else no more than the name.
+    /// The metadata, if there were any; otherwise only the name.
     pub metadata: Metadata,
     /// The metadata came from a store, and the producer did not answer.
     pub is_stored: bool,
-    /// Octets of Content fetched, those of an earlier attempt not included.
+    /// Bytes of Content fetched, without those of earlier attempts.
     pub octets: u64,
     pub segments: u64,
-    /// Segments that were there from an earlier attempt.
+    /// Segments from an earlier attempt.
     pub segments_resumed: u64,
-    /// The file was there, whole and right: nothing of it was fetched.
+    /// The file existed and was complete and right: nothing was fetched.
     pub was_complete: bool,
-    /// Time from the start until the last segment was stored, in nanoseconds.
+    /// Nanoseconds from the start until the last segment was stored.
     pub took_ns: u64,
-    /// Whether segments were verified by a digest manifest.
+    /// Whether a digest manifest verified the segments.
     pub has_manifest: bool,
-    /// Packets by the path that they came by and the face that the router had them from, as far as
-    /// it tells.
+    /// Packets by path and by the router's incoming face, if the router reports it.
     pub by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     pub by_path: BTreeMap<PathId, PathSummary>,
-    /// Counters and measures of the fetch.
+    /// Counters of the fetch.
     pub stats: ConsumerStats,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
 pub struct PathSummary {
-    /// Packets that were wanted: segments, manifest parts and metadata.
+    /// Packets received and wanted: segments, manifest parts and metadata.
     pub packets: u64,
-    /// Octets of their Content.
+    /// Bytes of their Content.
     pub octets: u64,
     pub stats: PathStats,
 }
 
 impl PathSummary {
-    /// Adds what came by the path for another object.
+    /// Adds the counters of another object on this path.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.octets += other.octets;
@@ -133,31 +129,33 @@ impl PathSummary {
     }
 }
 
-/// Why a download failed. What was verified stays for another attempt.
+/// Why a download failed. Verified segments remain for another attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     #[error(transparent)]
     Fetch(#[from] ConsumerError),
-    /// The router is gone.
+    /// The router is unreachable.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The output cannot be made.
+    /// The output cannot be created.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The owner does not want it.
+    /// The owner rejected it.
     #[error("{0}")]
     Refused(String),
-    /// Segments differ in size, so that their places in a file are not known.
-    #[error("segment {segment} has {len} octets, unlike others: it has no place in a file")]
+    /// Segments differ in size, so their offsets in a file are unknown.
+    #[error(
+        "segment {segment} has {len} bytes, unlike the others, so it cannot be put into a file"
+    )]
     Size {
         segment: u64,
-        /// Octets of its Content.
+        /// Bytes of its Content.
         len: usize,
     },
     /// A segment cannot be stored.
     #[error("cannot be written: {0}")]
     Store(std::io::Error),
-    /// The owner broke it off.
+    /// The owner stopped it.
     #[error("interrupted")]
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! Certificates that decisions about signers depend on, fetched beside a download.
+//! Fetches certificates that decisions about signers depend on, during a download.
 
 use weir_base::{Instant, Packet, Rng};
 use weir_security::trust::{NeededPacket, Trust, TrustDecision};
@@ -8,15 +8,15 @@ use weir_transport::{
 };
 use weir_wire::{DataView, InterestView, LpHeader};
 
-/// How long a certificate is waited for: 1 + 2 s.
+/// How long to wait for a certificate: 1 + 2 s.
 const LIFETIME_MS: u64 = 2000;
 const TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 2, needs_route: true };
 
-/// What decisions depend on.
+/// A certificate that decisions wait for.
 struct CertificateLookup {
     locator: NeededPacket,
     request: Request,
-    /// Signers that are not decided about yet, each with what it signed, or says it did.
+    /// Signers without a decision, each with a packet that it signed, or claims to have signed.
     waiting: Vec<(KeyId, Packet)>,
 }
 
@@ -26,17 +26,17 @@ pub(crate) struct CertificateLookups {
 }
 
 impl CertificateLookups {
-    /// None yet. `seed` is for nonces.
+    /// No lookups yet. `seed` is for nonces.
     pub(crate) fn new(seed: u64) -> Self {
         Self { open: Vec::new(), rng: Rng::from_seed(seed) }
     }
 
-    /// Whether anything is waited for.
+    /// Whether a lookup is pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Who signed `packet` is to be decided about.
+    /// Starts the decision about the signer of `packet`.
     pub(crate) fn start(
         &mut self,
         now: Instant,
@@ -63,7 +63,8 @@ impl CertificateLookups {
         inputs.push(ConsumerInput::Key { key, verifier });
     }
 
-    /// Sends what is due on one of `paths`, and decides without what cannot be had.
+    /// Sends Interests that are due on one of `paths`, and decides where a certificate cannot be
+    /// found.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -81,12 +82,12 @@ impl CertificateLookups {
         }
     }
 
-    /// A path is no more.
+    /// A path was removed.
     pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
         self.open.iter_mut().for_each(|lookup| lookup.request.path_removed(path, now));
     }
 
-    /// Takes a packet, if it is one that was asked for here.
+    /// Takes a packet. Returns whether it answers a lookup.
     pub(crate) fn on_data(
         &mut self,
         now: Instant,
@@ -113,7 +114,8 @@ impl CertificateLookups {
             return false;
         }
         offer_certificate(&data, trust);
-        // It may be known by several names. From the last on, for what ends may begin anew behind
+        // Several lookups may find it under different names. Goes backwards, because a lookup that
+        // ends may start another at the end of the list.
         // it.
         for at in (0..self.open.len()).rev() {
             if is_answered(&self.open[at]) {
@@ -123,7 +125,7 @@ impl CertificateLookups {
         true
     }
 
-    /// What a lookup wanted came, or did not: decides again.
+    /// A lookup has its certificate, or failed: decides again.
     fn end(
         &mut self,
         now: Instant,
@@ -139,14 +141,14 @@ impl CertificateLookups {
         }
     }
 
-    /// When [`CertificateLookups::poll`] has something to do.
+    /// When [`CertificateLookups::poll`] has work.
     pub(crate) fn next_wakeup(&self) -> Instant {
         let due = self.open.iter().map(|lookup| lookup.request.due_at());
         due.min().unwrap_or(Instant::FAR_FUTURE)
     }
 }
 
-/// Metadata made by `weir put` holds the signer's certificate.
+/// Metadata made by `weir put` contain the signer's certificate.
 fn offer_certificate(data: &DataView<'_>, trust: &mut dyn Trust) {
     let is_metadata = data.name.components().any(|part| part.is_keyword(METADATA_KEYWORD));
     if (is_metadata || is_hicn_metadata(data.name))
@@ -177,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Believes every signer whose certificate it has.
+    /// Trusts every signer whose certificate it has.
     #[derive(Default)]
     struct TrustAllKnown {
         fetched: Vec<(NeededPacket, bool)>,
@@ -206,8 +208,8 @@ mod tests {
         Data::new("/a/54=%01/50=%00".parse().unwrap()).encode_signed(&info, |_| vec![0]).into()
     }
 
-    /// One names the key, one its certificate, one says that it used another algorithm: three
-    /// signers for the consumer, of one certificate.
+    /// One locator names the key, one its certificate, one has another algorithm: three signers for
+    /// the consumer, but one certificate.
     #[test]
     fn certificate_serves_all_waiting_signers() {
         let (mut lookups, mut host) = (CertificateLookups::new(1), TrustAllKnown::default());

@@ -1,9 +1,46 @@
-//! Fetching objects: several at a time, every segment verified, into files, memory or streams.
+//! Fetching objects: several at once, every segment verified, into files, memory or streams.
 //!
-//! From the top: `downloads` runs many downloads on one client, `download` one object. What they
-//! ask of their owner is in `host`. Threads open, verify and write (`verify_pool`), make whole
-//! files durable (`durability`) and write streams (`sink`). An `output` is where an object goes;
-//! `part_file` is the one that survives a break.
+//! # From packets to a file
+//!
+//! ```text
+//!   downloads.rs   which downloads run; finds the download of a packet      network thread
+//!   download.rs    one object: a Consumer, and where its segments go        network thread
+//!   verify_pool.rs verifies batches, and writes them to the part file       pool threads
+//!   sink.rs        writes segments at their offsets, or to a stream         pool, stream thread
+//!   durability.rs  makes files durable and gives them their names           one thread
+//!   part_file.rs   the file on disk: part file, state file, final name
+//! ```
+//!
+//! 1. **Find.** The `Consumer` finds the version and its metadata. The [`DownloadHost`] states
+//!    where the object goes, as an [`Output`].
+//! 2. **Admit.** The download waits until its segments fit into the budget that all downloads share
+//!    (`DownloadOptions::segments_max`). A larger object waits for others to end. One download
+//!    always runs.
+//! 3. **Open.** A pool thread opens the output. A part file with a state file of the same version
+//!    resumes: its segments are read and compared with their checksums. Only intact ones count, and
+//!    the consumer does not request them.
+//! 4. **Reassemble.** Segments arrive in any order. The network thread collects them in batches of
+//!    32 and gives each batch to the pool. A pool thread verifies the batch and writes each good
+//!    segment at `segment * segment_size`. So nothing waits for order, and a slow disk or signature
+//!    delays no Interest.
+//! 5. **Report.** The thread returns the verdicts. Good segments are recorded in the consumer. Bad
+//!    ones are erased from local routers' stores (`erasures.rs`), and requested again.
+//! 6. **Save.** Every 2 seconds the durability thread syncs the data, and then replaces the state
+//!    file, which lists the stored segments with their checksums.
+//! 7. **Finish.** When every segment is verified: sync the data, rename the part file to the final
+//!    name, sync the directory, remove the state file. Files that finish together share one
+//!    `syncfs`.
+//!
+//! The size of segments decides the offsets. If the metadata do not state it, the network thread
+//! verifies one segment itself and takes its size; until then all others wait.
+//!
+//! Example: an object of 100 segments of 8000 bytes. 0 to 63 are stored, and the state file says
+//! so; then the process is killed. The next download reads these 64 segments. Segment 10 was
+//! damaged on disk, and its checksum differs: 37 segments are requested. If the producer has
+//! restarted and made another version of the same content (`ContentDigest`), the same happens.
+//!
+//! A download must never store a segment before it is verified, list a segment in the state file
+//! before its data is synced, or leave an incomplete file under the final name.
 
 mod directory;
 mod download;

@@ -1,4 +1,4 @@
-//! What becomes of a download: a file, a stream, or memory.
+//! The destination of a download: a file, a stream, or memory.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -12,135 +12,140 @@ use super::directory::Directory;
 use super::notifier::Notifier;
 use super::sink::FileSink;
 
-/// Where the segments of one object are to go.
+/// The destination of one object's segments.
 pub trait Output: Send {
-    /// Whether all of this takes so little time that the network thread may do it.
+    /// Whether all methods are fast enough for the network thread.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// Called once, when it is known what is to be fetched, from another thread than the rest
-    /// unless it [is quick](Output::is_quick).
+    /// Called once, when the object is known; on another thread than the rest, unless the output
+    /// [is quick](Output::is_quick).
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError>;
 
-    /// What takes the segments of a file, once their size is known.
+    /// The file for segments, once their size is known.
     fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
         let _ = segment_size;
         unreachable!("a stream takes no segments")
     }
 
-    /// Makes what is there last; `stored` are the segments stored so far. Called now and then and
-    /// when the download ends early, perhaps from another thread than the rest.
+    /// Makes stored segments durable; `have` lists them. Called regularly and when the download
+    /// ends early, perhaps on another thread than the rest.
     fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
         let _ = have;
         Ok(())
     }
 
-    /// The last [`Output::save`] of a download that ends early: nothing more will be stored, so
-    /// that something of it may be given up to note the rest.
+    /// The last [`Output::save`] of a download that ends early. Nothing more will be stored, so it
+    /// may drop some segments to save the others.
     fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
         self.save(have)
     }
 
-    /// Nothing was stored and nothing will be: leaves no trace.
+    /// Nothing was stored and nothing will be: removes all traces.
     fn abandon(&mut self) {}
 
-    /// The file that has to be written out before [`Output::finish`].
+    /// The file to sync before [`Output::finish`].
     fn file(&self) -> Option<&FileSink> {
         None
     }
 
-    /// The directory that has to be written out after [`Output::finish`], so that the file's name
-    /// survives a power failure.
+    /// The directory to sync after [`Output::finish`], so that the file's name survives a power
+    /// failure.
     fn directory(&self) -> Option<&Directory> {
         None
     }
 
-    /// The object is whole. `is_synced`: its [`Output::file`] has been written out since.
+    /// The object is complete. `is_synced`: its [`Output::file`] has been synced since.
     fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
         let _ = is_synced;
         Ok(())
     }
 }
 
-/// Takes packets and never waits: whoever reads them has a thread of its own.
+/// Takes packets without blocking. Its consumer has a thread of its own.
 pub trait PacketReader: Send {
-    /// Takes packets, after all that were given before.
+    /// Takes packets that follow those of earlier calls.
     fn take(&mut self, packets: &mut Vec<Delivery>);
 
-    /// Gives it what it notifies when [`PacketReader::take_consumed`] has something to say. Called first,
-    /// once.
+    /// Sets what to notify when [`PacketReader::take_consumed`] has news. Called first, once.
     fn set_notifier(&mut self, notifier: Notifier);
 
-    /// How many packets it is done with since the last call; `None` if nobody reads any more.
+    /// How many packets were consumed since the last call; `None` if there is no reader any more.
     fn take_consumed(&mut self) -> Option<u32>;
 }
 
 pub enum Opened {
-    /// Segments in any order, each in its place.
+    /// A file: segments arrive in any order, each has its offset.
     File {
         have: SegmentSet,
-        /// Octets of Content in each segment but the last, as far as known from before.
+        /// Bytes of Content in each segment but the last, if known from an earlier attempt.
         segment_size: Option<u64>,
     },
-    /// Octets in their order.
+    /// A stream: bytes in order.
     Stream(Box<dyn Write + Send>),
-    /// Packets in their order, a part of the object perhaps.
+    /// Packets in order, perhaps of only a part of the object.
     Reader {
         reader: Box<dyn PacketReader>,
         segments: Range<u64>,
-        /// Packets at most that wait with the reader; more wait with the consumer.
+        /// Upper bound of packets that wait in the reader. More wait in the consumer.
         packets_max: u32,
     },
-    /// Nothing: all of it is there, and right.
+    /// Nothing to do: the object is complete and right.
     Complete,
 }
 
-/// Why an output cannot be made.
+/// Why an output cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Another process writes the same file.
-    #[error("{} is being written by another process", path.display())]
+    #[error("{} is being written by another process; wait until it ends", path.display())]
     InUse { path: PathBuf },
-    /// The object does not fit into memory set aside for it.
-    #[error("the object is larger than {max_bytes} octets")]
+    /// The object exceeds the memory reserved for it.
+    #[error("the object is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: u64 },
-    /// A file has the name, and no earlier download of the object left it like that.
+    /// A file of that name exists that no earlier download of this object left unchanged.
     #[error(
         "{} exists, and is not what an earlier download of this object left there", path.display()
     )]
     Exists { path: PathBuf },
-    /// The name is that of a symbolic link.
-    #[error("{} is a symbolic link, which downloads do not write through", path.display())]
+    /// The name is a symbolic link.
+    #[error(
+        "{} is a symbolic link; downloads do not follow links, so use the name of the file",
+        path.display()
+    )]
     SymbolicLink { path: PathBuf },
-    /// The name is that of a directory.
+    /// The name is a directory.
     #[error("{} is a directory here and a file there", path.display())]
     Directory { path: PathBuf },
-    /// The name is that of a device, a pipe or a socket, where a file should be.
-    #[error("{} is a device, a pipe or a socket, and not a file", path.display())]
+    /// The name is a device, a pipe or a socket.
+    #[error("{} is a device, a pipe or a socket; choose the name of a file", path.display())]
     Special { path: PathBuf },
-    /// Another program has replaced or removed the unfinished file.
-    #[error("{} was replaced or removed by another program during the download", path.display())]
+    /// Another program has replaced or removed the part file.
+    #[error(
+        "{} was replaced or removed by another program during the download; start it again",
+        path.display()
+    )]
     Replaced {
-        /// The unfinished file.
+        /// The part file.
         path: PathBuf,
     },
-    /// The name is that of a file which a download of another name keeps.
-    #[error("{} is a name that downloads use while they go on; choose another", path.display())]
+    /// The name is reserved for the part files of other downloads.
+    #[error("{} is a name reserved for unfinished downloads; choose another", path.display())]
     Reserved { path: PathBuf },
 }
 
-/// Memory, for objects of bounded size. Clones share it.
+/// Memory, for objects of limited size. Clones share it.
 #[derive(Clone, Debug)]
 pub struct MemoryOutput(Arc<Memory>);
 
 #[derive(Debug)]
 struct Memory {
     octets: Mutex<Vec<u8>>,
-    /// Octets taken of the room, given back at the end.
+    /// Bytes reserved of the available memory, released at the end.
     reserved: AtomicU64,
     available: Arc<AtomicU64>,
     max_bytes: u64,
@@ -153,12 +158,12 @@ impl Drop for Memory {
 }
 
 impl MemoryOutput {
-    /// An output of at most `max_bytes` octets.
+    /// An output of at most `max_bytes` bytes.
     pub fn new(max_bytes: u64) -> Self {
         Self::with_available(max_bytes, Arc::new(AtomicU64::new(max_bytes)))
     }
 
-    /// An output that shares its room with this one: together they hold what fits into it.
+    /// An output that shares this one's limit.
     pub fn sharing_limit(&self) -> Self {
         Self::with_available(self.0.max_bytes, self.0.available.clone())
     }
@@ -168,7 +173,7 @@ impl MemoryOutput {
         Self(Arc::new(Memory { octets, reserved: taken, available: room, max_bytes }))
     }
 
-    /// Takes the octets written so far. Their room is given back with the last clone.
+    /// Takes the bytes written so far. The last clone releases their memory.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.octets.lock().unwrap_or_else(PoisonError::into_inner))
     }

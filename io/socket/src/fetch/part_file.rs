@@ -1,4 +1,4 @@
-//! Files that appear under their names when they are whole and durable.
+//! Files that get their final names when they are complete and durable.
 
 mod record;
 mod state;
@@ -25,17 +25,38 @@ use super::directory::{Directory, Entry, FileStamp};
 use super::output::{Opened, Output, OutputError};
 use super::sink::{Checksums, FileSink};
 
-/// A file that is written under another name, `.<name>.weir-part` in the same directory, until it
-/// is whole. `.<name>.weir-state` lists the verified segments, so that a later download of the same
-/// version resumes. Names too long for that are replaced by a digest.
+/// A file that is written under a temporary name until it is complete.
 ///
-/// The steps at the end, in this order: write out the data, rename, write out the directory. So a
-/// crash leaves either the part file or the whole file, and what has been reported as done stays.
-/// A file under its final name is never opened for writing.
+/// ```text
+///   .NAME.weir-part        the segments received so far, each at its offset
+///   .NAME.weir-state       which of them are stored, with a CRC-32C for each
+///   .NAME.weir-state-new   the next state, before it is renamed over the last
+///   NAME                   the complete file
+/// ```
 ///
-/// Others may write to the same directory: no symbolic link is followed, what is no regular file
-/// is never replaced, and a part file that is not this user's own is discarded. See
-/// `docs/durability/part-files.md`.
+/// A name that is too long for these is replaced by a digest. The files are in the same directory,
+/// so that renaming is atomic.
+///
+/// 1. [`open`](Output::open) checks the target. If it exists and has the content that the metadata
+///    state, nothing is fetched (if configured).
+/// 2. It opens or creates the part file and locks it. One process at a time may download to a
+///    target.
+/// 3. If the state file belongs to the same version, or to a version with the same content digest,
+///    each listed segment is read and compared with its checksum. Otherwise the part file is
+///    truncated.
+/// 4. [`sink`](Output::sink) stores segments at their offsets, from several threads.
+/// 5. [`save`](Output::save) syncs the data first and replaces the state file then: a power failure
+///    may lose segments, but the state never lists a lost one.
+/// 6. [`finish`](Output::finish) syncs the data, renames the part file to the target, and removes
+///    the state file. The caller syncs the directory. A crash leaves the part file or the complete
+///    file.
+///
+/// After each step that another process could have interfered with, the code compares the name with
+/// the open file (`leads_to`). Another download may have finished meanwhile, or a user with write
+/// permission may have swapped the file.
+///
+/// It must never open the target for writing, follow a symbolic link, replace anything but a
+/// regular file, or use a part file of another user. See `docs/durability/part-files.md`.
 #[derive(Debug)]
 pub struct PartFile {
     target: PathBuf,
@@ -49,19 +70,19 @@ pub struct PartFile {
     segment_size: Option<u64>,
     sink: Option<Arc<FileSink>>,
     file: Option<File>,
-    /// Of the segments that an earlier download stored.
+    /// Checksums of segments that an earlier download stored.
     checksums: Checksums,
     skips_complete_target: bool,
     keeps_user_files: bool,
-    /// What is restored of the producer's file, if anything.
+    /// The attributes of the producer's file to restore, if wanted.
     restored: Option<RestoredMetadata>,
-    /// The file that had the final name when the download began.
+    /// The file with the final name when the download began.
     target_at_start: Option<FileStamp>,
     on_discarded: Option<DiscardedCallback>,
 }
 
-/// What of a producer's file may be restored: never more than who may execute it, and when it was
-/// changed.
+/// The attributes of a producer's file that may be restored: execute permissions, at most for those
+/// who may read the file, and the modification time.
 #[derive(Clone, Copy, Debug, Default)]
 struct RestoredMetadata {
     mode: Option<u64>,
@@ -72,7 +93,7 @@ impl RestoredMetadata {
     fn apply(self, file: &File) -> io::Result<()> {
         if let Some(mode) = self.mode {
             let now = file.metadata()?.mode() & 0o777;
-            // Whoever may not read it has no use for it.
+            // Execute permission is useless without read permission.
             let may_read = (now & 0o444) >> 2;
             let wanted = (now & !0o111) | (mode as u32 & 0o111 & may_read);
             if wanted != now {
@@ -86,29 +107,29 @@ impl RestoredMetadata {
     }
 }
 
-/// Takes the path of a file, the version of which something is discarded, and its bytes.
+/// Called with the path of a file, the version whose segments are discarded, and their bytes.
 type DiscardedCallback = fn(&Path, &Name, u64);
 
-/// Memory that a file system may need for a new file besides its octets.
+/// Space that a file system may need for a new file besides its content.
 const FREE_SPACE_MARGIN_BYTES: u64 = 64 << 10;
-/// Octets of a file's name at most (Linux, NAME_MAX).
+/// Bytes of a file name at most (Linux, NAME_MAX).
 const FILE_NAME_MAX: usize = 255;
 const PART_SUFFIX: &str = ".weir-part";
 const STATE_SUFFIX: &str = ".weir-state";
 const NEW_STATE_SUFFIX: &str = ".weir-new";
-/// How often a part file is opened again that another process renamed or removed meanwhile.
+/// How often a part file is opened again when another process renamed or removed it meanwhile.
 const ATTEMPTS_MAX: usize = 100;
 
-/// Whether a file of that name would be taken for what a download keeps of another.
+/// Whether a file of that name would be taken for the part file or state file of another.
 pub fn is_reserved_name(name: &[u8]) -> bool {
     let suffixes = [PART_SUFFIX, STATE_SUFFIX, NEW_STATE_SUFFIX];
     name.starts_with(b".") && suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// The name of a file that belongs to a download of `name`.
+/// The name of a part or state file for a download of `name`.
 fn companion_name(name: &OsStr, suffix: &str) -> OsString {
     let mut octets = vec![b'.'];
-    // As if every suffix had the length of the longest, so that all are made in one way.
+    // Assumes the longest suffix for all, so that all names are made in the same way.
     if 1 + name.len() + STATE_SUFFIX.len() <= FILE_NAME_MAX {
         octets.extend_from_slice(name.as_bytes());
     } else {
@@ -119,7 +140,8 @@ fn companion_name(name: &OsStr, suffix: &str) -> OsString {
     OsString::from_vec(octets)
 }
 
-/// Whether it is a regular file of this user with a single name: no other user has put it there.
+/// Whether it is a regular file of this user with a single name: another user cannot have put it
+/// there.
 fn is_owned_regular_file(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw();
@@ -127,14 +149,14 @@ fn is_owned_regular_file(file: &File) -> io::Result<bool> {
 }
 
 impl PartFile {
-    /// An output that becomes `target`. Nothing is touched yet.
+    /// An output that becomes `target`. Touches nothing yet.
     pub fn new(target: impl Into<PathBuf>) -> Self {
         let target = target.into();
         let name = target.file_name().unwrap_or_default().to_owned();
         Self::from_parts(target, name, None)
     }
 
-    /// An output that becomes a file in `directory`. Nothing is touched yet.
+    /// An output that becomes a file in `directory`. Touches nothing yet.
     pub fn in_directory(directory: Arc<Directory>, name: &OsStr) -> Self {
         Self::from_parts(directory.path().join(name), name.to_owned(), Some(directory))
     }
@@ -161,31 +183,30 @@ impl PartFile {
         }
     }
 
-    /// Has `send` called when segments of another version are discarded that an earlier download
-    /// stored. It may be called on any thread.
+    /// Calls `tell`, on any thread, when stored segments of another version are discarded.
     #[must_use]
     pub fn with_discarded_callback(mut self, tell: DiscardedCallback) -> Self {
         self.on_discarded = Some(tell);
         self
     }
 
-    /// Fetches nothing if the target exists and has the digest that the metadata states.
+    /// Fetches nothing if the target exists and has the digest in the metadata.
     #[must_use]
     pub fn skip_if_complete(mut self) -> Self {
         self.skips_complete_target = true;
         self
     }
 
-    /// Replaces no file that the user would miss: only what an earlier download of the same object
-    /// left and has not been changed since (decision 0035).
+    /// Replaces only files that an earlier download of the same object left, and that are unchanged
+    /// since (decision 0035).
     #[must_use]
     pub fn keep_user_files(mut self) -> Self {
         self.keeps_user_files = true;
         self.skip_if_complete()
     }
 
-    /// Gives the file the execute permissions and the modification time of the producer's, as far
-    /// as the metadata state them.
+    /// Gives the file the producer's execute permissions and modification time, if the metadata
+    /// state them.
     #[must_use]
     pub fn restore_metadata(mut self) -> Self {
         self.restored = Some(RestoredMetadata::default());
@@ -196,7 +217,7 @@ impl PartFile {
         self.directory.as_deref().expect("opened before")
     }
 
-    /// What the state file says about this version, or one of the same content, if anything.
+    /// The state file, if it is for this version or for one with the same content.
     fn load(&self) -> Option<PartState> {
         let mut octets = Vec::new();
         let file = self.directory().open_file(&self.state_name, OFlags::RDONLY, 0).ok()?;
@@ -205,8 +226,8 @@ impl PartFile {
         }
         file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
         let (name, state) = state::decode(&octets)?;
-        // A producer that was started again gives an unchanged file another version. The digest is
-        // one of segments, so that these are the same, too.
+        // A restarted producer gives an unchanged file another version. The digest is over
+        // segments, so equal digests mean equal segments.
         let is_same = match (state.content_digest, self.content_digest) {
             (Some(one), Some(other)) => one == other,
             _ => name == self.versioned.as_view(),
@@ -226,7 +247,7 @@ impl PartFile {
         state::encode(segment_size, versioned, digest, have, checksums)
     }
 
-    /// The file under the final name, if there is one.
+    /// The file with the final name, if any.
     fn find_target(&self) -> Result<Option<FileStamp>, OutputError> {
         let path = || self.target.clone();
         let entry = self.directory().entry(&self.name);
@@ -239,7 +260,7 @@ impl PartFile {
         }
     }
 
-    /// Opens the part file, unless the target is there and right, or must not be replaced.
+    /// Opens the part file, unless the target is complete or must not be replaced.
     fn lock_part(&mut self, metadata: &Metadata) -> Result<Option<File>, OutputError> {
         for _ in 0..ATTEMPTS_MAX {
             self.target_at_start = self.find_target()?;
@@ -248,7 +269,7 @@ impl PartFile {
                 if let Ok(target) = &target
                     && has_content(target, metadata)
                 {
-                    // Of a file of another user they stay as they are.
+                    // The attributes of another user's file stay as they are.
                     match self.restored.unwrap_or_default().apply(target) {
                         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
                             let path = self.target.clone();
@@ -263,12 +284,12 @@ impl PartFile {
                 }
             }
             let file = self.open_part()?;
-            // Another download of the same object may just have finished.
+            // Another download of the same object may have finished just now.
             if !self.skips_complete_target || self.find_target()? == self.target_at_start {
                 return Ok(Some(file));
             }
             if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-                // Nothing to resume. Should the target be right now, nothing stays behind.
+                // There is nothing to resume. If the target is complete now, no file remains.
                 let _ = self.directory().remove(&self.part_name);
             }
         }
@@ -280,7 +301,7 @@ impl PartFile {
         restored.map_err(|source| OutputError::Io { path: self.target.clone(), source })
     }
 
-    /// Opens the part file, for this download alone.
+    /// Opens and locks the part file.
     fn open_part(&self) -> Result<File, OutputError> {
         for _ in 0..ATTEMPTS_MAX {
             let opened = self.try_open_part().map_err(|source| self.error(source))?;
@@ -296,10 +317,10 @@ impl PartFile {
         Err(OutputError::InUse { path: self.target.clone() })
     }
 
-    /// Opens what is there, or makes a new part file. None if it must be tried again.
+    /// Opens an existing part file or creates one. `None` if the caller must try again.
     ///
-    /// With both in one call, Linux refuses to open another user's file in a directory like `/tmp`,
-    /// even for the superuser, who could remove it (`fs.protected_regular`).
+    /// A single call for both would fail: Linux then does not open another user's file in a
+    /// directory like `/tmp`, even for the superuser, who could remove it (`fs.protected_regular`).
     fn try_open_part(&self) -> io::Result<Option<File>> {
         let directory = self.directory();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -314,11 +335,11 @@ impl PartFile {
             Err(error) => error,
         };
         if error.kind() == io::ErrorKind::AlreadyExists {
-            // It came between the two calls.
+            // Another process created it between the two calls.
             return Ok(None);
         }
         match directory.entry(&self.part_name)? {
-            // The caller says what is wrong with it.
+            // The caller reports the link.
             Some(Entry::Link) => Ok(None),
             Some(Entry::File(stamp)) if stamp.owner != nix::unistd::geteuid().as_raw() => {
                 directory.remove(&self.part_name).map(|()| None)
@@ -327,17 +348,17 @@ impl PartFile {
         }
     }
 
-    /// Locks an open part file. False if it is no part file, and must be opened again.
+    /// Locks an open part file. Returns false if it is not usable and must be opened again.
     fn lock_existing(&self, file: &File) -> Result<bool, OutputError> {
         let (directory, error) = (self.directory(), |source| self.error(source));
         self.lock(file)?;
-        // Since it was opened, another download may have finished and given it its final name.
+        // Another download may have finished and renamed it since it was opened.
         if !directory.leads_to(&self.part_name, file).map_err(error)? {
             return Ok(false);
         }
         let is_own = is_owned_regular_file(file).map_err(error)?;
         if !is_own {
-            // Another user's, or a second name of something: nothing to resume.
+            // It belongs to another user, or is a second name of another file: nothing to resume.
             directory.remove(&self.part_name).map_err(error)?;
         }
         Ok(is_own)
@@ -345,7 +366,7 @@ impl PartFile {
 
     fn lock(&self, file: &File) -> Result<(), OutputError> {
         match file.try_lock() {
-            // Some file systems have no locks.
+            // Some file systems do not support locks.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
             Err(TryLockError::WouldBlock) => Err(OutputError::InUse { path: self.target.clone() }),
         }
@@ -368,20 +389,20 @@ impl PartFile {
             .write_all(state)
             .and_then(|()| directory.rename(&self.new_state_name, &self.state_name));
         if written.is_err() {
-            // Half a state is useless.
+            // An incomplete state is useless.
             let _ = directory.remove(&self.new_state_name);
         }
         written
     }
 
-    /// Removes what describes a part file that is gone. What stays says nothing: no segment that it
-    /// lists is there.
+    /// Removes the state of a part file that is gone. If that fails, the leftover state is
+    /// harmless: its segments are not there, so their checksums do not match.
     fn remove_states(&self) {
         let _ = self.directory().remove(&self.state_name);
         let _ = self.directory().remove(&self.new_state_name);
     }
 
-    /// Saves that every segment is there, for a file that is whole and cannot have its name.
+    /// Saves that every segment is stored, for a complete file that could not be renamed.
     fn save_complete(&mut self) {
         let Some(sink) = &self.sink else { return };
         let Ok(len) = sink.file().metadata().map(|metadata| metadata.len()) else { return };
@@ -389,11 +410,11 @@ impl PartFile {
         (0..segments(len, sink.segment_size())).for_each(|segment| {
             have.insert(segment);
         });
-        // Otherwise the next attempt fetches it again.
+        // If this fails, the next attempt fetches the segments again.
         let _ = self.save(&have);
     }
 
-    /// Gives the whole file its name.
+    /// Renames the part file to the target.
     fn rename(&self, file: &File) -> Result<(), OutputError> {
         let (directory, error) = (self.directory(), |source| self.error(source));
         let replaced = || OutputError::Replaced { path: self.path_of(&self.part_name) };
@@ -416,7 +437,8 @@ impl PartFile {
             io::ErrorKind::AlreadyExists => OutputError::Exists { path: self.target.clone() },
             _ => OutputError::Io { path: self.target.clone(), source },
         })?;
-        // A process that can write to the directory may have swapped the part file in between.
+        // A process with write permission for the directory may have swapped the part file just
+        // before.
         match directory.leads_to(&self.name, file).map_err(error)? {
             true => Ok(()),
             false => Err(replaced()),
@@ -428,13 +450,13 @@ fn is_link(entry: Option<Entry>) -> bool {
     entry == Some(Entry::Link)
 }
 
-/// Segments of a file, whose last may be shorter; an empty one has one.
+/// Number of segments of a file. The last may be shorter; an empty file has one.
 fn segments(len: u64, segment_size: u64) -> u64 {
     len.div_ceil(segment_size.max(1)).max(1)
 }
 
-/// Gives a file the owner, group and permissions of the one that it replaces. Where this user may
-/// not give it the group, members of that group get no more than everyone.
+/// Gives a file the owner, group and permissions of the file that it replaces. If this user may not
+/// set the group, that group gets only the permissions of everyone.
 fn keep_owner_and_mode(file: &File, stamp: &FileStamp) -> io::Result<()> {
     let now = file.metadata()?;
     let mut mode = stamp.mode;
@@ -465,7 +487,8 @@ impl Output for PartFile {
         }
         let Some(file) = self.lock_part(metadata)? else { return Ok(Opened::Complete) };
         if let Some(stamp) = &self.target_at_start {
-            // Who may not read the old file may not read the new one either, while it is written.
+            // Users who may not read the old file must not read the new one while it is being
+            // written.
             let mode = Mode::from_raw_mode(stamp.mode | 0o600);
             fchmod(&file, mode).map_err(|source| self.error(source.into()))?;
         }
@@ -499,7 +522,7 @@ impl Output for PartFile {
         let (Some(sink), Some(segment_size)) = (&self.sink, self.segment_size) else {
             return Ok(());
         };
-        // The state must not list segments that a power failure can take back.
+        // The state must not list segments that a power failure can lose.
         sink.file().sync_data()?;
         let state = self.state(segment_size, have, &sink.checksums());
         self.write_state(&state)
@@ -514,7 +537,7 @@ impl Output for PartFile {
         let (Some(sink), Some(segment_size)) = (&self.sink, self.segment_size) else {
             return Ok(());
         };
-        // The end of the part file makes room for the state of the rest.
+        // The disk is full: drops the end of the part file to make room for the state of the rest.
         let state = self.state(segment_size, have, &sink.checksums());
         let len = sink.file().metadata()?.len();
         let len = len.saturating_sub(state.len() as u64 + FREE_SPACE_MARGIN_BYTES);
@@ -530,7 +553,7 @@ impl Output for PartFile {
     fn abandon(&mut self) {
         let file = self.file.as_ref().or(self.sink.as_ref().map(|sink| sink.file()));
         let (Some(file), Some(directory)) = (file, &self.directory) else { return };
-        // What cannot be removed is empty, and the next attempt takes it over.
+        // A file that cannot be removed is empty, and the next attempt uses it.
         if directory.leads_to(&self.part_name, file).is_ok_and(|is_ours| is_ours) {
             let _ = directory.remove(&self.part_name);
             self.remove_states();
@@ -560,7 +583,7 @@ impl Output for PartFile {
     }
 }
 
-/// Whether the file has the octets that the metadata, which has been verified, says the object has.
+/// Whether the file has the content that the verified metadata state.
 fn has_content(file: &File, metadata: &Metadata) -> bool {
     let stated = (metadata.size_bytes, metadata.segment_size, metadata.content_digest);
     let (Some(size_bytes), Some(segment_size), Some(digest)) = stated else { return false };

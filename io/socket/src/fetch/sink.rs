@@ -1,4 +1,4 @@
-//! Where verified segments go.
+//! Stores verified segments.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -19,10 +19,10 @@ pub(crate) fn checksum(content: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, content) as u32
 }
 
-/// Most pieces in one call of the system (Linux, IOV_MAX).
+/// Upper bound of slices in one system call (Linux, IOV_MAX).
 const WRITE_SLICES_MAX: usize = 1024;
 
-/// Writes every segment to its place in a file. All segments but the last are of one size.
+/// Writes segments at their offsets in a file. All segments but the last have the same size.
 #[derive(Debug)]
 pub struct FileSink {
     file: File,
@@ -32,23 +32,23 @@ pub struct FileSink {
 
 impl Drop for FileSink {
     fn drop(&mut self) {
-        // The file may have been locked. To close it is not enough: a process that was forked
-        // meanwhile has it open, too, and would keep the lock.
+        // The file may be locked. Closing it is not enough: a process that was forked meanwhile
+        // also has it open, and would keep the lock.
         let _ = self.file.unlock();
     }
 }
 
-/// CRC-32C of the octets of each segment, by number; 0 for those that are not there.
+/// CRC-32C of each segment, by number; 0 for segments that are not stored.
 pub(crate) type Checksums = Vec<u32>;
 
 impl FileSink {
-    /// A sink that puts segment `i` at octet `i * segment_size`. `checksums` are those of the
-    /// segments that the file holds already.
+    /// A sink that stores segment `i` at byte `i * segment_size`. `checksums` are those of segments
+    /// already stored.
     pub(crate) fn new(file: File, segment_size: u64, checksums: Checksums) -> Self {
         Self { file, segment_size, checksums: Mutex::new(checksums) }
     }
 
-    /// The checksums of what was stored so far.
+    /// The checksums of the stored segments.
     pub(crate) fn checksums(&self) -> MutexGuard<'_, Checksums> {
         self.checksums.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,7 +65,7 @@ impl FileSink {
         }
     }
 
-    /// Octets of Content in each segment but the last.
+    /// Bytes of Content in each segment but the last.
     pub(crate) fn segment_size(&self) -> u64 {
         self.segment_size
     }
@@ -87,15 +87,14 @@ impl FileSink {
         if written == wanted {
             return Ok(());
         }
-        // A full disk shows as a short write first: ask again for the rest, which then fails with
-        // the reason.
+        // A full disk first causes a short write. Writing the rest then fails with the reason.
         let rest: Vec<u8> =
             run.iter().flat_map(|piece| piece.iter().copied()).skip(written).collect();
         std::os::unix::fs::FileExt::write_all_at(&self.file, &rest, offset as u64 + written as u64)
     }
 
-    /// Stores the Contents of segments, in ascending order of their numbers. Several threads may do
-    /// so at once, each segment once.
+    /// Stores the Contents of segments in ascending order. Several threads may do so at once, each
+    /// segment once.
     pub(crate) fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
         let mut rest = segments;
         while let Some(&(first, _)) = rest.first() {
@@ -117,7 +116,7 @@ impl FileSink {
     }
 }
 
-/// Writes packets' Contents to a stream, on a thread of its own: a stream may be slow.
+/// Writes the Contents of packets to a stream on its own thread, because a stream may be slow.
 pub(crate) struct StreamWriter {
     batches: Option<Sender<Vec<Packet>>>,
     results: Receiver<io::Result<u32>>,
@@ -134,7 +133,7 @@ impl StreamWriter {
                 let result = write_contents(&mut *out, &batch);
                 let is_over = result.is_err();
                 if tell.send(result).is_err() || is_over {
-                    // What follows would leave a hole.
+                    // Writing more would leave a gap.
                     notifier.notify();
                     return;
                 }
@@ -144,9 +143,9 @@ impl StreamWriter {
         Ok(Self { batches: Some(batches), results, thread: Some(thread) })
     }
 
-    /// Has Data written, after all that was given before.
+    /// Queues Data to be written, after earlier Data.
     pub(crate) fn write(&self, batch: Vec<Packet>) {
-        // A writer that has failed says so in its results.
+        // A failed writer reports its error in its results.
         let _ = self.batches.as_ref().expect("open until finished").send(batch);
     }
 
@@ -155,11 +154,11 @@ impl StreamWriter {
         self.results.try_iter().try_fold(0, |sum, written| Ok(sum + written?))
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in a thread has been printed; there is nothing to add.
+            // A panic in a thread has been printed already.
             let _ = thread.join();
         }
         self.take_written().map(|_| ())
@@ -187,7 +186,7 @@ mod tests {
         (0..100).flat_map(content).collect()
     }
 
-    /// Batches in an order that is not the segments'.
+    /// Batches in an order that is not that of the segments.
     fn store_all_segments(sink: &FileSink) {
         for batch in [50..100, 0..7, 9..50, 7..9] {
             let contents: Vec<_> = batch.map(|segment| (segment, content(segment))).collect();
@@ -220,7 +219,7 @@ mod tests {
         let path = folder.path().join("part");
         let file = File::create(&path).unwrap();
         file.lock().unwrap();
-        // Shares the opening, and so the lock, as the copy of a child of `fork` does.
+        // Shares the open file, and so the lock, as the child of a `fork` does.
         let of_child = file.try_clone().unwrap();
         let sink = FileSink::new(file, 10, Checksums::new());
         let other = File::open(&path).unwrap();

@@ -1,5 +1,5 @@
-//! Threads that verify segments and store them. The network thread verifies only what leads to
-//! segments: manifests, and the first segment when the metadata does not tell their size.
+//! Threads that verify and store segments. The network thread verifies only what precedes segments:
+//! manifests, and the first segment when the metadata do not state the segment size.
 
 use std::io;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::host::DownloadError;
 use super::output::{Opened, Output, OutputError};
 use super::sink::FileSink;
 
-/// What came of a batch.
+/// The verdicts on a batch.
 #[derive(Default)]
 pub(crate) struct VerifiedBatch {
     pub(crate) verdicts: Vec<(VerifyId, Verdict)>,
-    /// Full names of packets that are not what their producers signed.
+    /// Full names of packets that failed verification.
     pub(crate) bad_names: Vec<Name>,
 }
 
@@ -29,7 +29,7 @@ impl VerifiedBatch {
         self.add_verdict(op, &data, op.check.run(&data))
     }
 
-    /// Notes the verdict on one packet. Returns whether it is good.
+    /// Adds the verdict on one packet. Returns whether it is good.
     fn add_verdict(
         &mut self,
         VerifyOp { op, .. }: &VerifyOp,
@@ -51,19 +51,19 @@ fn decoded(op: &VerifyOp) -> DataView<'_> {
     DataView::decode(&op.packet).expect("the consumer has decoded it")
 }
 
-/// What threads tell the network thread of the download with that serial number.
+/// Reports of threads to the network thread, for the download with that serial number.
 pub(crate) enum PoolReport {
-    /// A batch has been verified, and stored if there is no fault.
+    /// A batch has been verified, and stored unless there is a fault.
     Verified { serial: u64, verified: VerifiedBatch, fault: Option<StoreFault> },
-    /// An output has been opened, or not.
+    /// An output has been opened, or failed to open.
     Opened { serial: u64, output: Box<dyn Output>, result: Result<Opened, OutputError> },
-    /// What is there has been noted.
+    /// The state has been saved.
     Saved { serial: u64, output: Box<dyn Output> },
-    /// A file has been given its name, or what is there of it has been noted for the last time.
+    /// A file has its final name, or its state was saved for the last time.
     Finished { serial: u64, result: Result<(), DownloadError> },
 }
 
-/// Carries reports to the network thread and wakes it.
+/// Sends reports to the network thread and wakes it.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     reports: Sender<PoolReport>,
@@ -77,7 +77,7 @@ impl Reporter {
     }
 
     pub(crate) fn report(&self, report: PoolReport) {
-        // If the receiver is gone, so is whoever would be woken.
+        // If the receiver is gone, there is no one to wake.
         let _ = self.reports.send(report);
         let _ = self.waker.wake();
     }
@@ -86,22 +86,22 @@ impl Reporter {
 /// Why segments cannot be stored.
 #[derive(Debug)]
 pub(crate) enum StoreFault {
-    /// One is not of the size that all have.
+    /// A segment has another size than the others.
     Size { segment: u64, len: usize },
-    /// The system says so.
+    /// The system reports an error.
     Store(io::Error),
 }
 
-/// Something for the threads to do, for the download of that serial number.
+/// A task for the threads, for the download with that serial number.
 pub(crate) enum PoolTask {
-    /// Packets to be verified.
+    /// Verify packets.
     Verify {
         serial: u64,
         ops: Vec<VerifyOp>,
-        /// Takes those segments that are good.
+        /// Stores the good segments.
         file: Option<Arc<FileSink>>,
     },
-    /// An output to be opened, which may mean to read what is there.
+    /// Open an output. This may read stored segments.
     Open { serial: u64, output: Box<dyn Output>, metadata: Metadata },
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct VerifyPool {
 
 impl VerifyPool {
     pub(crate) fn new(threads: usize, reporter: &Reporter) -> io::Result<Self> {
-        // What is under way is bounded; the channel needs no bound of its own.
+        // Tasks in flight are limited by the downloads, so the channel needs no limit.
         let (work, tasks) = unbounded::<PoolTask>();
         let threads = (0..threads.max(1))
             .map(|index| {
@@ -138,7 +138,7 @@ impl Drop for VerifyPool {
     fn drop(&mut self) {
         self.work = None;
         for thread in self.threads.drain(..) {
-            // A panic in a thread has been printed; there is nothing to add.
+            // A panic in a thread has been printed already.
             let _ = thread.join();
         }
     }
@@ -175,9 +175,9 @@ fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (VerifiedBatch, Option<S
     (verified, stored.err().map(StoreFault::Store))
 }
 
-/// Whether a segment is as long as all are.
+/// Whether a segment has the size that all segments have.
 fn has_expected_size(data: &DataView<'_>, segment: u64, size: u64) -> bool {
-    // A producer that does not know the end before it is there says so in the last segment alone.
+    // A producer that did not know the end in advance states it only in the last segment.
     let may_be_last = data.final_block_id().is_none_or(|last| last.as_segment() == Some(segment));
     let len = data.content.len() as u64;
     len == size || (may_be_last && len < size)

@@ -1,5 +1,5 @@
-//! Packets of objects in a bucket: read in the background in pieces of many, ahead of who reads in
-//! order, and kept in memory within a bound.
+//! A cache of packets of objects in a bucket. They are read in the background in blocks of many,
+//! ahead of sequential readers, and kept in memory up to a limit.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -15,32 +15,32 @@ use super::location::BucketLocation;
 use super::stored::{ReadError, StoredObject};
 use crate::bucket::BucketError;
 
-/// Octets of a piece at most, but for the packets that are no segments.
+/// Bytes of a block of segments at most.
 const BLOCK_BYTES: u64 = 1 << 20;
-/// Packets that are no segments in a piece.
+/// Named packets (those that are no segments) per block.
 const NAMED_PACKETS_PER_BLOCK: u64 = 64;
-/// Octets of a piece of these at most.
+/// Bytes of a block of named packets at most.
 const NAMED_BLOCK_BYTES_MAX: u64 = 2 * BLOCK_BYTES;
 const MEMORY_BYTES: usize = 64 << 20;
-/// What a piece takes besides its octets.
+/// Memory of a block besides its bytes.
 const BLOCK_OVERHEAD_BYTES: usize = 256;
-/// Reads under way at a time.
+/// Concurrent reads.
 const READS_MAX: usize = 16;
-/// Pieces read ahead of the last that was asked for, at most.
+/// Blocks read ahead of the last requested one, at most.
 const READ_AHEAD_MAX: u64 = 8;
-/// How long a read may wait for others: who asked does so again, or has given up.
+/// How long a read may wait for others. By then its requester has asked again or given up.
 const WAIT_NS_MAX: u64 = 8 * NS_PER_S;
-/// Objects of which it is known how they are read.
+/// Objects whose access pattern is tracked.
 const TRACKED_OBJECTS_MAX: usize = 1024;
-/// Readers of one object that are told apart.
+/// Readers of one object that are distinguished.
 const READERS_PER_OBJECT_MAX: usize = 8;
 
-/// A version of an object, and a piece of it.
+/// A version of an object, and the number of a block.
 type BlockKey = (u64, u64);
 
 pub(crate) struct BlockCache {
     blocks: HashMap<BlockKey, Block>,
-    /// Pieces that are there, from the one not used for longest.
+    /// Cached blocks, least recently used first.
     by_use: BTreeMap<u64, BlockKey>,
     use_counter: u64,
     bytes: usize,
@@ -50,12 +50,12 @@ pub(crate) struct BlockCache {
     access_patterns: HashMap<u64, AccessPattern>,
     done_sender: Sender<(BlockKey, Result<Bytes, BucketError>)>,
     done_receiver: Receiver<(BlockKey, Result<Bytes, BucketError>)>,
-    /// Who is to look for what is done. Routers may be connected to anew meanwhile.
+    /// The endpoint to wake when a read is done. Set again after a reconnect.
     waker: Arc<Mutex<Option<EndpointWaker>>>,
 }
 
 enum Block {
-    /// On its way, for these.
+    /// Being read, for these operations.
     Reading(Vec<ReadOp>),
     Cached {
         octets: Bytes,
@@ -70,22 +70,22 @@ struct QueuedRead {
     since: Instant,
 }
 
-/// How an object is read: by one reader in order or by several, each at a place of its own.
+/// How an object is read: by one sequential reader or several, each at its own position.
 #[derive(Default)]
 struct AccessPattern {
-    /// The one that has read last comes last.
+    /// Most recent reader last.
     readers: Vec<Reader>,
 }
 
 struct Reader {
-    /// The last piece in order that was asked for.
+    /// The last block in order that it requested.
     last_block: u64,
     ahead: u64,
 }
 
 impl AccessPattern {
-    /// A piece is asked for: the pieces that will be wanted after it, the more the longer a reader
-    /// goes on in order.
+    /// A block is requested. Returns the blocks to read ahead: more, the longer its reader has read
+    /// in order.
     fn read_ahead_range(&mut self, piece: u64) -> Range<u64> {
         let is_his = |reader: &Reader| piece.abs_diff(reader.last_block) <= READ_AHEAD_MAX;
         let nearest = (0..self.readers.len())
@@ -110,15 +110,15 @@ impl AccessPattern {
     }
 }
 
-/// What comes of a read.
+/// The result of a read.
 pub(crate) enum CacheResult {
     Ready(ReadOp, Result<Packet, ReadError>),
     Later,
 }
 
-/// A piece that has come, or has not.
+/// A finished read of a block.
 pub(crate) struct FinishedRead {
-    /// Of which version of an object.
+    /// The version of an object.
     pub(crate) number: u64,
     pub(crate) ops: Vec<ReadOp>,
     pub(crate) result: Result<(), BucketError>,
@@ -141,7 +141,7 @@ impl BlockCache {
         }
     }
 
-    /// Whom to wake from now on.
+    /// Sets the endpoint to wake.
     pub(crate) fn set_waker(&self, waking: impl FnOnce() -> EndpointWaker) {
         let mut there = lock(&self.waker);
         if there.is_none() {
@@ -149,12 +149,12 @@ impl BlockCache {
         }
     }
 
-    /// Nobody is to be woken any more.
+    /// Clears the endpoint to wake.
     pub(crate) fn clear_waker(&self) {
         *lock(&self.waker) = None;
     }
 
-    /// The packet that `op` asks for, if it is in memory; otherwise it is told later.
+    /// The packet that `op` requests, if it is in memory; otherwise it follows later.
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -191,7 +191,7 @@ impl BlockCache {
         outcome
     }
 
-    /// Reads on, the further the longer all is read in order.
+    /// Reads ahead, further the longer an object is read in order.
     fn read_ahead(
         &mut self,
         now: Instant,
@@ -230,7 +230,7 @@ impl BlockCache {
         let QueuedRead { key, place, range, .. } = order;
         let (done, waking) = (self.done_sender.clone(), self.waker.clone());
         place.bucket.fetch(place.name, range, place.tag, move |piece| {
-            // Whoever is gone needs nothing.
+            // If the receiver is gone, no one needs the result.
             let _ = done.send((key, piece.map(|piece| piece.octets)));
             if let Some(waking) = &*lock(&waking) {
                 let _ = waking.wake();
@@ -238,7 +238,7 @@ impl BlockCache {
         });
     }
 
-    /// A piece that has come, or did not. It is to be used before this is called again.
+    /// The next finished read. The caller must use its packets before the next call.
     pub(crate) fn next_finished(&mut self, now: Instant) -> Option<FinishedRead> {
         if self.under_way < READS_MAX
             && let Some(order) = self.queue.pop_front()
@@ -281,7 +281,7 @@ fn lock(waking: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<Endpoint
     waking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A packet out of a piece that begins at that place of the object.
+/// A packet from a block that starts at offset `begin` of the object.
 fn packet(
     kept: &StoredObject,
     number: u64,
@@ -298,7 +298,7 @@ fn packet(
     Ok(block.freeze(len))
 }
 
-/// How an object is cut into pieces.
+/// How an object is divided into blocks.
 struct BlockLayout<'a> {
     kept: &'a StoredObject,
     group: u64,
@@ -322,7 +322,7 @@ impl<'a> BlockLayout<'a> {
         }
     }
 
-    /// Where a piece lies; nothing if that is no place that a piece has.
+    /// The byte range of a block; `None` if the object has no such block.
     fn range(&self, piece: u64) -> Option<Range<u64>> {
         let (segments, all) = (self.kept.header.segments, self.kept.packets());
         let numbers = match piece.checked_sub(self.segment_blocks) {
@@ -334,7 +334,7 @@ impl<'a> BlockLayout<'a> {
             }
         };
         let ends = match piece < self.segment_blocks && !self.is_small {
-            // They lie side by side.
+            // They are adjacent in the file.
             true => self.kept.range(numbers.start).start..self.kept.range(numbers.end - 1).end,
             false => {
                 let ranges = numbers.map(|number| self.kept.range(number));
@@ -357,7 +357,7 @@ mod tests {
             .map(|ahead| ahead.end - ahead.start)
             .collect();
         assert_eq!(ahead, [0, 1, 2, 4, 8, 8]);
-        // The packets of one piece are many, and those of the last ones come late.
+        // The block has many packets, and those of the last request arrive late.
         assert_eq!(stream.read_ahead_range(5), 6..14);
         assert!(stream.read_ahead_range(4).is_empty());
         for piece in [1000, 20, 500, 90] {
@@ -374,7 +374,7 @@ mod tests {
                 assert_eq!(ahead.end - ahead.start, [0, 1, 2, 4, 8][step.min(4) as usize]);
             }
         }
-        // One more than is remembered takes the place of who has not read for longest.
+        // One more reader than are tracked replaces the one that has been idle longest.
         assert!(stream.read_ahead_range(1_000_000).is_empty());
         assert!(stream.read_ahead_range(100).is_empty());
         assert_eq!(stream.readers.len(), READERS_PER_OBJECT_MAX);

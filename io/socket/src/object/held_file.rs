@@ -1,5 +1,5 @@
-//! Files that stay open although they are not being read: their content can be read whatever
-//! happens to their names.
+//! Files that stay open between reads: their content can be read even if their names are removed or
+//! reused.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Files of up to this size are copied: they can be overwritten then.
+/// Files up to this size are copied, because they might be overwritten.
 pub(crate) const COPY_BYTES_MAX: u64 = 64 << 10;
 
-/// How many files may be kept open that are not read at the moment.
+/// A limited number of files that stay open between reads.
 #[derive(Clone, Debug)]
 pub struct OpenFiles {
     free_slots: Arc<AtomicUsize>,
@@ -19,13 +19,13 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Room for `max` of them.
+    /// Room for `max` files.
     pub fn new(max: usize) -> Self {
         Self { free_slots: Arc::new(AtomicUsize::new(max)), max }
     }
 
-    /// Whether to keep the first version of a file of this size. Most files are never replaced:
-    /// only what is copied is kept, and only in half of the room.
+    /// Whether to keep the first version of a file of this size. Most files are never replaced, so
+    /// only copies are kept, and only in half of the room.
     pub fn may_hold_first_version(&self, bytes: u64) -> bool {
         bytes <= COPY_BYTES_MAX && self.free_slots.load(Ordering::Relaxed) > self.max / 2
     }
@@ -45,7 +45,7 @@ impl OpenFiles {
     }
 }
 
-/// The room of one file, given back at the end.
+/// The room of one file, released on drop.
 #[derive(Debug)]
 struct OpenSlot(Arc<AtomicUsize>);
 
@@ -55,11 +55,11 @@ impl Drop for OpenSlot {
     }
 }
 
-/// A file that is kept open, whatever becomes of its name.
+/// A file that is kept open, even if its name is removed or reused.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldFile {
     pub(crate) file: Arc<File>,
-    /// It is a copy, which nobody else changes.
+    /// It is a copy, which no one else can change.
     pub(crate) is_copy: bool,
     _room: Arc<OpenSlot>,
 }

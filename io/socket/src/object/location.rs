@@ -1,4 +1,4 @@
-//! Where an object of a repository lies: a file, or an object in a bucket.
+//! The location of a repository's object: a file, or an object in a bucket.
 
 use std::fmt;
 use std::fs::File;
@@ -12,17 +12,17 @@ use nix::libc;
 
 use crate::bucket::{Bucket, BucketError};
 
-/// The ending of objects that are whole.
+/// The suffix of complete objects.
 pub(crate) const OBJECT_SUFFIX: &str = "obj";
-/// The ending of files of which some is not what was written; in a bucket, of a note beside.
+/// The suffix of damaged files; in a bucket, of a marker next to the object.
 pub(crate) const DAMAGED_SUFFIX: &str = "damaged";
 
-/// Opens a file to be read. Should it have become a pipe, this does not wait for a writer.
+/// Opens a file for reading. Does not block if it has become a pipe.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Where the packets of an object are kept.
+/// Where the packets of an object are stored.
 #[derive(Clone, Debug)]
 pub(crate) enum ObjectLocation {
     File(PathBuf),
@@ -34,18 +34,18 @@ pub(crate) struct BucketLocation {
     pub(crate) bucket: Arc<Bucket>,
     /// Below the prefix of the bucket.
     pub(crate) name: String,
-    /// What tells it from others of the name.
+    /// Distinguishes this content from others of the name.
     pub(crate) tag: Option<String>,
 }
 
-/// What is open while it is read.
+/// An open object.
 pub(crate) enum OpenObject<'a> {
     File(File),
     Bucket(&'a BucketLocation),
 }
 
 impl ObjectLocation {
-    /// Opens it for reads that wait.
+    /// Opens it for blocking reads.
     pub(crate) fn open(&self) -> io::Result<OpenObject<'_>> {
         Ok(match self {
             Self::File(path) => OpenObject::File(open_to_read(path)?),
@@ -61,7 +61,7 @@ impl ObjectLocation {
         }
     }
 
-    /// What to call it in errors.
+    /// Its name in errors.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.clone(),
@@ -78,8 +78,7 @@ impl ObjectLocation {
         }
     }
 
-    /// Has its name, or a note beside it in a bucket, say that not all of it is what was written.
-    /// A note is made in the background.
+    /// Marks it as damaged: renames the file, or creates a marker in the bucket, in the background.
     pub(crate) fn mark_damaged(&mut self) -> io::Result<()> {
         match self {
             Self::File(path) => {
@@ -94,7 +93,7 @@ impl ObjectLocation {
 }
 
 impl BucketLocation {
-    /// The name of the note that it is damaged.
+    /// The name of the marker for a damaged object.
     pub(crate) fn damage_marker_name(&self) -> String {
         let stem = self.name.strip_suffix(OBJECT_SUFFIX).unwrap_or(&self.name);
         format!("{stem}{DAMAGED_SUFFIX}")
@@ -102,7 +101,7 @@ impl BucketLocation {
 }
 
 impl OpenObject<'_> {
-    /// Reads all of that range; an end before it is told as such.
+    /// Reads the whole range. An earlier end is an error.
     pub(crate) fn read(&self, range: Range<u64>, octets: &mut [u8]) -> io::Result<()> {
         match self {
             Self::File(file) => file.read_exact_at(octets, range.start),
@@ -132,7 +131,7 @@ impl fmt::Display for BucketLocation {
     }
 }
 
-/// As what the system says of files.
+/// As an error of the file system.
 pub(crate) fn bucket_error(error: BucketError) -> io::Error {
     let kind = match &error {
         BucketError::Missing(_) => io::ErrorKind::NotFound,

@@ -1,5 +1,5 @@
-//! Objects that are ready to be served, and where their packets are: content that was signed here
-//! (`published`), or a file or an object of a bucket with all packets of one (`stored`).
+//! Objects ready to be served, and where their packets are: content signed by this process
+//! (`published`), or a file or bucket object with all packets of an object (`stored`).
 
 pub(crate) mod block_cache;
 pub(crate) mod held_file;

@@ -1,4 +1,4 @@
-//! Objects that are ready to be served.
+//! Objects ready to be served.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use super::held_file::{COPY_BYTES_MAX, HeldFile, OpenFiles};
 use super::location::open_to_read;
 use super::stored::StoredObject;
 
-/// What tells whether a file is still the one that was signed.
+/// Shows whether a file is still the one that was signed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     device: u64,
@@ -45,16 +45,16 @@ pub(crate) enum Content {
     File {
         path: PathBuf,
         fingerprint: Fingerprint,
-        /// So that it can be read when another file has its name.
+        /// Keeps the content readable when another file takes its name.
         held: Option<HeldFile>,
     },
     Memory(Packet),
-    /// The file is not what it was, or cannot be read any more.
+    /// The file has changed or cannot be read any more.
     Unavailable,
 }
 
-/// An object ready to be served: signed by this process, its content where it was, or a
-/// repository's.
+/// An object ready to be served: signed by this process, with its content where it was, or from a
+/// repository.
 #[derive(Clone, Debug)]
 pub struct Published(pub(crate) ObjectForm);
 
@@ -69,8 +69,9 @@ impl Published {
         Self(ObjectForm::Sealed(Box::new(object), content))
     }
 
-    /// Keeps its file open, or a copy of a small one, if there is room and the file is still what
-    /// was signed. Another file may take its name then, and a small one may be overwritten.
+    /// Keeps its file open, or a copy of a small one, if there is room and the file is unchanged
+    /// since it was signed. Another file may then take its name, and a small one may be
+    /// overwritten.
     #[must_use]
     pub fn with_open_file(mut self, files: &OpenFiles) -> Self {
         if let ObjectForm::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
@@ -88,7 +89,7 @@ impl Published {
         }
     }
 
-    /// Keeps this file of it open from now on.
+    /// Keeps this file open from now on.
     pub(crate) fn keep_file(&mut self, file: HeldFile) {
         match &mut self.0 {
             ObjectForm::Sealed(_, Content::File { held, .. }) => *held = Some(file),
@@ -118,12 +119,12 @@ impl Published {
         }
     }
 
-    /// Octets of its largest Data packet.
+    /// Bytes of its largest Data packet.
     pub fn packet_bytes(&self) -> u64 {
         match &self.0 {
             ObjectForm::Sealed(object, _) => {
                 let mut pool = Pool::new(0);
-                // Of those that are full, the last has the longest name.
+                // Of the full segments the last one has the longest name.
                 let full = self.segments().saturating_sub(2);
                 let (_, frame, _) = object.frame(full, &mut pool);
                 frame.len as u64
@@ -137,7 +138,7 @@ impl Published {
         self.versioned().as_view().parent()
     }
 
-    /// The file that it is read from, if it is.
+    /// The file that it is read from, if any.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.0 {
             ObjectForm::Sealed(_, Content::File { path, .. }) => Some(path),
@@ -204,7 +205,7 @@ fn hold(
     if !is_small {
         return files.hold_open(Arc::new(file));
     }
-    // It may have been overwritten within one tick of its file system's clock.
+    // It may have been overwritten within the resolution of the file system's clock.
     let mut digest = ContentDigest::default();
     let chunks: Vec<&[u8]> = content.chunks(object.segment_size as usize).collect();
     digest.add_all(if chunks.is_empty() { &[&[]] } else { &chunks });
@@ -212,15 +213,15 @@ fn hold(
     if is_it { files.hold_copy(&content) } else { None }
 }
 
-/// The digest of the content that was signed, which the metadata says.
+/// The digest of the signed content, which the metadata state.
 pub(crate) fn signed_digest(object: &SealedObject) -> Option<[u8; 32]> {
     let packet = object.packets.last()?;
     let data = DataView::decode(packet).expect("it was made as Data");
     Metadata::decode(data.content).ok()?.content_digest
 }
 
-/// The packet of a segment whose content is read from its file. An error without a reason is a
-/// file that has become shorter.
+/// The packet of a segment whose content is in a file. An error without a reason means that the
+/// file has become shorter.
 pub(crate) fn read_segment(
     object: &SealedObject,
     file: &File,

@@ -1,4 +1,4 @@
-//! Files of a repository: the packets of one object as they go out, each with a checksum
+//! Files of a repository: the finished packets of one object, each with a checksum
 //! (`docs/repository.md`).
 
 use std::io;
@@ -14,19 +14,19 @@ use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 use super::held_file::HeldFile;
 use super::location::{DAMAGED_SUFFIX, ObjectLocation, OpenObject, open_to_read};
 
-/// The first octets of a file, with the number of the layout.
+/// The first bytes of a file, with the version of the layout.
 const MAGIC: [u8; 8] = *b"weirobj\x01";
 /// Magic, number of the object, length of the header.
 const PREAMBLE_BYTES: usize = 20;
 const CHECKSUM_BYTES: usize = 4;
-/// Octets of the first read of an object: few headers are longer.
+/// Bytes of the first read of an object. Few headers are longer.
 pub(crate) const FIRST_READ_BYTES: u64 = 4096;
-/// Octets of the longest header. It grows by some 130 for 248 segments.
+/// Bytes of the longest header. It grows by about 130 for each 248 segments.
 const HEADER_BYTES_MAX: usize = 1 << 28;
 /// Number of the object, number of the segment, length of the packet, checksum.
 pub(crate) const TRAILER_BYTES: usize = 24;
 
-/// The largest packet and what follows it.
+/// The largest packet with its trailer.
 const SLOT_BYTES_MAX: u64 = (PACKET_SIZE_MAX + TRAILER_BYTES) as u64;
 
 const ROOT: u32 = 0x81;
@@ -38,39 +38,40 @@ const PACKET_BYTES: u32 = 0x86;
 const WHOLE: u32 = 0x87;
 const PLACE: u32 = 0x88;
 
-/// What tells what an object was made of, and how: the same again need not be signed again.
+/// A digest of what an object was made from, and how. If it is unchanged, the object need not be
+/// signed again.
 pub(crate) type Origin = [u8; 32];
 
-/// A packet that is found by its own name: metadata, a part of the manifest, a certificate.
+/// A packet found by its own name: metadata, a manifest part or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedPacket {
     pub(crate) name: Name,
-    /// Where it begins, after the slots.
+    /// Its offset after the slots.
     pub(crate) offset: u64,
     pub(crate) len: u32,
     pub(crate) checksum: u32,
 }
 
-/// What the header of a file says.
+/// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Name of the version; the segments are right below.
+    /// Name of the version, right above its segments.
     pub(crate) versioned: Name,
-    /// The name below which it was put.
+    /// The prefix under which it was put.
     pub(crate) root: Name,
     pub(crate) origin: Origin,
-    /// None of a file that has only whole packets.
+    /// 0 for a file with only named packets.
     pub(crate) segments: u64,
-    /// Octets from one segment to the next.
+    /// Bytes from one segment to the next.
     pub(crate) slot_bytes: u64,
     pub(crate) size_bytes: u64,
-    /// Octets of its largest packet that is a segment.
+    /// Bytes of its largest segment packet.
     pub(crate) packet_bytes: u64,
     pub(crate) named_packets: Vec<NamedPacket>,
 }
 
 impl Header {
-    /// The octets of the file before the first slot.
+    /// The bytes of the file before the first slot.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.tlv(tlv::NAME, self.versioned.value());
@@ -135,7 +136,7 @@ impl Header {
         })
     }
 
-    /// Octets of the file after the header.
+    /// Bytes of the file after the header.
     fn body_bytes(&self) -> Option<u64> {
         let slots = self.segments.checked_mul(self.slot_bytes)?;
         let ends =
@@ -162,13 +163,13 @@ fn decode_whole(value: &[u8]) -> Option<NamedPacket> {
     (whole.len as usize <= PACKET_SIZE_MAX).then_some(whole)
 }
 
-/// What its file and its slots bear, so that no slot passes for one of another object.
+/// The number in a file and its slots, so that a slot of another object is not accepted.
 pub(crate) fn object_number(versioned: &Name) -> u64 {
     let digest = sha256(&[versioned.value()]);
     u64::from_le_bytes(digest[..8].try_into().expect("eight octets"))
 }
 
-/// Puts a segment into its slot: `slot` begins with the packet of `len` octets, and what follows is
+/// Completes the slot of a segment: `slot` begins with the packet of `len` bytes, and the rest is
 /// overwritten.
 pub(crate) fn seal_slot(slot: &mut [u8], object: u64, segment: u64, len: usize) {
     let trailer_at = slot.len() - TRAILER_BYTES;
@@ -182,7 +183,7 @@ pub(crate) fn seal_slot(slot: &mut [u8], object: u64, segment: u64, len: usize) 
     slot[checked..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Octets of the packet in a slot, if it is whole and the one that belongs there.
+/// The length of the packet in a slot, if it is intact and belongs there.
 fn check_slot(slot: &[u8], object: u64, segment: u64) -> Option<usize> {
     let (checked, sum) = slot.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (rest, len) = checked.split_last_chunk::<4>()?;
@@ -196,7 +197,7 @@ fn check_slot(slot: &[u8], object: u64, segment: u64) -> Option<usize> {
     is_it.then_some(len)
 }
 
-/// Why a packet cannot be had.
+/// Why a packet cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("it is not what was written")]
@@ -209,17 +210,17 @@ pub(crate) enum ReadError {
 pub(crate) struct StoredObject {
     pub(crate) location: ObjectLocation,
     pub(crate) header: Header,
-    /// Tells it from other versions and objects.
+    /// Distinguishes it from other versions and objects.
     pub(crate) number: u64,
     body_offset: u64,
-    /// Some of it is not what was written. It is served all the same, but for that, and has to be
-    /// signed anew when it is put again.
+    /// Some of its packets are damaged. The others are served. The object is signed again when it
+    /// is put again.
     pub(crate) is_damaged: bool,
-    /// Somebody has been told of it.
+    /// The damage has been reported.
     pub(crate) is_damage_reported: bool,
-    /// Somebody has been told that it cannot be read, and it could not since.
+    /// It has been reported as unreadable, and has stayed so.
     pub(crate) is_unreadable_reported: bool,
-    /// So that it can be read when its file has been removed.
+    /// Keeps it readable after its file is removed.
     pub(crate) held: Option<HeldFile>,
 }
 
@@ -239,8 +240,8 @@ impl StoredObject {
         }
     }
 
-    /// Reads the header of a file; nothing if it is none, or damaged. What is shorter than the
-    /// header says is damaged.
+    /// Reads the header of a file; `None` if there is none or it is damaged. A file shorter than
+    /// its header states is damaged.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = open_to_read(path)?;
         let len = file.metadata()?.len();
@@ -253,7 +254,7 @@ impl StoredObject {
         Ok(kept.map(|kept| Self { is_damaged: kept.is_damaged || is_damaged, ..kept }))
     }
 
-    /// As [`StoredObject::open`], of an object of `len` octets whose first are these.
+    /// As [`StoredObject::open`], for an object of `len` bytes that begins with these.
     pub(crate) fn from_first_bytes(
         place: ObjectLocation,
         mut octets: Vec<u8>,
@@ -277,17 +278,17 @@ impl StoredObject {
         Ok(Some(Self { is_damaged, ..Self::new(place, header, header_bytes) }))
     }
 
-    /// The same, there.
+    /// The same object at this location.
     pub(crate) fn with_location(self, place: ObjectLocation) -> Self {
         Self { location: place, ..self }
     }
 
-    /// Value of the object's name, without the version.
+    /// TLV-VALUE of the object's name, without the version.
     pub(crate) fn object(&self) -> &[u8] {
         self.header.versioned.as_view().parent().value()
     }
 
-    /// Whether all of its packets are as they were written, and can be read.
+    /// Whether all of its packets are intact and readable.
     pub(crate) fn is_intact(&self) -> bool {
         let mut pool = Pool::new(0);
         self.location.open().is_ok_and(|open| {
@@ -297,13 +298,13 @@ impl StoredObject {
         })
     }
 
-    /// Has it known at the next start that not all of it is what was written.
+    /// Records the damage for the next start.
     pub(crate) fn mark_damaged(&mut self) -> io::Result<()> {
         self.is_damaged = true;
         self.location.mark_damaged()
     }
 
-    /// What to call a packet in words.
+    /// The name of a packet in messages.
     pub(crate) fn packet_name(&self, number: u64) -> String {
         match number.checked_sub(self.header.segments) {
             None => format!("segment {number}"),
@@ -311,17 +312,17 @@ impl StoredObject {
         }
     }
 
-    /// Segments and other packets.
+    /// Number of segments and named packets.
     pub(crate) fn packets(&self) -> u64 {
         self.header.segments + self.header.named_packets.len() as u64
     }
 
-    /// Octets after the header.
+    /// Bytes after the header.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.header.body_bytes().unwrap_or(u64::MAX)
     }
 
-    /// Where a packet lies: that of a segment, or after the segments one of those that are whole.
+    /// The byte range of a packet: a segment, or a named packet after them.
     pub(crate) fn range(&self, number: u64) -> Range<u64> {
         let header = &self.header;
         let (offset, len) = match self.named_packet(number) {
@@ -338,7 +339,7 @@ impl StoredObject {
         number.checked_sub(self.header.segments).map(|at| &self.header.named_packets[at as usize])
     }
 
-    /// Octets of a packet in what lies in its range, if that is what was written.
+    /// The length of the packet in the bytes of its range, if it is intact.
     pub(crate) fn check(&self, number: u64, octets: &[u8]) -> Result<usize, ReadError> {
         match self.named_packet(number) {
             None => check_slot(octets, self.number, number),
@@ -347,7 +348,7 @@ impl StoredObject {
         .ok_or(ReadError::Damaged)
     }
 
-    /// Reads a packet by `read`, which fills all of its octets from that range.
+    /// Reads a packet with `read`, which must fill all bytes of the range.
     pub(crate) fn read(
         &self,
         number: u64,
@@ -366,7 +367,7 @@ impl StoredObject {
     }
 }
 
-/// Octets of the file before the first slot, as its first octets say.
+/// Bytes of the file before the first slot, as its first bytes state.
 fn header_bytes(octets: &[u8]) -> Option<usize> {
     let preamble: &[u8; PREAMBLE_BYTES] = octets.first_chunk()?;
     let len = u32::from_le_bytes(preamble[16..].try_into().ok()?) as usize;
@@ -374,7 +375,7 @@ fn header_bytes(octets: &[u8]) -> Option<usize> {
     is_it.then_some(PREAMBLE_BYTES + len + CHECKSUM_BYTES)
 }
 
-/// Whether the header of an object goes on after these first octets of it.
+/// Whether the header of an object continues after these first bytes.
 pub(crate) fn needs_more_header(octets: &[u8]) -> bool {
     header_bytes(octets).is_some_and(|bytes| bytes > octets.len())
 }
@@ -410,7 +411,7 @@ mod tests {
         }
     }
 
-    /// A file with that header, segments `segment-N` and the whole packet.
+    /// A file with that header, segments `segment-N` and the named packet.
     fn write(path: &Path) {
         let header = header();
         let mut octets = header.encode();
@@ -442,7 +443,7 @@ mod tests {
         assert_eq!(read(3).unwrap()[..], *b"whole");
     }
 
-    /// Whatever octet of a file is another, no packet comes out that was not put in.
+    /// Whichever byte of a file is changed, no packet is returned that was not put in.
     #[test]
     fn detects_every_damaged_octet() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
 //! Versions that are served for a while after later ones have replaced them.
 //!
-//! A consumer learns the name of a version first, and requests its segments after that. A file may
-//! be replaced between the two. Its old content can be read while a descriptor of it is open.
+//! A consumer first learns the name of a version, and then requests its segments. A file may be
+//! replaced in between. Its old content can be read while a descriptor is open.
 
 use std::collections::VecDeque;
 
 use weir_base::Instant;
 use weir_transport::ObjectId;
 
-/// Versions that linger at most.
+/// Upper bound of replaced versions that are still served.
 const LINGERING_MAX: usize = 4096;
 
-/// Versions that have been replaced, in the order of their ends.
+/// Replaced versions, in the order of their deadlines.
 #[derive(Debug, Default)]
 pub(crate) struct ReplacedVersions {
     deadlines: VecDeque<(Instant, ObjectId)>,
@@ -22,7 +22,7 @@ impl ReplacedVersions {
         self.deadlines.push_back((end, id));
     }
 
-    /// One whose time is over, or for which there is no room.
+    /// A version whose time is over, or for which there is no room.
     pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<ObjectId> {
         let is_full = self.deadlines.len() > LINGERING_MAX;
         self.deadlines.pop_front_if(|(end, _)| is_full || *end <= now).map(|(_, id)| id)

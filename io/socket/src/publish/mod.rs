@@ -1,4 +1,4 @@
-//! Publishing: objects are signed once (`sign`, `sign_job`), with threads that producers share
+//! Publishing: objects are signed once (`sign`, `sign_job`) by threads that producers share
 //! (`sign_pool`), and served from where their content is (`serve`).
 
 mod error;

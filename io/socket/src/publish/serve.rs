@@ -1,4 +1,4 @@
-//! Answering Interests for published objects.
+//! Answers Interests for published objects.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -31,24 +31,24 @@ use crate::object::stored::ReadError;
 
 /// Files kept open at a time.
 const OPEN_FILES_MAX: usize = 256;
-/// How often it is checked that a file is still the one that was signed.
+/// How often each open file is compared with the one that was signed.
 const CHECK_NS: u64 = NS_PER_S;
 /// Interests that wait for buckets.
 const READS_MAX: usize = 4096;
-/// How long an Interest waits for what is made when it is asked for.
+/// How long an Interest waits for Data made on request.
 const MAKE_WAIT_NS_MAX: u64 = NS_PER_S;
-/// How often all open files are looked at.
+/// How often the open files are checked.
 const CHECK_OPEN_FILES_NS: u64 = 200 * NS_PER_MS;
 
-/// Something that cannot be served, or can be again.
+/// Something that cannot be served, or can be served again.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeProblem {
-    /// It is not what was signed any more: its segments would be refused.
+    /// It has changed since it was signed: consumers would reject its segments.
     #[error("{} has changed since it was signed", path.display())]
     FileChanged { path: PathBuf },
     #[error("{} cannot be read any more: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A packet of a repository is not what was written. It is not served; the others are.
+    /// A packet of a repository is damaged. It is not served; the others are.
     #[error("{packet} of {object} in {} is damaged", path.display())]
     Damaged {
         /// The file of the repository, or its address.
@@ -56,7 +56,7 @@ pub enum ServeProblem {
         object: Name,
         packet: String,
     },
-    /// A packet of a repository cannot be read. Whenever it is asked for that is tried again.
+    /// A packet of a repository cannot be read. Each request tries again.
     #[error("{packet} of {object} in {} cannot be read: {source}", path.display())]
     Unreadable {
         /// The file of the repository, or its address.
@@ -65,7 +65,7 @@ pub enum ServeProblem {
         packet: String,
         source: io::Error,
     },
-    /// Nothing can be read from a bucket. Whenever something is asked for that is tried again.
+    /// A bucket cannot be read. Each request tries again.
     #[error("cannot read {bucket}: {reason}")]
     BucketUnreachable { bucket: String, reason: String },
     /// The bucket can be read again.
@@ -78,14 +78,14 @@ struct CheckedFile {
     checked: Instant,
 }
 
-/// What changes in an [`ObjectStore`] while it serves.
+/// A change of an [`ObjectStore`] while it serves.
 #[derive(Debug)]
 pub enum Update {
-    /// This object takes the place of the one of its name, if there is one.
+    /// Adds an object, and replaces one of the same name.
     Add(Published),
-    /// There is no object of this name any more.
+    /// Removes the object of this name.
     Remove(Name),
-    /// This packet is served as it is, such as a certificate.
+    /// Serves this packet as it is, such as a certificate.
     Packet(Packet),
 }
 
@@ -97,15 +97,16 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Has the store changed, and waits until it is or `in_directory` is over: nobody serves while the
-    /// router is away. Whether it has been changed by then; if not, it will be.
+    /// Changes the store, and waits at most `within` until it has changed: while the router is
+    /// unreachable, the store does not run. Returns whether it has changed by then; if not, it
+    /// will.
     pub fn apply(&self, updates: Vec<Update>, within: Duration) -> bool {
         let (done, is_done) = unbounded();
         if self.updates.send((updates, done)).is_err() {
             return false;
         }
         if let Some(waking) = &*lock(&self.waker) {
-            // Otherwise it looks a little later.
+            // If this fails, the store notices the change a little later.
             let _ = waking.wake();
         }
         is_done.recv_timeout(within).is_ok()
@@ -116,16 +117,16 @@ fn lock(waking: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<Endpoint
     waking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the Data that an Interest asks for, if there is to be any.
+/// Makes the Data that an Interest requests, if it should exist.
 type DataMaker = Box<dyn FnMut(&InterestView<'_>) -> Option<Packet> + Send>;
 
-/// Published objects, found by name, with the producer that answers for them.
+/// Published objects, found by name, and the producer that answers for them.
 pub struct ObjectStore {
     producer: Producer,
     maker: Option<DataMaker>,
-    /// By number; nothing where one has been removed.
+    /// By number; `None` where an object has been removed.
     objects: Vec<Option<Published>>,
-    /// By the value of the object's name, the version added last.
+    /// By the TLV-VALUE of the object's name, the version added last.
     by_name: HashMap<Vec<u8>, ObjectId>,
     open: HashMap<ObjectId, CheckedFile>,
     open_order: VecDeque<ObjectId>,
@@ -138,14 +139,13 @@ pub struct ObjectStore {
     unread: u64,
     block_cache: BlockCache,
     has_bucket: bool,
-    /// The bucket that nothing could be read from the last time.
+    /// The bucket that could not be read the last time.
     unreachable_bucket: Option<String>,
-    /// Takes word of the files that are lost.
+    /// Receives problems with files.
     problem_sender: Option<Sender<ServeProblem>>,
     updates: Option<Receiver<(Vec<Update>, Sender<()>)>>,
     waker: Arc<Mutex<Option<EndpointWaker>>>,
-    /// How long versions are served that have been replaced or removed, and what may be kept open
-    /// for that.
+    /// How long replaced and removed versions are served, and the files kept open for that.
     linger_policy: Option<(u64, OpenFiles)>,
     replaced_versions: ReplacedVersions,
 }
@@ -157,18 +157,17 @@ impl Default for ObjectStore {
 }
 
 impl ObjectStore {
-    /// A store of nothing, which answers for what is added to it.
+    /// An empty store, which answers for what is added to it.
     pub fn new() -> Self {
-        // All objects are there: no Interest waits and no Data is kept, so that no name is hashed.
+        // All objects are complete: no Interest waits and no Data is stored, so no name is hashed.
         let config = ProducerConfig::new(HashKey::new([0, 0]));
-        // Interests that wait for buckets keep what they came in.
+        // Interests that wait for buckets keep the packet that they arrived in.
         Self::with_config(ProducerConfig { reads_max: READS_MAX, ..config }, None)
     }
 
-    /// A store that has `make` make what it does not have.
+    /// A store that calls `make` for Data that it does not have.
     ///
-    /// # Errors
-    /// The system gives no random numbers.
+    /// # Errors The system has no random numbers.
     pub fn on_demand(
         make: impl FnMut(&InterestView<'_>) -> Option<Packet> + Send + 'static,
     ) -> io::Result<Self> {
@@ -202,19 +201,19 @@ impl ObjectStore {
         }
     }
 
-    /// Answers Interests for what there is not, below the names that it [owns](Self::own), with a
-    /// signed word of that.
+    /// Answers Interests for missing names below the prefixes of [`Self::own_prefix`] with a signed
+    /// Nack.
     pub fn sign_absence(&mut self, signer: Arc<dyn Signer>) {
         self.producer.sign_absence(signer);
     }
 
-    /// What is below `prefix` this store has, or nobody.
+    /// Declares that only this store serves `prefix`.
     pub fn own_prefix(&mut self, prefix: &Name) {
         self.producer.own_prefix(prefix);
     }
 
-    /// Has versions served for that long after they have been replaced or removed, as far as their
-    /// content can still be read. Their names are not told to those who ask for the latest.
+    /// Serves versions for that long after they were replaced or removed, if their content can
+    /// still be read. Requests for the latest version do not find them.
     #[must_use]
     pub fn with_lingering(mut self, linger: Duration, files: OpenFiles) -> Self {
         let ns = u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX);
@@ -245,8 +244,8 @@ impl ObjectStore {
         self.objects[at] = Some(published);
     }
 
-    /// Removes the object of a name, in the version that was added last: at once, or after a while
-    /// in which those who know that version may still have its segments.
+    /// Removes the version of an object that was added last: at once, or after a while in which
+    /// consumers that know it may still fetch its segments.
     fn remove(&mut self, now: Instant, object: &[u8]) {
         let Some(id) = self.by_name.remove(object) else { return };
         let Some((linger_ns, files)) = &self.linger_policy else { return self.remove_object(id) };
@@ -259,8 +258,8 @@ impl ObjectStore {
         self.replaced_versions.add(end, id);
     }
 
-    /// Sees to it that the content of an object can be read whatever becomes of its file's name.
-    /// Whether that is so.
+    /// Keeps the content of an object readable, even if its file's name is reused. Returns whether
+    /// it is.
     fn keep_file_open(&mut self, id: ObjectId, files: &OpenFiles) -> bool {
         let object = self.object(id);
         let Some(path) = object.path() else {
@@ -272,7 +271,7 @@ impl ObjectStore {
         let open = self.open.get(&id).map(|open| open.file.clone());
         let file = match (&object.0, open) {
             (_, Some(open)) => open,
-            // A repository writes each version to a file of its own.
+            // A repository writes each version to its own file.
             (ObjectForm::Stored(_), None) => match open_to_read(path) {
                 Ok(file) => Arc::new(file),
                 Err(_) => return false,
@@ -284,7 +283,7 @@ impl ObjectStore {
         true
     }
 
-    /// Has nothing of an object served any more.
+    /// Stops serving an object.
     fn remove_object(&mut self, id: ObjectId) {
         self.close_file(id);
         let Some(published) = self.objects[id.0 as usize].take() else { return };
@@ -292,7 +291,7 @@ impl ObjectStore {
         self.producer.source_mut().remove(id, names.iter().map(Name::as_view));
     }
 
-    /// Has the store changed by another thread, from now on.
+    /// Allows another thread to change the store from now on.
     pub fn updates(&mut self) -> Updates {
         let (send, receive) = unbounded();
         self.updates = Some(receive);
@@ -313,12 +312,12 @@ impl ObjectStore {
                     }
                     Update::Remove(object) => self.remove(now, object.value()),
                     Update::Packet(packet) => {
-                        // It was Data when it was put into a repository.
+                        // It was Data when it was put into the repository.
                         let _ = self.add_packet(packet);
                     }
                 }
             }
-            // Whoever does not wait has waited long enough.
+            // The thread may have stopped waiting.
             let _ = done.send(());
         }
         self.updates = Some(updates);
@@ -334,8 +333,7 @@ impl ObjectStore {
 
     /// Adds a Data packet to be served as it is, such as a certificate.
     ///
-    /// # Errors
-    /// When it is no Data.
+    /// # Errors It is not Data.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
         self.producer.source_mut().add_packet(packet)
     }
@@ -349,7 +347,7 @@ impl ObjectStore {
         self.producer.stats()
     }
 
-    /// Interests for packets of a repository that are not what was written. None of these was sent.
+    /// Interests for damaged packets of a repository. None of these was sent.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
@@ -364,7 +362,7 @@ impl ObjectStore {
         self.dropped
     }
 
-    /// Answers what is in `inputs`, with what is read for it.
+    /// Answers the Interests in `inputs`, and those whose reads have finished.
     fn answer_inputs(&mut self, client: &mut Client) {
         let now = client.now();
         let mut out = std::mem::take(&mut self.out);
@@ -415,14 +413,14 @@ impl ObjectStore {
         });
     }
 
-    /// Answers those who waited for what has come from buckets, or has not.
+    /// Answers Interests that waited for buckets, successfully or not.
     fn take_finished_reads(&mut self, now: Instant, pool: &mut Pool) {
         while let Some(FinishedRead { number, ops, result }) = self.block_cache.next_finished(now) {
             let is_it = |op: &ReadOp| {
                 let object = self.objects[op.object.0 as usize].as_ref().map(|object| &object.0);
                 matches!(object, Some(ObjectForm::Stored(kept)) if kept.number == number)
             };
-            // Meanwhile an object may have been removed, and another one have its place.
+            // Meanwhile the object may have been removed and its number reused.
             let (ops, others): (Vec<ReadOp>, Vec<ReadOp>) = ops.into_iter().partition(is_it);
             self.inputs.extend(others.into_iter().map(|op| ProducerInput::ReadFailed { op }));
             match result {
@@ -440,7 +438,7 @@ impl ObjectStore {
         }
     }
 
-    /// A packet in a bucket cannot be had. Where that is so of all, it is told once for all.
+    /// A packet in a bucket cannot be read. If that concerns the whole bucket, it is reported once.
     fn on_read_failed(&mut self, op: &ReadOp, error: &BucketError) {
         let ObjectForm::Stored(kept) = &self.object(op.object).0 else { return };
         let ObjectLocation::Bucket(place) = &kept.location else { return };
@@ -490,7 +488,7 @@ impl ObjectStore {
         None
     }
 
-    /// A file cannot be served any more: it has changed, or the system says why.
+    /// A file cannot be served any more: it has changed, or there is an error.
     fn on_file_lost(&mut self, id: ObjectId, reason: Option<io::Error>) {
         self.close_file(id);
         let ObjectForm::Sealed(_, content) = &mut self.object_mut(id).0 else { return };
@@ -498,7 +496,7 @@ impl ObjectStore {
             return;
         };
         if self.replaced_versions.contains(id) {
-            // A later version is served.
+            // A newer version is served.
             return;
         }
         self.report_problem(match reason {
@@ -507,12 +505,12 @@ impl ObjectStore {
         });
     }
 
-    /// A packet of a repository cannot be served. Of each object that is told once.
+    /// A packet of a repository cannot be served. Reported once per object.
     fn on_packet_unreadable(&mut self, id: ObjectId, number: u64, error: ReadError) {
         let is_damaged = matches!(error, ReadError::Damaged);
         self.damaged += u64::from(is_damaged);
         self.unread += u64::from(!is_damaged);
-        // What is opened anew may be readable.
+        // It may be readable after it is opened again.
         self.close_file(id);
         let ObjectForm::Stored(kept) = &mut self.object_mut(id).0 else { return };
         let is_told = if is_damaged {
@@ -524,7 +522,7 @@ impl ObjectStore {
             return;
         }
         if is_damaged {
-            // A mark for the next start. Where it cannot be made, the damage is found again.
+            // A mark for the next start. If that fails, the damage will be found again.
             let _ = kept.mark_damaged();
         }
         let (path, object) = (kept.location.path(), kept.header.versioned.clone());
@@ -537,7 +535,7 @@ impl ObjectStore {
 
     fn report_problem(&self, loss: ServeProblem) {
         if let Some(losses) = &self.problem_sender {
-            // Whoever does not listen does not want to know.
+            // The receiver may have stopped listening.
             let _ = losses.send(loss);
         }
     }
@@ -548,8 +546,8 @@ impl ObjectStore {
         }
     }
 
-    /// Has the file of an object open and found unchanged within the last second. An error without
-    /// a reason is a change.
+    /// Opens the file of an object, unless it was found unchanged within the last second. An error
+    /// without a reason means that it has changed.
     fn prepare_file(&mut self, now: Instant, id: ObjectId) -> Result<(), Option<io::Error>> {
         let needs_check = match self.open.get(&id) {
             Some(open) => now >= open.checked.plus_ns(CHECK_NS),
@@ -587,7 +585,7 @@ impl ObjectStore {
         if self.object(id).held_file().is_some_and(|held| held.is_copy) {
             return Ok(());
         }
-        // What lies in a repository has checksums.
+        // Packets of a repository have checksums.
         let object = &self.object(id).0;
         let ObjectForm::Sealed(_, Content::File { fingerprint, .. }) = object else {
             return Ok(());
@@ -599,7 +597,7 @@ impl ObjectStore {
         }
     }
 
-    /// Checks every file that is open, several times a second.
+    /// Checks every open file, several times a second.
     fn check_open_files(&mut self, now: Instant) {
         if now < self.check_at {
             return;
@@ -646,20 +644,21 @@ impl Endpoint for ObjectStore {
     }
 }
 
-/// Answers Interests until `drive` returns false, which is asked several times a second and told
-/// which files have been lost since. They are refused from then on; the rest is served.
+/// Answers Interests until `go_on` returns false. It is called several times a second with the
+/// problems since the last call. Objects with a problem are refused from then on; the others are
+/// served.
 ///
-/// # Errors
-/// When the router is gone, the caller may connect anew and go on with the same store.
+/// # Errors The router is unreachable. The caller may connect again and continue with the same
+/// store.
 pub fn serve(
     client: &mut Client,
     store: &mut ObjectStore,
     go_on: &mut dyn FnMut(Vec<ServeProblem>) -> bool,
 ) -> Result<(), ClientError> {
-    // Bounded by the number of files: each is lost once.
+    // At most one problem per file, so the channel is bounded.
     let (tell, losses) = unbounded();
     store.problem_sender = Some(tell);
-    // A client has a waker of its own.
+    // A new client has its own waker.
     store.block_cache.clear_waker();
     *lock(&store.waker) = None;
     let mut events = EventLoop::new(client);

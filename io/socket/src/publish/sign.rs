@@ -1,4 +1,4 @@
-//! Making objects: segments signed once, by several threads, the content left where it is.
+//! Signs objects: each segment once, by several threads, with the content left in place.
 
 use std::fs::File;
 use std::io;
@@ -22,33 +22,34 @@ use super::sign_pool::SignPoolHandle;
 use crate::object::location::open_to_read;
 use crate::object::published::{Content, Fingerprint, Published};
 
-/// Objects of fewer segments have no manifest: it would cost as much as it saves.
+/// Objects with fewer segments have no manifest: it would cost as much as it saves.
 const MANIFEST_SEGMENTS_MIN: u64 = 3;
 
 /// How objects are made.
 #[derive(Clone, Debug)]
 pub struct PublishOptions {
-    /// Octets of Content in each segment but the last.
+    /// Bytes of Content in each segment but the last.
     pub segment_size: usize,
     /// FreshnessPeriod of segments, in milliseconds.
     pub freshness_ms: u64,
-    /// FreshnessPeriod of metadata, in milliseconds: how late a new version may be noticed.
+    /// FreshnessPeriod of metadata, in milliseconds: how late consumers may notice a new version.
     pub metadata_freshness_ms: u64,
-    /// What of an object is signed.
+    /// Which packets of an object are signed.
     pub signs: SigningMode,
     pub threads: usize,
-    /// What names become in the network.
+    /// How names of applications become names of the network.
     pub mapping: NameMapping,
 }
 
-/// What of an object is signed. Its metadata always are.
+/// Which packets of an object are signed. The metadata always are.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum SigningMode {
-    /// Each segment, and the manifest that lists them: any consumer can verify any segment alone.
+    /// Each segment, and the manifest that lists them. Any consumer can verify any segment by
+    /// itself.
     #[default]
     Segments,
-    /// The manifest alone, where there is one: an object is made many times faster, and consumers
-    /// that do not know manifests cannot verify it. Its segments have a NullSignature.
+    /// Only the manifest, if there is one; segments have a NullSignature. This is many times
+    /// faster, but consumers without support for manifests cannot verify the object.
     Manifest,
 }
 
@@ -68,19 +69,19 @@ impl Default for PublishOptions {
     }
 }
 
-/// What an object is called and who signs it.
+/// The name of an object, and its signer.
 #[derive(Clone, Copy)]
 pub struct Label<'a> {
     pub name: &'a Name,
-    /// Number of the version, by custom milliseconds since the Unix epoch.
+    /// Number of the version, usually milliseconds since the Unix epoch.
     pub version: u64,
     pub signer: &'a dyn Signer,
-    /// The signer's certificate, to go along with the metadata.
+    /// The signer's certificate, to include in the metadata.
     pub certificate: Option<&'a [u8]>,
 }
 
-/// Signs a file. `progress` is told the octets signed so far, on the calling thread, and returns
-/// false to break off.
+/// Signs a file. Calls `progress` on the calling thread with the bytes signed so far; it returns
+/// false to stop.
 pub fn publish_file(
     path: &Path,
     label: Label<'_>,
@@ -95,7 +96,7 @@ pub fn publish_file(
     }
     let fingerprint = Fingerprint::of(&file).map_err(read_error)?;
     if !has_size(&file, fingerprint.len()).map_err(read_error)? {
-        // Unless it is just being written, its file system makes the content up as it is read.
+        // Unless it is being written, its file system generates the content when it is read.
         return Err(match Fingerprint::of(&file).map_err(read_error)? == fingerprint {
             true => PublishError::SizeUnknown { path: path.to_owned() },
             false => PublishError::Changed { path: path.to_owned() },
@@ -125,14 +126,14 @@ pub fn publish_file(
     Ok(published)
 }
 
-/// Whether reading the file ends where its size says.
+/// Whether a file ends where its size states.
 fn has_size(file: &File, len: u64) -> io::Result<bool> {
     let mut octet = [0];
     let has_last = len == 0 || file.read_at(&mut octet, len - 1)? == 1;
     Ok(has_last && file.read_at(&mut octet, len)? == 0)
 }
 
-/// Signs octets that stay in memory.
+/// Signs bytes that stay in memory.
 pub fn publish_octets(
     octets: Packet,
     label: Label<'_>,
@@ -141,7 +142,7 @@ pub fn publish_octets(
     publish_memory(octets, &ObjectInfo::octets(label), label, options)
 }
 
-/// As [`publish_octets`], where the threads of `signers` help, as long as `goes_on` says so.
+/// As [`publish_octets`], with the help of the threads of `signers`, while `goes_on` returns true.
 /// `label` must have the same signer.
 pub(crate) fn publish_octets_with(
     signers: &SignPoolHandle,
@@ -165,9 +166,9 @@ pub(crate) fn publish_octets_with(
     finish_object(&about, label, content, &job, options, chunks)
 }
 
-/// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
-/// directories by `/` before it (ndn6-file-server). It is called `<name>/32=ls`, and the metadata
-/// of `<name>` leads to it.
+/// Signs the listing of a directory: the names in `entries`, each followed by a NUL; names of
+/// directories end in `/` (ndn6-file-server). Its name is `<name>/32=ls`, and the metadata of
+/// `<name>` refer to it.
 pub fn publish_listing(
     entries: &[(Vec<u8>, bool)],
     label: Label<'_>,
@@ -213,17 +214,17 @@ fn publish_memory(
     publish(about, label, SignSource { content, size_bytes, read }, options, &mut |_| true)
 }
 
-/// What the metadata says besides the segments.
+/// What the metadata state besides the segments.
 struct ObjectInfo {
     versioned: Name,
     mode: Option<u64>,
     mtime_ns: Option<u64>,
-    /// Another name under which the metadata is served.
+    /// Another name under which the metadata are served.
     extra_metadata: Option<Name>,
 }
 
 impl ObjectInfo {
-    /// Of octets in memory there is nothing to say but the version.
+    /// For bytes in memory there is only the version.
     fn octets(label: Label<'_>) -> Self {
         let versioned = label.name.clone().append_version(label.version).clone();
         Self { versioned, mode: None, mtime_ns: None, extra_metadata: None }
@@ -251,7 +252,7 @@ fn publish(
     finish_object(about, label, content, &job, options, chunks)
 }
 
-/// Makes what lists and leads to segments that have been signed.
+/// Makes the manifest and the metadata for segments that have been signed.
 fn finish_object<S, R>(
     about: &ObjectInfo,
     label: Label<'_>,
@@ -294,8 +295,8 @@ fn finish_object<S, R>(
     Ok(Published::sealed(object, content))
 }
 
-/// The job that signs the segments of an object. `signers`: of segments, and of segments that a
-/// manifest lists, whose own signature is null.
+/// The job that signs the segments of an object. `signers`: one for segments, and one for segments
+/// whose own signature is null because a manifest lists them.
 fn new_sign_job<S: SignerRef, R: ReadAt>(
     about: &ObjectInfo,
     signers: (S, S),
@@ -341,11 +342,11 @@ fn sign_metadata(
     Ok(())
 }
 
-/// The parts of the manifest of segments with these digests, as large as they may be.
+/// The manifest parts for segments with these digests, as large as possible.
 ///
-/// Where segments are signed too, every part is: caches may hold packets of several signings of
-/// one version, and each then stands for itself. Otherwise all packets but the highest parts are
-/// the same whoever signs.
+/// If segments are signed too, every part is: caches may contain packets of several signings of one
+/// version, and each must be verifiable by itself. Otherwise all packets except the highest parts
+/// are the same for every signer.
 fn sign_manifest(
     about: &ObjectInfo,
     signer: &dyn Signer,
@@ -358,7 +359,7 @@ fn sign_manifest(
         let levels = 1 + u64::from(has_two);
         let shape = ManifestShape::new(digests_per_part as u64, levels).expect("there is one");
         match sign_parts(about, signer, digests, shape, options) {
-            // A long name, of a key perhaps, leaves less room.
+            // A long name, perhaps of a key, leaves less room.
             Err(PublishError::TooLong { len, .. }) if digests_per_part > 1 => {
                 let too_many = (len - PACKET_SIZE_MAX).div_ceil(size_of::<Digest>()).max(1);
                 let had = digests_per_part.min(digests.len());
@@ -399,7 +400,7 @@ fn sign_parts(
     Ok(packets)
 }
 
-/// Signs what is not cut into segments. Larger than a packet, nobody would ever get it.
+/// Signs what is not cut into segments. A larger packet could never be fetched.
 fn sign_single_packet(
     what: &'static str,
     data: &Data,
@@ -412,7 +413,7 @@ fn sign_single_packet(
     }
 }
 
-/// Refuses names that routers do not forward.
+/// Rejects names that routers do not forward.
 fn check_depth(
     about: &ObjectInfo,
     segments: u64,

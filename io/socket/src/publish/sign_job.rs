@@ -1,4 +1,4 @@
-//! The signing of an object's segments: chunk by chunk, by several threads.
+//! Signs an object's segments: chunk by chunk, by several threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use super::sign_pool::{SignPoolHandle, SignTask};
 
 /// Segments that a thread reads and signs at a time.
 const CHUNK_SEGMENTS: u64 = 64;
-/// Octets of the longest signature of the usual kinds, ECDSA with P-256.
+/// Bytes of the longest common signature, ECDSA with P-256.
 const TYPICAL_SIGNATURE_BYTES: usize = 72;
-/// Room for the longest signature there is, RSA with 8192 bits.
+/// Room for the longest signature, RSA with 8192 bits.
 const SIGNATURE_BYTES_MAX: usize = 1024;
 
-/// Reads octets of what is signed, from an offset on.
+/// Reads content to be signed, from an offset on.
 pub(super) trait ReadAt: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {}
 
 impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
@@ -39,7 +39,7 @@ impl ContentRoom {
     }
 }
 
-/// Who signs, as the threads of a job have it.
+/// The signer as seen by the threads of a job.
 pub(super) trait SignerRef: Sync {
     fn signer(&self) -> &dyn Signer;
 }
@@ -86,8 +86,8 @@ pub(super) struct SignedChunk {
 }
 
 impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
-    /// # Errors
-    /// Segments of this size leave no room for a signature.
+    ///
+    /// # Errors Segments of this size leave no room for a signature.
     pub(super) fn new(of: Segments, signer: S, read: R) -> Result<Self, PublishError> {
         let room =
             ContentRoom { segment_size: of.segment_size as usize, last_segment: of.count - 1 };
@@ -114,7 +114,7 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         let chunks = self.chunks();
         let threads = threads.clamp(1, 64).min(chunks as usize);
         if chunks == 1 {
-            // As most files have it: a thread of its own would cost more than the signature.
+            // The usual case, a small file: a thread would cost more than the signature.
             let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
             let goes_on = progress(signed.octets);
             return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
@@ -161,7 +161,7 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         }
     }
 
-    /// A chunk that no other thread signs.
+    /// The next chunk that no thread has taken.
     fn next_chunk(&self) -> Option<u64> {
         let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
         let goes_on = !self.is_stopped.load(Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         let octets = (self.segments.size_bytes - offset).min(count * self.segments.segment_size);
         content.resize(octets as usize, 0);
         (self.read)(offset, content)?;
-        // An empty object has one segment, which no chunk of its content would be.
+        // An empty object has one segment, although its content has no chunk.
         let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
         for _ in 0..count {
             let (content, tail) =
@@ -208,8 +208,8 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
 }
 
 impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
-    /// Signs with this thread and those that `signers` can spare, `threads` together at most, as
-    /// long as `goes_on` says so.
+    /// Signs with this thread and free threads of `signers`, at most `threads` in total, while
+    /// `goes_on` returns true.
     pub(super) fn run_with(
         self: &Arc<Self>,
         signers: &SignPoolHandle,
@@ -240,7 +240,7 @@ impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
         let mut done: Vec<SignedChunk> = Vec::with_capacity(chunks);
         let (mut content, mut scratch) = (Vec::new(), Vec::new());
         while done.len() < chunks {
-            // Others sign what is left, once none is left for this thread.
+            // No chunk is left for this thread; others finish theirs.
             match self.next_chunk() {
                 Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
                 None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),

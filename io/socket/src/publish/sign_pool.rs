@@ -1,4 +1,4 @@
-//! Threads that sign for all producers of a session, so that no publication has to make its own.
+//! Threads that sign for all producers of a session, so that a publication need not start its own.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_client::EndpointWaker;
 
-/// Publications that wait to be signed at most.
+/// Upper bound of publications that wait to be signed.
 const QUEUED_TASKS_MAX: usize = 4096;
-/// How long what is done waits for more before somebody is woken for it.
+/// How long finished work waits for more before an endpoint is woken.
 const WAKE_DELAY: Duration = Duration::from_micros(200);
 
-/// The endpoints that a thread must wake for the tasks it has done, each once for several tasks.
+/// The endpoints that a thread must wake for its finished tasks, each once for several tasks.
 #[derive(Default)]
 pub(crate) struct PendingWakes {
     endpoints: Vec<EndpointWaker>,
@@ -37,7 +37,7 @@ impl PendingWakes {
     pub(crate) fn wake(&mut self) {
         self.since = None;
         for endpoint in self.endpoints.drain(..) {
-            // It fails only if the system has run out of memory.
+            // This fails only if the system is out of memory.
             let _ = endpoint.wake();
         }
     }
@@ -45,22 +45,22 @@ impl PendingWakes {
 
 type Work = Box<dyn FnOnce(&mut PendingWakes) + Send>;
 
-/// Something for the threads to do.
+/// A task for the threads.
 pub(crate) struct SignTask {
     work: Work,
-    /// Others are not to wait for it.
+    /// Other tasks must not wait for it.
     is_long: bool,
-    /// Counted as long as it waits.
+    /// Its slot in the queue, held while it waits.
     slot: Option<QueueSlot>,
 }
 
 impl SignTask {
-    /// What may take a while.
+    /// A task that may take a while.
     pub(crate) fn long(work: impl FnOnce(&mut PendingWakes) + Send + 'static) -> Self {
         Self { work: Box::new(work), is_long: true, slot: None }
     }
 
-    /// What takes a few signatures, and has a place.
+    /// A task of a few signatures, with a slot.
     pub(crate) fn short(
         place: QueueSlot,
         work: impl FnOnce(&mut PendingWakes) + Send + 'static,
@@ -68,7 +68,7 @@ impl SignTask {
         Self { work: Box::new(work), is_long: false, slot: Some(place) }
     }
 
-    /// As [`Task::short`], which others are not to wait for.
+    /// As [`SignTask::short`], but other tasks must not wait for it.
     pub(crate) fn long_with_slot(
         place: QueueSlot,
         work: impl FnOnce(&mut PendingWakes) + Send + 'static,
@@ -78,12 +78,12 @@ impl SignTask {
 
     fn run(self, wakes: &mut PendingWakes) {
         drop(self.slot);
-        // What a signer of the application panics at has been printed; others go on.
+        // A panic in an application's signer has been printed; the thread continues.
         let _ = catch_unwind(AssertUnwindSafe(|| (self.work)(wakes)));
     }
 }
 
-/// A place among those that wait.
+/// A slot in the queue.
 pub(crate) struct QueueSlot(Arc<AtomicUsize>);
 
 impl Drop for QueueSlot {
@@ -92,7 +92,7 @@ impl Drop for QueueSlot {
     }
 }
 
-/// The way to the threads.
+/// Gives tasks to the threads.
 #[derive(Clone)]
 pub(crate) struct SignPoolHandle {
     tasks: Sender<SignTask>,
@@ -100,20 +100,20 @@ pub(crate) struct SignPoolHandle {
 }
 
 impl SignPoolHandle {
-    /// Has a thread do it, if there are any; else nobody does.
+    /// Gives a task to the threads. Without threads it is dropped.
     pub(crate) fn submit(&self, task: SignTask) {
-        // With the threads goes whoever waits.
+        // If the threads have ended, so has the session of the waiting caller.
         let _ = self.tasks.send(task);
     }
 
-    /// A place among what waits, if there is one.
+    /// Reserves a slot in the queue, if one is free.
     pub(crate) fn reserve_slot(&self) -> Option<QueueSlot> {
         let place = QueueSlot(self.waiting.clone());
         (self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUED_TASKS_MAX).then_some(place)
     }
 }
 
-/// See the module's text. Dropping the pool ends the threads; what waits then is not done.
+/// See the module's text. Dropping the pool ends the threads and drops waiting tasks.
 pub(crate) struct SignPool {
     signers: Option<SignPoolHandle>,
     tasks: Receiver<SignTask>,
@@ -130,7 +130,7 @@ impl Default for SignPool {
 }
 
 impl SignPool {
-    /// The way to the threads, of which there are `count` at least from then on.
+    /// A handle to the threads, at least `count` of them.
     pub(crate) fn signers(&self, count: usize) -> io::Result<SignPoolHandle> {
         let mut threads = self.threads();
         while threads.len() < count {
@@ -152,7 +152,7 @@ impl Drop for SignPool {
         self.signers = None;
         let own = std::thread::current().id();
         for thread in self.threads().drain(..) {
-            // A signer of the application may hold the session that this ends with.
+            // An application's signer may hold the last reference to the session.
             if thread.thread().id() != own {
                 let _ = thread.join();
             }
@@ -201,7 +201,7 @@ mod tests {
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq((0..100).filter(|number| number % 10 != 3)));
         assert_eq!(pool.signers(1).unwrap().waiting.load(Ordering::Relaxed), 0);
-        // Both threads are busy until the pool is about to end.
+        // Both threads are busy until the pool ends.
         let (begin, begun) = unbounded::<()>();
         let (go_on, waits) = unbounded::<()>();
         for _ in 0..2 {

@@ -1,9 +1,10 @@
-//! A repository in a bucket. An object is there as a whole or not at all, so that nothing is
-//! written beside its place.
+//! A repository in a bucket. An object exists completely or not at all, so nothing is written to a
+//! temporary name.
 //!
-//! There is no lock: no object of a bucket ends with the process that made it, and who only serves
-//! may lack leave to write. Several may put at once and do each other no harm: versions have names
-//! of their own, and nobody removes what it has not seen or made.
+//! There is no lock: objects of a bucket do not end with the process that made them, and a process
+//! that only serves may lack write permission. Several processes may put objects at once without
+//! harm: versions have their own names, and a process removes only objects that it has seen or
+//! made.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,11 +23,11 @@ use crate::object::stored::{FIRST_READ_BYTES, StoredObject, needs_more_header};
 #[derive(Debug)]
 pub(super) struct BucketStorage {
     bucket: Arc<Bucket>,
-    /// It is to be made a repository when something is written.
+    /// The first write makes it a repository.
     is_new: AtomicBool,
 }
 
-/// An object on its way.
+/// An object being written.
 #[derive(Debug)]
 pub(super) struct BucketDraft {
     pub(super) location: BucketLocation,
@@ -109,10 +110,10 @@ impl BucketStorage {
             }
         };
         bucket.read_each(&names, FIRST_READ_BYTES, |at, piece| match piece {
-            // Nothing else can be waited for in here.
+            // This thread cannot wait for anything else here.
             Ok(piece) if needs_more_header(&piece.octets) => long.push((at, piece)),
             Ok(piece) => take(&mut loaded, &mut away, at, piece),
-            // Somebody else has removed it since.
+            // Another process has removed it since.
             Err(BucketError::Missing(_)) => {}
             Err(error @ BucketError::Unreachable(_)) => away = Some(bucket_error(error)),
             Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
@@ -122,7 +123,7 @@ impl BucketStorage {
                 take(&mut loaded, &mut away, at, piece);
             }
         }
-        // Half of a repository would pass for the whole.
+        // A partial list would be taken for the whole repository.
         away.map_or(Ok(loaded), |away| Err(error(away)))
     }
 
@@ -151,7 +152,7 @@ impl BucketStorage {
     }
 }
 
-/// Waits until all of them are there.
+/// Waits until all of them exist.
 pub(super) fn commit(drafts: Vec<BucketDraft>) -> Result<Vec<ObjectLocation>, RepositoryError> {
     let settle = |draft: BucketDraft| {
         let BucketDraft { location: mut place, pending, .. } = draft;
@@ -163,7 +164,7 @@ pub(super) fn commit(drafts: Vec<BucketDraft>) -> Result<Vec<ObjectLocation>, Re
     drafts.into_iter().map(settle).collect()
 }
 
-/// Removes an object, and the note that it is damaged.
+/// Removes an object, and the marker for damage.
 pub(super) fn remove(place: &BucketLocation) -> Result<(), RepositoryError> {
     delete_object(place, &place.name)?;
     remove_damage_marker(place)

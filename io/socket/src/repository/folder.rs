@@ -15,19 +15,19 @@ use super::{RepositoryError, read_error, write_error};
 use crate::object::location::{DAMAGED_SUFFIX, OBJECT_SUFFIX, ObjectLocation};
 use crate::object::stored::StoredObject;
 
-/// The ending of files that are being written.
+/// The suffix of files that are being written.
 const UNFINISHED_SUFFIX: &str = "new";
 
 #[derive(Debug)]
 pub(super) struct Folder {
     objects_path: PathBuf,
-    /// Locked as long as the repository is used. A guest has none.
+    /// Locked while the repository is in use. A second writer has none.
     mark_file: Option<File>,
     /// The file system was mounted read-only at the start.
     is_read_only: bool,
 }
 
-/// A file that is written beside its place.
+/// A file that is written under a temporary name.
 #[derive(Debug)]
 pub(super) struct FileDraft {
     pub(super) written: PathBuf,
@@ -62,23 +62,23 @@ impl Folder {
         let objects_path = path.join(OBJECTS);
         if !objects_path.is_dir() {
             fs::create_dir_all(&objects_path).map_err(write_error(&objects_path))?;
-            // The names of both must last before anything in them is said to be kept.
+            // Both names must be durable before anything in the folder is reported as stored.
             fsync_folder(path)?;
             for above in std::path::absolute(path).iter().flat_map(|path| path.ancestors().skip(1))
             {
-                // Folders of others may not be readable, and were there before.
+                // Parent folders may not be readable, and existed before.
                 let _ = fsync_folder(above);
             }
         }
         Ok(Self { objects_path, mark_file: Some(mark), is_read_only })
     }
 
-    /// Opens one that another process uses.
+    /// Opens a folder that another process has locked.
     pub(super) fn open_unlocked(path: &Path) -> Self {
         Self { objects_path: path.join(OBJECTS), mark_file: None, is_read_only: false }
     }
 
-    /// Whether no other process uses it.
+    /// Whether this process has locked it.
     pub(super) fn has_lock(&self) -> bool {
         self.mark_file.is_some()
     }
@@ -94,7 +94,7 @@ impl Folder {
         StoredObject::open(&path).map_err(read_error(&path))
     }
 
-    /// Reads the beginning of each file, and removes those that were not finished.
+    /// Reads the beginning of each file, and removes unfinished ones.
     pub(super) fn load(&self) -> Result<LoadedObjects, RepositoryError> {
         let folder = &self.objects_path;
         let entries = fs::read_dir(folder).map_err(read_error(folder))?;
@@ -114,7 +114,7 @@ impl Folder {
         for (path, found) in read_headers(&paths) {
             match found {
                 Ok(Some(kept)) => loaded.intact.push(kept),
-                // The others are good all the same.
+                // The others can still be used.
                 Ok(None) | Err(_) => loaded.unreadable.push(path.clone()),
             }
         }
@@ -125,7 +125,7 @@ impl Folder {
         let place = self.objects_path.join(stem);
         let ending = match self.has_lock() {
             true => UNFINISHED_SUFFIX.to_owned(),
-            // The process that has the repository may write an object of the same name.
+            // The process that owns the repository may write an object of the same name.
             false => format!("{}.{UNFINISHED_SUFFIX}", std::process::id()),
         };
         let (written, path) = (place.with_extension(ending), place.with_extension(OBJECT_SUFFIX));
@@ -137,7 +137,7 @@ impl Folder {
         Ok(draft)
     }
 
-    /// Gives files that are written their names, once they are on disk.
+    /// Gives written files their names, once they are on disk.
     pub(super) fn commit(
         &self,
         all: Vec<FileDraft>,
@@ -145,7 +145,7 @@ impl Folder {
         match &all[..] {
             [] => return Ok(Vec::new()),
             [one] => one.file.sync_data().map_err(write_error(&one.written))?,
-            // One flush for all.
+            // One flush for all files.
             [first, ..] => nix::unistd::syncfs(&first.file)
                 .map_err(|errno| write_error(&self.objects_path)(errno.into()))?,
         }
@@ -160,13 +160,13 @@ impl Folder {
     }
 }
 
-/// Makes the names in a folder last.
+/// Makes the names in a folder durable.
 fn fsync_folder(path: &Path) -> Result<(), RepositoryError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(write_error(path))
 }
 
-/// Opens the file that makes a folder a repository, and locks it. Whether the file system is
-/// read-only, where what is kept can be served all the same.
+/// Opens and locks the file that makes a folder a repository. Returns whether the file system is
+/// read-only; its objects can be served all the same.
 fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
     fs::create_dir_all(path).map_err(write_error(path))?;
     let mark = path.join(MARK);
@@ -194,7 +194,7 @@ fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
     if is_read_only || !MARK_TEXT.starts_with(&text) {
         return Err(RepositoryError::UnknownLayout { path: path.to_owned() });
     }
-    // The process that made it was killed, or its disk was full, before all of it was written.
+    // The process that created it was killed, or its disk was full, before the file was complete.
     let rest = &MARK_TEXT.as_bytes()[text.len()..];
     file.write_all(rest).and_then(|()| file.sync_all()).map_err(write_error(&mark))?;
     Ok((file, is_read_only))
@@ -211,14 +211,14 @@ fn read_headers(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<StoredObj
                 while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
                     mine.push((path, StoredObject::open(path)));
                 }
-                all.lock().expect("nobody panics with it").extend(mine);
+                all.lock().expect("no holder panics").extend(mine);
             });
         }
     });
-    all.into_inner().expect("nobody panics with it")
+    all.into_inner().expect("no holder panics")
 }
 
-/// Has the file system set room aside, so that a lack of it shows before anything is written.
+/// Reserves space in the file system, so that a full disk is noticed before anything is written.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let bytes = i64::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     match posix_fallocate(file, 0, bytes) {

@@ -1,4 +1,4 @@
-//! What folders and buckets have in common.
+//! Common to folders and buckets.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use crate::object::stored::StoredObject;
 
 /// The object that makes a place a repository.
 pub(super) const MARK: &str = "repository";
-/// What that says.
+/// Its content.
 pub(super) const MARK_TEXT: &str = "weir repository 1\n";
 pub(super) const OBJECTS: &str = "objects";
 
-/// What is found at first.
+/// The objects found at the start.
 #[derive(Debug, Default)]
 pub(super) struct LoadedObjects {
     pub(super) intact: Vec<StoredObject>,

@@ -1,7 +1,8 @@
-//! Signed packets that are kept, to be served again without signing (`docs/repository.md`).
+//! Repositories: signed packets in storage, served again later without signing
+//! (`docs/repository.md`).
 //!
-//! A folder with a file for each object, or a bucket with an object for each. What has a name there
-//! is whole.
+//! A folder with one file per object, or a bucket with one object each. What has its final name
+//! there is complete.
 
 mod bucket;
 mod folder;
@@ -40,35 +41,35 @@ use crate::publish::sign::{
 
 pub use self::second_writer::{AdoptedObjects, HandOver};
 
-/// Of a file: that it may have changed since without its times showing it.
+/// The origin of a file that may have changed without a change of its times.
 const UNKNOWN_ORIGIN: Origin = [0; 32];
-/// The times of a file system are no finer than this.
+/// The resolution of a file system's times is no finer than this.
 const FILE_TIME_TICK: Duration = Duration::from_millis(20);
-/// Segments that are written at a time.
+/// Segments written at a time.
 const BATCH_SEGMENTS: u64 = 64;
 
-/// Why a repository cannot be used. In a bucket, paths are addresses.
+/// Why a repository cannot be used. For a bucket, paths are addresses.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// It cannot be written. What was there is there.
+    /// Writing failed. Existing objects are unchanged.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// The folder has other things in it.
+    /// The folder contains other files.
     #[error("{} is no repository and not empty", path.display())]
     NotARepository { path: PathBuf },
-    /// The object that is there has the last version that there can be.
-    #[error("{object} is kept in version 2^64-1, and there is none after it")]
+    /// The stored object has the highest possible version.
+    #[error("{object} is stored in version 2^64-1, the highest; remove it first")]
     VersionExhausted { object: Name },
     /// Another version of this program made it.
-    #[error("{} has a layout that is not known here", path.display())]
+    #[error("{} was written by another version of this program; use that version", path.display())]
     UnknownLayout { path: PathBuf },
     /// Another process uses it.
     #[error("{} is in use by {}", path.display(), describe_holder(holder.as_ref()))]
     InUse {
         path: PathBuf,
-        /// Which process, if it can be known.
+        /// The process, if known.
         holder: Option<LockHolder>,
     },
     /// An object cannot be made.
@@ -80,42 +81,42 @@ fn describe_holder(holder: Option<&LockHolder>) -> String {
     holder.map_or_else(|| "another process".into(), ToString::to_string)
 }
 
-/// What was found in a repository besides objects that are whole.
+/// What opening a repository found besides intact objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Files that were being written when a process ended. They are gone.
+    /// Files that were being written when a process ended. They have been removed.
     pub unfinished: u64,
-    /// Files of which not all is what was written. The rest of them is served.
+    /// Damaged files. Their intact packets are served.
     pub damaged: u64,
-    /// Files that cannot be read, or do not even say what they are. They are left alone.
+    /// Files that cannot be read or identified. They are left alone.
     pub unreadable: Vec<PathBuf>,
 }
 
-/// What a repository has of packets that belong to no object.
+/// Packets of a repository that belong to no object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StandalonePackets {
-    /// Each with the name below which it was put.
+    /// Each with the prefix under which it was put.
     pub intact: Vec<(Name, Packet)>,
-    /// Where those are that are damaged or cannot be read, and why.
+    /// The locations of damaged or unreadable ones, and why.
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
-/// Keeps signed objects in a folder or a bucket.
+/// Stores signed objects in a folder or a bucket.
 #[derive(Debug)]
 pub struct Repository {
     storage: Storage,
     path: PathBuf,
-    /// The latest version of each object, by the value of the object's name.
+    /// The latest version of each object, by the TLV-VALUE of its name.
     objects: BTreeMap<Vec<u8>, StoredObject>,
-    /// Whole packets alone.
+    /// Packets that belong to no object.
     standalone_packets: Vec<StoredObject>,
-    /// Earlier versions that are to be removed with the next thing that is.
+    /// Earlier versions, removed with the next removal.
     to_remove: Vec<ObjectLocation>,
     findings: LoadReport,
     second_writer: Option<SecondWriter>,
 }
 
-/// An object that is written, and is not known to last yet.
+/// A written object that is not durable yet.
 #[derive(Debug)]
 pub struct UncommittedObject {
     object: Box<StoredObject>,
@@ -128,34 +129,34 @@ impl UncommittedObject {
     }
 }
 
-/// What has become of something that was put.
+/// The result of putting an object.
 #[derive(Debug)]
 pub enum PutResult {
-    /// It is ready: there as it was.
+    /// It was stored already and is ready.
     Unchanged(Published),
-    /// It has been signed and written, and is to be settled.
+    /// It was signed and written, and must be committed.
     Written(UncommittedObject),
 }
 
 /// How objects are put into a repository.
 #[derive(Copy, Clone, Debug)]
 pub struct PutOptions<'a> {
-    /// The name below which they are put.
+    /// The prefix under which they are put.
     pub root: &'a Name,
-    /// The version is the one that the label says, even where there is a later one.
+    /// Use the version in the label, even if there is a later one.
     pub is_version_fixed: bool,
     pub options: &'a PublishOptions,
 }
 
 impl Repository {
-    /// Opens the repository in a folder, and makes it if the folder is empty or missing. Reads the
-    /// beginning of each file, and removes those that were not finished.
+    /// Opens the repository in a folder. Creates it if the folder is empty or missing. Reads the
+    /// beginning of each file, and removes unfinished ones.
     pub fn open(path: &Path) -> Result<Self, RepositoryError> {
         Self::load(Storage::Folder(Folder::open(path)?), path.to_owned())
     }
 
-    /// Opens the repository in a bucket. Reads the beginning of each object, and writes nothing
-    /// until something is put.
+    /// Opens the repository in a bucket. Reads the beginning of each object. Writes nothing until
+    /// something is put.
     pub fn in_bucket(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
         let path = bucket.location().to_string().into();
         Self::load(Storage::bucket(bucket)?, path)
@@ -177,7 +178,7 @@ impl Repository {
             damaged += repository.insert_loaded(kept);
         }
         if repository.storage.is_exclusive() {
-            // What cannot be removed now is removed after the next put, which reports errors.
+            // If a removal fails now, the next put repeats it and reports errors.
             let _ = repository.remove_pending();
         }
         let all = repository.objects.values().chain(&repository.standalone_packets);
@@ -188,14 +189,14 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Adds what was found at a start. Of two versions of an object the later one stays, unless it
-    /// is damaged and the earlier one is not. Returns how many damaged versions are not served.
+    /// Adds an object found at the start. The later of two versions wins, unless only that one is
+    /// damaged. Returns how many damaged versions are not served.
     fn insert_loaded(&mut self, mut kept: StoredObject) -> u64 {
         if let (true, ObjectLocation::File(path)) = (kept.is_damaged, &kept.location)
             && self.storage.is_exclusive()
             && path.extension().is_some_and(|ending| ending == OBJECT_SUFFIX)
         {
-            // Without the mark the next start finds the damage again.
+            // If the mark fails, the next start finds the damage again.
             let _ = kept.mark_damaged();
         }
         if kept.header.segments == 0 {
@@ -212,15 +213,16 @@ impl Repository {
             true => (other, kept),
             false => (kept, other),
         };
-        // Two versions mean that a process ended before it removed the earlier one. A disk that
-        // lost power may have lost the content of the later one, although it reported it written.
+        // Two versions mean that a process ended before it removed the earlier one. After a power
+        // failure a disk may have lost the content of the later one although it reported it as
+        // written.
         let is_preferable = self.storage.is_exclusive()
             && version(&earlier) != version(&later)
             && (later.is_damaged || !later.is_intact())
             && !earlier.is_damaged
             && earlier.is_intact();
         if is_preferable {
-            // The later version stays on the disk: only a sound version replaces another.
+            // The later version stays on the disk: only an intact version replaces another.
             self.objects.insert(name, earlier);
             return 1;
         }
@@ -229,12 +231,11 @@ impl Repository {
         0
     }
 
-    /// Removes what later versions have replaced, and what was withdrawn. What cannot be removed
-    /// is tried again the next time.
+    /// Removes replaced and withdrawn objects. Failed removals are repeated the next time.
     fn remove_pending(&mut self) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         if self.second_writer.is_some() {
-            // That is for the process that has the repository.
+            // Removing is the owner's task.
             return result;
         }
         for place in std::mem::take(&mut self.to_remove) {
@@ -246,12 +247,12 @@ impl Repository {
         result
     }
 
-    /// Whether something that was replaced or withdrawn could not be removed yet.
+    /// Whether some removals are pending.
     pub fn has_pending_removals(&self) -> bool {
         !self.to_remove.is_empty()
     }
 
-    /// What was found when it was opened.
+    /// What opening it found.
     pub fn load_report(&self) -> &LoadReport {
         &self.findings
     }
@@ -260,7 +261,7 @@ impl Repository {
         self.objects.values().map(|kept| Published(ObjectForm::Stored(Box::new(kept.clone()))))
     }
 
-    /// Names of the objects that were put below exactly this root.
+    /// Names of the objects that were put under exactly this prefix.
     pub fn names_put_below(&self, root: &Name) -> impl Iterator<Item = Name> {
         let is_below = move |kept: &&StoredObject| kept.header.root == *root;
         self.objects
@@ -269,7 +270,7 @@ impl Repository {
             .map(|kept| kept.header.versioned.as_view().parent().to_name())
     }
 
-    /// The version of an object that is kept.
+    /// The stored version of an object.
     pub fn version_of(&self, object: &Name) -> Option<Name> {
         self.objects.get(object.value()).map(|kept| kept.header.versioned.clone())
     }
@@ -289,7 +290,7 @@ impl Repository {
                 Ok(all) => packets.intact.extend(all.into_iter().map(|one| (root.clone(), one))),
                 Err(error) => {
                     packets.unreadable.push((kept.location.path(), error.to_string()));
-                    // Put again, it is written again.
+                    // Putting it again writes it again.
                     kept.is_damaged = true;
                 }
             }
@@ -297,14 +298,14 @@ impl Repository {
         packets
     }
 
-    /// The names below which objects were put, none of them below another.
+    /// The prefixes under which objects were put; none of them below another.
     pub fn roots(&self) -> Vec<Name> {
         let roots: BTreeSet<&[u8]> =
             self.objects.values().map(|kept| kept.header.root.value()).collect();
         let mut top: Vec<Name> = Vec::new();
         for root in roots {
             let root = NameView::from_value(root).expect("it is a name's");
-            // In this order a prefix comes before what is below it, and nothing else between.
+            // In this order a prefix is directly followed by everything below it.
             if top.last().is_none_or(|last| !last.as_view().is_prefix_of(root)) {
                 top.push(root.to_name());
             }
@@ -312,7 +313,7 @@ impl Repository {
         top
     }
 
-    /// Signs a file and writes it down, unless it is there as it would be made.
+    /// Signs and writes a file, unless an equal object is stored.
     pub fn put_file(
         &self,
         path: &Path,
@@ -331,7 +332,7 @@ impl Repository {
         Ok(PutResult::Written(self.write_object(&published, putting.root, origin)?))
     }
 
-    /// Signs the listing of a directory and writes it down, unless it is there as it would be made.
+    /// Signs and writes the listing of a directory, unless an equal object is stored.
     pub fn put_listing(
         &self,
         entries: &[(Vec<u8>, bool)],
@@ -349,11 +350,9 @@ impl Repository {
         Ok(PutResult::Written(self.write_object(&published, putting.root, origin)?))
     }
 
-    /// Writes down a packet that is to be served below `root`, such as a certificate, unless it is
-    /// there.
+    /// Writes a packet to be served below `root`, such as a certificate, unless it is stored.
     ///
-    /// # Panics
-    /// When it is no Data.
+    /// # Panics It is not Data.
     pub fn put_packet(&mut self, packet: &[u8], root: &Name) -> Result<(), RepositoryError> {
         let name = DataView::decode(packet).expect("it is Data").name.to_name();
         let origin = sha256(&[packet]);
@@ -395,7 +394,7 @@ impl Repository {
         Ok(())
     }
 
-    /// The object of that name if it was made of the same in the same way.
+    /// The object of that name, if it was made from the same content in the same way.
     fn find(
         &self,
         name: &Name,
@@ -412,7 +411,7 @@ impl Repository {
         is_it.then(|| Published(ObjectForm::Stored(Box::new(kept.clone()))))
     }
 
-    /// With a version that is later than the one there is.
+    /// A label with a version later than the stored one.
     fn with_later_version<'a>(
         &self,
         label: Label<'a>,
@@ -454,7 +453,7 @@ impl Repository {
         })
     }
 
-    /// Writes the header, what `segments` writes, and `packets`.
+    /// Writes the header, then calls `segments`, then writes `packets`.
     fn write(
         &self,
         mut header: Header,
@@ -496,10 +495,9 @@ impl Repository {
         }
     }
 
-    /// Has objects that are written be there, whatever happens after: at the next start they are.
+    /// Makes written objects durable: the next start will find them.
     ///
-    /// # Errors
-    /// [`RepositoryError::ImageWrite`]. Some of them may be there.
+    /// # Errors [`RepositoryError::Write`]. Some of them may be durable.
     pub fn commit(&self, all: Vec<UncommittedObject>) -> Result<Vec<Published>, RepositoryError> {
         let (kept, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
             all.into_iter().map(|unsettled| (unsettled.object, unsettled.draft)).unzip();
@@ -510,12 +508,11 @@ impl Repository {
         Ok(published.collect())
     }
 
-    /// Takes in what has been put, and removes what these are later versions of, and objects of
-    /// these names. Nothing is removed before all of the new is taken in.
+    /// Adopts objects that were put. Removes the versions that they replace, and objects with these
+    /// names. Removes nothing before all new objects are adopted.
     ///
-    /// # Errors
-    /// [`RepositoryError::ImageWrite`]: something could not be removed. Everything that has been put is
-    /// taken in.
+    /// # Errors [`RepositoryError::Write`]: something could not be removed. All objects are
+    /// adopted.
     pub fn adopt(&mut self, put: &[Published], withdrawn: &[Name]) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         for published in put {
@@ -534,9 +531,9 @@ impl Repository {
         result.and(removed)
     }
 
-    /// Takes in an object in the place of another of its name.
+    /// Replaces an object by another of its name.
     fn replace_version(&mut self, kept: &StoredObject) -> Result<(), RepositoryError> {
-        // A version with a chosen number may come back under a name whose removal has failed.
+        // A version with a chosen number may reuse a name whose removal has failed.
         self.to_remove.retain(|place| !place.is_same_object(&kept.location));
         let name = kept.object().to_vec();
         let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
@@ -547,10 +544,9 @@ impl Repository {
         Ok(())
     }
 
-    /// Removes all objects whose name is `name` or below it. How many.
+    /// Removes all objects whose name is `name` or below it. Returns how many.
     ///
-    /// # Errors
-    /// [`RepositoryError::ImageWrite`].
+    /// # Errors [`RepositoryError::Write`].
     pub fn remove(&mut self, name: &Name) -> Result<u64, RepositoryError> {
         let prefix = name.as_view();
         let is_below = |object: &Vec<u8>, _: &mut StoredObject| {
@@ -570,7 +566,7 @@ impl Repository {
     }
 }
 
-/// Why a file of a repository is not written.
+/// Why a file of a repository was not written.
 enum WriteFailure {
     Write(io::Error),
     Publish(PublishError),
@@ -620,7 +616,7 @@ fn copy_segments(
     if let Some((path, fingerprint, file)) = source {
         let now = Fingerprint::of(&file).map_err(|error| read_failure(path, error))?;
         // A program that has mapped the file can change it without a trace in its times. Packets
-        // stored like that would never verify.
+        // stored from such content would never verify.
         if now != *fingerprint || Some(copied.finish()) != signed_digest(object) {
             return Err(WriteFailure::Publish(PublishError::Changed { path: path.clone() }));
         }
@@ -640,9 +636,9 @@ fn read_failure(path: &Path, source: io::Error) -> WriteFailure {
     })
 }
 
-/// What tells whether a file is as it was, and would be signed as it was. More than
-/// [`Fingerprint`] has, because it is for as long as there are files; the number of a device is for
-/// as long as the system runs.
+/// A digest that shows whether a file is unchanged and would be signed the same way. It covers more
+/// than [`Fingerprint`], because it must be valid for as long as files exist; device numbers are
+/// valid only while the system runs.
 fn origin_of_file(metadata: &fs::Metadata, label: Label<'_>, options: &PublishOptions) -> Origin {
     let numbers = [
         metadata.ino(),
@@ -662,7 +658,7 @@ fn origin_of_file(metadata: &fs::Metadata, label: Label<'_>, options: &PublishOp
     origin(b"file", &octets, label, options)
 }
 
-/// A digest of what an object is made of and how. Not of the version.
+/// A digest of what an object is made from, and how; without the version.
 fn origin(kind: &[u8], source: &[u8], label: Label<'_>, options: &PublishOptions) -> Origin {
     let mut writer = Writer::new();
     let sizes = [

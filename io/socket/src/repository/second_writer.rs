@@ -1,7 +1,7 @@
-//! Putting things into a repository that another process uses.
+//! A second writer: puts objects into a repository that another process owns.
 //!
-//! The guest signs and writes objects, each in a file of its own, and removes nothing. The process
-//! that has the repository takes these files in, and removes what they replace.
+//! It signs and writes objects, each into its own file, and removes nothing. The owner adopts these
+//! files, and removes what they replace.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,27 +20,27 @@ pub(super) struct SecondWriter {
     pub(super) withdrawn: Vec<Name>,
 }
 
-/// What a guest has put, for the process that has the repository.
+/// What a second writer has put, for the owner of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandOver {
     pub files: Vec<String>,
-    /// Names of objects that are to be removed.
+    /// Names of objects to remove.
     pub withdrawn: Vec<Name>,
 }
 
-/// What was taken in from a guest.
+/// What the owner has adopted.
 #[derive(Debug, Default)]
 pub struct AdoptedObjects {
-    /// Objects to be served.
+    /// Objects to serve.
     pub published: Vec<Published>,
-    /// Packets to be served, each with the name below which it was put.
+    /// Packets to serve, each with the prefix under which it was put.
     pub packets: Vec<(Name, Packet)>,
-    /// The names below which the objects were put.
+    /// The prefixes under which the objects were put.
     pub roots: Vec<Name>,
 }
 
 impl Repository {
-    /// Opens the repository in a folder that another process uses.
+    /// Opens the repository in a folder that another process owns.
     pub fn open_as_second_writer(path: &Path) -> Result<Self, RepositoryError> {
         let folder = Folder::open_unlocked(path);
         let mut repository = Self::load(Storage::Folder(folder), path.to_owned())?;
@@ -53,7 +53,7 @@ impl Repository {
         self.objects.values().chain(&self.standalone_packets)
     }
 
-    /// Whether another process has the repository.
+    /// Whether another process owns the repository.
     pub fn is_second_writer(&self) -> bool {
         self.second_writer.is_some()
     }
@@ -66,10 +66,9 @@ impl Repository {
         HandOver { files: new.filter_map(name).collect(), withdrawn: guest.withdrawn.clone() }
     }
 
-    /// Reads what a guest has put. What cannot be read, or is not what was written, is left out.
+    /// Reads what a second writer has put. Skips what is unreadable or damaged.
     ///
-    /// # Errors
-    /// [`RepositoryError::Read`].
+    /// # Errors [`RepositoryError::Read`].
     pub fn read_hand_over(&mut self, handed: &HandOver) -> Result<AdoptedObjects, RepositoryError> {
         let (mut taken, mut pool) = (AdoptedObjects::default(), Pool::new(0));
         for name in &handed.files {

@@ -1,4 +1,4 @@
-//! Where a repository keeps its objects: files of a folder, or objects in a bucket.
+//! The storage of a repository: files of a folder, or objects in a bucket.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) enum Storage {
     Bucket(BucketStorage),
 }
 
-/// An object that is being written; without a name, or on its way, until it is settled.
+/// An object being written. Until it is committed, it has no name or is in flight.
 #[derive(Debug)]
 pub(super) enum Draft {
     File(FileDraft),
@@ -36,7 +36,7 @@ impl Storage {
         }
     }
 
-    /// Whether what is found at first may be put in order at once: nobody else uses it.
+    /// Whether no other process uses the storage, so that leftovers may be removed at the start.
     pub(super) fn is_exclusive(&self) -> bool {
         matches!(self, Self::Folder(folder) if folder.has_lock())
     }
@@ -49,7 +49,7 @@ impl Storage {
         }
     }
 
-    /// Begins an object of that many octets.
+    /// Starts an object of this size.
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<Draft, RepositoryError> {
         Ok(match self {
             Self::Folder(folder) => Draft::File(folder.begin(stem, bytes)?),
@@ -57,7 +57,7 @@ impl Storage {
         })
     }
 
-    /// Has all of them be there, whatever happens after. Where they are.
+    /// Makes all of them durable. Returns their locations.
     pub(super) fn commit(
         &self,
         drafts: Vec<Draft>,
@@ -87,7 +87,7 @@ impl Storage {
         }
     }
 
-    /// An object has been written over one of the same name, which may have been damaged.
+    /// An object has replaced one of the same name, which may have been marked as damaged.
     pub(super) fn on_overwritten(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
         match place {
             ObjectLocation::File(_) => Ok(()),
@@ -104,7 +104,7 @@ impl Draft {
         }
     }
 
-    /// Nothing is added any more.
+    /// Ends the object's content.
     pub(super) fn end(&mut self) -> std::io::Result<()> {
         match self {
             Self::File(_) => Ok(()),
@@ -112,7 +112,7 @@ impl Draft {
         }
     }
 
-    /// What to call it in errors.
+    /// Its name in errors.
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::File(file) => file.written.clone(),

@@ -8,7 +8,7 @@ use super::layout::{MARK, MARK_TEXT, OBJECTS};
 use super::*;
 use crate::object::stored::ReadError;
 
-/// A digest signer that counts what it signs.
+/// A digest signer that counts signatures.
 #[derive(Default)]
 struct CountingSigner(AtomicU64);
 
@@ -58,7 +58,7 @@ impl Fixture {
         Repository::open(&self.path()).unwrap()
     }
 
-    /// A file of that many octets that nobody has changed lately.
+    /// A file of this size with an old modification time.
     fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, vec![len as u8; len]).unwrap();
@@ -75,7 +75,7 @@ impl Fixture {
         repository.put_file(path, label, putting, &mut |_| true).unwrap()
     }
 
-    /// Puts a file and settles it.
+    /// Puts a file and commits it.
     fn add(&self, repository: &mut Repository, path: &Path, version: u64) -> Published {
         let PutResult::Written(unsettled) = self.put(repository, path, version) else {
             panic!("it was there");
@@ -113,7 +113,7 @@ fn does_not_sign_stored_objects_again() {
     let mut repository = fixture.open();
     let published = fixture.add(&mut repository, &path, 7);
     let first = intact_packets(&published);
-    // Six segments, a manifest, metadata.
+    // Six segments, a manifest part, metadata.
     assert_eq!((first.len(), fixture.signer.count()), (8, 8));
     for (number, packet) in first.iter().enumerate().take(6) {
         let data = DataView::decode(packet).unwrap();
@@ -153,7 +153,7 @@ fn changed_file_gets_a_later_version() {
     assert_eq!(again[0].versioned(), published.versioned());
 }
 
-/// Another key, size or kind of signing makes other packets of the same file.
+/// Another key, segment size or signing mode makes other packets from the same file.
 #[test]
 fn changed_options_sign_again() {
     let mut fixture = Fixture::new();
@@ -185,12 +185,12 @@ fn unfinished_objects_are_dropped() {
     assert_eq!(repository.load_report().unfinished, 1);
     assert_eq!(repository.objects().count(), 1);
     assert_eq!(fixture.files().len(), 1);
-    // What is given up leaves nothing either.
+    // A dropped object leaves nothing either.
     drop(fixture.put(&repository, &y, 1));
     assert_eq!(fixture.files().len(), 1);
 }
 
-/// Killed between a name for the new version and the end of the old one.
+/// The process was killed between naming the new version and removing the old one.
 #[test]
 fn serves_later_of_two_versions() {
     let fixture = Fixture::new();
@@ -211,7 +211,7 @@ fn serves_later_of_two_versions() {
     assert_eq!(fixture.files().len(), 1);
 }
 
-/// A disk that lost power lost the content of the later version, which it had reported written.
+/// A power failure: the disk lost the later version's content after reporting it as written.
 #[test]
 fn torn_version_replaces_none() {
     let fixture = Fixture::new();
@@ -236,7 +236,7 @@ fn torn_version_replaces_none() {
         assert_eq!(intact_packets(&found[0]).len(), 3 + 2);
         repository.adopt(&[], &[]).unwrap();
     }
-    // Put again, it is signed again, later than both; then they go.
+    // Put again, it is signed again with a version later than both, which are then removed.
     let mut repository = fixture.open();
     fixture.add(&mut repository, &path, 7);
     let repository = fixture.open_again(repository);
@@ -276,7 +276,7 @@ fn file_replaced_by_a_pipe_is_refused() {
     assert!(matches!(error, PublishError::NoFile { .. }), "{error}");
 }
 
-/// Killed, or out of room, while it made the repository.
+/// The process was killed, or the disk was full, while it created the repository.
 #[test]
 fn completes_truncated_mark() {
     for len in 0..MARK_TEXT.len() {
@@ -288,14 +288,14 @@ fn completes_truncated_mark() {
     }
 }
 
-/// What cannot be removed is tried again; what replaces it is there all the same.
+/// A failed removal is repeated, and the replacing object exists all the same.
 #[test]
 fn failed_removal_does_not_block() {
     let fixture = Fixture::new();
     let (x, y) = (fixture.file("x", 100), fixture.file("y", 100));
     let mut repository = fixture.open();
     let [old, _] = [&x, &y].map(|path| fixture.add(&mut repository, path, 1));
-    // A folder has the name of the file: it cannot be removed as one.
+    // A folder has the file's name, so that it cannot be removed as a file.
     let place = old.path().unwrap();
     fs::remove_file(place).unwrap();
     fs::create_dir(place).unwrap();
@@ -332,7 +332,7 @@ fn damaged_object_is_signed_again() {
     let damaged = found.iter().filter(|packet| matches!(packet, Err(ReadError::Damaged)));
     assert_eq!((found.len(), damaged.count()), (8, 1));
     drop(repository);
-    // Nobody has read it: nobody knows.
+    // No packet has been read, so the damage is unknown.
     assert_eq!(fixture.open().load_report().damaged, 0);
     let ObjectForm::Stored(mut kept) = published.0 else { panic!("it is kept") };
     kept.mark_damaged().unwrap();

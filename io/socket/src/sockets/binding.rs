@@ -1,4 +1,4 @@
-//! The prefixes that producers of a session are bound to.
+//! The prefixes to which producers of a session are bound.
 
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
@@ -11,11 +11,11 @@ use super::producer_endpoint::ProducerEndpoint;
 use super::{Session, SocketError};
 use crate::publish::sign_pool::SignPoolHandle;
 
-/// A prefix of a producer. Dropped, it is free again.
+/// A producer's prefix. Dropping it makes the prefix free again.
 pub(super) struct PrefixBinding {
     session: Session,
     prefix: Name,
-    /// What has the endpoint look for what it was told, once there is one.
+    /// Wakes the endpoint for new commands, once it exists.
     endpoint: Option<EndpointWaker>,
 }
 
@@ -24,12 +24,12 @@ impl PrefixBinding {
         &self.prefix
     }
 
-    /// The way to the session's threads that sign, of which there are `count` at least.
+    /// A handle to the session's signing threads, at least `count` of them.
     pub(super) fn signers(&self, count: usize) -> Result<SignPoolHandle, SocketError> {
         self.session.signers(count)
     }
 
-    /// What has the endpoint look for what it was told.
+    /// Wakes the endpoint for new commands.
     pub(super) fn waker(&self) -> Option<EndpointWaker> {
         self.endpoint.clone()
     }
@@ -41,14 +41,14 @@ impl Drop for PrefixBinding {
     }
 }
 
-/// A prefix that the router is about to register.
+/// A prefix that the router is registering.
 pub(super) struct PendingBind {
     binding: Option<PrefixBinding>,
     registered: Pending<()>,
 }
 
 impl PrefixBinding {
-    /// Keeps a prefix from others.
+    /// Reserves a prefix for one producer.
     pub(super) fn reserve(session: &Session, prefix: Name) -> Result<Self, SocketError> {
         if !session.reserve(&prefix) {
             return Err(SocketError::PrefixInUse(prefix));
@@ -56,7 +56,7 @@ impl PrefixBinding {
         Ok(Self { session: session.clone(), prefix, endpoint: None })
     }
 
-    /// Has `endpoint` answer what is below the prefix.
+    /// Lets `endpoint` answer Interests below the prefix.
     pub(super) fn serve(mut self, endpoint: ProducerEndpoint) -> Result<PendingBind, SocketError> {
         let (endpoint, registered) = self.session.serve(&self.prefix, endpoint)?;
         self.endpoint = Some(endpoint);

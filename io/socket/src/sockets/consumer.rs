@@ -15,7 +15,7 @@ use super::offer::Offer;
 use super::pending::pending;
 use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_below, check_packet};
 
-/// Gets what is below a prefix, and verifies it.
+/// Fetches and verifies objects below a prefix.
 pub struct Consumer {
     session: Session,
     prefix: Name,
@@ -24,7 +24,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A socket for names below `prefix`, which believes whom `trust` believes.
+    /// A socket for names below `prefix` that accepts the signers trusted by `trust`.
     pub fn bind(session: &Session, prefix: Name, trust: impl Trust + Send + 'static) -> Self {
         let options = ConsumerOptions::default();
         Self { session: session.clone(), prefix, options, trust: SharedTrust::new(trust) }
@@ -34,57 +34,55 @@ impl Consumer {
         &self.prefix
     }
 
-    /// The options of what is fetched from now on.
+    /// The options of fetches that start from now on.
     pub fn options(&self) -> &ConsumerOptions {
         &self.options
     }
 
-    /// Changes them.
+    /// Sets the options.
     ///
-    /// # Errors
-    /// [`SocketError::Option`]: one is out of its bounds; all stay as they were.
+    /// # Errors [`SocketError::Option`]: a value is out of its bounds. All options keep their
+    /// values.
     pub fn set_options(&mut self, options: ConsumerOptions) -> Result<(), SocketError> {
         options.check()?;
         self.options = options;
         Ok(())
     }
 
-    /// Changes one, by name.
+    /// Sets one option by name.
     ///
-    /// # Errors
-    /// [`SocketError::Option`].
+    /// # Errors [`SocketError::Option`].
     pub fn set(&mut self, option: &str, value: &str) -> Result<(), SocketError> {
         self.options.set(option, value)
     }
 
-    /// Begins to fetch an object: the latest version, or the one that the name ends with. Does not
-    /// wait: what goes wrong later, the reader tells.
+    /// Starts to fetch an object: the latest version, or the one at the end of the name. Does not
+    /// wait; the reader reports later errors.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`].
+    /// # Errors [`SocketError::OutsidePrefix`].
     pub fn fetch(&self, name: &Name) -> Result<Reader, SocketError> {
         self.fetch_range(name, 0..u64::MAX)
     }
 
-    /// Begins to follow an object that [grows](super::Producer::publish_live), from the segment
-    /// made last to the end. A reader that is too slow goes on in order or with the newest, as
-    /// [`behind`](ConsumerOptions::behind) says. [`Consumer::fetch`] has such an object from its
-    /// first segment on. Of one that does not grow, the last segment is fetched.
+    /// Follows an object that [grows](super::Producer::publish_live), from its newest segment to
+    /// the end. [`behind`](ConsumerOptions::behind) decides whether a slow reader continues in
+    /// order or with the newest segment. [`Consumer::fetch`] reads such an object from its first
+    /// segment. If the object does not grow, its last segment is fetched.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`]; the name ends in a version.
+    /// # Errors [`SocketError::OutsidePrefix`], or the name ends in a version.
     pub fn fetch_newest(&self, name: &Name) -> Result<Reader, SocketError> {
         if has_version(name) {
-            return Err(SocketError::Invalid(format!("{name} names a version already")));
+            return Err(SocketError::Invalid(format!(
+                "{name} ends in a version; fetch_newest needs the name of the object"
+            )));
         }
         self.begin(name, 0..u64::MAX, true)
     }
 
-    /// Begins to fetch some octets of an object, as far as it has them. Of one whose metadata does
-    /// not state the size of segments, all that comes before them is fetched too.
+    /// Starts to fetch a range of bytes of an object, as far as it exists. If the metadata do not
+    /// state the segment size, everything before the range is fetched too.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`].
+    /// # Errors [`SocketError::OutsidePrefix`].
     pub fn fetch_range(&self, name: &Name, octets: Range<u64>) -> Result<Reader, SocketError> {
         self.begin(name, octets, false)
     }
@@ -103,12 +101,12 @@ impl Consumer {
         Ok(Reader::new(self.fetcher(from_newest), target, octets))
     }
 
-    /// As [`Consumer::fetch_range`], of a version whose metadata a [`Reader`] of this consumer has
-    /// told: they are not asked for again, and what is read at different times belongs together.
-    /// They must have been verified there: of a sole segment they tell what is right.
+    /// As [`Consumer::fetch_range`], for a version whose metadata came from a [`Reader`] of this
+    /// consumer. They are not requested again, and reads at different times return the same
+    /// version. The metadata must have been verified there: for a sole segment they decide what is
+    /// right.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`].
+    /// # Errors [`SocketError::OutsidePrefix`].
     pub fn fetch_found(
         &self,
         metadata: &Metadata,
@@ -131,12 +129,11 @@ impl Consumer {
         }
     }
 
-    /// Sends an offer in an Interest of the name `to`, once. What comes back is the answer of
-    /// whoever takes it, perhaps after it has got what is offered, within the lifetime of Interests
-    /// that options say: **not verified**.
+    /// Sends an offer in one Interest with the name `to`. Returns the answer of the receiver,
+    /// perhaps after it has fetched what is offered, within the Interest lifetime of the options.
+    /// The answer is **not verified**.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
+    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
     pub fn send(&self, to: &Name, offer: &Offer) -> Result<Pending<Packet>, SocketError> {
         let interest = Interest::new(to.clone())
             .nonce(random_u64()? as u32)
@@ -145,12 +142,12 @@ impl Consumer {
         self.express(&interest.encode())
     }
 
-    /// Sends one Interest, a whole TLV made with `weir_wire::Interest`, as it is, its name one of
-    /// the network, and once. Its Data comes as it is, too: **not verified**. Its lifetime is the
-    /// time that is waited.
+    /// Sends one Interest as it is: a complete TLV made with `weir_wire::Interest`, with a name of
+    /// the network. Returns its Data as received, **not verified**. Waits for the Interest's
+    /// lifetime.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is no Interest.
+    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not an
+    /// Interest.
     pub fn express(&self, interest: &[u8]) -> Result<Pending<Packet>, SocketError> {
         let view = InterestView::decode(interest)
             .map_err(|error| SocketError::Invalid(format!("no Interest: {error}")))?;

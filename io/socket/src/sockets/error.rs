@@ -1,4 +1,4 @@
-//! What can go wrong with a socket.
+//! Errors of sockets.
 
 use std::io::{self, ErrorKind};
 
@@ -8,10 +8,10 @@ use weir_wire::Name;
 
 use crate::fetch::DownloadError;
 
-/// Why a socket cannot do what it was asked to.
+/// Why an operation of a socket failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
-    /// The name is not below the prefix that the socket is bound to.
+    /// The name is not below the socket's prefix.
     #[error("{name} is not below {prefix}, which the socket is bound to")]
     OutsidePrefix { name: Name, prefix: Name },
     /// Another producer of the session is bound to the prefix.
@@ -20,62 +20,61 @@ pub enum SocketError {
     /// The router does not register the prefix.
     #[error("the router refuses {prefix}: {reason}")]
     PrefixRefused { prefix: Name, reason: String },
-    /// What came is not what a producer that is believed has signed.
+    /// The data is not signed by a trusted producer.
     #[error("cannot be verified: {0}")]
     NotVerified(String),
-    /// No answer comes for the name.
-    #[error("nobody answers for {0}")]
+    /// No answer for the name.
+    #[error("no answer for {0}; is its producer running?")]
     TimedOut(Name),
     /// The router has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),
-    /// The producer answers that it has nothing of the name.
-    #[error("there is no {0}: its producer says so")]
+    /// The producer answers that the name does not exist.
+    #[error("{0} does not exist: its producer says so")]
     NotFound(Name),
-    /// Some segments of an object got no answer, everything else was fetched. Names them.
+    /// Some segments of an object got no answer; everything else was fetched. Lists them.
     #[error("{0}")]
     Incomplete(Box<MissingSegments>),
-    /// The producer, or a router for a reason other than a route, refuses.
+    /// The producer refuses, or a router does for a reason other than a missing route.
     #[error("refused: {0}")]
     Refused(String),
-    /// An object that grew has a newer version, and will have no end.
+    /// A growing object has a newer version, and will have no end.
     #[error("{versioned} ends unfinished: there is {newer}")]
     Superseded {
         /// The version that was read.
         versioned: Name,
-        /// The version that there is now.
+        /// The current version.
         newer: Name,
     },
     /// There is no router, or it cannot be reached.
     #[error("no router: {0}")]
     NoRouter(String),
-    /// There is something at the router's address that does not take the connection in time.
+    /// The router's address does not accept the connection in time.
     #[error("no router: {0}")]
     RouterTimedOut(String),
-    /// Whoever called has said that it is to be broken off.
+    /// The caller stopped the operation.
     #[error("broken off by the caller")]
     Stopped,
-    /// The file of the option `disk` cannot be made.
+    /// The file for the option `disk` cannot be created.
     #[error("disk: {reason}")]
     Disk {
         reason: String,
-        /// What the system says, if it was asked: a number of `errno`.
+        /// The `errno` of the system, if it was called.
         errno: Option<i32>,
     },
     /// The socket or its session is closed.
     #[error("closed")]
     Closed,
-    /// What is to be published is larger than the output buffer, or what is to be sent than a
-    /// packet.
+    /// The object exceeds the output buffer, or the packet exceeds the maximum size.
     #[error("too long: at most {max_bytes} octets fit")]
     TooLong { max_bytes: u64 },
     /// An option has no such name or value.
     #[error("{0}")]
     Option(String),
-    /// What was given is of no use: a packet that is none, a key that cannot sign.
+    /// An argument is invalid: a malformed packet, a key that cannot sign.
     #[error("{0}")]
     Invalid(String),
-    /// The system refuses something.
+    /// A system call failed.
     #[error("{0}")]
     System(String),
 }

@@ -8,10 +8,10 @@ use weir_wire::{DataView, InterestView, NackReason};
 use super::SocketError;
 use super::pending::Completer;
 
-/// Single Interests under way at most; beyond it they are refused.
+/// Upper bound of pending single Interests. More are refused.
 const PENDING_INTERESTS_MAX: usize = 1 << 14;
 
-/// An Interest that was checked, and where its Data goes.
+/// A valid Interest, and the receiver of its Data.
 pub(crate) struct ExpressRequest {
     pub(crate) interest: Packet,
     pub(crate) data: Completer<Packet>,
@@ -42,7 +42,9 @@ impl ExpressEndpoint {
             if self.open.len() >= PENDING_INTERESTS_MAX
                 || client.send_bytes(path, &interest).is_err()
             {
-                data.complete(Err(SocketError::Refused("too many Interests are under way".into())));
+                data.complete(Err(SocketError::Refused(
+                    "too many Interests are pending; wait for answers".into(),
+                )));
                 continue;
             }
             let lifetime_ns = view.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
@@ -54,7 +56,7 @@ impl ExpressEndpoint {
         }
     }
 
-    /// Ends those that `deadlines` says something about.
+    /// Ends those for which `ends` returns a result.
     fn end(&mut self, ends: impl Fn(&InterestView<'_>, Instant) -> Option<ExpressOutcome>) {
         let mut at = 0;
         while let Some(open) = self.open.get(at) {

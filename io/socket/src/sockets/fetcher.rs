@@ -1,4 +1,4 @@
-//! Begins what a reader reads.
+//! Starts the fetches of a reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::fetches::{Fetch, SharedTrust};
 use super::inbox::Inbox;
 use super::{ConsumerOptions, Session};
 
-/// What a reader needs to begin anew somewhere else.
+/// What a reader needs to start a fetch at another position.
 pub(super) struct Fetcher {
     pub(super) session: Session,
     pub(super) options: ConsumerOptions,
     pub(super) trust: SharedTrust,
-    /// Of an object that grows, nothing before the newest segment is wanted.
+    /// For a growing object: start with the newest segment.
     pub(super) from_newest: bool,
 }
 
 impl Fetcher {
-    /// Begins to fetch octets of what `target` says.
+    /// Starts to fetch a range of bytes of `target`.
     pub(super) fn fetch(&self, target: Target, range: Range<u64>) -> Arc<Inbox> {
         let inbox = Inbox::new(self.options.reader_capacity());
         self.session.fetch(Fetch {

@@ -1,4 +1,4 @@
-//! What the consumers of a session fetch: the owner of its downloads.
+//! The fetches of a session's consumers: the owner of its downloads.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::fetch::{
     DownloadError, DownloadHost, DownloadId, Found, Opened, Output, OutputError, Summary,
 };
 
-/// The trust of a consumer, which all that it fetches has in common.
+/// A consumer's trust, shared by all its fetches.
 #[derive(Clone)]
 pub(crate) struct SharedTrust(Arc<Mutex<dyn Trust + Send>>);
 
@@ -51,14 +51,14 @@ impl Trust for SharedTrust {
     }
 }
 
-/// One thing to be fetched. Dropped before its end, it ends as closed.
+/// A fetch to start. If it is dropped before its end, it ends as closed.
 pub(crate) struct Fetch {
     pub(crate) target: Option<Target>,
     pub(crate) config: ConsumerConfig,
     pub(crate) trust: SharedTrust,
-    /// Octets of the object.
+    /// Bytes of the object.
     pub(crate) range: Range<u64>,
-    /// In place of that: all from the newest segment on.
+    /// Instead of the range: everything from the newest segment on.
     pub(crate) from_newest: bool,
     pub(crate) inbox: Arc<Inbox>,
 }
@@ -69,15 +69,15 @@ impl Drop for Fetch {
     }
 }
 
-/// Hands the network thread what is new, and readers what has come.
+/// Gives the network thread new fetches, and readers their packets.
 pub(crate) struct Fetches {
     new: Receiver<Fetch>,
     open: HashMap<DownloadId, Fetch>,
     next_id: u64,
     is_stopped: Arc<AtomicBool>,
-    /// Since when there is no router, and why.
+    /// When the router became unreachable, and why.
     router_lost: Option<(Instant, String)>,
-    /// How long what is under way waits for it.
+    /// How long fetches wait for it.
     router_wait: Duration,
 }
 
@@ -175,7 +175,7 @@ impl Output for ReaderOutput {
                 (start / size..end, start % size)
             }
             _ if self.from_newest => (metadata.newest_segment().unwrap_or(0)..u64::MAX, 0),
-            // Nobody says where octets are but the segments themselves.
+            // Only the segments show the offsets of bytes.
             _ if len > 0 => (0..u64::MAX, start),
             _ => (0..0, 0),
         };

@@ -1,4 +1,4 @@
-//! What lies between the network thread and whoever reads: a bounded buffer of packets.
+//! A bounded buffer of packets between the network thread and a reader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +11,12 @@ use weir_transport::{Delivery, Metadata};
 use super::SocketError;
 use crate::fetch::{Notifier, PacketReader};
 
-/// What is known once the object has been found.
+/// What is known when the object has been found.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectStart {
     pub(crate) metadata: Metadata,
     pub(crate) first_segment: u64,
-    /// The first octets to be passed over, and how many come after them at most.
+    /// How many bytes to skip first, and how many to read after them at most.
     pub(crate) skip_bytes: u64,
     pub(crate) len: u64,
 }
@@ -27,19 +27,19 @@ struct InboxState {
     start: Option<ObjectStart>,
     end: Option<Result<(), SocketError>>,
     task: Option<task::Waker>,
-    /// It waits for packets or the end: that the object has been found is no news for it.
+    /// The task waits for packets or the end, and not for the object to be found.
     waits_for_packets: bool,
-    /// Packets read that the network thread has not been told of.
+    /// Packets read that have not been reported to the network thread.
     consumed: u32,
     is_abandoned: bool,
 }
 
-/// The buffer. At most as many packets wait in it, and with the reader, as it has places.
+/// The buffer. Packets in it and in the reader are at most its capacity.
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
     changed: Condvar,
     is_notified: AtomicBool,
-    /// None before the object has been found.
+    /// Empty until the object has been found.
     notifier: OnceLock<Notifier>,
     pub(crate) capacity: u32,
 }
@@ -61,7 +61,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something that whoever reads waits for.
+    /// Changes something that the reader waits for.
     fn change(&self, change: impl FnOnce(&mut InboxState)) {
         let mut state = self.state();
         change(&mut state);
@@ -85,19 +85,19 @@ impl Inbox {
         }
     }
 
-    /// Nothing more comes.
+    /// Nothing more will arrive.
     pub(crate) fn set_end(&self, result: Result<(), SocketError>) {
         self.change(|state| {
             state.end.get_or_insert(result);
         });
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.state().is_abandoned
     }
 
-    /// Nobody reads any more.
+    /// The reader is gone.
     pub(crate) fn abandon(&self) {
         let mut state = self.state();
         state.is_abandoned = true;
@@ -106,14 +106,15 @@ impl Inbox {
         self.notify_download();
     }
 
-    /// So many packets have been read.
+    /// This many packets have been read.
     pub(crate) fn release(&self, packets: u32) {
         self.state().consumed += packets;
         self.notify_download();
     }
 
     fn notify_download(&self) {
-        // The network thread asks once for each time, and when it has just been attached.
+        // One notification per wake-up is enough. The network thread also asks when it has just
+        // been attached.
         if !self.is_notified.swap(true, Ordering::AcqRel)
             && let Some(notifier) = self.notifier.get()
         {
@@ -121,7 +122,7 @@ impl Inbox {
         }
     }
 
-    /// What `look` finds, as soon as it finds something.
+    /// Returns what `look` finds, as soon as it finds something.
     fn wait<T>(&self, mut look: impl FnMut(&mut InboxState) -> Option<T>) -> T {
         let mut state = self.state();
         loop {
@@ -150,8 +151,8 @@ impl Inbox {
         }
     }
 
-    /// What is known of the object. Waits if there is no context; a task that `waits_for_packets` is
-    /// woken by the first of them.
+    /// What is known of the object. Waits if there is no context. A task with `awaits_packets` is
+    /// woken by the first packet.
     pub(crate) fn poll_start(
         &self,
         context: Option<&mut task::Context<'_>>,
@@ -164,7 +165,8 @@ impl Inbox {
         })
     }
 
-    /// Takes all that waits into `packets`; false at the end. Waits if there is no context.
+    /// Moves all buffered packets into `packets`; returns false at the end. Waits if there is no
+    /// context.
     pub(crate) fn poll_packets(
         &self,
         context: Option<&mut task::Context<'_>>,
@@ -188,8 +190,8 @@ impl PacketReader for InboxWriter {
         let places = self.0.capacity as usize;
         self.0.change(|state| {
             for mut delivery in packets.drain(..).filter(|_| !state.is_abandoned) {
-                // Packets share the blocks that they were read into with others: those of a reader
-                // that is slow must not keep all of that.
+                // Packets share the block that they were received into with others. A slow reader
+                // must not keep the whole block in memory, so they are copied.
                 let packet = &delivery.packet;
                 if state.packets.len() > places / 4 && packet.block_bytes() > 2 * packet.len() {
                     delivery.packet = Packet::from(&packet[..]);

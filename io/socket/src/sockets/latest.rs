@@ -1,5 +1,5 @@
-//! The metadata of what a producer socket has published, which lead to the latest version of each
-//! object, and how far those are that grow.
+//! The metadata of a producer socket's objects, which lead to their latest versions, and the growth
+//! of its growing objects.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,23 +7,23 @@ use weir_base::Packet;
 use weir_transport::{Answer, METADATA_KEYWORD, Metadata, Source, is_hicn_metadata};
 use weir_wire::{DataView, InterestView, Name, NameView};
 
-/// How far an object is that grows.
+/// The present size of a growing object.
 pub(crate) struct GrowthUpdate {
     pub(crate) versioned: Name,
-    /// The segment that is made next, if there is to be one.
+    /// The segment that is made next, if any.
     pub(crate) next: Option<u64>,
 }
 
-/// Segments after those that there are which Interests may wait for; for those after these nobody
-/// is to ask yet.
+/// How far beyond the newest segment Interests may wait. No consumer should request later segments
+/// yet.
 const FUTURE_SEGMENTS_MAX: u64 = 4096;
 
-/// The metadata of the latest version of each object, and which of them grow.
+/// The metadata of the latest version of each object, and which objects grow.
 pub(super) struct LatestVersions {
     /// By the TLV-VALUE of the versioned name, the segment that is made next.
     growing: HashMap<Vec<u8>, u64>,
-    /// By the TLV-VALUE of the object's name and the keyword, or of the name of hICN, each with its
-    /// number in `start_read`.
+    /// By the TLV-VALUE of the object's name with the keyword, or of the hICN name, each with its
+    /// position in `order`.
     metadata: HashMap<Vec<u8>, (u64, Packet)>,
     order: BTreeMap<u64, Vec<u8>>,
     next_order: u64,
@@ -41,8 +41,8 @@ impl LatestVersions {
         }
     }
 
-    /// Takes metadata in place of those of an earlier version: threads that publish at once, or
-    /// what is published again, come in any order. The name that leads to it.
+    /// Replaces metadata of an earlier version: concurrent publications, and repeated ones, arrive
+    /// in any order. Returns the name that leads to the metadata.
     pub(super) fn add(&mut self, metadata: Packet) -> Option<Name> {
         let name = DataView::decode(&metadata).ok()?.name;
         let name = keyword_name(name).or(Some(name).filter(|it| is_hicn_metadata(*it)))?.to_name();
@@ -72,14 +72,14 @@ impl LatestVersions {
         };
     }
 
-    /// The metadata that the name of an object leads to.
+    /// The metadata for the name of an object.
     pub(super) fn latest(&self, object: &Name) -> Option<Packet> {
         let mut name = object.clone();
         name.append_keyword(METADATA_KEYWORD);
         self.metadata.get(name.value()).map(|(_, packet)| packet.clone())
     }
 
-    /// Forgets an object that was left before its end, so that nobody begins with it.
+    /// Forgets an object that was abandoned before its end, so that no consumer starts with it.
     pub(super) fn forget_unfinished(&mut self, versioned: &Name) {
         if self.growing.remove(versioned.value()).is_none() {
             return;
@@ -97,7 +97,7 @@ impl LatestVersions {
         }
     }
 
-    /// Whether an Interest is for a segment that is to be made soon.
+    /// Whether an Interest requests a segment that will be made soon.
     fn is_future_segment(&self, interest: &InterestView<'_>) -> bool {
         let segment = interest.name.last().and_then(|last| last.as_segment());
         let Some(segment) = segment else { return false };
@@ -108,8 +108,8 @@ impl LatestVersions {
         }
     }
 
-    /// Whether this was an object that grew and ended before that segment was made: whoever asked
-    /// for it did not know yet.
+    /// Whether the segment lies beyond the end of an object that grew and has ended. Its requester
+    /// did not know the end yet.
     fn is_past_end(&self, versioned: NameView<'_>, segment: u64) -> bool {
         let mut name = versioned.parent().to_name();
         name.append_keyword(METADATA_KEYWORD);
@@ -123,15 +123,15 @@ impl LatestVersions {
     }
 }
 
-/// A name up to the keyword of metadata, the last one: an object's name may have others.
+/// The part of a name up to the last keyword for metadata; an object's name may contain others.
 fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
     let keywords = name.components().enumerate();
     let (at, _) = keywords.filter(|(_, part)| part.is_keyword(METADATA_KEYWORD)).last()?;
     Some(name.prefix(at + 1))
 }
 
-/// The version of the object that metadata are of, and their own, if they have one: those of one
-/// that grows are made anew, and do not make it later than another.
+/// The version of an object, and the number of its metadata, if they have one. A growing object's
+/// metadata are made repeatedly, but do not make it newer than another version.
 fn version_of(metadata: &Packet) -> Option<(u64, u64)> {
     let data = DataView::decode(metadata).ok()?;
     let object = Metadata::decode(data.content).ok()?.versioned;

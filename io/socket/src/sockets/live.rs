@@ -15,13 +15,13 @@ use super::pending::{PendingBytes, PublishConfirmation};
 use super::producer_endpoint::ProducerCommand;
 use super::{Pending, ProducerOptions, SocketError, check_packet};
 
-/// Publishes an object that grows, such as a live stream: see
-/// [`Producer::publish_live`](super::Producer::publish_live). As [`io::ImageWrite`] it makes a segment,
-/// or several, of each write; who needs larger ones puts a `BufWriter` around it.
+/// Publishes a growing object, such as a live stream: see
+/// [`Producer::publish_live`](super::Producer::publish_live). As [`io::Write`] it makes at least
+/// one segment of each write; put a `BufWriter` around it for larger ones.
 ///
-/// Each segment is signed for itself, as are the metadata, which change with each call. Segments
-/// stay in the output buffer as others do. Dropped without [`finish`](LiveWriter::finish) it leaves
-/// an object without an end, whose readers fail once they have learnt of it.
+/// Each segment is signed by itself, and so are the metadata, which change with each call. Segments
+/// stay in the output buffer like others. If it is dropped without [`finish`](LiveWriter::finish),
+/// the object has no end, and its readers fail when they learn of it.
 pub struct LiveWriter {
     outbound: EndpointSender,
     identity: Identity,
@@ -31,9 +31,9 @@ pub struct LiveWriter {
     freshness_ms: u64,
     metadata_freshness_ms: u64,
     output_bytes: u64,
-    /// Octets that may be under way when more is appended without waiting.
+    /// Bytes that may be pending when more is appended without waiting.
     pending_bytes_max: u64,
-    /// Octets of packets that the thread which answers has not taken in.
+    /// Bytes of packets that the network thread has not taken.
     pending_bytes: Arc<AtomicU64>,
     next: u64,
     is_finished: bool,
@@ -74,44 +74,42 @@ impl LiveWriter {
         self.next
     }
 
-    /// Publishes what is new: in one segment, or several where it is longer than
-    /// [`segment_size`](ProducerOptions::segment_size). Returns when whoever waits for it, or asks
-    /// next, gets it.
+    /// Publishes new content, in one segment or in several of at most
+    /// [`segment_size`](ProducerOptions::segment_size). Returns when waiting and later requests get
+    /// it.
     ///
-    /// # Errors
-    /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
-    /// [`SocketError::ClosedFace`]. Nothing has been published then.
+    /// # Errors [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
+    /// [`SocketError::Closed`]. Nothing has been published then.
     pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
         self.publish_segments(content, false)?.wait()
     }
 
-    /// As [`LiveWriter::append`], and waits for nothing but signing: whoever waits gets it when the
-    /// answer is there, or a little earlier. What is appended comes in the order of the calls.
+    /// As [`LiveWriter::append`], but waits only for signing. Content is published in the order of
+    /// the calls; the returned value completes when it is.
     ///
-    /// # Errors
-    /// [`SocketError::TooLong`]; [`SocketError::ControlError`] while as many octets as
-    /// [`output_buffer`](ProducerOptions::output_buffer) has are under way, counted with headers
-    /// and signatures: wait for an earlier answer. Nothing has been published then.
-    /// [`SocketError::ClosedFace`], now or as the answer.
+    /// # Errors [`SocketError::TooLong`]. [`SocketError::Refused`] while as many bytes are pending
+    /// as [`output_buffer`](ProducerOptions::output_buffer) holds, including headers and
+    /// signatures: wait for an earlier result. Nothing has been published then.
+    /// [`SocketError::Closed`], now or as the result.
     pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
         if self.pending_bytes.load(Ordering::Relaxed) >= self.pending_bytes_max {
-            return Err(SocketError::Refused("too much is under way already".into()));
+            return Err(SocketError::Refused(
+                "too much is pending; wait for an earlier append".into(),
+            ));
         }
         self.publish_segments(content, false)
     }
 
-    /// Says that nothing follows, with an empty segment.
+    /// Ends the object, with an empty segment.
     ///
-    /// # Errors
-    /// [`SocketError::ClosedFace`].
+    /// # Errors [`SocketError::Closed`].
     pub fn finish(self) -> Result<(), SocketError> {
         self.finish_async()?.wait()
     }
 
-    /// As [`LiveWriter::finish`], and waits for nothing but signing.
+    /// As [`LiveWriter::finish`], but waits only for signing.
     ///
-    /// # Errors
-    /// [`SocketError::ClosedFace`], now or as the answer.
+    /// # Errors [`SocketError::Closed`], now or as the result.
     pub fn finish_async(mut self) -> Result<Pending<()>, SocketError> {
         self.publish_segments(&[], true)
     }
@@ -144,7 +142,7 @@ impl LiveWriter {
         Ok(done)
     }
 
-    /// Has the thread that answers know of new segments, and the metadata that say so.
+    /// Sends new segments, and the metadata that announce them, to the network thread.
     fn submit_growth(
         &self,
         packets: Vec<Packet>,
@@ -227,7 +225,7 @@ mod tests {
         let (identity, object) = (Identity::new(DigestSigner), "/p/live".parse().unwrap());
         let (mut writer, begun) =
             LiveWriter::new(outbound, identity, &options, (object, 1)).unwrap();
-        // Nobody takes anything in.
+        // No thread takes anything.
         let content = vec![0; 600_000];
         let pending = [(); 2].map(|()| writer.append_async(&content).unwrap());
         let (next, waiting) = (writer.next_segment(), told.len());
@@ -240,10 +238,10 @@ mod tests {
         assert_eq!(begun.wait(), Ok(()));
         assert!(pending.into_iter().all(|pending| pending.wait() == Ok(())));
         assert_eq!(writer.pending_bytes.load(Ordering::Relaxed), 0);
-        // Many small ones are bounded as well, by what their packets take.
+        // Many small segments are bounded as well, by the size of their packets.
         let count = (0..MIB).map_while(|_| writer.append_async(b"1").ok()).count();
         assert!((1..10_000).contains(&count), "{count}");
-        // Its end is said all the same.
+        // The end can be published all the same.
         let last = writer.finish_async().unwrap();
         drop(told);
         assert_eq!(last.wait(), Err(SocketError::Closed));

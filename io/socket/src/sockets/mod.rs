@@ -1,7 +1,7 @@
-//! Sockets: what applications hold in their hands (paper socket-api, sections 4 and 5).
+//! Sockets: the interface for applications (paper socket-api, sections 4 and 5).
 //!
-//! Thin drivers of what `weir get` and `weir put` use: a consumer socket is a
-//! [download](crate::download) into a bounded buffer, a producer socket signs with
+//! They are thin drivers of what `weir get` and `weir put` use. A consumer socket is a
+//! [download](crate::download) into a bounded buffer. A producer socket signs with
 //! [`publish_octets`](crate::publish_octets) and answers with `weir_transport::Producer`.
 
 mod binding;
@@ -40,7 +40,7 @@ pub use session::{Session, SessionConfig, WeakSession};
 
 use weir_wire::Name;
 
-/// A socket has names below its prefix alone.
+/// Checks that a name is below the socket's prefix.
 fn check_below(prefix: &Name, name: &Name) -> Result<(), SocketError> {
     match prefix.as_view().is_prefix_of(name.as_view()) {
         true => Ok(()),
@@ -51,7 +51,7 @@ fn check_below(prefix: &Name, name: &Name) -> Result<(), SocketError> {
     }
 }
 
-/// No router takes a longer one.
+/// Routers do not accept longer packets.
 fn check_packet(packet: &[u8]) -> Result<(), SocketError> {
     match packet.len() <= weir_wire::PACKET_SIZE_MAX {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! Reverse pull (paper socket-api, section 4.3): an Interest carries what its receiver needs to get
-//! something from whoever sent it.
+//! Reverse pull (paper socket-api, section 4.3): an Interest carries what its receiver needs to
+//! fetch an object from the sender.
 
 use weir_base::Packet;
 use weir_transport::{METADATA_KEYWORD, Metadata};
@@ -7,13 +7,13 @@ use weir_wire::{DataView, Name};
 
 use super::SocketError;
 
-/// What somebody has published, for somebody else to get: the signed metadata of one version, a
-/// whole Data, which states its name, its last segment and the shape of its manifest.
+/// An invitation to fetch an object: the signed metadata of one version, a complete Data. They
+/// state its name, its last segment and the shape of its manifest.
 ///
-/// It is sent as the parameters of an Interest ([`Consumer::send`](super::Consumer::send)). Whoever
-/// receives it gets the content with [`Consumer::fetch`](super::Consumer::fetch) by its
-/// [name](Self::name), which verifies each segment and believes nothing else of the offer: one that
-/// lies leads to an error, never to false content.
+/// It is sent as the parameters of an Interest ([`Consumer::send`](super::Consumer::send)). The
+/// receiver fetches the content with [`Consumer::fetch`](super::Consumer::fetch) by its
+/// [name](Self::name). That verifies each segment and trusts nothing else in the offer: a false one
+/// leads to an error, never to false content.
 #[derive(Clone, Debug)]
 pub struct Offer {
     packet: Packet,
@@ -21,11 +21,10 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Reads an offer, which anybody may have made.
+    /// Decodes an offer, which may come from anyone.
     ///
-    /// # Errors
-    /// [`SocketError::InvalidTopology`]: it is not the metadata of a version of the object that its name
-    /// says.
+    /// # Errors [`SocketError::Invalid`]: it is not the metadata of a version of the object in its
+    /// name.
     pub fn decode(packet: impl Into<Packet>) -> Result<Self, SocketError> {
         let packet = packet.into();
         let invalid = |reason: String| SocketError::Invalid(format!("no offer: {reason}"));
@@ -44,13 +43,13 @@ impl Offer {
         }
     }
 
-    /// What it says, by which to refuse it. Nothing of it is verified: it is not for
+    /// The metadata, as a basis to refuse the offer. They are not verified, so do not pass them to
     /// [`Consumer::fetch_found`](super::Consumer::fetch_found).
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// The name of what is offered, with its version.
+    /// The name of the offered object, with its version.
     pub fn name(&self) -> &Name {
         &self.metadata.versioned
     }

@@ -1,4 +1,4 @@
-//! The options of sockets: one table for every language and for the manual.
+//! The options of sockets: one table for all languages and for the manual.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -17,31 +17,31 @@ use weir_wire::PACKET_SIZE_MAX;
 use super::SocketError;
 use crate::publish::sign::{PublishOptions, SigningMode};
 
-/// One option, for manuals and for languages without types.
+/// One option, for manuals and for untyped languages.
 #[derive(Copy, Clone, Debug)]
 pub struct OptionInfo {
     pub name: &'static str,
-    /// What its values are.
+    /// The type of its values.
     pub kind: OptionKind,
     pub default: fn() -> String,
-    /// The least and the largest value as text, of a number, size or time.
+    /// Minimum and maximum as text, for numbers, sizes and times.
     pub bounds: fn() -> Option<(String, String)>,
-    /// Lines that say what it means.
+    /// Lines that explain it.
     pub text: &'static [&'static str],
 }
 
-/// What the values of an option are.
+/// The type of an option's values.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OptionKind {
     /// `true` or `false`.
     Flag,
     /// A whole number.
     Count,
-    /// Octets, such as `16MiB`.
+    /// A size in bytes, such as `16MiB`.
     Size,
     /// A time, such as `500ms`.
     Time,
-    /// A path of the file system, or nothing.
+    /// A file system path, or empty.
     Path,
     Text,
     Words(&'static [&'static str]),
@@ -76,7 +76,7 @@ kinds! {
 /// One of several words, which have no order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Word<T>(
-    /// What the word stands for.
+    /// The value of the word.
     pub T,
 );
 
@@ -130,7 +130,7 @@ fn check<T: OptionValue>(
     }
 }
 
-/// A struct of options with its table.
+/// A struct of options, with its table.
 macro_rules! socket_options {
     (
         $(#[doc = $doc:literal])*
@@ -172,10 +172,9 @@ macro_rules! socket_options {
                 text: &[$($text),+],
             }),*];
 
-            /// Changes the option of that name.
+            /// Sets the option of that name.
             ///
-            /// # Errors
-            /// There is no such option, or it cannot have that value.
+            /// # Errors The option does not exist, or the value is invalid.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), SocketError> {
                 match name {
                     $(stringify!($name) => {
@@ -186,10 +185,9 @@ macro_rules! socket_options {
                 Ok(())
             }
 
-            /// The value of the option of that name, as [`Self::set`] takes it.
+            /// The value of the option of that name, in the form that [`Self::set`] takes.
             ///
-            /// # Errors
-            /// There is no such option.
+            /// # Errors The option does not exist.
             pub fn get(&self, name: &str) -> Result<String, SocketError> {
                 match name {
                     $(stringify!($name) => Ok(self.$name.to_string()),)*
@@ -197,7 +195,7 @@ macro_rules! socket_options {
                 }
             }
 
-            /// Holds all values against their bounds.
+            /// Checks that all values are within their bounds.
             pub(crate) fn check(&self) -> Result<(), SocketError> {
                 $(check(stringify!($name), &self.$name, socket_options!(@ $($least, $most)?))?;)*
                 Ok(())
@@ -225,46 +223,46 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 socket_options! {
-    /// Options of a [`Consumer`](super::Consumer); what is under way keeps those that it began
-    /// with.
+    /// Options of a [`Consumer`](super::Consumer). A fetch keeps the options with which it started.
     pub struct ConsumerOptions {
-        /// Whether what is lost is asked for again. If not, everything is asked for once, and what
-        /// does not come is passed over.
+        /// Whether lost segments are requested again. If not, each is requested once, and missing
+        /// ones are skipped.
         reliable: bool = true;
-        /// Whether what comes is verified.
+        /// Whether received data is verified.
         verify: bool = true;
-        /// Whether packets are held against a manifest that there is. If not, each is verified by
-        /// its own signature.
+        /// Whether segments are verified by the manifest, if there is one. If not, each is verified
+        /// by its own signature.
         manifest: bool = true;
-        /// What becomes of a packet that is not what its producer signed: "ask-again", and after
-        /// some times fail; "deliver" it, with a flag; "abort".
+        /// What happens to a packet that fails verification: "ask-again" requests it again a few
+        /// times and then fails; "deliver" delivers it with a flag; "abort" fails.
         on_bad: Word<OnBad> = Word(OnBad::RequestAgain);
-        /// Octets that wait for the reader, are asked for or being verified, at most, of each
-        /// fetch.
+        /// Upper bound of bytes per fetch that wait for the reader, are requested or are being
+        /// verified.
         input_buffer: Size = size(16 * MIB), size(64 * KIB) => size(64 * GIB);
         /// How long routers keep an Interest.
         lifetime: Time = ms(4000), ms(1) => ms(3_600_000);
-        /// Times that an Interest is sent again before its fetch fails.
+        /// How often an Interest is sent again before its fetch fails.
         retries: u32 = 15, 0 => 1000;
-        /// How the number of Interests under way is controlled.
+        /// The congestion controller, which decides how many Interests are in flight.
         controller: Word<Controller> = Word(Controller::default());
-        /// Interests under way at first, or always with "fixed"; 0 leaves it to the controller.
+        /// Initial number of Interests in flight, or the fixed number with "fixed"; 0: the
+        /// controller's own.
         window: u32 = 0, 0 => 65_536;
-        /// Interests under way at most.
+        /// Upper bound of Interests in flight.
         window_max: u32 = 4096, 1 => 65_536;
-        /// Whether the latest version that routers have stored will do when no producer answers.
+        /// Whether the latest version in a router's store is acceptable when no producer answers.
         stored: bool = true;
-        /// Segments of an object that grows that are asked for before they are made, at most: as
-        /// many as are made in a round trip come without delay.
+        /// Upper bound of segments of a growing object that are requested before they exist. As
+        /// many as are made in a round trip arrive without delay.
         ahead: u32 = 64, 1 => 4096;
-        /// What becomes of what an object grows by while the reader's buffer is full: fetched
-        /// "in-order" later, as far as there is anyone who has it, or "skip"ped up to the newest
-        /// segment once what is in the buffer has been read.
+        /// What happens to new segments of a growing object while the reader's buffer is full:
+        /// "in-order" fetches them later, if they are still available; "skip" continues with the
+        /// newest segment when the buffer has been read.
         behind: Word<LagPolicy> = Word(LagPolicy::InOrder);
-        /// Whether stored segments must be fresh.
+        /// Whether segments from stores must be fresh.
         fresh: bool = false;
-        /// What names are in the network: the same ("identity"), or those of hICN below an IPv6
-        /// prefix, such as "hicn:2001:db8::/32".
+        /// Names in the network: unchanged ("identity"), or hICN names below an IPv6 prefix, such
+        /// as "hicn:2001:db8::/32".
         mapping: NameMapping = NameMapping::Identity;
     }
 }
@@ -272,65 +270,63 @@ socket_options! {
 socket_options! {
     /// Options of a [`Producer`](super::Producer).
     pub struct ProducerOptions {
-        /// Memory for packets that were published; what has no room any more goes to the `disk`,
-        /// or is asked of the application again.
+        /// Memory for published packets. Evicted packets go to the `disk`, or are requested from
+        /// the application again.
         output_buffer: Size = size(64 * MIB), size(64 * KIB) => size(1024 * GIB);
-        /// Which packets leave a full output buffer.
+        /// Which packets are evicted from a full output buffer.
         output_policy: Word<EvictionPolicy> = Word(EvictionPolicy::Lru);
-        /// Whether what leaves the memory of the output buffer is kept on the `disk`. If not, as
-        /// suits live content, it is lost, and asked of the application again.
+        /// Whether packets evicted from memory are kept on the `disk`. If not, as suits live
+        /// content, they are lost, and requested from the application again.
         reliable: bool = true;
-        /// Folder for a file that holds what the output buffer has no memory for; none: there is
-        /// no such file. It has a name there while it is made, none from then on, and is gone with
-        /// the producer.
+        /// Folder for a file with packets that memory has no room for; empty: no file. The file has
+        /// no name after it is created, and is deleted with the producer.
         disk: String = String::new();
-        /// Octets of that file, which are reserved at once; when it is full, what was published
-        /// longest ago makes room.
+        /// Size of that file, reserved at once. When it is full, the oldest packets are evicted.
         disk_size: Size = size(GIB), size(8 * MIB) => size(16 * 1024 * GIB);
-        /// How long a read or write of that file may take. After that the disk is passed by until
-        /// it answers again: what only it has is asked of the application.
+        /// How long a read or write of that file may take. A slower disk is bypassed until it
+        /// responds again; packets that only it has are requested from the application.
         disk_wait: Time = ms(500), ms(1) => ms(3_600_000);
-        /// Octets of content in each segment but the last.
+        /// Bytes of content in each segment but the last.
         segment_size: Size = size(8000), size(1) => size(PACKET_SIZE_MAX as u64);
         /// How long stores count a segment as fresh.
         freshness: Time = ms(10_000), ms(0) => ms(86_400_000);
-        /// How long stores count metadata as fresh: how late a new version may be noticed.
+        /// How long stores count metadata as fresh: how late consumers may notice a new version.
         metadata_freshness: Time = ms(10), ms(0) => ms(86_400_000);
-        /// What is signed: all "segments", and the manifest that lists them, or the "manifest"
-        /// alone, which takes a fraction of the time and of which other libraries know nothing.
+        /// What is signed: "segments" signs each segment and the manifest that lists them;
+        /// "manifest" signs only the manifest, which is much faster but not understood by other
+        /// libraries.
         signs: Word<SigningMode> = Word(SigningMode::Segments);
-        /// How long an Interest for what there is not waits for it to be published, as long as it
-        /// lives; "0s": none waits.
+        /// How long an Interest for unpublished data waits for its publication, at most its
+        /// lifetime; "0s": it does not wait.
         request_wait: Time = ms(2000), ms(0) => ms(3_600_000);
-        /// Interests that wait at most; beyond it they are answered with a Nack for congestion.
+        /// Upper bound of waiting Interests. More are answered with a Nack for congestion.
         requests_max: u32 = 4096, 1 => 1 << 24;
-        /// Names at most whose latest version is known; beyond it the one published longest ago is
-        /// forgotten.
+        /// Upper bound of names whose latest version is known. Beyond it, the one published longest
+        /// ago is forgotten.
         objects_max: u32 = 65_536, 1 => 1 << 24;
-        /// Threads that sign; 0: one for each processor.
+        /// Threads that sign; 0: one per processor.
         threads: u32 = 0, 0 => 64;
-        /// What names are in the network: the same ("identity"), or those of hICN below an IPv6
-        /// prefix, such as "hicn:2001:db8::/32".
+        /// Names in the network: unchanged ("identity"), or hICN names below an IPv6 prefix, such
+        /// as "hicn:2001:db8::/32".
         mapping: NameMapping = NameMapping::Identity;
     }
 }
 
-/// Octets of a packet in the input buffer, at most.
+/// Upper bound of bytes per packet in the input buffer.
 const PACKET_BYTES: u64 = PACKET_SIZE_MAX as u64;
 
 impl ConsumerOptions {
-    /// Packets that have room in the input buffer: half of them with the consumer, half with the
-    /// reader.
+    /// Packets that fit into the input buffer: half of them in the consumer, half in the reader.
     fn packet_capacity(&self) -> u32 {
         (self.input_buffer.bytes / PACKET_BYTES).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Packets that may wait with the reader.
+    /// Packets that may wait in the reader.
     pub(crate) fn reader_capacity(&self) -> u32 {
         (self.packet_capacity() / 2).max(1)
     }
 
-    /// How to fetch: what a [`download`](crate::download) with these options takes.
+    /// The configuration of a [`download`](crate::download) with these options.
     pub fn config(&self) -> ConsumerConfig {
         ConsumerConfig {
             lifetime_ms: self.lifetime.ns.div_ceil(NS_PER_MS),
@@ -356,12 +352,12 @@ impl ConsumerOptions {
 }
 
 impl ProducerOptions {
-    /// The folder of the output buffer's second level, if it has one.
+    /// The folder of the output buffer's disk, if it has one.
     pub(crate) fn disk_folder(&self) -> Option<&Path> {
         (self.reliable && !self.disk.is_empty()).then(|| Path::new(&self.disk))
     }
 
-    /// Octets that the output buffer holds at most, in memory and on disk.
+    /// Capacity of the output buffer in bytes, in memory and on disk.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         let disk_bytes = self.disk_folder().map_or(0, |_| self.disk_size.bytes);
         self.output_buffer.bytes.saturating_add(disk_bytes)
@@ -435,12 +431,12 @@ mod tests {
         format!("| `{name}` | {default} | {values} | {text} |\n")
     }
 
-    /// The manual's page is made of the tables: with WEIR_WRITE_MANUAL=1 this writes it.
+    /// Generates the manual's page from the tables: WEIR_WRITE_MANUAL=1 writes it.
     #[test]
     fn manual_lists_all_options() {
         let tables = [("Consumers", ConsumerOptions::TABLE), ("Producers", ProducerOptions::TABLE)];
         let mut page = String::from("# Options of sockets\n\n");
-        page += "They have the same names in every language. Sizes are octets or such ";
+        page += "They have the same names in every language. Sizes are in bytes, or such ";
         page += "as `16MiB`, times such as\n";
         page += "`500ms`. Made of the tables in `io/socket`.\n";
         for (title, table) in tables {
@@ -453,7 +449,10 @@ mod tests {
             std::fs::write(path, &page).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap();
-        assert!(written == page, "{path} is of other tables: WEIR_WRITE_MANUAL=1 writes it anew");
+        assert!(
+            written == page,
+            "{path} is out of date; run this test with WEIR_WRITE_MANUAL=1 to update it"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What producers and all that publishes for them have: who signs, and the way to the thread that
-//! answers.
+//! Common to producers and everything that publishes for them: the signer, and the connection to
+//! the network thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use super::pending::{Completer, Pending, pending};
 use super::producer_endpoint::ProducerCommand;
 use crate::publish::sign_pool::PendingWakes;
 
-/// Who signs what is published, and what shows it.
+/// The signer of published objects, and its certificate.
 #[derive(Clone)]
 pub struct Identity {
     pub signer: Arc<dyn Signer>,
-    /// The signer's certificate, a whole Data TLV, which goes along with the metadata.
+    /// The signer's certificate, a complete Data TLV, included in the metadata.
     pub certificate: Option<Vec<u8>>,
 }
 
@@ -30,7 +30,7 @@ impl Identity {
     }
 }
 
-/// The way to the thread that answers.
+/// Sends commands to the producer's endpoint on the network thread.
 #[derive(Clone)]
 pub(super) struct EndpointSender {
     commands: Sender<ProducerCommand>,
@@ -43,7 +43,7 @@ impl EndpointSender {
         Self { commands, endpoint, last_version: Arc::default() }
     }
 
-    /// Has it hear, and do, what `send` makes of the answer to be given when it has.
+    /// Sends the command that `tell` makes, and waits for its result.
     pub(super) fn send_and_wait<T>(
         &self,
         tell: impl FnOnce(Completer<T>) -> ProducerCommand,
@@ -51,19 +51,19 @@ impl EndpointSender {
         self.send_pending(tell)?.wait()
     }
 
-    /// As [`EndpointSender::submit`], and does not wait.
+    /// As [`EndpointSender::send_and_wait`], but does not wait.
     pub(super) fn send_pending<T>(
         &self,
         tell: impl FnOnce(Completer<T>) -> ProducerCommand,
     ) -> Result<Pending<T>, SocketError> {
         let (confirmation, done) = pending();
-        // If the thread is gone, it is answered as closed.
+        // If the thread is gone, the result is `Closed`.
         let _ = self.commands.send(tell(confirmation));
         self.endpoint.wake()?;
         Ok(done)
     }
 
-    /// Has packets answered for, and perhaps the metadata that leads to them.
+    /// Publishes packets, and optionally the metadata that lead to them.
     pub(super) fn publish(
         &self,
         packets: Vec<Packet>,
@@ -75,20 +75,20 @@ impl EndpointSender {
         })
     }
 
-    /// Has it hear what is told, when `wakes` are woken.
+    /// Sends a command, which the endpoint sees when `wakes` are woken.
     pub(super) fn send_with_wakes(&self, told: ProducerCommand, wakes: &mut PendingWakes) {
         let _ = self.commands.send(told);
         wakes.add(&self.endpoint);
     }
 
-    /// Has it hear what needs no answer.
+    /// Sends a command without a result.
     pub(super) fn send(&self, told: ProducerCommand) -> Result<(), SocketError> {
-        // If the thread is gone, so is what this is about.
+        // If the thread is gone, so is the subject of the command.
         let _ = self.commands.send(told);
         Ok(self.endpoint.wake()?)
     }
 
-    /// A number for a version: the time, and larger than all before it even within one millisecond.
+    /// A version number: the time, but always greater than earlier ones, even within a millisecond.
     pub(super) fn next_version(&self) -> u64 {
         let now = unix_time_ms();
         let ordering = Ordering::Relaxed;

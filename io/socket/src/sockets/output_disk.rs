@@ -1,4 +1,4 @@
-//! The second level of a producer's output buffer: a file of the content store's own disk tier.
+//! The disk of a producer's output buffer: a file of the content store's disk tier.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -12,33 +12,34 @@ use weir_transport::ProducerInput;
 
 use super::SocketError;
 
-/// Operations under way at a time.
+/// Concurrent operations.
 const QUEUE_DEPTH: u32 = 32;
-/// Records that wait to be written at most. A producer that waits while its disk is behind has
-/// fewer.
+/// Upper bound of records that wait to be written. A producer that waits while its disk is behind
+/// has fewer.
 const WRITE_BACKLOG_BYTES_MAX: u64 = 512 << 20;
-/// Octets of a record beside its content: name, signature, headers.
+/// Bytes of a record besides its content: name, signature, headers.
 const RECORD_OVERHEAD_BYTES: u64 = 512;
-/// Octets of memory that index and filter may take for a typical record, twice what they need.
+/// Memory for index and filter per typical record, twice what they need.
 const INDEX_BYTES_PER_RECORD: u64 = 32;
-/// What they may take however small the disk is.
+/// Minimum of that memory, however small the disk is.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
-/// How long what is under way may take to end when the producer is gone.
+/// How long pending operations may take to end after the producer is gone.
 const CLOSE_TIMEOUT_NS: u64 = 2 * NS_PER_S;
 
-/// Reads and writes it. Nothing here waits for a disk but [`OutputDisk::close`]. Once something is
-/// under way it stays with its thread: a ring of io_uring obeys no other.
+/// Reads and writes the file. Nothing here waits for a disk except [`OutputDisk::close`]. Once an
+/// operation has started, the disk must stay on its thread, because an io_uring belongs to one
+/// thread.
 pub(crate) struct OutputDisk {
     ports: DiskPorts,
     outcomes: Vec<(DiskOpId, DiskOutcome)>,
 }
 
-/// A disk, and what the tier above it has to know of it.
+/// A disk, and the configuration of the tier above it.
 pub(crate) type OpenDisk = (OutputDisk, DiskTierConfig);
 
 impl OutputDisk {
-    /// Makes a file of `bytes` octets in a folder, without a name: nothing of it is left when the
-    /// producer is gone, however it ends, nor when the program ends before the file is made.
+    /// Creates a file of `bytes` bytes in a folder, without a name. It disappears with the
+    /// producer, however that ends, and also if the program ends before the file is complete.
     pub(crate) fn open(
         folder: &Path,
         bytes: u64,
@@ -46,8 +47,8 @@ impl OutputDisk {
         stalled_after_ns: u64,
     ) -> Result<OpenDisk, SocketError> {
         let path = folder.join(format!("weir-output-{:016x}", random_u64()?));
-        // Blocks of 512 octets, which waste less of the file, and a page cache that keeps what the
-        // system has memory for.
+        // Blocks of 512 bytes waste less of the file. The page cache uses spare memory of the
+        // system.
         let config = DiskFileConfig { direct: false, ..DiskFileConfig::new(path, Some(bytes)) };
         Self::start(config, segment_bytes, stalled_after_ns)
     }
@@ -81,52 +82,52 @@ impl OutputDisk {
         Ok((Self { ports, outcomes: Vec::new() }, tier))
     }
 
-    /// What becomes readable when something has ended.
+    /// Descriptors that become readable when an operation has ended.
     pub(crate) fn sources(&self) -> Vec<BorrowedFd<'_>> {
         self.ports.sources().to_vec()
     }
 
-    /// Appends what has ended.
+    /// Appends finished operations.
     pub(crate) fn take_completions(&mut self, inputs: &mut Vec<ProducerInput>) {
         self.ports.drain(&mut self.outcomes);
         let done = self.outcomes.drain(..);
         inputs.extend(done.map(|(id, outcome)| ProducerInput::DiskDone { id, outcome }));
     }
 
-    /// Begins what is to be done. Once a turn, whatever happened in it.
+    /// Starts operations. Must be called once in each turn.
     pub(crate) fn submit(&mut self, ops: &mut Vec<DiskOp>) {
         ops.drain(..).for_each(|op| self.ports.submit(op));
         self.ports.flush();
     }
 
-    /// Whether something is being read or written.
+    /// Whether reads or writes are pending.
     pub(crate) fn is_busy(&self) -> bool {
         self.ports.under_way() > 0
     }
 
-    /// Goes on with what is under way, whatever comes of it. Whether something still is.
+    /// Continues pending operations and ignores their results. Returns whether some remain.
     fn drive(&mut self) -> bool {
         self.ports.drain(&mut self.outcomes);
         self.outcomes.clear();
-        // What was done in part goes on.
+        // Submits the rest of partially completed operations.
         self.ports.flush();
         self.is_busy()
     }
 
-    /// Waits for what is under way, no longer than `in_directory`. Whether all has ended: what has not is
+    /// Waits for pending operations, at most `within`. Returns whether all have ended. The rest is
     /// left to the device, with its memory.
     fn close(self, within: Duration) -> bool {
         self.ports.close(within)
     }
 }
 
-/// Disks of producers that are gone, each until what is under way has ended or its time is over.
-/// Belongs to the thread that used them, which watches their descriptors still.
+/// Disks of removed producers, until their pending operations have ended or timed out. Belongs to
+/// the thread that used them, which still watches their descriptors.
 #[derive(Default)]
 pub(crate) struct ClosingDisks {
-    /// With the ends of their times.
+    /// With their deadlines.
     disks: Vec<(OutputDisk, Instant)>,
-    /// Those of which not all has ended.
+    /// Disks whose operations did not all end.
     #[cfg(test)]
     unfinished: usize,
 }
@@ -136,8 +137,8 @@ impl ClosingDisks {
         self.disks.push((disk, now.plus_ns(CLOSE_TIMEOUT_NS)));
     }
 
-    /// Goes on with them, and lets go of those that have ended. To be called when a descriptor of
-    /// theirs becomes readable, and at the time that it gives.
+    /// Continues their operations, and drops those that have ended. Must be called when one of
+    /// their descriptors becomes readable, and at the returned time.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Instant> {
         let over: Vec<_> =
             self.disks.extract_if(.., |(disk, until)| !disk.drive() || *until <= now).collect();
@@ -145,7 +146,7 @@ impl ClosingDisks {
         self.disks.iter().map(|&(_, until)| until).min()
     }
 
-    /// Waits for all, as long as one may take.
+    /// Waits for all of them, as long as one may take.
     pub(crate) fn wait(&mut self, now: Instant) {
         let until = now.plus_ns(CLOSE_TIMEOUT_NS);
         for (disk, _) in std::mem::take(&mut self.disks) {

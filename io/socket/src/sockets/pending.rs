@@ -1,4 +1,4 @@
-//! An answer that another thread gives, once.
+//! A result that another thread delivers, once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,12 +27,12 @@ impl<T> PendingShared<T> {
     }
 }
 
-/// An answer that is under way: a future, and something to [wait](Pending::wait) for without one.
-/// Whoever drops it does not want to know.
+/// A pending result: a future, which can also be [waited](Pending::wait) for without an executor.
+/// Drop it if the result does not matter.
 #[must_use = "the answer is not waited for"]
 pub struct Pending<T>(Arc<PendingShared<T>>);
 
-/// Where the answer goes. Dropped, it answers that the session is closed.
+/// Delivers the result. If it is dropped, the result is that the session is closed.
 pub(crate) struct Completer<T>(Option<Arc<PendingShared<T>>>);
 
 /// Both ends.
@@ -43,15 +43,14 @@ pub(crate) fn pending<T>() -> (Completer<T>, Pending<T>) {
 }
 
 impl<T> Pending<T> {
-    /// Waits for the answer.
+    /// Waits for the result.
     ///
-    /// # Errors
-    /// What the answer is.
+    /// # Errors The error in the result.
     pub fn wait(self) -> Result<T, SocketError> {
         self.wait_again()
     }
 
-    /// As [`Pending::wait`]; a second time it finds it closed.
+    /// As [`Pending::wait`]. A second call returns `Closed`.
     pub(crate) fn wait_again(&self) -> Result<T, SocketError> {
         let mut state = self.0.state();
         loop {
@@ -82,7 +81,7 @@ impl<T> Future for Pending<T> {
 }
 
 impl<T> Completer<T> {
-    /// Whether somebody waits for it still.
+    /// Whether the result is still wanted.
     pub(crate) fn has_receiver(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }
@@ -107,17 +106,17 @@ impl<T> Drop for Completer<T> {
     }
 }
 
-/// Whom it is confirmed to that something is published.
+/// Who is notified that something is published, and with what.
 pub(crate) enum PublishConfirmation {
-    /// Somebody who knows what it is.
+    /// A caller that knows what it published.
     Published(Completer<()>),
-    /// As [`PublishConfirmation::Known`], and its octets were under way until now.
+    /// As [`PublishConfirmation::Published`]; its bytes were pending until now.
     PublishedBytes(Completer<()>, PendingBytes),
-    /// Somebody who wants to know its name.
+    /// A caller that needs the name.
     PublishedName(Completer<Name>, Name),
 }
 
-/// Octets of a sum of those that are under way, until it is dropped.
+/// Bytes in a sum of pending bytes, subtracted on drop.
 pub(crate) struct PendingBytes {
     total: Arc<AtomicU64>,
     octets: u64,
@@ -143,12 +142,12 @@ impl From<Completer<()>> for PublishConfirmation {
 }
 
 impl PublishConfirmation {
-    /// Says so.
+    /// Delivers the confirmation.
     pub(crate) fn confirm(self) {
         match self {
             Self::Published(answer) => answer.complete(Ok(())),
             Self::PublishedBytes(answer, under_way) => {
-                // Who has the answer may append again.
+                // A caller that has the result may append again.
                 drop(under_way);
                 answer.complete(Ok(()));
             }

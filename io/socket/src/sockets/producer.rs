@@ -25,12 +25,12 @@ use super::requests::{Request, RequestQueue};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::object::published::Published;
 
-/// Octets of content that one thread signs alone.
+/// Content up to this size is signed by one thread.
 const SINGLE_THREAD_BYTES: usize = 1 << 16;
 
-/// Publishes below a prefix: what is published is answered from the output buffer, without the
-/// application; what is not, it is [told of](Producer::recv). Dropping it gives the prefix back and
-/// forgets what was published.
+/// Publishes objects below a prefix. Published packets are answered from the output buffer, without
+/// the application. The application [receives](Producer::recv) the other requests. Dropping the
+/// producer releases the prefix and forgets what was published.
 ///
 /// Several threads may publish at once.
 pub struct Producer {
@@ -42,10 +42,9 @@ pub struct Producer {
     binding: PrefixBinding,
 }
 
-/// A producer that is being bound: a future, and something to [wait](Binder::wait) for without one.
-/// Its prefix is kept from others from the beginning. Dropped, it is not bound, and the prefix is
-/// free.
-#[must_use = "it is not bound yet"]
+/// A producer being bound: a future, which can also be [waited](Binder::wait) for. Its prefix is
+/// reserved from the beginning. Dropping it cancels the binding and releases the prefix.
+#[must_use = "it is not bound yet; wait for it"]
 pub struct Binder {
     step: BindStep,
     producer_parts: Option<ProducerParts>,
@@ -53,14 +52,14 @@ pub struct Binder {
 
 /// What a producer that is being bound waits for.
 enum BindStep {
-    /// The file of the output buffer, which a thread of its own makes.
+    /// The file of the output buffer, which another thread creates.
     Opening(PrefixBinding, Pending<OpenDisk>),
     Registering(PendingBind),
     /// It is bound, or has failed.
     Finished,
 }
 
-/// What a producer is made of, but for its binding.
+/// A producer without its binding.
 struct ProducerParts {
     prefix: Name,
     identity: Identity,
@@ -72,7 +71,7 @@ struct ProducerParts {
 }
 
 impl ProducerParts {
-    /// The network thread's end of it.
+    /// The network thread's end.
     fn endpoint(&self, prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
         let answers = OutputBuffer::new(&self.options, self.hash_key, disk);
         ProducerEndpoint::new(prefix, answers, self.command_receiver.clone(), self.requests.clone())
@@ -131,8 +130,8 @@ impl Future for Binder {
     }
 }
 
-/// Has a thread make the file of the option `disk`, which may take long. If nobody wants it any
-/// more, it is gone again.
+/// Creates the file of the option `disk` in a thread, because it may take long. If no one wants it
+/// any more, it is deleted.
 fn open_disk(folder: &Path, options: &ProducerOptions) -> Result<Pending<OpenDisk>, SocketError> {
     let (answer, opened) = pending();
     let folder = folder.to_owned();
@@ -144,16 +143,15 @@ fn open_disk(folder: &Path, options: &ProducerOptions) -> Result<Pending<OpenDis
 }
 
 impl Producer {
-    /// Binds a socket to `prefix`, and has the router send Interests for it. Waits for the router.
+    /// Binds a socket to `prefix`, and registers the prefix at the router. Waits for the router.
     ///
-    /// # Errors
-    /// [`SocketError::PrefixInUse`] by this session, [`SocketError::PrefixRefused`] by the router,
-    /// [`SocketError::NoRouter`], [`SocketError::Option`].
+    /// # Errors [`SocketError::PrefixInUse`] by this session, [`SocketError::PrefixRefused`] by the
+    /// router, [`SocketError::NoRouter`], [`SocketError::Option`].
     pub fn bind(session: &Session, prefix: Name, identity: Identity) -> Result<Self, SocketError> {
         Self::bind_with(session, prefix, identity, ProducerOptions::default())
     }
 
-    /// As [`Producer::bind`], with options that are not the defaults.
+    /// As [`Producer::bind`], with options.
     pub fn bind_with(
         session: &Session,
         prefix: Name,
@@ -163,12 +161,11 @@ impl Producer {
         Self::begin_bind(session, prefix, identity, options)?.wait()
     }
 
-    /// As [`Producer::bind_with`], for whoever may give up. Waits for nothing but the connection,
-    /// unless that [was made](Session::connect_producers).
+    /// As [`Producer::bind_with`], for callers that may cancel. Waits only for the connection,
+    /// unless that [exists](Session::connect_producers).
     ///
-    /// # Errors
-    /// As [`Producer::bind`]; what the router refuses, and why there can be no `disk`, the
-    /// [`Binder`] tells.
+    /// # Errors As [`Producer::bind`]. The [`Binder`] reports what the router refuses, and why
+    /// there can be no `disk`.
     pub fn begin_bind(
         session: &Session,
         prefix: Name,
@@ -177,7 +174,7 @@ impl Producer {
     ) -> Result<Binder, SocketError> {
         options.check()?;
         session.connect_producers()?;
-        // Names come from strangers.
+        // Names come from untrusted peers, so the hash is keyed.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
         let requests = Arc::new(RequestQueue::new(options.requests_max as usize));
         let (commands, told) = unbounded();
@@ -205,37 +202,35 @@ impl Producer {
         &self.prefix
     }
 
-    /// The options that it was bound with.
+    /// The options with which it was bound.
     pub fn options(&self) -> &ProducerOptions {
         &self.options
     }
 
-    /// Publishes a new version of an object: cut into segments, each signed, with a manifest.
-    /// Interests that wait for it are answered at once. Its name with the version, which is one of
-    /// its own unless the name ends with one.
+    /// Publishes a new version of an object: divided into segments, each signed, with a manifest.
+    /// Answers waiting Interests at once. Returns the versioned name; if `name` ends in a version,
+    /// that one is used.
     ///
-    /// Returns when whoever asks next will get it. Signing takes the processors' time, above all
-    /// with signatures other than digests.
+    /// Returns when the next request will get it. Signing takes processor time, especially with
+    /// signatures other than digests.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
+    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
     pub fn publish(&self, name: &Name, content: impl Into<Packet>) -> Result<Name, SocketError> {
         let (object, version) = self.version_of(name);
         self.publish_version(&object, version, content)
     }
 
-    /// As [`Producer::publish`], and does not wait: threads that the producers of a session share
-    /// sign it, one small object after another without a stop between them. What it gives is a
-    /// future for any executor, or to be [waited](Pending::wait) for: the name with the version,
-    /// once whoever asks next will get it. Versions are numbered in the order of the calls, however
-    /// long each takes.
+    /// As [`Producer::publish`], without waiting. Threads shared by the producers of a session sign
+    /// it; small objects follow each other without a pause. The result is a future for any
+    /// executor, and can also be [waited](Pending::wait) for: the versioned name, when the next
+    /// request will get it. Versions are numbered in the order of the calls, however long each
+    /// takes.
     ///
-    /// Who drops it before a thread has begun with the object gives the publication up; from then
-    /// on it is published as a whole. With the session, all that has not begun is given up.
+    /// Dropping it before a thread has started cancels the publication. Later, the object is
+    /// published completely. The end of the session cancels everything that has not started.
     ///
-    /// # Errors
-    /// As [`Producer::publish`], and [`SocketError::ControlError`] if 4096 objects of the session wait
-    /// to be signed.
+    /// # Errors As [`Producer::publish`], and [`SocketError::Refused`] if 4096 objects of the
+    /// session wait to be signed.
     pub fn publish_async(
         &self,
         name: &Name,
@@ -255,23 +250,26 @@ impl Producer {
         let threads = self.options.publish_options().threads;
         let publication = self.prepare(name, version, content.into(), threads)?;
         let place = publication.signers.reserve_slot();
-        let place = place.ok_or_else(|| SocketError::Refused("too many wait already".into()))?;
+        let place = place.ok_or_else(|| {
+            SocketError::Refused(
+                "too many objects wait to be signed; wait for an earlier one".into(),
+            )
+        })?;
         Ok(publication.start(place))
     }
 
-    /// Begins an object that grows: a new version, of which consumers get each segment as soon as
-    /// it is made, from the [newest](super::Consumer::fetch_newest) or the first on.
+    /// Starts a growing object: a new version whose segments reach consumers as soon as they are
+    /// made, from the [newest](super::Consumer::fetch_newest) or from the first.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`].
+    /// # Errors [`SocketError::OutsidePrefix`].
     pub fn publish_live(&self, name: &Name) -> Result<LiveWriter, SocketError> {
         let (writer, begun) = self.publish_live_async(name)?;
         begun.wait()?;
         Ok(writer)
     }
 
-    /// As [`Producer::publish_live`], and does not wait: the object is there once the answer is,
-    /// and may be appended to at once.
+    /// As [`Producer::publish_live`], without waiting: the object exists when the result is
+    /// delivered, and can be appended to at once.
     pub fn publish_live_async(
         &self,
         name: &Name,
@@ -294,16 +292,15 @@ impl Producer {
             .map(|published| published.versioned().clone())
     }
 
-    /// The number of a version that is yet to be published, greater than those before: for what
-    /// [`Producer::publish_version`] publishes later than others that were numbered after it.
+    /// A version number greater than all earlier ones, for a later call of
+    /// [`Producer::publish_version`] that must not replace versions numbered after it.
     pub fn next_version(&self) -> u64 {
         self.outbound.next_version()
     }
 
-    /// As [`Producer::publish`], as long as `goes_on` says so, which is asked now and then.
+    /// As [`Producer::publish`], while `goes_on`, called regularly, returns true.
     ///
-    /// # Errors
-    /// As [`Producer::publish`]; [`SocketError::Stopped`] if it was broken off.
+    /// # Errors As [`Producer::publish`]; [`SocketError::Stopped`] if it was stopped.
     pub fn publish_while(
         &self,
         name: &Name,
@@ -315,8 +312,8 @@ impl Producer {
             .map(|published| published.versioned().clone())
     }
 
-    /// Publishes a new version of an object, and gives what leads others to it: whom it is sent to
-    /// may get it from here.
+    /// Publishes a new version of an object and returns an offer for it: the receiver of the offer
+    /// can fetch it from here.
     pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
         self.check_unmapped("an offer")?;
         let (object, version) = self.version_of(name);
@@ -324,11 +321,9 @@ impl Producer {
         Offer::decode(published.packets().last().expect("every object has metadata").clone())
     }
 
-    /// What leads others to the latest version of an object that was published here, if there is
-    /// any.
+    /// An offer for the latest version of an object published here, if any.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`], [`SocketError::ClosedFace`].
+    /// # Errors [`SocketError::OutsidePrefix`], [`SocketError::Closed`].
     pub fn offer_of(&self, name: &Name) -> Result<Option<Offer>, SocketError> {
         self.check_unmapped("offers")?;
         self.check(name)?;
@@ -338,10 +333,10 @@ impl Producer {
         latest.map(Offer::decode).transpose()
     }
 
-    /// Answers an Interest with one signed Data of its name: what an offer came to, for example.
+    /// Answers an Interest with one signed Data of its name, for example with the outcome of an
+    /// offer.
     ///
-    /// # Errors
-    /// [`SocketError::TooLong`] for a packet; the key cannot sign.
+    /// # Errors [`SocketError::TooLong`] for a packet; the key cannot sign.
     pub fn answer(&self, request: &Request, content: &[u8]) -> Result<(), SocketError> {
         let name = request.interest_name();
         let freshness_ms = self.options.publish_options().freshness_ms;
@@ -364,7 +359,7 @@ impl Producer {
         Ok(published)
     }
 
-    /// What can be published, with a pool of at least so many threads.
+    /// Prepares a publication, with a signing pool of at least this many threads.
     fn prepare(
         &self,
         name: &Name,
@@ -374,14 +369,16 @@ impl Producer {
     ) -> Result<Publication, SocketError> {
         self.check(name)?;
         if name.as_view().last().is_some_and(|last| last.as_version().is_some()) {
-            return Err(SocketError::Invalid(format!("{name} has a version already")));
+            return Err(SocketError::Invalid(format!(
+                "{name} ends in a version; give the name of the object"
+            )));
         }
         let max_bytes = self.options.buffer_bytes();
         if content.len() as u64 > max_bytes {
             return Err(SocketError::TooLong { max_bytes });
         }
         let options = self.options.publish_options();
-        // What one thread signs alone needs no others.
+        // Content that one thread signs needs no others.
         let is_shared = content.len() > SINGLE_THREAD_BYTES && options.threads > 1;
         let threads = if is_shared { options.threads - 1 } else { 0 };
         Ok(Publication {
@@ -395,18 +392,17 @@ impl Producer {
         })
     }
 
-    /// What it did so far: Interests that came, Data sent, and so on.
+    /// Its counters: Interests received, Data sent, and so on.
     ///
-    /// # Errors
-    /// [`SocketError::ClosedFace`].
+    /// # Errors [`SocketError::Closed`].
     pub fn stats(&self) -> Result<ProducerStats, SocketError> {
         self.outbound.send_and_wait(|stats| ProducerCommand::Stats { stats })
     }
 
-    /// Publishes one Data packet as it is, under a name of the network.
+    /// Publishes one Data packet as it is, with a name of the network.
     ///
-    /// # Errors
-    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is no Data.
+    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not
+    /// Data.
     pub fn publish_packet(&self, data: impl Into<Packet>) -> Result<(), SocketError> {
         let packet = data.into();
         let name = DataView::decode(&packet)
@@ -418,38 +414,34 @@ impl Producer {
         self.outbound.publish(vec![packet], None)
     }
 
-    /// Says that what is asked for will not be published: whoever asks gets a Nack, and no answer
-    /// is waited for.
+    /// States that the requested data will not be published: requesters get a Nack at once.
     pub fn refuse(&self, request: &Request) -> Result<(), SocketError> {
         self.outbound.send(ProducerCommand::Refused { interest: request.interest().clone() })
     }
 
-    /// Waits for an Interest for what is not published. It waits, too, for as long as
-    /// [`request_wait`](ProducerOptions::request_wait) and its lifetime say.
+    /// Waits for an Interest for unpublished data. The Interest waits as long as
+    /// [`request_wait`](ProducerOptions::request_wait) and its lifetime permit.
     ///
-    /// # Errors
-    /// [`SocketError::ClosedFace`].
+    /// # Errors [`SocketError::Closed`].
     pub fn recv(&self) -> Result<Request, SocketError> {
         self.requests.recv(None).map(|request| request.expect("it waits as long as it takes"))
     }
 
-    /// As [`Producer::recv`]; `None` if none comes within that time.
+    /// As [`Producer::recv`]; `None` if none arrives within that time.
     ///
-    /// # Errors
-    /// [`SocketError::ClosedFace`].
+    /// # Errors [`SocketError::Closed`].
     pub fn recv_timeout(&self, wait: Duration) -> Result<Option<Request>, SocketError> {
         self.requests.recv(Some(wait))
     }
 
-    /// As [`Producer::recv`], for tasks: all that asked are woken, and one gets it.
+    /// As [`Producer::recv`], for tasks: all waiting tasks are woken, and one gets the request.
     ///
-    /// # Errors
-    /// [`SocketError::ClosedFace`].
+    /// # Errors [`SocketError::Closed`].
     pub fn poll_recv(&self, context: &mut task::Context<'_>) -> Poll<Result<Request, SocketError>> {
         self.requests.poll(context)
     }
 
-    /// The object that is meant, and its version: the one that the name ends with, or a new one.
+    /// The object, and its version: the one at the end of the name, or a new one.
     fn version_of(&self, name: &Name) -> (Name, u64) {
         let name = name.as_view();
         match name.last().and_then(|last| last.as_version()) {
@@ -462,7 +454,7 @@ impl Producer {
         check_below(&self.prefix, name)
     }
 
-    /// Refuses what is done with names of NDN alone.
+    /// Rejects operations that need NDN names.
     fn check_unmapped(&self, what: &str) -> Result<(), SocketError> {
         match self.options.mapping {
             NameMapping::Identity => Ok(()),

@@ -16,10 +16,9 @@ use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Completer, PublishConfirmation};
 use super::requests::{Request, RequestQueue};
 
-/// What the application says of what there is.
+/// Commands from the application.
 pub(crate) enum ProducerCommand {
-    /// Packets are published, and perhaps the metadata that makes them the latest version of an
-    /// object.
+    /// Publish packets, and optionally the metadata that make them the latest version of an object.
     Published { packets: Vec<Packet>, metadata: Option<Packet>, confirmation: PublishConfirmation },
     Grown {
         packets: Vec<Packet>,
@@ -27,17 +26,17 @@ pub(crate) enum ProducerCommand {
         growth: GrowthUpdate,
         confirmation: PublishConfirmation,
     },
-    /// An object of that version grows no more, and has no end.
+    /// A growing object of this version ends without an end.
     LiveAbandoned { versioned: Name },
-    /// It wants the metadata of the latest version of an object.
+    /// Return the metadata of an object's latest version.
     Latest { object: Name, metadata: Completer<Option<Packet>> },
-    /// It wants to know what the producer did so far.
+    /// Return the counters.
     Stats { stats: Completer<ProducerStats> },
-    /// What this Interest asks for will not be.
+    /// Refuse what this Interest requests.
     Refused { interest: Packet },
 }
 
-/// What answers, from the output buffer, with its disk if it has one.
+/// The output buffer that answers, with its disk if it has one.
 pub(crate) struct OutputBuffer {
     producer: Producer<LatestVersions>,
     disk: Option<OutputDisk>,
@@ -61,7 +60,7 @@ impl OutputBuffer {
     }
 }
 
-/// What is being published.
+/// A publication in progress.
 struct PendingPublication {
     packets: vec::IntoIter<Packet>,
     metadata: Option<Packet>,
@@ -69,21 +68,20 @@ struct PendingPublication {
     confirmation: PublishConfirmation,
 }
 
-/// Packets put at a time where they may go on to a disk: it is asked in between whether it is
-/// behind.
+/// Packets put between two checks whether the disk is behind.
 const PUT_BATCH_PACKETS: usize = 16;
 
 pub(crate) struct ProducerEndpoint {
     prefix: Name,
     producer: Producer<LatestVersions>,
     disk: Option<OutputDisk>,
-    /// Where the disk goes when the producer is gone and something is under way.
+    /// Receives the disk when the producer is gone and operations are pending.
     closing: Option<Sender<OutputDisk>>,
     commands: Receiver<ProducerCommand>,
     requests: Arc<RequestQueue>,
-    /// Of which a part has been put, while the disk is behind.
+    /// A publication in progress that waits for the disk.
     publication: Option<PendingPublication>,
-    /// Of what has been put in this turn.
+    /// Growth of objects in this turn.
     growths: Vec<GrowthUpdate>,
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
@@ -110,7 +108,7 @@ impl ProducerEndpoint {
         }
     }
 
-    /// From now on the network thread has it: that gets the disk back.
+    /// The network thread has the endpoint from now on, and gets the disk back.
     pub(crate) fn close_disk_by(&mut self, closing: Sender<OutputDisk>) {
         self.closing = Some(closing);
     }
@@ -120,8 +118,8 @@ impl ProducerEndpoint {
         self.disk.as_ref().map_or_else(Vec::new, OutputDisk::sources)
     }
 
-    /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
-    /// wait until that is done are to be answered at the end.
+    /// Executes one command or a part of it; returns false if there is none. The confirmations must
+    /// be delivered when this turn has ended.
     fn run_next_command(&mut self, confirmations: &mut Vec<PublishConfirmation>) -> bool {
         if let Some(publication) = self.publication.take() {
             self.put(publication, confirmations);
@@ -186,7 +184,7 @@ impl ProducerEndpoint {
             disk.submit(&mut self.out.disk_ops);
         }
         for (path, header, packet) in self.out.packets.drain(..) {
-            // What its queue refuses the link counts; it is asked for again.
+            // The link counts packets that its queue refuses. They will be requested again.
             let _ = client.send(path, header, packet);
         }
         for ProducerEvent::Wanted { interest } in self.out.events.drain(..) {
@@ -195,7 +193,7 @@ impl ProducerEndpoint {
             }
         }
         debug_assert!(self.out.reads.is_empty(), "it names packets only");
-        // Interests that came with these packets were early until now.
+        // Interests that arrived together with these packets were for future segments until now.
         for growth in self.growths.drain(..) {
             self.producer.source_mut().update_growth(growth);
         }
@@ -208,7 +206,7 @@ impl Drop for ProducerEndpoint {
         if let (Some(disk), Some(closing)) =
             (self.disk.take().filter(OutputDisk::is_busy), &self.closing)
         {
-            // The thread receives as long as it has senders.
+            // The thread receives while there are senders.
             let _ = closing.send(disk);
         }
     }
@@ -225,7 +223,7 @@ impl Endpoint for ProducerEndpoint {
             let was_behind = self.producer.is_disk_behind();
             let has_more = !was_behind && self.run_next_command(&mut confirmations);
             self.run_once(context.client);
-            // Where the disk is behind, it says when it has done something.
+            // A disk that is behind reports when it has done something.
             if !has_more && (!was_behind || self.producer.is_disk_behind()) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! One object on its way to be published.
+//! One object being published.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::publish::PublishError;
 use crate::publish::sign::{Label, PublishOptions, publish_octets_with};
 use crate::publish::sign_pool::{QueueSlot, SignPoolHandle, SignTask};
 
-/// Packets published at once: others are answered between them.
+/// Packets published at once. Other endpoints run in between.
 const BATCH_PACKETS: usize = 256;
-/// Octets of content that are signed in about no time, so that others may wait for it.
+/// Content up to this size is signed so fast that others can wait for it.
 const SHORT_TASK_BYTES: usize = 1 << 16;
 
-/// What there is to be signed, and all that it takes.
+/// What to sign, and everything needed for it.
 pub(super) struct Publication {
     pub(super) name: Name,
     pub(super) version: u64,
@@ -31,7 +31,7 @@ pub(super) struct Publication {
 }
 
 impl Publication {
-    /// Signs it as long as `goes_on` says so.
+    /// Signs it while `goes_on` returns true.
     pub(super) fn sign(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Published, SocketError> {
         let label = Label {
             name: &self.name,
@@ -40,7 +40,7 @@ impl Publication {
             certificate: self.identity.certificate.as_deref(),
         };
         let mut options = self.options.clone();
-        // What is smaller than a segment needs no room for one.
+        // Content smaller than a segment needs no room for a whole one.
         options.segment_size = options.segment_size.min(self.content.len().max(1));
         let mut is_stopped = false;
         let goes_on = &mut || {
@@ -59,8 +59,8 @@ impl Publication {
         })
     }
 
-    /// Has all but the last packets of a signed object answered for, in batches. Those, and what
-    /// leads to all of them.
+    /// Publishes a signed object in batches, except the last packets. Returns those, and the
+    /// metadata.
     fn publish_all_but_last(
         &self,
         published: &Published,
@@ -81,7 +81,7 @@ impl Publication {
         Ok((packets, metadata))
     }
 
-    /// Has a signed object answered for.
+    /// Publishes a signed object.
     pub(super) fn submit(
         &self,
         published: &Published,
@@ -91,7 +91,7 @@ impl Publication {
         self.outbound.publish(packets, Some(metadata))
     }
 
-    /// Has a thread do both, and does not wait for it.
+    /// Lets a thread sign and publish it, without waiting.
     pub(super) fn start(self, place: QueueSlot) -> Pending<Name> {
         let (answer, published) = pending();
         let signers = self.signers.clone();
@@ -115,7 +115,7 @@ impl Publication {
         published
     }
 
-    /// All but the last step, if somebody wants it; what that takes.
+    /// All but the last step, if the result is still wanted. Returns what the last step needs.
     fn finish(
         &self,
         answer: &Completer<Name>,

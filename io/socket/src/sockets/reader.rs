@@ -1,4 +1,4 @@
-//! The octets of an object, in order, as they come.
+//! The bytes of an object, in order, as they arrive.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
@@ -14,18 +14,18 @@ use super::SocketError;
 use super::fetcher::Fetcher;
 use super::inbox::Inbox;
 
-/// Reads an object, or a range of it, while it is being fetched: the input buffer bounds how far
-/// ahead. Blocking with [`Read`], [`BufRead`] and [`Seek`]; with [`Reader::poll_read`], or tokio's
-/// `AsyncRead` with the feature `tokio`, from any runtime. Dropping it ends the fetch.
+/// Reads an object or a range of it while it is being fetched. The input buffer limits how far the
+/// fetch is ahead. Use [`Read`], [`BufRead`] and [`Seek`] to block; use [`Reader::poll_read`], or
+/// tokio's `AsyncRead` with the feature `tokio`, in any runtime. Dropping it ends the fetch.
 ///
-/// Every octet has been verified, unless the options say otherwise: see [`Reader::is_verified`].
+/// Every byte has been verified, unless the options permit otherwise: see [`Reader::is_verified`].
 pub struct Reader {
     fetcher: Fetcher,
-    /// What is fetched; a known version once it is found.
+    /// What is fetched; a known version after it is found.
     target: Target,
-    /// Octets of the object that may be read. An end beyond that of the object is no error.
+    /// Bytes of the object that may be read. The end may lie beyond the object's.
     range: Range<u64>,
-    /// Where in the object the next octet is.
+    /// Offset of the next byte in the object.
     position: u64,
     active_fetch: Option<ActiveFetch>,
     metadata: Option<Metadata>,
@@ -34,15 +34,15 @@ pub struct Reader {
     skipped_segments: u64,
 }
 
-/// A fetch that is under way.
+/// A fetch in progress.
 struct ActiveFetch {
     inbox: Arc<Inbox>,
-    /// Octets still to be passed over, and still to be read; `None` until that is known.
+    /// Bytes to skip, and bytes to read; `None` until known.
     remaining: Option<(u64, u64)>,
     packets: VecDeque<Delivery>,
-    /// Of which these octets are still to be read.
+    /// The current packet, and its unread bytes.
     current: Option<(Packet, Range<usize>)>,
-    /// Packets read that the network thread has not been told of.
+    /// Packets read that have not been reported to the network thread.
     unreported_packets: u32,
     next_segment: u64,
     has_ended: bool,
@@ -72,7 +72,7 @@ impl Reader {
         reader
     }
 
-    /// Begins to fetch from where it is.
+    /// Starts to fetch from the current position.
     fn start(&mut self) {
         let range = self.position..self.range.end.max(self.position);
         self.active_fetch = Some(ActiveFetch {
@@ -93,29 +93,28 @@ impl Reader {
         self.active_fetch.as_mut().expect("it has begun")
     }
 
-    /// Whether everything read so far was verified. It is, unless the options
+    /// Whether everything read so far was verified. This is so unless the options
     /// [`verify`](super::ConsumerOptions::verify) or [`on_bad`](super::ConsumerOptions::on_bad)
-    /// are other than by default.
+    /// have been changed.
     pub fn is_verified(&self) -> bool {
         self.is_verified
     }
 
-    /// The number of the segment that the octets to be read next belong to, when
-    /// [`BufRead::fill_buf`] has shown some; they reach to its end.
+    /// The number of the segment of the next bytes, after [`BufRead::fill_buf`] has returned some.
+    /// They reach to its end.
     pub fn segment(&self) -> Option<u64> {
         let flow = self.active_fetch.as_ref()?;
         flow.current.as_ref().map(|_| flow.next_segment - 1)
     }
 
-    /// Segments that were passed over so far, as an unreliable consumer does.
+    /// Segments skipped so far, by an unreliable consumer.
     pub fn missed(&self) -> u64 {
         self.skipped_segments
     }
 
-    /// What is known of the object: waits until it has been found.
+    /// The metadata of the object. Waits until it has been found.
     ///
-    /// # Errors
-    /// Why it cannot be had.
+    /// # Errors The object cannot be fetched.
     pub fn metadata(&mut self) -> Result<&Metadata, SocketError> {
         match self.poll_metadata_with(None, false) {
             Poll::Ready(Ok(())) => Ok(self.metadata.as_ref().expect("it is known now")),
@@ -126,8 +125,7 @@ impl Reader {
 
     /// As [`Reader::metadata`], for a task.
     ///
-    /// # Errors
-    /// Why it cannot be had.
+    /// # Errors The object cannot be fetched.
     pub fn poll_metadata(
         &mut self,
         context: &mut task::Context<'_>,
@@ -136,10 +134,9 @@ impl Reader {
         Poll::Ready(Ok(self.metadata.as_ref().expect("it is known now")))
     }
 
-    /// The name of the version that is read: waits until it has been found.
+    /// The name of the version that is read. Waits until it has been found.
     ///
-    /// # Errors
-    /// Why it cannot be had.
+    /// # Errors The object cannot be fetched.
     pub fn versioned(&mut self) -> Result<&Name, SocketError> {
         self.metadata().map(|metadata| &metadata.versioned)
     }
@@ -157,7 +154,7 @@ impl Reader {
         flow.remaining = Some((start.skip_bytes, start.len));
         flow.next_segment = start.first_segment;
         if self.metadata.is_none() {
-            // What is read later is of the same version.
+            // Later reads use the same version.
             if matches!(self.target, Target::Latest { .. }) {
                 self.target = Target::KnownMetadata { metadata: start.metadata.clone() };
             }
@@ -166,10 +163,9 @@ impl Reader {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads into `out`; 0 octets are the end.
+    /// Reads into `out`. 0 bytes mean the end.
     ///
-    /// # Errors
-    /// Why no more can be had, from then on each time.
+    /// # Errors No more can be fetched; every later call returns this error.
     pub fn poll_read(
         &mut self,
         context: &mut task::Context<'_>,
@@ -185,8 +181,8 @@ impl Reader {
         Poll::Ready(Ok(count))
     }
 
-    /// The octets that come next, without a copy; none at the end. [`BufRead::consume`] says how
-    /// many of them are read.
+    /// The next bytes, without a copy; none at the end. [`BufRead::consume`] states how many of
+    /// them are read.
     pub fn poll_fill_buf(
         &mut self,
         context: &mut task::Context<'_>,
@@ -194,8 +190,8 @@ impl Reader {
         self.poll_fill(Some(context))
     }
 
-    /// As [`Reader::poll_fill_buf`], for whoever keeps them: a piece of the packet that they came
-    /// in, and read with that.
+    /// As [`Reader::poll_fill_buf`], for callers that keep the bytes: returns a slice of the
+    /// received packet, and consumes it.
     pub fn poll_piece(
         &mut self,
         context: &mut task::Context<'_>,
@@ -224,7 +220,7 @@ impl Reader {
         Poll::Ready(Ok(current.map_or(&[], |(packet, range)| &packet[range.clone()])))
     }
 
-    /// Makes sure that there is a packet with octets to be read, unless it is the end.
+    /// Ensures that there is a packet with unread bytes, except at the end.
     fn poll_next(
         &mut self,
         mut context: Option<&mut task::Context<'_>>,
@@ -243,7 +239,7 @@ impl Reader {
             if !ready!(more)? {
                 flow.has_ended = true;
                 let next = flow.next_segment;
-                // Of an empty range nothing was wanted.
+                // An empty range needs nothing.
                 if flow.remaining.is_some_and(|(_, left)| left > 0) {
                     self.skipped_segments += self.end_segment().saturating_sub(next);
                 }
@@ -251,7 +247,7 @@ impl Reader {
         }
     }
 
-    /// The segment after the last one that was wanted, as far as known.
+    /// One past the last wanted segment, if known.
     fn end_segment(&self) -> u64 {
         let Some(metadata) = &self.metadata else { return 0 };
         let end = metadata.last_segment.map_or(0, |last| last.saturating_add(1));
@@ -261,7 +257,7 @@ impl Reader {
         }
     }
 
-    /// Takes the octets that are wanted out of a packet.
+    /// Opens the wanted bytes of a packet.
     fn open_packet(&mut self, delivery: &Delivery) -> Result<(), SocketError> {
         let flow = self.active_fetch.as_mut().expect("it has begun");
         let (skip, left) = flow.remaining.as_mut().expect("it is known");
@@ -270,7 +266,7 @@ impl Reader {
         let missed = segment.saturating_sub(flow.next_segment);
         self.skipped_segments += missed;
         flow.next_segment = segment + 1;
-        // What was missed has its place all the same.
+        // Skipped segments occupy their offsets all the same.
         let size = self.metadata.as_ref().and_then(|metadata| metadata.segment_size);
         let hole = missed.saturating_mul(size.unwrap_or(0));
         let unwanted = hole.min(*skip);
@@ -284,14 +280,14 @@ impl Reader {
         let taken = (content.len() as u64 - passed).min(*left);
         *skip -= passed;
         *left -= taken;
-        // Whatever else is under way is not wanted.
+        // Nothing else in flight is wanted.
         flow.has_ended |= *left == 0;
         self.is_verified &= delivery.is_verified;
         if taken == 0 {
             flow.packet_done();
             return Ok(());
         }
-        // Where Content begins in the packet: it is a part of it.
+        // The offset of Content in the packet: it is a slice of it.
         let begin = content.as_ptr() as usize - delivery.packet.as_ptr() as usize + passed as usize;
         let octets = begin..begin + taken as usize;
         flow.current = Some((delivery.packet.clone(), octets));
@@ -312,7 +308,7 @@ impl Reader {
 }
 
 impl ActiveFetch {
-    /// Tells the network thread now and then how much room there is.
+    /// Regularly reports freed buffer space to the network thread.
     fn packet_done(&mut self) {
         self.unreported_packets += 1;
         if self.unreported_packets >= (self.inbox.capacity / 4).max(1) {
@@ -321,7 +317,7 @@ impl ActiveFetch {
     }
 }
 
-/// The place of octets follows from the size of segments: one of another size would shift them.
+/// Offsets depend on the segment size, so a segment of another size would shift them.
 fn check_size(
     metadata: Option<&Metadata>,
     data: &DataView<'_>,
@@ -366,8 +362,8 @@ impl BufRead for Reader {
 }
 
 impl Seek for Reader {
-    /// Goes to a place in the object; of a range, as seen from its start. What was fetched for the
-    /// place before is given up.
+    /// Moves to an offset in the object, or in the range. What was fetched for the old position is
+    /// dropped.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let here = self.position - self.range.start;
         let to = match to {
@@ -375,19 +371,22 @@ impl Seek for Reader {
             SeekFrom::Current(by) => here.checked_add_signed(by),
             SeekFrom::End(by) => {
                 let size = self.metadata()?.size_bytes;
-                let unknown = || SocketError::Invalid("nobody says how long it is".into());
+                let unknown = || SocketError::Invalid("its length is unknown".into());
                 let end = size.ok_or_else(unknown)?.min(self.range.end);
                 end.saturating_sub(self.range.start).checked_add_signed(by)
             }
         };
         let Some(to) = to else {
-            return Err(SocketError::Invalid("a place before the start".into()).into());
+            return Err(SocketError::Invalid("the position is before the start".into()).into());
         };
         if to != here {
             if self.metadata()?.next_segment.is_some() {
-                return Err(SocketError::Invalid("it grows and is read in order".into()).into());
+                return Err(SocketError::Invalid(
+                    "the object grows, so it can only be read in order".into(),
+                )
+                .into());
             }
-            // What is read then must be of the version that was read before.
+            // Later reads must use the version that was read before.
             self.metadata()?;
             self.position = self.range.start.saturating_add(to);
             self.active_fetch = None;

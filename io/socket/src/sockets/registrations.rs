@@ -1,5 +1,4 @@
-//! The prefixes that a session's router sends Interests for: registered, and again after each
-//! break.
+//! Registers a session's prefixes at its router, and registers them again after each reconnect.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +15,12 @@ use super::pending::Completer;
 
 /// How long a router may take to answer.
 const RESPONSE_TIMEOUT_NS: u64 = 2 * NS_PER_S;
-/// How often one is asked before the first registration fails.
+/// How often a prefix is tried before the first registration fails.
 const TRIES_MAX: u32 = 3;
-/// How long after a failure it is tried again, once it had been registered.
+/// How long after a failure a registration is repeated, once it had succeeded.
 const RETRY_NS: u64 = 500 * NS_PER_MS;
 
-/// What is to be registered, or no more.
+/// A prefix to register or to unregister.
 pub(crate) enum Registration {
     Begin { prefix: Name, registered: Completer<()> },
     End { prefix: Name },
@@ -29,12 +28,12 @@ pub(crate) enum Registration {
 
 struct RegisteredPrefix {
     name: Name,
-    /// Told of the first registration.
+    /// Notified of the first registration.
     registered: Option<Completer<()>>,
     tries: u32,
-    /// The command that is under way: the name of its Interest.
+    /// The pending command, by the name of its Interest.
     pending_command: Option<Name>,
-    /// When the next command is due, or this one is given up; `None` while it is registered.
+    /// When the next command is due, or the pending one times out; `None` while registered.
     due_at: Option<Instant>,
 }
 
@@ -73,11 +72,11 @@ impl Registrations {
         }
     }
 
-    /// Sends a command; the name of its Interest.
+    /// Sends a command. Returns the name of its Interest.
     fn command(client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
         let path = client.paths().next()?;
-        // Who binds a longer prefix answers alone below it, also in another program: no child
-        // inherits the route.
+        // A socket bound to a longer prefix answers alone below it, also in another program. So
+        // child prefixes must not inherit the route.
         let flags = (command == Command::RibRegister).then_some(0);
         let parameters =
             ControlParameters { name: Some(prefix.clone()), flags, ..Default::default() };
@@ -92,7 +91,9 @@ impl Registrations {
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             if prefix.registered.is_some() && prefix.tries >= TRIES_MAX {
                 let error = match client.paths().next() {
-                    Some(_) => prefix_refused(&name, "it does not answer its management".into()),
+                    Some(_) => {
+                        prefix_refused(&name, "it does not answer management commands".into())
+                    }
                     None => SocketError::NoRouter("it is gone".into()),
                 };
                 self.fail(&name, error);
@@ -118,7 +119,7 @@ impl Registrations {
         let Some(prefix) = self.prefixes.values_mut().find(is_answer) else { return };
         prefix.pending_command = None;
         let Ok(data) = DataView::decode(&packet.packet) else {
-            // A Nack: its management may be about to start.
+            // A Nack: the router's management may be starting.
             prefix.due_at = Some(now.plus_ns(RETRY_NS));
             return;
         };
@@ -134,7 +135,7 @@ impl Registrations {
                 let reason = format!("{} {}", response.code, response.text);
                 self.fail(&name, prefix_refused(&name, reason));
             }
-            // One that had been registered may be again.
+            // A prefix that was registered before is tried again.
             _ => prefix.due_at = Some(now.plus_ns(RETRY_NS)),
         }
     }
@@ -159,8 +160,8 @@ impl Endpoint for Registrations {
             let is_interest =
                 packet.header.nack.is_none() && InterestView::decode(&packet.packet).is_ok();
             match is_interest {
-                // Without producers it is alone and gets everything: what the router sent before it
-                // knew that the last is gone.
+                // Without producers this endpoint gets everything, including what the router sent
+                // before it knew that the last producer is gone.
                 true => context.client.nack_no_route(packet),
                 false => self.on_answer(now, &packet),
             }
@@ -172,7 +173,7 @@ impl Endpoint for Registrations {
     fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let is_back = change.error.is_none() && client.paths().next() == Some(PathId(0));
         for prefix in self.prefixes.values_mut().filter(|_| is_back) {
-            // The router that was gone knows nothing any more.
+            // The restarted router has lost the registration.
             (prefix.pending_command, prefix.due_at) = (None, Some(client.now()));
         }
     }
@@ -213,7 +214,7 @@ mod tests {
         events.add(Registrations::new(changes));
         events.run_once(None).unwrap();
         events.run_once(Some(Instant::ZERO)).unwrap();
-        // Only a failure waits so long.
+        // Only a failure waits this long.
         router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let (mut received, mut block) = (Vec::new(), [0; 4096]);
         while peek_frame(&received).unwrap().is_none_or(|len| len > received.len()) {

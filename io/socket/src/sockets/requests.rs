@@ -1,4 +1,4 @@
-//! What consumers ask for and a producer has not published: it is told so, and may publish it.
+//! Requests for unpublished names. The application receives them, and may publish.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,30 +12,30 @@ use weir_wire::{InterestView, Name, NameView};
 use super::SocketError;
 use super::offer::Offer;
 
-/// An Interest that waits for what is not published yet.
+/// An Interest that waits for unpublished data.
 #[derive(Clone, Debug)]
 pub struct Request {
     name: Name,
-    /// Names below it are answered by whoever got the request.
+    /// The prefix of the producer that received it.
     own_prefix: Name,
     interest: Packet,
 }
 
 impl Request {
-    /// A request below `prefix`, made of an Interest TLV.
+    /// A request below `prefix`, from an Interest TLV.
     pub(crate) fn new(prefix: &Name, interest: Packet) -> Option<Self> {
         let asked = InterestView::decode(&interest).ok()?.name;
         let name = object_of(prefix, asked);
         Some(Self { name, own_prefix: prefix.clone(), interest })
     }
 
-    /// The name that is to be published: that of the Interest without what the transport adds
-    /// (metadata's keyword, version, segment).
+    /// The name to publish: that of the Interest without the components that the transport adds
+    /// (metadata keyword, version, segment).
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The Interest, a whole TLV, which may have parameters for the application.
+    /// The Interest, a complete TLV, perhaps with parameters for the application.
     pub fn interest(&self) -> &Packet {
         &self.interest
     }
@@ -44,11 +44,10 @@ impl Request {
         InterestView::decode(&self.interest).expect("it was decoded before").name.to_name()
     }
 
-    /// What the Interest offers, if it has parameters.
+    /// The offer in the Interest, if it has parameters.
     ///
-    /// # Errors
-    /// [`SocketError::InvalidTopology`]: they are no offer, or one of what is below this producer's own
-    /// prefix, which would have it wait for itself.
+    /// # Errors [`SocketError::Invalid`]: the parameters are no offer, or offer an object below
+    /// this producer's own prefix, so that it would wait for itself.
     pub fn offer(&self) -> Option<Result<Offer, SocketError>> {
         let offer = Offer::decode(self.parameters()?.to_vec());
         Some(offer.and_then(|offer| {
@@ -69,7 +68,7 @@ impl Request {
     }
 }
 
-/// The name of the object that an Interest is for.
+/// The name of the object that an Interest requests.
 fn object_of(prefix: &Name, asked: NameView<'_>) -> Name {
     let own = prefix.as_view().component_count();
     let is_added = |part: weir_wire::ComponentView<'_>| {
@@ -85,7 +84,7 @@ fn object_of(prefix: &Name, asked: NameView<'_>) -> Name {
     }
 }
 
-/// Tasks that wait at most; of more, those that came last.
+/// Upper bound of waiting tasks. The latest ones are kept.
 const TASKS_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -95,7 +94,7 @@ struct RequestsState {
     is_closed: bool,
 }
 
-/// Requests that the application has not taken yet, the latest ones.
+/// Requests that the application has not taken yet; the latest ones.
 pub(crate) struct RequestQueue {
     state: Mutex<RequestsState>,
     changed: Condvar,
@@ -117,14 +116,14 @@ impl RequestQueue {
         let tasks = std::mem::take(&mut state.tasks);
         drop(state);
         self.changed.notify_one();
-        // Which of them still wait nobody knows.
+        // It is unknown which tasks still wait, so all are woken.
         tasks.into_iter().for_each(task::Waker::wake);
     }
 
     pub(crate) fn push(&self, request: Request) {
         self.change(|state| {
             if state.waiting.len() >= self.max {
-                // As many Interests wait at most: this one waits no more.
+                // The oldest Interest has stopped waiting, because only this many wait.
                 state.waiting.pop_front();
             }
             state.waiting.push_back(request);
@@ -136,7 +135,7 @@ impl RequestQueue {
         self.changed.notify_all();
     }
 
-    /// The next one; `None` if there is none within the time.
+    /// The next request; `None` if none arrives in time.
     pub(crate) fn recv(&self, wait: Option<Duration>) -> Result<Option<Request>, SocketError> {
         let until = wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut state = self.state();
@@ -227,7 +226,7 @@ mod tests {
         }
     }
 
-    /// One that waits no more must not be woken in place of one that does.
+    /// A task that no longer waits must not be woken instead of one that does.
     #[test]
     fn wakes_all_waiting_tasks() {
         let requests = RequestQueue::new(2);

@@ -1,8 +1,8 @@
-//! What the sockets of a program have in common: threads that drive them, connected to a router.
+//! Sessions: the threads that drive a program's sockets, connected to a router.
 //!
-//! A router never sends an Interest back to where it came from. For consumers to reach producers of
-//! the same session, both kinds have a connection of their own, each with its thread; that of
-//! producers starts with the first of them.
+//! A router never sends an Interest back to the face that it came from. So that consumers can reach
+//! producers of the same session, each kind has its own connection and thread. The producers'
+//! connection starts with the first producer.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,16 +26,16 @@ use super::registrations::{Registration, Registrations};
 use crate::fetch::{DownloadOptions, Downloads};
 use crate::publish::sign_pool::{SignPool, SignPoolHandle};
 
-/// Fetches under way at most in a session.
+/// Upper bound of concurrent fetches in a session.
 const FETCHES_MAX: usize = 1 << 17;
 
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// The router; `None`: the one that `weir get` would find.
     pub router: Option<FaceUri>,
-    /// Threads that verify; 0: one for each processor, at most 8.
+    /// Threads that verify; 0: one per processor, at most 8.
     pub threads: usize,
-    /// How long what is being fetched waits for a router that is gone.
+    /// How long fetches wait for an unreachable router.
     pub router_wait: Duration,
 }
 
@@ -45,15 +45,15 @@ impl Default for SessionConfig {
     }
 }
 
-/// The sockets' connections to a router and the threads behind them. Cheap to clone; thousands of
-/// sockets share one. It ends with its last socket and clone.
+/// The sockets' connections to a router, and their threads. Cheap to clone; thousands of sockets
+/// share one. It ends with its last socket and clone.
 ///
-/// A router that goes away and comes back finds the sockets as they were: prefixes are registered
-/// again, Interests asked again. What is being fetched when it stays away fails in the end.
+/// When a router restarts, the session registers its prefixes again and repeats its Interests. If
+/// the router stays unreachable, fetches fail in the end.
 #[derive(Clone)]
 pub struct Session(Arc<SessionShared>);
 
-/// A session that is not kept for this: it ends with its last socket and clone all the same.
+/// A reference that does not keep a session alive.
 #[derive(Clone)]
 pub struct WeakSession(Weak<SessionShared>);
 
@@ -63,7 +63,7 @@ impl WeakSession {
         self.0.upgrade().map(Session)
     }
 
-    /// Whether nobody has it any more.
+    /// Whether the session has ended.
     pub fn has_ended(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -74,32 +74,29 @@ struct SessionShared {
     consumers: ConsumerSide,
     producers: Mutex<Option<ProducerSide>>,
     signing: SignPool,
-    /// TLV-VALUEs of the prefixes that producers are bound to.
+    /// TLV-VALUEs of the prefixes of producers.
     bound_prefixes: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl Session {
-    /// Connects to the router that `weir get` would find: the one that NDN_CLIENT_TRANSPORT or
-    /// client.conf names, else the one that runs on this machine.
+    /// Connects to the router that `weir get` would find: the one in NDN_CLIENT_TRANSPORT or
+    /// client.conf, else the one on this host.
     ///
-    /// # Errors
-    /// [`SocketError::NoRouter`].
+    /// # Errors [`SocketError::NoRouter`].
     pub fn open() -> Result<Self, SocketError> {
         Self::with(SessionConfig::default())
     }
 
     /// Connects to a router.
     ///
-    /// # Errors
-    /// [`SocketError::NoRouter`].
+    /// # Errors [`SocketError::NoRouter`].
     pub fn connect(router: &FaceUri) -> Result<Self, SocketError> {
         Self::with(SessionConfig { router: Some(router.clone()), ..SessionConfig::default() })
     }
 
-    /// Connects as `config` says.
+    /// Connects with this configuration.
     ///
-    /// # Errors
-    /// [`SocketError::NoRouter`].
+    /// # Errors [`SocketError::NoRouter`].
     pub fn with(config: SessionConfig) -> Result<Self, SocketError> {
         let router = match config.router {
             Some(router) => router,
@@ -119,7 +116,7 @@ impl Session {
         })))
     }
 
-    /// A way back to it as long as somebody else has it.
+    /// A reference that does not keep the session alive.
     pub fn downgrade(&self) -> WeakSession {
         WeakSession(Arc::downgrade(&self.0))
     }
@@ -129,7 +126,7 @@ impl Session {
     }
 
     pub(super) fn fetch(&self, fetch: Fetch) {
-        // If the thread is gone, what is fetched ends as closed.
+        // If the thread is gone, the fetch ends as closed.
         let _ = self.0.consumers.fetches.send(fetch);
         self.0.consumers.thread.wake();
     }
@@ -143,11 +140,9 @@ impl Session {
         self.0.bound_prefixes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the connection for producers, which waits for the router, now and not with the first
-    /// of them.
+    /// Connects for producers now, and not with the first of them. Waits for the router.
     ///
-    /// # Errors
-    /// [`SocketError::NoRouter`].
+    /// # Errors [`SocketError::NoRouter`].
     pub fn connect_producers(&self) -> Result<(), SocketError> {
         self.with_producers().map(drop)
     }
@@ -160,18 +155,18 @@ impl Session {
         Ok(producers)
     }
 
-    /// The way to threads that sign, of which there are `count` at least.
+    /// A handle to signing threads, at least `count` of them.
     pub(super) fn signers(&self, count: usize) -> Result<SignPoolHandle, SocketError> {
         Ok(self.0.signing.signers(count)?)
     }
 
-    /// Keeps a prefix for one producer; whether nobody has it.
+    /// Reserves a prefix for one producer. Returns whether it was free.
     pub(super) fn reserve(&self, prefix: &Name) -> bool {
         self.bound().insert(prefix.value().to_vec())
     }
 
-    /// Has `endpoint` answer what is below `prefix`, here and, as will be told, at the router. What
-    /// has it look for what it was told comes with it.
+    /// Lets `endpoint` answer Interests below `prefix`, and registers the prefix at the router.
+    /// Returns the waker for the endpoint's commands.
     pub(super) fn serve(
         &self,
         prefix: &Name,
@@ -182,7 +177,7 @@ impl Session {
         let (id, registered) = side.add(prefix, endpoint);
         let waker = side.thread.waker.clone();
         drop(producers);
-        // The thread is within its turn at most.
+        // Waits at most for one turn of the thread.
         Ok((waker.endpoint(id.wait()?), registered))
     }
 
@@ -197,7 +192,7 @@ impl Session {
     }
 }
 
-/// A thread that is stopped and waited for when this is dropped.
+/// A thread that is stopped and joined on drop.
 struct NetworkThread {
     waker: Arc<Waker>,
     is_stopped: Arc<AtomicBool>,
@@ -221,7 +216,7 @@ impl NetworkThread {
     }
 
     fn wake(&self) {
-        // It fails only where the system is out of everything.
+        // This fails only if the system is out of resources.
         let _ = self.waker.wake();
     }
 }
@@ -230,18 +225,19 @@ impl Drop for NetworkThread {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.wake();
-        // A trust or a task of the application may hold the session that this thread drives.
+        // A trust or a task of the application may hold the last reference to the session that this
+        // thread drives.
         let is_other =
             |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
-            // A panic in a thread has been printed; there is nothing to add.
+            // A panic in a thread has been printed already.
             let _ = thread.join();
         }
     }
 }
 
-/// Turns until it is stopped or the system refuses to go on. `between` is called after each, and
-/// says when the next is to end at the latest.
+/// Runs turns until the thread is stopped or a system call fails. `between` is called after each
+/// turn, and returns when the next must end at the latest.
 fn run(
     events: &mut EventLoop<'_>,
     is_stopped: &AtomicBool,
@@ -289,14 +285,14 @@ fn run_consumers(
 ) -> Result<(), SocketError> {
     let downloads = Downloads::new(client, options, &mut fetches)?;
     let mut events = EventLoop::new(client);
-    // Both know what they have asked for.
+    // Both recognize the answers to their own requests.
     let ids = [events.add(downloads), events.add(ExpressEndpoint::new(expressed))];
     ids.into_iter().for_each(|id| events.route_data(id, &Name::new()));
     run(&mut events, is_stopped, |_| None);
     Ok(())
 }
 
-/// What is asked of the producers' thread.
+/// Changes of the producers' thread.
 enum ProducerChange {
     Add {
         prefix: Name,
@@ -328,7 +324,7 @@ impl ProducerSide {
         let (added, id) = pending();
         let (registered, registration) = pending();
         let (prefix, endpoint) = (prefix.clone(), Box::new(endpoint));
-        // If the thread is gone, both are answered as closed.
+        // If the thread is gone, both end as closed.
         let _ = self.changes.send(ProducerChange::Add { prefix, endpoint, added, registered });
         self.thread.wake();
         (id, registration)
@@ -369,7 +365,7 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
                     Registration::End { prefix }
                 }
             };
-            // The receiver is among the endpoints of the loop.
+            // The receiver is an endpoint of this loop.
             let _ = register.send(registration);
             let _ = waker.wake();
         }
@@ -378,18 +374,17 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
         apply(events);
         close(&mut disks, &closed, events.now())
     });
-    // The last producers went with the session: who waits for them is told.
+    // The last producers ended with the session: notifies those that wait for them.
     apply(&mut events);
     let _ = events.flush();
     let now = events.now();
-    // Which gives back the disks of all producers.
+    // Dropping the loop returns the disks of all producers.
     drop(events);
     close(&mut disks, &closed, now);
     disks.wait(now);
 }
 
-/// Goes on with the disks of producers that are gone; when this is to be called again at the
-/// latest.
+/// Continues the disks of removed producers. Returns when to call this again at the latest.
 fn close(disks: &mut ClosingDisks, closed: &Receiver<OutputDisk>, now: Instant) -> Option<Instant> {
     closed.try_iter().for_each(|disk| disks.add(now, disk));
     disks.poll(now)

@@ -1,5 +1,5 @@
-//! A relay instead of a router: it answers registrations, passes packets on, and can damage them,
-//! drop them or hang up.
+//! A relay instead of a router: it answers registrations and forwards packets. It can also damage
+//! or drop them, or disconnect.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,7 +20,7 @@ use weir_socket::{
 use weir_transport::Target;
 use weir_wire::{Data, DataView, InterestView, LpView, Name, peek_frame, tlv};
 
-/// What the relay does with Data, counted from 0: pass it on changed or not, or hang up.
+/// What the relay does with Data, counted from 0: forward it, changed or unchanged, or disconnect.
 pub(crate) type Tamper = Box<dyn FnMut(u64, Vec<u8>) -> Option<Vec<u8>> + Send>;
 
 pub(crate) struct Relay {
@@ -86,7 +86,7 @@ fn forward_packets(
             let rest = received.split_off(len);
             let mut frame = std::mem::replace(&mut received, rest);
             let view = LpView::decode(&frame).unwrap();
-            // What two ends of a link tell each other is not for the next link.
+            // Link-layer messages are only for their own link.
             let Some(packet) = view.fragment else { continue };
             if u32::from(packet[0]) == tlv::DATA {
                 let number = data.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ fn forward_packets(
             }
             for (other, peer) in peers.lock().unwrap().iter_mut().enumerate() {
                 if other != index {
-                    // Peers come and go.
+                    // Peers connect and disconnect.
                     let _ = peer.write_all(&frame);
                 }
             }
@@ -171,7 +171,7 @@ pub(crate) fn content(len: usize) -> Vec<u8> {
     octets
 }
 
-/// A published file of `len` octets.
+/// A published file of `len` bytes.
 pub(crate) fn published_file(dir: &Path, len: usize) -> (PathBuf, ObjectStore) {
     let path = dir.join(format!("source-{len}"));
     std::fs::write(&path, content(len)).unwrap();
@@ -249,7 +249,7 @@ pub(crate) fn get(relay: &Relay, target: Target, path: &Path) -> Result<Summary,
     host.download(&mut client, target, DownloadOptions::default())
 }
 
-/// What a relay finds in a frame: the Data's name, and its number if it is a segment of the object.
+/// The Data in a frame: its name, and its number if it is a segment of the object.
 pub(crate) fn segment_of(frame: &[u8]) -> (Name, Option<u64>) {
     let view = LpView::decode(frame).unwrap();
     let name = DataView::decode(view.fragment.unwrap()).unwrap().name;
@@ -295,7 +295,7 @@ impl RelayedFile {
         get(&self.relay, target, &self.target())
     }
 
-    /// Gets it as it is.
+    /// Fetches it unchanged.
     pub(crate) fn get(&self, target: Target) -> Summary {
         let summary = self.try_get(target).unwrap();
         assert!(std::fs::read(self.target()).unwrap() == content(self.len), "{}", self.len);
@@ -304,7 +304,7 @@ impl RelayedFile {
     }
 }
 
-/// The version that files are published with.
+/// The version of published files.
 pub(crate) fn version() -> Target {
     Target::Version { versioned: object().append_version(7).clone() }
 }

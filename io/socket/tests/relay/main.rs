@@ -1,4 +1,4 @@
-//! A producer and a consumer joined by a relay instead of a router.
+//! A producer and a consumer connected by a relay instead of a router.
 
 mod fixture;
 
@@ -42,8 +42,8 @@ fn finds_objects_by_version_and_prefix() {
     file.serving.stop().unwrap();
 }
 
-/// The first segment comes before the manifest's first part: it waits, and is looked at again when
-/// its digest is known but not yet that segments are to be checked by digests.
+/// The first segment arrives before the manifest's first part. It is held, and verified again when
+/// its digest is known, although it is not yet known that segments are verified by digests.
 #[test]
 fn manifest_may_follow_the_first_segment() {
     let mut first = None;
@@ -93,7 +93,7 @@ fn publishes_bytes_and_listings() {
 
 #[test]
 fn damaged_packets_leave_no_file() {
-    // The metadata, and a segment, damaged whenever they come.
+    // The metadata and a segment are damaged each time.
     for damaged in [None, Some(20)] {
         let meddle = move |_, frame: Vec<u8>| match damaged {
             None if segment_of(&frame)
@@ -117,7 +117,7 @@ fn damaged_packets_leave_no_file() {
 
 #[test]
 fn damaged_packets_are_requested_again() {
-    // The metadata, a manifest part, and segments, of objects with a manifest and without.
+    // The metadata, a manifest part and segments, of objects with and without manifest.
     for (damaged, len) in [(0, 2000), (1, 30_000), (2, 30_000), (20, 30_000), (1, 2000), (2, 2000)]
     {
         let meddle = move |number, frame| {
@@ -129,8 +129,8 @@ fn damaged_packets_are_requested_again() {
     }
 }
 
-/// A forger's word on which segment is the last must neither end the download early nor keep it
-/// asking for what there is not.
+/// A forged last segment number must not end the download early, nor make it request segments that
+/// do not exist.
 #[test]
 fn forged_segments_are_requested_again() {
     for (forged_last, is_latest) in [(3, false), (3, true), (500, false), (500, true)] {
@@ -138,8 +138,8 @@ fn forged_segments_are_requested_again() {
     }
 }
 
-/// Where metadata does not tell the size of segments, a forged one must not: the places of all
-/// others in the file would follow from it.
+/// If the metadata do not state the segment size, a forged segment must not decide it: the offsets
+/// of all others depend on it.
 #[test]
 fn forged_segment_size_is_ignored() {
     for forged_len in [0, 100, 1001] {
@@ -147,7 +147,7 @@ fn forged_segment_size_is_ignored() {
     }
 }
 
-/// The first segment 0 that comes is forged; the version is known from metadata or by its name.
+/// The first copy of segment 0 is forged. The version is known from metadata or from its name.
 fn get_past_forgery(forged_len: usize, forged_last: u64, is_latest: bool) {
     let mut is_forged = false;
     let forge = move |_, frame: Vec<u8>| {
@@ -172,8 +172,8 @@ fn resumes_a_broken_download() {
     resume(|_| {});
 }
 
-/// Verified once is not verified for ever: what a disk or a person has changed meanwhile is fetched
-/// again.
+/// Segments that were verified once are checked again: those that a disk or a person has changed
+/// are fetched again.
 #[test]
 fn refetches_segments_damaged_on_disk() {
     let damage = |part: &Path| {
@@ -196,7 +196,7 @@ fn resume(meddle_with_part: impl Fn(&Path)) {
             if number < 600 {
                 return Some(frame);
             }
-            // What was sent and not yet read is lost when the relay hangs up: leave time for some.
+            // Data sent but not yet read is lost when the relay disconnects, so leave some time.
             std::thread::sleep(std::time::Duration::from_millis(300));
             None
         };
@@ -208,14 +208,14 @@ fn resume(meddle_with_part: impl Fn(&Path)) {
         assert!(serving.stop().is_err());
     }
     meddle_with_part(&dir.path().join(".got.weir-part"));
-    // Signed again with the same version, as only a digest is the same twice.
+    // Signed again with the same version: only a digest signature is the same twice.
     let mut store = ObjectStore::new();
     let name = object();
     store.add(publish_file(&path, label(&name), &options(), &mut |_| true).unwrap());
     let relay = Relay::untampered(dir.path());
     let serving = Serving::start(&relay, store);
     let summary = get(&relay, latest(), &target).unwrap();
-    // How many depends on how the threads ran; that some did is what counts.
+    // How many depends on thread scheduling; only that there are some matters.
     assert!(summary.segments_resumed > 0, "{summary:?}");
     assert_eq!(summary.segments + summary.segments_resumed, 1000);
     assert!(std::fs::read(&target).unwrap() == content(1_000_000));
@@ -307,12 +307,12 @@ fn refuses_unreadable_and_oversized_files() {
 #[test]
 fn error_names_the_missing_router() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("nobody.sock");
+    let path = dir.path().join("none.sock");
     let Err(error) = Client::connect(&FaceUri::Unix(path.clone())) else { panic!("connected") };
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
 }
 
-/// Answers are counted until the first segment, held back so long, comes at last.
+/// Counts answers until the first segment, held back, finally arrives.
 #[test]
 fn late_segment_holds_bounded_memory() {
     const UNCONSUMED_MAX: u32 = 100;
@@ -328,7 +328,7 @@ fn late_segment_holds_bounded_memory() {
             most_others.store(others, Ordering::Relaxed);
             return Some(frame);
         }
-        // The first answers are lost, until the rest has had time to come.
+        // The first answers are dropped until the others had time to arrive.
         late = others >= u64::from(UNCONSUMED_MAX) - 10;
         Some(if late { frame } else { Vec::new() })
     };
@@ -340,13 +340,13 @@ fn late_segment_holds_bounded_memory() {
     let mut client = file.relay.connect();
     host.download(&mut client, latest(), options).unwrap();
     assert!(output.take() == content(1_000_000));
-    // Segments that came before the first, and a few packets of the manifest.
+    // Segments that arrived before the first, and a few manifest parts.
     let most = most.load(Ordering::Relaxed);
     assert!(most <= u64::from(UNCONSUMED_MAX) + 20, "{most}");
     file.serving.stop().unwrap();
 }
 
-/// A consumer socket that gets the file of 30 segments through `tamper`, from a producer socket.
+/// A consumer socket fetches the file of 30 segments from a producer socket, through `meddle`.
 fn socket_through(
     dir: &Path,
     meddle: Tamper,

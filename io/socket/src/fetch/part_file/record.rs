@@ -1,5 +1,5 @@
-//! A note on a finished file: which object it is, and what its octets were. A later download
-//! replaces the file without being asked only if both still hold (decision 0035).
+//! A record in a finished file: which object it is, and a digest of its content. A later download
+//! replaces the file without `--force` only if both are unchanged (decision 0035).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,22 +11,22 @@ use weir_wire::{Name, PACKET_SIZE_MAX};
 use super::segments;
 use crate::fetch::sink::{Checksums, FileSink, checksum};
 
-/// An extended attribute of the file: it goes where the file goes, and ends with it.
+/// An extended attribute: it moves with the file and is deleted with it.
 const ATTRIBUTE: &str = "user.weir.fetched";
 const MAGIC: &[u8; 8] = b"weirget1";
 const DIGEST_LEN: usize = 32;
-/// Magic, octets in a segment, digest of the object's name, digest of length and checksums.
+/// Magic, bytes per segment, digest of the object's name, digest of length and checksums.
 const RECORD_LEN: usize = MAGIC.len() + 8 + 2 * DIGEST_LEN;
 
-/// Makes the note. Without it, the file counts as one of the user's own.
+/// Writes the record. Without it, the file counts as the user's own.
 pub(super) fn write(sink: &FileSink, versioned: &Name) {
     let Ok(len) = sink.file().metadata().map(|metadata| metadata.len()) else { return };
     let record = record(sink.segment_size(), versioned, len, &sink.checksums());
-    // Not every file system has attributes.
+    // Some file systems do not support attributes.
     let _ = fsetxattr(sink.file(), ATTRIBUTE, &record, XattrFlags::empty());
 }
 
-/// Whether an earlier download of the same object, of any version, left the file as it is.
+/// Whether an earlier download of the same object, in any version, left the file unchanged.
 pub(super) fn is_unchanged(file: &File, versioned: &Name) -> bool {
     let mut found = [0; RECORD_LEN];
     if fgetxattr(file, ATTRIBUTE, &mut found[..]) != Ok(RECORD_LEN) || !found.starts_with(MAGIC) {

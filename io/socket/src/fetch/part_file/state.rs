@@ -1,4 +1,4 @@
-//! The state file: which segments of which version a part file has, with their checksums.
+//! The state file: the version that a part file contains, and its segments with their checksums.
 
 use std::fs::File;
 use std::io;
@@ -12,22 +12,22 @@ use crate::fetch::sink::{Checksums, checksum};
 
 const MAGIC: &[u8; 8] = b"weirpt03";
 const DIGEST_LEN: usize = 32;
-/// In the place of a digest that is not known.
+/// Stands for an unknown digest.
 const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
-/// Largest state file read: segments of a petabyte.
+/// Size limit of a state file: the segments of a petabyte.
 pub(super) const BYTES_MAX: u64 = 16 << 30;
 
-/// What a state file says about a version.
+/// The content of a state file.
 pub(super) struct PartState {
     pub(super) segment_size: u64,
-    /// The digest of the object, where its metadata stated one.
+    /// The digest of the object, if its metadata stated one.
     pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
     pub(super) stored: SegmentSet,
     pub(super) checksums: Checksums,
 }
 
-/// Those segments of a part file that are as they were stored: what was verified once may have been
-/// damaged since, and it is not verified again.
+/// The segments of a part file that still match their checksums. They were verified once, and may
+/// have been damaged since.
 pub(super) fn intact_segments(file: &File, state: &PartState) -> io::Result<SegmentSet> {
     let len = file.metadata()?.len();
     let mut have = SegmentSet::new();

@@ -106,7 +106,7 @@ fn follows_no_planted_links() {
     let error = open(&mut PartFile::new(&target), 1).unwrap_err();
     assert!(matches!(error, OutputError::SymbolicLink { .. }), "{error}");
     fs::remove_file(planted(PART_SUFFIX)).unwrap();
-    // A hard link is taken away, the file that it leads to left alone.
+    // A hard link is removed; the other name of its file stays.
     fs::hard_link(&mine, planted(PART_SUFFIX)).unwrap();
     symlink(&mine, planted(NEW_STATE_SUFFIX)).unwrap();
     interrupted(&target);

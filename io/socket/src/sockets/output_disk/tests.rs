@@ -1,4 +1,4 @@
-//! A producer over a real file, the network left out.
+//! A producer with a real file and no network.
 
 use std::collections::BTreeMap;
 use std::time::Instant as Time;
@@ -16,10 +16,10 @@ use super::*;
 use crate::sockets::ProducerOptions;
 
 const MIB: u64 = 1 << 20;
-/// Longer than anything takes; only a hang gets there.
+/// Longer than any operation: only a hang reaches it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const SEGMENTS: u32 = 1500;
-/// As producers have it by default.
+/// The default of producers.
 const WAIT_NS: u64 = NS_PER_S / 2;
 
 fn name(segment: u32) -> Name {
@@ -42,8 +42,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A producer with memory for some 120 of the segments, and a disk for `disk_mib`.
-    /// However long the disk takes, it is waited for.
+    /// A producer with memory for about 120 of the segments, and a disk of `disk_mib`. It waits for
+    /// the disk however long it takes.
     fn new(disk_mib: u64, change: impl FnOnce(&mut DiskFileConfig)) -> Self {
         Self::with(disk_mib, 60 * NS_PER_S, change)
     }
@@ -75,7 +75,7 @@ impl Fixture {
         self.disk.submit(&mut self.out.disk_ops);
     }
 
-    /// Turns as the disk, or a time to come, asks for it, until it is so.
+    /// Runs as the disk, or a due time, requires, until `is_so` holds.
     fn run_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         let began = Time::now();
         while !is_so(self) {
@@ -106,8 +106,8 @@ impl Fixture {
         self.run_once();
     }
 
-    /// Asks for all, publishes again what the application is asked for, and says how many that
-    /// were. Whatever is served must be what was published.
+    /// Requests all segments, publishes again those that reach the application, and returns how
+    /// many those were. All served data must be what was published.
     fn request_all(&mut self, rng: &mut Rng) -> usize {
         let mut left: Vec<u32> = (0..SEGMENTS).collect();
         let mut asked = BTreeMap::new();
@@ -153,7 +153,7 @@ fn serves_an_object_larger_than_memory() {
         let stats = fixture.stats();
         assert_eq!((stats.data, stats.disk_vain), (u64::from(SEGMENTS), 0));
         assert_eq!((stats.disk.passed_by, stats.disk.no_room, stats.disk.evictions), (0, 0, 0));
-        // What is not written yet is there as well.
+        // Records that are not written yet are found as well.
         let below_memory = stats.disk_data + stats.disk.hits_unwritten;
         assert!(stats.disk_data > 0 && below_memory > u64::from(SEGMENTS) / 2, "{stats:?}");
     }
@@ -167,12 +167,12 @@ fn full_disk_keeps_the_newest_data() {
     fixture.send_interest(SEGMENTS - 300);
     fixture.run_until(|fixture| !fixture.out.packets.is_empty());
     fixture.out.packets.clear();
-    // What is published again makes others go.
+    // Publishing again evicts others.
     let wanted = fixture.request_all(&mut Rng::from_seed(2));
     assert!((100..SEGMENTS as usize).contains(&wanted), "{wanted}");
 }
 
-/// What goes wrong is counted and asked of the application again; nothing else is served.
+/// Faults are counted, and the application is asked again. No wrong data is served.
 #[test]
 fn disk_faults_never_serve_wrong_data() {
     let none = Faults { seed: 7, ..Faults::default() };
@@ -209,7 +209,7 @@ fn stalled_disk_does_not_block_requests() {
     assert!(fixture.stats().disk.stalls > 0, "{:?}", fixture.stats());
 }
 
-/// Those that can be had here.
+/// The engines available here.
 fn engines() -> Vec<Engine> {
     let folder = tempfile::tempdir().unwrap();
     let bytes = Some(8 * MIB);
@@ -238,7 +238,7 @@ fn finishes_writes_after_producer_drop() {
         let folders: Vec<TempDir> = (0..3)
             .map(|_| {
                 let Fixture { disk, _folder, .. } = busy_fixture(|config| config.engine = engine);
-                // Long before its time is over.
+                // Long before its deadline.
                 closing.add(monotonic_now().plus_ns(60 * NS_PER_S), disk);
                 _folder
             })
@@ -298,7 +298,7 @@ fn unusable_folder_is_an_error() {
     std::fs::write(&file, b"something else").unwrap();
     assert_eq!(errno(&file, 8 * MIB), Some(nix::libc::ENOTDIR));
     assert_eq!(errno(folder.path(), 1), None, "too small for a disk");
-    // More than any file can have.
+    // More than any file may have.
     let too_large = errno(folder.path(), 1 << 63);
     assert!(
         matches!(too_large, Some(nix::libc::EFBIG | nix::libc::ENOSPC | nix::libc::EINVAL)),
