@@ -1,4 +1,8 @@
-//! Batches of packets: parsing, hashing, and prefetching what they will touch.
+//! Parses and hashes a batch of packets, and prefetches the memory that they will touch.
+//!
+//! A lookup touches three cache lines that depend on each other: the hash table, the entry, and the
+//! packet whose name is compared. Each line is prefetched for the whole batch before any packet
+//! needs it.
 
 use arrayvec::ArrayVec;
 use weir_base::{HashKey, PrefixHasher};
@@ -10,29 +14,29 @@ use crate::input::Input;
 use crate::router::Router;
 use crate::stats::DropReason;
 
-/// The head of the name of the packet before, and what was made of it.
+/// The prefix that the previous packet's name shares with the next one, without the last component.
 struct NameHeadCache<'a> {
     name: NameHead<'a>,
-    /// Has taken it in, once a second packet had it.
+    /// A hasher that has read the prefix; made when a second packet has the same prefix.
     hasher: Option<PrefixHasher<'a>>,
-    /// Of the head as a whole, once it was asked for.
+    /// The hash of the whole prefix, once it was needed.
     hash: Option<u64>,
     /// See [`ReceivedPacket::prefix_run`].
     number: u64,
 }
 
-/// Where the tables have what the name of a packet most likely leads to.
+/// The table entries that the name of a packet most likely leads to.
 #[derive(Clone, Copy, Default)]
 struct PrefetchTargets {
     pending: Option<u32>,
     stored: Option<u32>,
-    /// The node of the store under which Data belongs.
+    /// The store's node for the parent name, under which new Data is stored.
     parent: Option<u32>,
 }
 
 impl Router {
     /// Parses and hashes the packets of a batch, and prefetches everything that they will touch.
-    /// Malformed packets are dropped.
+    /// Drops malformed packets.
     #[inline(always)]
     pub(crate) fn parse_batch<'a>(
         &mut self,
@@ -69,7 +73,7 @@ impl Router {
         }
     }
 
-    /// First stage: the tables' lines.
+    /// Stage 1 prefetches the lines of the hash tables.
     fn prefetch_tables(&self, arrival: &Arrival<'_>) {
         let hash = arrival.hashes.whole;
         self.tables.pit.prefetch_table(hash);
@@ -89,7 +93,7 @@ impl Router {
         }
     }
 
-    /// Second stage, with the lines here: the entries they lead to.
+    /// Stage 2 prefetches the entries. Their hash table lines have arrived by now.
     #[inline(always)]
     fn prefetch_entries(&self, arrival: &Arrival<'_>) -> PrefetchTargets {
         let NameHashes { whole, parent, .. } = arrival.hashes;
@@ -101,7 +105,7 @@ impl Router {
         }
     }
 
-    /// Third stage, with the entries here: the names that will be compared.
+    /// Stage 3 prefetches the names that will be compared. Their entries have arrived by now.
     #[inline(always)]
     fn prefetch_packets(&self, candidates: &PrefetchTargets) {
         let PrefetchTargets { pending, stored, parent } = *candidates;
@@ -110,7 +114,8 @@ impl Router {
         parent.inspect(|&node| self.content.store.prefetch_sibling(node));
     }
 
-    /// The hashes that a packet needs, of whose name `head` is the head.
+    /// The hashes that a packet needs. Reuses the hash of the prefix if the previous name had the
+    /// same.
     #[inline(always)]
     fn hash_after<'a>(
         &mut self,
@@ -150,7 +155,7 @@ impl Router {
         Arrival { received, parsed: *parsed, hashes }
     }
 
-    /// Out of line: the usual way is [`Router::arrival`].
+    /// [`hash_name`] out of line. The usual path is [`Router::arrival`].
     #[inline(never)]
     pub(crate) fn hash_name(&self, packet: &PacketView<'_>) -> NameHashes {
         hash_name(&self.tables.hash_key, packet, self.content.store.has_disk())
@@ -163,9 +168,11 @@ impl Router {
     }
 }
 
-/// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
-/// which is stored below it, by Interests that end in an implicit digest, and by all Interests
-/// where there is a disk tier, which also wants the grandparent of those that end in a digest.
+/// The hashes that a packet needs, in one pass over its name.
+///
+/// - Data needs its parent's hash, because it is stored below its parent.
+/// - An Interest that ends in an implicit digest needs its parent's hash, which is its Data's name.
+/// - With a disk tier, all Interests need the parent, and those with a digest also the grandparent.
 #[inline(always)]
 fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {
     let name = packet.name();
@@ -189,7 +196,8 @@ fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHash
     NameHashes { whole: hasher.hash_to(name.value().len()), parent, grandparent }
 }
 
-/// Octets that look like a digest but belong to a longer component cost one hash too many.
+/// Whether a name seems to end in an implicit digest. A longer component may end in the same bytes.
+/// That costs one unneeded hash and changes no result.
 #[inline]
 fn seems_to_end_in_digest(name: NameView<'_>) -> bool {
     const DIGEST_HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];

@@ -1,4 +1,4 @@
-//! Changes of a shard's tables and store.
+//! Commands that change a shard's tables and its store.
 
 use alloc::vec::Vec;
 
@@ -46,8 +46,9 @@ impl Router {
         }
     }
 
-    /// Erases everything under a prefix, or the one copy that an implicit digest names. A copy that
-    /// is named was found to be false: the next hop that it came from is distrusted.
+    /// Erases everything under a prefix, or the one copy that an implicit digest names. A copy is
+    /// erased by its digest when it was found to be false. The next hop that sent it is then
+    /// distrusted.
     fn erase(&mut self, prefix: NameView<'_>, limit: usize) -> usize {
         let key = &self.tables.hash_key;
         let Some(digest) = prefix.last().filter(|last| last.is_implicit_digest()) else {

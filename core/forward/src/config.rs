@@ -10,45 +10,45 @@ use weir_wire::NAME_COMPONENTS_MAX;
 use crate::content::busy::BusyPolicy;
 use crate::io::{DataSource, UnsolicitedPolicy};
 
-/// Bounds and policies of a shard.
+/// Limits and policies of a shard.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
-    /// This shard's number, below `shard_count`.
+    /// The number of this shard, below `shard_count`.
     pub shard: u16,
-    /// Shards of the router. With more than one, Interests leave with a PIT token.
+    /// The number of shards of the router. With more than one, Interests leave with a PIT token.
     pub shard_count: u16,
-    /// Key of name hashes: secret, random for each run, the same for all shards.
+    /// The key of name hashes: secret, random for each run, and the same for all shards.
     pub hash_key: HashKey,
-    /// Seed of nonces given to Interests without one.
+    /// Seed of the random numbers, for example of nonces for Interests without one.
     pub seed: u64,
-    /// This shard's content store.
     pub store: StoreConfig,
     pub disk: Option<DiskTierConfig>,
-    /// What to do when its disks are busy.
+    /// What to do when the disks of the store are busy.
     pub busy: BusyPolicy,
-    /// Pending Interests held at most. When there are as many, those of the host or prefix that has
-    /// the most make room for others; there is a Nack for congestion for it.
+    /// Maximum number of PIT entries. When the PIT is full, the host or the prefix with the largest
+    /// share loses entries to others. Their downstreams receive a Congestion Nack.
     pub pit_entries_max: usize,
-    /// Octets of memory that pending Interests take at most, likewise.
+    /// Maximum memory of PIT entries, in bytes. When it is used up, the same eviction applies.
     pub pit_bytes_max: u64,
-    /// How long an Interest from another host waits at most, ns.
+    /// Maximum lifetime of an Interest from another host, ns.
     pub remote_lifetime_ns_max: u64,
-    /// Pending Interests that one face waits for at most; beyond it, a Nack for congestion.
+    /// Maximum number of PIT entries that one face may wait for. Further Interests receive a
+    /// Congestion Nack.
     pub pit_entries_per_face_max: usize,
-    /// Dead nonces held at most; beyond it the oldest is forgotten.
+    /// Maximum number of dead nonces. When the list is full, the oldest is removed.
     pub dead_nonces_max: usize,
-    /// How long a dead nonce is known, ns (NFD: 6 s).
+    /// How long a dead nonce is remembered, ns (NFD: 6 s).
     pub dead_nonce_lifetime_ns: u64,
-    /// Components that a name has at most: with CanBePrefix Interests of every length pending, Data
-    /// takes a look-up for each of its components. Other packets are dropped.
+    /// Maximum number of name components; packets with longer names are dropped. The limit bounds
+    /// the cost of Data: with pending CanBePrefix Interests of all lengths, each component takes
+    /// one lookup.
     pub name_components_max: usize,
-    /// Whose Data satisfies a pending Interest.
     pub data_source: DataSource,
     /// What to do with Data that no Interest requested.
     pub unsolicited: UnsolicitedPolicy,
-    /// Octets of free packet blocks kept for reuse.
+    /// Maximum size of the pool of free packet blocks, in bytes.
     pub pool_bytes_max: usize,
-    /// Where memory for packets that are kept comes from; the global allocator without it.
+    /// The source of memory for stored packets; `None` is the global allocator.
     pub memory: Option<Arc<dyn SpanSource>>,
 }
 

@@ -1,5 +1,5 @@
-//! Seams for experiments: drivers that hold Interests up before the store, the parts of a turn that
-//! they call, and another index of names.
+//! Hooks for experiments: drivers that queue Interests in front of the store, and another index of
+//! names.
 
 use alloc::boxed::Box;
 use core::fmt::Debug;
@@ -16,21 +16,20 @@ use crate::io::Outbox;
 use crate::router::Router;
 use crate::stats::DropReason;
 
-/// Handles the inputs of a router in place of [`Router::handle`], to decide when Interests reach
-/// its store.
+/// Handles the inputs of a router in place of [`Router::handle`], so that it can decide when
+/// Interests reach the store.
 pub trait Driver: Send {
-    /// Takes a batch of inputs at one moment, as [`Router::handle`] does.
+    /// Handles a batch of inputs that arrived at `now`, as [`Router::handle`] does.
     fn handle(&mut self, router: &mut Router, now: Instant, inputs: &mut [Input], out: &mut Outbox);
 }
 
-/// Replaces parts of each shard when it starts.
+/// Replaces parts of each shard when the shard starts.
 pub trait Extension: Debug + Send + Sync {
-    /// Extends a new shard. Returns what handles its inputs in place of [`Router::handle`], if the
-    /// shard itself does not.
+    /// Extends a new shard. Returns the driver that replaces [`Router::handle`], if there is one.
     fn extend(&self, router: &mut Router) -> Option<Box<dyn Driver>>;
 }
 
-/// An Interest that a driver holds up before the store.
+/// An Interest that a driver has queued in front of the store.
 pub struct QueuedInterest {
     face: FaceId,
     header: LpHeader,
@@ -38,14 +37,15 @@ pub struct QueuedInterest {
     queue_state: QueueState,
 }
 
-/// A turn of a router, one input at a time. It takes the same stages as [`Router::handle`].
+/// A turn of a router, one input at a time. The inputs pass the same stages as in
+/// [`Router::handle`].
 pub struct Turn<'a> {
     router: &'a mut Router,
     out: &'a mut Outbox,
 }
 
 impl<'a> Turn<'a> {
-    /// Begins a turn with the timeouts that are due. [`Turn::end`] ends it.
+    /// Begins a turn and runs the timers that are due. [`Turn::end`] ends it.
     pub fn begin(router: &'a mut Router, now: Instant, out: &'a mut Outbox) -> Self {
         router.begin_turn(now, out);
         router.handle_pit_timers();
@@ -53,23 +53,23 @@ impl<'a> Turn<'a> {
         Self { router, out }
     }
 
-    /// Ends the turn: what it sends and wants done is in the outbox then.
+    /// Ends the turn. Its output is then in the outbox.
     pub fn end(self) {
         self.router.finish_turn(self.out);
     }
 
-    /// Whether the store reads for an Interest.
+    /// Whether the store is reading from a disk for some Interest.
     #[must_use]
     pub fn is_reading(&self) -> bool {
         !self.router.content.disk.reads.is_empty()
     }
 
-    /// Answers the Interests whose reads have ended.
+    /// Answers the Interests whose reads have finished.
     pub fn finish_reads(&mut self) {
         self.router.take_finished_reads();
     }
 
-    /// Takes an input through all its stages.
+    /// Runs all stages of one input.
     pub fn handle(&mut self, input: Input) {
         let router = &mut *self.router;
         let Input::Packet { face, header, packet } = input else {
@@ -84,12 +84,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// An Interest arrives that finds `queued` others before the store. Returns it if it must wait
-    /// behind them.
+    /// An Interest arrives while `queued` others wait in front of the store. Returns it if it must
+    /// join the queue.
     ///
-    /// It does not wait if the filter in front of the queue rules its Data out (the first bypass of
-    /// paper nb-cache). Over the threshold it bypasses the store, whether the store has its Data or
-    /// not, if there is an available next hop.
+    /// It does not join if the filter in front of the queue rules out its Data (the first bypass of
+    /// paper nb-cache). If the queue is over the threshold and a next hop is available, the
+    /// Interest bypasses the store, whether the store has its Data or not.
     pub fn offer_to_queue(
         &mut self,
         face: FaceId,
@@ -113,7 +113,7 @@ impl<'a> Turn<'a> {
         Some(QueuedInterest { face, header, packet, queue_state })
     }
 
-    /// The queue before the store is full: answers an Interest with a Nack for congestion.
+    /// Answers an Interest with a Congestion Nack because the queue in front of the store is full.
     pub fn refuse(&mut self, interest: &QueuedInterest) {
         let QueuedInterest { face, header, packet, .. } = interest;
         let router = &mut *self.router;
@@ -124,21 +124,21 @@ impl<'a> Turn<'a> {
         router.egress.refuse(&received, &sender, nack, reason);
     }
 
-    /// One more Interest waits before the store: now `queued` do.
+    /// Counts an Interest that joins the queue in front of the store, which now holds `queued`.
     pub fn count_queued(&mut self, queued: usize) {
         self.router.egress.stats.busy.interests_queued += 1;
         self.router.set_driver_queue(queued);
     }
 
-    /// Takes an Interest through all its stages. It was the first before the store, where `queued`
-    /// still wait.
+    /// Runs all stages of an Interest that has left the queue in front of the store. `queued`
+    /// Interests still wait there.
     pub fn resume(&mut self, interest: &QueuedInterest, queued: usize) {
         let &QueuedInterest { face, ref header, ref packet, queue_state } = interest;
         let router = &mut *self.router;
         router.set_driver_queue(queued);
         let view = PacketView::decode(packet).expect("it was decoded before it queued");
         let hashes = &router.hash_name(&view);
-        // Only Interests queue.
+        // Only Interests join the queue.
         let PacketView::Interest(interest) = &view else { return };
         let received = ReceivedPacket { queue_state, ..ReceivedPacket::new(face, header, packet) };
         router.on_queued_interest(&received, interest, hashes);
@@ -146,19 +146,19 @@ impl<'a> Turn<'a> {
 }
 
 impl Router {
-    /// A driver holds up `queued` Interests before the store. The number stands for the queue of
-    /// every disk from now on.
+    /// Sets how many Interests a driver has queued in front of the store. From the first call on,
+    /// this number counts as the queue of every disk.
     pub fn set_driver_queue(&mut self, queued: usize) {
         self.content.disk.set_driver_queue(queued);
     }
 
-    /// Compares and orders the names in memory by `index`.
+    /// Uses `index` to compare and order the names in memory.
     pub fn set_name_index(&mut self, index: Box<dyn NameIndex>) {
         self.content.store.set_name_index(index);
     }
 
-    /// Whether an Interest waits in the queue before the store, and whether its Data will be
-    /// marked. `None` if it has been dropped or forwarded.
+    /// Decides whether an Interest joins the queue in front of the store, and whether its Data will
+    /// be marked. Returns `None` if the Interest has been dropped or forwarded.
     fn enter_queue(
         &mut self,
         received: &ReceivedPacket<'_>,
@@ -189,7 +189,8 @@ impl Router {
         }
     }
 
-    /// Whether an Interest need not ask the store: its filter says no, and memory has nothing.
+    /// Whether an Interest can skip the store: the filter rules out its Data, and memory has no
+    /// answer.
     fn is_ruled_out(&self, interest: &InterestView<'_>, hashes: &NameHashes) -> bool {
         let store = &self.content.store;
         !interest.can_be_prefix
@@ -197,8 +198,8 @@ impl Router {
             && !store.has_answer(self.now, &query_of(interest, hashes))
     }
 
-    /// Forwards an Interest that does not queue. The store has not been asked, so that only the
-    /// stages after it are left.
+    /// Forwards an Interest that bypasses the queue. The store was not asked, so only the PIT and
+    /// FIB stages remain.
     fn bypass_queue(
         &mut self,
         received: &ReceivedPacket<'_>,

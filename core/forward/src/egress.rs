@@ -1,4 +1,4 @@
-//! What leaves a shard: packets with their headers, messages to other shards, and the counters.
+//! The output of a shard: packets with their headers, messages to other shards, and counters.
 
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PitToken};
@@ -12,21 +12,21 @@ use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::{Face, FaceTable};
 use crate::table::pit::PitEntry;
 
-/// Nacks that the end of one entry sends at most.
+/// Maximum number of Nacks that the end of one PIT entry sends.
 const NACKS_MAX: u32 = 32;
 
-/// Fills the outbox of a turn and counts what leaves.
+/// Fills the outbox of a turn and counts the packets that leave.
 pub(crate) struct Egress {
     /// The driver's outbox during a turn; empty between turns.
     pub(crate) out: Outbox,
     pub(crate) stats: RouterStats,
     /// The token of Interests to peers whose packets cannot be forged; empty with one shard.
     token: PitToken,
-    /// The same for Interests with CanBePrefix.
+    /// The same for Interests with CanBePrefix, whose Data goes to the shard of its own name.
     prefix_token: PitToken,
     shard: u16,
     shard_count: u16,
-    /// Key of tokens that must not be guessed.
+    /// The key of secret tokens.
     key: HashKey,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct OutNack {
 }
 
 impl OutNack {
-    /// A Nack of this router's own.
+    /// A Nack that this router originates.
     pub(crate) fn own(reason: NackReason) -> Self {
         Self { reason, from: None }
     }
@@ -52,7 +52,7 @@ impl Egress {
             let token = |shard| shard::token_of_shard(shard, shard_count);
             (token(shard), token(shard::name_routed_shard(shard_count)))
         };
-        // Names are hashed with `key` itself.
+        // `key` itself hashes names, so tokens need a key of their own.
         let key = HashKey::new([key.hash(b"PIT token 0"), key.hash(b"PIT token 1")]);
         let (out, stats) = (Outbox::default(), RouterStats::default());
         Self { out, stats, token, prefix_token, shard, shard_count, key }
@@ -67,8 +67,8 @@ impl Egress {
         self.out.events.push(event);
     }
 
-    /// The token of an entry's Interest towards a peer whose address strangers can forge: only
-    /// the receiver of the Interest can return it.
+    /// The token of an entry's Interest to a peer whose address can be forged. Only the receiver of
+    /// the Interest can return it.
     #[inline(never)]
     pub(crate) fn secret_token(
         &self,
@@ -106,7 +106,7 @@ impl Egress {
         self.out.packets.push(OutPacket { face, header, packet });
     }
 
-    /// Sends Data to one downstream. Data under `/localhost` leaves by local faces only. `name` is
+    /// Sends Data to one downstream. Data under `/localhost` leaves only by local faces. `name` is
     /// the name of the Data, or the prefix of it that was requested.
     #[inline(always)]
     pub(crate) fn data(
@@ -141,8 +141,9 @@ impl Egress {
         self.out.packets.push(OutPacket { face: to.face, header, packet: interest });
     }
 
-    /// Sends a Nack to every downstream that still waits and can take one, and removes all
-    /// records. Beyond [`NACKS_MAX`] they end silently: each may need a copy of the Interest.
+    /// Sends a Nack to each downstream that still waits and can receive one, and removes all
+    /// in-records. Downstreams beyond [`NACKS_MAX`] get none, because each Nack may need a copy of
+    /// the Interest.
     pub(crate) fn nack_all(
         &mut self,
         now: Instant,
@@ -185,7 +186,7 @@ impl Egress {
         self.shard_count > 1
     }
 
-    /// The other shards, a bit each.
+    /// The other shards as a bit set.
     pub(crate) fn other_shards(&self) -> u64 {
         (u64::MAX >> (64 - self.shard_count)) & !(1 << self.shard)
     }
@@ -204,7 +205,8 @@ impl Egress {
     }
 }
 
-/// The entry's Interest with a downstream's own nonce, by which the downstream knows its Nack.
+/// The entry's Interest with the downstream's own nonce, by which the downstream recognises its
+/// Nack.
 pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
     if nonce == entry.nonce() {
         return entry.interest.clone();

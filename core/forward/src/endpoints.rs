@@ -1,19 +1,19 @@
-//! Where packets come from and where they go to.
+//! The sources and destinations of packets.
 
 use weir_base::FaceId;
 use weir_wire::PitToken;
 
-/// Where an Interest came from, as FIB and strategy need it.
+/// The source of an Interest, as FIB and strategy need it.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) face: FaceId,
     pub(crate) next_hop_face: Option<u64>,
-    /// As [`ReceivedPacket::prefix_run`].
+    /// See [`ReceivedPacket::prefix_run`](crate::incoming::ReceivedPacket::prefix_run).
     pub(crate) prefix_run: u64,
 }
 
 impl Origin {
-    /// The origin of an Interest of which the PIT kept no more than its ingress.
+    /// The origin of an Interest whose ingress is all that the PIT knows.
     pub(crate) fn of_face(face: FaceId) -> Self {
         Self { face, next_hop_face: None, prefix_run: 0 }
     }
@@ -22,9 +22,9 @@ impl Origin {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataOrigin {
     pub(crate) face: FaceId,
-    /// The congestion mark that it carries.
+    /// The congestion mark of the Data.
     pub(crate) mark: u64,
-    /// The face leads to several peers, so the Data may be sent back to it.
+    /// The face leads to several peers, so Data may be sent back to it.
     pub(crate) is_ad_hoc: bool,
 }
 
@@ -34,7 +34,7 @@ impl DataOrigin {
     }
 }
 
-/// Who receives a Data packet: a face, and the PIT token to return.
+/// A receiver of a Data packet: a face, and the PIT token to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Downstream {
     pub(crate) face: FaceId,
@@ -42,16 +42,17 @@ pub(crate) struct Downstream {
 }
 
 impl Downstream {
-    /// A total order that does not depend on tables.
+    /// A total order that does not depend on the tables, so results are the same for any shard
+    /// count.
     pub(crate) fn sort_key(&self) -> (FaceId, &[u8]) {
         (self.face, self.pit_token.as_slice())
     }
 }
 
-/// What a peer returns PIT tokens with.
+/// The packets with which a peer returns PIT tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenCarrier {
     Data,
-    /// Nacks: not all that return them with Data do so.
+    /// Some peers return tokens with Data but not with Nacks.
     Nacks,
 }

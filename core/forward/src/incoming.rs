@@ -1,4 +1,4 @@
-//! Packets on their way through the stages, and what the stages have found of them.
+//! Packets on their way through the stages of a path, with the results of earlier stages.
 
 use weir_base::{FaceId, NS_PER_MS, Packet};
 use weir_store::{NameHashes, Query};
@@ -14,8 +14,8 @@ pub(crate) struct ReceivedPacket<'a> {
     pub(crate) packet: &'a Packet,
     /// For Interests: whether it has waited in a queue in front of a blocking store.
     pub(crate) queue_state: QueueState,
-    /// Numbers runs of consecutive packets whose names differ only in the last component; 0:
-    /// unknown. The FIB reuses its lookup within a run.
+    /// The number of a run of consecutive packets whose names differ only in the last component; 0
+    /// if unknown. The FIB reuses its lookup within a run.
     pub(crate) prefix_run: u64,
 }
 
@@ -34,11 +34,11 @@ impl<'a> ReceivedPacket<'a> {
     }
 }
 
-/// Packets whose tables are looked up together: enough to hide memory latency, few enough that what
-/// was fetched is still there when it is used.
+/// Packets that are prefetched together: enough to hide memory latency, and few enough that their
+/// lines are still in the cache when they are used.
 pub(crate) const BATCH: usize = 32;
 
-/// A packet of a batch.
+/// A parsed and hashed packet of a batch.
 pub(crate) struct Arrival<'a> {
     pub(crate) received: ReceivedPacket<'a>,
     pub(crate) parsed: PacketView<'a>,
@@ -50,20 +50,20 @@ pub(crate) struct Arrival<'a> {
 pub(crate) enum QueueState {
     NotQueued,
     Queued,
-    /// It found that queue over the threshold: its Data will be marked.
+    /// The queue was over the threshold when the Interest arrived, so its Data will be marked.
     QueuedAndMarked,
 }
 
-/// An Interest that has passed the first stage of its path, with what the later ones need.
+/// An Interest that has passed the first stage of its path, with what the later stages need.
 pub(crate) struct IncomingInterest<'a> {
     pub(crate) received: &'a ReceivedPacket<'a>,
     pub(crate) interest: &'a InterestView<'a>,
-    /// What identifies it in the store and in the PIT.
+    /// The key of the Interest in the store and in the PIT.
     pub(crate) query: Query<'a>,
     pub(crate) face: Face,
-    /// Its nonce, or one that was drawn for it.
+    /// The Interest's own nonce, or a random one if it had none.
     pub(crate) nonce: u32,
-    /// The PIT entry of an earlier Interest for the same Data: its index.
+    /// The index of the PIT entry that an earlier Interest for the same Data has created.
     pub(crate) pit_index: Option<u32>,
 }
 
@@ -75,8 +75,8 @@ pub(crate) struct IncomingData<'a> {
     pub(crate) face: Face,
 }
 
-/// What identifies an Interest in the store and in the PIT (NFD: name and selectors, but not the
-/// forwarding hint).
+/// The key of an Interest in the store and in the PIT: name and selectors, as in NFD, but not the
+/// forwarding hint.
 #[inline(always)]
 pub(crate) fn query_of<'a>(interest: &InterestView<'a>, hashes: &NameHashes) -> Query<'a> {
     Query {
@@ -87,8 +87,8 @@ pub(crate) fn query_of<'a>(interest: &InterestView<'a>, hashes: &NameHashes) -> 
     }
 }
 
-/// The lifetime of an Interest in ns, at most ten minutes. NFD's ten days would let a stranger
-/// who left long ago occupy a part of the PIT.
+/// The lifetime of an Interest in ns, capped at ten minutes. NFD allows ten days, for which a
+/// client that is long gone would use memory of the PIT.
 pub(crate) fn lifetime_ns(interest: &InterestView<'_>) -> u64 {
     const LIFETIME_MS_MAX: u64 = 10 * 60 * 1000;
     interest.lifetime_ms_or_default().min(LIFETIME_MS_MAX) * NS_PER_MS

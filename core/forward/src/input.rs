@@ -1,4 +1,4 @@
-//! What goes into a router shard.
+//! The inputs of a router shard.
 
 use alloc::vec::Vec;
 
@@ -12,101 +12,100 @@ use crate::shard::ShardMessage;
 use crate::store_commands::StoreCommand;
 use crate::strategy::Strategy;
 
-/// One thing that a shard is given. Inputs come in batches; a batch of any size gives the same
-/// result as its inputs one by one.
+/// One input of a shard. Inputs come in batches. The result does not depend on how they are cut
+/// into batches.
 #[derive(Debug)]
 pub enum Input {
-    /// A whole network packet from a face: `weir-link` has reassembled it and decoded its NDNLPv2
+    /// A whole network packet from a face. `weir-link` has reassembled it and decoded its NDNLPv2
     /// header. A Nack is an Interest whose header holds a reason.
     Packet {
         face: FaceId,
-        /// Its link header; only fields that matter beyond the link are read.
+        /// The link header. The router reads only the fields that matter beyond the link.
         header: LpHeader,
         /// Exactly one Interest or Data TLV.
         packet: Packet,
     },
-    /// A change of configuration or tables.
     Command(Command),
-    /// An operation of [`Outbox::disk_ops`](crate::Outbox::disk_ops) has ended.
-    DiskDone { id: DiskOpId, outcome: DiskOutcome },
-    /// What the router at the other end of a link says of itself. On a router of several shards
-    /// each gets this.
+    /// An operation of [`Outbox::disk_ops`](crate::Outbox::disk_ops) has finished.
+    DiskDone {
+        id: DiskOpId,
+        outcome: DiskOutcome,
+    },
+    /// A signal from the router at the other end of a link. Each shard of the router receives it.
     Signal {
         face: FaceId,
-        /// What it says.
         signal: HopSignal,
     },
-    /// Another shard of the router says something, see [`Outbox::shard_messages`](crate::Outbox).
+    /// A message from another shard; see [`Outbox::shard_messages`](crate::Outbox).
     Shard {
         from: u16,
-        /// What it says.
         message: ShardMessage,
     },
-    /// Nothing but the time has come: see [`Router::next_wakeup`](crate::Router::next_wakeup).
+    /// No input: a timer is due, see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,
 }
 
-/// A change of a shard's tables. Every shard of a router gets every command.
+/// A change of a shard's tables. Every shard of a router receives every command.
 #[derive(Debug)]
 pub enum Command {
-    /// A face came into being.
     AddFace {
         face: FaceId,
-        /// What is to be known of it.
         attributes: FaceAttributes,
     },
-    /// A face is gone. FIB entries that name it pass it over; who keeps the FIB sends
-    /// [`Command::SetNextHops`] for them in its own time.
-    RemoveFace { face: FaceId },
-    /// Replaces the next hops of a FIB prefix; none removes the prefix.
+    /// A face has closed. FIB entries that name it ignore it. The owner of the FIB removes it from
+    /// them with [`Command::SetNextHops`].
+    RemoveFace {
+        face: FaceId,
+    },
+    /// Replaces the next hops of a FIB prefix; an empty list removes the prefix.
     SetNextHops {
-        /// The prefix, of at most [`PREFIX_COMPONENTS_MAX`](crate::PREFIX_COMPONENTS_MAX)
+        /// The prefix, with at most [`PREFIX_COMPONENTS_MAX`](crate::PREFIX_COMPONENTS_MAX)
         /// components.
         prefix: Name,
-        /// In any order.
+        /// The next hops, in any order.
         next_hops: Vec<NextHop>,
     },
-    /// Chooses the strategy of a prefix; `None` unsets it (`/` falls back to best-route).
+    /// Sets the strategy of a prefix. `None` removes it; `/` then uses best-route.
     SetStrategy {
         prefix: Name,
-        /// What to use there and below.
         strategy: Option<Strategy>,
     },
-    /// Changes capacity, policy or flags of the content store.
+    /// Changes the capacity, the policy or the flags of the content store.
     ConfigureStore(StoreConfig),
-    /// Erases stored Data under a prefix; answered by
+    /// Erases stored Data under a prefix. Answered by
     /// [`Event::StoreErased`](crate::Event::StoreErased).
     EraseStore {
-        /// Identifies the answer.
+        /// Repeated in the answer.
         transaction: u64,
-        /// Everything under this name goes.
+        /// Everything under this name is erased.
         prefix: Name,
-        /// At most this many Data.
+        /// Maximum number of Data packets to erase.
         limit: usize,
     },
-    /// Writes all that is in RAM to the store's disks, as before a stop; answered by
-    /// [`Event::StoreFlushed`](crate::Event::StoreFlushed) when it is done, at once where there is
-    /// no disk.
+    /// Writes all Data in memory to the disks, before a shutdown for example. Answered by
+    /// [`Event::StoreFlushed`](crate::Event::StoreFlushed) when it is done, or at once without
+    /// disks.
     FlushStore {
-        /// Identifies the answer.
+        /// Repeated in the answer.
         transaction: u64,
     },
-    /// Sets the names whose forwarding hints mean "here" (NFD, producer region).
+    /// Sets the names whose forwarding hints mean this network (NFD, producer region).
     SetProducerRegions(Vec<Name>),
-    /// Asks what the store holds, or says what it is to hold.
+    /// Queries the contents of the store, or sets its rules.
     Store(StoreCommand),
-    /// Whose misses of large objects to tell of, see [`Event::Miss`](crate::Event::Missed).
+    /// Sets whose misses of large objects are reported, see
+    /// [`Event::Missed`](crate::Event::Missed).
     ReportMisses(MissReports),
 }
 
-/// Of whose Interests a router tells that its store lacked a segment of a large object.
+/// The Interests whose misses in the store are reported, for large objects only.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum MissReports {
-    /// Of nobody's.
+    /// None.
     #[default]
     Off,
-    /// Of those that came by faces of local scope: from applications of this machine. What other
-    /// hosts ask for in vain costs nothing, however much it is.
+    /// Interests from faces of local scope, that is from applications of this machine. Interests of
+    /// other hosts then cause no reports, however many there are.
     Local,
     All,
 }

@@ -1,4 +1,4 @@
-//! What a simulator asks of a shard beside packets.
+//! What a simulator asks a shard, without packets.
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::Query;
@@ -9,29 +9,29 @@ use crate::incoming::query_of;
 use crate::router::Router;
 
 impl Router {
-    /// Stores a Data as if it had been asked for and had come just now, with no trace in PIT and
-    /// packet counters: to begin with a store that is not empty. Whether it is a Data and in the
-    /// store now.
+    /// Stores a Data packet as if it had just answered an Interest, without a trace in the PIT or
+    /// in packet counters. A simulation uses this to start with a filled store. Returns whether the
+    /// store has taken it.
     pub fn preload(&mut self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Data(data));
         self.content.insert(now, &data, hashes, FaceId::CONTENT_STORE).is_some()
     }
 
-    /// What the disk tier of the store holds, without all other counters.
+    /// The statistics of the disk tier alone.
     #[must_use]
     pub fn disk_stats(&self) -> DiskTierStats {
         self.content.store.stats().disk
     }
 
-    /// Reads that wait for the disks of the store, and Interests that wait before it.
+    /// Reads that wait for the disks, plus Interests that wait in front of the store.
     #[must_use]
     pub fn interests_waiting(&self) -> u64 {
         self.content.store.stats().disk.reads_waiting
             + u64::from(self.content.disk.driver_queue_len())
     }
 
-    /// Interests that waited for a disk, and that passed one by, so far.
+    /// Interests that have waited for a disk so far, and Interests that have bypassed one.
     #[must_use]
     pub fn disk_decisions(&self) -> (u64, u64) {
         let busy = &self.egress.stats.busy;
@@ -42,8 +42,8 @@ impl Router {
         (busy.reads_begun, bypassed)
     }
 
-    /// Whether the store, RAM or disk, knows a Data of the name of this one. Changes nothing,
-    /// counters included.
+    /// Whether memory or disk has Data with the name of this packet. Changes nothing, not even
+    /// counters.
     #[must_use]
     pub fn would_find(&self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
@@ -54,8 +54,8 @@ impl Router {
         )
     }
 
-    /// Whether the filter before the disks refuses the name of this Data although it is in their
-    /// index. Never, unless something is wrong; changes nothing.
+    /// Whether the filter in front of the disks rules out a name that their index has. This must
+    /// never happen. Changes nothing.
     #[must_use]
     pub fn is_filter_wrong(&self, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
@@ -69,7 +69,7 @@ impl Router {
         })
     }
 
-    /// Whether the store would answer this Interest now. Changes nothing, counters included.
+    /// Whether the store would answer this Interest now. Changes nothing, not even counters.
     #[must_use]
     pub fn would_hit(&self, now: Instant, packet: &Packet) -> bool {
         let Ok(interest) = InterestView::decode(packet) else { return false };

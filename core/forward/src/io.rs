@@ -1,4 +1,4 @@
-//! What a router shard is told of and what comes out of it.
+//! The outputs of a router shard, and the attributes of faces.
 
 use alloc::vec::Vec;
 
@@ -9,41 +9,41 @@ use weir_wire::{HopSignal, LpHeader, Name};
 use crate::shard::ShardMessage;
 use crate::store_commands::StoreEvent;
 
-/// Whether a face leads to this host's own programs (NFD management, FaceScope).
+/// Whether a face leads to a program of this host (NFD management, FaceScope).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaceScope {
-    /// Another host: `/localhost` never crosses.
+    /// Another host. Names under `/localhost` never cross such a face.
     NonLocal,
-    /// A program on this host.
+    /// A program of this host.
     Local,
 }
 
-/// How many peers a face can reach (NFD management, LinkType).
+/// How many peers a face reaches (NFD management, LinkType).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
-    /// One peer. Only such faces carry Nacks.
+    /// One peer. Only these faces carry Nacks.
     PointToPoint,
-    /// Several peers that hear one another.
+    /// Several peers that receive each other's packets.
     MultiAccess,
-    /// Several peers that may not hear one another: packets may leave where they came in.
+    /// Several peers that may not receive each other's packets. A packet may leave by the face that
+    /// it came from.
     AdHoc,
 }
 
-/// The PIT tokens of Interests that leave by a face. All but the long ones have six octets, since
-/// ndnd ends when Data bears a token of any other length but none.
+/// The PIT tokens of Interests that leave by a face. All except the long ones have six bytes,
+/// because ndnd panics when Data carries a token of another length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PitTokens {
-    /// None. Data finds its shard by its name, and strangers who forge the peer's address are
-    /// believed.
+    /// None. Data finds its shard by its name, and forged Data from the peer's address is accepted.
     Off,
-    /// The shard, where there are several: for a peer whose packets are its own.
+    /// The number of the shard, if there are several: for a peer whose packets cannot be forged.
     #[default]
     Shard,
-    /// A keyed hash that only the peer learns, with the shard inside: for a peer that strangers can
-    /// send in the name of, as over UDP with a forged source address. Of 48 bits, one to seven of
-    /// which are the shard's where there are several.
+    /// A keyed hash that only the peer learns, with the shard inside. For a peer whose packets can
+    /// be forged, for example over UDP with a forged source address. Of its 48 bits, the shard
+    /// takes up to seven.
     Secret,
-    /// The same in twelve octets, with 64 bits that nobody can guess.
+    /// The same with twelve bytes and 64 unpredictable bits.
     LongSecret,
 }
 
@@ -54,22 +54,19 @@ impl PitTokens {
     }
 }
 
-/// What a router is told of a face.
+/// The attributes of a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceAttributes {
-    /// Local or not.
     pub scope: FaceScope,
-    /// Point to point or not.
     pub link_type: LinkType,
-    /// The PIT tokens of Interests to it.
+    /// The PIT tokens of Interests to the face.
     pub tokens: PitTokens,
-    /// A number for the peer's host, below 2^63: faces that have the same one have one share of the
-    /// PIT when it is full.
+    /// A number for the peer's host, below 2^63. Faces of one host have one share of a full PIT.
     pub host: Option<u64>,
 }
 
 impl FaceAttributes {
-    /// A face to one peer whose packets are its own.
+    /// A face to one peer whose packets cannot be forged.
     pub const fn point_to_point(scope: FaceScope) -> Self {
         let tokens = PitTokens::Shard;
         Self { scope, link_type: LinkType::PointToPoint, tokens, host: None }
@@ -79,20 +76,20 @@ impl FaceAttributes {
 /// A next hop of a FIB entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// Where the Interest goes.
+    /// The face that Interests leave by.
     pub face: FaceId,
     /// Lower is better.
     pub cost: u64,
 }
 
-/// What to do with Data that no Interest asked for (NFD, `cs_unsolicited_policy`).
+/// What to do with Data that no Interest requested (NFD, `cs_unsolicited_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsolicitedPolicy {
     #[default]
     DropAll,
-    /// Store it when it comes from a local face.
+    /// Store it if it comes from a local face.
     AdmitLocal,
-    /// Store it when it comes from a non-local face.
+    /// Store it if it comes from a non-local face.
     AdmitNetwork,
     /// Store it.
     AdmitAll,
@@ -105,13 +102,14 @@ weir_base::words!(UnsolicitedPolicy {
     AdmitAll = "admit-all",
 });
 
-/// Whose Data satisfies a pending Interest.
+/// Which faces may answer a pending Interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataSource {
-    /// That of a face to which the Interest was sent.
+    /// Only the faces to which the Interest was sent.
     #[default]
     NextHops,
-    /// That of any face (as NFD): whoever can send here can answer what others ask for.
+    /// Every face, as in NFD. Anyone who can send packets to this router can then answer the
+    /// Interests of others.
     Any,
 }
 
@@ -120,14 +118,14 @@ weir_base::words!(DataSource { NextHops = "next-hops", Any = "any" });
 #[derive(Debug)]
 pub struct OutPacket {
     pub face: FaceId,
-    /// PIT token, Nack, congestion mark and incoming face. The link adds what is its own and leaves
-    /// out the incoming face where local fields are off.
+    /// PIT token, Nack, congestion mark and incoming face. The link adds its own fields, and
+    /// removes the incoming face if local fields are off.
     pub header: LpHeader,
     /// The Interest or Data TLV.
     pub packet: Packet,
 }
 
-/// Something a driver should know that is not a packet.
+/// An event for the driver that is not a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// Answers [`Command::EraseStore`](crate::Command::EraseStore).
@@ -135,7 +133,7 @@ pub enum Event {
         /// The command's.
         transaction: u64,
         erased: usize,
-        /// The limit was reached: there may be more.
+        /// The limit was reached; more Data may remain.
         limit_reached: bool,
     },
     /// Answers [`Command::FlushStore`](crate::Command::FlushStore).
@@ -145,33 +143,33 @@ pub enum Event {
     },
     /// Answers [`Command::Store`](crate::Command::Store).
     Store(StoreEvent),
-    /// The store was asked in vain for a segment whose number is a multiple of 64, not 0: one of 64
-    /// misses of a large object, and none of a small one. Only while
-    /// [`Command::ReportMisses`](crate::Command::WatchMisses) has it so.
+    /// The store did not have a segment whose number is a multiple of 64, and not 0. So a large
+    /// object causes one event in 64 misses, and a small one none. Sent only if
+    /// [`Command::ReportMisses`](crate::Command::ReportMisses) requested it.
     Missed {
-        /// Who asked: an application, or, where all are watched, another router, which has asked
-        /// its own store before.
+        /// The sender of the Interest: an application, or another router that has already asked its
+        /// own store.
         ingress: FaceId,
-        /// Whether that is an application of this machine.
+        /// Whether the sender is an application of this machine.
         is_local: bool,
         /// The name without the segment number.
         object: Name,
     },
 }
 
-/// What a shard wants done, appended by the shard and drained by the driver.
+/// The output of a shard. The shard appends to it and the driver drains it.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Packets to send, in order.
     pub packets: Vec<OutPacket>,
-    /// What to tell the routers at the other ends of links, with `Link::enqueue_signal`.
+    /// Signals for the routers at the other ends of links. Send them with `Link::enqueue_signal`.
     pub signals: Vec<(FaceId, HopSignal)>,
-    /// Other news, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
-    /// What other shards of the router are to be told, by number of the shard: the driver gives it
-    /// to them as [`Input::Shard`](crate::Input), in this order. Empty on routers of one shard.
+    /// Messages for other shards, with the number of the shard. The driver must deliver them as
+    /// [`Input::Shard`](crate::Input), in this order. Empty on routers with one shard.
     pub shard_messages: Vec<(u16, ShardMessage)>,
-    /// What to do on the disks of the store. Each must be answered by
+    /// Operations for the disks of the store. The driver must answer each with
     /// [`Input::DiskDone`](crate::Input::DiskDone).
     pub disk_ops: Vec<DiskOp>,
 }

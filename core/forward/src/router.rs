@@ -1,4 +1,4 @@
-//! One shard of the content router: its turns, and the dispatcher of everything that resumes later.
+//! One shard of the content router: how it handles a batch of inputs, and its timers.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -20,27 +20,29 @@ use crate::shard::SHARDS_MAX;
 use crate::stats::{BusyStats, RouterStats};
 use crate::tables::Tables;
 
-/// One shard of the router: tables, content store and egress; no clock, no sockets.
+/// One shard of the router: its tables, its content store and its egress. It has no clock and no
+/// sockets.
 ///
-/// The driver gives it packets in batches with the present time and sends what it finds in the
+/// The driver passes it packets in batches with the present time, and sends what it finds in the
 /// [`Outbox`].
 pub struct Router {
     pub(crate) config: RouterConfig,
-    /// The time of the present turn.
+    /// The present time, for the batch that is being handled.
     pub(crate) now: Instant,
     pub(crate) tables: Tables,
     pub(crate) content: Content,
     pub(crate) egress: Egress,
-    /// Runs of similar names so far, see [`ReceivedPacket::prefix_run`].
+    /// Runs of consecutive packets with a common prefix, counted so far. See
+    /// [`ReceivedPacket::prefix_run`].
     pub(crate) prefix_runs: u64,
-    /// Scratch: PIT entries that a Data packet matches, and the downstreams that receive it.
+    /// Scratch: the PIT entries that a Data packet matches, and the downstreams that receive it.
     pub(crate) matched: Vec<u32>,
     pub(crate) downstreams: Vec<Downstream>,
     expired: Vec<u32>,
 }
 
 impl Router {
-    /// An empty shard with NFD's default strategies.
+    /// Creates an empty shard with NFD's default strategies.
     pub fn new(now: Instant, config: RouterConfig) -> Self {
         assert!(config.shard < config.shard_count, "shards are numbered from 0");
         assert!(usize::from(config.shard_count) <= SHARDS_MAX, "a set of shards is one word");
@@ -57,10 +59,10 @@ impl Router {
         }
     }
 
-    /// Takes a batch of inputs at one moment and appends what must be done to `out`.
+    /// Handles a batch of inputs that arrived at `now`, and appends the resulting work to `out`.
     ///
-    /// Packets of a batch are parsed and hashed first, then everything they will touch is
-    /// prefetched, then they are processed in order.
+    /// It first parses and hashes all packets of a batch, then prefetches the table lines that they
+    /// need, and then processes the packets in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.begin_turn(now, out);
         self.handle_pit_timers();
@@ -89,16 +91,16 @@ impl Router {
         self.finish_turn(out);
     }
 
-    /// Takes one stage of the path of an Interest, for a driver in which Interests wait between
-    /// stages. Begin with [`InterestStep::Arrival`]. Returns the stage to continue with; `None`
-    /// when the path has ended.
+    /// Runs one stage of the path of an Interest, for a driver in which Interests wait between
+    /// stages. Begin with [`InterestStep::Arrival`]. Returns the next stage, or `None` when the
+    /// path has ended.
     ///
-    /// The path of an Interest that waits for a disk has ended: the router forwards it itself if
-    /// the disk cannot help. While an Interest waits for the FIB its entry may be answered or
-    /// expire; then nothing is left to do.
+    /// The path also ends when the Interest waits for a disk. If the disk does not answer, the
+    /// router forwards the Interest itself. An Interest may wait for its FIB stage while its PIT
+    /// entry is answered or expires. The FIB stage then does nothing.
     ///
     /// # Panics
-    /// When `packet` is no valid Interest, or `header` bears a Nack: those have no stages.
+    /// If `packet` is not a valid Interest, or if `header` holds a Nack.
     pub fn handle_interest_step(
         &mut self,
         now: Instant,
@@ -119,7 +121,8 @@ impl Router {
         next
     }
 
-    /// When [`Router::handle`] must be called again at the latest, even with nothing to give it.
+    /// The latest time at which the driver must call [`Router::handle`] again, even without an
+    /// input.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let Content { store, disk, queries, building_since, .. } = &self.content;
         let disk_wakeups = if store.has_disk() {
@@ -131,13 +134,14 @@ impl Router {
             self.tables.pit.timers.next_wakeup(),
             self.tables.closed_face_sweep.next_wakeup(),
             queries.next_wakeup(),
-            // In the past while the index is being built: asks to be called again at once.
+            // This time lies in the past while the index is built, so the driver calls again at
+            // once.
             *building_since,
         ];
         wakeups.into_iter().chain(disk_wakeups).flatten().min()
     }
 
-    /// Counters and table sizes as they are now.
+    /// The counters and table sizes at this moment.
     pub fn stats(&self) -> RouterStats {
         let stats = &self.egress.stats;
         let interests_waiting = self.content.disk.driver_queue_len().into();
@@ -152,14 +156,14 @@ impl Router {
         }
     }
 
-    /// Begins a turn: what the turn sends goes to `out`.
+    /// Begins a turn: until [`Router::finish_turn`], all output goes to `out`.
     pub(crate) fn begin_turn(&mut self, now: Instant, out: &mut Outbox) {
         self.now = now;
         mem::swap(&mut self.egress.out, out);
     }
 
-    /// Ends a turn: collects what the store's disks must do, and what neighbours and other shards
-    /// must know.
+    /// Ends a turn: collects the operations for the disks, and the messages for neighbours and
+    /// shards.
     #[inline]
     pub(crate) fn finish_turn(&mut self, out: &mut Outbox) {
         if self.content.store.has_disk() {
@@ -173,7 +177,7 @@ impl Router {
 
     #[inline(never)]
     fn finish_turn_with_disk(&mut self) {
-        // A read that was begun in this turn may have ended at once.
+        // A read that began in this turn may already have finished.
         self.take_finished_reads();
         let (now, busy) = (self.now, &self.config.busy);
         let disk = &mut self.content.disk;
@@ -196,8 +200,9 @@ impl Router {
 
     /// Ends the PIT entries that have expired, and wakes strategies.
     ///
-    /// An entry has one timer: for the wakeup that its strategy asked for, if any, else for the end
-    /// of the last downstream's lifetime. If that lifetime is not over, it was the wakeup.
+    /// Each entry has one timer. It is set to the wakeup that the strategy requested, or otherwise
+    /// to the last expiry of a downstream. If that expiry is still in the future, the timer was a
+    /// wakeup.
     pub(crate) fn handle_pit_timers(&mut self) {
         let mut expired = mem::take(&mut self.expired);
         self.tables.pit.timers.advance(self.now, &mut expired);
@@ -212,7 +217,7 @@ impl Router {
         self.tables.fib.expire_distrust(self.now, &self.tables.hash_key);
     }
 
-    /// Lets the store's disks do what they want done by this time.
+    /// Runs the timers of the store's disks that are due.
     #[inline]
     pub(crate) fn handle_disk_timeout(&mut self) {
         let store = &mut self.content.store;
@@ -222,7 +227,7 @@ impl Router {
         }
     }
 
-    /// An input other than a packet.
+    /// Handles any input except a packet.
     pub(crate) fn handle_other(&mut self, input: Input) {
         match input {
             Input::Command(command) => self.apply(command),
@@ -243,7 +248,7 @@ impl Router {
         }
     }
 
-    /// [`Router::process`] out of line, for a driver that gives single packets.
+    /// [`Router::process`] out of line, for drivers that pass single packets.
     #[cold]
     #[inline(never)]
     pub(crate) fn process_cold(&mut self, arrival: &Arrival<'_>) {

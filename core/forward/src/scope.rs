@@ -1,13 +1,13 @@
-//! How far names reach (NFD, name-based scope control).
+//! Scopes of names (NFD, name-based scope control).
 
 use weir_wire::NameView;
 
-/// How far a name reaches (NFD, name-based scope control).
+/// How far packets of a name may travel.
 pub(crate) enum Scope {
     Global,
-    /// Never crosses to another host.
+    /// Never leaves this host.
     Localhost,
-    /// Crosses to another host only from this one.
+    /// Leaves this host only if it comes from a local face.
     Localhop,
 }
 
@@ -20,7 +20,6 @@ pub(crate) fn scope_of(name_value: &[u8]) -> Scope {
     }
 }
 
-/// Whether a name lies in `/localhost`.
 #[inline]
 pub(crate) fn is_localhost(name: NameView<'_>) -> bool {
     name.value().starts_with(b"\x08\x09localhost")

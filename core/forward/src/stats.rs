@@ -1,50 +1,50 @@
-//! Counters of one shard: plain numbers that the driver reads when somebody asks.
+//! Counters of one shard. The driver reads them when a report needs them.
 
 use alloc::collections::BTreeMap;
 
 use weir_base::{Histogram, counters};
 use weir_store::StoreStats;
 
-/// Why a packet ended here. Every packet that is not sent on has one.
+/// Why a packet was dropped. Every packet that is not sent on has a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum DropReason {
-    /// The packet format forbids it; [`RouterStats::malformed`] says which rule.
+    /// The packet violates the packet format; [`RouterStats::malformed`] counts each rule.
     Malformed,
-    /// The name has more components than names may have.
+    /// The name has too many components.
     LongName,
-    /// The face is not known (any more).
+    /// The face does not exist, or has closed.
     UnknownFace,
-    /// `/localhost` on a non-local face.
+    /// A name under `/localhost` on a non-local face.
     Scope,
-    /// HopLimit 0 on arrival.
+    /// HopLimit was 0 on arrival.
     HopLimit,
-    /// A nonce that was here before.
+    /// The nonce was seen before: the Interest loops.
     Loop,
     /// The PIT is full.
     PitFull,
-    /// A retransmission too soon after the last.
+    /// The retransmission came too soon after the previous Interest.
     Suppressed,
     /// No next hop is left to try.
     NoNextHop,
-    /// Data that no Interest asked for.
+    /// No Interest requested the Data.
     Unsolicited,
-    /// Data for an Interest that was not sent to its face.
+    /// The Interest was not sent to the face that the Data came from.
     NotRequested,
-    /// Data in the name of a peer that returns PIT tokens, without the right one.
+    /// The peer returns PIT tokens, but this Data has a wrong one or none.
     Spoofed,
-    /// A Nack to no pending Interest, with another nonce, or from a face with several peers.
+    /// A Nack for no pending Interest, with another nonce, or from a face with several peers.
     UnexpectedNack,
-    /// An outgoing Interest whose HopLimit has run out.
+    /// The HopLimit of an outgoing Interest has reached 0.
     HopLimitSpent,
-    /// As many reads as may be wait for the disk that has the Data.
+    /// The queue of the disk that has the Data is full.
     DiskBusy,
-    /// As many Interests as may be wait before a store that blocks.
+    /// The queue in front of a blocking store is full.
     StoreBusy,
 }
 
 impl DropReason {
-    /// All reasons, in order of their number.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 16] = [
         Self::Malformed,
         Self::LongName,
@@ -88,7 +88,7 @@ impl DropReason {
     }
 }
 
-/// Times in nanoseconds by power of two; the last bucket begins at 2^33 ns, about 8.6 s.
+/// Times in ns, in buckets by powers of two. The last bucket begins at 2^33 ns, about 8.6 s.
 pub type LatencyHistogram = Histogram<1, 35>;
 
 counters! {
@@ -110,18 +110,18 @@ counters! {
         satisfied: Total, "interests_satisfied";
         /// PIT entries that ended without Data.
         unsatisfied: Total, "interests_unsatisfied";
-        /// PIT entries that were evicted for those of others.
+        /// PIT entries that were evicted for entries of others.
         displaced: Total, "interests_displaced";
-        /// Interests that found a PIT entry with a downstream, retransmissions included.
+        /// Interests that joined a PIT entry with a downstream, retransmissions included.
         aggregated: Total, "interests_aggregated";
-        /// Interests for a segment that a router keeps, by strategy multipath, and that went to
-        /// another next hop. That one has refused, has not answered for long, or is no next hop.
+        /// Interests that strategy multipath diverted from the face that owns their segment. The
+        /// face had refused, had not answered for long, or is not a next hop.
         parts_passed_by: Total, "parts_passed_by";
-        /// Interests with CanBePrefix that went on before all other shards had said what they have.
+        /// Interests with CanBePrefix that continued before all other shards had replied.
         shard_timeouts: Total, "shard_timeouts";
         /// Entries in the PIT.
         pit_entries: Now, "pit_entries";
-        /// Octets of memory that PIT entries take.
+        /// Memory of PIT entries, in bytes.
         pit_bytes: Now, "pit_bytes";
         /// Prefixes in the FIB.
         fib_entries: Shared, "fib_entries";
@@ -135,77 +135,75 @@ counters! {
         malformed: BTreeMap<&'static str, u64>,
         /// The content store.
         store: StoreStats,
-        /// Time from the last sending of an Interest to its Data.
+        /// Time from the last transmission of an Interest to its Data.
         upstream_latency: LatencyHistogram,
-        /// What busy disks led to.
+        /// Counters of busy disks.
         busy: BusyStats,
     }
 }
 
 counters! {
-    /// What a router did about its store's disks. Every Interest for Data on a disk counts in
-    /// exactly one of `reads_begun`, `reads_refused` and the `bypassed_*`.
+    /// What a router did about busy disks. Every Interest for Data on a disk counts in exactly one
+    /// of `reads_begun`, `reads_refused` and the `bypassed_*`.
     #[derive(Copy)]
     pub struct BusyStats {
-        /// Interests that began to wait for a disk, or joined others that do for the same Data.
+        /// Interests that began to wait for a disk, or joined others that wait for the same Data.
         reads_begun: Total, "disk_waits";
-        /// Of those, Interests that joined a pending one with the same name and selectors, which
-        /// are in no other count.
+        /// Of those, Interests that joined a pending one with the same name and selectors. No other
+        /// counter includes them.
         reads_joined: Total, "disk_waits_joined";
-        /// Interests refused for congestion because as many reads as may be were waiting.
+        /// Interests refused for congestion because the read queue of the disk was full.
         reads_refused: Total, "disk_waits_refused";
-        /// Interests that passed the store by because as many reads as the threshold says were
-        /// waiting.
+        /// Interests that bypassed a disk because its read queue had reached the threshold.
         bypassed_queue_full: Total, "disk_bypassed"{"reason" = "queue-full"}, status 50;
-        /// Interests that passed by because they were likely to be answered sooner elsewhere.
+        /// Interests that bypassed a disk because the next hop would probably answer sooner.
         bypassed_slower: Total, "disk_bypassed"{"reason" = "slower"}, status 52;
-        /// Interests that passed by to find out how long answers take from elsewhere.
+        /// Interests that bypassed a disk to measure how long the next hop takes.
         bypassed_probe: Total, "disk_bypassed"{"reason" = "probe"}, status 54;
-        /// Interests that went on because the disk had not answered for long.
+        /// Interests that bypassed a disk because it had stopped responding.
         bypassed_stalled: Total, "disk_bypassed"{"reason" = "stalled"}, status 56;
-        /// Reads begun over the threshold for want of a next hop, or of an available one.
+        /// Reads begun over the threshold because no next hop was available.
         waited_over_threshold: Total, "disk_waited_over_threshold";
         /// Pending Interests that were answered from a disk.
         answered: Total, "disk_answered", status 48;
-        /// Pending Interests that waited for a disk and went on: the record was damaged, the disk
-        /// failed or stalled, or the Data did not do.
+        /// Pending Interests that waited for a disk and were then forwarded: the record was
+        /// damaged, the disk failed or stalled, or the Data did not match.
         went_on: Total, "disk_went_on", status 58;
-        /// Pending Interests whose Data came from elsewhere, or whose time passed, before the read
-        /// was done.
+        /// Pending Interests whose Data came from elsewhere, or that expired, before the read was
+        /// done.
         overtaken: Total, "disk_overtaken";
-        /// Retransmissions that went upstream while a disk was still reading.
+        /// Retransmissions that were sent upstream while a disk was still reading.
         hedged: Total, "disk_hedged";
-        /// Interests that had passed by and were then read for, as the next hop did not answer a
-        /// first time or refused.
+        /// Interests that had bypassed a disk and were then read from it, because the next hop did
+        /// not answer or refused.
         came_back: Total, "disk_came_back";
-        /// Reads done when no Interest waited for them any more.
+        /// Reads that finished when no Interest waited for them any more.
         reads_late: Total, "disk_reads_late";
-        /// Records read whose checksum was right but that were no Data, or not that which was
-        /// asked for.
+        /// Records whose checksum was right, but that were not Data or not the requested Data.
         reads_malformed: Total, "disk_reads_malformed";
         /// Data that left with a congestion mark because of the store.
         marked: Total, "disk_marked", status 60;
-        /// Interests of the router itself for segments that its store lost.
+        /// Interests of the router itself for segments that its store has lost.
         refill_interests: Total, "disk_refill_interests";
-        /// Interests that queue before a store that blocks.
+        /// Interests that wait in front of a blocking store.
         interests_waiting: Now, "disk_interests_waiting";
-        /// Interests that found a store that blocks busy, and queued.
+        /// Interests that found a blocking store busy, and were queued.
         interests_queued: Total, "disk_interests_queued";
         /// Interests refused for congestion because that queue was full.
         interests_refused: Total, "disk_interests_refused";
-        /// Neighbours told that this store has no room.
+        /// Signals to neighbours that this store is over its threshold.
         busy_sent: Total, "disk_alphas_sent";
-        /// Neighbours told that it has again.
+        /// Signals to neighbours that this store is available again.
         available_sent: Total, "disk_betas_sent";
-        /// Times that a neighbour said that its store has no room.
+        /// Signals from neighbours that their store is over its threshold.
         busy_received: Total, "disk_alphas_received";
-        /// Times that one said that it has again.
+        /// Signals from neighbours that their store is available again.
         available_received: Total, "disk_betas_received";
     }
     also {
-        /// Time from the beginning of a wait for a disk to its end with Data.
+        /// Time that answered Interests waited for a disk.
         read_latency: LatencyHistogram,
-        /// Time to Data of Interests that passed the store by.
+        /// Time to Data of Interests that bypassed a disk.
         bypass_latency: LatencyHistogram,
     }
 }

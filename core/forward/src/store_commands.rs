@@ -1,48 +1,48 @@
-//! What others want to know of the store's contents, and to have a say in.
+//! Commands about the contents of the store, and their answers.
 
 use weir_store::{HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, Rules, RulesError};
 use weir_wire::Name;
 
-/// Questions about what a shard's store holds, and rules for it. A shard has some ranges of 64
-/// segments of each object: what a router holds is what its shards do together.
+/// Queries about the contents of a shard's store, and rules for them. Each shard stores some ranges
+/// of 64 segments of an object, so the driver combines the answers of all shards.
 #[derive(Debug)]
 pub enum StoreCommand {
-    /// Keeps an index of the segments that are held, or gives it up.
+    /// Starts or stops the index of stored segments.
     Track(Option<HoldingsConfig>),
-    /// What is held of the objects below a prefix, see
+    /// Lists the stored segments of objects below a prefix, see
     /// [`Store::holdings`](weir_store::Store::holdings). Answered by [`StoreEvent::Listed`].
     List {
-        /// Identifies the answer.
+        /// Repeated in the answer.
         transaction: u64,
         prefix: Name,
-        /// Where to go on.
+        /// Where the list continues.
         from: HoldingsCursor,
-        /// Objects that are looked at, at most.
+        /// Maximum number of objects to visit.
         objects_max: u32,
     },
-    /// What is held of one object. Answered by [`StoreEvent::Listed`].
+    /// Lists the stored segments of one object. Answered by [`StoreEvent::Listed`].
     ListObject {
-        /// Identifies the answer.
+        /// Repeated in the answer.
         transaction: u64,
-        /// Its name, without the segment number.
+        /// The object's name, without the segment number.
         object: Name,
     },
-    /// What has changed since this was asked before, see
+    /// Takes the changes since the last query, see
     /// [`Store::take_changes`](weir_store::Store::take_changes). Answered by
-    /// [`StoreEvent::FileChanged`].
+    /// [`StoreEvent::Changed`].
     TakeChanges {
-        /// Identifies the answer.
+        /// Repeated in the answer.
         transaction: u64,
-        /// Blocks of 64 segments at most, in each tier.
+        /// Maximum number of blocks of 64 segments in the answer, for each tier.
         blocks_max: usize,
     },
-    /// The next changes say all that is held anew.
+    /// The next changes report everything that is stored.
     RestartChanges,
-    /// Nobody asks for changes any more.
+    /// Stops the tracking of changes.
     StopChanges,
-    /// Puts rules into force: this shard's share of them. Answered by [`StoreEvent::RulesSet`].
+    /// Applies rules to this shard. Answered by [`StoreEvent::RulesSet`].
     SetRules {
-        /// Identifies the answer.
+        /// Repeated in the answer.
         transaction: u64,
         rules: Rules,
     },
@@ -51,24 +51,22 @@ pub enum StoreCommand {
 /// The answer to a [`StoreCommand`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// What is held.
     Listed {
         /// The command's.
         transaction: u64,
-        /// Nothing where no index is kept.
+        /// `None` without an index.
         page: Option<HoldingsPage>,
     },
     Changed {
         /// The command's.
         transaction: u64,
-        /// Nothing where no index is kept.
+        /// `None` without an index.
         changes: Option<HoldingChanges>,
     },
-    /// Whether rules are in force.
     RulesSet {
         /// The command's.
         transaction: u64,
-        /// Why they are not, if so.
+        /// Why the rules were refused; `None` if they are in force.
         refused: Option<RulesError>,
     },
 }

@@ -1,4 +1,4 @@
-//! The tables of a shard, and what can be found with them alone.
+//! The tables of one shard, and the questions that they answer without the store.
 
 use alloc::vec::Vec;
 
@@ -26,12 +26,12 @@ pub(crate) struct Tables {
     pub(crate) strategies: StrategyChoice,
     pub(crate) measurements: Measurements,
     pub(crate) producer_regions: Vec<Name>,
-    /// The search for PIT entries of closed faces.
+    /// Finds the PIT entries whose faces have all closed.
     pub(crate) closed_face_sweep: ClosedFaceSweep,
-    /// Holders that were refused room in the PIT.
+    /// Hosts whose Interests a full PIT has refused a moment ago.
     pub(crate) refusals: RecentRefusals,
     pub(crate) rng: Rng,
-    /// Scratch.
+    /// Scratch buffers.
     full_name: Vec<u8>,
     prefix_hashes: Vec<u64>,
 }
@@ -56,14 +56,15 @@ impl Tables {
         }
     }
 
-    /// Whether `face` waits at a PIT entry.
+    /// Whether `face` is a downstream of this PIT entry.
     #[inline]
     pub(crate) fn is_waiting(&self, entry: u32, face: FaceId) -> bool {
         self.pit.entry(entry).downstreams().any(|record| record.face == face)
     }
 
-    /// Whether a nonce is dead, or is known to the pending entry from another sender. The same
-    /// nonce from the same point-to-point face is a retransmission.
+    /// Whether an Interest loops: its nonce is on the dead nonce list, or the pending entry already
+    /// knows the nonce from another sender. The same nonce from the same point-to-point face is a
+    /// retransmission.
     #[inline(always)]
     pub(crate) fn is_loop(&self, hash: u64, nonce: u32, pending: Option<u32>, face: &Face) -> bool {
         if self.dead_nonces.contains(hash, nonce) {
@@ -78,7 +79,8 @@ impl Tables {
                 || entry.upstreams().any(|record| record.nonce == nonce))
     }
 
-    /// Whether a forwarding hint of the Interest has led it to this network.
+    /// Whether the forwarding hint of the Interest names this network. The Interest is then
+    /// forwarded by its own name.
     pub(crate) fn is_in_producer_region(&self, interest: &InterestView<'_>) -> bool {
         let is_region = |delegation: &NameView<'_>| {
             self.producer_regions.iter().any(|region| delegation.is_prefix_of(region.as_view()))
@@ -93,14 +95,14 @@ impl Tables {
         self.strategies.find(name, &hashes)
     }
 
-    /// A number for the FIB prefix of a name.
+    /// A number that identifies the longest FIB prefix of a name.
     pub(crate) fn prefix_number(&self, name: NameView<'_>) -> usize {
         let mut hashes = PrefixHashes::default();
         hashes.add(&self.hash_key, name, self.fib.lengths());
         self.fib.prefix_number(name, &hashes)
     }
 
-    /// Data of this name from the next hop `source` was found to be false.
+    /// Records that the next hop `source` sent false Data of this name.
     pub(crate) fn distrust(&mut self, now: Instant, name: NameView<'_>, source: u32) {
         let key = &self.hash_key;
         let mut hashes = PrefixHashes::default();
@@ -108,7 +110,7 @@ impl Tables {
         self.fib.distrust(now, name, key, &hashes, source);
     }
 
-    /// Appends the PIT entries that `data` matches by name, whether it is fresh enough or not.
+    /// Appends the PIT entries that `data` matches by name. Freshness is not checked.
     #[inline(always)]
     pub(crate) fn find_pending(&mut self, data: &DataView<'_>, hash: u64, matched: &mut Vec<u32>) {
         self.pit.matches(data.name, hash, matched);
@@ -135,7 +137,7 @@ impl Tables {
         self.pit.matches(full_name, hash, matched);
     }
 
-    /// The hashes of a name's proper prefixes, shortest first.
+    /// The hashes of all proper prefixes of a name, shortest first.
     pub(crate) fn hash_prefixes(&mut self, name: NameView<'_>) -> &[u64] {
         self.prefix_hashes.clear();
         hash_proper_prefixes(&self.hash_key, name, &mut self.prefix_hashes);

@@ -1,14 +1,41 @@
-//! Wait for a disk, or go to the next hop? The threshold that would have cost least lately decides.
+//! Adaptive bypass: wait for a disk, or go to the next hop? Decision 0012 gives the reasons.
 //!
-//! A threshold of reads before the disk is right for one arrival rate, one disk and one distance to
-//! the next hop only. Here it is chosen from measurements:
+//! A fixed threshold of reads in the queue suits only one arrival rate, one disk and one distance
+//! to the next hop. This policy measures all three. It then uses the threshold that would have cost
+//! the least over the last 8,192 Interests or so.
 //!
-//! - **At the disk**, what each of some thresholds would have cost the Interests that came lately
-//!   is added up as they come ([`Thresholds`]).
-//! - **At the next hop**, going there costs the way, the wait for others ([`PathModel`]), and what
-//!   others wait longer for it: this router's misses, and whoever else asks there.
-//! - **What is seldom used is tried** when what was used instead has taken two hundred times as
-//!   long: trying costs no more than about 0.5 %, however bad that way may be.
+//! For each Interest whose Data is on a disk, [`Adaptive::choose`] does the following:
+//!
+//! 1. **Choose the hop.** The cost of each available next hop is its base round-trip time, plus the
+//!    usual wait for other traffic, plus the extra wait that one more Interest causes for others,
+//!    plus the wait behind this router's own Interests ([`PathModel`]). A hop that has been silent
+//!    costs at least the time of its silence. The cheapest hop is the candidate.
+//! 2. **Choose the threshold.** If disk and hop are both measured, each of 26 thresholds is
+//!    simulated for this arrival ([`Thresholds`]): a virtual queue at the disk and one at the hop.
+//!    Each keeps the sum of what its Interests would have waited. The threshold with the smallest
+//!    sum applies. Otherwise the configured threshold applies.
+//! 3. **Compare.** The Interest goes to the hop if the queue has reached the threshold, and if the
+//!    hop has room ([`PathModel::has_room`]). Otherwise it waits for the disk.
+//! 4. **Probe.** A hop or a disk that is not used has no new measurements. For each, the time that
+//!    Interests spend elsewhere is added up. When it exceeds [`PROBE_COST_FACTOR`] times what a
+//!    probe is expected to cost, one Interest goes there. Probes therefore cost about 0.5 %,
+//!    however bad that way is.
+//!
+//! Example: a disk with one server takes 10 ms for a read, and the hop takes 35 ms and has no
+//! queue. Six Interests arrive together.
+//!
+//! | threshold | at the disk | at the hop | sum |
+//! |---|---|---|---|
+//! | 2 | 10 + 20 ms | 4 * 35 ms | 170 ms |
+//! | 3 | 10 + 20 + 30 ms | 3 * 35 ms | 165 ms |
+//! | 4 | 10 + 20 + 30 + 40 ms | 2 * 35 ms | 170 ms |
+//! | none | 10 + 20 + ... + 60 ms | | 210 ms |
+//!
+//! Threshold 3 costs the least, so three Interests wait and three go to the hop.
+//!
+//! What this must never do: keep a hop in use that has stopped answering; move a standing queue
+//! from the disk to the hop, where others wait too; or spend more than a small share of the time on
+//! probes.
 
 use alloc::vec::Vec;
 
@@ -19,39 +46,39 @@ use crate::table::measurements::{Measurement, Measurements};
 use crate::table::path_model::{CrossTraffic, PathModel};
 use crate::table::queue_estimator::{QueueEstimator, ServerPreference};
 
-/// A way is tried when what was used instead has taken this many times as long,
+/// A disk or hop is probed when Interests have spent this many times the cost of a probe elsewhere.
 const PROBE_COST_FACTOR: f64 = 200.0;
-/// or less, as long as little is known of it, but at least this.
+/// The same while little is known; the factor grows with the number of answers.
 const PROBE_COST_FACTOR_MIN: f64 = 10.0;
-/// Answers from which on no more are looked for at a price.
+/// From this many answers on, the full factor applies.
 const ANSWERS_ENOUGH: u64 = 16;
 const DISKS_MAX: usize = 16;
 const SERVICES: usize = 64;
 
-/// A queue of the store that an Interest may wait in.
+/// A queue of the store that an Interest may join.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskQueue {
-    /// Which disk; 0 where all are one.
+    /// The disk; 0 if all disks share one queue.
     pub(crate) disk: u8,
-    /// Reads, or Interests, ahead.
+    /// Reads, or Interests, that are ahead.
     pub(crate) length: u32,
 }
 
-/// What an Interest is to do.
+/// The decision for an Interest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DiskChoice {
-    /// Wait.
+    /// Wait for the disk.
     Disk,
-    /// Go on.
+    /// Go to a next hop.
     NextHop {
-        /// To which of the next hops: its place among them.
+        /// The position of the hop among the next hops.
         position: usize,
-        /// Only to learn how long that takes.
+        /// Whether the Interest is a probe that only measures the hop.
         is_probe: bool,
     },
 }
 
-/// A next hop, as it is measured.
+/// A next hop with its measurements.
 #[derive(Clone, Copy)]
 struct HopEstimate<'a> {
     measured: &'a Measurement,
@@ -60,22 +87,23 @@ struct HopEstimate<'a> {
 }
 
 impl<'a> HopEstimate<'a> {
-    /// `service_ns`: what a service there takes as long as nothing tells.
+    /// `service_ns` is the assumed service time of the queue there while nothing was measured.
     fn find(measurements: &'a Measurements, index: u32, service_ns: f64) -> Option<Self> {
         let measured = measurements.find(index)?;
         let model = measured.model()?;
         Some(Self { measured, model, cross_traffic: model.cross_traffic(service_ns) })
     }
 
-    /// What going there costs with nothing else of this router's there, ns: the way, the wait for
-    /// others, and what these wait longer. At least what it has been silent for.
+    /// The cost of going there in ns, without this router's own Interests there: the round-trip
+    /// time, the wait for others, and the extra wait of others. At least the time that the hop has
+    /// been silent.
     fn cost_ns(self, now: Instant) -> f64 {
         self.expected_ns(now).max(
             self.model.expected_ns(&self.cross_traffic) + self.cross_traffic.delay_to_others_ns,
         )
     }
 
-    /// The same for whoever goes.
+    /// The time that an Interest takes there, in ns, without this router's own Interests there.
     fn expected_ns(self, now: Instant) -> f64 {
         self.model.expected_ns(&self.cross_traffic).max(self.measured.silent_ns(now) as f64)
     }
@@ -95,17 +123,17 @@ impl<'a> HopEstimate<'a> {
 struct DiskModel {
     station: QueueEstimator,
     thresholds: Thresholds,
-    /// The last services, in a ring, ns.
+    /// The last service times in a ring, ns.
     services_ns: [f64; SERVICES],
-    /// How many there were, and how many arrivals have taken one of them.
+    /// Number of service times recorded, and number of arrivals that have used one.
     served: usize,
     taken: usize,
-    /// When the last read ended, and how many it left.
+    /// When the last read ended, and how many reads it left.
     ended: Option<(Instant, u32)>,
     arrived_at: Instant,
-    /// Interests that have come back to the disk since.
+    /// Interests that have returned to the disk since the last arrival.
     returned: u32,
-    /// What the ways taken instead have taken since a read was last chosen, ns.
+    /// Time that Interests spent elsewhere since the disk was last chosen, ns.
     spent_elsewhere_ns: f64,
 }
 
@@ -124,7 +152,7 @@ impl DiskModel {
         }
     }
 
-    /// The disk as the Interest finds it that comes now.
+    /// The state of the disk that the next arrival finds.
     fn next_times(&mut self) -> DiskTimes {
         let service_ns = self.services_ns[self.taken % self.served.clamp(1, SERVICES)];
         self.taken += 1;
@@ -137,7 +165,7 @@ impl DiskModel {
         self.station.on_departure(now, ahead, took_ns);
         let servers = self.station.servers();
         let service_ns = match self.ended.replace((now, left)) {
-            // All servers were busy since.
+            // All servers have been busy since then.
             Some((at, waiting)) if f64::from(waiting) >= servers => now.ns_since(at) as f64,
             _ => took_ns as f64 / servers,
         };
@@ -146,7 +174,7 @@ impl DiskModel {
     }
 }
 
-/// What is measured of the disks.
+/// The measurements of all disks.
 #[derive(Default)]
 pub(crate) struct Adaptive {
     disks: Vec<DiskModel>,
@@ -166,8 +194,8 @@ impl Adaptive {
         &mut self.disks[disk]
     }
 
-    /// Whether an Interest is to wait at `home` or to go to one of the next hops, given by their
-    /// places and measurements. As long as nothing is known, `threshold` decides.
+    /// Chooses between the disk of `disk_queue` and the next hops, which are given by their
+    /// positions and measurements. `threshold` decides while nothing is known.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
@@ -194,7 +222,7 @@ impl Adaptive {
         };
         let is_known = hop.model.is_known() && disk.station.is_known();
         for (_, other) in hops.clone() {
-            // What went elsewhere before is not to be found there all at once later.
+            // Interests that went elsewhere earlier must not count for this hop all at once later.
             let misses = measurements.model_mut(other).map_or(0, PathModel::take_unexpected);
             if other == index {
                 path.misses = misses as f64;
@@ -229,24 +257,24 @@ impl Adaptive {
         DiskChoice::Disk
     }
 
-    /// What a read is expected to take that finds this queue, ns; none while too little is known.
+    /// The expected time of a read that joins this queue, ns; `None` while too little is known.
     pub(crate) fn expected_read_ns(&self, home: DiskQueue) -> Option<f64> {
         let disk = self.disks.get(usize::from(home.disk) % DISKS_MAX)?;
         disk.station.is_known().then(|| disk.station.expected_ns(home.length))
     }
 
-    /// An Interest that had passed by `disk` waits for it after all.
+    /// An Interest that had bypassed `disk` now waits for it.
     pub(crate) fn on_return(&mut self, disk: u8) {
         self.disk(disk).returned += 1;
     }
 
-    /// A read has ended that found `ahead` in the queue and leaves `left`.
+    /// A read has ended that found `ahead` reads in the queue and leaves `left`.
     pub(crate) fn on_read(&mut self, now: Instant, disk: u8, ahead: u32, left: u32, took_ns: u64) {
         self.disk(disk).on_read(now, ahead, left, took_ns);
     }
 }
 
-/// The next hop that costs least now: its place, its measurement.
+/// The next hop with the lowest cost now: its position and its measurement.
 fn best_hop(
     now: Instant,
     measurements: &Measurements,
@@ -264,7 +292,8 @@ fn best_hop(
     best.map(|(_, place, index)| (place, index))
 }
 
-/// The place of a next hop that is due to be tried instead of what takes `spent_ns`.
+/// The position of a hop that is due for a probe. The time `spent_ns` of the present choice is
+/// added to each hop that is not chosen.
 fn hop_due_for_probe(
     now: Instant,
     measurements: &mut Measurements,

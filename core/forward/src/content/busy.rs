@@ -1,23 +1,23 @@
-//! What a router does when its store's disks are busy (paper nb-cache, III).
+//! What a router does when the disks of its store are busy (paper nb-cache, III).
 
 use weir_base::{NS_PER_MS, words};
 
-/// When an Interest goes to the next hop although the store has what it asks for.
+/// When an Interest goes to the next hop although the store has its Data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bypass {
     /// Never.
     Off,
-    /// When as many reads as the threshold says wait for the disk and there is another hop (paper
-    /// nb-cache, III-C).
+    /// When the read queue has reached the threshold and there is another hop (paper nb-cache,
+    /// III-C).
     Threshold,
-    /// When the read would take longer than [`BusyPolicy::late_after_ns`], as reads from that disk
-    /// have taken lately. A reader fills a queue of any length and is still served at the speed of
-    /// the disk; until then marks slow it down.
+    /// When the read would take longer than [`BusyPolicy::late_after_ns`], judged by recent reads
+    /// of this disk. Until then marks slow consumers down. A consumer fills a queue of any length,
+    /// and is still served at the speed of the disk.
     #[default]
     Late,
-    /// When it is likely to be answered sooner there: the expected wait here against the time that
-    /// answers have taken from there. If a driver holds
-    /// Interests up before the store, this is [`Bypass::Threshold`].
+    /// When the next hop will probably answer sooner, see [`adaptive`](crate::content::adaptive).
+    /// If a driver queues Interests in front of the store, this is the same as
+    /// [`Bypass::Threshold`].
     Adaptive,
 }
 
@@ -25,24 +25,24 @@ pub enum Bypass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
     Off,
-    /// That of every Interest that found the queue over the threshold, whether it waited there or
-    /// passed by.
+    /// Data of every Interest that found the queue over the threshold, whether it waited or
+    /// bypassed it.
     Ecn,
-    /// That for which the queue was over the threshold and no available hop was left (paper
-    /// nb-cache, III-E). Neighbours tell each other whether they are available.
+    /// Data of Interests that found the queue over the threshold and no available hop (paper
+    /// nb-cache, III-E). Neighbours signal to each other whether they are available.
     #[default]
     NbCc,
 }
 
-/// With [`Mark::NbCc`]: what of a next hop has to have room for an Interest to pass by to it.
+/// With [`Mark::NbCc`]: what must have room for an Interest to bypass a disk to a next hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
-    /// Its own store, as it tells (paper nb-cache, III-E).
+    /// The store of the next hop, as it signals (paper nb-cache, III-E).
     #[default]
     Neighbour,
-    /// Something on the way beyond it, as the Data of Interests tells that have passed by to it:
-    /// when it bears a mark, or a Nack comes instead, there was no room on all of that way. How
-    /// many may be under way at once follows from that.
+    /// Some store on the path beyond the next hop. Data of bypassing Interests shows it: a mark or
+    /// a Nack means that no store on the path had room. This sets how many Interests may be in
+    /// flight there.
     Path,
 }
 
@@ -50,18 +50,19 @@ words!(Bypass { Off = "off", Threshold = "threshold", Late = "late", Adaptive = 
 words!(Labels { Neighbour = "neighbour", Path = "path" });
 words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 
-/// What a router does when its store's disks are busy. The threshold is
+/// What a router does when the disks of its store are busy. The threshold is
 /// [`DiskTierConfig::threshold`](weir_store::disk::DiskTierConfig::threshold).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyPolicy {
-    /// When Interests pass the store by.
+    /// When Interests bypass a disk.
     pub bypass: Bypass,
-    /// With [`Bypass::TimedOut`]: how long a read may take before Interests go elsewhere, ns.
+    /// With [`Bypass::Late`]: the longest time that a read may take before Interests go elsewhere,
+    /// ns.
     pub late_after_ns: u64,
     pub mark: Mark,
-    /// What next hops have room.
+    /// What decides whether a next hop has room.
     pub labels: Labels,
-    /// With [`Mark::NbCc`]: how often neighbours are told that this router's store is over its
+    /// With [`Mark::NbCc`]: the interval at which neighbours are told that this store is over its
     /// threshold, ns.
     pub announce_period_ns: u64,
 }

@@ -1,5 +1,5 @@
-//! When an Interest bypasses the disk that has its Data, and when its Data is marked because of
-//! the disk's queue (paper nb-cache, III-C).
+//! The bypass policies: when an Interest bypasses the disk that has its Data, and when its Data is
+//! marked because of the disk's queue (paper nb-cache, III-C).
 
 use weir_base::Instant;
 
@@ -11,14 +11,13 @@ use crate::content::marks::FULL_SHARE;
 use crate::table::fib::{FibNextHop, HopSet};
 use crate::table::measurements::Measurements;
 
-/// With [`Bypass::TimedOut`]: reads before a disk of which nothing is known yet, beyond which it counts
-/// as late.
+/// With [`Bypass::Late`]: queue length at which a disk without measurements counts as late.
 const UNKNOWN_DISK_QUEUE_MAX: u32 = 1024;
 
 impl DiskState {
     fn bypass(&self) -> Bypass {
         match self.policy.bypass {
-            // What a queue before a store that blocks takes is not measured.
+            // The time that a driver's queue takes is not measured.
             Bypass::Adaptive | Bypass::Late if self.has_driver_queue() => Bypass::Threshold,
             bypass => bypass,
         }
@@ -32,13 +31,14 @@ impl DiskState {
         self.bypass() == Bypass::Late
     }
 
-    /// Whether it matters how long reads take.
+    /// Whether the policy needs the duration of reads.
     pub(crate) fn times_reads(&self) -> bool {
         matches!(self.bypass(), Bypass::Adaptive | Bypass::Late)
     }
 
-    /// With [`Bypass::TimedOut`]: the share of Data to mark for a read that finds this queue, of
-    /// [`FULL_SHARE`]. It grows from none, where the read takes a sixteenth of what is too long, to all.
+    /// With [`Bypass::Late`]: the share of Data to mark for a read that joins this queue, in parts
+    /// of [`FULL_SHARE`]. It grows from zero, when the read takes 1/16 of the limit, to all at the
+    /// limit.
     fn lateness(&self, queue: DiskQueue) -> u32 {
         let late_ns = self.policy.late_after_ns as f64;
         let Some(expected_ns) = self.adaptive.expected_read_ns(queue) else {
@@ -48,18 +48,18 @@ impl DiskState {
         ((expected_ns - least_ns) / (late_ns - least_ns) * f64::from(FULL_SHARE)) as u32
     }
 
-    /// Whether an Interest may pass by this queue, if it has a next hop.
+    /// Whether an Interest may bypass this queue if it has a next hop.
     pub(crate) fn may_bypass(&self, queue: DiskQueue) -> bool {
         match self.bypass() {
             Bypass::Off => false,
             Bypass::Threshold => queue.length >= self.threshold,
-            // An idle disk is always tried: nothing else would show that it is fast again.
+            // An idle disk is always tried. Otherwise nothing would show that it is fast again.
             Bypass::Late => queue.length > 0 && self.lateness(queue) >= FULL_SHARE,
             Bypass::Adaptive => true,
         }
     }
 
-    /// An Interest is to wait. `is_without_hop`: it could not go anywhere else.
+    /// Makes an Interest wait. `is_without_hop` means that it cannot go anywhere else.
     pub(crate) fn wait(&mut self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
         let is_over_threshold = queue.length >= self.threshold;
         if self.is_late() {
@@ -73,14 +73,14 @@ impl DiskState {
         QueueDecision::Wait { is_over_threshold, is_marked }
     }
 
-    /// Whether all Data of Interests that find a queue of this length is marked, whatever becomes
-    /// of them.
+    /// Whether all Data of Interests that find a queue of this length is marked, whatever the
+    /// decision.
     pub(crate) fn is_marked_by_queue(&self, queue: u32) -> bool {
         self.policy.mark == Mark::Ecn && queue >= self.threshold
     }
 
-    /// Whether an Interest that [may pass by](Self::may_bypass) does. `available`: to which of the
-    /// next hops it may go.
+    /// Decides whether an Interest that [may bypass](Self::may_bypass) the queue does so.
+    /// `available` is the set of next hops to which it may go.
     pub(crate) fn choose(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What the content store and its disks decide about an Interest.
+//! The decisions of the content store and its disks about an Interest.
 
 use weir_base::Packet;
 use weir_store::disk::OnDisk;
@@ -6,34 +6,34 @@ use weir_store::disk::OnDisk;
 use crate::stats::{BusyStats, DropReason};
 use crate::table::fib::HopSet;
 
-/// What becomes of an Interest at the content store.
+/// The result of the store stage for an Interest.
 pub(crate) enum StoreOutcome {
-    /// Data in memory answers it.
+    /// Data in memory is the answer.
     Answer(StoredData),
-    /// A disk has its Data and will be read.
+    /// A disk has the Data and will be read.
     Read(DiskRead),
-    /// The stores of the other shards are asked.
+    /// The stores of the other shards must be queried.
     QueryShards,
-    /// A Nack for congestion.
+    /// The Interest is refused with a Congestion Nack.
     Refuse(DropReason),
-    /// The store does not answer: on to the PIT.
+    /// The store has no answer; the Interest continues to the PIT.
     Continue(ForwardingAction),
 }
 
-/// How an Interest that the store has not answered continues from the PIT.
+/// What an Interest does after the PIT stage if the store has not answered it.
 #[derive(Clone, Debug)]
 pub enum ForwardingAction {
-    /// To FIB and strategy.
+    /// Goes to FIB and strategy.
     Forward,
-    /// To FIB and strategy although a disk has its Data.
+    /// Goes to FIB and strategy although a disk has its Data.
     Bypass(DiskBypass),
-    /// To the disk that its PIT entry had bypassed, else to FIB and strategy.
+    /// Reads the disk that its PIT entry had bypassed. If that fails, goes to FIB and strategy.
     RetryDisk,
-    /// To FIB and strategy while its PIT entry waits for a disk: a retransmission.
+    /// Goes to FIB and strategy while its PIT entry waits for a disk: a retransmission.
     Hedge,
-    /// Nowhere: its PIT entry waits for a disk.
+    /// Stops here: its PIT entry waits for a disk.
     Aggregate,
-    /// Nowhere: a retransmission that came too early.
+    /// Stops here: a retransmission that came too early.
     Suppress,
 }
 
@@ -46,22 +46,22 @@ pub(crate) struct StoredData {
 #[derive(Clone, Copy, Debug)]
 pub struct DiskBypass {
     pub(crate) reason: BypassReason,
-    /// The next hops that it may go to.
+    /// The next hops to which it may go.
     pub(crate) hops: HopSet,
-    /// Its Data will be marked when it comes from there.
+    /// Its Data will be marked when it arrives from there.
     pub(crate) is_marked: bool,
 }
 
 /// Why an Interest bypasses a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BypassReason {
-    /// The queue of reads has reached the threshold.
+    /// The read queue has reached the threshold.
     QueueFull,
     /// The next hop will probably answer sooner.
     Slower,
-    /// To measure how long the next hop takes.
+    /// A probe that measures how long the next hop takes.
     Probe,
-    /// The disk has not responded for long.
+    /// The disk has stopped responding.
     Stalled,
 }
 

@@ -1,4 +1,4 @@
-//! What a router knows of its store's disks.
+//! The state of the disks of a router's store.
 
 use alloc::vec::Vec;
 
@@ -12,27 +12,27 @@ use crate::content::reads::{Reads, Waiter};
 use crate::content::refill::Refill;
 use crate::content::write_marks::WriteMarks;
 
-/// What a router knows of its store's disks and of the Interests that wait for them. A router
-/// without disks has an empty one.
+/// The disks of the store, and the Interests that wait for them. Nearly empty on a router without
+/// disks.
 pub(crate) struct DiskState {
     pub(crate) policy: BusyPolicy,
     pub(crate) reads: Reads,
     pub(crate) neighbours: Neighbours,
     pub(crate) adaptive: Adaptive,
-    /// With [`Bypass::TimedOut`](crate::content::busy::Bypass::Late): of Data that waits for a disk.
+    /// With [`Bypass::Late`](crate::content::busy::Bypass::Late): marks Data that waits for a disk.
     pub(crate) read_marker: ShareMarker,
-    /// Of Data that disks have yet to write.
+    /// Marks Data that the disks have not written yet.
     pub(crate) write_marks: WriteMarks,
-    /// Segments that the store lost.
+    /// Segments that the store has lost.
     pub(crate) refill: Refill,
-    /// Reads before a disk from which on Interests go elsewhere if they can.
+    /// Queue length from which on a disk is busy.
     pub(crate) threshold: u32,
-    /// Interests that a driver holds up before the store, whose number stands for the queue of
-    /// every disk then.
+    /// The number of Interests that a driver has queued in front of the store; `None` without such
+    /// a driver. It replaces the queue length of every disk.
     driver_queue: Option<u32>,
-    /// Commands to flush that have not been answered.
+    /// Flush commands that have not been answered.
     pub(crate) flushes: Vec<u64>,
-    /// Scratch: the waiters of a read that has ended.
+    /// Scratch: the waiters of a read that has finished.
     pub(crate) finished: Vec<Waiter>,
 }
 
@@ -53,17 +53,16 @@ impl DiskState {
         }
     }
 
-    /// A driver holds up `interests` before the store.
     pub(crate) fn set_driver_queue(&mut self, interests: usize) {
         self.driver_queue = Some(u32::try_from(interests).unwrap_or(u32::MAX));
     }
 
-    /// Whether a driver holds Interests up before the store.
+    /// Whether a driver queues Interests in front of the store.
     pub(crate) fn has_driver_queue(&self) -> bool {
         self.driver_queue.is_some()
     }
 
-    /// Interests that it holds up now.
+    /// Interests that a driver has queued now.
     pub(crate) fn driver_queue_len(&self) -> u32 {
         self.driver_queue.unwrap_or(0)
     }

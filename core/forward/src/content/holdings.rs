@@ -1,15 +1,15 @@
-//! What the store holds: the answers to those who ask, and the rules on what it will hold.
+//! The index of stored segments: its commands, and how it is built.
 
 use weir_base::Instant;
 
 use crate::content::Content;
 use crate::store_commands::{StoreCommand, StoreEvent};
 
-/// Data that one batch adds to the index of the store's contents while it is built.
+/// Data packets that one batch adds to the index while it is built.
 const BUILD_STEPS: u32 = 256;
 
 impl Content {
-    /// Carries out a command. Returns its answer, if it has one.
+    /// Runs a command. Returns its answer, if it has one.
     pub(crate) fn on_command(&mut self, now: Instant, command: StoreCommand) -> Option<StoreEvent> {
         let key = &self.hash_key;
         match command {
@@ -51,14 +51,14 @@ impl Content {
         }
     }
 
-    /// Builds the index again for what it had no room for before.
+    /// Resumes building the index for objects that had no room before.
     fn resume_building(&mut self, now: Instant) {
         if self.building_since.is_none() && self.store.has_holdings_to_build() {
             self.building_since = Some(now);
         }
     }
 
-    /// Continues to build the index of the store's contents, unless it is complete.
+    /// Continues to build the index until it is complete.
     #[inline]
     pub(crate) fn build_holdings(&mut self) {
         if self.building_since.is_some() && !self.store.build_holdings(BUILD_STEPS) {

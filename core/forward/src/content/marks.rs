@@ -1,17 +1,17 @@
-//! Congestion marks on a share of the Data that pass by.
+//! Congestion marks on a share of Data.
 
-/// The share that stands for all Data.
+/// The share that means all Data.
 pub(crate) const FULL_SHARE: u32 = 1 << 16;
 
-/// Marks a share of the Data, evenly spaced: as many as a random choice would, without its bursts.
+/// Marks a share of Data at even intervals. A random choice would mark as many, but in bursts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShareMarker {
-    /// The shares since the last mark, added up.
+    /// The sum of shares since the last mark.
     sum: u32,
 }
 
 impl ShareMarker {
-    /// Whether the next Data is marked. `share` is of [`FULL_SHARE`].
+    /// Whether the next Data is marked. `share` is in parts of [`FULL_SHARE`].
     #[inline]
     pub(crate) fn is_next_marked(&mut self, share: u32) -> bool {
         self.sum += share.min(FULL_SHARE);

@@ -1,4 +1,4 @@
-//! The content store of a shard, its disks, and what waits for them.
+//! The content store of a shard, its disks, and the Interests that wait for them.
 
 pub(crate) mod adaptive;
 pub(crate) mod busy;
@@ -31,15 +31,15 @@ use crate::table::watches::Watches;
 pub(crate) struct Content {
     pub(crate) store: Store,
     pub(crate) disk: DiskState,
-    /// Questions to the stores of other shards.
+    /// Queries to the stores of other shards.
     pub(crate) queries: Queries,
-    /// Entries of other shards that wait for Data which may come here.
+    /// PIT entries of other shards whose Data may arrive here.
     pub(crate) watches: Watches,
-    /// Whose misses of large objects are reported.
+    /// Which Interests cause reports of misses of large objects.
     pub(crate) reported_misses: MissReports,
-    /// Since when the index of the store's contents has been built, until it is complete.
+    /// When the building of the index began; `None` when it is complete.
     pub(crate) building_since: Option<Instant>,
-    /// Blocks for packets that the store and the PIT keep.
+    /// Memory blocks for packets in the store and the PIT.
     pub(crate) pool: Pool,
     hash_key: HashKey,
 }
@@ -74,12 +74,12 @@ impl Content {
     ) -> Option<Packet> {
         let key = &self.hash_key;
         let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
-        // Face identifiers are assigned in sequence: the low 32 bits tell them apart.
+        // Face identifiers are assigned in sequence, so the low 32 bits distinguish them.
         let received = NewData { data, hashes, source: source.0 as u32 };
         self.store.insert(now, received, prefixes, &mut self.pool)
     }
 
-    /// Moves Data that a disk has read into memory.
+    /// Copies Data that a disk has read into memory.
     pub(crate) fn promote(&mut self, now: Instant, read: ReadData<'_>) {
         let key = &self.hash_key;
         let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, read.data.name, path);
@@ -87,10 +87,10 @@ impl Content {
     }
 }
 
-/// The number of watches for entries of other shards: one for each entry that they can have, but
-/// not more than fit in an eighth of the memory of the PIT.
+/// Maximum number of watches: one for each PIT entry of the other shards, within an eighth of the
+/// memory of the PIT.
 fn watches_max(config: &RouterConfig) -> usize {
-    /// A watch with its slab slot, timer and share of the table.
+    /// A watch with its slab slot, its timer and its share of the hash table.
     const WATCH_BYTES: u64 = 80;
     let others = usize::from(config.shard_count) - 1;
     let affordable = config.pit_bytes_max / 8 / WATCH_BYTES;

@@ -1,5 +1,5 @@
-//! What neighbours and this router tell each other about room in their stores (paper nb-cache,
-//! III-E): soft state of faces, which ends by itself.
+//! Signals between neighbours about room in their stores (paper nb-cache, III-E). They are soft
+//! state of faces, which expires.
 
 use alloc::vec::Vec;
 
@@ -10,31 +10,30 @@ use crate::io::Outbox;
 use crate::stats::BusyStats;
 use crate::table::faces::Face;
 
-/// Neighbours that have not asked for so long are told nothing.
+/// A neighbour that has sent no Interest for this long receives no signals.
 const INTERESTED_NS: u64 = NS_PER_S;
-/// Periods that a label holds, so that one may get lost.
+/// A label is valid for this many periods, so that one signal may be lost.
 const LABEL_PERIODS: u64 = 3;
-/// A neighbour is believed for so long at most, ms: three times the longest sensible period.
+/// The longest validity of a neighbour's label, ms: three times the longest sensible period.
 const LABEL_MS_MAX: u64 = 10_000;
-/// How often a neighbour is told that there is room again.
+/// How often the signal that there is room again is repeated.
 const AVAILABLE_REPEATS: u8 = 2;
 
-/// How many more Interests may be under way to a neighbour past a disk here for each that finds
-/// room there, and how many fewer for each that does not: a share that grows or shrinks within few
-/// round trips, whatever it is.
+/// Growth of the window of a neighbour for each bypassing Interest that finds room there, and its
+/// decrease for each that does not. The share of marked Data then changes within a few round trips.
 const WINDOW_INCREASE: f64 = 0.25;
 const WINDOW_DECREASE: f64 = 0.5;
 
 #[derive(Clone, Copy)]
 struct Neighbour {
     id: FaceId,
-    /// When it last asked for Data that is on a disk.
+    /// When it last requested Data that is on a disk.
     requested_at: Option<Instant>,
-    /// Until when its store has no room.
+    /// Its store has no room until then.
     unavailable_until: Instant,
-    /// How often it has yet to be told that there is room again.
+    /// How many signals remain to be sent that there is room again.
     available_left: u8,
-    /// Interests under way there that have passed by a disk here, and how many may be.
+    /// Bypassing Interests in flight there, and how many may be in flight.
     bypassing: u32,
     window: f64,
 }
@@ -52,13 +51,13 @@ impl Neighbour {
     }
 }
 
-/// All neighbours that were heard of, by slot of the face table.
+/// All neighbours that have sent something, by slot of the face table.
 pub(crate) struct Neighbours {
     period_ns: u64,
     by_slot: Vec<Neighbour>,
-    /// When neighbours are to be told again; nothing while there is nothing to tell.
+    /// When the next signal is due; `None` while there is nothing to send.
     next_at: Option<Instant>,
-    /// When they were told last.
+    /// When the last signal was sent.
     announced_at: Option<Instant>,
 }
 
@@ -80,16 +79,17 @@ impl Neighbours {
         neighbour
     }
 
-    /// An Interest for Data on a disk came from `face`. Programs of this host and faces that lead
-    /// to several are not told anything.
+    /// Records an Interest for Data on a disk from `face`. Programs of this host and faces to
+    /// several peers receive no signals.
     pub(crate) fn note_interest_from(&mut self, now: Instant, face: &Face) {
         if !face.is_local() && face.is_point_to_point() {
             self.of(face).requested_at = Some(now);
         }
     }
 
-    /// The neighbour at `face` says for how long its store has no room. It is believed for
-    /// [`LABEL_MS_MAX`] at most: a label has to end by itself, whoever sent it.
+    /// Handles the signal of the neighbour at `face` that its store has no room for some time. The
+    /// time is capped at [`LABEL_MS_MAX`], because a label must expire even if its sender is
+    /// malicious.
     pub(crate) fn on_signal(
         &mut self,
         now: Instant,
@@ -106,13 +106,13 @@ impl Neighbours {
         self.of(face).unavailable_until = now.plus_ns(label_ns);
     }
 
-    /// An Interest has passed by to `face`.
+    /// An Interest has bypassed a disk to `face`.
     pub(crate) fn on_bypass(&mut self, face: &Face) {
         self.of(face).bypassing += 1;
     }
 
-    /// An Interest that had passed by to `face` is not under way there any more. `had_room`:
-    /// whether it has found room; `None` if nothing tells.
+    /// A bypassing Interest to `face` is no longer in flight. `had_room` reports whether it found
+    /// room; `None` if this is unknown.
     pub(crate) fn on_bypass_end(&mut self, face: &Face, had_room: Option<bool>) {
         let neighbour = self.of(face);
         let passed = f64::from(neighbour.bypassing);
@@ -127,7 +127,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether one more Interest may pass by to `face`, as far as those tell that have done so.
+    /// Whether one more Interest may bypass a disk to `face`, judged by those that have done so.
     pub(crate) fn has_window(&self, face: &Face) -> bool {
         let known = self.by_slot.get(face.slot() as usize);
         known.is_none_or(|one| one.id != face.id() || f64::from(one.bypassing) < one.window)
@@ -143,9 +143,9 @@ impl Neighbours {
         self.next_at
     }
 
-    /// Tells neighbours what is to be told now. `is_over`: the queue of the store is over its
-    /// threshold. Nobody is told more than once a period, so that a queue that swings about the
-    /// threshold costs no more than one that stays above.
+    /// Sends the signals that are due. `is_over` means that the queue of the store is over its
+    /// threshold. Each neighbour receives at most one signal in a period. A queue that swings
+    /// around the threshold then costs no more than one that stays above it.
     pub(crate) fn announce(
         &mut self,
         now: Instant,

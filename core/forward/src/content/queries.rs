@@ -1,4 +1,4 @@
-//! What a home has asked of the stores of other shards, and what other shards have it read.
+//! Queries of a home shard to the stores of other shards, and reads for other shards.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,25 +9,25 @@ use weir_store::disk::ReadId;
 use crate::content::reads::Waiter;
 use crate::shard::{Candidate, QueryId};
 
-/// How long a home waits for answers. Far more than a busy thread takes for its other packets.
+/// How long a home shard waits for replies. A busy thread needs far less for its other packets.
 const ANSWER_TIMEOUT_NS: u64 = 50 * NS_PER_MS;
-/// How long a home waits for the disk of another shard.
+/// How long a home shard waits for the disk of another shard.
 const READ_TIMEOUT_NS: u64 = 4 * NS_PER_S;
-/// Reads that a shard has under way for others, at most.
+/// Maximum number of reads that a shard has in progress for others.
 const READS_MAX: usize = 1024;
 
-/// A question of this shard. Its PIT entry waits for the answers.
+/// A query of this shard. Its PIT entry waits for the replies.
 pub(crate) struct PrefixQuery {
     serial: u32,
-    /// The entry, and what is needed to send it on.
+    /// The entry, and what is needed to forward it.
     pub(crate) waiter: Waiter,
-    /// The first Interest, as it came.
+    /// The first Interest, as it arrived.
     pub(crate) interest: Packet,
-    /// Shards that have not answered, a bit each.
+    /// The shards that have not replied, as a bit set.
     pub(crate) awaited: u64,
-    /// One of them reads from its disk.
+    /// The awaited shard reads from its disk.
     pub(crate) is_reading: bool,
-    /// The best answer so far, and who gave it.
+    /// The best reply so far, and the shard that sent it.
     pub(crate) best: Option<(u16, Candidate)>,
 }
 
@@ -38,33 +38,32 @@ pub(crate) struct RemoteRead {
     pub(crate) id: QueryId,
     pub(crate) interest: Packet,
     pub(crate) since: Instant,
-    /// The Data is to be marked.
+    /// The Data must be marked.
     pub(crate) is_marked: bool,
 }
 
-/// Who of other shards waited for a read that has brought Data for them.
+/// The shards that wait for a read which has returned their Data.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RemoteWaiters {
-    /// Their shards, a bit each.
+    /// The shards, as a bit set.
     pub(crate) homes: u64,
-    /// The Data is to be marked.
+    /// The Data must be marked.
     pub(crate) is_marked: bool,
 }
 
-/// All questions of a shard that are open. Each belongs to a PIT entry, which knows its place and
-/// bounds them.
+/// All open queries of a shard. Each belongs to a PIT entry, which knows its slot, so the size of
+/// the PIT bounds them.
 #[derive(Default)]
 pub(crate) struct Queries {
     queries: Slab<PrefixQuery>,
     serial: u32,
     answers_due: VecDeque<(Instant, QueryId)>,
     reads_due: VecDeque<(Instant, QueryId)>,
-    /// Reads for other shards.
     remote_reads: Vec<RemoteRead>,
 }
 
 impl Queries {
-    /// A new question of a PIT entry that has none.
+    /// Opens a query for a PIT entry that has none.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -79,7 +78,7 @@ impl Queries {
         id
     }
 
-    /// An entry whose question was answered waits for the disk of a shard.
+    /// Turns an answered query into one that waits for the disk of a shard.
     pub(crate) fn wait_for_read(
         &mut self,
         now: Instant,
@@ -101,7 +100,7 @@ impl Queries {
         self.queries.get_mut(id.slot).filter(|query| query.serial == id.serial)
     }
 
-    /// Who waits for the answer to the question in this place.
+    /// The waiter of the query in this slot.
     pub(crate) fn waiter(&self, place: u32) -> &Waiter {
         &self.queries[place].waiter
     }
@@ -110,13 +109,13 @@ impl Queries {
         self.queries.remove(place)
     }
 
-    /// When [`Queries::take_due`] should be called next.
+    /// When [`Queries::take_due`] must be called next.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let at = |due: &VecDeque<(Instant, QueryId)>| due.front().map(|&(at, _)| at);
         [at(&self.answers_due), at(&self.reads_due)].into_iter().flatten().min()
     }
 
-    /// The next question that has waited for too long. Those that are answered are passed over.
+    /// Takes the next query whose time is up. Closed queries are skipped.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<QueryId> {
         let Self { queries, answers_due, reads_due, .. } = self;
         for due in [answers_due, reads_due] {
@@ -135,7 +134,7 @@ impl Queries {
         None
     }
 
-    /// A read for another shard is under way. The caller has looked for room.
+    /// Records a read for another shard. The caller has checked that there is room.
     pub(crate) fn note_remote_read(&mut self, read: RemoteRead) {
         self.remote_reads.push(read);
     }
@@ -144,7 +143,7 @@ impl Queries {
         self.remote_reads.len() < READS_MAX
     }
 
-    /// One of those for which a read that has ended was noted.
+    /// Takes one of the reads for other shards that were recorded for `read`.
     pub(crate) fn take_remote_read(&mut self, read: ReadId) -> Option<RemoteRead> {
         let at = self.remote_reads.iter().position(|remote| remote.read == read)?;
         Some(self.remote_reads.remove(at))

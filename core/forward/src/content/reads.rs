@@ -1,26 +1,26 @@
-//! Who waits for which read of a disk.
+//! Which PIT entries wait for which disk read.
 
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Slab, Table, mix};
 use weir_store::disk::ReadId;
 
-/// No read, no waiter.
+/// The end of a list, or no entry.
 const NONE: u32 = u32::MAX;
 const DISKS_MAX: usize = 16;
 
-/// A PIT entry that waits for a read, and what is needed to send it on if that fails.
+/// A PIT entry that waits for a read, and what is needed to forward it if the read fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) entry: u32,
     pub(crate) since: Instant,
-    /// Where the first Interest came from.
+    /// The face that the first Interest came from.
     pub(crate) ingress: FaceId,
     pub(crate) next_hop_face: Option<u64>,
-    /// Whether its Data is to be marked.
+    /// Whether its Data must be marked.
     pub(crate) is_marked: bool,
     pub(crate) disk: u8,
-    /// Reads that waited for the disk when it came.
+    /// Reads that were in the queue when it arrived.
     pub(crate) ahead: u32,
 }
 
@@ -34,13 +34,13 @@ struct WaiterNode {
 struct Read {
     id: ReadId,
     disk: u8,
-    /// The waiters, in the order in which they came.
+    /// The waiters, in order of arrival.
     first: u32,
     last: u32,
 }
 
-/// All reads under way that were begun for Interests. A read stays until it ends, whether anybody
-/// waits for it or not; bounded by the store, which refuses more.
+/// All reads in progress that Interests have begun. A read stays until it ends, even if no entry
+/// waits for it any more. The store limits their number.
 pub(crate) struct Reads {
     table: Table,
     reads: Slab<Read>,
@@ -58,12 +58,12 @@ impl Reads {
         }
     }
 
-    /// Reads under way at the disk that has most.
+    /// The number of reads in progress at the busiest disk.
     pub(crate) fn longest_queue(&self) -> u32 {
         self.by_disk.iter().copied().max().unwrap_or(0)
     }
 
-    /// Reads under way at `disk`.
+    /// The number of reads in progress at `disk`.
     pub(crate) fn queue_of(&self, disk: u8) -> u32 {
         self.by_disk[usize::from(disk) % DISKS_MAX]
     }
@@ -72,8 +72,8 @@ impl Reads {
         &self.waiters[at].waiter
     }
 
-    /// An entry waits for a read that was begun or joined. Returns the place of its waiter, which
-    /// the entry keeps until it leaves or the read ends.
+    /// Adds an entry that waits for a read. Returns the slot of its waiter. The entry keeps the
+    /// slot until it stops waiting or the read ends.
     pub(crate) fn add_waiter(&mut self, id: ReadId, disk: u8, waiter: Waiter) -> u32 {
         let read = self.find(id).unwrap_or_else(|| self.insert(id, disk));
         let previous = self.reads[read].last;
@@ -86,7 +86,6 @@ impl Reads {
         at
     }
 
-    /// Whether no read is under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.reads.len() == 0
     }
@@ -102,7 +101,7 @@ impl Reads {
         index
     }
 
-    /// An entry waits no longer; its read goes on.
+    /// Removes the waiter of an entry; its read continues.
     pub(crate) fn remove_waiter(&mut self, at: u32) {
         let WaiterNode { read, previous, next, .. } = self.waiters.remove(at);
         match self.waiters.get_mut(previous) {
@@ -115,8 +114,7 @@ impl Reads {
         }
     }
 
-    /// A read has ended: appends those who wait for it, who do so no longer; none where it was let
-    /// go before.
+    /// Ends a read and appends its waiters. Appends none if the read has ended before.
     pub(crate) fn finish(&mut self, id: ReadId, waiters: &mut Vec<Waiter>) {
         let Some(index) = self.find(id) else { return };
         self.table.remove(mix(id.0), index);

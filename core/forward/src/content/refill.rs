@@ -1,5 +1,5 @@
-//! Segments that the store lost although it holds most of their object: what to fetch again, and
-//! when.
+//! Segments that the store has lost although it has most of their object: which to request again,
+//! and when.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -9,31 +9,31 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_store::disk::LostSegment;
 use weir_wire::Name;
 
-/// Holes that are remembered; consumers that ask for further ones fill them.
+/// Maximum number of missing segments that are remembered. Consumers refill further ones.
 const HOLES_MAX: usize = 1 << 16;
-/// An object is filled if at most one segment in this number is missing.
+/// An object is refilled if at most one in this many of its segments is missing.
 const MISSING_ONE_IN: u64 = 10;
-/// How long after a loss, and after each Interest that brought nothing, a segment is requested, ns.
+/// Delay before a segment is requested: after its loss, and after each unanswered Interest, ns.
 const DELAYS_NS: [u64; 3] = [NS_PER_S / 2, 5 * NS_PER_S, 30 * NS_PER_S];
-/// Interests that leave together, and how long after the last ones, ns: some 6 MB/s of Data.
+/// Interests that leave together, and the interval between such bursts: about 6 MB/s of Data.
 const BURST: usize = 8;
-/// Holes that are looked at together.
+/// Maximum number of missing segments that one call visits.
 const STEPS_MAX: usize = 64;
 const INTERVAL_NS: u64 = 10 * NS_PER_MS;
-/// How long a busy disk is left alone, ns.
+/// How long requests pause for a busy disk, ns.
 const BUSY_NS: u64 = 50 * NS_PER_MS;
 
-/// What is known of an object with holes.
+/// An object with missing segments.
 #[derive(Default)]
 struct Object {
     missing: BTreeSet<u64>,
-    /// Segments that it has, as far as known.
+    /// The number of its segments, as far as known.
     segments: u64,
-    /// Too many of them are missing: it is not filled, also when some come by themselves.
+    /// Too many segments are missing. The object is not refilled, even if some arrive later.
     is_too_sparse: bool,
 }
 
-/// A segment that is missing.
+/// A missing segment.
 #[derive(Clone)]
 pub(crate) struct Hole {
     pub(crate) object: Arc<Name>,
@@ -41,7 +41,7 @@ pub(crate) struct Hole {
     attempts: usize,
 }
 
-/// Holes by the time when they are next looked at.
+/// Missing segments, ordered by the time of their next request.
 #[derive(Default)]
 pub(crate) struct Refill {
     holes: BTreeMap<(Instant, u64), Hole>,
@@ -82,8 +82,8 @@ impl Refill {
         self.holes.insert((now.plus_ns(DELAYS_NS[hole.attempts]), self.serial), hole);
     }
 
-    /// The holes that may be filled now, which the caller gives to [`Refill::on_requested`] or
-    /// [`Refill::remove`].
+    /// Takes the segments that may be requested now. The caller passes each to
+    /// [`Refill::on_requested`] or [`Refill::remove`].
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Hole> {
         let mut due = Vec::new();
         for _ in 0..STEPS_MAX {
@@ -103,12 +103,12 @@ impl Refill {
         due
     }
 
-    /// The disks have other work.
+    /// Pauses because the disks have other work.
     pub(crate) fn back_off(&mut self, now: Instant) {
         self.not_before = now.plus_ns(BUSY_NS);
     }
 
-    /// An Interest for a hole has left.
+    /// An Interest for this segment was sent.
     pub(crate) fn on_requested(&mut self, now: Instant, mut hole: Hole) {
         hole.attempts += 1;
         if hole.attempts < DELAYS_NS.len() {
@@ -118,7 +118,7 @@ impl Refill {
         }
     }
 
-    /// A hole is filled, or will not be.
+    /// The segment is no longer missing, or is given up.
     pub(crate) fn remove(&mut self, hole: &Hole) {
         let Some(object) = self.objects.get_mut(&hole.object) else { return };
         object.missing.remove(&hole.segment);

@@ -1,11 +1,11 @@
-//! Which threshold would have been the best one lately.
+//! Simulates thresholds to find the one that would have cost the least lately.
 //!
-//! For each of some thresholds a virtual queue before the disk is kept, as long as it would be had
-//! that threshold been in force: the same Interests arrive, and the reads take what reads took.
-//! Each has its own virtual queue at the next hop, too, of what it would have sent there. So every
-//! pattern of arrivals is decided as it is: bursts, pauses, lasting load.
+//! For each threshold there is a virtual queue at the disk, as long as it would be with that
+//! threshold. The same Interests arrive, and reads take as long as real reads took. Each threshold
+//! also has a virtual queue at the next hop, for the Interests that it would have sent there. So
+//! bursts, pauses and lasting load are judged as they are, without a model of arrivals.
 
-/// The thresholds, in reads that wait or are under way; the last one is none.
+/// The thresholds, in reads that wait or are in progress. The last one means no threshold.
 pub(super) const THRESHOLDS: [u32; 26] = [
     0,
     1,
@@ -34,52 +34,53 @@ pub(super) const THRESHOLDS: [u32; 26] = [
     4096,
     u32::MAX,
 ];
-/// Interests that the costs are summed over, with falling weight.
+/// Costs are summed over about this many Interests, with exponentially falling weight.
 const INTERESTS: f64 = 8192.0;
 
-/// The disk at the arrival of an Interest.
+/// The disk when an Interest arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskTimes {
-    /// A read that does not wait, ns.
+    /// The time of a read that does not wait, ns.
     pub(crate) unloaded_ns: f64,
-    /// From one end of a read to the next while the disk is busy, ns.
+    /// The time between the ends of two reads while the disk is busy, ns.
     pub(crate) interval_ns: f64,
     /// The same for the read of this Interest, ns.
     pub(crate) service_ns: f64,
-    /// Reads begun since the last arrival whatever the threshold: for Interests that had passed by
-    /// and came again.
+    /// Reads begun since the last arrival by Interests that had bypassed the disk and returned.
+    /// They do not depend on the threshold.
     pub(crate) returned: f64,
 }
 
-/// The next hop at the arrival of an Interest.
+/// The next hop when an Interest arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathTimes {
-    /// From one answer to the next while the queue there is not empty, ns; 0 without a queue.
+    /// The time between two answers while the queue there is not empty, ns; 0 without a queue.
     pub(crate) interval_ns: f64,
-    /// Interests of others that come to the queue there in a nanosecond.
+    /// Arrival rate of Interests of others at the queue there, in 1/ns.
     pub(crate) cross_rate: f64,
-    /// Interests of this router sent there since the last arrival for want of their Data here.
+    /// This router's Interests sent there since the last arrival because their Data is not here.
     pub(crate) misses: f64,
 }
 
-/// What a threshold would have done.
+/// The state of one simulated threshold.
 #[derive(Clone, Copy, Debug, Default)]
 struct VirtualQueue {
-    /// Work before the disk, ns.
+    /// Work that waits at the disk, ns.
     disk_ns: f64,
     /// Work at the next hop that this router has sent, ns.
     path_ns: f64,
-    /// What Interests spent at the disk, ns.
+    /// Time that Interests spent at the disk, ns.
     read_time_ns: f64,
-    /// What they, and others, waited at the next hop because of `path_ns`, ns.
+    /// Time that they and others waited at the next hop because of `path_ns`, ns.
     hop_wait_ns: f64,
-    /// How many went to the next hop.
+    /// Number of Interests sent to the next hop.
     bypassed: f64,
 }
 
 impl VirtualQueue {
     fn drain(&mut self, passed_ns: f64, disk: &DiskTimes, path: &PathTimes) {
-        // Beyond one read for each server all are busy; below, the fewer the slower.
+        // With at least one read for each server, all servers are busy. With fewer reads, the disk
+        // is slower in proportion.
         let is_single = disk.unloaded_ns <= disk.interval_ns;
         let floor_ns = if is_single { 0.0 } else { disk.unloaded_ns };
         let full_ns = passed_ns.min((self.disk_ns - floor_ns).max(0.0));
@@ -87,7 +88,7 @@ impl VirtualQueue {
         if is_single {
             self.disk_ns = (self.disk_ns - (passed_ns - full_ns)).max(0.0);
         } else {
-            // About exp(-x).
+            // Approximates exp(-x).
             let part = (passed_ns - full_ns) / disk.unloaded_ns;
             self.disk_ns /= 1.0 + part + part * part / 2.0;
         }
@@ -116,15 +117,16 @@ impl VirtualQueue {
     }
 }
 
-/// The thresholds, and what each would have cost.
+/// All thresholds with their costs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thresholds {
     virtuals: [VirtualQueue; THRESHOLDS.len()],
 }
 
 impl Thresholds {
-    /// An Interest comes `passed_ns` after the last one. Returns the threshold that would have cost
-    /// least, where going to the next hop costs `hop_cost_ns` and the wait for what else goes there.
+    /// Simulates an Interest that arrives `passed_ns` after the last one. Returns the threshold
+    /// with the lowest cost, if the next hop costs `away_ns` plus the wait behind other Interests
+    /// there.
     pub(crate) fn arrive(
         &mut self,
         passed_ns: f64,

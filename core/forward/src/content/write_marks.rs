@@ -1,39 +1,39 @@
-//! Congestion marks on Data that comes faster than disks write it.
+//! Congestion marks on Data that arrives faster than the disks write it.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_store::WriteBacklog;
 
 use crate::content::marks::{FULL_SHARE, ShareMarker};
 
-/// How often the share of marked Data is adjusted, ns (RFC 8033, 4.2, T_UPDATE).
+/// Interval at which the share of marked Data is adjusted, ns (RFC 8033, 4.2, T_UPDATE).
 const UPDATE_NS: u64 = 15 * NS_PER_MS;
-/// By how much for each second of backlog above the target, and for each second that the backlog
-/// has grown by since (RFC 8033, 4.2, alpha and beta).
+/// Change of the share for each second of backlog above the target, and for each second of growth
+/// (RFC 8033, 4.2, alpha and beta).
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
-/// Backlog that is aimed at, and from which on all Data is marked, in eighths of what may wait. A
-/// store that writes early lets a quarter wait while nothing is wrong.
+/// The target of the backlog, and the backlog from which on all Data is marked, in eighths of the
+/// limit. A store that writes early has a quarter waiting in normal operation.
 const TARGET_EIGHTHS: u64 = 3;
 const FULL_EIGHTHS: u64 = 5;
-/// By how much the share grows at a time at most.
+/// Maximum increase of the share in one step.
 const CHANGE_MAX: f64 = 0.1;
-/// Octets that wait for disks that have enough to do.
+/// From this many bytes of waiting writes on, the disks are busy.
 const BUSY_BYTES: u64 = 512 << 10;
-/// What disks are taken to write until that is measured, bytes per second.
+/// The assumed write rate until it was measured, in bytes per second.
 const RATE_UNKNOWN: f64 = 100e6;
-/// The weight of the latest rate.
+/// Weight of the latest rate in the average.
 const RATE_WEIGHT: f64 = 0.2;
 
 /// Marks the share of stored Data that keeps the backlog of writes near its target: PIE (RFC 8033),
-/// with marks in place of drops. The backlog is no queue that Data waits in: it may be long, it
-/// must only not outgrow its memory.
+/// with marks instead of drops. Unlike a packet queue, the backlog delays no Data. It may be long,
+/// but it must not outgrow its memory.
 #[derive(Debug)]
 pub(crate) struct WriteMarks {
     marker: ShareMarker,
-    /// 0 to 1.
+    /// From 0 to 1.
     share: f64,
     updated_at: Instant,
-    /// At the last update: how long the backlog took to write, and what was written so far.
+    /// At the last update: how long the backlog would take to write, and the bytes written so far.
     delay_s: f64,
     written_bytes: u64,
     was_busy: bool,
@@ -55,7 +55,7 @@ impl Default for WriteMarks {
 }
 
 impl WriteMarks {
-    /// Whether the next Data that is stored is marked.
+    /// Whether the next stored Data is marked.
     pub(crate) fn is_next_marked(&mut self, now: Instant, backlog: WriteBacklog) -> bool {
         if now >= self.updated_at.plus_ns(UPDATE_NS) {
             self.update(now, backlog);
@@ -68,7 +68,7 @@ impl WriteMarks {
     fn update(&mut self, now: Instant, backlog: WriteBacklog) {
         let elapsed_s = now.ns_since(self.updated_at) as f64 / NS_PER_S as f64;
         let written = backlog.written_bytes.saturating_sub(self.written_bytes) as f64;
-        // Only disks that have enough to do show what they can.
+        // Only busy disks show their rate.
         let is_busy = backlog.offered_bytes >= BUSY_BYTES;
         let was_busy = core::mem::replace(&mut self.was_busy, is_busy);
         if was_busy && is_busy && written > 0.0 {
@@ -78,7 +78,7 @@ impl WriteMarks {
         let target_s = (backlog.bytes_max / 8 * TARGET_EIGHTHS) as f64 / self.rate;
         let growth_s = delay_s - self.delay_s;
         let mut change = BETA * growth_s;
-        // A backlog that already shrinks needs no further decrease of what comes.
+        // If the backlog already shrinks, the share need not grow.
         let is_draining = growth_s < -elapsed_s / 4.0;
         if delay_s < target_s || !is_draining {
             change += ALPHA * (delay_s - target_s);
@@ -90,8 +90,8 @@ impl WriteMarks {
     }
 }
 
-/// Smaller shares change in smaller steps (RFC 8033, 4.2, which has further steps below these: a
-/// backlog that begins to grow must be noticed at once).
+/// A smaller share changes in smaller steps (RFC 8033, 4.2). Its smallest steps are left out,
+/// because a backlog that begins to grow must be noticed at once.
 fn scale(share: f64) -> f64 {
     match share {
         ..0.01 => 1.0 / 8.0,

@@ -1,5 +1,5 @@
 //! Whether an Interest waits for the disk that has its Data, or bypasses it (paper nb-cache,
-//! section III-C).
+//! section III-C). The policies are in [`content::bypass`](crate::content::bypass).
 
 use weir_store::disk::OnDisk;
 use weir_wire::InterestView;
@@ -17,7 +17,7 @@ use crate::strategy::context::is_eligible;
 use crate::table::fib::{FibNextHop, HopSet};
 
 impl Router {
-    /// A disk has the Data of an Interest: wait for it, or bypass it?
+    /// A disk has the Data of an Interest: decides whether to wait for it or to bypass it.
     pub(crate) fn wait_or_bypass(
         &mut self,
         pass: &IncomingInterest<'_>,
@@ -27,14 +27,15 @@ impl Router {
         if found.is_stalled {
             let hops = self.available_hops(origin, pass.interest);
             if hops.is_empty() {
-                // The Data can be had, but not now.
+                // The Data exists, but cannot be read now.
                 return StoreOutcome::Refuse(DropReason::DiskBusy);
             }
             let reason = BypassReason::Stalled;
             let bypass = DiskBypass { reason, hops, is_marked: false };
             return StoreOutcome::Continue(ForwardingAction::Bypass(bypass));
         }
-        // First of all: a read or a measured bypass for an Interest without room would be wasted.
+        // This comes first: a read or a measured bypass for an Interest without room would be
+        // wasted.
         if !self.make_room(pass) {
             return StoreOutcome::Refuse(DropReason::PitFull);
         }
@@ -43,7 +44,7 @@ impl Router {
                 let queue = DiskQueue { disk: found.disk, length: found.reads_waiting };
                 self.decide_for_queue(origin, pass.interest, queue)
             }
-            // That was decided when it arrived.
+            // The decision was made when the Interest arrived.
             QueueState::Queued => {
                 QueueDecision::Wait { is_over_threshold: false, is_marked: false }
             }
@@ -61,7 +62,7 @@ impl Router {
         }
     }
 
-    /// Whether an Interest waits in a queue of the store.
+    /// Decides whether an Interest waits in a queue of the store.
     pub(crate) fn decide_for_queue(
         &mut self,
         origin: Origin,
@@ -89,7 +90,7 @@ impl Router {
         self.available_of(next_hops.as_slice(), origin, interest)
     }
 
-    /// Those of the next hops that an Interest may go to now and whose store has room.
+    /// The next hops to which an Interest may go now and whose stores have room.
     fn available_of(
         &self,
         next_hops: &[FibNextHop],

@@ -1,4 +1,4 @@
-//! The Data path (NFD, incoming Data, unsolicited Data and outgoing Data pipelines).
+//! The Data path (NFD: incoming Data, unsolicited Data and outgoing Data pipelines).
 
 use alloc::vec::Vec;
 use core::mem;
@@ -20,7 +20,7 @@ use crate::table::pit::AwaitedSource;
 use crate::table::records::OutRecord;
 
 impl Router {
-    /// The path of a Data packet: scope, PIT, content store, and every downstream that waits.
+    /// The path of a Data packet: scope, PIT, content store, then every downstream that waits.
     pub(crate) fn on_data(
         &mut self,
         received: &ReceivedPacket<'_>,
@@ -42,11 +42,11 @@ impl Router {
         self.matched = matched;
     }
 
-    /// Hands misrouted Data to its shard; checks where Data came from; then satisfies the entries
-    /// in `matched`, or treats it as unsolicited.
+    /// Hands misrouted Data over to its shard, and checks the source of the Data. Then it satisfies
+    /// the entries in `matched`, or treats the Data as unsolicited.
     #[inline(always)]
     fn dispatch_data(&mut self, pass: &IncomingData<'_>, matched: &mut Vec<u32>) {
-        // Bit set of the home shards of Interests with CanBePrefix for this Data.
+        // Bit set of the home shards of Interests with CanBePrefix that this Data may satisfy.
         let mut homes = 0;
         if self.egress.is_sharded() {
             if !self.content.watches.is_empty() {
@@ -71,8 +71,9 @@ impl Router {
     }
 
     /// Removes the entries whose Interest was not sent to `face`, where the Data came from. If that
-    /// face uses secret PIT tokens and the Data bears none of them, the Data may be forged: removes
-    /// all. `token` is `None` where the caller has checked the source. Returns why none is left.
+    /// face uses secret PIT tokens and the Data carries none of them, the Data may be forged, and
+    /// all entries are removed. `token` is `None` if the caller has checked the source. Returns the
+    /// reason if no entry is left.
     #[inline]
     pub(crate) fn retain_sent_to(
         &mut self,
@@ -119,9 +120,9 @@ impl Router {
         None
     }
 
-    /// Whether a packet on a face whose address strangers can forge is the peer's: it has the PIT
-    /// token of its Interest, or the peer returns no tokens. The first token that a peer returns is
-    /// noted, here and in the other shards.
+    /// Whether a packet comes from the peer, on a face whose address can be forged: it carries the
+    /// PIT token of its Interest, or the peer returns no tokens. The first token that a peer
+    /// returns is recorded, here and in the other shards. From then on, packets need one.
     pub(crate) fn check_token(
         &mut self,
         face: FaceId,
@@ -136,7 +137,7 @@ impl Router {
         has_token || !echoes
     }
 
-    /// Handles Data that no Interest has requested, or that was refused for this reason.
+    /// Handles Data that no Interest requested, or that was refused for this reason.
     #[cold]
     #[inline(never)]
     fn on_unsolicited(
@@ -147,7 +148,8 @@ impl Router {
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
-        // The internal face sends notifications that no Interest waits for: these are no drops.
+        // The internal face sends notifications that may have no Interest. They are not counted as
+        // drops.
         if face.id() != FaceId::INTERNAL {
             self.egress.drop_packet(refusal.unwrap_or(DropReason::Unsolicited));
         }
@@ -172,7 +174,8 @@ impl Router {
         };
         let is_write_marked =
             stored.is_some() && self.content.store.has_disk() && self.draw_write_mark();
-        // The stored copy is sent: a slice of what was received would pin a whole receive block.
+        // The stored copy is sent. A slice of the received packet would keep a whole receive block
+        // in use.
         let packet = stored.unwrap_or_else(|| received.packet.clone());
         let is_marked = is_write_marked
             || self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
@@ -195,8 +198,9 @@ impl Router {
         }
     }
 
-    /// Decides whether this Data is marked because Data arrives faster than the disks write it:
-    /// consumers slow down before the memory for unwritten Data is full. Each call counts.
+    /// Decides whether this Data is marked because Data arrives faster than the disks write it.
+    /// Consumers then slow down before the memory for unwritten Data is full. Each call counts as
+    /// one Data packet.
     #[inline(never)]
     fn draw_write_mark(&mut self) -> bool {
         if self.config.busy.mark == Mark::Off {
@@ -216,8 +220,8 @@ impl Router {
         })
     }
 
-    /// The home shards have replied whether one of them had sent an Interest for this Data to
-    /// `face`: stores it, or treats it as unsolicited.
+    /// Handles the reply of the home shards for Data that only they may have requested. The Data is
+    /// stored if one of them had sent an Interest to `face`, and is unsolicited otherwise.
     pub(crate) fn on_home_shards_verdict(
         &mut self,
         face: FaceId,

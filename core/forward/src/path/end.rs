@@ -1,4 +1,4 @@
-//! Where a PIT entry ends: with Data, with a Nack, or without an answer.
+//! The end of a PIT entry: with Data, with a Nack, or without an answer.
 
 use core::iter::repeat_n;
 use core::mem;
@@ -15,7 +15,7 @@ use crate::table::measurements::FlightEnd;
 use crate::table::pit::AwaitedSource;
 
 impl Router {
-    /// Ends the entries in `matched` with Data, which goes to every downstream.
+    /// Ends the entries in `matched` with Data, and sends it to every downstream.
     #[inline(always)]
     pub(crate) fn end_with_data(
         &mut self,
@@ -28,7 +28,7 @@ impl Router {
         self.end_with_data_for_others(origin, packet, data, matched);
     }
 
-    /// The same, except for the `downstreams` that have received the Data before. Adds those that
+    /// The same, except for the `downstreams` that have already received the Data. Adds those that
     /// receive it now.
     #[inline(always)]
     pub(crate) fn end_with_data_for_others(
@@ -44,7 +44,8 @@ impl Router {
             self.end_satisfied(index, origin, may_repeat, data.freshness_ms);
         }
         if may_repeat {
-            // The table's order of entries depends on the number of shards.
+            // The order of entries in the table depends on the number of shards; the order of
+            // packets must not.
             self.downstreams[served..].sort_unstable_by(|a, b| a.sort_key().cmp(&b.sort_key()));
         }
         let downstreams = &self.downstreams[served..];
@@ -55,8 +56,8 @@ impl Router {
         }
     }
 
-    /// Ends an entry that is answered and adds its downstreams to `downstreams`. If they may
-    /// repeat, each face is added once for each PIT token.
+    /// Ends a satisfied entry and adds its downstreams to `downstreams`. With `may_repeat`, each
+    /// face is added only once for each PIT token.
     #[inline(always)]
     fn end_satisfied(
         &mut self,
@@ -87,7 +88,8 @@ impl Router {
                 let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };
                 self.tables.measurements.end(now, record.flight, end);
             }
-            // Data that stays fresh for long answers a looping Interest from the store.
+            // Data that stays fresh for long answers a looping Interest from the store, so its
+            // nonce need not be remembered.
             let freshness_ns = freshness_ms.saturating_mul(NS_PER_MS);
             if entry.must_be_fresh && freshness_ns < self.tables.dead_nonces.lifetime_ns() {
                 self.tables.dead_nonces.insert(now, entry.hash, record.nonce);
@@ -105,7 +107,8 @@ impl Router {
         self.end_unsatisfied(index);
     }
 
-    /// Ends an entry that got no Data. Its nonces stay known (NFD, Interest finalize pipeline).
+    /// Ends an entry that got no Data. Its nonces are remembered as dead (NFD, Interest finalize
+    /// pipeline).
     pub(crate) fn end_unsatisfied(&mut self, index: u32) {
         let entry = self.tables.pit.entry(index);
         for record in entry.upstreams() {
@@ -120,7 +123,7 @@ impl Router {
         self.content.pool.recycle(self.tables.pit.remove(index));
     }
 
-    /// Ends some of the entries for which only closed faces wait.
+    /// Ends some of the entries whose downstreams have all closed, if a sweep is due.
     #[inline]
     pub(crate) fn end_entries_of_closed_faces(&mut self) {
         if self.tables.closed_face_sweep.is_due(self.now) {
@@ -143,8 +146,8 @@ impl Router {
         }
     }
 
-    /// Ends what an entry waits for other than an upstream, because the entry ends or will wait
-    /// for something else. `origin`: the Data that answers it.
+    /// Ends an entry's wait for a disk, for other shards or for a bypass, because the entry ends or
+    /// will wait for something else. `origin` is the Data that answers the entry.
     #[inline(always)]
     pub(crate) fn end_wait(&mut self, index: u32, origin: Option<DataOrigin>) {
         if self.tables.pit.entry(index).awaits != AwaitedSource::Upstream {
@@ -172,7 +175,7 @@ impl Router {
         }
     }
 
-    /// With labels of paths, notes whether the next hop of a bypass had room: it had if its Data
+    /// With labels of paths, records whether the next hop of a bypass had room. It had if its Data
     /// carries no mark.
     fn end_bypass(&mut self, index: u32, origin: Option<DataOrigin>) {
         let Some((face, has_refused)) = self.bypass_of(index) else { return };
@@ -184,8 +187,8 @@ impl Router {
         self.content.disk.neighbours.on_bypass_end(&face, had_room);
     }
 
-    /// With labels of paths: the next hop of an entry that has bypassed a disk, and whether it has
-    /// refused.
+    /// With labels of paths, returns the next hop of an entry that has bypassed a disk, and whether
+    /// it has refused.
     pub(crate) fn bypass_of(&self, index: u32) -> Option<(Face, bool)> {
         let entry = self.tables.pit.get(index)?;
         if self.config.busy.labels != Labels::Path

@@ -1,4 +1,4 @@
-//! The last stage: FIB and strategy choose the next hops of a PIT entry.
+//! The last stage: the FIB and the strategy choose the next hops of a PIT entry.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ use crate::table::prefixes::PrefixHashes;
 use crate::table::records::OutRecord;
 
 impl Router {
-    /// Forwards an Interest from its PIT entry as the store has decided.
+    /// Continues with an Interest from its PIT entry, as the store stage has decided.
     #[inline(always)]
     pub(crate) fn forward_pending(
         &mut self,
@@ -51,9 +51,12 @@ impl Router {
         self.forward(entry, origin, None, interest);
     }
 
-    /// Looks up FIB and strategy and sends the Interest. `only`: the next hops to choose from, if
-    /// not all of them. Without a route, a Nack would be wrong while the disks are read in after a
-    /// start: the entry ends without one, and a retransmission looks in the store again.
+    /// Looks up FIB and strategy and sends the Interest. `only` limits the next hops to choose
+    /// from.
+    ///
+    /// Without a route, the usual NoRoute Nack would be wrong while the disks recover after a
+    /// start, since a disk may have the Data. The entry then ends without a Nack, and a
+    /// retransmission asks the store again.
     pub(crate) fn forward(
         &mut self,
         entry: u32,
@@ -72,7 +75,7 @@ impl Router {
             }
             false
         });
-        // A strategy that refuses the Interest has sent Nacks to all downstreams.
+        // A strategy that rejects the Interest has sent Nacks to all downstreams.
         if is_dropped || !self.tables.pit.entry(entry).has_downstreams() {
             self.end_unsatisfied(entry);
         }
@@ -98,15 +101,15 @@ impl Router {
         }
     }
 
-    /// Forwards an entry after a disk or the other shards could not answer it. `is_stalled`: the
-    /// disk has stopped responding.
+    /// Forwards an entry that a disk or the other shards could not answer. `is_stalled` means that
+    /// the disk has stopped responding.
     pub(crate) fn forward_waiting(&mut self, waiter: &Waiter, is_stalled: bool) {
         let now = self.now;
         let index = waiter.entry;
         let entry = self.tables.pit.entry_mut(index);
         let is_out = |record: OutRecord| record.nacked.is_none() && record.expiry > now;
         if entry.upstreams().any(is_out) {
-            // A retransmission has gone there.
+            // A retransmission is already on its way upstream.
             return;
         }
         let refused = entry.upstreams().find(|record| record.nacked.is_some());
@@ -118,19 +121,19 @@ impl Router {
         let origin =
             Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, prefix_run: 0 };
         if is_stalled && !self.has_next_hop(origin, &interest) {
-            // The Data can be had, but not now.
+            // The Data exists, but cannot be read now.
             return self.end_with_nack(index, OutNack::own(NackReason::Congestion));
         }
         self.forward(index, origin, None, &interest);
     }
 
-    /// Lets the strategy send an Interest to another next hop after all others have refused it.
-    /// Returns whether it did.
+    /// Lets the strategy try another next hop after all the others have refused. Returns whether it
+    /// sent the Interest.
     pub(crate) fn forward_after_refusal(&mut self, entry: u32) -> bool {
         self.consult_again(entry, Strategy::on_refusal)
     }
 
-    /// Wakes the strategy of an entry that has not been answered in the time that it had set.
+    /// Wakes the strategy of an entry that no next hop has answered by the time that it had set.
     #[cold]
     pub(crate) fn wake_strategy(&mut self, index: u32, last_expiry: Instant) {
         self.tables.pit.timers.schedule(index, last_expiry);
@@ -141,7 +144,7 @@ impl Router {
         self.consult_again(index, Strategy::on_timeout);
     }
 
-    /// Consults the strategy of an entry without a new Interest.
+    /// Calls the strategy of an entry without a new Interest.
     fn consult_again<T: Default>(
         &mut self,
         index: u32,
@@ -156,7 +159,7 @@ impl Router {
         self.consult(index, Origin::of_face(face), None, &interest, ask)
     }
 
-    /// Consults the strategy of an entry's name with its next hops.
+    /// Calls the strategy of an entry's name with its next hops.
     #[inline(always)]
     fn consult<T>(
         &mut self,
@@ -193,7 +196,7 @@ impl Router {
         ask(strategy, &mut context)
     }
 
-    /// A prefix has a new next hop: offers it to the entries below whose strategy wants that (NFD,
+    /// Offers a new next hop of a prefix to the entries below it whose strategies want one (NFD,
     /// afterNewNextHop).
     pub(crate) fn offer_new_next_hop(&mut self, prefix: NameView<'_>, hop: FibNextHop) {
         let pit = self.tables.pit.iter();

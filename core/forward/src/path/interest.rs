@@ -1,4 +1,41 @@
-//! The Interest path (NFD, incoming Interest, content store hit and content store miss pipelines).
+//! The Interest path (NFD: incoming Interest, content store hit and content store miss pipelines).
+//!
+//! An Interest passes four stages. [`Router::on_interest`] runs them in order. Any stage may end
+//! the path with Data, with a Nack or with a drop.
+//!
+//! 1. **Check** (`check_interest`): drops Interests of unknown faces, with HopLimit 0, or for
+//!    `/localhost` from another host. **Loops are detected here**, before the store:
+//!    `Tables::is_loop` looks up the nonce in the dead nonce list and in the PIT entry of the same
+//!    name. A loop gets a Duplicate Nack.
+//! 2. **Store** (`check_content_store`, `lookup.rs`): **the store is asked here**, unless an
+//!    earlier Interest for the same Data is pending. Data in memory is the answer, and the PIT is
+//!    not touched. If a disk has the Data, `bypass.rs` decides: the Interest waits for a read, or
+//!    it bypasses the disk.
+//! 3. **PIT** (`enter_pit`, `pending.rs`): creates an entry or joins one. A full PIT evicts entries
+//!    or refuses the Interest with a Congestion Nack (`eviction.rs`).
+//! 4. **Forward** (`forward_pending`, `forward.rs`): the strategy of the name chooses next hops
+//!    from the FIB entry. An Interest that joined an entry which waits for a disk stops before this
+//!    stage.
+//!
+//! An Interest that waits for a disk leaves the path after `read_disk`. Its PIT entry then refers
+//! to the read (`AwaitedSource::Disk`). It continues as follows:
+//!
+//! 1. The driver reports the finished operation as `Input::DiskDone`, and the store finishes the
+//!    read.
+//! 2. `take_finished_reads` (`reads.rs`) finds the entries that wait for this read.
+//! 3. Data of the read satisfies its entries (`answer_from_disk`), as Data from upstream would.
+//! 4. If the read failed or its Data does not match, `forward_waiting` sends the Interest upstream,
+//!    as if the store had never had the Data.
+//!
+//! The entry is not lost meanwhile: Data from upstream, a timeout or the eviction ends it, and the
+//! read then finds no waiter. A retransmission from the same face may also go upstream (`Hedge`).
+//!
+//! Example: `/a/seg=7` is on disk 0 with 3 reads ahead. The Interest passes the loop check, the
+//! store reports `OnDisk`, the policy says wait, and a read begins. The PIT entry waits for the
+//! read. The read takes 5 ms, and its Data is sent to each downstream and kept in memory.
+//!
+//! Other events begin elsewhere: Data in `data.rs`, a Nack in `nack.rs`, an answer of another shard
+//! in `shards.rs`, and a timeout in [`Router::handle_pit_timers`].
 
 use weir_store::NameHashes;
 use weir_wire::{InterestView, NackReason};
@@ -12,11 +49,8 @@ use crate::scope::is_localhost;
 use crate::stats::DropReason;
 
 impl Router {
-    /// The path of an Interest. A stage that returns `None` has already sent the answer or the
-    /// Nack, and counted it.
-    ///
-    /// Later events: Data in `data.rs`, a Nack in `nack.rs`, a finished read in `reads.rs`, an
-    /// answer of another shard in `shards.rs`, a timeout in [`Router::handle_pit_timers`].
+    /// Runs the path of an Interest; the module's documentation explains the stages. A stage that
+    /// returns `None` has sent the answer or the Nack, and has counted it.
     #[inline(always)]
     pub(crate) fn on_interest(
         &mut self,
@@ -24,17 +58,20 @@ impl Router {
         interest: &InterestView<'_>,
         hashes: &NameHashes,
     ) {
-        // Face, hop limit, scope, loop: dropped, or a Nack for a loop.
+        // Stage 1: face, HopLimit, scope and loop. May drop the Interest, or send a Nack for a
+        // loop.
         let Some(pass) = self.check_interest(received, interest, hashes) else { return };
-        // Content store: answered, refused, or waiting for a disk or for other shards.
+        // Stage 2: the store may answer, refuse, or let the Interest wait for a disk or for other
+        // shards.
         let Some(onward) = self.check_content_store(&pass) else { return };
-        // PIT: a Nack if it is full.
+        // Stage 3: a full PIT sends a Nack.
         let Some(entry) = self.enter_pit(&pass) else { return };
-        // FIB and strategy, unless an earlier Interest is already on its way.
+        // Stage 4: FIB and strategy, unless an earlier Interest already waits for the same Data.
         self.forward_pending(entry, &onward, received.origin(), interest, &pass.query);
     }
 
-    /// The same out of line, for Interests that were queued in front of a blocking store.
+    /// [`Router::on_interest`] out of line, for Interests that were queued in front of a blocking
+    /// store.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_queued_interest(
@@ -46,9 +83,9 @@ impl Router {
         self.on_interest(received, interest, hashes);
     }
 
-    /// The path of an Interest one stage at a time, for a driver in which Interests wait between
-    /// stages. Returns the next stage; `None` at the end. Each stage checks again: faces, entries
-    /// and nonces may have changed while the Interest waited.
+    /// Runs one stage of the path, for a driver in which Interests wait between stages. Returns the
+    /// next stage, or `None` at the end. Each stage repeats the checks, because faces, entries and
+    /// nonces may have changed while the Interest waited.
     pub(crate) fn take_step(
         &mut self,
         step: InterestStep,
@@ -67,7 +104,7 @@ impl Router {
                 let pass = self.check_interest(received, interest, hashes)?;
                 let onward = self.check_content_store(&pass)?;
                 if matches!(onward, ForwardingAction::Aggregate | ForwardingAction::Suppress) {
-                    // It needs neither FIB nor strategy.
+                    // These two need neither the FIB nor the strategy.
                     let entry = self.enter_pit(&pass)?;
                     self.forward_pending(entry, &onward, origin, interest, &pass.query);
                     return None;
@@ -81,7 +118,7 @@ impl Router {
             }
             InterestStep::Fib(onward) => {
                 let query = query_of(interest, hashes);
-                // The entry may have been answered in the meantime.
+                // The entry may have been answered since the last stage.
                 let entry = self.tables.pit.find(&query)?;
                 self.forward_pending(entry, &onward, origin, interest, &query);
                 None
@@ -89,7 +126,7 @@ impl Router {
         }
     }
 
-    /// First stage: face, hop limit, scope, loop.
+    /// Stage 1: checks face, HopLimit, scope and nonce.
     #[inline(always)]
     pub(crate) fn check_interest<'a>(
         &mut self,
@@ -119,7 +156,7 @@ impl Router {
         Some(IncomingInterest { received, interest, query, face, nonce, pit_index })
     }
 
-    /// Second stage: the content store. `None` if it ends the path of the Interest for now.
+    /// Stage 2: asks the content store. Returns `None` if the path ends here, at least for now.
     #[inline(always)]
     fn check_content_store(&mut self, pass: &IncomingInterest<'_>) -> Option<ForwardingAction> {
         match self.look_up(pass) {
@@ -149,7 +186,7 @@ impl Router {
         self.egress.data(&to, pass.face.is_local(), origin, pass.interest.name, packet);
     }
 
-    /// Begins a read for an Interest, which waits for it in the PIT.
+    /// Begins a disk read for an Interest, which waits for it in the PIT.
     #[inline(always)]
     fn read_disk(&mut self, pass: &IncomingInterest<'_>, read: &DiskRead) {
         self.egress.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);

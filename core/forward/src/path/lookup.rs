@@ -1,4 +1,4 @@
-//! The store stage: what memory, disks and the stores of other shards have for an Interest.
+//! The store stage: finds what memory, disks and the stores of other shards have for an Interest.
 
 use weir_base::Instant;
 use weir_store::{Lookup, ShardAnswer};
@@ -11,12 +11,13 @@ use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::table::pit::AwaitedSource;
 
-/// One of this many misses of an object's segments is reported.
+/// One in this many misses of an object's segments is reported.
 const MISS_PERIOD: u64 = 64;
 
 impl Router {
-    /// Looks up the content store. With a pending entry the lookup is skipped, as in NFD: memory
-    /// had nothing when the entry was made. What the entry waits for decides what follows.
+    /// Looks up the content store. With a pending entry it skips the lookup, as NFD does: memory
+    /// had nothing when the entry was created. The source that the entry waits for then decides
+    /// what follows.
     #[inline(always)]
     pub(crate) fn look_up(&mut self, pass: &IncomingInterest<'_>) -> StoreOutcome {
         if let Some(index) = pass.pit_index
@@ -45,7 +46,7 @@ impl Router {
         }
         match self.content.store.lookup(self.now, &pass.query) {
             Lookup::Hit(hit) => {
-                // A hit in memory is marked only if the Interest queued in front of a blocking
+                // A hit in memory is marked only if the Interest waited in front of a blocking
                 // store and found that queue over the threshold.
                 let is_marked = pass.received.queue_state == QueueState::QueuedAndMarked;
                 StoreOutcome::Answer(StoredData { packet: hit.packet, is_marked })
@@ -68,9 +69,10 @@ impl Router {
         }
     }
 
-    /// The entry at `index` has waited for a disk or for other shards since `since`. An Interest
-    /// from another face waits with the first. A retransmission also goes upstream, but only after
-    /// the strategy's suppression interval and if there is a next hop.
+    /// Decides about an Interest whose entry at `index` has waited for a disk or for other shards
+    /// since `since`. From another face, it waits with the first Interest. A retransmission also
+    /// goes upstream, but not before the strategy's suppression interval, and only if there is a
+    /// next hop.
     fn decide_for_pending(
         &self,
         pass: &IncomingInterest<'_>,
@@ -93,8 +95,9 @@ impl Router {
         }
     }
 
-    /// An Interest with CanBePrefix, on a router of several shards: Data of its very name in memory
-    /// answers it at once, other Data competes with what the other shards have.
+    /// Looks up an Interest with CanBePrefix on a router of several shards. Data with exactly this
+    /// name in memory answers it at once. Other Data must be compared with what the other shards
+    /// have.
     #[cold]
     #[inline(never)]
     fn look_up_prefix(&mut self, pass: &IncomingInterest<'_>) -> StoreOutcome {
@@ -109,7 +112,7 @@ impl Router {
         StoreOutcome::QueryShards
     }
 
-    /// Reports that the store lacks an object, for every 64th of its segments.
+    /// Reports that the store lacks an object, once in 64 of its segments.
     #[cold]
     fn report_miss(&mut self, pass: &IncomingInterest<'_>) {
         let name = pass.interest.name;

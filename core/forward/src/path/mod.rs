@@ -1,4 +1,5 @@
-//! What happens to packets. Calls go down, or to the left within a line:
+//! The paths of packets through a shard. Each file calls only files below it, or to its left in the
+//! same line:
 //!
 //! ```text
 //! shards   refill                messages of other shards; the router's own Interests

@@ -1,4 +1,4 @@
-//! The Nack path (NFD, incoming Nack pipeline and ProcessNack).
+//! The Nack path (NFD: incoming Nack pipeline and ProcessNack).
 
 use core::mem;
 
@@ -16,8 +16,8 @@ use crate::table::pit::AwaitedSource;
 use crate::table::records::{InRecord, OutRecord};
 
 impl Router {
-    /// The path of a Nack: the upstream that sent it is marked as refusing; if no other can answer,
-    /// the Interest goes to a disk, to another next hop, or ends with a Nack.
+    /// The path of a Nack. It marks the out-record of its sender as refused. If no other upstream
+    /// can answer, the Interest goes to a disk or to another next hop, or it ends with a Nack.
     pub(crate) fn on_nack(
         &mut self,
         received: &ReceivedPacket<'_>,
@@ -59,7 +59,7 @@ impl Router {
                 let continues = self.retry_on_disk(index, &query)
                     || !is_chosen && self.forward_after_refusal(index);
                 if !continues && self.content.store.is_recovering() {
-                    // A retransmission may find the Data on a disk, see `Router::forward`.
+                    // A retransmission may find the Data on a disk, see [`Router::forward`].
                     self.end_unsatisfied(index);
                 } else if !continues {
                     self.end_with_nack(index, OutNack { reason, from });
@@ -77,7 +77,8 @@ impl Router {
         }
     }
 
-    /// Whether a Nack is its peer's, as far as its PIT token proves it.
+    /// Whether the PIT token of a Nack proves that its peer sent it, if the face uses secret
+    /// tokens.
     fn is_nack_authentic(&mut self, received: &ReceivedPacket<'_>, index: u32) -> bool {
         let tokens = self.tables.faces.tokens_of(received.face);
         if !tokens.are_secret() {
@@ -88,7 +89,8 @@ impl Router {
         self.check_token(received.face, TokenCarrier::Nacks, received.header.pit_token == secret)
     }
 
-    /// Begins a disk read for an entry that had bypassed the disk. Returns whether it waits now.
+    /// Begins a disk read for an entry that had bypassed the disk. Returns whether the entry waits
+    /// now.
     fn retry_on_disk(&mut self, index: u32, query: &Query<'_>) -> bool {
         let entry = self.tables.pit.entry(index);
         let Some(first) = entry.downstreams().next() else { return false };

@@ -1,5 +1,5 @@
-//! Data for other shards: offered to those whose Interests with CanBePrefix watch for it, or handed
-//! over to the shard that it belongs to (decision 0014).
+//! Data for other shards. It is offered to shards that watch for it for Interests with CanBePrefix,
+//! or handed over to the shard that it belongs to (decision 0014).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,14 +15,14 @@ use crate::router::Router;
 use crate::shard::{self, Candidate, Message, OfferedData, UnsolicitedVerdict, shard_of_name};
 
 impl Router {
-    /// The shards that watch for this Data, a bit each.
+    /// The shards that watch for this Data, as a bit set.
     #[cold]
     #[inline(never)]
     pub(crate) fn home_shards_of(&mut self, data: &DataView<'_>) -> u64 {
         self.content.watches.home_shards_of(data.name, self.tables.hash_prefixes(data.name))
     }
 
-    /// Offers Data to the first of its homes, which passes it on to the next.
+    /// Offers Data to the first of its home shards, which passes it on to the next.
     #[cold]
     #[inline(never)]
     pub(crate) fn offer(&mut self, mut offered: OfferedData) {
@@ -36,8 +36,8 @@ impl Router {
         }
     }
 
-    /// Offers Data that no entry here has requested. It is kept if one of the homes has sent an
-    /// Interest for it to the face that it came from.
+    /// Offers Data that no entry of this shard has requested. It is stored if one of the home
+    /// shards had sent an Interest for it to the face that it came from.
     #[cold]
     #[inline(never)]
     pub(crate) fn query_home_shards(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
@@ -56,8 +56,8 @@ impl Router {
         });
     }
 
-    /// Hands Data to the shard that it belongs to, if that is another one: its PIT token was not
-    /// that of an Interest of its name. Returns whether it did.
+    /// Hands Data over to another shard if it belongs there: its PIT token was not that of an
+    /// Interest for its name. Returns whether it did.
     #[cold]
     #[inline(never)]
     pub(crate) fn hand_over_misrouted(&mut self, pass: &IncomingData<'_>) -> bool {
@@ -73,8 +73,8 @@ impl Router {
         true
     }
 
-    /// A read has ended. Answers the other shards that it does not help; returns the others, which
-    /// must be offered its Data.
+    /// Handles the end of a read for other shards. Replies to the shards that the read does not
+    /// help, and returns the others, to which its Data must be offered.
     pub(crate) fn end_remote_reads(
         &mut self,
         read: ReadId,
@@ -103,7 +103,7 @@ impl Router {
     }
 }
 
-/// Whether Data that was read answers the Interest that it was read for.
+/// Whether Data from a disk answers the Interest that requested the read.
 fn is_answer(now: Instant, interest: &Packet, data: &Packet, fresh_until: Instant) -> bool {
     let (Ok(interest), Ok(data)) = (InterestView::decode(interest), DataView::decode(data)) else {
         return false;

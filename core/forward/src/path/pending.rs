@@ -1,4 +1,4 @@
-//! The PIT stage: an Interest becomes a PIT entry or joins one.
+//! The PIT stage: an Interest creates a PIT entry or joins one.
 
 use weir_base::Packet;
 use weir_store::Query;
@@ -13,13 +13,13 @@ use crate::table::pit::{REWRITE_GROWTH, entry_bytes_max};
 use crate::table::records::InRecord;
 use crate::table::refusals::Holder;
 
-/// Samples of entries that one Interest may take to find room: a large Interest may need the memory
-/// of several small entries.
+/// Maximum number of samples that one Interest may take to find room. A large Interest may need the
+/// memory of several small entries.
 const SAMPLES_MAX: usize = 8;
 
 impl Router {
-    /// Inserts the Interest, or adds it to the entry that is pending. Without room in the PIT its
-    /// sender gets a Nack.
+    /// Inserts the Interest, or adds it to the entry that is pending. If the PIT has no room, it
+    /// sends a Nack and returns `None`.
     #[inline]
     pub(crate) fn enter_pit(&mut self, pass: &IncomingInterest<'_>) -> Option<u32> {
         let IncomingInterest { received, interest, face, nonce, .. } = pass;
@@ -62,9 +62,9 @@ impl Router {
         self.tables.pit.insert(query, packet, name_at, hop_limit, &record)
     }
 
-    /// Adds an Interest to a pending entry. The entry's packet takes its nonce, HopLimit and
-    /// forwarding hint, so that a later send upstream has the latest ones. If the PIT has no memory
-    /// for the new packet, the old one stays.
+    /// Adds an Interest to a pending entry. The entry takes over the nonce, the HopLimit and the
+    /// forwarding hint, so a later transmission upstream has the latest values. If the PIT has no
+    /// memory for the new packet, the entry keeps the old one.
     fn join_entry(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
         let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
@@ -105,8 +105,8 @@ impl Router {
         pit.timers.schedule(index, wake_at);
     }
 
-    /// The Interest as it leaves: with a nonce, HopLimit decremented, and without a forwarding hint
-    /// that has led it here.
+    /// The Interest as it will leave: with a nonce, with HopLimit reduced by one, and without a
+    /// forwarding hint that names this network.
     #[inline(always)]
     fn rewrite(
         &mut self,
@@ -121,9 +121,8 @@ impl Router {
         block.freeze(len)
     }
 
-    /// Makes room in the PIT for an Interest. When it is full, entries of others may be evicted,
-    /// with a Nack, see [`Tables::victims`](crate::tables::Tables::victims). Returns `false` if
-    /// there is no room.
+    /// Makes room in the PIT for an Interest. A full PIT may evict entries of others with a Nack,
+    /// see [`eviction`](crate::eviction). Returns `false` if there is no room.
     #[inline(always)]
     pub(crate) fn make_room(&mut self, pass: &IncomingInterest<'_>) -> bool {
         let IncomingInterest { received, face, pit_index, .. } = pass;
@@ -171,11 +170,13 @@ impl Router {
         false
     }
 
-    /// Asks the other shards to watch for Data of a PIT entry with CanBePrefix until it expires.
+    /// Asks the other shards to watch for Data of an entry with CanBePrefix until the entry
+    /// expires.
     #[cold]
     #[inline(never)]
     fn send_watches(&mut self, index: u32) {
-        // An ended entry may have had this index, and a late Unwatch would remove the new watch.
+        // An ended entry may have had this index. Its Unwatch must leave first, or it would remove
+        // the new watch.
         self.end_watches();
         let entry = self.tables.pit.entry(index);
         let Some(until) = entry.last_expiry() else { return };
@@ -184,7 +185,7 @@ impl Router {
         self.egress.send_to_other_shards(watch);
     }
 
-    /// Ends the watches for entries that have ended.
+    /// Tells the other shards to end the watches of entries that have ended.
     pub(crate) fn end_watches(&mut self) {
         while let Some((entry, hash)) = self.tables.pit.take_ended() {
             self.egress.send_to_other_shards(|| Message::Unwatch { entry, hash });
@@ -192,7 +193,7 @@ impl Router {
     }
 }
 
-/// Where the TLV-VALUE of the name lies in an encoded Interest.
+/// Start and length of the name's TLV-VALUE in an encoded Interest.
 #[inline(always)]
 fn name_value_at(interest: &[u8]) -> (u16, u16) {
     let read = |at: usize| tlv::read_var_number(&interest[at..]).expect("we encoded it ourselves");

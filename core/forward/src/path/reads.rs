@@ -1,4 +1,4 @@
-//! What becomes of Interests whose disk read has ended (paper nb-cache, section III-D).
+//! Finished disk reads: answers the Interests that wait for them (paper nb-cache, section III-D).
 
 use alloc::vec::Vec;
 use core::mem;
@@ -16,7 +16,7 @@ use crate::shard::OfferedData;
 use crate::table::pit::AwaitedSource;
 
 impl Router {
-    /// Answers the Interests whose reads have brought their Data, and forwards the others.
+    /// Answers the Interests whose reads have returned their Data, and forwards the others.
     pub(crate) fn take_finished_reads(&mut self) {
         while let Some(FinishedRead { read, outcome }) = self.content.store.next_finished() {
             let mut waiters = mem::take(&mut self.content.disk.finished);
@@ -41,7 +41,7 @@ impl Router {
         }
     }
 
-    /// Notes how long a read took, from the Interest that began it.
+    /// Measures how long a read took, from the arrival of the Interest that began it.
     fn measure_read(&mut self, first: Option<&Waiter>, is_stalled: bool) {
         let disk = &mut self.content.disk;
         if let Some(first) = first
@@ -54,8 +54,8 @@ impl Router {
         }
     }
 
-    /// Sends Data that was read to every Interest that it matches, and keeps it in memory. Waiters
-    /// that it does not answer stay in `waiters`.
+    /// Sends Data from a disk to every Interest that it matches, and keeps it in memory. `waiters`
+    /// keeps those that it does not answer.
     #[inline(never)]
     fn answer_from_disk(
         &mut self,
@@ -100,7 +100,7 @@ impl Router {
                 self.egress.stats.busy.marked += self.egress.stats.out_data - sent;
             }
         }
-        // A home that asked for the read may not have been added to the watches yet.
+        // The watch of a home shard that requested the read may not have arrived here yet.
         let watching = if self.content.watches.is_empty() { 0 } else { self.home_shards_of(&data) };
         let homes = watching | remote.homes;
         if homes != 0 {

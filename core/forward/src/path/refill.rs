@@ -1,4 +1,4 @@
-//! Interests of the router itself for segments that its store lost.
+//! The router's own Interests for segments that its store has lost.
 
 use weir_base::{FaceId, Packet};
 use weir_wire::{Interest, InterestView, LpHeader, PacketView};
@@ -8,13 +8,14 @@ use crate::incoming::ReceivedPacket;
 use crate::io::{FaceAttributes, FaceScope};
 use crate::router::Router;
 
-/// Bytes that may wait for disks that count as idle.
+/// Disks with at most this many bytes to write count as idle.
 const IDLE_BACKLOG_BYTES: u64 = 1 << 20;
-/// How long an Interest for a lost segment is pending, ms.
+/// Lifetime of an Interest for a lost segment, ms.
 const LIFETIME_MS: u64 = 2_000;
 
 impl Router {
-    /// Notes what the store has lost and, while the disks are idle, requests what is due.
+    /// Records what the store has lost. While the disks are idle, it requests the segments that are
+    /// due.
     #[inline(never)]
     pub(crate) fn refill_holes(&mut self) {
         let now = self.now;
@@ -45,7 +46,7 @@ impl Router {
         }
     }
 
-    /// Drops what is addressed to the store, which has stored it already.
+    /// Drops packets for the store itself, which has already stored their Data.
     #[inline]
     pub(crate) fn drop_own_packets(&mut self) {
         if self.tables.faces.find(FaceId::CONTENT_STORE).is_none() {
@@ -57,7 +58,7 @@ impl Router {
         }
     }
 
-    /// Sends an Interest for a hole. Returns whether the hole is still to be filled.
+    /// Sends an Interest for a missing segment. Returns whether the segment is still missing.
     fn request_hole(&mut self, hole: &Hole) -> bool {
         let mut name = (*hole.object).clone();
         name.append_segment(hole.segment);

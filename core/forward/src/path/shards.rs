@@ -1,8 +1,43 @@
-//! Messages of other shards: Interests with CanBePrefix on a router of several shards (decision
-//! 0014).
+//! Lookups of prefixes over shards: Interests with CanBePrefix on a router of several shards
+//! (decision 0014).
 //!
-//! The home of the Interest's name asks the other shards' stores while the PIT entry waits, and
-//! lets them watch for Data until the entry ends. None of this is on the path of other Interests.
+//! Data is spread over shards by its object and its range of 64 segments. An Interest without
+//! CanBePrefix always goes to the shard of its Data. An Interest with CanBePrefix may be satisfied
+//! by Data of any shard. Its **home** is the shard of its own name. The home asks the other shards
+//! for stored Data, and they watch for Data that arrives. No other Interests are affected.
+//!
+//! 1. **Own memory.** The home looks in its own memory. Data with exactly the Interest's name
+//!    answers at once. Otherwise the Interest becomes a PIT entry.
+//! 2. **Watch.** The home sends `Watch` to all other shards: the hash and the length of the prefix,
+//!    and the expiry of the entry (`send_watches`). Then it sends `Query` (`query_shards`).
+//!    Messages between two shards keep their order, so a shard watches before it looks. No Data can
+//!    slip between.
+//! 3. **Reply.** Each shard replies with its best candidate: Data in memory, Data that waits for a
+//!    disk, a record on a disk with its queue length, or nothing.
+//! 4. **Conclude.** When all have replied, or after 50 ms, the home takes the best of the replies
+//!    and of its own store (`conclude`). Memory is better than a disk. Of two candidates in memory,
+//!    the one is better that a single store would have chosen.
+//! 5. **Act.** Data answers the entry. A record on the home's own disk is read or bypassed, as for
+//!    other Interests. For a record on another shard's disk, the home sends `Read`; that shard
+//!    offers the Data, or replies that it has nothing. After 4 s, or if no shard has a candidate,
+//!    the Interest is forwarded.
+//! 6. **Data from upstream** may arrive at any shard. That shard finds the homes whose watches
+//!    match (only hashes are compared) and sends `Offer` to the first home, which passes it on to
+//!    the next. Each home satisfies its own entries. The offer lists the downstreams served so far,
+//!    so each face receives the Data once for each PIT token.
+//! 7. **Unwatch.** When the entry ends, the home sends `Unwatch`. Watches also expire on their own.
+//!
+//! Data that only other shards have requested is stored only if a home confirms that it had sent an
+//! Interest to the face that the Data came from (`Verdict`).
+//!
+//! Example with four shards: the home of `/film` is shard 2. An Interest for `/film` arrives, and
+//! shard 2 has nothing. Shards 0, 1 and 3 get `Watch` and `Query`. Shard 1 has `/film/v=3/seg=0` on
+//! a disk with two reads ahead, and the others have nothing. Shard 2 sends `Read` to shard 1. Shard
+//! 1 reads the record and offers its Data, and shard 2 sends it to the consumer.
+//!
+//! What this must never do: delay an Interest without CanBePrefix; leave an entry without an
+//! outcome when a message is lost (timeouts replace it); accept Data from a face that received no
+//! Interest; or send Data twice to a face with the same token.
 
 use weir_base::{FaceId, Packet};
 use weir_store::disk::OnDisk;
@@ -21,14 +56,14 @@ use crate::shard::{Candidate, Message, OfferedData, QueryId, ShardMessage};
 use crate::stats::DropReason;
 use crate::table::pit::AwaitedSource;
 
-/// A disk that has what an Interest asks for.
+/// A disk that has Data for an Interest.
 enum DiskCandidate {
     Own(OnDisk),
     Other { shard: u16, queue: DiskQueue, is_stalled: bool },
 }
 
 impl Router {
-    /// Handles a message of another shard.
+    /// Handles a message from another shard.
     pub(crate) fn on_shard_message(&mut self, from: u16, message: ShardMessage) {
         match message.0 {
             Message::Watch { entry, hash, components, until } => {
@@ -65,7 +100,7 @@ impl Router {
         }
     }
 
-    /// Continues without the shards that have not answered in time.
+    /// Continues without the shards that have not replied in time.
     pub(crate) fn handle_shard_timeouts(&mut self) {
         self.content.watches.expire(self.now);
         while let Some(id) = self.content.queries.take_due(self.now) {
@@ -74,7 +109,7 @@ impl Router {
         }
     }
 
-    /// What this shard's store has for an Interest of another.
+    /// What this shard's store has for an Interest of another shard.
     fn look_up_for_other(&mut self, interest: &Packet) -> ShardAnswer {
         let Ok(interest) = InterestView::decode(interest) else { return ShardAnswer::Miss };
         let hashes = self.hash_name(&PacketView::Interest(interest));
@@ -96,7 +131,7 @@ impl Router {
         }
     }
 
-    /// The entry of a query no longer waits for other shards.
+    /// Removes a query. Its entry no longer waits for other shards.
     fn end_query(&mut self, id: QueryId) -> Option<PrefixQuery> {
         self.content.queries.get(id)?;
         let query = self.content.queries.remove(id.slot);
@@ -104,8 +139,8 @@ impl Router {
         Some(query)
     }
 
-    /// All answers have arrived, or the time is up: takes the best of them and of what this shard
-    /// has itself.
+    /// Concludes a query when all replies have arrived or its time is up: acts on the best of them
+    /// and of this shard's own store (steps 4 and 5).
     fn conclude(&mut self, id: QueryId) {
         let Some(mut query) = self.end_query(id) else { return };
         let entry = query.waiter.entry;
@@ -140,7 +175,8 @@ impl Router {
         }
     }
 
-    /// The disk of another shard has not helped, unless the Data is in its memory by now.
+    /// The disk of another shard did not help. Its reply may hold the Data if it is in memory by
+    /// now.
     fn end_remote_read(&mut self, query: PrefixQuery) {
         match query.best {
             Some((_, Candidate::Memory { packet, .. } | Candidate::Unwritten { packet })) => {
@@ -160,7 +196,8 @@ impl Router {
         self.end_with_data(DataOrigin::store(false), packet.clone(), &data, &[entry]);
     }
 
-    /// A disk has the Data of a waiting entry: wait for it, or bypass it? See [`Router::wait_or_bypass`].
+    /// Decides whether a waiting entry waits for a disk or bypasses it; see
+    /// [`Router::wait_or_bypass`].
     fn wait_or_bypass_pending(&mut self, query: PrefixQuery, found: DiskCandidate) {
         let Waiter { entry, ingress, next_hop_face, .. } = query.waiter;
         let packet = query.interest.clone();
@@ -220,7 +257,7 @@ impl Router {
     fn read_for_other(&mut self, home: u16, id: QueryId, interest: Packet, is_marked: bool) {
         let answer = self.look_up_for_other(&interest);
         let ShardAnswer::OnDisk(found) = answer else {
-            // It has been read in the meantime, or evicted.
+            // Its Data has been read in the meantime, or was evicted.
             let answer = Message::QueryReply { id, found: candidate(&answer) };
             return self.egress.send_to_shard(home, answer);
         };
@@ -237,7 +274,7 @@ impl Router {
         self.content.queries.note_remote_read(remote);
     }
 
-    /// Data of another shard that an entry of this one may wait for.
+    /// Handles Data of another shard that an entry of this shard may wait for.
     fn on_offered(&mut self, mut offered: OfferedData) {
         let packet = offered.packet.clone();
         let Ok(data) = DataView::decode(&packet) else { return };
@@ -253,7 +290,8 @@ impl Router {
             Some(face) => {
                 self.retain_sent_to(&face, offered.token.as_ref(), &mut matched);
             }
-            // A face that closes behind its Data proves nothing.
+            // A face that closed after it sent the Data cannot be checked, so the Data is not
+            // accepted.
             None => matched.clear(),
         }
         if let Some(verdict) = &mut offered.verdict {
@@ -268,7 +306,7 @@ impl Router {
         self.offer(offered);
     }
 
-    /// Data that a wrong PIT token has led to another shard.
+    /// Handles Data that a wrong PIT token has led to another shard.
     fn on_misrouted(&mut self, face: FaceId, header: &LpHeader, packet: &Packet) {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
@@ -290,8 +328,8 @@ fn candidate(answer: &ShardAnswer) -> Candidate {
     }
 }
 
-/// Whether an answer is better than one that came before: memory before disks, and in memory what
-/// one store with both would choose.
+/// Whether an answer is better than an earlier one: memory before disks, and in memory the Data
+/// that a single store with both would choose.
 fn is_better(store: &Store, answer: &Candidate, other: &Candidate) -> bool {
     match (answer, other) {
         (

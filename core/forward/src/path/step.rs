@@ -1,15 +1,15 @@
-//! The stages of an Interest as values, for drivers in which Interests wait between them.
+//! The stages of an Interest as values, for drivers in which Interests wait between stages.
 
 use crate::content::decision::ForwardingAction;
 
-/// The next stage of an Interest, with what the stages before it have decided.
+/// The next stage of an Interest, with the decisions of earlier stages.
 #[derive(Clone, Debug)]
 pub enum InterestStep {
-    /// Scope, hop limit and loop check.
+    /// Check of face, HopLimit, scope and nonce.
     Arrival,
     /// Lookup in the content store.
     Store,
-    /// Insertion into the PIT, or aggregation with the entry that is there.
+    /// Creation of a PIT entry, or aggregation with an existing one.
     Pit(ForwardingAction),
     /// Longest prefix match in the FIB, strategy, egress.
     Fib(ForwardingAction),

@@ -1,4 +1,4 @@
-//! How a PIT entry comes to wait for a disk or for the stores of other shards.
+//! How a PIT entry comes to wait for a disk, or for the stores of other shards.
 
 use weir_store::disk::{OnDisk, ReadId};
 use weir_store::{Lookup, Query};
@@ -12,14 +12,14 @@ use crate::shard::Message;
 use crate::table::pit::AwaitedSource;
 
 impl Router {
-    /// Begins a read, or joins one. `None` if too many reads wait.
+    /// Begins a read or joins one. `None` if too many reads wait.
     pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Option<ReadId> {
         let read = self.content.store.begin_read(found).ok();
         self.egress.stats.busy.reads_refused += u64::from(read.is_none());
         read
     }
 
-    /// Lets an entry wait for a read that was begun.
+    /// Makes an entry wait for a read that has begun.
     pub(crate) fn wait_for_disk(
         &mut self,
         entry: u32,
@@ -45,7 +45,7 @@ impl Router {
         self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Disk(at);
     }
 
-    /// Begins a read for an entry that has bypassed the disk, because the next hop does not answer
+    /// Begins a read for an entry that had bypassed the disk, because the next hop did not answer
     /// or has refused. Returns whether the entry waits for the disk now.
     #[cold]
     pub(crate) fn fall_back_to_disk(
@@ -75,7 +75,7 @@ impl Router {
         true
     }
 
-    /// Asks the other shards for what their stores have, and lets the entry wait for the answers.
+    /// Queries the stores of the other shards, and makes the entry wait for their replies.
     #[cold]
     pub(crate) fn query_shards(&mut self, entry: u32, pass: &IncomingInterest<'_>) {
         self.end_wait(entry, None);

@@ -1,4 +1,5 @@
-//! Messages between the shards of a router. Only Interests with CanBePrefix cause them.
+//! Messages between the shards of a router. Nearly all of them belong to Interests with
+//! CanBePrefix.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,14 +9,15 @@ use weir_wire::{LpHeader, Name, PitToken};
 
 use crate::endpoints::{DataOrigin, Downstream, TokenCarrier};
 
-/// A message from one shard of a router to another: an element of
-/// [`Outbox::shard_messages`](crate::Outbox) that a driver hands over as
-/// [`Input::Shard`](crate::Input). Messages between two shards keep their order. One that is lost
-/// delays an Interest and is made up for by a time-out or by the consumer's next Interest.
+/// A message from one shard of a router to another. The driver takes it from
+/// [`Outbox::shard_messages`](crate::Outbox) and passes it on as [`Input::Shard`](crate::Input).
+/// Messages between two shards must keep their order. A lost message delays an Interest until a
+/// timeout or the consumer's next Interest.
 #[derive(Debug)]
 pub struct ShardMessage(pub(crate) Message);
 
-/// A question of a home: its place there, and a number that tells it from others in that place.
+/// Identifies a query of a home shard: its slot there, and a number that distinguishes it from
+/// earlier queries in this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueryId {
     pub(crate) slot: u32,
@@ -24,25 +26,26 @@ pub(crate) struct QueryId {
 
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Offer Data under this prefix to the home until then. A repeated message moves the time.
+    /// Offer Data under this prefix to the home until this time. A repeated message changes the
+    /// time.
     Watch { entry: u32, hash: u64, components: u16, until: Instant },
     /// Stop watching.
     Unwatch { entry: u32, hash: u64 },
-    /// What does your store have for this Interest?
+    /// Requests what a store has for this Interest.
     Query { id: QueryId, interest: Packet },
-    /// The answer to [`Message::Ask`], or the end of a read that has not helped.
+    /// The reply to [`Message::Query`], or the end of a read that did not help.
     QueryReply { id: QueryId, found: Candidate },
-    /// Read the Data that you have found on your disk. It will be offered, or answered.
+    /// Requests a read of the record that the shard has found. Answered by an offer or a reply.
     Read { id: QueryId, interest: Packet, is_marked: bool },
     /// The queue of the disk is full.
     ReadRefused { id: QueryId },
-    /// Data that you watch for has arrived.
+    /// Data that the receiver watches for has arrived.
     Offer(Box<OfferedData>),
     /// The peer of a face returns PIT tokens.
     ReturnsTokens { face: FaceId, echo: TokenCarrier },
-    /// Data of that name was found to be false.
+    /// Data of this name was found to be false.
     Distrust { name: Name, source: u32 },
-    /// Whether an Interest was sent to the face that the Data you offered came from.
+    /// The reply for offered Data: whether an Interest had been sent to the face that it came from.
     Verdict { face: FaceId, packet: Packet, verdict: UnsolicitedVerdict },
     /// Data that a wrong PIT token has led to the wrong shard.
     Misrouted { face: FaceId, header: Box<LpHeader>, packet: Packet },
@@ -60,7 +63,7 @@ pub(crate) enum Candidate {
     Unwritten {
         packet: Packet,
     },
-    /// On a disk, with the queue before it.
+    /// On a disk, with the length of its read queue.
     OnDisk {
         disk: u8,
         reads_waiting: u32,
@@ -68,28 +71,29 @@ pub(crate) enum Candidate {
     },
 }
 
-/// Data on its way from one home to the next.
+/// Data on its way from one home shard to the next.
 #[derive(Debug)]
 pub(crate) struct OfferedData {
     pub(crate) origin: DataOrigin,
-    /// Its PIT token, if its source is not proven.
+    /// The PIT token of the Data, if its source has not been checked.
     pub(crate) token: Option<PitToken>,
-    /// For Data that no entry of its own shard waits for.
+    /// For Data that no entry of its own shard requested.
     pub(crate) verdict: Option<UnsolicitedVerdict>,
-    /// It does not answer Interests with MustBeFresh.
+    /// Stale Data, which does not answer Interests with MustBeFresh.
     pub(crate) is_stale: bool,
     pub(crate) packet: Packet,
-    /// The downstreams that have received it: each face receives it once for each PIT token.
+    /// The downstreams that have received the Data. Each face receives it once for each PIT token.
     pub(crate) served: Vec<Downstream>,
-    /// The shards that it must still be offered to, a bit each.
+    /// The home shards that have not seen the Data yet, as a bit set.
     pub(crate) homes: u64,
 }
 
-/// What the homes say of Data that only they wait for. Its shard keeps it if it was asked for.
+/// What the home shards report about Data that only they may have requested. Its own shard stores
+/// it if it was requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnsolicitedVerdict {
     pub(crate) shard: u16,
     pub(crate) no_cache: bool,
-    /// An Interest for it was sent to the face that it came from.
+    /// A home shard had sent an Interest for the Data to the face that it came from.
     pub(crate) is_requested: bool,
 }

@@ -1,10 +1,10 @@
-//! How names are spread over shards, and what shards tell each other.
+//! How names are spread over shards, and the messages between shards.
 //!
-//! Data goes to the shard of its object and of the range of segments that it lies in, an Interest
-//! to the shard that Data of its very name goes to: so Interests without CanBePrefix, those that
-//! end in a digest too, always meet their Data. An Interest with CanBePrefix may want Data of other
-//! shards: the one that its name leads to, its home, asks them and has them watch for it (decision
-//! 0014).
+//! Data belongs to the shard of its object and of its range of 64 segments. An Interest goes to the
+//! shard to which Data of exactly its name belongs. An Interest without CanBePrefix therefore
+//! always meets its Data, even if its name ends in a digest. An Interest with CanBePrefix may want
+//! Data of other shards. The shard that its name leads to is its home. The home asks the other
+//! shards and lets them watch for Data (decision 0014, `path/shards.rs`).
 
 mod message;
 
@@ -14,31 +14,31 @@ use weir_wire::{LpHeader, NameView, PitToken, tlv};
 pub use message::ShardMessage;
 pub(crate) use message::{Candidate, Message, OfferedData, QueryId, UnsolicitedVerdict};
 
-/// Most shards of a router: a set of them is a word of 64 bits.
+/// Maximum number of shards: a set of shards is one 64-bit word.
 pub(crate) const SHARDS_MAX: usize = 64;
 
-/// Segments in a row that share a shard, as a power of two: enough that the shards of an object do
-/// not change with each packet, few enough that a window of the usual size is spread.
+/// Consecutive segments on one shard, as a power of two. It is large enough that the shard does not
+/// change with each packet, and small enough that a usual window is spread over several shards.
 const RANGE_BITS: u32 = 6;
 
-/// Length of our PIT tokens: ndnd panics at any other but none.
+/// Length of PIT tokens. ndnd panics at any other length, except 0.
 const TOKEN_OCTETS: usize = 6;
-/// Of those towards peers that are said to take them.
+/// Length of tokens to peers that are known to accept it.
 const LONG_TOKEN_OCTETS: usize = 12;
-/// What tokens have after the shard, where nothing has to be secret.
+/// What follows the shard in tokens that need not be secret.
 const TOKEN_FILLER: u64 = 0x5777_5777_5777;
 
 /// The shard that Data of a name belongs to, among `shard_count`.
 ///
 /// # Panics
-/// When `shard_count` is 0.
+/// If `shard_count` is 0.
 pub fn shard_of_name(key: &HashKey, name: NameView<'_>, shard_count: u16) -> u16 {
     shard_of_value(key, name.value(), shard_count).unwrap_or(0)
 }
 
-/// The shard that a packet belongs to, among `shard_count`: that of its PIT token when it is Data
-/// and the token is ours, else that of its name. Nothing when it is no packet: any shard may count
-/// it. The packet is not validated beyond its name.
+/// The shard that a packet belongs to, among `shard_count`: for Data with a token of this router,
+/// the shard in the token, otherwise the shard of its name. `None` if it is not a packet; any shard
+/// may count it. The packet is validated only up to its name.
 #[inline]
 pub fn shard_of_packet(
     key: &HashKey,
@@ -68,19 +68,19 @@ fn shard_of_value(key: &HashKey, name: &[u8], shard_count: u16) -> Option<u16> {
     Some(((u128::from(hash) * u128::from(shard_count)) >> 64) as u16)
 }
 
-/// What decides the shard of a name: the object, and the range of the segment.
+/// The two values that decide the shard of a name: its object, and the range of its segment.
 #[inline]
 fn object_and_range(name: &[u8]) -> Option<(&[u8], u64)> {
     let (object, segment) = object_and_segment(name)?;
     Some((object, segment.map_or(0, |segment| segment >> RANGE_BITS)))
 }
 
-/// The TLV-VALUE of a name less implicit digests at its end and a segment before them, and the
-/// number of that segment.
+/// The TLV-VALUE of a name without implicit digests at its end and without the segment before them,
+/// and the number of that segment.
 #[inline]
 pub(crate) fn object_and_segment(name: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let mut rest = name;
-    // Of the last component that is no digest: where it begins and ends, and its number.
+    // Start, end and segment number of the last component that is not a digest.
     let (mut start, mut end, mut segment) = (0, 0, None);
     while !rest.is_empty() {
         let at = name.len() - rest.len();
@@ -94,10 +94,10 @@ pub(crate) fn object_and_segment(name: &[u8]) -> Option<(&[u8], Option<u64>)> {
     Some((&name[..if segment.is_some() { start } else { end }], segment))
 }
 
-/// The type and the value of the TLV at the beginning, and what follows it.
+/// Type and value of the first TLV, and the bytes after it.
 #[inline(always)]
 fn read_tlv(octets: &[u8]) -> Option<(u32, &[u8], &[u8])> {
-    // Nearly all components have a type and a length of one octet.
+    // Nearly all components have a one-byte type and a one-byte length.
     if let [typ @ 0..=252, len @ 0..=252, rest @ ..] = octets {
         let (value, after) = rest.split_at_checked(usize::from(*len))?;
         return Some((u32::from(*typ), value, after));
@@ -129,25 +129,25 @@ pub(crate) fn shards_in(mut set: u64) -> impl Iterator<Item = u16> {
     })
 }
 
-/// The number in the place of the shard in tokens of Interests with CanBePrefix: their Data goes to
-/// the shard of its own name.
+/// The number in place of the shard in tokens of Interests with CanBePrefix. Their Data goes to the
+/// shard of its own name.
 pub(crate) fn name_routed_shard(shard_count: u16) -> u16 {
     shard_count
 }
 
-/// Bits at the beginning of a token that say the shard, or that Data goes by its name: none with
-/// one shard, up to seven with [`SHARDS_MAX`].
+/// Bits of a token that hold the shard, or the mark for Data that goes by its name. None with one
+/// shard, up to seven with [`SHARDS_MAX`].
 const fn shard_bits(shard_count: u16) -> u32 {
     if shard_count == 1 { 0 } else { shard_count.ilog2() + 1 }
 }
 
-/// The PIT token of Interests that a shard sends to peers whose packets are their own.
+/// The PIT token of Interests to peers whose packets cannot be forged.
 pub(crate) fn token_of_shard(shard: u16, shard_count: u16) -> PitToken {
     secret_token(shard, shard_count, TOKEN_FILLER, false)
 }
 
-/// The same towards a peer that strangers can send in the name of. All 64 bits of `secret` are in a
-/// long token, and the low 48 less those of the shard in another.
+/// The PIT token of Interests to peers whose packets can be forged. A long token has all 64 bits of
+/// `secret`; another has its low 48 bits, less those that the shard takes.
 pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: bool) -> PitToken {
     let secret_bits = 48 - shard_bits(shard_count);
     let low = secret & ((1 << secret_bits) - 1);
@@ -160,8 +160,8 @@ pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: b
     PitToken::new(&octets[..len]).expect("twelve octets fit a PIT token")
 }
 
-/// The shard that a PIT token names, when the token may be ours and the shard exists. One that is
-/// not ours may lead anywhere; its Data is then passed on by its name.
+/// The shard that a PIT token names, if the token may be of this router and the shard exists. A
+/// foreign token may lead to any shard, which then hands its Data over by name.
 pub(crate) fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
     let (&[high, low, ..], TOKEN_OCTETS | LONG_TOKEN_OCTETS) =
         (token.as_slice(), token.as_slice().len())

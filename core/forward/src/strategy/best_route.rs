@@ -1,5 +1,6 @@
-//! best-route, version 5 of NFD, without its hanging at a next hop that is dead: the cheapest next
-//! hop that answers. One that is silent or refuses is left for the next, and tried again later.
+//! best-route, version 5 of NFD, with failover: it uses the cheapest next hop that answers. NFD's
+//! version keeps using a dead next hop. Here, a hop that is silent or refuses is skipped, and is
+//! tried again later.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_wire::NackReason;
@@ -9,15 +10,16 @@ use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 use crate::table::measurements::Measurement;
 
-/// A next hop that has refused so many Interests in a row, while another one answers, is down.
+/// A next hop that refuses this many Interests in a row, while another one answers, is down.
 const REFUSALS_MAX: u32 = 3;
-/// How long a next hop that has never answered is waited for.
+/// How long the strategy waits for a next hop that has never answered.
 const FIRST_WAIT_NS: u64 = 250 * NS_PER_MS;
-/// A next hop that is down is tried by one Interest after this time, which doubles so many times.
+/// A next hop that is down is tried by one Interest after this time. The time doubles at most
+/// `DOUBLINGS_MAX` times.
 const RETRY_NS: u64 = NS_PER_S;
 const DOUBLINGS_MAX: u64 = 5;
-/// The bits of what is remembered of a next hop that say how often the time has doubled; the others
-/// are those of the time when it is to be tried, 0 where it is up.
+/// The bits of a next hop's state that count the doublings. The other bits are the time of the next
+/// try; 0 if the hop is up.
 const DOUBLINGS_MASK: u64 = 7;
 
 #[derive(Debug)]
@@ -89,14 +91,14 @@ fn forward_to_one_of_several(context: &mut Context<'_>) {
     }
 }
 
-/// Whether a next hop answers, or is to be tried once more.
+/// Whether a next hop answers, or is due for a try.
 fn is_up(context: &Context<'_>, hop: &FibNextHop) -> bool {
     context.measurement(hop).is_none_or(|measured| {
         measured.failures() == 0 || context.now.as_ns() >= measured.strategy_state & !DOUBLINGS_MASK
     })
 }
 
-/// A next hop is not used until it is tried again.
+/// Marks a next hop as down until its next try.
 fn mark_down(now: Instant, measured: &mut Measurement, doublings: u64) {
     let retry_at = now.plus_ns(RETRY_NS << doublings).as_ns();
     measured.strategy_state = (retry_at & !DOUBLINGS_MASK) | doublings;
@@ -106,12 +108,12 @@ fn is_marked_down(measured: &Measurement) -> bool {
     measured.failures() > 0 && measured.strategy_state != 0
 }
 
-/// Sends the Interest to `hop`, and comes back if that does not answer in time.
+/// Sends the Interest to `hop`, and schedules a wakeup in case it does not answer in time.
 fn send(context: &mut Context<'_>, hop: FibNextHop) {
     let now = context.now;
     if let Some(measured) = context.measurement_mut(&hop) {
         match is_marked_down(measured) {
-            // This Interest is the one by which it is tried.
+            // This Interest tries a hop that is down.
             true => {
                 let doublings = (measured.strategy_state & DOUBLINGS_MASK) + 1;
                 mark_down(now, measured, doublings.min(DOUBLINGS_MAX));
@@ -124,7 +126,7 @@ fn send(context: &mut Context<'_>, hop: FibNextHop) {
     }
 }
 
-/// Sends the Interest to a next hop that it was not sent to. `false`: there is none.
+/// Sends the Interest to a next hop that has not received it. Returns `false` if there is none.
 fn try_next_hop(context: &mut Context<'_>) -> bool {
     let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
     let up = context.eligible().find(|hop| is_new(hop) && is_up(context, hop));
@@ -133,8 +135,9 @@ fn try_next_hop(context: &mut Context<'_>) -> bool {
     true
 }
 
-/// A next hop that should have answered by now, and has not answered anything else since, is down.
-/// Returns after which time one will be, 0 if one is; `None` if all have refused.
+/// Marks next hops as down that should have answered this Interest by now and have answered nothing
+/// else since. Returns how long the next one has left, 0 if its time is over, and `None` if all
+/// have refused.
 fn note_timeouts(context: &mut Context<'_>) -> Option<u64> {
     let (now, hops) = (context.now, context.next_hops);
     let mut shortest_ns = None;
@@ -155,8 +158,8 @@ fn note_timeouts(context: &mut Context<'_>) -> Option<u64> {
     shortest_ns
 }
 
-/// A next hop that refuses what it is asked for is down, if another one answers: what all refuse
-/// does not exist.
+/// Marks next hops as down that refuse their Interests while another one answers. If all refuse,
+/// the Data does not exist.
 fn note_refusals(context: &mut Context<'_>) {
     let (now, hops) = (context.now, context.next_hops);
     let answers = |measured: &Measurement| measured.failures() == 0 && measured.data() > 0;
@@ -175,12 +178,12 @@ fn note_refusals(context: &mut Context<'_>) {
     }
 }
 
-/// How long an answer of a next hop takes at most.
+/// How long a next hop may take to answer.
 fn wait_ns(measured: &Measurement) -> u64 {
     measured.rto_ns().unwrap_or(FIRST_WAIT_NS)
 }
 
-/// Whether an Interest whose entry is [pending](is_pending) comes before its time, which drops it.
+/// Whether a retransmission of a [pending](is_pending) entry comes too early, which drops it.
 pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>) -> bool {
     let pending = context.entry().upstreams().filter(|record| record.expiry > context.now);
     let last = pending.map(|record| record.sent_at).max().unwrap_or(context.now);
@@ -192,14 +195,14 @@ pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>
     is_early
 }
 
-/// The next Interest for the entry has to wait for longer.
+/// Lengthens the suppression interval for the next retransmission.
 pub(super) fn lengthen_suppression(suppression: &Suppression, context: &mut Context<'_>) {
     let state = &mut context.pit.lists_mut(context.entry).strategy_state;
     *state = suppression.next_ns(*state);
 }
 
-/// An Interest whose entry is [pending](is_pending): not before its time, then to the next hop that
-/// is not in use, else the one that was used longest ago.
+/// Handles a retransmission of a [pending](is_pending) entry. If it does not come too early, it
+/// goes to a next hop that is not in use, or to the one that was used longest ago.
 pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context<'_>) {
     if is_suppressed(suppression, context) {
         return;

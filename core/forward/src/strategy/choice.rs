@@ -1,4 +1,4 @@
-//! The strategy choice table: which strategy the names under a prefix have.
+//! The strategy choice table: the strategy of each name prefix.
 
 use weir_base::HashKey;
 use weir_wire::{Name, NameView};
@@ -42,19 +42,19 @@ impl StrategyChoice {
         self.by_prefix.lengths()
     }
 
-    /// The same for `name`. Few names lie under a prefix that has a strategy of its own, and most
-    /// others are recognised without a hash.
+    /// The same for `name`. Few names have a prefix with a strategy of its own, and most others are
+    /// recognised without a hash.
     #[inline(always)]
     pub(crate) fn lengths_for(&self, name: NameView<'_>) -> u64 {
         if self.by_prefix.may_match(name) { self.by_prefix.lengths() } else { 0 }
     }
 
-    /// The strategy of `name`, whose hashes of [`Self::lengths`] are known.
+    /// The strategy of `name`; `hashes` must cover [`Self::lengths`].
     pub(crate) fn find(&self, name: NameView<'_>, hashes: &PrefixHashes) -> &Strategy {
         self.by_prefix.longest_match(name, hashes).unwrap_or(&self.default)
     }
 
-    /// The same, with [`Self::lengths_for`].
+    /// The same with the result of [`Self::lengths_for`].
     #[inline(always)]
     pub(crate) fn find_hashed(
         &self,
@@ -69,7 +69,7 @@ impl StrategyChoice {
         found.unwrap_or(&self.default)
     }
 
-    /// Whether Interests under `prefix` can have a strategy that handles new next hops.
+    /// Whether Interests under `prefix` may have a strategy that handles new next hops.
     pub(crate) fn may_want_new_next_hops(&self, prefix: NameView<'_>, key: &HashKey) -> bool {
         let mut hashes = PrefixHashes::default();
         hashes.add(key, prefix, self.lengths());

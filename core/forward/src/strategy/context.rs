@@ -1,4 +1,4 @@
-//! What a strategy is given and what it can do.
+//! The interface between the router and a strategy.
 
 use alloc::sync::Arc;
 use core::fmt::Debug;
@@ -21,7 +21,7 @@ use crate::table::records::OutRecord;
 pub(crate) struct Suppression {
     pub(super) initial_ns: u64,
     pub(super) max_ns: u64,
-    /// Growth of the interval in thousandths.
+    /// Growth of the interval, in thousandths.
     pub(super) multiplier_milli: u64,
 }
 
@@ -39,48 +39,47 @@ impl Suppression {
 }
 
 pub(crate) trait Behaviour: Debug + Send + Sync {
-    /// The highest version; that of NFD where the strategy is one of NFD's.
+    /// The highest version. A strategy of NFD has NFD's version.
     fn version(&self) -> u64 {
         5
     }
 
-    /// The same with parameters of its own: those that not every strategy has, at least one, in the
-    /// order in which they stand.
+    /// Creates the strategy with its own parameters, in the order of the name. There is at least
+    /// one. Parameters that all strategies have are not passed.
     ///
     /// # Errors
-    /// It has no such parameter, or a value is out of range.
+    /// If there is no such parameter, or a value is out of range.
     fn with_parameters(&self, own: &[Parameter<'_>]) -> Result<Arc<dyn Behaviour>, StrategyError> {
         Err(own[0].refuse("this strategy has no such parameter"))
     }
 
-    /// An Interest is to be forwarded: a new one, or one that was found pending.
+    /// Forwards an Interest, either a new one or one that joined a pending entry.
     fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>);
 
-    /// All next hops that an Interest was sent to have refused it. Returns whether it went to
-    /// another; else the downstreams are told.
+    /// All next hops that received the Interest have refused it. Returns whether the strategy sent
+    /// it to another one. If not, the downstreams receive a Nack.
     fn on_refusal(&self, _context: &mut Context<'_>) -> bool {
         false
     }
 
-    /// The time is over after which the Interest was to be [given back](Context::wake_after), and
-    /// it is still pending.
+    /// The time set with [`Context::wake_after`] is over, and the Interest is still pending.
     fn on_timeout(&self, _context: &mut Context<'_>) {}
 
-    /// Whether pending Interests are to be given to it when a prefix gets a new next hop.
+    /// Whether the strategy handles pending Interests when a prefix gets a new next hop.
     fn wants_new_next_hops(&self) -> bool {
         false
     }
 }
 
-/// What a strategy sees of one Interest and what it can do about it.
+/// One Interest, and what a strategy can do with it.
 pub(crate) struct Context<'a> {
     pub(crate) now: Instant,
     pub(crate) pit: &'a mut Pit,
     pub(crate) entry: u32,
     pub(crate) ingress: FaceId,
-    /// By rising cost.
+    /// The next hops, by rising cost.
     pub(crate) next_hops: &'a [FibNextHop],
-    /// Those that may be used, where not all.
+    /// The next hops that may be used; `None` means all.
     pub(crate) only: Option<HopSet>,
     pub(crate) lifetime_ns: u64,
     pub(crate) faces: &'a mut FaceTable,
@@ -89,13 +88,13 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The next hops that the Interest may go to at all, by rising cost: not back where it came
-    /// from, unless those there do not hear one another, and not out of its scope.
+    /// The next hops to which the Interest may go, by rising cost. It may not leave its scope, and
+    /// may not go back to its ingress, unless that is an ad hoc face.
     pub(crate) fn eligible(&self) -> impl Iterator<Item = FibNextHop> {
         (0..self.next_hops.len()).filter_map(|place| self.eligible_at(place))
     }
 
-    /// The next hop in this place, if it is eligible.
+    /// The next hop at this position, if it is eligible.
     #[inline(always)]
     pub(crate) fn eligible_at(&self, place: usize) -> Option<FibNextHop> {
         let hop = *self.next_hops.get(place)?;
@@ -112,12 +111,12 @@ impl Context<'_> {
         is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
     }
 
-    /// What is known of a next hop.
+    /// The measurements of a next hop.
     pub(crate) fn measurement(&self, hop: &FibNextHop) -> Option<&Measurement> {
         self.measurements.find(hop.measurement)
     }
 
-    /// The same, to remember something beside it.
+    /// The same, for changes of the strategy's state.
     pub(crate) fn measurement_mut(&mut self, hop: &FibNextHop) -> Option<&mut Measurement> {
         self.measurements.find_mut(hop.measurement)
     }
@@ -126,7 +125,7 @@ impl Context<'_> {
         self.faces.find(face).is_some_and(|face| face.is_local())
     }
 
-    /// Whether an unanswered Interest is out on `hop`.
+    /// Whether an unanswered Interest is in flight to `hop`.
     pub(crate) fn is_in_use(&self, hop: &FibNextHop) -> bool {
         self.out_record(hop.face).is_some_and(|record| record.expiry > self.now)
     }
@@ -135,7 +134,8 @@ impl Context<'_> {
         self.entry().upstreams().find(|record| record.face == face)
     }
 
-    /// Sends the Interest to `hop` and notes it (NFD, outgoing Interest pipeline).
+    /// Sends the Interest to `hop` and records it (NFD, outgoing Interest pipeline). Returns
+    /// whether it was sent.
     pub(crate) fn send_interest(&mut self, hop: FibNextHop) -> bool {
         let FibNextHop { face, measurement, .. } = hop;
         if self.entry().hop_limit == Some(0) && !self.is_local(face) {
@@ -172,7 +172,7 @@ impl Context<'_> {
         true
     }
 
-    /// Has the strategy [asked again](Behaviour::on_silence) if the Interest is pending by then.
+    /// Schedules a call of [`Behaviour::on_timeout`] if the Interest is still pending then.
     pub(crate) fn wake_after(&mut self, wait_ns: u64) {
         let at = self.now.plus_ns(wait_ns);
         if self.entry().last_expiry().is_some_and(|last| at < last) {
@@ -180,14 +180,14 @@ impl Context<'_> {
         }
     }
 
-    /// Answers every downstream with a Nack. The router then ends the entry.
+    /// Sends a Nack to every downstream. The router then ends the entry.
     pub(crate) fn reject(&mut self, reason: NackReason) {
         let entry = self.pit.entry_mut(self.entry);
         self.egress.nack_all(self.now, entry, OutNack::own(reason), self.faces);
     }
 }
 
-/// The face `egress`, when an Interest from `ingress` may go there at all.
+/// The face `egress`, if an Interest from `ingress` may go there.
 #[inline(always)]
 pub(crate) fn is_eligible<'a>(
     faces: &'a FaceTable,
@@ -209,7 +209,7 @@ pub(crate) fn is_eligible<'a>(
     is_in_scope.then_some(found)
 }
 
-/// Whether an Interest that found its entry pending may be sent again, by the time since the last.
+/// Whether a retransmission may be sent, by the time since the last transmission.
 pub(crate) fn may_retransmit(now: Instant, last: Instant, interval_ns: u64) -> bool {
     now.ns_since(last) >= interval_ns
 }

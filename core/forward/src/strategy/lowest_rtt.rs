@@ -1,4 +1,5 @@
-//! lowest-rtt: the next hop that has answered soonest lately, of those that have not failed since.
+//! lowest-rtt: uses the next hop with the shortest round-trip time among those that have not
+//! failed.
 
 use weir_wire::NackReason;
 
@@ -7,7 +8,7 @@ use super::context::{Behaviour, Context, Suppression};
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 
-/// One Interest in 128 goes to the second best next hop as well, to see how that does.
+/// One Interest in 128 also goes to the second best next hop, to measure it.
 const PROBE_EVERY: u64 = 128;
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Behaviour for LowestRtt {
             return context.reject(NackReason::NoRoute);
         };
         let is_probe = context.measurement(&best).is_some_and(|measured| {
-            // Grows with each Interest that is sent, and not by its Data.
+            // This number grows with each Interest that is sent, and does not change with its Data.
             let sent = measured.data() + u64::from(measured.in_flight());
             measured.data() > 0 && sent.is_multiple_of(PROBE_EVERY)
         });
@@ -41,8 +42,8 @@ impl Behaviour for LowestRtt {
     }
 }
 
-/// Not distrusted, then fewest failures in a row, then the shortest round-trip time, then the cost.
-/// A next hop that has never answered is tried by one Interest at a time.
+/// The order of next hops: not distrusted, fewest failures in a row, shortest round-trip time,
+/// lowest cost. A next hop that has never answered is tried by one Interest at a time.
 fn rank(context: &Context<'_>, hop: &FibNextHop) -> (bool, u32, u64, u64) {
     let Some(measured) = context.measurement(hop) else {
         return (hop.is_distrusted, 0, u64::MAX, hop.cost);

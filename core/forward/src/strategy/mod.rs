@@ -1,8 +1,8 @@
-//! Forwarding strategies: which next hops an Interest goes to.
+//! Forwarding strategies: they choose the next hops of an Interest.
 //!
-//! A strategy decides through a `Context`; it holds its parameters and no state of its own. What it
-//! must remember lies in the PIT entry, in the record of an upstream there, and beside what is
-//! measured of a next hop of a FIB entry: `strategy_state` of each.
+//! A strategy decides through a `Context`. It has parameters, but no state of its own. Its state is
+//! in the `strategy_state` fields of the PIT entry, of the out-record of an upstream, and of the
+//! measurements of a next hop.
 
 mod best_route;
 pub(crate) mod choice;
@@ -25,8 +25,7 @@ use crate::table::pit::PitEntry;
 /// Declares the strategies: variant, word and value of each.
 macro_rules! strategies {
     ($($variant:ident = $word:literal: $behaviour:expr),+ $(,)?) => {
-        /// The strategies that there are. Configuration, management and scenarios name them by
-        /// these words.
+        /// All strategies. Configuration, management and scenarios name them by these words.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum StrategyKind {
             $(
@@ -46,7 +45,7 @@ macro_rules! strategies {
     };
 }
 
-// A new strategy is a file, its `mod` and a line here.
+// To add a strategy, add a file, its `mod`, and a line here.
 strategies! {
     BestRoute = "best-route": best_route::BestRoute,
     Multicast = "multicast": multicast::Multicast,
@@ -54,14 +53,14 @@ strategies! {
     Multipath = "multipath": multipath::WITHOUT_PARAMETERS,
 }
 
-/// A strategy instance: what a prefix is forwarded by.
+/// A strategy with its parameters, as chosen for a prefix.
 #[derive(Clone, Debug)]
 pub struct Strategy {
     kind: StrategyKind,
-    /// Tells all else.
+    /// The name, which identifies the strategy and all its parameters.
     name: Name,
     suppression: Suppression,
-    /// What it does, where that is told by parameters of its own.
+    /// The strategy with parameters of its own; `None` without.
     parameterized: Option<Arc<dyn Behaviour>>,
 }
 
@@ -82,7 +81,7 @@ pub(crate) struct Parameter<'a> {
 }
 
 impl Parameter<'_> {
-    /// The refusal of this parameter, with its reason.
+    /// An error that refuses this parameter for a reason.
     pub(crate) fn refuse(&self, reason: &'static str) -> StrategyError {
         StrategyError::BadParameter(self.text.into(), reason)
     }
@@ -91,10 +90,10 @@ impl Parameter<'_> {
 /// Why a strategy name is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
-    /// No such strategy, or none of that version or later.
+    /// There is no such strategy, or none of this version or later.
     #[error("no strategy of that name and version is known")]
     Unknown,
-    /// A parameter that the strategy does not have, or a value out of range, and what is wrong.
+    /// A parameter that the strategy does not have, or a value out of range, with the reason.
     #[error("bad strategy parameter `{0}`: {1}")]
     BadParameter(String, &'static str),
 }
@@ -112,16 +111,17 @@ impl Strategy {
         StrategyKind::Multicast.into()
     }
 
-    /// The instance name, with version and parameters.
+    /// The name of the strategy, with version and parameters.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The strategy that `name` denotes: `/localhost/nfd/strategy/<name>[/54=<version>]`
-    /// `[/<parameter>~<value>...]`. Without version the highest; with one that or the next higher.
+    /// Finds the strategy that `name` denotes: `/localhost/nfd/strategy/<name>[/54=<version>]`
+    /// `[/<parameter>~<value>...]`. Without a version, this is the highest one. With a version, it
+    /// is the same or the next higher.
     ///
     /// # Errors
-    /// When no such strategy exists or a parameter is not understood.
+    /// If there is no such strategy, or it does not accept a parameter.
     pub fn from_name(name: NameView<'_>) -> Result<Self, StrategyError> {
         let mut components = name.components();
         for expected in STRATEGY_PREFIX {
@@ -146,7 +146,7 @@ impl Strategy {
             }
             strategy.name.push_view(component);
         }
-        // Only all parameters together tell: a larger beginning may come before a larger end.
+        // These bounds hold only for all parameters together, so they are checked at the end.
         let Suppression { initial_ns, max_ns, .. } = strategy.suppression;
         if initial_ns == 0 || initial_ns > max_ns {
             let reason = "it must be from 1 ms to that of retx-suppression-max";
@@ -158,7 +158,7 @@ impl Strategy {
         Ok(strategy)
     }
 
-    /// Whether it wants pending Interests to learn of new next hops.
+    /// Whether pending Interests are offered new next hops.
     pub(crate) fn wants_new_next_hops(&self) -> bool {
         self.behaviour().wants_new_next_hops()
     }
@@ -171,23 +171,23 @@ impl Strategy {
         }
     }
 
-    /// Decides about an Interest.
+    /// Handles an Interest.
     #[inline]
     pub(crate) fn on_interest(&self, context: &mut Context<'_>) {
         self.behaviour().on_interest(&self.suppression, context);
     }
 
-    /// Decides about an Interest that was refused by all whom it was sent to.
+    /// Handles an Interest that all its upstreams have refused.
     pub(crate) fn on_refusal(&self, context: &mut Context<'_>) -> bool {
         self.behaviour().on_refusal(context)
     }
 
-    /// Decides about an Interest that nobody has answered in the time that the strategy has set.
+    /// Handles an Interest that no upstream has answered by the time that the strategy had set.
     pub(crate) fn on_timeout(&self, context: &mut Context<'_>) {
         self.behaviour().on_timeout(context);
     }
 
-    /// How long after the last of its Interests a retransmission of an entry may go on.
+    /// How long after the last transmission a retransmission of an entry is accepted.
     pub(crate) fn retransmission_ns(&self, entry: &PitEntry) -> u64 {
         entry.strategy_state().max(self.suppression.initial_ns)
     }
@@ -201,7 +201,7 @@ impl From<StrategyKind> for Strategy {
 }
 
 impl StrategyKind {
-    /// The highest version; that of NFD where the strategy is one of NFD's.
+    /// The highest version. A strategy of NFD has NFD's version.
     #[must_use]
     pub fn version(self) -> u64 {
         self.behaviour().version()
@@ -229,7 +229,7 @@ fn parse_parameter(component: &[u8]) -> Result<Parameter<'_>, StrategyError> {
 }
 
 impl Suppression {
-    /// Takes one parameter that all strategies have; `false` where it is another.
+    /// Sets one of the parameters that all strategies have. Returns `false` for another parameter.
     fn set(&mut self, parameter: &Parameter<'_>) -> Result<bool, StrategyError> {
         let milliseconds = || match parameter.value.parse::<u32>() {
             Ok(ms) => Ok(u64::from(ms) * NS_PER_MS),

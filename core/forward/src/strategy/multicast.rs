@@ -1,4 +1,5 @@
-//! multicast, version 5 of NFD: every next hop; retransmissions are held back for each upstream.
+//! multicast, version 5 of NFD: sends to all next hops. Retransmissions are suppressed for each
+//! upstream.
 
 use crate::stats::DropReason;
 use crate::strategy::context::{Behaviour, Context, Suppression, may_retransmit};

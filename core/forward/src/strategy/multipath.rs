@@ -1,20 +1,22 @@
-//! multipath: the segments of an object are spread over all next hops (paper
+//! multipath: spreads the segments of an object over all next hops (paper
 //! multipath-cache-management, 4.1, 4.2, 5.2).
 //!
-//! Each segment of an object is requested from one next hop. `part~FACE:FIRST-LAST` in the name of
-//! the strategy assigns segments to a face (up to 256 parts, which must not overlap). The other
-//! segments go round the next hops by `weight~FACE:N` (0 to 1000, default 1; with 0 a face gets its
-//! parts alone), as long as none has more than its share in flight: a slow router gets fewer.
+//! Each segment of an object is requested from one next hop. The parameter `part~FACE:FIRST-LAST`
+//! makes a face the owner of a range of segments (up to 256 ranges, without overlap). The other
+//! segments are spread by weighted round robin. `weight~FACE:N` sets the weight, from 0 to 1000,
+//! default 1; a face with weight 0 receives only its own ranges. A next hop is skipped while it has
+//! more than its share of the Interests in flight, so a slow router receives fewer.
 //!
-//! - Three Nacks, time-outs or overdue answers in a row leave a next hop out, except for one
-//!   Interest a second. One that is gone costs a second, once for each object and shard.
-//! - A refused Interest goes to another next hop at once; a retransmission to one that was not
-//!   asked. A segment of a part goes to its face again, unless nothing has come from there for a
-//!   second, or not this segment in a second.
-//! - A face that has left out three segments of its part is no longer waited for, until it has
-//!   brought some hundreds of others.
+//! - A next hop that has failed three times in a row is skipped, except for one Interest a second.
+//!   A failure is a Nack, a time-out or an overdue answer. A dead next hop thus costs a second,
+//!   once for each object and shard.
+//! - A refused Interest goes to another next hop at once. A retransmission goes to a next hop that
+//!   has not received it. A segment with an owner goes to the owner again, unless the owner has
+//!   sent nothing for a second, or has not answered this Interest within a second.
+//! - An owner that has left three segments of its range unanswered is not waited for any more,
+//!   until it has delivered some hundreds of others.
 //!
-//! Turns and Interests in flight are counted by each shard (decision 0023).
+//! Each shard counts turns and Interests in flight on its own (decision 0023).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,43 +31,43 @@ use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 use crate::table::measurements::Measurement;
 
-/// Parts at most, and weights at most.
+/// Maximum number of ranges, and of weights.
 const PARAMETERS_MAX: usize = 256;
 const WEIGHT_MAX: u64 = 1000;
-/// What a turn of a next hop of weight 1 takes. Can be divided by all weights to 20.
+/// Length of a turn of a next hop with weight 1. It is divisible by all weights up to 20.
 const TURN: u64 = 232_792_560;
-/// Turns that a next hop may make up for which was too busy to take them.
+/// Maximum number of turns that a busy next hop may make up for.
 const TURNS_OWED_MAX: u64 = 8;
-/// Turns are counted from the beginning again when they have taken so much.
+/// The turn counter is reduced by this value when it has reached it.
 const TURNS_MAX: u64 = 1 << 62;
-/// Failures in a row after which a next hop is left out, and how long after the end of the last
-/// Interest there another one tries it. After its beginning, who has one under way at a time would
-/// try it with each.
+/// Failures in a row after which a next hop is skipped, and the time after the end of the last
+/// Interest there at which it is tried again. If the time began with the start of that Interest, a
+/// consumer with one Interest in flight would try it each time.
 const FAILURES_MAX: u32 = 3;
 const RETRY_NS: u64 = NS_PER_S;
-/// How many usual round-trip times an answer is waited for.
+/// How many smoothed round-trip times an answer may take.
 const ROUND_TRIPS_MAX: u64 = 2;
-/// How long the next hop that has a part is waited for at least. Others would have to get it of the
-/// producer, and a busy machine may stand still for longer than any round trip.
+/// Minimum time to wait for an owner. Other hops would have to get the segment from the producer,
+/// and a busy machine may stall for longer than any round trip.
 const OWNER_WAIT_MIN_NS: u64 = NS_PER_S;
-/// And at most, or one that delays its answers would say itself how long that is.
+/// Maximum time to wait. Otherwise an owner could set its own limit by delaying its answers.
 const OWNER_WAIT_MAX_NS: u64 = 2 * NS_PER_S;
-/// Segments that it may leave out until it is not waited for any more, whatever others it brings.
+/// Number of unanswered segments after which an owner is not waited for any more.
 const UNANSWERED_MAX: u32 = 3;
 
-/// With no parameters.
+/// The strategy without parameters.
 pub(super) static WITHOUT_PARAMETERS: Multipath =
     Multipath { ranges: Vec::new(), weights: Vec::new() };
 
 #[derive(Debug)]
 pub(super) struct Multipath {
-    /// By rising segments; they do not overlap.
+    /// Sorted by segment, without overlap.
     ranges: Vec<OwnedRange>,
     /// Weights other than 1.
     weights: Vec<(FaceId, u64)>,
 }
 
-/// Segments that go to one face.
+/// A range of segments and its owner.
 #[derive(Clone, Copy, Debug)]
 struct OwnedRange {
     first: u64,
@@ -73,13 +75,13 @@ struct OwnedRange {
     face: FaceId,
 }
 
-/// A next hop whose turn it may be. One of weight 0 gets its parts of objects and nothing else.
+/// A next hop that may get the next turn. A hop with weight 0 receives only its own ranges.
 #[derive(Clone, Copy)]
 struct Candidate {
     hop: FibNextHop,
     weight: u64,
     in_flight: u64,
-    /// When its last turn ended, in the time that turns take.
+    /// When its last turn ends, in units of turn length.
     free_at: u64,
 }
 
@@ -154,8 +156,8 @@ impl Behaviour for Multipath {
 }
 
 impl Multipath {
-    /// Sends the Interest to a next hop that it was not sent to yet, to that which has its part if
-    /// it may. `false`: there is none.
+    /// Sends the Interest to a next hop that has not received it, preferably to the owner. Returns
+    /// `false` if there is none.
     fn send_to_new_hop(&self, keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
         let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
         let may_use = |hop: &FibNextHop| is_new(hop) && is_usable(context, hop);
@@ -175,11 +177,11 @@ impl Multipath {
         true
     }
 
-    /// An Interest comes again: next hops that should have answered it by now have failed. That
-    /// they have not is known no more once another has answered. One that has a part has failed
-    /// only if nothing at all has come from it for long: it is not left out for being slow. Each
-    /// segment that it did not bring in that time counts besides, or one that brings some of its
-    /// part would be waited for each time.
+    /// Handles a retransmission: counts a failure for next hops that should have answered by now.
+    /// This can only be known now, because an answer of another hop ends the entry. An owner fails
+    /// only if it has sent nothing at all for long, so a slow owner stays in use. Each segment that
+    /// it left unanswered is also counted, or an owner that delivers some segments would be waited
+    /// for each time.
     fn note_overdue(&self, keeper: Option<FaceId>, context: &mut Context<'_>) {
         let (now, hops) = (context.now, context.next_hops);
         let is_first = context.entry().upstreams().all(|record| Some(record.face) == keeper);
@@ -205,8 +207,8 @@ impl Multipath {
         }
     }
 
-    /// Forwards what the one asks for who has that part: by the cheapest way, as by turns it might
-    /// come back to him. He does not answer what he asks for, so that he is not waited for.
+    /// Forwards an Interest from the owner of its segment, by the cheapest path. Round robin might
+    /// send it back to the owner, which does not answer its own Interests.
     fn forward_for_owner(&self, suppression: &Suppression, context: &mut Context<'_>) {
         let (now, keeper) = (context.now, context.ingress);
         let records = context.entry().upstreams();
@@ -222,7 +224,7 @@ impl Multipath {
             Some(hop) => {
                 context.send_interest(hop);
             }
-            // He may have another way.
+            // The owner may have another path.
             None if is_pending => context.egress.drop_packet(DropReason::NoNextHop),
             None => context.reject(NackReason::NoRoute),
         }
@@ -233,15 +235,15 @@ impl Multipath {
         weight.map_or(1, |&(_, weight)| weight)
     }
 
-    /// The face that has the part of the object that a segment lies in.
+    /// The owner of the range that a segment lies in.
     fn owner_of(&self, segment: u64) -> Option<FaceId> {
         let behind = self.ranges.partition_point(|part| part.first <= segment);
         let part = self.ranges[..behind].last()?;
         (segment <= part.last).then_some(part.face)
     }
 
-    /// Which of the next hops that may be used comes next, and until when its turn lasts: of those
-    /// that have not their share of what is under way, the one whose turn has waited longest.
+    /// Chooses the next hop and the end of its turn: of the next hops with less than their share in
+    /// flight, the one whose turn has waited longest.
     fn choose(
         &self,
         context: &Context<'_>,
@@ -252,12 +254,12 @@ impl Multipath {
             let candidates = hops.map(|hop| self.candidate(context, hop));
             candidates.filter(|candidate| candidate.weight > 0)
         };
-        // With the one that is to be sent.
+        // Includes the Interest that is about to be sent.
         let (mut in_flight, mut weights, mut now) = (1, 0, 0);
         for candidate in candidates() {
             in_flight += candidate.in_flight;
             weights += candidate.weight;
-            // The last turn of all began then.
+            // The start of the latest turn of all.
             now = candidate.free_at.saturating_sub(candidate.turn_length()).max(now);
         }
         let has_room = |candidate: &Candidate| {
@@ -283,20 +285,20 @@ impl Multipath {
     }
 }
 
-/// The number of the segment that an Interest asks for.
+/// The segment number that an Interest requests.
 fn segment_of(context: &Context<'_>) -> Option<u64> {
     object_and_segment(context.entry().name_value())?.1
 }
 
-/// Whether a next hop answers, or should be tried again. One that is not measured is used for want
-/// of others.
+/// Whether a next hop answers, or is due for another try. One without measurements is used only if
+/// there is no other.
 fn is_usable(context: &Context<'_>, hop: &FibNextHop) -> bool {
     let Some(measured) = context.measurement(hop) else { return false };
     let is_due = || measured.in_flight() == 0 && measured.idle_ns(context.now) >= RETRY_NS;
     !hop.is_distrusted && (measured.failures() < FAILURES_MAX || is_due())
 }
 
-/// Notes the turn of a next hop.
+/// Records the turn of a next hop.
 fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
     if let Some(measured) = context.measurement_mut(hop) {
         measured.strategy_state = free_at;
@@ -311,15 +313,15 @@ fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
     }
 }
 
-/// The next hop that has the part of a pending Interest, as long as it is to be asked again and
-/// nobody else: it has not refused it, has not been silent for long, though it may have answered
-/// others, and has not left this one alone unanswered for as long, nor too many before it.
+/// The owner of a pending Interest, if the Interest must be sent to it again and to no other. It
+/// must not have refused the Interest, and must not have left too many segments unanswered. Neither
+/// this Interest nor the owner's silence may be older than the waiting time.
 fn awaited_owner(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
     let hop = context.eligible().find(|hop| hop.face == keeper)?;
     let record = context.out_record(keeper)?;
     let is_pending = record.nacked.is_none() && record.expiry > context.now;
     let measured = context.measurement(&hop)?;
-    // One that has failed already is not waited for anew each time that it is tried.
+    // An owner that has already failed is not waited for each time that it is tried.
     let is_trusted = !hop.is_distrusted
         && measured.failures() < FAILURES_MAX
         && measured.unanswered() < UNANSWERED_MAX;
@@ -328,24 +330,24 @@ fn awaited_owner(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
     (is_pending && is_trusted && waited_ns <= owner_wait_ns(measured)).then_some(hop)
 }
 
-/// How long a next hop that has a part is waited for.
+/// How long to wait for the owner of a segment.
 fn owner_wait_ns(measured: &Measurement) -> u64 {
     (ROUND_TRIPS_MAX * rtt_ns(measured)).clamp(OWNER_WAIT_MIN_NS, OWNER_WAIT_MAX_NS)
 }
 
-/// 0 before the first answer.
+/// The smoothed round-trip time; 0 before the first answer.
 fn rtt_ns(measured: &Measurement) -> u64 {
     measured.smoothed_rtt_ns().unwrap_or(0)
 }
 
-/// Counts an Interest that goes to another next hop than that which has its part.
+/// Counts an Interest that goes to another next hop than the owner.
 fn count_diverted(keeper: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
     let is_passed_by = keeper.is_some_and(|keeper| keeper != hop.face);
     context.egress.stats.parts_passed_by += u64::from(is_passed_by);
 }
 
-/// Sends the Interest once more where it was refused or sent longest ago. `false`: no next hop may
-/// have it.
+/// Sends the Interest again, to the next hop that refused it or received it longest ago. Returns
+/// `false` if no next hop is eligible.
 fn resend(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
     let rank = |hop: &FibNextHop| {
         context.out_record(hop.face).map(|record| (record.nacked.is_some(), record.sent_at))
@@ -360,7 +362,7 @@ fn resend(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
     true
 }
 
-/// `FACE:FIRST-LAST`: these segments go to this face.
+/// `FACE:FIRST-LAST`: the face owns these segments.
 fn parse_range(parameter: &Parameter<'_>) -> Result<OwnedRange, StrategyError> {
     let parse = || {
         let (face, range) = parameter.value.split_once(':')?;

@@ -1,12 +1,12 @@
-//! What the upstreams of an entry have refused.
+//! Nacks of the upstreams of an entry.
 
 use weir_base::{FaceId, Instant};
 use weir_wire::NackReason;
 
 use crate::table::pit::PitEntry;
 
-/// What remains of an entry's Nacks: all upstreams refused, one that is also a downstream has not,
-/// or some may still answer (NFD, ProcessNack).
+/// The state of an entry after a Nack: all upstreams have refused, only one that is also a
+/// downstream has not, or some may still answer (NFD, ProcessNack).
 pub(crate) enum NackVerdict {
     AllRefused(NackReason),
     OnlyDownstreamLeft(FaceId, NackReason),

@@ -1,27 +1,28 @@
-//! The search for PIT entries that closed faces have left behind.
+//! Finds the PIT entries whose faces have all closed.
 
 use core::ops::Range;
 
 use weir_base::{Instant, NS_PER_MS};
 
-/// Places of entries that are looked at in one turn.
+/// Slots that are checked in one turn.
 const SLOTS_PER_TURN: u32 = 1024;
 
-/// How far the search has come: from the last place to the first, some places a turn.
+/// The progress of the sweep. It runs from the last slot to the first, some slots in each turn.
 #[derive(Default)]
 pub(crate) struct ClosedFaceSweep {
-    /// Places below are yet to be looked at.
+    /// Slots below this one have not been checked.
     left: u32,
-    /// Places to look at once more from the last on: a face has gone since this search began.
+    /// Slots to sweep again afterwards: a face has closed since the sweep began.
     restart_from: u32,
     due: Option<Instant>,
 }
 
 impl ClosedFaceSweep {
-    /// A face is gone: every place is to be looked at.
+    /// A face has closed, so all slots must be checked.
     pub(crate) fn begin(&mut self, now: Instant, places: u32) {
         if self.left > 0 {
-            // Begun anew each time, it would never come to the first places.
+            // A restart for each closed face could keep the sweep from ever reaching the first
+            // slots.
             self.restart_from = places;
             return;
         }
@@ -34,7 +35,7 @@ impl ClosedFaceSweep {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// The places to look at now.
+    /// The slots to check now.
     pub(crate) fn advance(&mut self, now: Instant) -> Range<u32> {
         let end = self.left;
         let begin = end.saturating_sub(SLOTS_PER_TURN);
@@ -43,7 +44,7 @@ impl ClosedFaceSweep {
         begin..end
     }
 
-    /// When to go on.
+    /// When the sweep continues.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.due
     }

@@ -1,5 +1,5 @@
-//! Dead nonce list: nonces of finished PIT entries, kept so that a looping Interest is still
-//! known when its entry is gone (NFD, DeadNonceList).
+//! Dead nonce list: nonces of ended PIT entries. They identify a looping Interest after its entry
+//! has ended (NFD, DeadNonceList).
 
 use alloc::collections::VecDeque;
 
@@ -13,7 +13,7 @@ struct Dead {
 /// A bounded first-in first-out list of 64-bit hashes of (name, nonce).
 pub(crate) struct DeadNonceList {
     table: Table,
-    /// Entry `i` of the queue is known to the table as `first + i`, wrapping.
+    /// The hash table knows entry `i` of the queue as `first + i`, wrapping.
     queue: VecDeque<Dead>,
     first: u32,
     lifetime_ns: u64,
@@ -39,7 +39,8 @@ impl DeadNonceList {
         self.lifetime_ns
     }
 
-    /// One value of a name's hash and a nonce; the name's hash is keyed, so strangers cannot aim.
+    /// Combines the hash of a name with a nonce. The hash is keyed, so attackers cannot choose
+    /// collisions.
     fn key(name_hash: u64, nonce: u32) -> u64 {
         (name_hash ^ u64::from(nonce)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
             ^ name_hash
@@ -75,7 +76,7 @@ impl DeadNonceList {
         self.queue.push_back(Dead { hash, since: now });
     }
 
-    /// Forgets what is older than the lifetime.
+    /// Removes the nonces that are older than the lifetime.
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some(oldest) = self.queue.front()
             && now.ns_since(oldest.since) >= self.lifetime_ns

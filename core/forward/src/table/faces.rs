@@ -1,20 +1,20 @@
-//! Faces as a shard knows them.
+//! The face table of a shard.
 
 use weir_base::{FaceId, Slab, Table};
 
 use crate::endpoints::TokenCarrier;
 use crate::io::{FaceAttributes, FaceScope, LinkType, PitTokens};
 
-/// What a shard knows of a face.
+/// The part of a face that nearly every packet needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Face {
     id: FaceId,
     scope: FaceScope,
     link_type: LinkType,
     tokens: PitTokens,
-    /// Its place in the table, until it is removed.
+    /// The slot of the face in the table, until the face is removed.
     slot: u32,
-    /// PIT entries that it waits for.
+    /// Number of PIT entries that the face waits for.
     waits_for: u32,
 }
 
@@ -39,7 +39,7 @@ impl Face {
         self.tokens
     }
 
-    /// Whether Data from the face must bear the secret token of its Interest.
+    /// Whether Data from the face must carry the secret token of its Interest.
     pub(crate) fn has_secret_tokens(&self) -> bool {
         self.tokens.are_secret()
     }
@@ -53,24 +53,24 @@ impl Face {
     }
 }
 
-/// A face, and what is seldom looked at.
+/// A face with its rarely used fields.
 struct FaceEntry {
     face: Face,
-    /// A number that it has in common with the other faces of its host alone.
+    /// A number that all faces of one host share.
     host: u64,
-    /// The peer has returned PIT tokens with Data, with Nacks: a stranger cannot have done so.
+    /// Whether the peer has returned PIT tokens with Data, and with Nacks. No other host can do so.
     echoes: [bool; 2],
 }
 
-/// Identifiers are given in a row: so many of them are told apart by their low bits.
+/// Face identifiers are assigned in sequence, so this many low bits rarely collide.
 const SLOT_CACHE_LEN: usize = 256;
 
 pub(crate) struct FaceTable {
-    /// Where the face is that was added last of those whose identifiers share their low bits.
+    /// The slot of the newest face for each value of the low bits.
     slot_cache: [u32; SLOT_CACHE_LEN],
     table: Table,
     faces: Slab<FaceEntry>,
-    /// Faces with other tokens than most.
+    /// Number of faces whose tokens differ from the default.
     with_own_tokens: usize,
 }
 
@@ -80,7 +80,7 @@ impl FaceTable {
         Self { slot_cache: [0; SLOT_CACHE_LEN], table, faces, with_own_tokens: 0 }
     }
 
-    /// Identifiers are ours and dense: spreading them is enough.
+    /// Identifiers are assigned by this router in sequence, so a multiplicative hash is enough.
     fn hash(id: FaceId) -> u64 {
         id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
@@ -102,7 +102,7 @@ impl FaceTable {
     pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
         let FaceAttributes { scope, link_type, tokens, host } = attributes;
         self.with_own_tokens += usize::from(tokens != PitTokens::default());
-        // Identifiers of faces are far from the upper half of numbers.
+        // Face identifiers never reach the upper half of the numbers.
         let host = host.map_or(id.0, |host| host | 1 << 63);
         match self.index(id) {
             Some(index) => {
@@ -136,14 +136,14 @@ impl FaceTable {
         self.index(id).is_some_and(|index| self.faces[index].echoes[echo as usize])
     }
 
-    /// The peer of a face returns PIT tokens.
+    /// Records that the peer of a face returns PIT tokens.
     pub(crate) fn set_returns_tokens(&mut self, id: FaceId, echo: TokenCarrier) {
         if let Some(index) = self.index(id) {
             self.faces[index].echoes[echo as usize] = true;
         }
     }
 
-    /// The face in `slot`, if it is still `id`, and the number of its host.
+    /// The face in `slot` and the number of its host, if the slot still has face `id`.
     pub(crate) fn get(&self, slot: u32, id: FaceId) -> Option<(Face, u64)> {
         let known = self.faces.get(slot).filter(|known| known.face.id == id)?;
         Some((known.face, known.host))
@@ -154,7 +154,7 @@ impl FaceTable {
         self.faces[slot].face.waits_for += 1;
     }
 
-    /// The face in `slot`, if it is still `id`, waits for one less.
+    /// The face in `slot`, if it is still `id`, waits for one PIT entry less.
     pub(crate) fn remove_pending(&mut self, slot: u32, id: FaceId) {
         if let Some(known) = self.faces.get_mut(slot).filter(|known| known.face.id == id) {
             known.face.waits_for -= 1;
@@ -188,7 +188,7 @@ mod tests {
             table.insert(id, attributes);
             assert_eq!(found(&table).into_iter().flatten().collect::<Vec<_>>(), ids[..count]);
         }
-        // The place of one that is gone is another's.
+        // A new face uses the slot of a removed one.
         table.remove(ids[2]);
         table.insert(FaceId(8), attributes);
         assert_eq!(found(&table), [Some(ids[0]), Some(ids[1]), None, Some(ids[3])]);

@@ -16,9 +16,9 @@ use crate::table::prefixes::{PrefixHashes, PrefixTable};
 pub(crate) struct FibNextHop {
     pub(crate) face: FaceId,
     pub(crate) cost: u64,
-    /// Its number in [`Measurements`].
+    /// Its index in [`Measurements`].
     pub(crate) measurement: u32,
-    /// Data from there was found to be false: others are preferred.
+    /// False Data came from there, so other next hops are preferred.
     pub(crate) is_distrusted: bool,
 }
 
@@ -29,24 +29,22 @@ impl FibNextHop {
     }
 }
 
-/// The next hops of a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct FibEntry {
-    /// Those that are not distrusted first, by rising cost.
+    /// Sorted: next hops that are not distrusted first, then by rising cost.
     pub(crate) next_hops: Vec<FibNextHop>,
 }
 
-/// Next hops by prefix.
 pub(crate) struct Fib {
     entries: PrefixTable<FibEntry>,
-    /// Grows with every change.
+    /// Incremented by every change.
     version: u32,
     last: Cell<CachedLookup>,
-    /// Prefixes with a distrusted next hop, and until when.
+    /// The distrusted next hop of each prefix, and until when.
     distrusted: Vec<(Instant, Name, FaceId)>,
 }
 
-/// Where the prefix is that was found for names with a head.
+/// The result of the last lookup, valid for names with the same prefix.
 #[derive(Clone, Copy, Default)]
 struct CachedLookup {
     head: u64,
@@ -54,16 +52,15 @@ struct CachedLookup {
     place: Option<u32>,
 }
 
-/// Delegations of a forwarding hint that are tried.
+/// Maximum number of delegations of a forwarding hint that are tried.
 pub(crate) const DELEGATIONS_MAX: usize = 8;
 
-/// How long a next hop is distrusted.
 const DISTRUST_NS: u64 = 60 * NS_PER_S;
-/// Distrusted next hops at most; the oldest is forgotten.
+/// Maximum number of distrusted next hops; beyond it the oldest is trusted again.
 const DISTRUSTED_MAX: usize = 256;
 
-/// Some of the next hops of an Interest, by their place among them, as long as the FIB does not
-/// change. Next hops beyond the 64th are in no set.
+/// A set of next hops of an Interest, by position. It is valid until the FIB changes. Next hops
+/// beyond the 64th are in no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HopSet {
     bits: u64,
@@ -102,7 +99,7 @@ impl HopSet {
         place < u64::BITS as usize && self.bits & 1 << place != 0
     }
 
-    /// The one in this place alone.
+    /// The set with only this position.
     pub(crate) fn only(self, place: usize) -> Self {
         Self { bits: 1 << place, ..self }
     }
@@ -122,33 +119,34 @@ impl Fib {
         self.entries.len()
     }
 
-    /// Bit `n` is set when a lookup needs the hash of the first `n` components.
+    /// Bit `n` is set if a lookup needs the hash of the first `n` components.
     #[inline]
     pub(crate) fn lengths(&self) -> u64 {
         self.entries.lengths()
     }
 
-    /// The same for a name with this [head](crate::pass::ReceivedPacket::prefix_run).
+    /// The same for a name of this [prefix run](crate::incoming::ReceivedPacket::prefix_run).
     #[inline]
     pub(crate) fn lengths_after(&self, head: u64) -> u64 {
         if self.last_of(head).is_some() { 0 } else { self.lengths() }
     }
 
-    /// What was found for the head, if that was the last one.
+    /// The last lookup, if it was for the same prefix run.
     #[inline]
     fn last_of(&self, head: u64) -> Option<CachedLookup> {
         Some(self.last.get())
             .filter(|last| head != 0 && (last.head, last.version) == (head, self.version))
     }
 
-    /// The entry of the longest prefix of a name with this head.
+    /// The entry of the longest prefix of a name in this prefix run.
     #[inline(always)]
     fn find(&self, name: NameView<'_>, hashes: &PrefixHashes, head: u64) -> Option<&FibEntry> {
         let place = match self.last_of(head) {
             Some(last) => last.place,
             None => {
                 let place = self.entries.longest_slot(name, hashes);
-                // No prefix is longer than the head.
+                // Names of a run share the result only if no prefix in the FIB is as long as the
+                // whole name.
                 if self.lengths() >> name.component_count().min(63) == 0 {
                     self.last.set(CachedLookup { head, version: self.version, place });
                 }
@@ -162,13 +160,13 @@ impl Fib {
         HopSet { bits: 0, version: self.version }
     }
 
-    /// `hops`, or nothing where the FIB has changed since.
+    /// Returns `hops`, or `None` if the FIB has changed since.
     pub(crate) fn still_valid(&self, hops: HopSet) -> Option<HopSet> {
         Some(hops).filter(|hops| hops.version == self.version)
     }
 
-    /// Replaces the next hops of a prefix and returns those that it did not have before; none
-    /// removes the prefix. What was measured of those that stay is kept.
+    /// Replaces the next hops of a prefix, and returns the new ones among them. An empty list
+    /// removes the prefix. Next hops that stay keep their measurements.
     pub(crate) fn set(
         &mut self,
         now: Instant,
@@ -214,8 +212,8 @@ impl Fib {
         self.entries.longest_match(name, hashes)
     }
 
-    /// Data of `name` from a next hop was found to be false: for a while the others of its prefix
-    /// are preferred. `source` is as [`Store::insert`](weir_store::Store::insert) was given it.
+    /// Distrusts the next hop that sent false Data of `name`. For a while, others of its prefix are
+    /// preferred. `source` is the value that [`Store::insert`](weir_store::Store::insert) received.
     pub(crate) fn distrust(
         &mut self,
         now: Instant,
@@ -239,7 +237,7 @@ impl Fib {
         self.distrusted.push((now.plus_ns(DISTRUST_NS), prefix, face));
     }
 
-    /// Trusts again those whose time has come. They are in the order of their times.
+    /// Trusts the next hops again whose time is over. The list is sorted by time.
     pub(crate) fn expire_distrust(&mut self, now: Instant, key: &HashKey) {
         while self.distrusted.first().is_some_and(|(until, ..)| *until <= now) {
             let (_, prefix, face) = self.distrusted.remove(0);
@@ -256,12 +254,12 @@ impl Fib {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// A number for the longest prefix of a name, until the FIB changes.
+    /// A number that identifies the longest prefix of a name, until the FIB changes.
     pub(crate) fn prefix_number(&self, name: NameView<'_>, hashes: &PrefixHashes) -> usize {
         self.longest_match(name, hashes).map_or(0, |entry| core::ptr::from_ref(entry).addr())
     }
 
-    /// The next hops of an Interest, by rising cost. `is_home`: a forwarding hint has led it to
+    /// The next hops of an Interest, by rising cost. `is_home` means that its forwarding hint names
     /// this network.
     pub(crate) fn look_up(
         &self,
@@ -275,9 +273,9 @@ impl Fib {
         self.next_hops(key, interest, &hashes, origin, is_home)
     }
 
-    /// The same if the prefixes of the name hash to `hashes`: the face that the sender has chosen,
-    /// else the next hops of the name, or of the first delegation of the forwarding hint that has
-    /// some.
+    /// The same with the hashes of the name's prefixes. Returns the face that the sender has
+    /// chosen, or the next hops of the name. With a forwarding hint, returns those of the first
+    /// delegation that has some.
     #[inline(always)]
     pub(crate) fn next_hops(
         &self,

@@ -1,5 +1,5 @@
-//! What is known of each next hop of each FIB entry: how long answers take, what is lost, what is
-//! under way. Fed by every Interest that leaves, and by all that ends it.
+//! Measurements of the next hops of FIB entries: round-trip times, losses, and Interests in flight.
+//! They change with every Interest that is sent and with every event that ends it.
 
 use alloc::boxed::Box;
 
@@ -7,27 +7,28 @@ use weir_base::{Instant, RttConfig, RttEstimator, Slab};
 
 use crate::table::path_model::PathModel;
 
-/// Next hops that are measured at most; beyond it a new one is not.
+/// Maximum number of measured next hops; further ones are not measured.
 const MEASUREMENTS_MAX: usize = 1 << 16;
-/// Next hops with a model of the queue behind them at most; beyond it, that which was used longest
-/// ago is forgotten.
+/// Maximum number of next hops with a queue model. Beyond it, the least recently used model is
+/// dropped.
 pub(crate) const MODELS_MAX: usize = 1024;
 const NONE: u32 = u32::MAX;
-/// 1 / weight of the last gap between two Data in the usual one.
+/// 1 / weight of the last gap between two Data in the average.
 const GAP_PARTS: i64 = 16;
 
-/// How many Data make up for an Interest that was left out.
-/// Waiting a second for each of these costs no more than 4 ms for each Data that it brings.
+/// How many Data compensate for one unanswered Interest. Waiting a second for each unanswered
+/// Interest then costs at most 4 ms for each Data.
 const DATA_PER_UNANSWERED: u32 = 256;
 
-/// Set in [`Flight::ahead`]: the Interest was sent there although its Data may be here.
+/// Set in [`Flight::ahead`]: the Interest was sent there by choice, since a disk here may have its
+/// Data.
 const CHOSEN: u32 = 1 << 31;
 
-/// An Interest under way to a next hop.
+/// An Interest in flight to a next hop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     measurement: u32,
-    /// Interests under way there when it left, and [`CHOSEN`].
+    /// Interests in flight there when it was sent, and [`CHOSEN`].
     ahead: u32,
     since: Instant,
 }
@@ -36,13 +37,13 @@ impl Flight {
     /// An Interest whose flight has ended, or is not measured.
     pub(crate) const NONE: Self = Self { measurement: NONE, ahead: 0, since: Instant::ZERO };
 
-    /// All that is to be kept of it where its beginning is known.
+    /// The fields of a flight whose start is stored elsewhere.
     #[inline(always)]
     pub(crate) fn packed(self) -> (u32, u32) {
         (self.measurement, self.ahead)
     }
 
-    /// The flight of these parts, which began at `since` if it is not over.
+    /// The reverse of [`Flight::packed`]: `since` is the start of the flight.
     #[inline(always)]
     pub(crate) fn from_packed((measurement, ahead): (u32, u32), since: Instant) -> Self {
         match measurement {
@@ -59,36 +60,36 @@ impl Flight {
         self.ahead & CHOSEN != 0
     }
 
-    /// When it began; the beginning of time if it has ended, or is not measured.
+    /// When the flight began; zero if it has ended or is not measured.
     pub(crate) fn began_at(&self) -> Instant {
         self.since
     }
 
-    /// Whether it is measured and began at this time.
+    /// Whether the flight is measured and began at this time.
     pub(crate) fn is_since(&self, at: Instant) -> bool {
         self.measurement != NONE && self.since == at
     }
 
-    /// Whether it has ended, or was never measured.
+    /// Whether the flight has ended or was never measured.
     pub(crate) fn is_over(&self) -> bool {
         self.measurement == NONE
     }
 }
 
-/// How the flight of an Interest ends, apart from Data.
+/// How the flight of an Interest ends without Data from the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlightEnd {
     /// The next hop has refused it.
     Nack,
-    /// There was no answer in time.
+    /// No answer arrived in time.
     TimeOut,
     /// Another next hop has answered.
     OtherNextHop,
-    /// The store has answered, which says nothing of the next hop.
+    /// The store has answered; this says nothing about the next hop.
     Store,
 }
 
-/// What is known of a next hop of a FIB entry.
+/// The measurements of one next hop of a FIB entry.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     rtt: RttEstimator,
@@ -96,19 +97,19 @@ pub(crate) struct Measurement {
     data: u64,
     nacks: u64,
     timeouts: u64,
-    /// Nacks, time-outs and what else counts as a failure, since the last Data.
+    /// Nacks, time-outs and other failures since the last Data.
     failures: u32,
-    /// [`DATA_PER_UNANSWERED`] for each Interest that it left out, less one for each Data.
+    /// [`DATA_PER_UNANSWERED`] for each Interest that it did not answer, minus one for each Data.
     unanswered: u32,
-    /// Usual time between two Data, ns; 0 before the second.
+    /// Average time between two Data, ns; 0 before the second.
     gap_ns: u64,
     last_data_at: Option<Instant>,
-    /// Since when nothing has come back although something is under way.
+    /// Since when nothing has come back although Interests are in flight.
     silent_since: Option<Instant>,
     used_at: Instant,
-    /// The FIB does not have the next hop any more.
+    /// The FIB no longer has the next hop.
     is_retired: bool,
-    /// What the strategy of the prefix remembers of the next hop.
+    /// State of the prefix's strategy for this next hop.
     pub(crate) strategy_state: u64,
     model: Option<Box<PathModel>>,
 }
@@ -133,12 +134,12 @@ impl Measurement {
         }
     }
 
-    /// The smoothed round-trip time; `None` before the first.
+    /// The smoothed round-trip time; `None` before the first sample.
     pub(crate) fn smoothed_rtt_ns(&self) -> Option<u64> {
         self.rtt.smoothed_ns()
     }
 
-    /// The time after which an answer is late (RFC 6298, RTO); `None` before the first.
+    /// The retransmission timeout (RFC 6298, RTO); `None` before the first sample.
     pub(crate) fn rto_ns(&self) -> Option<u64> {
         self.rtt.smoothed_ns().map(|_| self.rtt.rto_ns())
     }
@@ -147,43 +148,42 @@ impl Measurement {
         self.data
     }
 
-    /// Interests under way.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Failures in a row: Interests that it has refused or left unanswered.
+    /// Failures in a row: Interests that it has refused or not answered.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Since when no Interest has gone there and none that had has ended, ns.
+    /// Time since an Interest was last sent there or ended there, ns.
     pub(crate) fn idle_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.used_at)
     }
 
-    /// So many Interests it should have answered by now.
+    /// Counts `count` Interests that should have been answered by now.
     pub(crate) fn note_failures(&mut self, count: u32) {
         self.failures = self.failures.saturating_add(count);
     }
 
-    /// Interests that it left out and has not made up for with Data.
+    /// Unanswered Interests that later Data has not compensated for.
     pub(crate) fn unanswered(&self) -> u32 {
         self.unanswered.div_ceil(DATA_PER_UNANSWERED)
     }
 
-    /// It has left out an Interest. No more than `most` are remembered.
+    /// Counts an unanswered Interest. At most `most` are remembered.
     pub(crate) fn note_unanswered(&mut self, most: u32) {
         let most = most.saturating_mul(DATA_PER_UNANSWERED);
         self.unanswered = self.unanswered.saturating_add(DATA_PER_UNANSWERED).min(most);
     }
 
-    /// At least what it has been silent for although something is under way, ns.
+    /// How long nothing has come back although Interests are in flight, ns; a lower bound.
     pub(crate) fn silent_ns(&self, now: Instant) -> u64 {
         self.silent_since.map_or(0, |since| now.ns_since(since))
     }
 
-    /// What is known of the queue there.
+    /// The model of the queue there.
     pub(crate) fn model(&self) -> Option<&PathModel> {
         self.model.as_deref()
     }
@@ -203,7 +203,7 @@ impl Measurement {
         }
     }
 
-    /// A flight there has ended. Says whether it was the last of a next hop that is gone.
+    /// Ends a flight. Returns whether it was the last one of a retired next hop.
     #[inline]
     fn end_flight(&mut self, now: Instant, flight: Flight) -> bool {
         self.in_flight -= 1;
@@ -227,7 +227,7 @@ pub(crate) struct Measurements {
 }
 
 impl Measurements {
-    /// Begins to measure a next hop. Returns its number.
+    /// Begins to measure a next hop. Returns its index.
     pub(crate) fn insert(&mut self, now: Instant) -> u32 {
         match self.all.len() < MEASUREMENTS_MAX {
             true => self.all.insert(Measurement::new(now)),
@@ -235,7 +235,8 @@ impl Measurements {
         }
     }
 
-    /// The FIB does not have the next hop any more: forgotten once nothing is under way there.
+    /// The FIB no longer has the next hop. Its measurements are removed when nothing is in flight
+    /// there.
     pub(crate) fn retire(&mut self, index: u32) {
         if let Some(one) = self.all.get_mut(index) {
             one.is_retired = true;
@@ -258,7 +259,7 @@ impl Measurements {
         self.all.get_mut(index)
     }
 
-    /// An Interest leaves for a next hop.
+    /// An Interest is sent to a next hop.
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant, index: u32) -> Flight {
         let Some(one) = self.all.get_mut(index) else { return Flight::NONE };
@@ -270,8 +271,8 @@ impl Measurements {
         Flight { measurement: index, ahead, since: now }
     }
 
-    /// Data has come from the next hop. `is_first`: the Interest was sent there once only, so that
-    /// the round-trip time is known (RFC 6298, 3).
+    /// Data arrived from the next hop. `is_first` means that the Interest was sent there only once,
+    /// so the round-trip time is unambiguous (RFC 6298, 3).
     #[inline(always)]
     pub(crate) fn on_data(&mut self, now: Instant, flight: Flight, is_first: bool) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
@@ -306,7 +307,7 @@ impl Measurements {
         }
     }
 
-    /// Has a model of the queue behind a next hop made from now on.
+    /// Creates a model of the queue behind a next hop, if there is none.
     pub(crate) fn add_model(&mut self, index: u32) {
         if self.all.get(index).is_none_or(|one| one.model.is_some()) {
             return;
@@ -322,7 +323,6 @@ impl Measurements {
         self.models += 1;
     }
 
-    /// The model of the queue behind a next hop.
     pub(crate) fn model_mut(&mut self, index: u32) -> Option<&mut PathModel> {
         self.all.get_mut(index)?.model.as_deref_mut()
     }

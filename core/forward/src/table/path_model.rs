@@ -1,5 +1,5 @@
-//! What lies behind a next hop, as seen from here: a way there and back, and a queue which this
-//! router's Interests share with others'.
+//! A model of what lies behind a next hop: a path there and back, and a queue that this router's
+//! Interests share with those of others.
 
 use weir_base::Instant;
 
@@ -7,24 +7,24 @@ use crate::table::queue_estimator::{QueueEstimator, ServerPreference};
 
 /// Round-trip times over which the wait for others is averaged.
 const ROUND_TRIPS: f64 = 32.0;
-/// 1 / weight of an answer in means over answers.
+/// 1 / weight of an answer in averages over answers.
 const ANSWERS: f64 = 256.0;
-/// Pairs of answers from which on they tell how long a service takes.
+/// From this many pairs of answers on, they determine the service time.
 const PAIRS_MIN: f64 = 3.0;
-/// The greatest share of the server that others are believed to use.
+/// The largest load by others that the model assumes.
 const LOAD_MAX: f64 = 0.97;
-/// A wait below this share of the round-trip time is none.
+/// A wait below this share of the base round-trip time counts as none.
 const WAIT_MIN: f64 = 1e-3;
-/// Ways there and back in which a burst has passed: what is still in flight then is a queue that
-/// stays.
+/// Round-trip times after which a burst has passed. Interests still in flight then are a standing
+/// queue.
 const STANDING_QUEUE_RTTS: f64 = 128.0;
-/// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
+/// 1 / weight of a sample in the base round-trip time, which could not rise otherwise.
 const BASE_ANSWERS: f64 = 65_536.0;
-/// After this many usual round-trip times no Data is on its way any more for an Interest that has
-/// been answered from elsewhere.
+/// After this many average round-trip times, no late Data can arrive for an Interest that was
+/// answered from elsewhere.
 const STRAY_ROUND_TRIPS: f64 = 2.0;
 
-/// A mean of the last samples.
+/// An exponentially weighted average that is unbiased from the first sample on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     weight: f64,
@@ -32,56 +32,56 @@ struct Mean {
 }
 
 impl Mean {
-    /// `gain`: the weight of the sample, 0 to 1.
+    /// `gain` is the weight of the sample, 0 to 1.
     fn add(&mut self, sample: f64, gain: f64) {
         self.weight += (1.0 - self.weight) * gain;
         self.value += (sample - self.value) * gain / self.weight;
     }
 }
 
-/// What others do to the queue behind a next hop.
+/// The effect of other traffic on the queue behind a next hop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CrossTraffic {
-    /// What an Interest waits for them, ns.
+    /// How long an Interest waits for other traffic, ns.
     pub(crate) wait_ns: f64,
-    /// How much longer they all wait because of one more Interest, ns.
+    /// How much longer all others wait because of one more Interest, ns.
     pub(crate) delay_to_others_ns: f64,
-    /// How many of them come in a nanosecond.
+    /// Their arrival rate, 1/ns.
     pub(crate) rate: f64,
 }
 
-/// What is known of the queue behind a next hop, from the Interests sent there.
+/// A model of the queue behind a next hop, learned from the Interests sent there.
 #[derive(Clone, Debug)]
 pub(crate) struct PathModel {
-    /// How the Interests under way there queue behind each other.
+    /// How this router's own Interests there queue behind each other.
     station: QueueEstimator,
-    /// The least round-trip time, ns.
+    /// The base round-trip time: the shortest one, ns.
     base_ns: f64,
-    /// Until then Data may come that nothing waits for but a later Interest of the same name.
+    /// Until then, Data may arrive that answers an earlier Interest of the same name.
     stray_until: Instant,
     mean_ns: Mean,
-    /// What is left of round-trip times without the way and without this router's own queue, ns:
-    /// the wait for others.
+    /// What remains of round-trip times without the base and this router's own queue, ns: the wait
+    /// for others.
     cross_wait_ns: Mean,
-    /// How far the times of two Interests are apart of which the second came before the first
-    /// had been served: by one service, if there is a queue.
+    /// The difference between two round-trip times, if the second Interest was sent before the
+    /// first was served. With a queue it is one service time.
     step_ns: Mean,
     pairs: f64,
-    /// When the last answered Interest was sent, and what it took.
+    /// When the last answered Interest was sent, and its round-trip time.
     last: Option<(Instant, f64)>,
     answered_at: Instant,
-    /// Interests sent there, and those of them that the model's user knows of: which it sent there
-    /// by choice, or has asked for.
+    /// Interests sent there, and those among them that the adaptive policy knows of: it chose this
+    /// hop for them, or has counted them with `take_unexpected`.
     sent: u64,
     accounted: u64,
-    /// Those under way there by choice.
+    /// Interests in flight there by choice.
     chosen_in_flight: u32,
-    /// What the ways taken instead of this one have taken since it was last used, ns.
+    /// Time that Interests spent elsewhere since this hop was last used, ns.
     pub(crate) spent_elsewhere_ns: f64,
-    /// The fewest of those in the span of time before this one, and in this one.
+    /// The smallest number of them in the previous period and in this one.
     least_in_flight: [u32; 2],
     span_began: Instant,
-    /// Whether a queue there would stay if more were let there than the way holds.
+    /// Whether a standing queue would form if more were sent than the path holds.
     is_full: bool,
 }
 
@@ -113,7 +113,7 @@ impl PathModel {
         self.station.is_known()
     }
 
-    /// How many answers it is known by.
+    /// Number of answers that the model is based on.
     pub(crate) fn answers(&self) -> u64 {
         self.station.answers()
     }
@@ -127,26 +127,27 @@ impl PathModel {
         is_chosen
     }
 
-    /// One that was sent there by choice is not under way any more.
+    /// An Interest that was sent by choice is no longer in flight.
     pub(crate) fn on_flight_end(&mut self) {
-        // The model may have been forgotten and begun anew since.
+        // The model may have been dropped and created again since.
         self.chosen_in_flight = self.chosen_in_flight.saturating_sub(1);
     }
 
-    /// The Interest sent next goes there by choice.
+    /// The next Interest goes there by choice.
     pub(crate) fn expect_send(&mut self) {
         self.accounted += 1;
     }
 
-    /// Interests sent there since the last call and not expected.
+    /// Interests sent there by other strategies since the last call.
     pub(crate) fn take_unexpected(&mut self) -> u64 {
         let sent = self.sent.saturating_sub(self.accounted);
         self.accounted = self.sent;
         sent
     }
 
-    /// An Interest sent at `since`, when `ahead` others were under way, is answered or given up.
-    /// Unless `is_data`, it was refused or timed out: the way is no shorter for a quick refusal.
+    /// An Interest sent at `since`, with `ahead` others in flight, was answered or has failed.
+    /// Without `is_data` it was refused or timed out: a quick refusal must not shorten the base
+    /// round-trip time.
     pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32, is_data: bool) {
         let took_ns = now.ns_since(since).max(1) as f64;
         if took_ns < self.base_ns && (now < self.stray_until || !is_data) {
@@ -159,7 +160,7 @@ impl PathModel {
             self.base_ns += (took_ns - self.base_ns) / BASE_ANSWERS;
         }
         self.mean_ns.add(took_ns, 1.0 / ANSWERS);
-        // By time, not by number: the answers to a burst tell of one moment.
+        // By time, not by number, because the answers to a burst describe one moment.
         let passed_ns = now.ns_since(self.answered_at) as f64;
         self.answered_at = now;
         let gain = passed_ns / (passed_ns + ROUND_TRIPS * self.mean_ns.value);
@@ -174,19 +175,19 @@ impl PathModel {
         }
     }
 
-    /// Another has answered an Interest that is still under way there. Should the same name be
-    /// asked for again, the Data on its way is taken for the answer to that, and makes the way look
+    /// Another source has answered an Interest that is still in flight there. If the same name is
+    /// requested again, the late Data would seem to answer it at once, and the path would look too
     /// short.
     pub(crate) fn on_overtaken(&mut self, now: Instant) {
         self.stray_until = now.plus_ns((STRAY_ROUND_TRIPS * self.mean_ns.value) as u64);
     }
 
-    /// What an Interest waits there for this router's own, of which `ahead` are under way, ns.
+    /// How long an Interest waits for `ahead` others of this router, ns.
     pub(crate) fn own_wait_ns(&self, ahead: u32) -> f64 {
         self.station.expected_ns(ahead) - self.station.unloaded_ns()
     }
 
-    /// From one answer to the next while the queue there is not empty, ns; 0 without a queue.
+    /// The time between two answers while the queue there is not empty, ns; 0 without a queue.
     pub(crate) fn interval_ns(&self) -> f64 {
         let interval_ns = self.station.interval_ns();
         if interval_ns < WAIT_MIN * self.base_ns { 0.0 } else { interval_ns }
@@ -194,11 +195,10 @@ impl PathModel {
 
     /// Whether one more Interest may be sent there by choice.
     ///
-    /// A queue there that these alone make and that stays gains nothing: they wait there instead of
-    /// here, and others with them. Consumers with windows fill any queue that they are let into.
-    /// So, once more have stayed in flight than the way itself holds, no more than that are let
-    /// there, until fewer are wanted. What has to go there, for want of its Data here, does not
-    /// count: it would wait there anyway.
+    /// A standing queue of such Interests gains nothing. They wait there instead of here, and make
+    /// others wait. Consumers with windows fill any queue that they may use. So if more stay in
+    /// flight than the path holds, no more are sent until the number has fallen. Interests whose
+    /// Data is not stored here do not count, because they must go there anyway.
     pub(crate) fn has_room(&mut self, now: Instant) -> bool {
         let interval_ns = self.interval_ns();
         if interval_ns == 0.0 {
@@ -215,10 +215,11 @@ impl PathModel {
         !self.is_full || f64::from(self.chosen_in_flight) < room
     }
 
-    /// What others do to the queue there, `service_ns` being what a service there takes as long as
-    /// nothing tells. As before one server with steady arrivals: it is free for `service_ns` of
-    /// what an Interest spends before it, and what one more adds to the queue stays until the
-    /// queue is empty.
+    /// The effect of other traffic on the queue there. `service_ns` is the assumed service time
+    /// while none was measured.
+    ///
+    /// The model is one server with steady arrivals. An Interest of load `l` waits `l / (1 - l)`
+    /// service times. One more Interest delays all others until the queue is empty again.
     pub(crate) fn cross_traffic(&self, service_ns: f64) -> CrossTraffic {
         let wait_ns = self.cross_wait_ns.value;
         if wait_ns <= WAIT_MIN * self.base_ns {
@@ -231,7 +232,8 @@ impl PathModel {
         CrossTraffic { wait_ns, delay_to_others_ns: harm_ns, rate: load / service_ns }
     }
 
-    /// What an Interest is likely to take that waits for others but not for this router's own, ns.
+    /// Expected time of an Interest that waits for others, but not for Interests of this router,
+    /// ns.
     pub(crate) fn expected_ns(&self, others: &CrossTraffic) -> f64 {
         self.base_ns + others.wait_ns
     }
@@ -243,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that takes 1 ms, with nothing before it.
+    /// A server with a service time of 1 ms and nothing in front of it.
     fn served_one_by_one() -> (PathModel, Instant) {
         let mut model = PathModel::default();
         let mut now = Instant::from_ns(NS_PER_MS);
@@ -258,7 +260,7 @@ mod tests {
         (model, now)
     }
 
-    /// Asks until a queue that stays must have been seen.
+    /// Queries for long enough that a standing queue must have been detected.
     fn has_room_for_long(model: &mut PathModel, now: &mut Instant) -> bool {
         let mut has_room = true;
         for _ in 0..1_000 {
@@ -290,7 +292,7 @@ mod tests {
         assert!(has_room_for_long(&mut model, &mut now));
     }
 
-    /// What a later Interest of the same name is answered by may have been sent for an earlier one.
+    /// A later Interest of the same name may be answered by Data sent for an earlier one.
     #[test]
     fn data_that_was_asked_for_before_does_not_shorten_the_way() {
         let mut model = PathModel::default();

@@ -1,4 +1,5 @@
-//! Pending Interest table: who waits for what, and whom it was asked of.
+//! The pending Interest table. Each entry has an in-record for each downstream that waits, and an
+//! out-record for each upstream that the Interest was sent to.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,46 +13,45 @@ use weir_wire::{NameView, PACKET_SIZE_MAX, tlv};
 use crate::table::records::{InRecord, OutRecord, RecordLists, Records};
 use crate::table::slot_set::SlotSet;
 
-/// Where the Data of a pending Interest is to come from.
+/// The source from which a pending Interest expects its Data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AwaitedSource {
-    /// Upstream, for want of another.
+    /// Upstream; there is no other source.
     #[default]
     Upstream,
-    /// A disk of the store: the place of its waiter among those of the read. A retransmission may
-    /// have gone upstream as well.
+    /// A disk of the store: the slot of the entry's waiter among those of the read. A
+    /// retransmission may also have gone upstream.
     Disk(u32),
-    /// The stores of other shards: the place of the question.
+    /// The stores of other shards: the slot of the query.
     Shards(u32),
-    /// Upstream, although a disk has it.
+    /// Upstream, although a disk has the Data.
     Bypass {
         since: Instant,
-        /// Whether its Data is to be marked.
+        /// Whether its Data must be marked.
         is_marked: bool,
     },
 }
 
-/// A pending Interest: two cache lines, as all of it is touched when its Data comes.
+/// A pending Interest. It fills exactly two cache lines, because its Data touches all of it.
 #[repr(align(64))]
 pub(crate) struct PitEntry {
     /// Keyed hash of the whole name.
     pub(crate) hash: u64,
-    /// The Interest as it goes upstream: nonce present, HopLimit decremented.
+    /// The Interest as it goes upstream, with a nonce and with HopLimit reduced by one.
     pub(crate) interest: Packet,
-    /// Where the name's TLV-VALUE lies in `interest`.
+    /// Start and length of the name's TLV-VALUE in `interest`.
     pub(crate) name_at: (u16, u16),
-    /// Of the name, where [`Pit`] counts the entry by it; else 0.
+    /// Number of name components, if [`Pit`] counts the entry by it; otherwise 0.
     pub(crate) component_count: u16,
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
     /// The last component is an implicit digest.
     pub(crate) has_digest: bool,
-    /// Where its Data is to come from.
     pub(crate) awaits: AwaitedSource,
     /// HopLimit of `interest`.
     pub(crate) hop_limit: Option<u8>,
     records: Records,
-    /// Octets that its Interest and its lists of records take.
+    /// Memory of its Interest and its record lists, in bytes.
     bytes: u32,
 }
 
@@ -67,12 +67,12 @@ impl Deref for PitEntry {
 }
 
 impl PitEntry {
-    /// What the strategy remembers of the entry; 0 at first.
+    /// State of the strategy for this entry; 0 at first.
     pub(crate) fn strategy_state(&self) -> u64 {
         self.lists().map_or(0, |lists| lists.strategy_state)
     }
 
-    /// Takes out a downstream that waits no longer.
+    /// Removes the downstream that matches.
     pub(crate) fn remove_downstream(
         &mut self,
         is_match: impl Fn(&InRecord) -> bool,
@@ -80,7 +80,7 @@ impl PitEntry {
         self.records.remove_downstream(is_match)
     }
 
-    /// Octets of memory that it takes.
+    /// Memory of the entry in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         SLOT_BYTES + u64::from(self.bytes)
     }
@@ -90,14 +90,14 @@ impl PitEntry {
         &self.interest[usize::from(at)..usize::from(at) + usize::from(len)]
     }
 
-    /// When the last downstream stops waiting.
+    /// The latest expiry of a downstream.
     pub(crate) fn last_expiry(&self) -> Option<Instant> {
         self.downstreams().map(|record| record.expiry).max()
     }
 }
 
-/// Whether the last component is an implicit digest. Its octets are looked at first, as most names
-/// need no more than that.
+/// Whether the last component is an implicit digest. The bytes are checked first, which is enough
+/// for most names.
 #[inline]
 fn ends_in_digest(name: NameView<'_>) -> bool {
     const HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];
@@ -106,29 +106,29 @@ fn ends_in_digest(name: NameView<'_>) -> bool {
         && name.last().is_some_and(|last| last.is_implicit_digest())
 }
 
-/// Lists of records that entries leave behind for the next ones.
+/// Maximum number of record lists that are kept for reuse.
 const SPARES_MAX: usize = 1024;
 
-/// Octets that a place for an entry takes, used or not: the entry, its place on the list of vacant
-/// ones, its timer, and its share of the table at its emptiest.
+/// Memory of a slot, used or not, in bytes: the entry, its place in the free list, its timer, and
+/// its share of the hash table at its emptiest.
 const SLOT_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
 
-/// Octets that a downstream beyond the first takes, in a vector that is half empty.
+/// Memory of each downstream after the first, in a vector that is half empty.
 const DOWNSTREAM_BYTES: u64 = 2 * size_of::<InRecord>() as u64;
-/// Octets that an upstream beyond the first takes, likewise.
+/// Memory of each upstream after the first.
 const UPSTREAM_BYTES: u64 = 2 * size_of::<OutRecord>() as u64;
-/// Octets that lists take, with the first of either kind and the allocator's own.
+/// Memory of the record lists with one record of each kind, and of the allocator.
 const LISTS_BYTES: u64 = size_of::<RecordLists>() as u64 + DOWNSTREAM_BYTES + UPSTREAM_BYTES + 24;
 
-/// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
+/// How much an Interest may grow when a nonce is added: the nonce element and longer outer lengths.
 pub(crate) const REWRITE_GROWTH: usize = 16;
 
-/// Octets that an entry takes at most for an Interest that came with `len` octets.
+/// Maximum memory of an entry for an Interest of `len` bytes.
 pub(crate) fn entry_bytes_max(len: usize) -> u64 {
     SLOT_BYTES + LISTS_BYTES + Pool::footprint(len + REWRITE_GROWTH) as u64
 }
 
-/// All pending Interests of a shard, bounded in number and octets.
+/// All pending Interests of a shard, limited by number and by bytes.
 pub(crate) struct Pit {
     table: Table,
     entries: Slab<PitEntry>,
@@ -137,20 +137,20 @@ pub(crate) struct Pit {
     entries_max: usize,
     bytes: u64,
     bytes_max: u64,
-    /// As long as all entries take less, there is room for any Interest.
+    /// While entries use less than this, any Interest has room.
     ample_bytes: u64,
-    /// Entries with CanBePrefix by number of components: Data looks only at lengths that exist.
+    /// Entries with CanBePrefix by number of components. Data looks only for lengths that exist.
     prefix_lengths: LengthCount,
     /// Entries that end in an implicit digest, by number of components.
     digest_lengths: LengthCount,
     #[expect(clippy::vec_box, reason = "an entry takes the box as it is")]
     spares: Vec<Box<RecordLists>>,
-    /// On routers of several shards: index and hash of entries with CanBePrefix that have ended,
-    /// until [`Pit::take_ended`].
+    /// On routers with several shards: index and hash of ended entries with CanBePrefix, until
+    /// [`Pit::take_ended`].
     ended: Option<Vec<(u32, u64)>>,
 }
 
-/// How many entries have each number of components.
+/// The number of entries for each number of components.
 #[derive(Default)]
 pub(crate) struct LengthCount {
     counts: Vec<u32>,
@@ -176,7 +176,7 @@ impl LengthCount {
     }
 }
 
-/// The first tick is 1 ms: lifetimes are given in milliseconds.
+/// The timer wheel's tick is 1 ms, the unit of lifetimes.
 const TICK_NS: u64 = weir_base::NS_PER_MS;
 
 impl Pit {
@@ -202,48 +202,49 @@ impl Pit {
         self.entries.len()
     }
 
-    /// Octets that all entries take, and places for more that are kept.
+    /// Memory of all entries and vacant slots, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether there is room for any Interest, at a glance.
+    /// A quick check that there is room for any Interest.
     #[inline]
     pub(crate) fn has_ample_room(&self) -> bool {
         self.entries.len() < self.entries_max && self.bytes < self.ample_bytes
     }
 
-    /// Whether there is room for `entries` more of `bytes` octets together. Places that are vacant
-    /// are counted already.
+    /// Whether there is room for `entries` more with `bytes` in total. Vacant slots are already
+    /// counted.
     pub(crate) fn has_room(&self, entries: usize, bytes: u64) -> bool {
         let vacant = self.entries.slots() as usize - self.entries.len();
         let bytes = bytes - entries.min(vacant) as u64 * SLOT_BYTES;
         self.entries.len() + entries <= self.entries_max && self.bytes + bytes <= self.bytes_max
     }
 
-    /// Places of entries, used or not: every index is below.
+    /// Number of slots, used or not: every index is below it.
     pub(crate) fn slots(&self) -> u32 {
         self.entries.slots()
     }
 
-    /// The entry in a place, if there is one.
+    /// The entry in a slot, if there is one.
     pub(crate) fn get(&self, index: u32) -> Option<&PitEntry> {
         self.entries.get(index)
     }
 
-    /// Octets more that an entry takes at most with another downstream, or with changes to one.
+    /// The additional memory that an entry needs for another downstream, or for a change of one. An
+    /// upper bound.
     pub(crate) fn downstream_bytes(&self, index: u32, is_new: bool) -> u64 {
         let lists_bytes = if self.entries[index].lists().is_some() { 0 } else { LISTS_BYTES };
         lists_bytes + if is_new { DOWNSTREAM_BYTES } else { 0 }
     }
 
-    /// A downstream joins others at an entry.
+    /// Adds an in-record to an entry.
     pub(crate) fn add_downstream(&mut self, index: u32, record: InRecord) {
         self.charge_extra(index, self.entries[index].has_downstreams(), DOWNSTREAM_BYTES);
         self.lists_mut(index).downstreams.push(record);
     }
 
-    /// Another upstream was asked for an entry.
+    /// Adds an out-record to an entry.
     #[inline]
     pub(crate) fn add_upstream(&mut self, index: u32, record: &OutRecord) {
         let entry = &mut self.entries[index];
@@ -261,7 +262,7 @@ impl Pit {
         }
     }
 
-    /// The records of an entry, which may change.
+    /// The records of an entry, for changes.
     pub(crate) fn lists_mut(&mut self, index: u32) -> &mut RecordLists {
         let entry = &mut self.entries[index];
         if entry.lists().is_none() {
@@ -276,15 +277,15 @@ impl Pit {
         self.occupied.sample(rng)
     }
 
-    /// Whether there is room for an Interest of `len` octets in place of the one of an entry.
+    /// Whether an Interest of `len` bytes can replace that of an entry.
     pub(crate) fn can_replace_interest(&self, index: u32, len: usize) -> bool {
         let before = Pool::footprint(self.entries[index].interest.len()) as u64;
         let after = Pool::footprint(len) as u64;
         after <= before || self.has_room(0, after - before)
     }
 
-    /// Another Interest goes upstream for an entry from now on: another nonce, perhaps another
-    /// forwarding hint. Returns the one before.
+    /// Replaces the Interest that goes upstream, for example by one with another nonce or
+    /// forwarding hint. Returns the old one.
     pub(crate) fn replace_interest(
         &mut self,
         index: u32,
@@ -310,7 +311,8 @@ impl Pit {
         self.table.prefetch(hash);
     }
 
-    /// Once the table's line is here: the entry that most likely matches, whose index this returns.
+    /// Prefetches the most likely entry and returns its index. The line of the hash table has
+    /// arrived.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) -> Option<u32> {
         let first = self.table.find(hash, |_| true)?;
@@ -319,7 +321,7 @@ impl Pit {
         Some(first)
     }
 
-    /// Once the entry is here: the stored Interest, whose name will be compared.
+    /// Prefetches the stored Interest, whose name will be compared. The entry has arrived.
     #[inline]
     pub(crate) fn prefetch_name(&self, index: u32) {
         self.entries[index].interest.prefetch();
@@ -337,7 +339,7 @@ impl Pit {
         self.entries.iter()
     }
 
-    /// The entry for an Interest.
+    /// The entry of an Interest.
     #[inline(always)]
     pub(crate) fn find(&self, query: &Query<'_>) -> Option<u32> {
         let hash = query.hashes.whole;
@@ -350,7 +352,7 @@ impl Pit {
         })
     }
 
-    /// Adds an entry for which one downstream waits. The caller has checked [`Pit::has_room`].
+    /// Adds an entry with one downstream. The caller has checked [`Pit::has_room`].
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
@@ -364,7 +366,7 @@ impl Pit {
         let places = self.entries.slots();
         let hash = query.hashes.whole;
         let has_digest = ends_in_digest(query.name);
-        // Only entries of these kinds are counted by length.
+        // Only these kinds of entries are counted by length.
         let is_counted = query.can_be_prefix || has_digest;
         let component_count = if is_counted { query.name.component_count() } else { 0 };
         let token = record.pit_token.to_short();
@@ -397,7 +399,7 @@ impl Pit {
         index
     }
 
-    /// Ends an entry and returns its Interest, for the pool.
+    /// Removes an entry and returns its Interest, so that the pool can reuse the memory.
     #[inline(always)]
     pub(crate) fn remove(&mut self, index: u32) -> Packet {
         self.timers.cancel(index);
@@ -428,13 +430,12 @@ impl Pit {
         interest
     }
 
-    /// Takes one of the entries with CanBePrefix that have ended, by index and hash: other shards
-    /// watch for them.
+    /// Takes an ended entry with CanBePrefix, by index and hash. Other shards watch for it.
     pub(crate) fn take_ended(&mut self) -> Option<(u32, u64)> {
         self.ended.as_mut()?.pop()
     }
 
-    /// Whether some entry can be satisfied only through the digest of a Data with `length` name
+    /// Whether some entry can be satisfied only by the digest of a Data packet with `length` name
     /// components.
     pub(crate) fn wants_digest(&self, length: usize) -> bool {
         self.digest_lengths.total > 0 && self.digest_lengths.any(length + 1)
@@ -445,14 +446,14 @@ impl Pit {
         self.prefix_lengths.total > 0
     }
 
-    /// Appends the entries of that very name, hashed to `hash`.
+    /// Appends the entries with exactly this name, whose hash is `hash`.
     #[inline(always)]
     pub(crate) fn matches(&self, name: NameView<'_>, hash: u64, found: &mut Vec<u32>) {
         self.collect(name.value(), hash, false, found);
     }
 
-    /// Appends the entries with CanBePrefix whose name is a proper prefix of `name`; `hashes` are
-    /// those of all proper prefixes, shortest first.
+    /// Appends the entries with CanBePrefix whose name is a proper prefix of `name`. `hashes` are
+    /// the hashes of all proper prefixes, shortest first.
     #[inline(never)]
     pub(crate) fn matches_by_prefix(
         &self,

@@ -1,4 +1,4 @@
-//! Longest prefix match over names: the FIB and the strategy choice table.
+//! Longest prefix match over names, for the FIB and the strategy choice table.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use weir_base::{HashKey, Slab, Table};
 use weir_wire::{Name, NameView};
 
-/// FIB, RIB and strategy prefixes have at most this many components (NFD, name tree depth).
+/// Maximum number of components of FIB, RIB and strategy prefixes (NFD, name tree depth).
 pub const PREFIX_COMPONENTS_MAX: usize = 32;
 
 struct PrefixEntry<T> {
@@ -15,16 +15,16 @@ struct PrefixEntry<T> {
     value: T,
 }
 
-/// Values by name prefix. Lengths that hold no prefix cost nothing at lookup.
+/// A map from name prefixes to values. A lookup skips lengths without a prefix.
 pub(crate) struct PrefixTable<T> {
     table: Table,
     entries: Slab<PrefixEntry<T>>,
     root: Option<T>,
-    /// Prefixes of each length; index 0 is unused.
+    /// Number of prefixes of each length; index 0 is unused.
     count_by_length: [u32; PREFIX_COMPONENTS_MAX + 1],
     /// Bit `n` is set while a prefix of `n` components exists, `n >= 1`.
     lengths: u64,
-    /// Bits of the first components that prefixes have had.
+    /// Hash bits of the first components of all prefixes so far.
     first_components: u64,
 }
 
@@ -44,7 +44,7 @@ impl<T> PrefixTable<T> {
         self.entries.len() + usize::from(self.root.is_some())
     }
 
-    /// Bit `n` is set when a lookup needs the hash of the first `n` components.
+    /// Bit `n` is set if a lookup needs the hash of the first `n` components.
     #[inline]
     pub(crate) fn lengths(&self) -> u64 {
         self.lengths
@@ -56,22 +56,20 @@ impl<T> PrefixTable<T> {
         self.root.as_ref()
     }
 
-    /// Whether a prefix but the empty one may be one of `name`: `false` is certain, and is found
-    /// without a hash.
+    /// Whether a non-empty prefix may match `name`. `false` is certain and takes no hash.
     #[inline]
     pub(crate) fn may_match(&self, name: NameView<'_>) -> bool {
         self.first_components & first_component_bit(name) != 0
     }
 
-    /// The value of the longest prefix of `name`. `hashes` were made with at least
-    /// [`PrefixTable::lengths`].
+    /// The value of the longest prefix of `name`. `hashes` must cover [`PrefixTable::lengths`].
     #[inline]
     pub(crate) fn longest_match(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<&T> {
         self.value(self.longest_slot(name, hashes))
     }
 
-    /// Where the value of the longest prefix of `name` is, until a prefix comes or goes; that of
-    /// the empty one has no place.
+    /// The slot of the longest prefix of `name`, valid until a prefix is added or removed. `None`
+    /// stands for the empty prefix.
     #[inline]
     pub(crate) fn longest_slot(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<u32> {
         hashes.shortest_first.iter().rev().find_map(|&(length, hash)| {
@@ -80,7 +78,7 @@ impl<T> PrefixTable<T> {
         })
     }
 
-    /// The value in a place, of [`PrefixTable::longest_slot`].
+    /// The value in a slot from [`PrefixTable::longest_slot`].
     #[inline]
     pub(crate) fn value(&self, place: Option<u32>) -> Option<&T> {
         match place {
@@ -109,8 +107,8 @@ impl<T> PrefixTable<T> {
         Some(&mut self.entries[index].value)
     }
 
-    /// The entry of the first `length` components of `name`, whose hash is `hash`. Octets that
-    /// start with those of another name start with its components.
+    /// The entry of the first `length` components of `name`. If the bytes of a name start with
+    /// those of another name, its components do too.
     fn find(&self, name: NameView<'_>, hash: u64, length: usize) -> Option<u32> {
         self.table.find(hash, |index| {
             let entry = &self.entries[index];
@@ -120,10 +118,10 @@ impl<T> PrefixTable<T> {
         })
     }
 
-    /// Sets the value of `prefix` and returns the one before.
+    /// Sets the value of `prefix` and returns the old one.
     ///
     /// # Panics
-    /// When `prefix` has more than [`PREFIX_COMPONENTS_MAX`] components: management refuses those.
+    /// If `prefix` has more than [`PREFIX_COMPONENTS_MAX`] components, which management refuses.
     pub(crate) fn insert(&mut self, prefix: Name, value: T, key: &HashKey) -> Option<T> {
         let view = prefix.as_view();
         let length = view.component_count();
@@ -159,31 +157,31 @@ impl<T> PrefixTable<T> {
         Some(entry.value)
     }
 
-    /// Every prefix but the root with its value.
+    /// All prefixes except the empty one, with their values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &T)> {
         self.entries.iter().map(|(_, entry)| (&entry.prefix, &entry.value))
     }
 }
 
-/// A bit that names with the same first component share; all bits for a name too short to say.
+/// A bit that depends only on the first component. All bits are set if the name is too short.
 #[inline]
 fn first_component_bit(name: NameView<'_>) -> u64 {
-    // Type, length and the first two octets of the value tell most apart.
+    // Type, length and the first two bytes of the value distinguish most components.
     let Some(&[typ, len, one, two]) = name.value().first_chunk::<4>() else { return u64::MAX };
     let spread = u32::from_be_bytes([typ, len, one, two]).wrapping_mul(0x9E37_79B1);
     1 << (spread >> 26)
 }
 
-/// Hashes of those prefixes of a name that tables ask for.
+/// Hashes of the prefixes of a name that the tables need.
 #[derive(Default)]
 pub(crate) struct PrefixHashes {
-    /// Components of a prefix, and its hash.
+    /// Number of components of a prefix, and its hash.
     shortest_first: ArrayVec<(u32, u64), PREFIX_COMPONENTS_MAX>,
 }
 
 impl PrefixHashes {
-    /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass. Into its
-    /// place: there is room for many, and all of it would be copied.
+    /// Adds the hashes of the prefixes whose lengths are set in `lengths`, in one pass. It fills
+    /// `self` because a returned value of this size would be copied.
     #[inline(always)]
     pub(crate) fn add(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
         if lengths != 0 {

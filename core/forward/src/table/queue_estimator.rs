@@ -1,51 +1,61 @@
-//! A place where requests wait and are served: a disk, or all that lies behind a next hop. From how
-//! many a request found there and what it took, it is inferred how many are served at once.
+//! Estimates a queue from outside: how many requests are served at once, and how long one takes.
+//!
+//! The estimator serves a disk, or everything behind a next hop. For each finished request it knows
+//! how many others were there on arrival, and how long the request took. A queue of `n` equal
+//! servers with service time `s` predicts `s` if a server was free, and `s * (ahead + 1) / n`
+//! otherwise. The estimator fits `n` and `s` to the averages of what it has seen:
+//!
+//! 1. Answers are averaged in buckets by the number found on arrival. Old averages lose weight.
+//! 2. For each of 24 numbers of servers, the best `s` and the squared relative error are computed.
+//! 3. Among the numbers with about the smallest error, the fewest or the most servers are chosen
+//!    ([`ServerPreference`]).
+//!
+//! Example: requests that found 0, 1 and 3 others took 10, 10 and 20 ms. Two servers of 10 ms
+//! explain this exactly. One server would predict 10, 20 and 40 ms.
 
 use weir_base::{Instant, NS_PER_S};
 
-/// Answers of about equal weight among those that found about as many in the station.
+/// Answers in one bucket that have about equal weight.
 const ANSWERS: f64 = 256.0;
-/// Answers to requests that found other numbers in the station are forgotten more slowly: over this
-/// number of answers, or this time.
+/// Averages of other buckets lose weight over this number of answers, or this time.
 const KEEP_ANSWERS: f64 = 8192.0;
 const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
-/// Answers after which the station is looked at anew.
+/// Number of answers between two fits.
 const FIT_AFTER: u64 = 32;
-/// So few answers say little yet: each is looked at.
+/// Up to this many answers, each one causes a fit.
 const ANSWERS_FEW: u64 = 64;
-/// How much worse, in squared relative errors of an answer, a number of servers may fit and still
-/// be chosen.
+/// How much larger the error of a chosen number of servers may be, in squared relative errors of an
+/// answer.
 const MARGIN: f64 = 1.0;
-/// Numbers of servers that are tried: 1, 2, 3, 4, 6, 8, 12 and so on to 4,096.
+/// Numbers of servers that are tried: 1, 2, 3, 4, 6, 8, 12 and so on, up to 4,096.
 const FITS: usize = 24;
-/// Numbers below this are told apart, those above in eight parts of an octave.
+/// Numbers below this have a bucket each. Above it, an octave has eight buckets.
 const EXACT: u32 = 16;
-/// Eight octaves above [`EXACT`], to 4,096.
+/// Eight octaves above [`EXACT`], up to 4,096.
 const BUCKETS: usize = 16 + 8 * 8;
-/// What is seen with about the same number of requests in the station.
+/// Answers that found about the same number of requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// Answers to requests that found this number, and what they took.
+    /// Weight of the answers, and the average time that they took.
     answers: f64,
     mean_ns: f64,
-    /// When the last of those came.
+    /// When the last of them arrived.
     at: Instant,
     order: u64,
 }
 
-/// Which number of servers is assumed of those that explain the answers about equally well.
+/// Which number of servers is chosen if several explain the answers about equally well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerPreference {
-    /// For a disk. A queue that is always long looks the same with one server and with several; a
-    /// shorter one, which costs one server nothing, will tell them apart.
+    /// For a disk. A queue that is always long looks the same with one server and with several. The
+    /// estimate of one server makes the queue shorter, and a shorter queue shows the difference.
     Fewest,
-    /// For a path. Answers that take about the same time whatever is under way tell of no queue.
+    /// For a path. If answers take about the same time at any load, there is no queue.
     Most,
 }
 
-/// A station of some number of like servers, as it seems: a request takes `unloaded_ns`, or, when it
-/// finds all servers busy, as long as it takes them to get to it. A path with a delay has many
-/// servers.
+/// A queue with an estimated number of equal servers. A request takes `unloaded_ns`, or longer if
+/// it finds all servers busy. A path with a long delay has many servers.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueEstimator {
     buckets: [Bucket; BUCKETS],
@@ -57,7 +67,7 @@ pub(crate) struct QueueEstimator {
 }
 
 impl Bucket {
-    /// How much its answers count after `order` of the station.
+    /// The weight of the bucket's answers at answer number `order` of the queue.
     fn answers_at(&self, now: Instant, order: u64) -> f64 {
         let later = (order - self.order) as f64;
         let idle_ns = now.ns_since(self.at) as f64;
@@ -93,27 +103,27 @@ impl QueueEstimator {
         self.unloaded_ns > 0.0
     }
 
-    /// How many requests it seems to serve at once.
+    /// The estimated number of requests that are served at once.
     pub(crate) fn servers(&self) -> f64 {
         self.servers
     }
 
-    /// What a request takes that does not wait, ns; 0 while nothing is known.
+    /// The time of a request that does not wait, ns; 0 while nothing is known.
     pub(crate) fn unloaded_ns(&self) -> f64 {
         self.unloaded_ns
     }
 
-    /// From one request that leaves to the next while all servers are busy, ns.
+    /// The time between two departures while all servers are busy, ns.
     pub(crate) fn interval_ns(&self) -> f64 {
         self.unloaded_ns / self.servers
     }
 
-    /// What a request takes that finds `ahead` others in the station, ns.
+    /// The expected time of a request that finds `ahead` others, ns.
     pub(crate) fn expected_ns(&self, ahead: u32) -> f64 {
         self.unloaded_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
     }
 
-    /// One leaves that found `ahead` others and took `took_ns`.
+    /// A request has finished that found `ahead` others and took `took_ns`.
     pub(crate) fn on_departure(&mut self, now: Instant, ahead: u32, took_ns: u64) {
         self.answers += 1;
         let bucket = &mut self.buckets[bucket_of(ahead)];
@@ -126,12 +136,12 @@ impl QueueEstimator {
         }
     }
 
-    /// How many answers it is known by.
+    /// Number of answers that the estimate is based on.
     pub(crate) fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// Finds the servers that explain best what answers took.
+    /// Finds the number of servers that explains the answers best.
     fn fit(&mut self, now: Instant) {
         let mut seen = [(0.0, 0.0, 0.0); BUCKETS];
         let mut count = 0;
@@ -162,8 +172,8 @@ impl QueueEstimator {
     }
 }
 
-/// How badly a number of like servers explains what was seen (place in the station, answers, their
-/// mean), and the time of one service that explains it best.
+/// How badly a number of servers explains the observations (position in the queue, answers, average
+/// time), and the service time that explains them best.
 fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
     let per_server = 1.0 / servers;
     let (mut all, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);
@@ -177,7 +187,7 @@ fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
     ((sum_of_squares / (mean_ns * mean_ns) - all).max(0.0), mean_ns)
 }
 
-/// About half as many again: 1, 2, 3, 4, 6, 8, 12 and so on.
+/// The next number to try: 1, 2, 3, 4, 6, 8, 12 and so on.
 fn next_servers(servers: f64) -> f64 {
     if servers < 2.0 {
         return 2.0;

@@ -1,4 +1,4 @@
-//! Who waits at a pending Interest, and whom it was asked of.
+//! The records of a PIT entry: its downstreams and its upstreams.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::table::measurements::Flight;
 #[derive(Clone, Copy)]
 pub(crate) struct InRecord {
     pub(crate) face: FaceId,
-    /// Where the face table has it, as long as it is there.
+    /// The slot of the face in the face table, while the face exists.
     pub(crate) face_slot: u32,
     pub(crate) nonce: u32,
     pub(crate) expiry: Instant,
@@ -26,7 +26,7 @@ impl InRecord {
     }
 }
 
-/// An upstream that was asked (NFD, PIT out-record).
+/// An upstream that the Interest was sent to (NFD, PIT out-record).
 #[derive(Clone, Copy)]
 pub(crate) struct OutRecord {
     pub(crate) face: FaceId,
@@ -34,9 +34,9 @@ pub(crate) struct OutRecord {
     pub(crate) sent_at: Instant,
     pub(crate) expiry: Instant,
     pub(crate) nacked: Option<NackReason>,
-    /// Until it ends, for what is measured of the upstream.
+    /// For the measurements of the upstream, until the flight ends.
     pub(crate) flight: Flight,
-    /// What the strategy remembers of this upstream; 0 at first.
+    /// State of the strategy for this upstream; 0 at first.
     pub(crate) strategy_state: u64,
 }
 
@@ -47,21 +47,20 @@ impl OutRecord {
     }
 }
 
-/// Records of any number and state, and what goes with them.
+/// Records of any number and state, in lists.
 #[derive(Default)]
 pub(crate) struct RecordLists {
     pub(crate) downstreams: Vec<InRecord>,
     pub(crate) upstreams: Vec<OutRecord>,
-    /// What the strategy remembers of the entry; 0 at first.
+    /// State of the strategy for the entry; 0 at first.
     pub(crate) strategy_state: u64,
 }
 
-/// Records that a vector of lists which are used again has room for at most.
+/// Maximum capacity of a list that is kept for reuse.
 const SPARE_RECORDS_MAX: usize = 4;
 
 impl RecordLists {
-    /// These without their records. Large ones are let go: they would be kept for entries that need
-    /// no such room.
+    /// Clears the lists for reuse. Large lists are freed, since most entries need few records.
     pub(crate) fn cleared_for_reuse(mut self: Box<Self>) -> Option<Box<Self>> {
         self.downstreams.clear();
         self.upstreams.clear();
@@ -71,16 +70,16 @@ impl RecordLists {
     }
 }
 
-/// The records of an entry. Nearly every one has a downstream and an upstream of the same nonce and
-/// expiry, of which nothing else is to be known: they lie here, in less than a cache line and a
-/// half. All others lie in lists.
+/// The records of an entry. Nearly every entry has one downstream and one upstream with the same
+/// nonce and expiry and no other state. These records are stored inline, in less than a cache line
+/// and a half. All others are stored in lists.
 pub(crate) struct Records {
     lists: Option<Box<RecordLists>>,
     downstream: FaceId,
     upstream: FaceId,
     expiry: Instant,
     sent_at: Instant,
-    /// That of the entry's Interest, and of the records here.
+    /// The nonce of the entry's Interest and of the inline records.
     nonce: u32,
     face_slot: u32,
     flight: (u32, u32),
@@ -90,8 +89,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// One downstream, whose nonce the entry's Interest has. Without a short `token` it is yet to
-    /// be added to lists.
+    /// Creates the records of an entry with one downstream. Without a short `token` the caller must
+    /// add the downstream to the lists.
     #[inline(always)]
     pub(crate) fn new(record: &InRecord, token: Option<ShortToken>) -> Self {
         Self {
@@ -109,19 +108,19 @@ impl Records {
         }
     }
 
-    /// That of the entry's Interest.
+    /// The nonce of the entry's Interest.
     #[inline]
     pub(crate) fn nonce(&self) -> u32 {
         self.nonce
     }
 
-    /// The entry has another Interest. Its records lie in lists.
+    /// Sets the nonce of a new Interest. The records must be in lists.
     pub(crate) fn set_nonce(&mut self, nonce: u32) {
         debug_assert!(!self.has_downstream && !self.has_upstream, "records here share the nonce");
         self.nonce = nonce;
     }
 
-    /// The one that lies here, if it does.
+    /// The inline downstream, if there is one.
     #[inline(always)]
     pub(crate) fn inline_downstream(&self) -> InRecord {
         InRecord {
@@ -133,7 +132,7 @@ impl Records {
         }
     }
 
-    /// The one that lies here, if it does.
+    /// The inline upstream, if there is one.
     #[inline(always)]
     pub(crate) fn inline_upstream(&self) -> OutRecord {
         OutRecord {
@@ -158,7 +157,7 @@ impl Records {
         self.has_upstream || self.lists.as_ref().is_some_and(|lists| !lists.upstreams.is_empty())
     }
 
-    /// Whether `face` was asked first.
+    /// Whether the Interest was sent to `face` first.
     #[inline]
     pub(crate) fn is_first_upstream(&self, face: FaceId) -> bool {
         match &self.lists {
@@ -167,7 +166,7 @@ impl Records {
         }
     }
 
-    /// Those that wait.
+    /// The in-records.
     #[inline]
     pub(crate) fn downstreams(&self) -> impl Iterator<Item = InRecord> {
         let here = self.has_downstream.then(|| self.inline_downstream());
@@ -175,7 +174,7 @@ impl Records {
         here.into_iter().chain(listed)
     }
 
-    /// Those that were asked.
+    /// The out-records.
     #[inline]
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = OutRecord> {
         let here = self.has_upstream.then(|| self.inline_upstream());
@@ -183,7 +182,8 @@ impl Records {
         here.into_iter().chain(listed)
     }
 
-    /// The same in one piece, which is faster: `here` is that of [`Records::inline_downstream`].
+    /// The in-records as a slice, which is faster. `here` is that of
+    /// [`Records::inline_downstream`].
     #[inline(always)]
     pub(crate) fn all_downstreams<'a>(&'a self, here: &'a [InRecord; 1]) -> &'a [InRecord] {
         match &self.lists {
@@ -201,13 +201,12 @@ impl Records {
         }
     }
 
-    /// What is kept in lists, if there are lists.
     #[inline]
     pub(crate) fn lists(&self) -> Option<&RecordLists> {
         self.lists.as_deref()
     }
 
-    /// Has all records in lists from now on, where they may change.
+    /// Moves all records to lists, where they can change.
     pub(crate) fn move_to_lists(
         &mut self,
         spare: impl FnOnce() -> Box<RecordLists>,
@@ -223,7 +222,7 @@ impl Records {
         lists
     }
 
-    /// Takes in the first upstream, where it is one that can lie here.
+    /// Stores the first upstream inline if it can be stored there. Returns whether it was.
     #[inline(always)]
     pub(crate) fn add_first_upstream(&mut self, record: &OutRecord) -> bool {
         let is_plain = self.has_downstream
@@ -240,7 +239,7 @@ impl Records {
         is_plain
     }
 
-    /// Takes out a downstream that waits no longer.
+    /// Removes the downstream that matches.
     pub(crate) fn remove_downstream(
         &mut self,
         is_match: impl Fn(&InRecord) -> bool,
@@ -255,7 +254,7 @@ impl Records {
         Some(listed.swap_remove(at))
     }
 
-    /// Takes out the lists, if there are some, for another entry.
+    /// Takes out the lists for reuse.
     #[inline]
     pub(crate) fn take_lists(&mut self) -> Option<Box<RecordLists>> {
         self.lists.take()

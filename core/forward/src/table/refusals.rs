@@ -1,13 +1,13 @@
-//! Who asks for room in a full PIT, and was refused lately.
+//! Recent refusals of a full PIT.
 
 use weir_base::{Instant, NS_PER_MS};
 
-/// How long who was refused is refused again without another look.
+/// How long a holder is refused again without a new sample.
 const REFUSAL_NS: u64 = NS_PER_MS;
-/// Hosts for which a refusal is remembered.
+/// Number of hosts whose refusal is remembered.
 const REFUSALS_MAX: usize = 16;
 
-/// Who has a PIT entry, or wants one.
+/// The holder of a PIT entry: a host, together with a FIB prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) host: u64,
@@ -15,10 +15,11 @@ pub(crate) struct Holder {
     pub(crate) prefix: usize,
 }
 
-/// Who was refused lately: a flood that has the most must not cost a sample for each Interest.
+/// Holders that were refused recently. A flood by the largest holder must not cost a sample for
+/// each Interest.
 #[derive(Default)]
 pub(crate) struct RecentRefusals {
-    /// Each until when, in the place of its host.
+    /// The last refused holder of each slot, and until when. The host selects the slot.
     slots: [Option<(Holder, Instant)>; REFUSALS_MAX],
 }
 
@@ -33,7 +34,7 @@ impl RecentRefusals {
     }
 
     fn slot_of(holder: Holder) -> usize {
-        // Not by the prefix, whose number differs from run to run.
+        // The number of the prefix differs between runs, so it must not select the slot.
         holder.host.wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> 32 & (REFUSALS_MAX - 1)
     }
 }

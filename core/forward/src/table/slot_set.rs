@@ -1,11 +1,10 @@
-//! Which places of a slab are taken, so that one of them can be drawn at random however many are
-//! vacant.
+//! The set of used slots of a slab. A random used slot can be drawn even if most slots are vacant.
 
 use alloc::vec::Vec;
 
 use weir_base::Rng;
 
-/// A bit for each place, and a bit for each word of those that has any.
+/// One bit for each slot, and one bit for each word that is not zero.
 #[derive(Default)]
 pub(crate) struct SlotSet {
     words: Vec<u64>,
@@ -33,11 +32,11 @@ impl SlotSet {
         }
     }
 
-    /// One of the places that are taken, about as likely as others; nothing when none is.
+    /// Draws a used slot at random, all with about the same probability; `None` if no slot is used.
     pub(crate) fn sample(&self, rng: &mut Rng) -> Option<u32> {
         let words = u32::try_from(self.words.len()).ok().filter(|&words| words > 0)?;
         let mut word = self.next_word(rng.below(words) as usize)?;
-        // What lies behind a gap would be drawn too often.
+        // Without these steps, slots behind a gap would be drawn too often.
         for _ in 0..rng.below(8) {
             word = self.next_word(word + 1)?;
         }
@@ -49,7 +48,7 @@ impl SlotSet {
         Some(word as u32 * 64 + rest.trailing_zeros())
     }
 
-    /// The next word from `start` on that has any, from the first again behind the last.
+    /// The first non-zero word at or after `start`, wrapping around.
     fn next_word(&self, start: usize) -> Option<usize> {
         self.word_from(start).or_else(|| self.word_from(0))
     }

@@ -1,4 +1,4 @@
-//! Prefixes below which other shards wait for Data.
+//! Prefixes for which other shards wait for Data.
 
 use alloc::vec::Vec;
 
@@ -12,12 +12,12 @@ struct Watch {
     hash: u64,
     components: u16,
     home: u16,
-    /// Its index in the PIT of the home.
+    /// The index of the entry in the PIT of its home.
     entry: u32,
 }
 
-/// What other shards watch for. Ends by itself when their entries do, so that a lost message leaves
-/// nothing behind.
+/// The watches of other shards. They expire with their entries, so a lost message leaves nothing
+/// behind.
 pub(crate) struct Watches {
     table: Table,
     watches: Slab<Watch>,
@@ -28,12 +28,12 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// `watches_max`: as many as all PITs of other shards hold.
+    /// `watches_max` is the number of entries in all PITs of other shards.
     pub(crate) fn new(now: Instant, watches_max: usize) -> Self {
         Self {
             table: Table::with_capacity(0),
             watches: Slab::new(),
-            // As of the PIT, so that both end in the same tick.
+            // The same tick as the PIT's, so that both expire together.
             timers: TimerWheel::new(NS_PER_MS, now),
             lengths: LengthCount::default(),
             watches_max,
@@ -53,7 +53,7 @@ impl Watches {
         })
     }
 
-    /// `home` watches for an entry until some time, or until another time than it said before.
+    /// `home` watches for an entry until this time. Repeated calls change the time.
     pub(crate) fn set(
         &mut self,
         home: u16,
@@ -97,8 +97,8 @@ impl Watches {
         self.expired = expired;
     }
 
-    /// The homes, a bit each, that watch for Data of this name; `hashes` are those of its proper
-    /// prefixes, shortest first. Only hashes are compared: the home compares the names.
+    /// The home shards that watch for Data of this name, as a bit set. `hashes` are those of its
+    /// proper prefixes, shortest first. Only hashes are compared; the home compares the names.
     pub(crate) fn home_shards_of(&self, name: NameView<'_>, hashes: &[u64]) -> u64 {
         let mut homes = 0;
         for (components, &hash) in (1..name.component_count()).zip(hashes) {
