@@ -9,22 +9,22 @@ use crate::runs::RunsConfig;
 
 const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
-/// What one face's [`Link`](crate::Link) does and how much it may hold.
+/// The configuration of one face's [`Link`](crate::Link), with its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// Headers and fragments.
     pub codec: CodecConfig,
-    /// What waits to leave.
+    /// The egress queue.
     pub egress: EgressConfig,
-    /// Which Interests that came in wait.
+    /// Shaping of incoming Interests.
     pub shaping: ShapingConfig,
-    /// What is random there follows from it, hashes of names included: to be kept secret.
+    /// The seed of random numbers and name hashes of shaping. Keep it secret.
     pub shaping_seed: u64,
 }
 
 impl LinkConfig {
-    /// NFD's defaults for Unix and TCP faces: no fragments. A frame is as long as the largest
-    /// packet, or longer by a PIT token, which only peers that sent one get back.
+    /// NFD's defaults for Unix and TCP faces, without fragments. A frame may be longer than the
+    /// largest packet by a PIT token. Only peers that sent a token receive one.
     pub fn stream() -> Self {
         Self {
             codec: CodecConfig {
@@ -57,7 +57,7 @@ impl LinkConfig {
         }
     }
 
-    /// NFD's defaults for UDP faces: packets above `mtu` octets travel in fragments.
+    /// NFD's defaults for UDP faces: packets larger than `mtu` bytes are fragmented.
     pub fn datagram(mtu: usize) -> Self {
         let mut config = Self::stream();
         config.codec.mtu = mtu;
@@ -66,7 +66,7 @@ impl LinkConfig {
         config
     }
 
-    /// What cannot be is raised to the least that can.
+    /// Raises values that are too small to the smallest possible ones.
     pub(crate) fn sanitized(mut self) -> Self {
         self.codec.mtu = self.codec.mtu.max(MTU_MIN);
         self

@@ -2,7 +2,7 @@ use core::ops::Index;
 
 macro_rules! link_drops {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
-        /// Why a frame or packet went no further.
+        /// Why a frame or packet was dropped.
         #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
         pub enum LinkDrop {
             $($(#[$doc])* #[error($name)] $variant,)+
@@ -33,45 +33,45 @@ link_drops! {
     DataHeader = "data-with-forbidden-header",
     /// A Nack carries NextHopFaceId, CachePolicy, NonDiscovery or PrefixAnnouncement.
     NackHeader = "nack-with-forbidden-header",
-    /// An Interest carries NextHopFaceId on a face without local fields.
+    /// An Interest carries NextHopFaceId, but the face has no local fields.
     LocalFieldsOff = "next-hop-face-without-local-fields",
-    /// A fragment came on a face that does not reassemble.
+    /// A fragment arrived on a face without reassembly.
     ReassemblyOff = "reassembly-off",
     /// FragCount is above 1 but there is no Sequence.
     FragmentUnnumbered = "fragment-without-sequence",
     /// FragIndex is not below FragCount.
     FragmentIndex = "fragment-index-beyond-count",
-    /// FragCount is 0 or above the most fragments of a packet.
+    /// FragCount is 0, or larger than the maximum.
     FragmentCount = "fragment-count-out-of-range",
-    /// FragCount differs from that of the message's other fragments.
+    /// FragCount differs from that of the packet's other fragments.
     FragmentMismatch = "fragment-count-mismatch",
-    /// This fragment of the message is here already.
+    /// This fragment of the packet has already arrived.
     FragmentDuplicate = "fragment-duplicate",
-    /// The fragments together exceed the largest packet.
+    /// The fragments together are larger than the largest packet.
     ReassembledTooLarge = "reassembled-too-large",
-    /// No further fragment came in time; counted once per packet given up.
+    /// The next fragment did not arrive in time; counted once for each packet.
     ReassemblyTimeout = "reassembly-timeout",
-    /// The packet idle longest in reassembly made room for another.
+    /// The packet in reassembly that was idle longest was dropped for another.
     ReassemblyFull = "reassembly-full",
-    /// A frame of this Sequence was received before: its acknowledgement was lost or late.
+    /// A frame with this Sequence was received before: its acknowledgement was lost or late.
     SequenceDuplicate = "sequence-duplicate",
     QueueFull = "egress-queue-full",
-    /// All egress queues together are full, and this one is among the longest: its newest frame
-    /// gave way.
+    /// All egress queues together are full. This queue is one of the longest, and its newest frame
+    /// was dropped.
     EgressMemory = "egress-memory-full",
-    /// More Interests wait for their turn than the rate-limiting discipline holds.
+    /// The rate-limiting discipline holds no more Interests.
     InterestRate = "interest-rate-exceeded",
-    /// More Interests of a flow wait for their turn than HR-ICP's discipline holds.
+    /// HR-ICP's discipline holds no more Interests of this flow.
     FlowQueueFull = "flow-queue-full",
-    /// More Interests wait than shaping holds: one was answered with a Nack.
+    /// Shaping holds no more Interests; one was answered with a Nack.
     ShapingFull = "shaping-full",
-    /// The lifetime of an Interest ended while shaping held it.
+    /// The lifetime of an Interest ended while shaping delayed it.
     ShapingExpired = "shaping-interest-expired",
-    /// A run came on a face that takes none.
+    /// A run arrived on a face that does not accept runs.
     RunsOff = "runs-off",
-    /// The fields of a run do not fit each other or its Interest (`docs/run-interests.md`).
+    /// The fields of a run do not match each other or its Interest (`docs/run-interests.md`).
     RunMalformed = "run-malformed",
-    /// The frame exceeds the MTU and may not be, or cannot be, cut.
+    /// The frame exceeds the MTU, and cannot or may not be fragmented.
     TooLargeForMtu = "too-large-for-mtu",
     /// The socket refused the frame (unreachable, too long, no buffers).
     SocketRefused = "socket-refused",
@@ -93,12 +93,12 @@ impl DropCounters {
         self.0[reason as usize] += 1;
     }
 
-    /// Every reason with its count, in the order of [`LinkDrop::FULL_SHARE`].
+    /// All reasons with their counts, in the order of [`LinkDrop::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (LinkDrop, u64)> + '_ {
         LinkDrop::ALL.into_iter().zip(self.0.iter().copied())
     }
 
-    /// Drops of all reasons together.
+    /// The sum over all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
@@ -112,26 +112,26 @@ impl Index<LinkDrop> for DropCounters {
     }
 }
 
-/// What passed through one face since it was made.
+/// Counters of one face since it was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Interests received whole.
+    /// Whole Interests received.
     pub in_interests: u64,
-    /// Data received whole.
+    /// Whole Data packets received.
     pub in_data: u64,
-    /// Nacks received whole.
+    /// Whole Nacks received.
     pub in_nacks: u64,
-    /// Frames received, dropped ones included.
+    /// Frames received, including dropped ones.
     pub in_frames: u64,
-    /// Octets of frames received, dropped ones included.
+    /// Bytes of frames received, including dropped ones.
     pub in_bytes: u64,
-    /// Frames received that stood for several Interests.
+    /// Frames received with several Interests.
     pub in_runs: u64,
-    /// Interests received in runs, among [`Self::in_interests`].
+    /// Interests received in runs; also counted in [`Self::in_interests`].
     pub in_run_interests: u64,
-    /// Frames made of several Interests.
+    /// Frames sent with several Interests.
     pub out_runs: u64,
-    /// Interests that left in runs, among [`Self::out_interests`].
+    /// Interests sent in runs; also counted in [`Self::out_interests`].
     pub out_run_interests: u64,
     /// Interests accepted into the egress queue.
     pub out_interests: u64,
@@ -139,29 +139,29 @@ pub struct LinkCounters {
     pub out_data: u64,
     /// Nacks accepted into the egress queue.
     pub out_nacks: u64,
-    /// Frames the socket took.
+    /// Frames that the socket has taken.
     pub out_frames: u64,
-    /// Octets of frames the socket took.
+    /// Bytes of frames that the socket has taken.
     pub out_bytes: u64,
-    /// Packets put together from fragments.
+    /// Packets reassembled from fragments.
     pub reassembled: u64,
-    /// Packets cut into fragments.
+    /// Packets sent as fragments.
     pub fragmented: u64,
     pub marks_set: u64,
-    /// Frames that the other end acknowledged (NDNLPv2 reliability).
+    /// Frames that the other end has acknowledged (NDNLPv2 reliability).
     pub acknowledged: u64,
-    /// Frames sent again, each time.
+    /// Retransmissions of frames.
     pub retransmitted: u64,
-    /// Packets of which a frame was lost each time it was sent.
+    /// Packets with a frame that was lost in every transmission.
     pub given_up: u64,
-    /// Frames sent once only although reliability is on: there is no room to keep them, or the
-    /// other end acknowledges nothing.
+    /// Frames sent only once although reliability is on, because there was no memory to keep them
+    /// or the other end acknowledges nothing.
     pub unprotected: u64,
-    /// Interests that a discipline made wait for their turn.
+    /// Interests that a discipline has delayed.
     pub out_interests_delayed: u64,
-    /// Interests that shaping held for a while.
+    /// Interests that shaping has delayed.
     pub interests_held: u64,
-    /// Held Interests that went on.
+    /// Delayed Interests that shaping has released.
     pub interests_released: u64,
     pub drops: DropCounters,
 }

@@ -3,22 +3,22 @@ use core::fmt;
 
 use weir_base::{Packet, Pool};
 
-/// Longest header a [`Frame`] keeps apart from its packet, in octets. Fragment fields with a PIT
-/// token of 32 octets and a congestion mark fit; anything longer is joined with the packet by
-/// copying.
+/// Longest header that a [`Frame`] stores apart from its packet, in bytes. It fits fragment fields
+/// with a PIT token of 32 bytes and a congestion mark. A longer header is copied together with the
+/// packet.
 pub(crate) const FRAME_PREFIX_MAX: usize = 71;
 
-/// One frame ready to be sent: header octets, then payload octets.
+/// One frame ready to be sent: header bytes, then payload bytes.
 #[derive(Clone)]
 pub struct Frame {
     prefix: [u8; FRAME_PREFIX_MAX],
     prefix_len: u8,
     payload: Packet,
-    /// With reliability: the number under which it is acknowledged, else [`UNNUMBERED`].
+    /// The number under which reliability acknowledges it, or [`UNNUMBERED`].
     tx_sequence: u64,
 }
 
-/// No frame has this number: so many cannot be sent.
+/// No frame ever has this number.
 const UNNUMBERED: u64 = u64::MAX;
 
 impl Frame {
@@ -36,40 +36,40 @@ impl Frame {
         frame
     }
 
-    /// A frame without LpPacket header.
+    /// A frame without an LpPacket header.
     pub fn bare(payload: Packet) -> Self {
         Self { prefix: [0; FRAME_PREFIX_MAX], prefix_len: 0, payload, tx_sequence: UNNUMBERED }
     }
 
-    /// The same, which is acknowledged under `tx_sequence`.
+    /// The same frame with a TxSequence.
     pub(crate) fn numbered(self, tx_sequence: u64) -> Self {
         Self { tx_sequence, ..self }
     }
 
-    /// The number under which it is acknowledged, if it is.
+    /// The TxSequence of the frame, if it has one.
     pub(crate) fn tx_sequence(&self) -> Option<u64> {
         Some(self.tx_sequence).filter(|&number| number != UNNUMBERED)
     }
 
-    /// The octets to send first; empty for a bare packet.
+    /// The bytes to send first; empty for a bare packet.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix[..usize::from(self.prefix_len)]
     }
 
-    /// The octets to send after the prefix.
+    /// The bytes to send after the prefix.
     pub fn payload(&self) -> &Packet {
         &self.payload
     }
 
-    /// The payload, when there is no prefix: all octets of the frame, without a copy.
+    /// The payload if there is no prefix: all bytes of the frame, without a copy.
     ///
     /// # Errors
-    /// The frame, when it has a prefix.
+    /// Returns the frame if it has a prefix.
     pub fn into_bare(self) -> Result<Packet, Self> {
         if self.prefix_len == 0 { Ok(self.payload) } else { Err(self) }
     }
 
-    /// Octets on the wire.
+    /// Size on the wire in bytes.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         usize::from(self.prefix_len) + self.payload.len()
@@ -80,8 +80,8 @@ impl Frame {
     }
 }
 
-/// Copies a payload out of the block that it lies in, if that is more than twice its size: the
-/// block is free then.
+/// Copies a payload out of its block if the block is more than twice as large, which frees the
+/// block.
 pub(crate) fn detach(payload: &mut Packet, pool: &mut Pool) {
     if payload.block_bytes() > 2 * Pool::footprint(payload.len()) {
         *payload = pool.copy(payload);

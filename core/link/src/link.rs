@@ -12,7 +12,8 @@ use crate::frame::Frame;
 use crate::ingress::{Ingress, ShapingOutcome};
 use crate::runs::Offers;
 
-/// One face's state between socket and forwarder. For UDP there is one for each peer.
+/// The link-layer state of one face, between its socket and the forwarder. UDP has one for each
+/// peer.
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -21,13 +22,13 @@ pub struct Link {
     encoder: Encoder,
     egress: Egress,
     ingress: Ingress,
-    /// Where there are runs.
+    /// `None` if runs are off.
     offers: Option<Box<Offers>>,
     last_received: Option<Instant>,
 }
 
 impl Link {
-    /// A fresh face with `config`.
+    /// Creates the state of a new face.
     pub fn new(config: LinkConfig) -> Self {
         let config = config.sanitized();
         Self {
@@ -47,7 +48,7 @@ impl Link {
         &self.config
     }
 
-    /// Changes the configuration; what is queued or in reassembly stays.
+    /// Changes the configuration. Queued packets and packets in reassembly are kept.
     pub fn set_config(&mut self, config: LinkConfig) {
         let before = core::mem::replace(&mut self.config, config.sanitized());
         if before.shaping != self.config.shaping {
@@ -62,18 +63,18 @@ impl Link {
         egress.reconfigure(&before.egress, context);
     }
 
-    /// What passed through so far.
+    /// The counters so far.
     pub fn counters(&self) -> &LinkCounters {
         &self.counters
     }
 
-    /// When the latest frame came, dropped ones included; none yet is `None`.
+    /// When the latest frame was received, even if it was dropped; `None` before the first.
     pub fn last_received(&self) -> Option<Instant> {
         self.last_received
     }
 
-    /// Takes one frame: a whole TLV of a stream, or a datagram. `pool` gives the block into which
-    /// fragments are put together; a packet in one piece is a slice of `frame`.
+    /// Handles one received frame: a whole TLV of a stream, or a datagram. Fragments are
+    /// reassembled in a block of `pool`. A packet in one frame is a slice of `frame`.
     pub fn receive(&mut self, now: Instant, frame: Packet, pool: &mut Pool) -> Received {
         self.counters.in_frames += 1;
         self.counters.in_bytes += frame.len() as u64;
@@ -117,9 +118,9 @@ impl Link {
         Received::Packet { header, packet }
     }
 
-    /// The next Interest of the [run](Received::Run) that was received last, if there is one: to be
-    /// asked until there is none before the next frame is received, and to be treated as if it had
-    /// come in a frame of its own. What shaping holds is passed over; see [`Received::ActiveToken`].
+    /// The next Interest of the [run](Received::Run) that was received last. Call it until it
+    /// returns `None`, before the next frame is received. Handle each Interest as if it had come in
+    /// its own frame. Interests that shaping delays are skipped; see [`Received::Delayed`].
     pub fn next_in_run(&mut self, now: Instant, pool: &mut Pool) -> Option<(LpHeader, Packet)> {
         loop {
             let (header, packet) = self.decoder.next_in_run(pool)?;
@@ -130,7 +131,7 @@ impl Link {
         }
     }
 
-    /// The other end speaks of runs.
+    /// Handles an offer of the other end about runs.
     #[cold]
     fn on_offer(&mut self, now: Instant, offer: RunOffer) {
         let answer = self.offers.as_mut().and_then(|offers| offers.on_offer(now, offer));
@@ -141,15 +142,15 @@ impl Link {
         if let Some(offer) = offer {
             let frame = Frame::bare(Packet::from(offer.encode()));
             let result = self.egress.push(frame, &self.config.egress);
-            // It will be asked for once more.
+            // A lost offer is requested again.
             let _counted = self.counted(result);
         }
     }
 
-    /// Joins Interests that are ready one after the other into runs, where the other end takes
-    /// them, and asks it whether it does. Drivers call it before they give the frames to a socket;
-    /// those that do not send single Interests. The `begun` oldest frames stay as they are: a part
-    /// of them may be sent.
+    /// Joins ready Interests into runs if the other end accepts them, and asks the other end if
+    /// needed. Drivers call this before they pass frames to a socket. Drivers that do not call it
+    /// send single Interests. The `begun` oldest frames stay as they are, because a part of them
+    /// may have been sent.
     #[inline]
     pub fn gather_runs(&mut self, begun: usize) {
         if self.offers.is_some() && !self.is_egress_empty() && !self.is_reliable() {
@@ -157,8 +158,7 @@ impl Link {
         }
     }
 
-    /// Whether frames may be [gathered](Self::gather_runs) here, so that it is better to have
-    /// several.
+    /// Whether frames may be [joined](Self::gather_runs), so that it pays to collect several.
     #[inline]
     pub fn has_runs(&self) -> bool {
         self.offers.is_some()
@@ -182,7 +182,7 @@ impl Link {
         self.push_offer(offer);
     }
 
-    /// An Interest passes, waits, or is answered with a Nack since too many wait.
+    /// Passes, delays or refuses an Interest. A refused one is answered with a Nack.
     #[cold]
     fn shape(&mut self, now: Instant, header: LpHeader, packet: Packet) -> Received {
         match self.ingress.receive(now, (header, packet), self.egress.waiting_bytes()) {
@@ -193,7 +193,8 @@ impl Link {
                 self.counters.drops.count(LinkDrop::ShapingFull);
                 let LpHeader { pit_token, .. } = header;
                 let nack = Some(NackReason::Congestion);
-                // A refusal is counted; the peer then learns of this one by its time-out.
+                // If the Nack finds no room, it is counted as a drop, and the peer learns of it by
+                // a time-out.
                 let _ =
                     self.enqueue(now, LpHeader { nack, pit_token, ..LpHeader::default() }, packet);
             }
@@ -201,20 +202,20 @@ impl Link {
         Received::Delayed
     }
 
-    /// Whether Interests that come in may be [held](Received::Held).
+    /// Whether incoming Interests may be [delayed](Received::Delayed).
     #[inline]
     pub fn is_shaping(&self) -> bool {
         self.ingress.is_on()
     }
 
-    /// Whether an Interest waits.
+    /// Whether an Interest is delayed now.
     pub fn has_delayed_interests(&self) -> bool {
         self.ingress.has_delayed_interests()
     }
 
-    /// The next of the held Interests that may go on by `now`, if there is one. To be asked until
-    /// there is none after each [`poll`](Self::poll), with the socket's backlog up to date; to be
-    /// treated as if it had just been received.
+    /// The next delayed Interest that may be processed by `now`. Call it until it returns `None`
+    /// after each [`poll`](Self::poll), with the socket's backlog up to date. Handle each Interest
+    /// as if it had just been received.
     pub fn take_released(&mut self, now: Instant) -> Option<(LpHeader, Packet)> {
         let queue_bytes = self.egress.waiting_bytes();
         let released = self.ingress.release(now, queue_bytes, &mut self.counters)?;
@@ -222,13 +223,13 @@ impl Link {
         Some(released)
     }
 
-    /// Queues one packet (an Interest or Data TLV) for sending. Of `header`, the link sets the
-    /// fragment fields itself, leaves local fields out where the face has none, and adds the
-    /// congestion mark where its marking policy wants one.
+    /// Queues one packet (an Interest or Data TLV) for sending. The link sets the fragment fields
+    /// of `header`, removes local fields if the face has none, and adds a congestion mark if its
+    /// marking policy requires one.
     ///
     /// # Errors
-    /// [`LinkDrop::NotNetworkPacket`], [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or
-    /// what the discipline refuses for; counted already.
+    /// [`LinkDrop::NotNetworkPacket`], [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`], or
+    /// the reason of the discipline. The drop has been counted.
     pub fn enqueue(
         &mut self,
         now: Instant,
@@ -260,21 +261,21 @@ impl Link {
     /// Queues a signal for the router at the other end.
     ///
     /// # Errors
-    /// [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]; counted already.
+    /// [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]. The drop has been counted.
     pub fn enqueue_signal(&mut self, signal: HopSignal) -> Result<(), LinkDrop> {
         let frame = Encoder::encode_signal(&self.config.codec, signal);
         let result = frame.and_then(|frame| self.egress.push(frame, &self.config.egress));
         self.counted(result)
     }
 
-    /// Whether lost frames are sent again here. A received frame may then make others ready to be
-    /// sent, and change [`next_wakeup`](Self::next_wakeup).
+    /// Whether this link retransmits lost frames. A received frame may then make other frames
+    /// ready, and change [`next_wakeup`](Self::next_wakeup).
     #[inline]
     pub fn is_reliable(&self) -> bool {
         self.encoder.reliability_state().is_some()
     }
 
-    /// Makes ready what reliability wants to send by now: lost frames again, Acks alone.
+    /// Queues the frames that reliability must send now: retransmissions, and Acks alone.
     fn push_due(&mut self, now: Instant) {
         self.egress.set_now(now);
         loop {
@@ -284,7 +285,7 @@ impl Link {
             let number = frame.tx_sequence();
             let result = self.egress.push(frame, &self.config.egress);
             if self.counted(result).is_err() {
-                // A frame without room is lost once more.
+                // A retransmission without room in the queue counts as lost again.
                 self.on_dequeued(number);
             }
         }
@@ -294,32 +295,33 @@ impl Link {
         result.inspect_err(|&reason| self.counters.drops.count(reason))
     }
 
-    /// Tells how many octets wait in the socket (Linux SIOCOUTQ); they count for marking only.
+    /// Sets how many bytes wait in the socket (Linux SIOCOUTQ). Only marking uses them.
     pub fn set_socket_backlog(&mut self, bytes: u64) {
         self.egress.set_socket_backlog(bytes);
     }
 
-    /// Octets on the wire that wait in the egress, the socket's backlog not included.
+    /// Bytes on the wire that wait in the egress, without the socket's backlog.
     pub fn queue_bytes(&self) -> u64 {
         self.egress.wire_bytes()
     }
 
-    /// Frames ready to be sent, oldest first.
+    /// The frames that are ready to be sent, oldest first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &Frame> + Clone {
         self.egress.ready().frames().iter()
     }
 
-    /// Whether no frame is ready to be sent. What a discipline holds back is not ready.
+    /// Whether no frame is ready. Packets that a discipline holds back are not ready.
     pub fn is_egress_empty(&self) -> bool {
         self.egress.ready().frames().is_empty()
     }
 
-    /// Takes the `count` oldest frames off the queue: the socket has them, since the latest time
-    /// that anyone told. Where the link [is reliable](Self::is_reliable) that starts their timeouts
-    /// and may change [`next_wakeup`](Self::next_wakeup); [`poll`](Self::poll) tells the time.
+    /// Removes the `count` oldest frames, because the socket has taken them. They count as sent at
+    /// the latest time that the link knows; [`poll`](Self::poll) sets it. On a
+    /// [reliable](Self::is_reliable) link this starts their timeouts, and may change
+    /// [`next_wakeup`](Self::next_wakeup).
     ///
     /// # Panics
-    /// If fewer are queued.
+    /// If fewer frames are queued.
     pub fn frames_sent(&mut self, count: usize) {
         for _ in 0..count {
             self.pop_sent().expect("no more frames are sent than are queued");
@@ -328,7 +330,7 @@ impl Link {
         egress.refill(context);
     }
 
-    /// Takes the oldest frame off the queue, as sent: for drivers whose frames go on as they are.
+    /// Takes the oldest frame as sent, for drivers that pass frames on themselves.
     #[inline]
     pub fn take_frame(&mut self) -> Option<Frame> {
         let frame = self.pop_sent()?;
@@ -345,14 +347,14 @@ impl Link {
         Some(frame)
     }
 
-    /// Takes the oldest frame off the queue as dropped for `reason`.
+    /// Drops the oldest frame for `reason`.
     pub fn discard_front(&mut self, reason: LinkDrop) {
         if self.pop().is_some() {
             self.counters.drops.count(reason);
         }
     }
 
-    /// Takes the oldest frame off the queue.
+    /// Removes the oldest frame.
     #[inline]
     fn pop(&mut self) -> Option<Frame> {
         let frame = self.egress.pop()?;
@@ -360,7 +362,7 @@ impl Link {
         Some(frame)
     }
 
-    /// The frame of this number is no longer queued.
+    /// The frame with this number has left the queue.
     #[inline]
     fn on_dequeued(&mut self, tx_sequence: Option<u64>) {
         if let (Some(number), Some(reliability)) = (tx_sequence, self.encoder.reliability()) {
@@ -368,8 +370,8 @@ impl Link {
         }
     }
 
-    /// Drops all that waits to be sent, and the Interests whose answers could not be sent: there is
-    /// no socket.
+    /// Drops everything that waits to be sent, and delayed Interests, whose answers could not be
+    /// sent. The driver calls it when there is no socket.
     pub fn discard_all(&mut self) {
         while self.ingress.drop_newest().is_some() {
             self.counters.drops.count(LinkDrop::SocketRefused);
@@ -384,10 +386,10 @@ impl Link {
         }
     }
 
-    /// Moves queued packets out of blocks that are much larger than they. To be called when the
-    /// socket takes no more, or where the link [is reliable](Self::is_reliable): an Interest of 40
-    /// octets would else hold a whole receive block for as long as it waits. Each frame is looked
-    /// at once.
+    /// Copies queued packets out of blocks that are much larger than they are. Otherwise an
+    /// Interest of 40 bytes would keep a whole receive block in use while it waits. Call it when
+    /// the socket accepts no more, or on a [reliable](Self::is_reliable) link. Visits each frame
+    /// once.
     pub fn detach_frames(&mut self, pool: &mut Pool) {
         self.egress.detach(pool);
         if let Some(reliability) = self.encoder.reliability() {
@@ -395,19 +397,19 @@ impl Link {
         }
     }
 
-    /// Octets of memory that the egress takes, about, when its frames are
-    /// [detached](Self::detach_frames), those that may have to be sent again among them, and the
-    /// Interests that wait for it to have room.
+    /// Approximate memory of the egress in bytes, if its frames are
+    /// [detached](Self::detach_frames). It includes frames kept for retransmission and delayed
+    /// Interests.
     #[inline]
     pub fn egress_memory_bytes(&self) -> u64 {
         let reliability = self.encoder.reliability_state().map_or(0, Reliability::memory_bytes);
         self.egress.memory_bytes() + reliability + self.ingress.memory_bytes()
     }
 
-    /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until all takes `bytes_max`
-    /// octets or less. What is kept for retransmission gives way first, then what shaping counts,
-    /// then held Interests. On a stream the oldest frame stays whatever it takes: the socket may
-    /// have sent a part of it.
+    /// Drops the newest packets, as [`LinkDrop::EgressMemory`], until all use at most `bytes_max`
+    /// bytes. Frames kept for retransmission go first, then the state of shaping, then delayed
+    /// Interests. On a stream the oldest frame always stays, because the socket may have sent a
+    /// part of it.
     pub fn shed_egress(&mut self, bytes_max: u64, is_stream: bool) {
         if self.egress_memory_bytes() > bytes_max
             && let Some(reliability) = self.encoder.reliability()
@@ -426,33 +428,33 @@ impl Link {
         }
     }
 
-    /// Octets of memory held for packets in reassembly.
+    /// Memory of packets in reassembly, in bytes.
     #[inline]
     pub fn partial_bytes(&self) -> usize {
         self.decoder.partial_bytes()
     }
 
-    /// The packets in reassembly: until when each waits for another fragment, an identifier among
-    /// those of this face, and octets of memory.
+    /// The packets in reassembly: deadline for the next fragment, identifier on this face, and
+    /// memory in bytes.
     pub fn partials(&self) -> impl Iterator<Item = (Instant, u64, usize)> {
         self.decoder.partials()
     }
 
-    /// Gives up a packet in reassembly, as [`LinkDrop::ReassemblyFull`].
+    /// Drops a packet in reassembly, as [`LinkDrop::ReassemblyFull`].
     pub fn discard_partial(&mut self, id: u64) {
         if self.decoder.discard(id) {
             self.counters.drops.count(LinkDrop::ReassemblyFull);
         }
     }
 
-    /// Gives back the memory of what is empty now. Cheap, but not to be called for every packet.
+    /// Frees the memory of empty queues. It is cheap, but should not be called for every packet.
     pub fn shrink(&mut self) {
         self.egress.shrink();
         self.ingress.shrink();
         self.decoder.shrink();
     }
 
-    /// When [`poll`](Self::poll) should be called next; may be early, never late.
+    /// When [`poll`](Self::poll) must be called next; may be too early, never too late.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let codec = self.decoder.next_wakeup();
         let queues = [self.egress.next_wakeup(), self.ingress.next_wakeup()];
@@ -460,18 +462,17 @@ impl Link {
         queues.into_iter().flatten().chain(codec).chain(reliability).min()
     }
 
-    /// The time has come: gives up packets in reassembly that no further fragment came for, and
-    /// makes ready what the discipline held back until now, and what reliability wants to send.
-    /// Interests that were held may have been [released](Self::take_released).
+    /// Runs the timers: drops packets in reassembly that have timed out, and makes ready what the
+    /// discipline and reliability may send now. It may [release](Self::take_released) delayed
+    /// Interests.
     pub fn poll(&mut self, now: Instant) {
         self.decoder.poll(now, &mut self.counters.drops);
         self.ingress.poll(now);
         self.set_now(now);
     }
 
-    /// What the socket takes from here on leaves at `now`, which reliability wants to know.
-    /// Interests that are held stay so until the next [`poll`](Self::poll), which this does not
-    /// put off.
+    /// Sets the time at which the socket takes the following frames; reliability needs it. Delayed
+    /// Interests stay until the next [`poll`](Self::poll), and this call does not postpone it.
     pub fn set_now(&mut self, now: Instant) {
         if self.is_reliable() {
             self.push_due(now);
@@ -488,7 +489,7 @@ impl Link {
     }
 }
 
-/// The kind of a packet whose type is that of an Interest or a Data.
+/// The kind of an Interest or Data TLV.
 fn kind_of(header: &LpHeader, packet: &Packet) -> PacketKind {
     match packet.first() {
         Some(&first) if u32::from(first) == tlv::DATA => PacketKind::Data,

@@ -2,16 +2,16 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// Two options that contradict each other: their names and values, and what would do.
+/// Two options that contradict each other. The message has their names, their values and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionOrderError(String);
 
 impl OptionOrderError {
-    /// Refuses a first value that is not below the second one, each with the name of its option.
+    /// Refuses a first value that is not below the second one, with the names of both options.
     ///
     /// # Errors
-    /// It is not below.
+    /// If it is not below.
     pub fn require_below<T: PartialOrd + fmt::Display>(
         low: (&str, T),
         high: (&str, T),
@@ -19,7 +19,7 @@ impl OptionOrderError {
         if low.1 < high.1 { Ok(()) } else { Err(Self::new(low, high, "be below")) }
     }
 
-    /// Whether the value of the first option is not above that of the second.
+    /// Refuses a first value that is above the second one.
     pub(crate) fn require_not_above<T: PartialOrd + fmt::Display>(
         low: (&str, T),
         high: (&str, T),

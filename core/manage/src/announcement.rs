@@ -7,13 +7,13 @@ use crate::numbers::types;
 
 const CONTENT_TYPE_PREFIX_ANNOUNCEMENT: u64 = 5;
 
-/// The announcement that the parameters of an Interest hold.
+/// The announcement in the parameters of an Interest.
 pub(crate) fn find(parameters: &[u8]) -> Option<DataView<'_>> {
     let data = Elements::new(parameters).flatten().find(|inner| inner.typ == tlv::DATA)?;
     DataView::decode(data.wire()).ok()
 }
 
-/// What a prefix announcement says (NDN-FACTS 2.7).
+/// The content of a prefix announcement (NDN-FACTS 2.7).
 pub(crate) struct Announcement {
     pub(crate) prefix: Name,
     pub(crate) expiration_ms: u64,
@@ -47,7 +47,7 @@ impl Announcement {
     }
 }
 
-/// The rest of a ValidityPeriod in milliseconds: 0 outside it.
+/// The remaining time of a ValidityPeriod in milliseconds; 0 outside it.
 fn valid_for(value: &[u8], now_unix_ms: u64) -> Option<u64> {
     let mut bounds = [None; 2];
     for element in Elements::new(value) {

@@ -1,4 +1,4 @@
-//! Who may command: signatures of command Interests, old and new format, and replays.
+//! Authorization of commands: signatures in the old and the new format, and replays.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -16,28 +16,28 @@ use crate::numbers::face_flags;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::{Clocks, ManagementRequest};
 
-/// Which signatures of prefix announcements are good enough.
+/// Which signatures of prefix announcements are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessPolicy {
-    /// Any, and none at all (NFD, `certfile any`).
+    /// Any signature, or none (NFD, `certfile any`).
     #[default]
     Any,
-    /// Those of a configured trust anchor.
+    /// Signatures of a configured trust anchor.
     Anchors,
 }
 
 /// The configured trust anchors.
 pub trait AnchorLookup: Send {
     /// The verifier for the key that a KeyLocator names: the name of an anchor certificate or of
-    /// its key, or the digest of its key. `None` when that is no anchor, or not valid now.
+    /// its key, or the digest of its key. `None` if it is not an anchor, or not valid now.
     fn verifier(&self, locator: KeyLocatorView<'_>, now_unix_ms: u64) -> Option<&dyn Verifier>;
 }
 
-/// SignatureTime must be this near to the router's clock, in milliseconds (NFD).
+/// Maximum difference between SignatureTime and the router's clock, in milliseconds (NFD).
 const CLOCK_SKEW_MS: u64 = 120_000;
-/// Keys whose last SignatureTime is remembered (NFD).
+/// Maximum number of keys whose last SignatureTime is remembered (NFD).
 const RECORDS_MAX: usize = 1000;
-/// For how long it is remembered (NFD).
+/// How long it is remembered (NFD).
 const RECORD_LIFETIME_NS: u64 = 3600 * NS_PER_S;
 
 /// The signature of a command Interest in either format.
@@ -63,7 +63,7 @@ impl<'a> CommandSignature<'a> {
     }
 
     /// The format of packet specification 0.2: the name ends in timestamp, nonce, SignatureInfo and
-    /// SignatureValue, each in a generic component, and all before the last is signed.
+    /// SignatureValue, each in a generic component. Everything before the last one is signed.
     fn of_name(name: NameView<'a>) -> Option<Self> {
         let info_at = name.component_count().checked_sub(2)?;
         let info = tlv::read_single_of(name.component(info_at)?.value, tlv::SIGNATURE_INFO).ok()?;
@@ -78,7 +78,7 @@ impl<'a> CommandSignature<'a> {
     }
 }
 
-/// Last SignatureTime by key.
+/// The last SignatureTime of each key.
 #[derive(Debug, Default)]
 struct ReplayRecords {
     keys: BTreeMap<Vec<u8>, (u64, Instant)>,
@@ -86,7 +86,7 @@ struct ReplayRecords {
 }
 
 impl ReplayRecords {
-    /// Whether a command of this key and time is new.
+    /// Whether a command with this key and time is not a replay.
     fn is_new(&self, key: &[u8], time_ms: u64, now_unix_ms: u64) -> bool {
         now_unix_ms.abs_diff(time_ms) <= CLOCK_SKEW_MS
             && self.keys.get(key).is_none_or(|(last, _)| time_ms > *last)
@@ -116,7 +116,7 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    /// See [`ManagerConfig`](crate::ManagerConfig) for what each means.
+    /// See [`ManagerConfig`](crate::ManagerConfig) for the meaning of each.
     pub(crate) fn new(
         operators: String,
         local_registration: bool,
@@ -127,8 +127,11 @@ impl Authorizer {
         Self { operators, local_registration, announcements, anchors, replays }
     }
 
-    /// Whether the sender may do this, or the refusal. `affects_sender_only`: any program of this
-    /// host may.
+    /// Checks that the sender may send this command. `affects_sender_only` allows any program of
+    /// this host.
+    ///
+    /// # Errors
+    /// The refusal, as an answer to the sender.
     pub(crate) fn authorize(
         &mut self,
         call: &ManagementRequest<'_>,
@@ -146,7 +149,7 @@ impl Authorizer {
         Err(ControlResponse::new(403, self.refusal(call)))
     }
 
-    /// Whether one of the anchors signed a command Interest, which is no replay.
+    /// Whether an anchor signed a command Interest, and it is not a replay.
     fn is_signed_by_anchor(&mut self, interest: &InterestView<'_>, at: Clocks) -> bool {
         let Some(anchors) = &self.anchors else { return false };
         let Some(signature) = CommandSignature::of(interest) else { return false };
@@ -162,7 +165,7 @@ impl Authorizer {
         is_genuine
     }
 
-    /// Who may do what the sender may not. Other hosts do not learn it.
+    /// The text of a refusal. It names those who may do this, but not to other hosts.
     fn refusal(&self, call: &ManagementRequest<'_>) -> String {
         if call.scope == Scope::Localhop {
             return String::from("authorization rejected");
@@ -180,8 +183,8 @@ impl Authorizer {
         format!("only {operators} may do this, over the Unix socket{by_key}{registration}")
     }
 
-    /// Whether a command changes nothing but what concerns the face that it came from, so that any
-    /// program of this host may send it.
+    /// Whether a command affects only the face that it came from. Any program of this host may send
+    /// such a command.
     pub(crate) fn affects_sender_only(
         &self,
         call: &ManagementRequest<'_>,
@@ -195,8 +198,8 @@ impl Authorizer {
                 let prefix = parameters.name.as_ref();
                 is_own_face && prefix.is_some_and(|prefix| self.may_register(prefix.as_view()))
             }
-            // Which face a packet came from, and by which face an Interest leaves: for packets of
-            // this face.
+            // Local fields: from which face a packet came, and by which face an Interest leaves.
+            // They affect only packets of this face.
             Command::FacesUpdate => {
                 let fields_alone = ControlParameters {
                     face_id: parameters.face_id,
@@ -206,7 +209,8 @@ impl Authorizer {
                 };
                 is_own_face && *parameters == fields_alone
             }
-            // One copy: a program that knows its digest has got it and found it to be false.
+            // One copy of Data. A program that knows its digest has received it, and found it to be
+            // false.
             Command::CsErase => {
                 let name = parameters.name.as_ref().and_then(|name| name.as_view().last());
                 name.is_some_and(|last| last.is_implicit_digest())
@@ -215,12 +219,13 @@ impl Authorizer {
         }
     }
 
-    /// Whether a program of this host may have `prefix` lead to it. Never commands to the router.
+    /// Whether a program of this host may register `prefix` for itself. Management prefixes are
+    /// excluded, because they lead to the router.
     pub(crate) fn may_register(&self, prefix: NameView<'_>) -> bool {
         self.local_registration && Scope::of(prefix).is_none()
     }
 
-    /// Whether a prefix announcement is believed.
+    /// Whether a prefix announcement is accepted.
     pub(crate) fn accepts_announcement(
         &self,
         announcement: &DataView<'_>,

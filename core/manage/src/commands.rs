@@ -1,4 +1,4 @@
-//! The commands of the protocol, and the client's half of it: command Interests and responses.
+//! The commands of the protocol, and the client side of them: command Interests and responses.
 
 use alloc::vec::Vec;
 
@@ -42,16 +42,16 @@ pub enum Command {
     FacesCreate,
     FacesUpdate,
     FacesDestroy,
-    /// Adds a next hop to the FIB, past the RIB.
+    /// Adds a next hop to the FIB without a route in the RIB.
     FibAddNextHop,
-    /// Removes a next hop from the FIB, past the RIB.
+    /// Removes a next hop from the FIB without a change of the RIB.
     FibRemoveNextHop,
     /// Changes the content store.
     CsConfig,
     /// Erases stored Data.
     CsErase,
     StrategyChoiceSet,
-    /// Goes back to the shorter prefix's strategy.
+    /// Removes the strategy of a prefix, so that the shorter prefix's strategy applies.
     StrategyChoiceUnset,
     /// Adds a route.
     RibRegister,
@@ -74,7 +74,7 @@ impl Command {
         Self::RibUnregister,
     ];
 
-    /// Module and verb, as they stand in the command's name.
+    /// Module and verb, as in the name.
     pub const fn module_and_verb(self) -> (&'static str, &'static str) {
         match self {
             Self::FacesCreate => ("faces", "create"),
@@ -117,7 +117,7 @@ impl Command {
         }
     }
 
-    /// Whether the parameters are those that the command takes.
+    /// Whether the command accepts these parameters.
     pub(crate) fn accepts(self, parameters: &ControlParameters) -> bool {
         let (required, optional) = self.fields();
         let present = present_fields(parameters);
@@ -137,7 +137,7 @@ impl Command {
             && !has_bad_value
     }
 
-    /// Fills in the defaults of fields that are absent; the face is left 0 for the face that the
+    /// Sets the defaults of absent fields. The face becomes 0, which means the face that the
     /// command came from.
     pub(crate) fn apply_defaults(self, parameters: &mut ControlParameters) {
         let (_, optional) = self.fields();
@@ -189,13 +189,13 @@ fn present_fields(parameters: &ControlParameters) -> u16 {
     .fold(0, |fields, (bit, is_present)| fields | (u16::from(is_present) << bit))
 }
 
-/// Where management is reached.
+/// The scopes in which management is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// `/localhost/nfd`: the router on this host.
     #[default]
     Localhost,
-    /// `/localhop/nfd`: the router at the other end of a link; serves the RIB only.
+    /// `/localhop/nfd`: the router at the other end of a link. It serves only the RIB.
     Localhop,
 }
 
@@ -226,10 +226,10 @@ impl Scope {
     }
 }
 
-/// A signed command Interest in the format of packet specification 0.3:
+/// Builds a signed command Interest in the format of packet specification 0.3:
 /// `<prefix>/<module>/<verb>/<ControlParameters>/<params-sha256>`, with SignatureNonce and
-/// SignatureTime (milliseconds since the Unix epoch, and above that of the last command signed with
-/// the same key).
+/// SignatureTime. The time is in milliseconds since the Unix epoch, and must be later than that of
+/// the last command signed with the same key.
 pub fn build_command(
     scope: Scope,
     command: Command,
@@ -241,14 +241,14 @@ pub fn build_command(
     let (module, verb) = command.module_and_verb();
     let mut name = scope.prefix();
     name.append_str(module).append_str(verb).append_generic(&parameters.encode());
-    // The Interest's own nonce need not be secret, only different from the last one's.
+    // The Interest's own nonce must only differ from the last one; it need not be secret.
     let interest = Interest::new(name)
         .nonce(u32::from_be_bytes([nonce[0], nonce[1], nonce[2], nonce[3]]))
         .lifetime_ms(COMMAND_LIFETIME_MS);
     sign_interest(interest, signer, Some(nonce), Some(time_unix_ms))
 }
 
-/// The ControlResponse in the Data that answers a command, or that refuses a dataset.
+/// Decodes the ControlResponse in the Data that answers a command or refuses a dataset.
 pub fn parse_response(data: &DataView<'_>) -> Result<ControlResponse, DecodeError> {
     ControlResponse::decode(data.content)
 }

@@ -1,4 +1,4 @@
-//! What the manager is started with.
+//! The initial configuration of the manager.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,44 +12,44 @@ use crate::authorize::{AccessPolicy, AnchorLookup};
 use crate::io::StoreSettings;
 use crate::strategy::StrategyInfo;
 
-/// What the manager is started with.
+/// The initial configuration of the manager.
 pub struct ManagerConfig {
     /// Name and version of the program, for status/general.
     pub version: String,
-    /// Signs all Data of the manager.
+    /// The signer of all Data of the manager.
     pub signer: Box<dyn Signer>,
-    /// Whether programs of this host that may not command the router may register prefixes for
-    /// their own face, and unregister them.
+    /// Whether unprivileged programs of this host may register and unregister prefixes for their
+    /// own face.
     pub local_registration: bool,
-    /// Who may command the router without a signature, for refusals: "root and group ndn".
+    /// Who may command the router without a signature, for error messages: "root and group ndn".
     pub operators: String,
-    /// Which prefix announcements are believed (rib/announce).
+    /// Which prefix announcements are accepted (rib/announce).
     pub announcements: AccessPolicy,
     pub anchors: Option<Box<dyn AnchorLookup>>,
-    /// Whether `/localhop/nfd/rib` is served; its commands have to be signed by an anchor.
+    /// Whether `/localhop/nfd/rib` is served. An anchor must sign its commands.
     pub localhop: bool,
-    /// Whether neighbours are told which segments of an object are held.
+    /// Whether neighbours may query which segments of an object are stored.
     pub holdings_for_neighbours: bool,
     /// The strategies that the router has.
     pub strategies: Vec<StrategyInfo>,
-    /// The strategy of each prefix at the start: prefix and versioned strategy name.
+    /// The initial strategy of each prefix: prefix and versioned strategy name.
     pub default_strategies: Vec<(Name, Name)>,
-    /// The content store at the start.
+    /// The initial settings of the content store.
     pub store: StoreSettings,
-    /// The largest content store that a command makes, in octets.
+    /// Maximum capacity that a command can set for the content store, in bytes.
     pub store_bytes_max: u64,
     pub routes_max: usize,
-    /// Most FIB prefixes.
+    /// Maximum number of FIB prefixes.
     pub fib_entries_max: usize,
-    /// Most prefixes with a strategy of their own.
+    /// Maximum number of prefixes with a strategy of their own.
     pub strategy_choices_max: usize,
-    /// Most commands and datasets that wait for the driver.
+    /// Maximum number of commands and datasets that wait for the driver.
     pub pending_max: usize,
 }
 
 impl Default for ManagerConfig {
-    /// As NFD: best-route everywhere but in `/localhost` and `/ndn/broadcast`, where it is
-    /// multicast, and best-route again in `/localhost/nfd`.
+    /// NFD's defaults: best-route, with multicast for `/localhost` and `/ndn/broadcast`, and
+    /// best-route for `/localhost/nfd`.
     fn default() -> Self {
         let best_route = StrategyInfo::from(RouterStrategy::BestRoute);
         let multicast = StrategyInfo::from(RouterStrategy::Multicast);

@@ -1,4 +1,4 @@
-//! Status datasets: segmented and versioned Data, on both sides.
+//! Status datasets as segmented and versioned Data, for router and client.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,20 +11,20 @@ use crate::element::Element;
 use crate::error::DecodeError;
 use crate::parameters::ControlResponse;
 
-/// Content of one segment, in octets (NFD).
+/// Maximum content of one segment, in octets (NFD).
 pub(crate) const SEGMENT_PAYLOAD_MAX: usize = 8000;
 
 /// FreshnessPeriod of all management Data, in milliseconds (NFD).
 pub(crate) const FRESHNESS_MS: u64 = 1000;
 
-/// Datasets kept for the Interests that ask for their later segments.
+/// Maximum number of datasets that are kept for Interests for their later segments.
 const DATASETS_MAX: usize = 64;
-/// Octets of them, the newest one excepted.
+/// Maximum size of kept datasets in bytes, without the newest.
 const DATASET_BYTES_MAX: usize = 16 << 20;
-/// Octets of a dataset that a client takes.
+/// Maximum size of a dataset that a client accepts, in bytes.
 const FETCH_BYTES_MAX: usize = 256 << 20;
 
-/// Datasets lately made, oldest first.
+/// The latest datasets, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct DatasetCache {
     sets: VecDeque<(Name, Vec<Packet>)>,
@@ -33,8 +33,8 @@ pub(crate) struct DatasetCache {
 }
 
 impl DatasetCache {
-    /// Cuts `content` into segments under `<name>/<version>`, keeps them, and gives the first.
-    /// A signer that fails gives `None`.
+    /// Divides `content` into segments under `<name>/<version>`, keeps them, and returns the first.
+    /// Returns `None` if the signer fails.
     pub(crate) fn publish(
         &mut self,
         name: NameView<'_>,
@@ -42,7 +42,7 @@ impl DatasetCache {
         now_unix_ms: u64,
         signer: &dyn Signer,
     ) -> Option<Packet> {
-        // Two versions in one millisecond must differ.
+        // Two versions within one millisecond must differ.
         self.last_version = now_unix_ms.max(self.last_version + 1);
         let mut versioned = name.to_name();
         versioned.append_version(self.last_version);
@@ -59,7 +59,7 @@ impl DatasetCache {
         first
     }
 
-    /// The kept Data that an Interest for a version or segment asks for.
+    /// The kept Data for an Interest for a version or a segment.
     pub(crate) fn find(&self, interest: &InterestView<'_>) -> Option<Packet> {
         let name = interest.name;
         let segment = name.last().and_then(|last| last.as_segment());
@@ -100,30 +100,31 @@ fn segments(versioned: &Name, content: &[u8], signer: &dyn Signer) -> Option<Vec
 pub enum DatasetError {
     #[error("{} {}", .0.code, .0.text)]
     Refused(ControlResponse),
-    /// A segment that was not asked for.
+    /// The router sent a segment that was not requested.
     #[error("the router answered with another Data than asked for")]
     Unexpected,
-    /// The router's octets make no sense.
+    /// The router's Data is malformed.
     #[error("malformed dataset: {0}")]
     Malformed(#[from] DecodeError),
-    /// More octets than a client takes.
+    /// The dataset is larger than a client accepts.
     #[error("the dataset is larger than {} MiB", FETCH_BYTES_MAX >> 20)]
     TooLarge,
 }
 
-/// A client's retrieval of one dataset: send [`DatasetFetch::interest`], hand the answer to
-/// [`DatasetFetch::on_data`], until that says it is complete.
+/// Fetches one dataset. Send [`DatasetFetch::interest`] and pass the answer to
+/// [`DatasetFetch::on_data`], until that reports the last segment.
 #[derive(Clone, Debug)]
 pub struct DatasetFetch {
     name: Name,
-    /// Name of the version, once known.
+    /// The name with the version, once it is known.
     versioned: Option<Name>,
     next_segment: u64,
     content: Vec<u8>,
 }
 
 impl DatasetFetch {
-    /// Of the dataset `/localhost/nfd/<module>/<dataset>`, or of any other name that is served so.
+    /// Fetches the dataset `/localhost/nfd/<module>/<dataset>`, or another name that is served in
+    /// this way.
     pub fn new(name: Name) -> Self {
         Self { name, versioned: None, next_segment: 0, content: Vec::new() }
     }
@@ -143,7 +144,7 @@ impl DatasetFetch {
         }
     }
 
-    /// Takes the answer; `true` when it was the last segment.
+    /// Handles an answer. Returns `true` for the last segment.
     pub fn on_data(&mut self, data: &DataView<'_>) -> Result<bool, DatasetError> {
         if data.is_nack() {
             return Err(DatasetError::Refused(ControlResponse::decode(data.content)?));

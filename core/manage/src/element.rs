@@ -1,4 +1,4 @@
-//! Reading and writing the elements of management structures.
+//! Encoding and decoding of the elements of management structures.
 
 use alloc::{string::String, vec::Vec};
 
@@ -7,7 +7,7 @@ use weir_wire::{Name, NameView, tlv};
 use crate::error::DecodeError;
 use crate::numbers::types;
 
-/// A management structure that is one TLV.
+/// A management structure that is encoded as one TLV.
 pub trait Element: Sized {
     const TYPE: u32;
 
@@ -16,7 +16,7 @@ pub trait Element: Sized {
     /// Appends the TLV-VALUE.
     fn encode_value(&self, writer: &mut Writer);
 
-    /// From exactly one TLV.
+    /// Decodes exactly one TLV.
     fn decode(wire: &[u8]) -> Result<Self, DecodeError> {
         let (found, value) = tlv::read_single(wire)?;
         if found != Self::TYPE {
@@ -25,8 +25,8 @@ pub trait Element: Sized {
         Self::decode_value(value)
     }
 
-    /// From a run of TLVs, as the Content of a dataset holds it. Other elements that are not
-    /// critical are skipped.
+    /// Decodes a sequence of TLVs, such as the Content of a dataset. Skips other elements that are
+    /// not critical.
     fn decode_all(content: &[u8]) -> Result<Vec<Self>, DecodeError> {
         let mut items = Vec::new();
         for element in Elements::new(content) {
@@ -40,7 +40,7 @@ pub trait Element: Sized {
         Ok(items)
     }
 
-    /// As one TLV.
+    /// Encodes one TLV.
     fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.element(self);
@@ -77,7 +77,7 @@ impl<'a> RawElement<'a> {
         Ok(NameView::decode(self.wire)?.to_name())
     }
 
-    /// The value as exactly one Name TLV, as Strategy holds it.
+    /// The value as exactly one Name TLV, as in Strategy.
     pub(crate) fn inner_name(self) -> Result<Name, DecodeError> {
         let inner = Elements::new(self.value)
             .next()
@@ -88,7 +88,7 @@ impl<'a> RawElement<'a> {
         inner.name()
     }
 
-    /// Passes over an unknown element, unless it is critical (NDN packet 0.3, TLV evolvability).
+    /// Skips an unknown element. Fails if it is critical (NDN packet 0.3, TLV evolvability).
     pub(crate) fn skip(self) -> Result<(), DecodeError> {
         if tlv::is_critical(self.typ) {
             return Err(DecodeError::Critical { found: self.typ });
@@ -97,7 +97,7 @@ impl<'a> RawElement<'a> {
     }
 }
 
-/// Iterates over the TLVs of a TLV-VALUE; ends after the first that is malformed.
+/// Iterates over the TLVs in a TLV-VALUE. Ends after the first malformed one.
 pub(crate) struct Elements<'a>(tlv::Reader<'a>);
 
 impl<'a> Elements<'a> {
@@ -118,7 +118,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Builds a run of TLVs.
+/// Builds a sequence of TLVs.
 #[derive(Debug, Default)]
 pub struct Writer(tlv::Writer);
 
@@ -140,7 +140,7 @@ impl Writer {
         self
     }
 
-    /// Appends a TLV that `fill` writes the value of.
+    /// Appends a TLV whose value `fill` writes.
     pub(crate) fn nested(&mut self, typ: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         fill(&mut inner);
@@ -153,7 +153,7 @@ impl Writer {
         self.nested(E::TYPE, |inner| element.encode_value(inner))
     }
 
-    /// What was written.
+    /// The encoded bytes.
     pub(crate) fn into_octets(self) -> Vec<u8> {
         self.0.into_vec()
     }

@@ -11,7 +11,7 @@ use crate::dataset::FRESHNESS_MS;
 use crate::element::Element;
 use crate::status::FaceEventNotification;
 
-/// Notifications kept for subscribers who come late.
+/// Number of notifications kept for late subscribers.
 const EVENTS_MAX: usize = 256;
 
 /// The latest notifications, oldest first.
@@ -22,7 +22,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// Makes the next notification and keeps it. A signer that fails gives `None`.
+    /// Creates the next notification and keeps it. Returns `None` if the signer fails.
     pub(crate) fn publish(
         &mut self,
         now: Instant,
@@ -41,9 +41,9 @@ impl EventStream {
         Some(packet)
     }
 
-    /// The kept notification that an Interest asks for: the one of its sequence number, or for the
-    /// bare prefix the oldest that suits, which with MustBeFresh is one of the last second. When
-    /// there is none, the Interest waits in the PIT for the next.
+    /// The kept notification for an Interest: the one with its sequence number. For the bare prefix
+    /// it is the oldest match, which with MustBeFresh is at most one second old. If there is none,
+    /// the Interest waits in the PIT for the next notification.
     pub(crate) fn find(&self, now: Instant, interest: &InterestView<'_>) -> Option<Packet> {
         let is_fresh = |made: Instant| now.ns_since(made) < FRESHNESS_MS * NS_PER_MS;
         let first = self.next_sequence - self.kept.len() as u64;

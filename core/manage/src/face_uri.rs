@@ -1,15 +1,16 @@
-//! FaceUris of commands, as text: whether they are canonical. The socket types are elsewhere.
+//! Checks whether FaceUris in commands are canonical, as text. The socket types are in another
+//! crate.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// What a FaceUri in a command is.
+/// The form of a FaceUri in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UriForm {
-    /// A scheme, numeric address and port in their one written form, or a scheme without any.
+    /// A scheme with numeric address and port in their canonical form, or a scheme without them.
     Canonical,
-    /// A FaceUri, but with a host name, without a port, or written in another way.
+    /// A FaceUri with a host name, without a port, or in another form.
     NonCanonical,
-    /// No FaceUri.
+    /// Not a FaceUri.
     Malformed,
 }
 
@@ -44,12 +45,12 @@ pub(crate) fn form(uri: &str) -> UriForm {
     if is_canonical { UriForm::Canonical } else { UriForm::NonCanonical }
 }
 
-/// The IPv4 or IPv6 address of a canonical FaceUri is a multicast one.
+/// Whether the address of a canonical FaceUri is an IPv4 or IPv6 multicast address.
 pub(crate) fn is_multicast(uri: &str) -> bool {
     address(uri, |v4| v4.is_multicast(), |v6| v6.is_multicast())
 }
 
-/// The IPv4 or IPv6 address of a canonical FaceUri is this host's own.
+/// Whether the address of a canonical FaceUri is an IPv4 or IPv6 loopback address.
 pub(crate) fn is_loopback(uri: &str) -> bool {
     address(uri, |v4| v4.is_loopback(), |v6| v6.is_loopback())
 }
@@ -74,7 +75,7 @@ fn without_zone(host: &str) -> &str {
 }
 
 fn is_canonical_v6(host: &str) -> bool {
-    // The one written form is what the standard library prints (RFC 5952).
+    // The canonical form is what the standard library prints (RFC 5952).
     let address = without_zone(host);
     address.parse::<Ipv6Addr>().is_ok_and(|parsed| alloc::format!("{parsed}") == address)
 }

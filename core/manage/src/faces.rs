@@ -1,4 +1,4 @@
-//! The faces module: which faces there are, and what may be asked of them.
+//! The faces module: the known faces, and checks of commands for them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -30,7 +30,7 @@ impl FaceTable {
         self.faces.values()
     }
 
-    /// Whether routes may lead to a face.
+    /// Whether a route may lead to this face.
     pub(crate) fn contains(&self, face: FaceId) -> bool {
         face == FaceId::INTERNAL || self.faces.contains_key(&face)
     }
@@ -39,7 +39,7 @@ impl FaceTable {
         self.faces.insert(info.face_id, info);
     }
 
-    /// Changes a face, unless it is gone.
+    /// Replaces the description of a face, unless it has closed.
     pub(crate) fn replace(&mut self, info: &FaceInfo) {
         if let Some(known) = self.faces.get_mut(&info.face_id) {
             known.clone_from(info);
@@ -56,7 +56,8 @@ impl FaceTable {
             Ok(wanted) => wanted,
             Err(refusal) => return Outcome::Reply(refusal),
         };
-        // One that the peer made may be to another address of this host: the driver knows.
+        // A face that the peer opened may be to another address of this host. Only the driver
+        // knows.
         let is_same = |face: &&FaceInfo| {
             face.uri == wanted.uri && face.persistency != FacePersistency::OnDemand
         };
@@ -66,7 +67,7 @@ impl FaceTable {
         }
     }
 
-    /// faces/update of the face given, or else of the one that the command came from.
+    /// faces/update: of the face in the parameters, or else of the face that the command came from.
     pub(crate) fn update(&self, ingress: FaceId, parameters: &ControlParameters) -> Outcome {
         let face = parameters.face_id.filter(|face| *face != FaceId::INVALID).unwrap_or(ingress);
         let Some(info) = self.faces.get(&face) else {
@@ -79,24 +80,24 @@ impl FaceTable {
         Outcome::Task(Task::UpdateFace { face, changes: changes(parameters) })
     }
 
-    /// faces/destroy: what the driver must do, if there is such a face.
+    /// faces/destroy: the action for the driver, if there is such a face.
     pub(crate) fn destroy(&self, parameters: &ControlParameters) -> Option<Action> {
         let face = parameters.face_id.filter(|face| self.faces.contains_key(face))?;
         Some(Action::DestroyFace { face })
     }
 }
 
-/// The answer to faces/create when the driver is done.
+/// The answer to faces/create when the driver has finished.
 pub(crate) fn created(result: Result<FaceInfo, FaceError>) -> ControlResponse {
     result.map_or_else(refusal, |info| ControlResponse::ok(created_body(&info)))
 }
 
-/// The answer to faces/update when the driver is done.
+/// The answer to faces/update when the driver has finished.
 pub(crate) fn updated(result: Result<FaceInfo, FaceError>) -> ControlResponse {
     result.map_or_else(refusal, |info| ControlResponse::ok(updated_body(&info)))
 }
 
-/// The face that faces/create requests, or why it is refused at once (NFD, face factories).
+/// The face that faces/create requests, or the reason to refuse it at once (NFD, face factories).
 fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlResponse> {
     let refuse = |code, text: &str| Err(ControlResponse::new(code, text));
     let uri = parameters.uri.clone().unwrap_or_default();
@@ -156,7 +157,7 @@ fn changes(parameters: &ControlParameters) -> FaceChanges {
     }
 }
 
-/// The fields of faces/update that this face cannot take, if there are any.
+/// The fields of faces/update that this face does not support, if there are any.
 fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<ControlParameters> {
     let mut bad = ControlParameters::default();
     let scheme = face_uri::scheme(&face.uri);

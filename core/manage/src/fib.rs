@@ -9,12 +9,12 @@ use weir_wire::Name;
 use crate::io::Action;
 use crate::status::{FibEntry, NextHopRecord};
 
-/// Next hops by prefix, as every shard of the router has them. Both the RIB and the fib commands
-/// write to it, and the last one to speak of a prefix and face is right, as in NFD.
+/// The next hops of each prefix, as in every shard of the router. The RIB and the fib commands both
+/// write to it. As in NFD, the last write for a prefix and a face wins.
 #[derive(Clone, Debug, Default)]
 pub struct Fib {
     entries: BTreeMap<Name, BTreeMap<FaceId, u64>>,
-    /// The prefixes of each face: strangers' faces come and go, and a table may be large.
+    /// The prefixes of each face. Remote faces open and close often, and the table may be large.
     faces: BTreeMap<FaceId, BTreeSet<Name>>,
     changed: BTreeSet<Name>,
 }
@@ -41,7 +41,7 @@ impl Fib {
         }
     }
 
-    /// Removes a next hop if it is there.
+    /// Removes a next hop, if it exists.
     pub(crate) fn remove(&mut self, prefix: &Name, face: FaceId) {
         let btree_map::Entry::Occupied(mut prefixes) = self.faces.entry(face) else { return };
         if prefixes.get_mut().remove(prefix) {
@@ -52,7 +52,7 @@ impl Fib {
         }
     }
 
-    /// Removes a face that is gone from every prefix.
+    /// Removes a closed face from every prefix.
     pub(crate) fn remove_face(&mut self, face: FaceId) {
         for prefix in self.faces.remove(&face).unwrap_or_default() {
             self.remove_from_entry(&prefix, face);
@@ -69,7 +69,7 @@ impl Fib {
         self.changed.insert(prefix.clone());
     }
 
-    /// Appends an action for every prefix that changed since the last call.
+    /// Appends an action for every prefix that has changed since the last call.
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         for prefix in core::mem::take(&mut self.changed) {
             let next_hops = self.entries.get(&prefix).map(records).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What goes into the [`Manager`](crate::Manager) and what comes out of it.
+//! The inputs and outputs of the [`Manager`](crate::Manager).
 
 use alloc::{string::String, vec::Vec};
 
@@ -10,53 +10,53 @@ use crate::numbers::{FaceEventKind, FacePersistency};
 use crate::rib::Route;
 use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
 
-/// Who is at the face that a management Interest came from. The driver knows; a signature may give
-/// more rights.
+/// The sender of a management Interest, as the driver knows it. A signature may give it more
+/// rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// Another host.
     Remote,
-    /// A program of this host. It may do what concerns its own face: see
+    /// A program of this host. It may change what affects only its own face, see
     /// [`ManagerConfig::local_registration`](crate::ManagerConfig::local_registration).
     Application,
-    /// A program of this host that runs as a user who may command the router.
+    /// A program of this host whose user may command the router.
     Operator,
 }
 
-/// One thing that the manager is given.
+/// One input of the manager.
 #[derive(Clone, Debug)]
 pub enum ManagerInput {
     /// An Interest that the router sent to the internal face.
     Interest {
-        /// The face it came from, as IncomingFaceId tells.
+        /// The face that it came from, from its IncomingFaceId.
         ingress: FaceId,
-        /// What is known of who is at that face.
+        /// Who is at this face.
         sender: Sender,
         /// Exactly one Interest TLV.
         packet: Packet,
     },
     /// Answers [`Action::CreateFace`]. The [`ManagerInput::FaceEvent`] of the new face may come
-    /// before or after.
+    /// before or after it.
     FaceCreated {
         txn: u64,
-        /// The face, or why there is none.
+        /// The face, or the error.
         result: Result<FaceInfo, FaceError>,
     },
     /// Answers [`Action::UpdateFace`].
     FaceUpdated {
         txn: u64,
-        /// The face as it is now, or why it could not be changed.
+        /// The face as it is now, or the error.
         result: Result<FaceInfo, FaceError>,
     },
-    /// A face was created, destroyed, went up or down. Every face has to be told of, the internal
-    /// one excepted, since commands are checked against the faces known here.
+    /// A face was created or destroyed, or went up or down. The driver must report every face
+    /// except the internal one, because commands are checked against the known faces.
     FaceEvent { kind: FaceEventKind, info: FaceInfo },
     /// Answers [`Action::EraseStore`].
     StoreErased {
         txn: u64,
-        /// Data erased, all shards together.
+        /// Number of erased Data packets, in all shards.
         erased: u64,
-        /// Whether there is more Data under the prefix.
+        /// Whether more Data remains under the prefix.
         more: bool,
     },
     /// Answers [`Action::Snapshot`].
@@ -64,22 +64,22 @@ pub enum ManagerInput {
     /// Answers [`Action::ListHoldings`].
     Holdings {
         txn: u64,
-        /// What is held of the object, at most one for each tier.
+        /// The stored segments of the object, at most one entry for each tier.
         holdings: Vec<Holding>,
-        /// Whether more may be held.
+        /// Whether more segments may be stored.
         is_partial: bool,
     },
-    /// Where the router waits for peers: FaceUris for faces/channels.
+    /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
     AddRoute { prefix: Name, route: Route },
     /// A strategy of the configuration file: prefix and strategy name.
     SetStrategy {
         prefix: Name,
-        /// Strategy name, with or without version and parameters.
+        /// The name of the strategy, with or without version and parameters.
         strategy: Name,
     },
-    /// Nothing but the time has come: see [`Manager::next_wakeup`](crate::Manager::next_wakeup).
+    /// No input: a timer is due, see [`Manager::next_wakeup`](crate::Manager::next_wakeup).
     Wakeup,
 }
 
@@ -87,13 +87,13 @@ pub enum ManagerInput {
 #[derive(Clone, Debug)]
 pub enum Snapshot {
     Faces(Vec<FaceStatus>),
-    /// The content store, all shards together; `capacity` and `flags` are filled in by the manager.
+    /// The content store, all shards together. The manager sets `capacity` and `flags`.
     Store(CsInfo),
-    /// The router's counters; `version`, times and `fib_entries` are filled in by the manager.
+    /// The router's counters. The manager sets `version`, times and `fib_entries`.
     General(GeneralStatus),
 }
 
-/// What a snapshot is to hold.
+/// The kind of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotKind {
     /// [`Snapshot::Faces`].
@@ -107,15 +107,15 @@ pub enum SnapshotKind {
 /// Why a face was not created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaceError {
-    /// There is a face to that peer already (answered 409 with that face).
+    /// A face to this peer exists (answered with 409 and the face).
     Exists(FaceInfo),
-    /// The face to be changed is gone (404).
+    /// The face has closed (404).
     NotFound,
-    /// The router cannot do what was asked (406); says what.
+    /// The router does not support the request (406), with the reason.
     Unsupported(String),
-    /// The peer could not be reached (504); says why.
+    /// The peer could not be reached (504), with the reason.
     ConnectFailed(String),
-    /// Anything else (500); says what.
+    /// Another error (500), with the reason.
     Internal(String),
 }
 
@@ -130,53 +130,54 @@ pub struct FaceRequest {
     pub changes: FaceChanges,
 }
 
-/// Settings of a face; `None` leaves them.
+/// Settings of a face; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaceChanges {
     pub persistency: Option<FacePersistency>,
-    /// Largest frame in octets, or [`MTU_AUTO`](crate::MTU_AUTO).
+    /// Largest frame in bytes, or [`MTU_AUTO`](crate::MTU_AUTO).
     pub mtu: Option<u64>,
     /// Whether the peer may use local fields.
     pub local_fields: Option<bool>,
-    /// Whether lost frames are sent again.
+    /// Whether lost frames are retransmitted.
     pub reliability: Option<bool>,
     /// Whether egress queues mark packets.
     pub congestion_marking: Option<bool>,
     /// Base interval between congestion marks, in nanoseconds.
     pub base_congestion_marking_interval_ns: Option<u64>,
-    /// Queue from which marking starts, in octets.
+    /// Queue size from which on packets are marked, in bytes.
     pub default_congestion_threshold_bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Capacity in octets, all shards together.
+    /// Capacity in bytes, all shards together.
     pub capacity_bytes: u64,
-    /// Whether Data is taken in.
+    /// Whether new Data is stored.
     pub admit: bool,
-    /// Whether Interests are answered.
+    /// Whether stored Data answers Interests.
     pub serve: bool,
 }
 
-/// Something for the driver to do, in order.
+/// An action for the driver. Actions must be run in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make a face; answer with [`ManagerInput::FaceCreated`].
+    /// Create a face; answer with [`ManagerInput::FaceCreated`].
     CreateFace { txn: u64, request: FaceRequest },
     /// Change a face; answer with [`ManagerInput::FaceUpdated`].
     UpdateFace { txn: u64, face: FaceId, changes: FaceChanges },
-    /// Close a face; its [`ManagerInput::FaceEvent`] follows as for any face.
+    /// Close a face. Its [`ManagerInput::FaceEvent`] follows, as for any face.
     DestroyFace { face: FaceId },
-    /// Replace the next hops of a FIB prefix in every shard; none removes the prefix.
+    /// Replace the next hops of a FIB prefix in every shard. An empty list removes the prefix.
     SetNextHops {
         prefix: Name,
-        /// All of its next hops, by face.
+        /// All next hops, sorted by face.
         next_hops: Vec<NextHopRecord>,
     },
-    /// Choose the strategy of a prefix in every shard; `None` goes back to the shorter prefix's.
+    /// Set the strategy of a prefix in every shard. With `None`, the strategy of the shorter prefix
+    /// applies.
     SetStrategy {
         prefix: Name,
-        /// Versioned strategy name with parameters, checked.
+        /// The name of the strategy with version and parameters; it was checked.
         strategy: Option<Name>,
     },
     /// Change the content store.
@@ -186,37 +187,38 @@ pub enum Action {
         txn: u64,
         /// Everything under this name.
         prefix: Name,
-        /// At most this many, all shards together.
+        /// Maximum number of Data packets, in all shards.
         limit: u64,
     },
-    /// Look up which segments of an object are held; answer with [`ManagerInput::Holdings`].
+    /// Find the stored segments of an object; answer with [`ManagerInput::Holdings`].
     ListHoldings {
         txn: u64,
         /// The name of the segments without the segment number.
         object: Name,
     },
-    /// Take counters; answer with [`ManagerInput::Snapshot`].
+    /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }
 
-/// Data for the router, to be handed to it as coming from the internal face.
+/// Data that must be passed to the router as if it came from the internal face.
 #[derive(Clone, Debug)]
 pub struct OutData {
     /// The face whose Interest it answers; the internal face for notifications. Only the PIT knows
-    /// who else waits, so this is for logs, and for finding a shard where that takes more than the
-    /// name.
+    /// the other downstreams. This face is for logs, and to find a shard if that takes more than
+    /// the name.
     pub face: FaceId,
     /// Exactly one Data TLV.
     pub packet: Packet,
-    /// Whether to tag it NoCache (NDNLPv2, CachePolicy).
+    /// Whether to mark it as NoCache (NDNLPv2, CachePolicy).
     pub no_cache: bool,
 }
 
-/// What the manager wants done: appended to by the manager, drained by the driver.
+/// The output of the manager. The manager appends to it and the driver drains it.
 #[derive(Clone, Debug, Default)]
 pub struct ManagerOutbox {
     /// Data to send, in order.
     pub data: Vec<OutData>,
-    /// Things to do, in order; before the data, so that an answer follows what it tells of.
+    /// Actions, in order. They must be run before the data is sent, so that an answer follows its
+    /// action.
     pub actions: Vec<Action>,
 }

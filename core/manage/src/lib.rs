@@ -59,15 +59,15 @@ pub use status::{
 pub use store_disk::CsDiskInfo;
 pub use strategy::StrategyInfo;
 
-/// FIB, RIB and strategy prefixes have at most this many components (NFD).
+/// Maximum number of components of FIB, RIB and strategy prefixes (NFD).
 pub const PREFIX_COMPONENTS_MAX: usize = 32;
 
-/// The protocol counts the capacity of the content store in packets, this router in octets: a
-/// packet stands for this many octets, so that NFD's default of 65536 packets is 512 MiB.
+/// The protocol counts the capacity of the content store in packets, this router in bytes. One
+/// packet counts as this many bytes, so NFD's default of 65536 packets is 512 MiB.
 pub const STORE_PACKET_BYTES: u64 = 8192;
 
-/// The MTU of a command that asks for the default: NFD's clients send it for `mtu auto`.
+/// The MTU in a command that requests the default; NFD's clients send it for `mtu auto`.
 pub const MTU_AUTO: u64 = u64::MAX;
 
-/// One cs/erase command erases at most this many Data (NFD).
+/// Maximum number of Data packets that one cs/erase command erases (NFD).
 pub(crate) const ERASE_LIMIT: u64 = 256;

@@ -1,4 +1,4 @@
-//! The manager: management Interests in, Data and actions out.
+//! The manager: it handles management Interests, and returns Data and actions.
 
 use alloc::format;
 use alloc::string::String;
@@ -32,33 +32,33 @@ use crate::transactions::{Outcome, Pending, Task, Transactions};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagerStats {
-    /// Commands carried out or refused for their arguments.
+    /// Commands that were run, or refused for their parameters.
     pub commands: u64,
-    /// Commands refused for their signature.
+    /// Commands that were refused for their signature.
     pub unauthorized: u64,
     pub datasets: u64,
-    /// Interests dropped because they are no management Interests, or no well-formed ones.
+    /// Interests dropped because they are malformed, or not for management.
     pub ignored: u64,
-    /// Commands, datasets and configured routes and strategies refused because a table was full or
-    /// the face or strategy unknown.
+    /// Commands, datasets, and configured routes and strategies that were refused because a table
+    /// was full, or the face or strategy unknown.
     pub overflows: u64,
     /// Data that the signer failed to sign.
     pub signer_failures: u64,
-    /// Answers to transactions that were no longer waiting.
+    /// Answers to transactions that had already ended.
     pub late_answers: u64,
 }
 
-/// Module and name of the dataset that reports which segments are held.
+/// Module and name of the dataset of stored segments.
 const HOLDINGS: (&[u8], &[u8]) = (b"cs", b"holdings");
 
-/// Components before the ControlParameters: scope, `nfd`, module and verb.
+/// Number of components before the ControlParameters: scope, `nfd`, module and verb.
 const PARAMETERS_AT: usize = 4;
 
-/// Questions of neighbours that are answered in a second. A neighbour that sends more delays only
+/// Maximum number of requests of neighbours in one second. A neighbour that sends more slows only
 /// other neighbours.
 const NEIGHBOUR_REQUESTS_MAX: u32 = 200;
 
-/// What neighbours have asked for in a second.
+/// Counts the requests of neighbours in one second.
 #[derive(Debug, Default)]
 struct NeighbourRateLimit {
     second: u64,
@@ -66,7 +66,7 @@ struct NeighbourRateLimit {
 }
 
 impl NeighbourRateLimit {
-    /// Whether there is room for one more; counts it.
+    /// Counts a request. Returns whether it may be answered.
     fn try_acquire(&mut self, now: Instant) -> bool {
         let second = now.as_ns() / NS_PER_S;
         if self.second != second {
@@ -77,16 +77,16 @@ impl NeighbourRateLimit {
     }
 }
 
-/// The management of one router (NDN-FACTS 3). Give it everything through
-/// [`Manager::handle`], carry out what comes out.
+/// The management of one router (NDN-FACTS 3). Pass all inputs to [`Manager::handle`], and run the
+/// actions that it returns.
 ///
-/// Its components do not know it: they return answers, tasks and actions, and this file calls them
+/// Its components do not know it. They return answers, tasks and actions, and this file calls them
 /// in order. The README has a table.
 pub struct Manager {
     version: String,
     localhop: bool,
     holdings_for_neighbours: bool,
-    /// Where the router waits for peers.
+    /// FaceUris on which the router listens.
     channels: Vec<String>,
     authorizer: Authorizer,
     neighbours: NeighbourRateLimit,
@@ -100,8 +100,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Starts the manager: the FIB entry of management itself and the strategies at the start are
-    /// in the outbox.
+    /// Creates the manager. The FIB entry of management itself and the initial strategies are in
+    /// the outbox.
     pub fn new(config: ManagerConfig, out: &mut ManagerOutbox) -> Self {
         let mut manager = Self {
             version: config.version,
@@ -138,7 +138,7 @@ impl Manager {
         manager
     }
 
-    /// Takes one input. `now` is monotonic and counts from the start of the router, `now_unix_ms`
+    /// Handles one input. `now` is monotonic and counts from the start of the router. `now_unix_ms`
     /// is the wall clock in milliseconds since the Unix epoch.
     pub fn handle(
         &mut self,
@@ -205,8 +205,8 @@ impl Manager {
         self.transactions.expire(now);
     }
 
-    /// When to call [`Manager::handle`] at the latest, with [`ManagerInput::Wakeup`] if there is
-    /// nothing else.
+    /// The latest time to call [`Manager::handle`], with [`ManagerInput::Wakeup`] if there is no
+    /// other input.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let wakeups = [self.routing.rib.next_wakeup(), self.transactions.next_wakeup()];
         wakeups.into_iter().flatten().min()
@@ -220,12 +220,12 @@ impl Manager {
         &self.routing.rib
     }
 
-    /// The FIB as the router has it.
+    /// The FIB of the router.
     pub fn fib(&self) -> &Fib {
         &self.routing.fib
     }
 
-    /// The faces that the manager knows.
+    /// The known faces.
     pub fn faces(&self) -> impl Iterator<Item = &FaceInfo> {
         self.faces.iter()
     }
@@ -275,8 +275,8 @@ impl Manager {
         }
     }
 
-    /// A command: parse, authorize, validate, carry out. Unlike NFD, which is silent then, the
-    /// manager answers what it cannot parse: a client must not wait for nothing.
+    /// Handles a command: decodes, authorizes, validates and runs it. NFD does not answer a command
+    /// that it cannot decode. This manager does, so that the client need not wait for its timeout.
     fn on_command(
         &mut self,
         call: &ManagementRequest<'_>,
@@ -287,7 +287,7 @@ impl Manager {
             Some(component) => ControlParameters::decode(component.value),
             None => Err(DecodeError::Missing { element: "ControlParameters" }),
         };
-        // A malformed command changes nothing at all.
+        // A malformed command changes nothing.
         let concerns_sender_alone = parameters.as_ref().map_or(true, |parameters| {
             self.authorizer.affects_sender_only(call, command, parameters)
         });
@@ -400,8 +400,8 @@ impl Manager {
         Outcome::Reply(self.add_route(call, &prefix, route, parameters, out))
     }
 
-    /// rib/announce: the Interest carries a prefix announcement, and the route leads back to where
-    /// it came from.
+    /// rib/announce: the Interest contains a prefix announcement, and the route leads to its
+    /// sender.
     fn on_announce(&mut self, call: &ManagementRequest<'_>, out: &mut ManagerOutbox) {
         let Some(parameters) = call.interest.application_parameters() else {
             self.stats.ignored += 1;
@@ -430,8 +430,8 @@ impl Manager {
         self.respond(&call.reply_target(), &response, out);
     }
 
-    /// Adds a route and returns the answer, with `body` if it succeeds. Like NFD, which learns only
-    /// later that there is no such face, it silently omits a route to one that is unknown.
+    /// Adds a route and returns the answer, with `body` if it succeeds. A route to an unknown face
+    /// is omitted without an error, as in NFD, which detects it only later.
     fn add_route(
         &mut self,
         call: &ManagementRequest<'_>,
@@ -440,7 +440,8 @@ impl Manager {
         body: ControlParameters,
         out: &mut ManagerOutbox,
     ) -> ControlResponse {
-        // A program that registers a shorter prefix must not get what neighbours ask of the router.
+        // A program that registers a shorter prefix must not receive the Interests of neighbours
+        // for the router.
         let localhop = Scope::Localhop.prefix();
         if call.sender == Sender::Application && prefix.as_view().is_prefix_of(localhop.as_view()) {
             self.register_trusted(&localhop, OWN_ROUTE, out);
@@ -455,8 +456,8 @@ impl Manager {
         ControlResponse::ok(body)
     }
 
-    /// A route of the router's own making. There is no one to answer, and the bounds leave room for
-    /// a configuration, so that one that is too large shows in the route's absence.
+    /// Adds a route of the router itself. There is no one to answer. The limits leave room for a
+    /// configuration; if it is too large, the route is missing.
     fn register_trusted(&mut self, prefix: &Name, route: Route, out: &mut ManagerOutbox) {
         if self.faces.contains(route.face)
             && self.routing.register(&self.faces, prefix, route).is_ok()
@@ -492,7 +493,7 @@ impl Manager {
         self.send(notification, out);
     }
 
-    /// A request for a dataset, or for a segment of one lately made.
+    /// Handles an Interest for a dataset, or for a segment of a recent one.
     fn on_dataset(
         &mut self,
         call: &ManagementRequest<'_>,
@@ -506,7 +507,7 @@ impl Manager {
         }
         let last = call.interest.name.last();
         if last.is_some_and(|last| last.as_segment().is_some() || last.as_version().is_some()) {
-            // A version that is gone is not answered, as in NFD: the client asks again.
+            // An old version is not answered, as in NFD. The client then asks for a new one.
             match self.publisher.find_segment(call.ingress, call.interest) {
                 Some(data) => out.data.push(data),
                 None => self.stats.ignored += 1,
@@ -534,7 +535,7 @@ impl Manager {
         self.send(refusal, out);
     }
 
-    /// The dataset of a name, if there is one.
+    /// The dataset with this name, if there is one.
     fn dataset(
         &self,
         call: &ManagementRequest<'_>,
@@ -567,7 +568,7 @@ impl Manager {
         })
     }
 
-    /// The driver's counters for a dataset.
+    /// Handles the driver's counters for a dataset.
     fn on_snapshot(
         &mut self,
         at: Clocks,
@@ -587,7 +588,7 @@ impl Manager {
                 self.fill_in_general(at, &mut status);
                 status.encode_content()
             }
-            // The driver answered another question than asked: as good as no answer.
+            // This snapshot is of another kind than requested, so it is not an answer.
             _ => {
                 self.stats.late_answers += 1;
                 return;
@@ -596,17 +597,17 @@ impl Manager {
         self.publish(&pending.request, &content, at, out);
     }
 
-    /// Fills in what the driver does not know of status/general.
+    /// Fills in the fields of status/general that the driver does not know.
     fn fill_in_general(&self, at: Clocks, status: &mut GeneralStatus) {
         status.version.clone_from(&self.version);
-        // By the monotonic clock: the other may have been set since.
+        // The wall clock may have been set since the start, so the monotonic clock is used.
         let uptime_ms = at.now.as_ns() / NS_PER_MS;
         status.start_unix_ms = at.now_unix_ms.saturating_sub(uptime_ms);
         status.current_unix_ms = at.now_unix_ms;
         status.fib_entries = self.routing.fib.len() as u64;
     }
 
-    /// Whether the sender may do this; answers it if not.
+    /// Checks that the sender may do this, and sends the refusal if not.
     fn authorize(
         &mut self,
         call: &ManagementRequest<'_>,
@@ -621,7 +622,7 @@ impl Manager {
         false
     }
 
-    /// Makes an Interest wait for the driver; `false` when too many do.
+    /// Makes an Interest wait for the driver. Returns `false` if too many wait.
     fn begin_transaction(
         &mut self,
         call: &ManagementRequest<'_>,
@@ -671,12 +672,12 @@ impl Manager {
     }
 }
 
-/// What an Interest for a dataset comes to.
+/// The result of an Interest for a dataset.
 enum Dataset {
     Content(Vec<u8>),
-    /// The driver must say.
+    /// The driver must provide the content.
     Task(Task),
-    /// The Interest is wrong, and how.
+    /// The Interest is malformed, with a description.
     Malformed(&'static str),
 }
 

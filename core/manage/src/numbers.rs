@@ -2,7 +2,7 @@
 
 use crate::error::DecodeError;
 
-/// TLV-TYPE numbers. Numbers are reused between structures, as the protocol has it.
+/// TLV-TYPE numbers. The protocol uses some numbers in several structures.
 pub mod types {
     pub(crate) const NAME: u32 = 7;
     pub(crate) const CONTROL_RESPONSE: u32 = 101;
@@ -47,7 +47,8 @@ pub mod types {
     pub(crate) const N_HITS: u32 = 129;
     pub(crate) const N_MISSES: u32 = 130;
     pub(crate) const N_CS_ENTRIES: u32 = 135;
-    /// Weir's own, after the fields of CsInfo, even and thus skipped by others: octets in use.
+    /// Weir's own, after the fields of CsInfo, and even, so other programs skip it: the bytes in
+    /// use.
     pub(crate) const STORE_BYTES: u32 = 0xf580;
     /// Weir's own, as [`STORE_BYTES`]: the capacity in octets.
     pub(crate) const STORE_CAPACITY_BYTES: u32 = 0xf582;
@@ -56,19 +57,20 @@ pub mod types {
     /// The first of the numbers in [`STORE_DISK`].
     pub(crate) const STORE_DISK_FIRST: u32 = 0xf600;
 
-    /// Weir's own, after the fields of the general status, even and thus skipped by others: peers
-    /// and connections that got no face.
+    /// Weir's own, after the fields of the general status, and even, so other programs skip it:
+    /// peers and connections that were refused a face.
     pub(crate) const N_FACES_REFUSED: u32 = 0xf590;
-    /// Weir's own, as [`N_FACES_REFUSED`]: faces that gave way to others.
+    /// Weir's own, as [`N_FACES_REFUSED`]: faces that were evicted for others.
     pub(crate) const N_FACES_DISPLACED: u32 = 0xf592;
-    /// Weir's own, as [`N_FACES_REFUSED`]: connections closed since their peers took nothing.
+    /// Weir's own, as [`N_FACES_REFUSED`]: connections that were closed because their peers
+    /// accepted no data.
     pub(crate) const N_FACES_STALLED: u32 = 0xf594;
 
-    /// Weir's own, after the fields of FaceStatus, even and thus skipped by others: the policy of
-    /// congestion marks, if it is not NFD's.
+    /// Weir's own, after the fields of FaceStatus, and even, so other programs skip it: the policy
+    /// of congestion marks, if it is not NFD's.
     pub(crate) const MARKING_POLICY: u32 = 0xf5a0;
-    /// Weir's own, as [`MARKING_POLICY`]: frames received that stood for several Interests, these
-    /// Interests, and both of what was sent.
+    /// Weir's own, as [`MARKING_POLICY`]: frames received with several Interests, these Interests,
+    /// and both of what was sent.
     pub(crate) const N_IN_RUNS: u32 = 0xf5a2;
     /// See [`N_IN_RUNS`].
     pub(crate) const N_IN_RUN_INTERESTS: u32 = 0xf5a4;
@@ -149,7 +151,7 @@ numbered! {
         /// On failure, or by command.
         #[default]
         Persistent = 0 "persistent",
-        /// When idle, on failure, or by command: made because a peer came.
+        /// When idle, on failure, or by command: created because a peer connected.
         OnDemand = 1 "on-demand",
         /// By command only; rebuilt after failures.
         Permanent = 2 "permanent",
@@ -163,9 +165,9 @@ numbered! {
         /// One peer.
         #[default]
         PointToPoint = 0 "point-to-point",
-        /// Several that hear one another.
+        /// Several peers that receive each other's packets.
         MultiAccess = 1 "multi-access",
-        /// Several that may not hear one another.
+        /// Several peers that may not receive each other's packets.
         AdHoc = 2 "ad-hoc",
     }
 }
@@ -173,10 +175,8 @@ numbered! {
 numbered! {
     #[derive(Default)]
     FaceEventKind, "FaceEventKind" {
-        /// It came into being.
         #[default]
         Created = 1 "created",
-        /// It is gone.
         Destroyed = 2 "destroyed",
         /// It works again.
         Up = 3 "up",
@@ -187,7 +187,7 @@ numbered! {
 
 /// Face flag bits (ControlParameters, FaceStatus).
 pub mod face_flags {
-    /// The peer may use NextHopFaceId and is told IncomingFaceId.
+    /// The peer may use NextHopFaceId and receives IncomingFaceId.
     pub const LOCAL_FIELDS: u64 = 1;
     /// NDNLPv2 reliability.
     pub const LP_RELIABILITY: u64 = 1 << 1;
@@ -197,17 +197,17 @@ pub mod face_flags {
 
 /// Content store flag bits (cs/config, CsInfo).
 pub mod store_flags {
-    /// Data is taken in.
+    /// New Data is stored.
     pub const ADMIT: u64 = 1;
-    /// Interests are answered.
+    /// Stored Data answers Interests.
     pub const SERVE: u64 = 1 << 1;
 }
 
 /// Route flag bits.
 pub mod route_flags {
-    /// Longer RIB prefixes use the route too.
+    /// Longer RIB prefixes inherit the route.
     pub const CHILD_INHERIT: u64 = 1;
-    /// Routes of shorter prefixes stop here.
+    /// Routes of shorter prefixes are not inherited here or below.
     pub const CAPTURE: u64 = 1 << 1;
 }
 
@@ -222,11 +222,11 @@ pub mod route_origin {
     pub(crate) const AUTOCONF: u64 = 66;
     pub(crate) const NLSR: u64 = 128;
     pub(crate) const PREFIX_ANNOUNCEMENT: u64 = 129;
-    /// Weir's own: a controller, by the router's agent.
+    /// Weir's own: a controller, through the router's agent.
     pub const CONTROLLER: u64 = 144;
     pub const STATIC: u64 = 255;
 
-    /// The customary name of an origin, when it has one.
+    /// The usual name of an origin, if it has one.
     pub const fn name(origin: u64) -> Option<&'static str> {
         Some(match origin {
             APP => "app",
@@ -241,7 +241,7 @@ pub mod route_origin {
         })
     }
 
-    /// The origin of a customary name.
+    /// The origin with this usual name.
     pub fn from_name(name: &str) -> Option<u64> {
         [APP, AUTOREG, CLIENT, AUTOCONF, NLSR, PREFIX_ANNOUNCEMENT, CONTROLLER, STATIC]
             .into_iter()

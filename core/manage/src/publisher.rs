@@ -1,4 +1,4 @@
-//! Signs and keeps what the manager sends.
+//! Signs and keeps the Data of the manager.
 
 use alloc::boxed::Box;
 
@@ -17,8 +17,8 @@ use crate::status::FaceEventNotification;
 /// ContentType of ordinary Data.
 const CONTENT_TYPE_BLOB: u64 = 0;
 
-/// The signer, the datasets lately made and the latest notifications. Each method returns the Data
-/// to send; those that sign return nothing if the signer fails.
+/// The signer, the latest datasets and the latest notifications. Each method returns the Data to
+/// send, or `None` if the signer fails.
 pub(crate) struct Publisher {
     signer: Box<dyn Signer>,
     datasets: DatasetCache,
@@ -62,7 +62,8 @@ impl Publisher {
         };
         let mut wire = sign(response)?;
         if wire.len() > PACKET_SIZE_MAX {
-            // A command's parameters are in the name already: there is space for the code alone.
+            // The parameters of a command are already in the name, so there is room only for the
+            // code.
             let text = "the answer has no room in a packet";
             wire = sign(&ControlResponse::new(response.code, text))?;
         }
@@ -81,7 +82,7 @@ impl Publisher {
         Some(OutData { face: request.ingress, packet, no_cache: true })
     }
 
-    /// The segment of a dataset lately made that an Interest asks for.
+    /// The segment of a recent dataset for this Interest.
     pub(crate) fn find_segment(
         &self,
         face: FaceId,
@@ -101,7 +102,7 @@ impl Publisher {
         Some(OutData { face: FaceId::INTERNAL, packet, no_cache: true })
     }
 
-    /// The notification that an Interest under faces/events asks for.
+    /// The notification for an Interest under faces/events.
     pub(crate) fn find_event(
         &self,
         now: Instant,

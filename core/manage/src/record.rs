@@ -1,12 +1,12 @@
-//! Structures of the protocol, declared as tables: one line a field.
+//! Structures of the protocol, declared as tables with one line for each field.
 //!
-//! [`codec!`] makes decoder and encoder of a structure from lines `TYPE "Name" => field;`, in the
-//! order of the octets that are sent; elements are read in any order. A field of a type like `u64`
-//! must be there, an `Option` or `Vec` need not be. With `unless VALUE` after it, a field that has
-//! this value is not sent, and has it if it was not received.
+//! [`codec!`] generates the decoder and the encoder of a structure from lines `TYPE "Name" =>
+//! field;`. Their order is that of encoding; elements are decoded in any order. A field of a type
+//! like `u64` is required, an `Option` or `Vec` is optional. With `unless VALUE`, a field with this
+//! value is not sent, and it is the default for a missing element.
 //!
-//! [`record!`] declares a structure, too. Elements that are unknown and critical are errors
-//! (NDN packet 0.3, TLV evolvability), except those that `ignores` accepts.
+//! [`record!`] also declares the structure. Unknown critical elements are errors (NDN packet 0.3,
+//! TLV evolvability), except those that `ignores` accepts.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -20,15 +20,15 @@ use crate::error::DecodeError;
 use crate::numbers::{FaceEventKind, FacePersistency, FaceScope, LinkType, types};
 use crate::store_disk::CsDiskInfo;
 
-/// What a field of a structure can be.
+/// A type that a field of a structure can have.
 pub(crate) trait Field {
-    /// Whether a structure without it is malformed.
+    /// Whether a structure without the field is malformed.
     const IS_REQUIRED: bool = true;
 
-    /// Takes it from an element. `what` is its name in the protocol.
+    /// Decodes the field from an element. `what` is its name in the protocol.
     fn read(&mut self, element: RawElement<'_>, what: &'static str) -> Result<(), DecodeError>;
 
-    /// Appends it as an element.
+    /// Appends the field as an element.
     fn write(&self, typ: u32, writer: &mut Writer);
 }
 
@@ -64,7 +64,7 @@ impl Field for String {
     }
 }
 
-/// A Name, or an element whose value is one, as Strategy is.
+/// A Name, or an element whose value is a Name, as in Strategy.
 impl Field for Name {
     fn read(&mut self, element: RawElement<'_>, _: &'static str) -> Result<(), DecodeError> {
         let is_bare = element.typ == types::NAME;

@@ -14,7 +14,7 @@ pub(crate) struct Clocks {
     pub(crate) now_unix_ms: u64,
 }
 
-/// A management Interest that is served.
+/// A management Interest in a scope that is served.
 pub(crate) struct ManagementRequest<'a> {
     pub(crate) at: Clocks,
     pub(crate) ingress: FaceId,
@@ -28,8 +28,8 @@ impl ManagementRequest<'_> {
         ReplyTarget { ingress: self.ingress, name: self.interest.name.to_name() }
     }
 
-    /// Fills in the face that the Interest came from where the command left the face open, and
-    /// returns the face.
+    /// Sets the face to the one that the Interest came from if the command names none. Returns the
+    /// face.
     pub(crate) fn resolve_face(&self, parameters: &mut ControlParameters) -> FaceId {
         let face = parameters.face_id.filter(|face| *face != FaceId::INVALID);
         *parameters.face_id.insert(face.unwrap_or(self.ingress))

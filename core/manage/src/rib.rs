@@ -1,4 +1,4 @@
-//! The routing information base: routes by prefix, and the next hops that follow from them.
+//! The routing information base: routes by prefix, and the next hops that result from them.
 
 use alloc::collections::{BTreeMap, BTreeSet, btree_map};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::numbers::route_flags;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     pub face: FaceId,
-    /// Who made it, see [`route_origin`](crate::route_origin).
+    /// The origin of the route, see [`route_origin`](crate::route_origin).
     pub origin: u64,
     /// Lower is better.
     pub cost: u64,
@@ -31,16 +31,16 @@ impl Route {
     }
 }
 
-/// A next hop that appears, changes its cost, or goes.
+/// A next hop that was added, removed, or has a new cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FibChange {
     pub prefix: Name,
     pub face: FaceId,
-    /// The new cost; `None`: the next hop goes.
+    /// The new cost; `None` removes the next hop.
     pub cost: Option<u64>,
 }
 
-/// Why a route was not taken in.
+/// Why a route was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RibError {
     #[error("the RIB is full")]
@@ -52,7 +52,7 @@ type NextHops = BTreeMap<FaceId, u64>;
 #[derive(Clone, Debug, Default)]
 struct RibNode {
     routes: BTreeMap<(FaceId, u64), Route>,
-    /// What the FIB was last told.
+    /// The next hops last reported to the FIB.
     next_hops: NextHops,
 }
 
@@ -61,7 +61,7 @@ impl RibNode {
         self.routes.values().any(Route::is_capture)
     }
 
-    /// The lowest cost for each face over the routes that `wanted` picks.
+    /// The lowest cost for each face among the routes that `wanted` selects.
     fn lowest_costs(&self, wanted: impl Fn(&Route) -> bool) -> NextHops {
         let mut next_hops = NextHops::new();
         for route in self.routes.values().filter(|route| wanted(route)) {
@@ -71,7 +71,7 @@ impl RibNode {
         next_hops
     }
 
-    /// Own routes, and those inherited for faces that have none here.
+    /// Own routes, plus inherited routes for faces without an own route.
     fn effective(&self, inherited: &NextHops) -> NextHops {
         let mut next_hops = self.lowest_costs(|_| true);
         if !self.has_capture() {
@@ -80,7 +80,7 @@ impl RibNode {
         next_hops
     }
 
-    /// What longer prefixes inherit here: the nearest prefix wins for a face.
+    /// The routes that longer prefixes inherit. For each face, the nearest prefix wins.
     fn inheritable(&self, inherited: &NextHops) -> NextHops {
         let mut next_hops = self.lowest_costs(Route::is_inherited);
         if !self.has_capture() {
@@ -96,7 +96,7 @@ fn add_missing(next_hops: &mut NextHops, inherited: &NextHops) {
     }
 }
 
-/// Routes by prefix (NDN management, RIB). Every change appends what it means for the FIB.
+/// Routes by prefix (NDN management, RIB). Every change appends its effect on the FIB.
 #[derive(Clone, Debug)]
 pub struct Rib {
     entries: BTreeMap<Name, RibNode>,
@@ -107,7 +107,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// An empty table that takes `routes_max` routes.
+    /// An empty table for at most `routes_max` routes.
     pub(crate) fn new(routes_max: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -132,7 +132,7 @@ impl Rib {
         self.entries.iter().map(|(prefix, entry)| (prefix, entry.routes.values()))
     }
 
-    /// Adds a route, or replaces the one of the same face and origin.
+    /// Adds a route, or replaces the route with the same face and origin.
     pub(crate) fn register(
         &mut self,
         prefix: &Name,
@@ -155,7 +155,7 @@ impl Rib {
         Ok(())
     }
 
-    /// Removes the route of a face and origin; `false` when there is none.
+    /// Removes the route of a face and origin. Returns `false` if there is none.
     pub(crate) fn unregister(
         &mut self,
         prefix: &Name,
@@ -170,7 +170,7 @@ impl Rib {
         removed
     }
 
-    /// Removes every route of a face that is gone.
+    /// Removes every route of a closed face.
     pub(crate) fn remove_face(&mut self, face: FaceId, changes: &mut Vec<FibChange>) {
         for prefix in self.faces.get(&face).cloned().unwrap_or_default() {
             let origins: Vec<u64> = match self.entries.get(&prefix) {
@@ -188,7 +188,7 @@ impl Rib {
         }
     }
 
-    /// Removes the routes whose time has come.
+    /// Removes the routes that have expired.
     pub(crate) fn expire(&mut self, now: Instant, changes: &mut Vec<FibChange>) {
         while let Some((at, ..)) = self.expiries.first()
             && *at <= now
@@ -224,8 +224,8 @@ impl Rib {
         true
     }
 
-    /// Recomputes the next hops of a prefix whose routes changed and of all below it, in one pass
-    /// in canonical order, in which a prefix comes right before those below it.
+    /// Recomputes the next hops of a changed prefix and of all prefixes below it. One pass in
+    /// canonical order is enough, because a prefix comes directly before those below it.
     fn recompute(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
         let mut above = alloc::vec![self.inherited_by(prefix)];
         let mut emptied = None;
@@ -269,7 +269,7 @@ impl Rib {
     }
 }
 
-/// What prefixes below `from` inherit.
+/// The next hops that prefixes below `from` inherit.
 struct Inherited {
     from: Option<Name>,
     next_hops: NextHops,

@@ -1,4 +1,4 @@
-//! The fib and rib modules: routes, and the next hops that follow from them.
+//! The fib and rib modules: routes, and the next hops that result from them.
 
 use alloc::vec::Vec;
 
@@ -15,14 +15,15 @@ use crate::parameters::{ControlParameters, ControlResponse};
 use crate::rib::{FibChange, Rib, RibError, Route};
 use crate::status::{RibEntry, RouteStatus};
 
-/// Cost of routes made by rib/announce (NFD).
+/// The cost of routes from rib/announce (NFD).
 const ANNOUNCED_COST: u64 = 2048;
 
-/// Longest period until a route expires, in milliseconds: 292 years, what nanoseconds of a signed
-/// 64-bit integer can count. NFD's clients write "for ever" as the largest number of theirs.
+/// Longest time until a route expires, in milliseconds: 292 years, the range of a signed 64-bit
+/// integer in nanoseconds. NFD's clients use the largest number for "never".
 const EXPIRATION_MS_MAX: u64 = i64::MAX as u64 / NS_PER_MS;
 
-/// To the router itself. An application's route for a shorter prefix must not lead commands to it.
+/// The route to the router itself. An application's route for a shorter prefix must not receive
+/// commands.
 pub(crate) const OWN_ROUTE: Route = Route {
     face: FaceId::INTERNAL,
     origin: route_origin::APP,
@@ -31,8 +32,8 @@ pub(crate) const OWN_ROUTE: Route = Route {
     expires: None,
 };
 
-/// RIB and FIB. The FIB follows the RIB, except for next hops that commands set past it. Routes to
-/// faces that the router does not have are never put into force.
+/// RIB and FIB. The FIB follows the RIB, except for next hops that commands set directly. Routes to
+/// unknown faces have no effect.
 #[derive(Debug)]
 pub(crate) struct Routing {
     pub(crate) rib: Rib,
@@ -50,7 +51,7 @@ impl Routing {
         self.fib.flush(actions);
     }
 
-    /// fib/add-nexthop, with the face filled in.
+    /// fib/add-nexthop, with the face set.
     pub(crate) fn add_next_hop(
         &mut self,
         faces: &FaceTable,
@@ -71,14 +72,14 @@ impl Routing {
         ControlResponse::ok(parameters)
     }
 
-    /// fib/remove-nexthop, with the face filled in.
+    /// fib/remove-nexthop, with the face set.
     pub(crate) fn remove_next_hop(&mut self, parameters: &ControlParameters) {
         if let (Some(prefix), Some(face)) = (&parameters.name, parameters.face_id) {
             self.fib.remove(prefix, face);
         }
     }
 
-    /// Adds a route whose face is known to exist.
+    /// Adds a route whose face exists.
     pub(crate) fn register(
         &mut self,
         faces: &FaceTable,
@@ -94,7 +95,7 @@ impl Routing {
         Ok(())
     }
 
-    /// rib/unregister, with the face filled in.
+    /// rib/unregister, with the face set.
     pub(crate) fn unregister(&mut self, faces: &FaceTable, parameters: &ControlParameters) {
         let prefix = parameters.name.clone().unwrap_or_default();
         let face = parameters.face_id.unwrap_or(FaceId::INVALID);
@@ -104,7 +105,7 @@ impl Routing {
         self.apply(faces, changes);
     }
 
-    /// Removes what leads to a face that is gone.
+    /// Removes all routes and next hops to a closed face.
     pub(crate) fn remove_face(&mut self, faces: &FaceTable, face: FaceId) {
         let mut changes = Vec::new();
         self.rib.remove_face(face, &mut changes);
@@ -112,7 +113,7 @@ impl Routing {
         self.fib.remove_face(face);
     }
 
-    /// Removes the routes whose time has come.
+    /// Removes the routes that have expired.
     pub(crate) fn expire(&mut self, faces: &FaceTable, now: Instant) {
         let mut changes = Vec::new();
         self.rib.expire(now, &mut changes);
@@ -138,7 +139,7 @@ impl Routing {
         !self.fib.contains(prefix) && self.fib.len() >= self.fib_entries_max
     }
 
-    /// Lets the FIB follow the RIB. Faces that are gone take no next hops.
+    /// Applies changes of the RIB to the FIB. A closed face gets no next hops.
     fn apply(&mut self, faces: &FaceTable, changes: Vec<FibChange>) {
         for change in changes {
             match change.cost {
@@ -151,7 +152,7 @@ impl Routing {
     }
 }
 
-/// The route that rib/register, with the face filled in, asks for.
+/// The route that rib/register requests, with the face set.
 pub(crate) fn registered_route(
     now: Instant,
     face: FaceId,
@@ -166,7 +167,7 @@ pub(crate) fn registered_route(
     }
 }
 
-/// The route that a prefix announcement from a face asks for, and the body of the answer.
+/// The route that a prefix announcement requests, and the body of the answer.
 pub(crate) fn announced_route(
     now: Instant,
     face: FaceId,
@@ -191,7 +192,7 @@ pub(crate) fn announced_route(
     (route, body)
 }
 
-/// When a route expires that is given so long; never, beyond what can be counted.
+/// When a route with this period expires; `None`, which is never, beyond the range of the clock.
 fn expiry(now: Instant, period_ms: u64) -> Option<Instant> {
     (period_ms < EXPIRATION_MS_MAX).then(|| now.plus_ns(period_ms * NS_PER_MS))
 }
@@ -200,7 +201,7 @@ pub(crate) fn is_too_long(name: &Name) -> bool {
     name.component_count() > PREFIX_COMPONENTS_MAX
 }
 
-/// The refusal of a prefix that is too long.
+/// The refusal of a prefix with too many components.
 pub(crate) fn too_long(what: &str) -> ControlResponse {
     let text = alloc::format!("{what} prefix cannot exceed {PREFIX_COMPONENTS_MAX} components");
     ControlResponse::new(414, text)

@@ -11,12 +11,12 @@ use crate::numbers::{FaceEventKind, FacePersistency, FaceScope, LinkType};
 use crate::record::{codec, record};
 use crate::store_disk::CsDiskInfo;
 
-/// Elements of structures about faces: any of these may hold them.
+/// Elements of structures about faces. Any of these structures may have them.
 fn is_face_element(typ: u32) -> bool {
     matches!(typ, 105 | 108 | 109 | 114 | 129 | 131..=137 | 144..=152 | 193)
 }
 
-/// What a face is.
+/// The description of a face.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaceInfo {
     /// Its identifier.
@@ -35,13 +35,13 @@ pub struct FaceInfo {
     pub flags: u64,
     /// Base interval between congestion marks, in nanoseconds.
     pub base_congestion_marking_interval_ns: Option<u64>,
-    /// Queue from which marking starts, in octets.
+    /// Queue size from which on packets are marked, in bytes.
     pub default_congestion_threshold_bytes: Option<u64>,
-    /// Largest frame in octets.
+    /// Largest frame in bytes.
     pub mtu: Option<u64>,
 }
 
-/// Packets and octets that a face has moved.
+/// Packets and bytes that a face has received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaceCounters {
     /// Interests received.
@@ -56,15 +56,15 @@ pub struct FaceCounters {
     pub out_data: u64,
     /// Nacks sent.
     pub out_nacks: u64,
-    /// Octets received.
+    /// Bytes received.
     pub in_bytes: u64,
-    /// Octets sent.
+    /// Bytes sent.
     pub out_bytes: u64,
-    /// Weir's own: frames received that stood for several Interests.
+    /// Weir's own: frames received with several Interests.
     pub in_runs: u64,
     /// Weir's own: Interests in them.
     pub in_run_interests: u64,
-    /// Weir's own: frames sent that stood for several Interests.
+    /// Weir's own: frames sent with several Interests.
     pub out_runs: u64,
     /// Weir's own: Interests in them.
     pub out_run_interests: u64,
@@ -73,15 +73,13 @@ pub struct FaceCounters {
 /// An item of faces/list and faces/query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaceStatus {
-    /// What the face is.
     pub info: FaceInfo,
     /// Milliseconds until an idle face closes.
     pub expiration_period_ms: Option<u64>,
-    /// What it has moved.
     pub counters: FaceCounters,
-    /// Weir's own: what decides which packets are marked; `None` is NFD's schedule.
+    /// Weir's own: the marking policy; `None` is NFD's schedule.
     pub marking_policy: Option<String>,
-    /// Weir's own: milliseconds since the peer was last heard; `None` is never.
+    /// Weir's own: milliseconds since the last packet from the peer; `None` before the first.
     pub heard_ms_ago: Option<u64>,
 }
 
@@ -121,7 +119,7 @@ codec! {
 pub struct FaceEventNotification {
     /// What happened.
     pub kind: FaceEventKind,
-    /// To which face; its marking settings and MTU are not part of a notification.
+    /// The face. Its marking settings and MTU are not sent.
     pub info: FaceInfo,
 }
 
@@ -138,7 +136,7 @@ codec! {
 }
 
 record! {
-    /// Which faces faces/query asks for: those that agree with every field given.
+    /// The faces that faces/query requests: those that match every given field.
     FaceQueryFilter: FACE_QUERY_FILTER, ignores is_face_element;
     /// The face.
     face_id: Option<FaceId> = FACE_ID "FaceId";
@@ -157,7 +155,7 @@ record! {
 }
 
 impl FaceQueryFilter {
-    /// Whether `face` is asked for.
+    /// Whether the filter matches `face`.
     pub fn matches(&self, face: &FaceInfo) -> bool {
         fn scheme(uri: &str) -> &str {
             uri.split_once("://").map_or("", |(scheme, _)| scheme)
@@ -177,7 +175,7 @@ impl FaceQueryFilter {
 }
 
 record! {
-    /// An item of faces/channels: where the router waits for peers.
+    /// An item of faces/channels: where the router listens for peers.
     ChannelStatus: CHANNEL_STATUS, ignores is_face_element;
     /// FaceUri of the listener.
     local_uri: String = LOCAL_URI "LocalUri";
@@ -208,13 +206,13 @@ record! {
     RouteStatus: DATASET_RECORD;
     /// Where Interests go.
     face_id: FaceId = FACE_ID "FaceId";
-    /// Who made it, see [`route_origin`](crate::route_origin).
+    /// The origin of the route, see [`route_origin`](crate::route_origin).
     origin: u64 = ORIGIN "Origin";
     /// Lower is better.
     cost: u64 = COST "Cost";
     /// See [`route_flags`](crate::route_flags).
     flags: u64 = FLAGS "Flags";
-    /// Milliseconds that it has left; `None`: stays.
+    /// Milliseconds until it expires; `None` never.
     expiration_period_ms: Option<u64> = EXPIRATION_PERIOD "ExpirationPeriod";
 }
 
@@ -249,25 +247,25 @@ record! {
     hits: u64 = N_HITS "NHits";
     /// Interests not answered from the store.
     misses: u64 = N_MISSES "NMisses";
-    /// Octets in use. An extension: other routers do not say.
+    /// Bytes in use. An extension that other routers do not send.
     bytes: Option<u64> = STORE_BYTES "StoreBytes";
-    /// Capacity in octets. An extension: other routers do not say.
+    /// Capacity in bytes. An extension that other routers do not send.
     capacity_bytes: Option<u64> = STORE_CAPACITY_BYTES "StoreCapacityBytes";
-    /// The disks, if there are any. An extension: other routers do not say.
+    /// The disks, if there are any. An extension that other routers do not send.
     disk: Option<CsDiskInfo> = STORE_DISK "StoreDisk";
 }
 
-/// Extensions of another router to status/general, some of them critical.
+/// Extensions of another router to status/general; some of them are critical.
 fn is_foreign_extension(typ: u32) -> bool {
     (200..=208).contains(&typ)
 }
 
-/// The whole of status/general. It is not one TLV: its fields are the Content.
+/// The whole of status/general. It is not a TLV: its fields are the Content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeneralStatus {
-    /// Which program, which version.
+    /// Name and version of the program.
     pub version: String,
-    /// When it started, in milliseconds since the Unix epoch.
+    /// When the program started, in milliseconds since the Unix epoch.
     pub start_unix_ms: u64,
     /// When the status was taken, in milliseconds since the Unix epoch.
     pub current_unix_ms: u64,
@@ -275,7 +273,6 @@ pub struct GeneralStatus {
     pub name_tree_entries: u64,
     /// FIB prefixes.
     pub fib_entries: u64,
-    /// Interests outstanding.
     pub pit_entries: u64,
     /// Prefixes with measurements.
     pub measurements_entries: u64,
@@ -293,11 +290,11 @@ pub struct GeneralStatus {
     pub out_data: u64,
     /// Nacks sent.
     pub out_nacks: u64,
-    /// PIT entries that Data came for.
+    /// PIT entries that ended with Data.
     pub satisfied_interests: u64,
-    /// PIT entries that timed out.
+    /// PIT entries that ended without Data.
     pub unsatisfied_interests: u64,
-    /// What happened to faces for lack of space. Weir's own; other routers do not report it.
+    /// Refused, evicted and stalled faces. Weir's own; other routers do not report it.
     pub crowding: Option<FaceCrowding>,
 }
 
@@ -322,19 +319,19 @@ codec! {
 }
 
 record! {
-    /// What happened to faces for lack of space, since the router started.
+    /// Faces that were refused, evicted or stalled since the router started.
     #[derive(Copy)]
     FaceCrowding, ignores |_| true;
-    /// Datagrams of peers, and connections, that got no face.
+    /// Connections, and datagrams of new peers, that were refused a face.
     refused: u64 = N_FACES_REFUSED "NFacesRefused";
     /// Faces of peers that were evicted for others.
     displaced: u64 = N_FACES_DISPLACED "NFacesDisplaced";
-    /// Connections that closed because their peers took nothing.
+    /// Connections that were closed because their peers accepted no data.
     stalled: u64 = N_FACES_STALLED "NFacesStalled";
 }
 
 impl GeneralStatus {
-    /// From the Content of the dataset.
+    /// Decodes the Content of the dataset.
     pub fn decode_content(content: &[u8]) -> Result<Self, DecodeError> {
         let crowding = match FaceCrowding::read_fields(content) {
             Ok(crowding) => Some(crowding),
@@ -344,7 +341,7 @@ impl GeneralStatus {
         Ok(Self { crowding, ..Self::read_fields(content)? })
     }
 
-    /// As the Content of the dataset.
+    /// Encodes the Content of the dataset.
     pub(crate) fn encode_content(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         self.write_fields(&mut writer);

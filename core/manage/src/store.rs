@@ -12,15 +12,14 @@ use crate::status::CsInfo;
 use crate::transactions::Task;
 use crate::{ERASE_LIMIT, STORE_PACKET_BYTES};
 
-/// Components of the name of cs/holdings before that of the object: scope, `nfd`, module and
-/// dataset.
+/// Number of components of cs/holdings before the object's name: scope, `nfd`, module and dataset.
 const OBJECT_AT: usize = 4;
 
-/// The settings of the content store in force.
+/// The present settings of the content store.
 #[derive(Debug)]
 pub(crate) struct StoreModule {
     settings: StoreSettings,
-    /// The largest capacity that a command sets.
+    /// Maximum capacity that a command can set, in bytes.
     bytes_max: u64,
 }
 
@@ -29,7 +28,7 @@ impl StoreModule {
         Self { settings, bytes_max }
     }
 
-    /// cs/config: the body of the answer, and what the driver must do if something has changed.
+    /// cs/config: the body of the answer, and the action for the driver if something has changed.
     pub(crate) fn configure(
         &mut self,
         parameters: &ControlParameters,
@@ -54,7 +53,7 @@ impl StoreModule {
         (body, has_changed.then_some(Action::ConfigureStore(self.settings)))
     }
 
-    /// Fills in what the driver does not know of cs/info.
+    /// Fills in the fields of cs/info that the driver does not know.
     pub(crate) fn fill_in(&self, info: &mut CsInfo) {
         info.capacity = self.capacity();
         info.flags = self.flags();
@@ -73,14 +72,14 @@ impl StoreModule {
     }
 }
 
-/// cs/erase: what the driver must do.
+/// cs/erase: the task for the driver.
 pub(crate) fn erase(parameters: &ControlParameters) -> Task {
     let prefix = parameters.name.clone().unwrap_or_default();
     let count = parameters.count.unwrap_or(u64::MAX);
     Task::EraseStore { prefix, limit: count.min(ERASE_LIMIT), is_limited: count > ERASE_LIMIT }
 }
 
-/// The answer to cs/erase when the driver is done.
+/// The answer to cs/erase when the driver has finished.
 pub(crate) fn erased(
     prefix: Name,
     is_limited: bool,
@@ -95,14 +94,14 @@ pub(crate) fn erased(
     })
 }
 
-/// The object that an Interest for cs/holdings asks about.
+/// The object that an Interest for cs/holdings queries.
 pub(crate) fn holdings_object(interest: &InterestView<'_>) -> Option<Name> {
     let last = interest.name.last()?;
     let is_complete = interest.name.component_count() == OBJECT_AT + 1;
     HoldingsStatus::object_of(last.value).filter(|_| is_complete)
 }
 
-/// cs/holdings: which segments of an object are held.
+/// cs/holdings: the stored segments of an object.
 pub(crate) fn holdings_status(
     object: Name,
     holdings: Vec<Holding>,

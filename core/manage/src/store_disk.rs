@@ -1,4 +1,4 @@
-//! What `cs/info` tells of the disks of a content store: Weir's own, which other programs skip.
+//! The disks of a content store in `cs/info`. This is an extension of Weir; other programs skip it.
 
 use alloc::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::element::{Element, Elements, Writer};
 use crate::error::DecodeError;
 use crate::numbers::types;
 
-/// The disks of a content store: numbers by their number in the dataset, which the tables of
-/// counters declare ([`Counter::status`](weir_base::Counter::status)). All are even, so that who
-/// does not know one passes over it. One that is not there is 0.
+/// Counters of the disks of a content store, by their number in the dataset. Tables of counters
+/// declare these numbers ([`Counter::status`](weir_base::Counter::status)). All are even, so a
+/// reader that does not know one skips it. A missing counter is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CsDiskInfo {
     numbers: BTreeMap<u32, u64>,
@@ -20,38 +20,38 @@ pub struct CsDiskInfo {
 const DISKS: u32 = 0;
 /// Number of [`CsDiskInfo::capacity_bytes`].
 const CAPACITY_BYTES: u32 = 4;
-/// Numbers at most that a peer's answer may hold.
+/// Maximum number of counters in a peer's answer.
 const NUMBERS_MAX: usize = 256;
 
 impl CsDiskInfo {
-    /// Of `disks` files and devices with `capacity_bytes` for records in all.
+    /// `disks` files and devices with a total of `capacity_bytes` for records.
     pub fn new(disks: u64, capacity_bytes: u64) -> Self {
         Self { numbers: [(DISKS, disks), (CAPACITY_BYTES, capacity_bytes)].into() }
     }
 
-    /// Files and devices.
+    /// Number of files and devices.
     pub fn disks(&self) -> u64 {
         self.number(DISKS)
     }
 
-    /// Octets that they have for records.
+    /// Bytes for records on them.
     pub fn capacity_bytes(&self) -> u64 {
         self.number(CAPACITY_BYTES)
     }
 
-    /// Adds what a table of counters tells in status datasets.
+    /// Adds the counters of a table that are part of status datasets.
     pub fn add(&mut self, stats: &impl Counters) {
         let rows = stats.rows().filter_map(|(counter, value)| Some((counter.status?, value)));
         self.numbers.extend(rows);
     }
 
-    /// The table of counters that was added; what was not told is 0.
+    /// The table of counters that was added. Counters that were not sent are 0.
     pub fn table<T: Counters>(&self) -> T {
         let mut stats = T::default();
         for (index, counter) in T::TABLE.iter().enumerate() {
             let value = counter.status.map_or(0, |number| self.number(number));
             *stats.number_mut(index) = match counter.kind {
-                // Which they are is not told, only how many.
+                // Only the number of members is sent, not which they are.
                 CounterKind::Set => u64::MAX.checked_shr(64 - value.min(64) as u32).unwrap_or(0),
                 _ => value,
             };
@@ -94,11 +94,11 @@ mod tests {
 
     weir_base::counters! {
         struct Table {
-            /// Told.
+            /// Sent.
             told: Total, "told", status 60;
-            /// Told as a number.
+            /// Sent as a number.
             which: Set, "which", status 2;
-            /// Not told.
+            /// Not sent.
             apart: Total, "apart";
         }
     }

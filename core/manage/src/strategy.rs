@@ -1,4 +1,4 @@
-//! Strategy names: which strategy a name chooses, and whether its parameters are right.
+//! Strategy names: which strategy a name denotes, and whether its parameters are valid.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -45,7 +45,7 @@ impl StrategyInfo {
     }
 }
 
-/// The strategy chosen for each prefix, and the strategies there are.
+/// The strategy of each prefix, and the available strategies.
 #[derive(Clone, Debug)]
 pub(crate) struct StrategyTable {
     kinds: Vec<StrategyInfo>,
@@ -66,8 +66,10 @@ impl StrategyTable {
         })
     }
 
-    /// Chooses a strategy. Returns its versioned name and what the router must do, if anything, or
-    /// the refusal.
+    /// Sets a strategy. Returns its versioned name and the action for the router, if any.
+    ///
+    /// # Errors
+    /// The refusal, as an answer.
     pub(crate) fn choose(
         &mut self,
         prefix: &Name,
@@ -86,15 +88,16 @@ impl StrategyTable {
         Ok((resolved, action))
     }
 
-    /// Goes back to the shorter prefix's strategy. Returns what the router must do, if anything.
+    /// Removes the strategy of a prefix, so that the shorter prefix's applies. Returns the action
+    /// for the router, if any.
     pub(crate) fn unset(&mut self, prefix: &Name) -> Option<Action> {
         self.choices.remove(prefix)?;
         Some(Action::SetStrategy { prefix: prefix.clone(), strategy: None })
     }
 
-    /// The full name of what `name` chooses, or the refusal: without a version the highest there
-    /// is; with one the same or the next higher, which must then say that it can stand in, and none
-    /// of ours does.
+    /// The full name of the strategy that `name` denotes, or the refusal. Without a version, it is
+    /// the highest one. With a version, it is the same one. A higher version could replace it if it
+    /// declared so, but none of Weir's strategies does.
     fn resolve(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
         let version_at = (1..name.component_count()).rev().find(|at| {
             name.component(*at).is_some_and(|component| component.as_version().is_some())
@@ -121,7 +124,8 @@ impl StrategyTable {
             let name = kind.short_name();
             return Err(refuse(format!("{name} does not support version {version}")));
         }
-        // The router's strategies know their parameters: what is answered with success is done.
+        // The strategies check their own parameters, so a successful answer means that they are
+        // accepted.
         Strategy::from_name(name).map_err(|error| refuse(error.to_string()))?;
         Ok(name.to_name())
     }

@@ -10,7 +10,7 @@ use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::ReplyTarget;
 use crate::status::FaceQueryFilter;
 
-/// How long the driver has for a transaction. Clients give up after 10 s.
+/// How long the driver has for a transaction. Clients time out after 10 s.
 const LIFETIME_NS: u64 = 30 * NS_PER_S;
 
 /// What the driver must do before an Interest can be answered.
@@ -40,11 +40,11 @@ impl Task {
     }
 }
 
-/// What a command comes to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Reply(ControlResponse),
-    /// It is answered when the driver has done this.
+    /// The answer follows when the driver has finished this.
     Task(Task),
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Pending {
     deadline: Instant,
 }
 
-/// The Interests that wait, by the number of their transaction.
+/// The waiting Interests, by transaction number.
 #[derive(Debug)]
 pub(crate) struct Transactions {
     pending: BTreeMap<u64, Pending>,
@@ -83,7 +83,7 @@ impl Transactions {
         self.pending.len()
     }
 
-    /// Begins a transaction. Returns what the driver must do; nothing if too many wait.
+    /// Begins a transaction. Returns the action for the driver, or `None` if too many wait.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -105,7 +105,7 @@ impl Transactions {
         self.pending.remove(&txn)
     }
 
-    /// Forgets transactions that the driver forgot: their clients have given up.
+    /// Removes transactions that the driver has not answered. Their clients have timed out.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.pending.retain(|_, pending| pending.deadline > now);
     }

@@ -1,4 +1,4 @@
-//! What options are bounded by.
+//! The bounds of options.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer};
 use weir_base::text_or_number;
 use weir_base::units::{Size, Time, UnitError};
 
-/// What index and filter of a packet thread need at least to hold anything worth while, octets.
+/// Minimum memory of index and filter for each packet thread, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 1 << 20;
 
-/// What waits to be written may take at least: the largest Data.
+/// Minimum memory for Data that waits to be written: the largest Data, in bytes.
 const BACKLOG_BYTES_MIN: u64 = 64 << 10;
 
 /// A whole number from `MIN` to `MAX`.
@@ -25,7 +25,7 @@ where
     count.ok_or_else(|| D::Error::custom(format!("{number} cannot be; give {MIN} to {MAX}")))
 }
 
-/// Octets from `MIN` to `MAX`.
+/// A size in bytes from `MIN` to `MAX`.
 pub(crate) fn size<'de, D, const MIN: u64, const MAX: u64>(from: D) -> Result<Size, D::Error>
 where
     D: Deserializer<'de>,
@@ -38,12 +38,12 @@ where
     Err(D::Error::custom(format!("{size} cannot be; give \"{least}\" to \"{most}\"")))
 }
 
-/// A time above 0 and of an hour at most.
+/// A time above 0, up to an hour.
 pub(crate) fn positive_time<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     time(from, 1, 3_600, "give for example \"500ms\"")
 }
 
-/// How long a record may be in memory alone.
+/// How long a record may stay in memory before it is written.
 pub(crate) fn write_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     let remedy = "until it is written a record is lost when the router dies; give at most \"1m\"";
     time(from, 0, 60, remedy)
@@ -60,7 +60,7 @@ where
     Err(D::Error::custom(format!("{time} cannot be; {remedy}")))
 }
 
-/// What has words of its own beside a number, as [`Display`](fmt::Display) and `FromStr` have it.
+/// An option with words of its own besides numbers, in the form of `Display` and `FromStr`.
 pub(crate) mod admission {
     use super::*;
     use serde::Serializer;
@@ -75,7 +75,7 @@ pub(crate) mod admission {
     }
 }
 
-/// A size that the router chooses by itself where it is `"auto"`.
+/// A size, or `"auto"` for a size that the router chooses.
 macro_rules! size_or_auto {
     ($(#[doc = $doc:literal])* $name:ident, $least:expr, $expected:literal) => {
         $(#[doc = $doc])*
@@ -124,13 +124,13 @@ macro_rules! size_or_auto {
 }
 
 size_or_auto!(
-    /// Octets for an index, or `"auto"`.
+    /// Memory for an index in bytes, or `"auto"`.
     memory,
     INDEX_BYTES_MIN,
     "room for an index; give at least \"1MiB\" for each packet thread, or \"auto\""
 );
 size_or_auto!(
-    /// Octets for Data that waits to be written, or `"auto"`.
+    /// Memory for Data that waits to be written in bytes, or `"auto"`.
     backlog,
     BACKLOG_BYTES_MIN,
     "room for what waits to be written; give at least \"64KiB\", or \"auto\""

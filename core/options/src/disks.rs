@@ -1,4 +1,4 @@
-//! Options of disks, and of what a router does when they are busy.
+//! Options of disks, and of the router's behaviour when they are busy.
 
 use alloc::vec::Vec;
 
@@ -11,66 +11,70 @@ use crate::bounds;
 
 options! {
     /// How a router uses its disks: `[disks]` of its configuration, `[router.disk]` of a scenario.
-    /// Bounds are those of the whole router.
+    /// Limits apply to the whole router.
     pub struct DisksOptions {
-        /// What goes to disk: "all", what was asked for a "second-hit" time, or Data of at least a
-        /// size ("4KiB").
+        /// Which Data is stored on disk: "all", Data requested a "second-hit" time, or Data of at
+        /// least a size ("4KiB").
         #[serde(with = "bounds::admission")]
         admission: Admission = tier().admission;
-        /// When: "early", as soon as memory is a quarter full, oldest Data first; at its "eviction"
-        /// from memory; or at its "arrival", so that kill -9 loses only what came within the last
-        /// `write_delay_max` and what was waiting for a disk. A stop writes the rest.
+        /// When Data is written: "early", as soon as memory is a quarter full, oldest Data first;
+        /// at its "eviction" from memory; or at its "arrival". With "arrival", kill -9 loses only
+        /// the Data of the last `write_delay_max` and Data that waited for a disk. A shutdown
+        /// writes the rest.
         offer: OfferAt = tier().offer_at;
-        /// Octets of a typical record; the filter has room for as many as the disks hold.
+        /// Size of a typical record. The filter has room for as many such records as the disks
+        /// hold.
         #[serde(deserialize_with = "bounds::size::<_, 64, 1_048_576>")]
         record_size_typical: Size = Size { bytes: tier().record_bytes_typical.into() };
-        /// Memory for index and filter (about 16 octets a record), at least "1MiB" for each of the
-        /// `threads`; beyond it nothing more is stored. "auto" is twice what the disks need when
-        /// they are full of typical records.
+        /// Memory for index and filter (about 16 bytes for each record), at least "1MiB" for each
+        /// of the `threads`. When it is full, nothing more is stored. "auto" is twice the need of
+        /// disks that are full of typical records.
         #[serde(with = "bounds::memory")]
         index_memory_max: Option<Size> = None;
         /// When Interests go to the next hop although a disk has their Data: when a read would take
-        /// longer than `late_after` ("late"), when as many reads as `threshold` wait ("threshold"),
-        /// when the answer is likely to come sooner from there ("adaptive"), or never ("off"). A
-        /// stalled disk is always bypassed.
+        /// longer than `late_after` ("late"), when `threshold` reads wait ("threshold"), when the
+        /// next hop will probably answer sooner ("adaptive"), or never ("off"). A stalled disk is
+        /// always bypassed.
         bypass: Bypass = BusyPolicy::default().bypass;
-        /// With bypass "late": how long a read may take. From a sixteenth of it on some of the Data
-        /// read is marked, and more the longer reads take, so that consumers slow down first.
+        /// With bypass "late": how long a read may take. From a sixteenth of it on, some of the
+        /// Data read is marked. The share of marked Data grows with the time, so that consumers
+        /// slow down first.
         #[serde(deserialize_with = "bounds::positive_time")]
         late_after: Time = Time { ns: BusyPolicy::default().late_after_ns };
-        /// Reads before a disk from which on it is busy, for `mark` and for bypass "threshold".
+        /// Number of waiting reads from which on a disk is busy, for `mark` and for bypass
+        /// "threshold".
         #[serde(deserialize_with = "bounds::count::<_, 0, { u32::MAX }>")]
         threshold: u32 = tier().bypass_threshold;
-        /// Congestion marks because of disks: on Data for which the queue was over the threshold
-        /// and no next hop was left ("nb-cc"; neighbours tell each other whether they are
-        /// available), on that of every Interest that found it so, passed by or not ("ecn"), or on
-        /// none ("off"). Unless it is "off", Data that comes faster than disks write it is marked
-        /// as well.
+        /// Congestion marks because of disks. "nb-cc" marks Data for which the queue was over the
+        /// threshold and no next hop was available; neighbours signal whether they are available.
+        /// "ecn" marks Data of every Interest that found the queue over the threshold, even if it
+        /// bypassed the disk. "off" marks none. Unless it is "off", Data that arrives faster than
+        /// disks write it is marked too.
         mark: Mark = BusyPolicy::default().mark;
-        /// Operations under way at a disk at most.
+        /// Maximum number of operations in progress on a disk.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1024>")]
         depth: u32 = tier().depth;
-        /// Reads that wait for a disk at most; beyond them Interests are answered with a Nack for
-        /// congestion.
+        /// Maximum number of reads that wait for a disk. Further Interests receive a Congestion
+        /// Nack.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         reads_max: u32 = tier().reads_max;
-        /// Memory for Data that waits to be written, within `size` in [store] if that is larger;
-        /// beyond it Data is not stored. Before that, Data is marked and consumers slow down.
-        /// "auto" is half of `size`, but at least "16MiB".
+        /// Memory for Data that waits to be written. It is a part of `size` in [store] if that is
+        /// larger. When it is full, Data is not stored. Before that, Data is marked and consumers
+        /// slow down. "auto" is half of `size`, but at least "16MiB".
         #[serde(with = "bounds::backlog")]
         write_backlog_max: Option<Size> = None;
-        /// Octets written at once at most.
+        /// Maximum size of one write.
         #[serde(deserialize_with = "bounds::size::<_, 4_096, 4_194_304>")]
         write_size_max: Size = Size { bytes: tier().write_bytes_max.into() };
-        /// How long a record may wait for others to be written with, up to "1m".
+        /// How long a record may wait for others that are written with it, up to "1m".
         #[serde(deserialize_with = "bounds::write_delay")]
         write_delay_max: Time = Time { ns: tier().write_delay_max_ns };
-        /// A disk that does not answer for this long is stalled: what waits for it goes on without
-        /// it, until it answers again.
+        /// A disk that does not respond for this long is stalled. Interests that wait for it are
+        /// forwarded, and the disk is bypassed until it responds again.
         #[serde(deserialize_with = "bounds::positive_time")]
         stalled_after: Time = Time { ns: tier().stalled_after_ns };
-        /// How long a router that is told to stop may write what is in memory to its disks; "0s"
-        /// does not. A second signal ends it at once.
+        /// How long a router that shuts down may write memory to its disks; "0s" writes nothing. A
+        /// second signal stops it at once.
         stop_timeout: Time = Time { ns: 30_000_000_000 };
     }
 }
@@ -81,8 +85,8 @@ fn tier() -> DiskTierConfig {
 }
 
 impl DisksOptions {
-    /// `tier` with these options: `tier` says which disks, whose they are, and how much memory its
-    /// index may take.
+    /// Applies these options to `tier`, which provides the disks, their owner, and the memory of
+    /// the index.
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         DiskTierConfig {
             record_bytes_typical: self.record_size_typical.bytes as u32,

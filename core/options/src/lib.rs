@@ -4,8 +4,8 @@
 
 extern crate alloc;
 
-/// A struct of options in files. The text of each is its documentation and what is printed above
-/// it.
+/// Declares a struct of options for configuration files. The documentation of an option is also the
+/// text that is printed above it.
 macro_rules! options {
     (
         $(#[doc = $doc:literal])*
@@ -39,7 +39,7 @@ macro_rules! options {
         }
 
         impl $name {
-            /// Each option and the lines of its text, in the order of files.
+            /// Each option with the lines of its text, in the order of the file.
             pub const TEXTS: &[(&str, &[&str])] = &[$((stringify!($option), &[$($text),+])),*];
         }
     };

@@ -1,5 +1,5 @@
-//! Certificates: Data of content type 2 that bind a public key to a name (NDN certificate format
-//! 2).
+//! Certificates: Data packets of content type 2 that bind a public key to a name (NDN certificate
+//! format 2).
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ pub use weir_wire::ValidityPeriod as Validity;
 /// The component between an identity and a key's identifier.
 pub(crate) const KEY_COMPONENT: &[u8] = b"KEY";
 
-/// The issuer component of a certificate that its own key signed.
+/// The issuer component of a certificate signed by its own key.
 pub const SELF_ISSUER: &[u8] = b"self";
 
 const CONTENT_TYPE_KEY: u64 = 2;
@@ -24,7 +24,7 @@ const CONTENT_TYPE_KEY: u64 = 2;
 /// FreshnessPeriod of certificates, as all NDN libraries set it.
 const FRESHNESS_MS: u64 = 3_600_000;
 
-/// Components from `KEY` to the end: KEY, key identifier, issuer, version.
+/// Number of components from `KEY` to the end: KEY, key identifier, issuer, version.
 const CERTIFICATE_SUFFIX: usize = 4;
 const KEY_SUFFIX: usize = 2;
 
@@ -38,7 +38,7 @@ pub fn is_certificate_name(name: NameView<'_>) -> bool {
     has_key_at(name, CERTIFICATE_SUFFIX)
 }
 
-/// The key name in a key name or certificate name; `None` for any other name.
+/// The key name within a key name or certificate name; `None` for any other name.
 pub fn key_name_of(name: NameView<'_>) -> Option<NameView<'_>> {
     if is_certificate_name(name) {
         Some(name.prefix(name.component_count() - CERTIFICATE_SUFFIX + KEY_SUFFIX))
@@ -47,13 +47,13 @@ pub fn key_name_of(name: NameView<'_>) -> Option<NameView<'_>> {
     }
 }
 
-/// The identity in a key name or certificate name; `None` for any other name.
+/// The identity of a key name or certificate name; `None` for any other name.
 pub fn identity_of(name: NameView<'_>) -> Option<NameView<'_>> {
     let key_name = key_name_of(name)?;
     Some(key_name.prefix(key_name.component_count() - KEY_SUFFIX))
 }
 
-/// The name `/<identity>/KEY/<key id>`; other libraries take 8 random octets for the identifier.
+/// The name `/<identity>/KEY/<key id>`. Other libraries use 8 random bytes as the identifier.
 pub fn key_name(identity: NameView<'_>, key_id: &[u8]) -> Name {
     let mut name = identity.to_name();
     name.append_generic(KEY_COMPONENT).append_generic(key_id);
@@ -65,10 +65,10 @@ fn has_key_at(name: NameView<'_>, from_end: usize) -> bool {
     component.is_some_and(|found| found.is_generic() && found.value == KEY_COMPONENT)
 }
 
-/// Why a packet is no certificate.
+/// Why a packet is not a certificate.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It is not even a Data.
+    /// It is not a Data packet.
     #[error("not a Data packet: {0}")]
     NotData(#[from] DecodeError),
     /// The name is not `/<identity>/KEY/<key id>/<issuer>/<version>`.
@@ -79,26 +79,26 @@ pub enum CertificateError {
     ContentType(u64),
     #[error("the certificate has no validity period")]
     NoValidity,
-    /// There is no public key in it.
+    /// It has no public key.
     #[error("the certificate has no public key")]
     NoPublicKey,
 }
 
-/// Why no certificate was made.
+/// Why no certificate was issued.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum IssueError {
-    /// The draft's name, key or size is not fit for a certificate.
+    /// The name, key or size of the draft is not valid for a certificate.
     #[error(transparent)]
     Draft(#[from] CertificateError),
     /// The certificate would be larger than a packet.
     #[error("the certificate would have {0} octets, more than a packet holds")]
     TooLarge(usize),
-    /// The issuer did not sign.
+    /// The issuer's provider failed.
     #[error(transparent)]
     Sign(#[from] SignError),
 }
 
-/// A certificate: shape checked, signature not.
+/// A certificate. Its format was checked, its signature was not.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Certificate {
     wire: Vec<u8>,
@@ -108,13 +108,13 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads exactly one Data TLV that has the shape of a certificate. Neither the signature nor
-    /// the time is looked at: [`Self::verify`], [`Validity::contains`].
+    /// Decodes exactly one Data TLV in the format of a certificate. Checks neither signature nor
+    /// time; see [`Self::verify`] and [`Validity::contains`].
     pub fn decode(wire: &[u8]) -> Result<Self, CertificateError> {
         Self::from_data(&DataView::decode(wire)?)
     }
 
-    /// The certificate that a decoded Data is.
+    /// The certificate in a decoded Data packet.
     pub(crate) fn from_data(data: &DataView<'_>) -> Result<Self, CertificateError> {
         if !is_certificate_name(data.name) {
             return Err(CertificateError::Name(data.name.to_name()));
@@ -153,19 +153,19 @@ impl Certificate {
         key_name_of(self.name()).expect("checked when the certificate was made")
     }
 
-    /// Whose key it is.
+    /// The owner of the key.
     pub fn identity(&self) -> NameView<'_> {
         identity_of(self.name()).expect("checked when the certificate was made")
     }
 
-    /// The name's component that says who issued it: `self`, `NA`, or the issuer's choice.
+    /// The name component for the issuer: `self`, `NA`, or the issuer's choice.
     pub fn issuer(&self) -> ComponentView<'_> {
         let at = self.name.component_count() - 2;
         self.name().component(at).expect("checked when the certificate was made")
     }
 
-    /// Whether the key signed its own certificate, as far as the KeyLocator says: it is the key's
-    /// name, the certificate's, or the digest of the public key.
+    /// Whether the KeyLocator says that the key signed its own certificate: it is the name of the
+    /// key or of the certificate, or the digest of the public key.
     pub fn is_self_issued(&self) -> bool {
         match self.data().signature_info().key_locator {
             Some(KeyLocatorView::Name(name)) => {
@@ -176,41 +176,41 @@ impl Certificate {
         }
     }
 
-    /// The public key as SubjectPublicKeyInfo (DER). Not looked into here.
+    /// The public key as SubjectPublicKeyInfo (DER). Its content is not checked here.
     pub fn public_key(&self) -> &[u8] {
         &self.public_key
     }
 
-    /// SHA-256 of the public key: what a KeyDigest locator and trust on first use go by.
+    /// SHA-256 of the public key, which KeyDigest locators and trust on first use refer to.
     pub fn public_key_digest(&self) -> [u8; 32] {
         sha256(&[&self.public_key])
     }
 
-    /// From when to when it is valid, both seconds included.
+    /// When it is valid, including the first and the last second.
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Checks the signature with the issuer's key. Whether the issuer is to be believed is for
-    /// [`crate::trust`] to say.
+    /// Checks the signature with the issuer's key. Whether the issuer is trusted is decided by
+    /// [`crate::trust`].
     ///
     /// # Errors
-    /// What [`verify_data`] finds.
+    /// Those of [`verify_data`].
     pub fn verify(&self, issuer: &dyn Verifier) -> Result<(), VerifyError> {
         verify_data(&self.data(), issuer)
     }
 }
 
-/// What is to be written into a certificate.
+/// The content of a certificate to be issued.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct CertificateDraft<'a> {
-    /// `/<identity>/KEY/<key id>` of the key that is certified.
+    /// `/<identity>/KEY/<key id>` of the certified key.
     pub key_name: NameView<'a>,
     /// The public key as SubjectPublicKeyInfo (DER).
     pub public_key: &'a [u8],
-    /// The name's issuer component, generic: [`SELF_ISSUER`] if the key signs for itself.
+    /// The issuer component of the name, generic; [`SELF_ISSUER`] if the key signs for itself.
     pub issuer: &'a [u8],
-    /// The name's version, by custom milliseconds since the Unix epoch.
+    /// The version in the name, usually milliseconds since the Unix epoch.
     pub version: u64,
     pub validity: Validity,
 }
@@ -221,8 +221,8 @@ impl CertificateDraft<'_> {
         self.sign(issuer, issuer.key_locator())
     }
 
-    /// Signs the certificate with the key it is for. The KeyLocator is the key's name, as a
-    /// certificate cannot be fetched to check itself.
+    /// Signs the certificate with its own key. The KeyLocator is the name of the key: a verifier
+    /// cannot fetch a certificate to check that certificate.
     pub fn issue_to_self(&self, signer: &dyn Signer) -> Result<Certificate, IssueError> {
         self.sign(signer, Some(KeyLocator::Name(self.key_name.to_name())))
     }

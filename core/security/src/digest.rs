@@ -1,4 +1,4 @@
-//! SignatureType 0: SHA-256 of the signed portion. It shows that a packet arrived whole, never who
+//! SignatureType 0: SHA-256 of the signed portion. It shows that a packet is complete, but not who
 //! made it.
 
 use alloc::vec::Vec;
@@ -17,12 +17,12 @@ pub fn sha256(portions: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// From so many messages on, [`sha256_lanes`] is used: of 8000 octets it takes eight 1.2 times as
-/// fast as the processor's SHA extensions one after the other, sixteen 2.6 times.
+/// From this many messages on, [`sha256_lanes`] is faster than the processor's SHA extensions: with
+/// 8000 bytes each, 1.2 times for eight messages and 2.6 times for sixteen.
 const LANES_MIN: usize = 7;
 
-/// SHA-256 of each of `messages`, side by side where the processor can. Messages of about one
-/// length gain most.
+/// SHA-256 of each message, in parallel if the processor can. Messages of about equal length gain
+/// most.
 pub fn sha256_each(messages: &[&[u8]]) -> Vec<[u8; 32]> {
     let mut digests = Vec::with_capacity(messages.len());
     for messages in messages.chunks(SHA256_LANES) {
@@ -37,7 +37,7 @@ pub fn sha256_each(messages: &[&[u8]]) -> Vec<[u8; 32]> {
     digests
 }
 
-/// Signs with DigestSha256 (NDN packet 0.3, SignatureType 0): no key, no KeyLocator.
+/// Signs with DigestSha256 (NDN packet 0.3, SignatureType 0), without key and KeyLocator.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct DigestSigner;
 
@@ -55,8 +55,8 @@ impl Signer for DigestSigner {
     }
 }
 
-/// Signs with nothing (NullSignature, SignatureType 200): for packets of which a signed one lists
-/// the digests.
+/// Signs with an empty signature (NullSignature, SignatureType 200), for packets whose digests are
+/// listed in a signed packet.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct NullSigner;
 

@@ -1,17 +1,19 @@
-//! Digest lists of segmented objects: one signature for hundreds of segments, or for all of them.
+//! Manifests: signed lists of the digests of an object's packets. One signature then covers
+//! hundreds of segments, or all of them.
 //!
-//! The parts of an object's manifest are Data that list the implicit SHA-256 digests of other
-//! packets of it. A consumer verifies a signature for some parts, and one SHA-256 for each packet
-//! that they list, in whatever order they come.
+//! A manifest consists of parts. A part is a Data packet that lists the implicit SHA-256 digests of
+//! other packets. A consumer verifies the signature of some parts, and one SHA-256 for each listed
+//! packet, in any order.
 //!
-//! A part of level 1 lists segments. With two [levels](Shape::levels), a part of level 2 lists
-//! parts of level 1, so that one signature is enough for K^2 segments. Parts of the highest level
-//! are signed, for those below a digest will do. Part `i` of a level covers what it lists from
-//! `i * K` on, at most `K` packets; `K` is the same in all parts of an object. All parts of a level
-//! but the last are full.
+//! A part of level 1 lists segments. With two [levels](ManifestShape::levels), a part of level 2
+//! lists parts of level 1, so one signature covers K^2 segments. Parts of the highest level are
+//! signed; the others need only a digest. Part `i` of a level lists the packets from number `i * K`
+//! on, at most `K` of them. `K` is the same in all parts of an object. All parts of a level are
+//! full, except the last.
 //!
-//! Part `i` is called `<versioned>/32=manifest/50=<i>` on level 1, `<versioned>/32=manifest/
-//! 58=<level>/50=<i>` above it. Its Content is a sequence of TLVs, in this order:
+//! Part `i` has the name `<versioned>/32=manifest/50=<i>` on level 1, and
+//! `<versioned>/32=manifest/58=<level>/50=<i>` above it. Its Content is a sequence of TLVs, in this
+//! order:
 //!
 //! | type | element | value |
 //! |---|---|---|
@@ -22,9 +24,9 @@
 //! | 131 | `First` | NNI, `i * K`: number of the first segment, or part of the level below |
 //! | 133 | `Digests` | 1 to `K` digests of 32 octets each |
 //!
-//! A part of 248 digests takes 7,955 to 7,962 octets of Content: 32 for each packet that it lists,
-//! and 19 to 26. The numbers are from the range that NDN packet 0.3 leaves to applications (128 to
-//! 252). All are odd, hence critical; a reader skips unrecognised even ones.
+//! A part of 248 digests has 7,955 to 7,962 octets of Content: 32 for each digest, and 19 to 26
+//! more. The type numbers are from the range that NDN packet 0.3 reserves for applications (128 to
+//! 252). All are odd and therefore critical. A reader skips unknown even ones.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -32,16 +34,17 @@ use alloc::vec::Vec;
 use weir_wire::tlv::{Reader, Writer, is_critical};
 use weir_wire::{Name, NameView};
 
-/// Digests in a part unless said otherwise: 248 of them, name and signature fit into a packet.
+/// Default number of digests in a part. With 248 of them, name and signature still fit into a
+/// packet.
 pub const DIGESTS_PER_PART: usize = 248;
 
-/// Most digests a part may hold: a packet of 8800 octets has room for no more.
+/// Maximum number of digests in a part; a packet of 8800 octets has no room for more.
 const DIGESTS_PER_PART_MAX: usize = 270;
 
-/// Most levels: one signature for 61,504 segments is enough.
+/// Maximum number of levels. With two, one signature covers 61,504 segments.
 pub const LEVELS_MAX: u8 = 2;
 
-/// Value of the keyword component between the object's versioned name and the part number.
+/// The keyword component between the object's versioned name and the part number.
 pub const MANIFEST_KEYWORD: &[u8] = b"manifest";
 
 const TYPE_DIGESTS_PER_PART: u32 = 129;
@@ -56,34 +59,34 @@ const ALGORITHM_SHA256: u64 = 1;
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
-/// Why a manifest part is not accepted.
+/// Why a manifest part is refused.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The Content is not the three elements in order, or their values are out of range.
+    /// The Content does not have the elements in order, or a value is out of range.
     #[error("the manifest part is malformed")]
     Malformed,
-    /// Its digests are not SHA-256.
+    /// The digests are not SHA-256.
     #[error("the manifest has digests of algorithm {0}, of which nothing is known here")]
     Algorithm(u64),
-    /// It is not the part that its name says, or of a manifest of another shape.
+    /// The part does not match its name, or belongs to a manifest of another shape.
     #[error("the manifest part is not what its name and the metadata say")]
     Inconsistent,
-    /// The manifest would cover more segments than the caller allows.
+    /// The manifest would list more segments than the caller allows.
     #[error("the manifest lists more segments than allowed")]
     TooLarge,
 }
 
-/// How the manifest of an object is cut into parts.
+/// How a manifest is divided into parts.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct ManifestShape {
-    /// `K`: digests in every part of a level but the last, 1 to 270.
+    /// `K`: digests in every part of a level except the last, 1 to 270.
     pub digests_per_part: u16,
-    /// 1: parts list segments; 2: there are parts that list parts.
+    /// 1: all parts list segments; 2: there are also parts that list parts.
     pub levels: u8,
 }
 
 impl ManifestShape {
-    /// A shape, if there is one with these numbers.
+    /// A shape with these numbers; `None` if they are out of range.
     pub fn new(digests_per_part: u64, levels: u64) -> Option<Self> {
         let is_one = (1..=DIGESTS_PER_PART_MAX as u64).contains(&digests_per_part)
             && (1..=u64::from(LEVELS_MAX)).contains(&levels);
@@ -95,7 +98,7 @@ impl ManifestShape {
         self.digests_per_part as u64
     }
 
-    /// Segments below a full part of that level; 1 for level 0, which is a segment.
+    /// Number of segments below a full part of this level; 1 for level 0, which is a segment.
     pub const fn segments_below(self, level: u8) -> u64 {
         self.digests_per_part().pow(level as u32)
     }
@@ -103,9 +106,9 @@ impl ManifestShape {
 
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct PartId {
-    /// 1: it lists segments.
+    /// 1 for a part that lists segments.
     pub level: u8,
-    /// Its number on this level, from 0.
+    /// The number of the part on this level, from 0.
     pub number: u64,
 }
 
@@ -116,8 +119,8 @@ impl PartId {
     }
 }
 
-/// Name that the numbers of a level's parts are below: `<versioned>/32=manifest`, and above level 1
-/// `/58=<level>`.
+/// The prefix of the names of a level's parts: `<versioned>/32=manifest`, followed by `/58=<level>`
+/// above level 1.
 pub fn level_name(versioned: NameView<'_>, level: u8) -> Name {
     let mut name = versioned.to_name();
     name.append_keyword(MANIFEST_KEYWORD);
@@ -133,8 +136,8 @@ pub fn part_name(versioned: NameView<'_>, part: PartId) -> Name {
     name
 }
 
-/// Contents of the parts of a level that list packets with these digests, part 0 first; a packet's
-/// number is the index.
+/// The Contents of the parts of a level that list packets with these digests, part 0 first. The
+/// index of a digest is the number of its packet.
 pub fn encode_parts(
     digests: &[Digest],
     shape: ManifestShape,
@@ -147,20 +150,20 @@ pub fn encode_parts(
     })
 }
 
-/// One part of a manifest: the Content of one Data, decoded.
+/// One part of a manifest: the decoded Content of one Data packet.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct ManifestPart<'a> {
     pub shape: ManifestShape,
-    /// The part's level, 1 to the shape's.
+    /// The level of the part, from 1 to that of the shape.
     pub level: u8,
-    /// Number of the segment, or of the part of the level below, that the first digest is of.
+    /// The number of the packet of the first digest: a segment, or a part of the level below.
     pub first: u64,
     /// Implicit digests of consecutive packets, at least one.
     pub digests: &'a [Digest],
 }
 
 impl<'a> ManifestPart<'a> {
-    /// Reads the Content of a manifest Data.
+    /// Decodes the Content of a manifest packet.
     pub fn decode(content: &'a [u8]) -> Result<Self, ManifestError> {
         let mut reader = Reader::new(content);
         match read_nni(&mut reader, TYPE_DIGEST_ALGORITHM)? {
@@ -185,7 +188,7 @@ impl<'a> ManifestPart<'a> {
         }
     }
 
-    /// The Content of a manifest Data.
+    /// Encodes the Content of a manifest packet.
     pub fn encode(&self) -> Vec<u8> {
         let digests = self.digests.as_flattened();
         let mut writer = Writer::with_capacity(digests.len() + 33);
@@ -213,17 +216,17 @@ fn read_nni(reader: &mut Reader<'_>, typ: u32) -> Result<u64, ManifestError> {
     weir_wire::tlv::nni(read_value(reader, typ)?).ok_or(ManifestError::Malformed)
 }
 
-/// What a manifest says of a packet.
+/// What a manifest lists for a packet.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum DigestLookup {
     Found(Digest),
-    /// There is no such packet: the part that would list it ends before.
+    /// There is no such packet: the part that would list it ends before it.
     Absent,
     /// The part that would list it has not been added.
     Unknown,
 }
 
-/// The parts of one object's manifest that a consumer has verified so far.
+/// The verified parts of one object's manifest.
 #[derive(Clone, Debug)]
 pub struct DigestManifest {
     shape: ManifestShape,
@@ -232,20 +235,20 @@ pub struct DigestManifest {
 }
 
 impl DigestManifest {
-    /// An empty manifest of that shape, which takes no part beyond `segments_max` segments (32
-    /// octets of memory each).
+    /// An empty manifest of this shape. It accepts no part beyond `segments_max` segments, which
+    /// bounds its memory (32 bytes for each).
     pub const fn new(shape: ManifestShape, segments_max: u64) -> Self {
         Self { shape, segments_max, parts: BTreeMap::new() }
     }
 
-    /// Adds the Content of the Data that is called `part`, which the caller has verified.
+    /// Adds the Content of the Data packet named `part`. The caller has verified it.
     pub fn add_part(&mut self, part: PartId, content: &[u8]) -> Result<(), ManifestError> {
         let ManifestPart { shape, level, first, digests } = ManifestPart::decode(content)?;
         let expected = part.number.checked_mul(shape.digests_per_part());
         if (shape, level) != (self.shape, part.level) || expected.is_some_and(|it| it != first) {
             return Err(ManifestError::Inconsistent);
         }
-        // The last packet that it lists may have fewer segments below it than there is room for.
+        // The last listed packet may have fewer segments below it than a full part.
         let last = first.saturating_add(digests.len() as u64 - 1);
         let before_last = last.saturating_mul(shape.segments_below(level - 1));
         if expected.is_none() || before_last >= self.segments_max {
@@ -255,8 +258,8 @@ impl DigestManifest {
         Ok(())
     }
 
-    /// What is said of the packet with that number: of a segment on level 0, or of the part of a
-    /// level below the highest.
+    /// The digest of the packet with this number: a segment on level 0, or a part of a level below
+    /// the highest.
     pub fn digest_of(&self, level: u8, number: u64) -> DigestLookup {
         let per_part = self.shape.digests_per_part();
         let lister = PartId { level: level + 1, number: number / per_part };

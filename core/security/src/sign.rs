@@ -1,5 +1,5 @@
-//! What signs and what verifies: two traits that the providers in `io/` fill in, and the functions
-//! that apply them to packets.
+//! Traits for signing and verification, and functions that apply them to packets. Providers in
+//! `io/` implement the traits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,12 +9,12 @@ use weir_wire::{Data, DataView, Interest, InterestView, SignatureInfo};
 
 pub use weir_wire::KeyLocator;
 
-/// Number of a signature algorithm (NDN packet 0.3, SignatureType).
+/// The number of a signature algorithm (NDN packet 0.3, SignatureType).
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct SignatureType(pub u64);
 
 impl SignatureType {
-    /// SHA-256 of the signed portion, no key: integrity only.
+    /// SHA-256 of the signed portion, without a key: integrity only.
     pub(crate) const DIGEST_SHA256: Self = Self(0);
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     pub const SHA256_WITH_RSA: Self = Self(1);
@@ -42,21 +42,21 @@ impl fmt::Display for SignatureType {
     }
 }
 
-/// Why nothing was signed.
+/// Why signing failed.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum SignError {
-    /// The provider refused or failed, for example because a key device was taken away.
+    /// The provider failed, for example because a key device was removed.
     #[error("the signing provider failed")]
     Provider,
 }
 
-/// Why a packet is not accepted as signed.
+/// Why the signature of a packet is not accepted.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The signature value does not belong to these octets and this key.
+    /// The signature was not made by this key for these bytes.
     #[error("the signature does not match")]
     Mismatch,
-    /// The packet says it is signed with another algorithm than the verifier's key is for.
+    /// The packet names another algorithm than the verifier's key.
     #[error("signed with {found}, but the key is for {expected}")]
     TypeMismatch {
         /// The algorithm of the verifier.
@@ -64,55 +64,53 @@ pub enum VerifyError {
         /// The algorithm named in the packet.
         found: SignatureType,
     },
-    /// The Interest carries no signature.
+    /// The Interest has no signature.
     #[error("the packet is not signed")]
     Unsigned,
 }
 
-/// Makes signature values. Shared by the threads that sign segments.
+/// Creates signatures. Threads that sign segments share it.
 pub trait Signer: Send + Sync {
-    /// The algorithm, as it is written into SignatureInfo.
+    /// The algorithm, as written into SignatureInfo.
     fn signature_type(&self) -> SignatureType;
 
-    /// Whose key it is, as it is written into SignatureInfo; `None` for DigestSha256.
+    /// The owner of the key, as written into SignatureInfo; `None` for DigestSha256.
     fn key_locator(&self) -> Option<KeyLocator>;
 
-    /// The signature value over the concatenation of `portions`.
+    /// Signs the concatenation of `portions`.
     fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError>;
 }
 
-/// Checks signature values against one key.
+/// Verifies signatures with one key.
 pub trait Verifier: Send + Sync {
-    /// The algorithm the key is for. A packet that names another one is refused unread.
+    /// The algorithm of the key. Packets that name another one are refused at once.
     fn signature_type(&self) -> SignatureType;
 
-    /// Whether `signature` is this key's over the concatenation of `portions`.
+    /// Checks that `signature` is this key's signature of the concatenation of `portions`.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError>;
 
-    /// Of octets and a signature each, which are this key's. Some algorithms take less time for
-    /// many together.
+    /// Verifies several pairs of bytes and signature. Some algorithms are faster for many at once.
     fn verify_each(&self, signed: &[(&[u8], &[u8])]) -> Vec<bool> {
         let is_good = |&(octets, signature): &(_, _)| self.verify(&[octets], signature).is_ok();
         signed.iter().map(is_good).collect()
     }
 }
 
-/// Makes verifiers out of public keys. The core has no algorithms of its own; a provider in `io/`
-/// fills this in.
+/// Creates verifiers from public keys. The core implements no algorithms; a provider in `io/` does.
 pub trait VerifierFactory {
-    /// The verifier for a SubjectPublicKeyInfo (DER); `None` if it is malformed or its algorithm
+    /// The verifier for a SubjectPublicKeyInfo (DER). `None` if it is malformed or its algorithm is
     /// not supported.
     fn verifier_from_spki(&self, spki: &[u8]) -> Option<Box<dyn Verifier>>;
 }
 
-/// Signs a Data and encodes it: SignatureInfo with the signer's type and KeyLocator, nothing else.
+/// Signs and encodes a Data packet. SignatureInfo has only the signer's type and KeyLocator.
 pub fn sign_data(data: &Data, signer: &dyn Signer) -> Result<Vec<u8>, SignError> {
     data.try_encode_signed(&signature_info(signer), |portions| signer.sign(portions))
 }
 
-/// Signs an Interest and encodes it, with the parameters digest as the last component of its name.
-/// `nonce` and `time_ms` (milliseconds since the Unix epoch) go into InterestSignatureInfo; who
-/// commands NFD needs both.
+/// Signs and encodes an Interest, with the parameters digest as the last component of its name.
+/// `nonce` and `time_ms` (milliseconds since the Unix epoch) go into InterestSignatureInfo.
+/// Commands to NFD need both.
 pub fn sign_interest(
     interest: Interest,
     signer: &dyn Signer,
@@ -125,7 +123,7 @@ pub fn sign_interest(
     interest.try_encode_signed(&info, |portions| signer.sign(portions))
 }
 
-/// Checks the signature of a Data with one key.
+/// Verifies the signature of a Data packet with one key.
 ///
 /// # Errors
 /// [`VerifyError::TypeMismatch`] and [`VerifyError::Mismatch`].
@@ -134,8 +132,8 @@ pub fn verify_data(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), V
     verifier.verify(&[data.signed_portion()], data.signature_value())
 }
 
-/// Checks the signature of an Interest with one key. The parameters digest was checked when the
-/// Interest was decoded; replay is the caller's to notice.
+/// Verifies the signature of an Interest with one key. Decoding has already checked the parameters
+/// digest. The caller must detect replays.
 ///
 /// # Errors
 /// [`VerifyError::Unsigned`], [`VerifyError::TypeMismatch`] and [`VerifyError::Mismatch`].

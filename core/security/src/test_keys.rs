@@ -1,5 +1,5 @@
-//! A toy algorithm for tests: the public key is a text, the signature SHA-256 of it and the
-//! message.
+//! A toy algorithm for tests. The public key is a text, and the signature is the SHA-256 of this
+//! text and the message.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -77,7 +77,7 @@ impl Verifier for ToyKey {
     }
 }
 
-/// Takes any text for a public key but `unusable`.
+/// Accepts any text as a public key, except `unusable`.
 pub(crate) struct ToyFactory;
 
 impl VerifierFactory for ToyFactory {

@@ -1,7 +1,6 @@
-//! Who is believed: trust anchors with the hierarchical name rule, and trust on first use.
+//! Trust: anchors with the hierarchical name rule, and trust on first use.
 //!
-//! Both are pure: what is known goes in, a decision comes out. Fetching certificates and asking the
-//! user are the caller's.
+//! Both are pure functions of what is known. Their callers fetch certificates and ask the user.
 
 mod policy;
 
@@ -19,31 +18,32 @@ use weir_wire::{DataView, KeyLocatorView, Name, NameView, SignatureInfoView};
 use crate::certificate::{Certificate, is_certificate_name, is_key_name};
 use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data};
 
-/// Most certificates that [`Anchors`] keeps besides the anchors; beyond them the oldest goes.
+/// Maximum number of certificates that [`Anchors`] keeps besides the anchors. Beyond it, the oldest
+/// is removed.
 pub(crate) const INTERMEDIATES_MAX: usize = 256;
 
-/// Most certificates between a packet and an anchor.
+/// Maximum number of certificates between a packet and an anchor.
 pub(crate) const CHAIN_LENGTH_MAX: u8 = 8;
 
-/// Why a packet or certificate is not believed.
+/// Why a packet or certificate is not trusted.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum TrustError {
-    /// Nothing says whose signature it is.
+    /// The packet does not name its signer.
     #[error("the packet does not name its signer")]
     NoKeyLocator,
-    /// No anchor and no certificate accepted so far is the signer's; this one is needed.
+    /// The signer's certificate is needed: it is neither an anchor nor accepted so far.
     #[error("the signer's certificate {0} is not known")]
     CertificateNeeded(Name),
-    /// The signer is named by a digest, or by a name that is no key's, and is not known.
+    /// The signer is unknown, and is named by a digest or by a name that is not a key's.
     #[error("the signer is not known")]
     UnknownSigner,
-    /// The signer may not sign below this name.
+    /// The signer may not sign names outside its identity.
     #[error("{signer} may not sign for {name}")]
     NameNotCovered { signer: Name, name: Name },
-    /// The signer's certificate, or the one to be accepted, is not valid any more.
+    /// The certificate has expired. It is the signer's, or the one to be accepted.
     #[error("the certificate {0} has expired")]
     Expired(Name),
-    /// The signer's certificate, or the one to be accepted, is not valid yet.
+    /// The certificate is not valid yet. It is the signer's, or the one to be accepted.
     #[error("the certificate {0} is not valid yet; is the clock of this machine right?")]
     NotYetValid(Name),
     /// More than `CHAIN_LENGTH_MAX` certificates lead to the anchor.
@@ -52,16 +52,16 @@ pub enum TrustError {
     /// The public key's algorithm is not supported.
     #[error("the public key of {0} cannot be used")]
     UnusableKey(Name),
-    /// The signature is none, or wrong.
+    /// The signature is missing or wrong.
     #[error(transparent)]
     Signature(#[from] VerifyError),
 }
 
-/// A certificate that is believed, and the verifier made of its key.
+/// A trusted certificate, and the verifier of its key.
 pub struct TrustedKey {
     certificate: Certificate,
     verifier: Box<dyn Verifier>,
-    /// Certificates between this one and an anchor; an anchor has 0.
+    /// Number of certificates from an anchor to this one; 0 for an anchor.
     depth: u8,
 }
 
@@ -75,8 +75,8 @@ impl TrustedKey {
         &*self.verifier
     }
 
-    /// Whether `locator` names this key: its certificate or a prefix of that name, its key name or
-    /// a name below it, or the digest of its public key.
+    /// Whether `locator` names this key. It may be the certificate's name or a prefix of it, the
+    /// key's name or a name below it, or the digest of the public key.
     fn is_named_by(&self, locator: &KeyLocatorView<'_>) -> bool {
         match locator {
             KeyLocatorView::Name(name) => {
@@ -88,10 +88,11 @@ impl TrustedKey {
     }
 }
 
-/// Certificates believed without asking, and those that they vouch for.
+/// Trust anchors, and the certificates that they have signed directly or through others.
 ///
-/// A packet is believed if a key in here signed it, that key's certificate is valid at the time,
-/// and the identity of the certificate is a prefix of the packet's name (the hierarchical rule).
+/// A packet is trusted if one of these keys signed it, if the key's certificate is valid at that
+/// time, and if the identity of the certificate is a prefix of the packet's name (the hierarchical
+/// rule).
 #[derive(Default)]
 pub struct Anchors {
     anchors: Vec<TrustedKey>,
@@ -99,7 +100,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Believes `certificate` from now on. Its own signature is not looked at.
+    /// Adds a trust anchor. Its own signature is not checked.
     ///
     /// # Errors
     /// [`TrustError::UnusableKey`].
@@ -119,17 +120,17 @@ impl Anchors {
         self.anchors.iter().map(TrustedKey::certificate)
     }
 
-    /// Whether nobody is trusted.
+    /// Whether there is no anchor.
     pub fn is_empty(&self) -> bool {
         self.anchors.is_empty()
     }
 
-    /// The keys that may have signed a packet of this name and SignatureInfo, at least one. The
-    /// caller verifies the signature with them in turn.
+    /// The keys that may have signed a packet with this name and SignatureInfo, at least one. The
+    /// caller verifies the signature with each of them.
     ///
     /// # Errors
-    /// [`TrustError::CertificateNeeded`] says what to fetch and [`Self::accept`]; the others are
-    /// final.
+    /// [`TrustError::CertificateNeeded`] names the certificate to fetch and to
+    /// [accept](Self::accept). The other errors are final.
     pub fn signers<'a>(
         &'a self,
         name: NameView<'_>,
@@ -153,10 +154,10 @@ impl Anchors {
         }
     }
 
-    /// Verifies a Data by the rule of [`Anchors`]; the certificate of its signer.
+    /// Verifies a Data packet by the rule of [`Anchors`]. Returns the certificate of its signer.
     ///
     /// # Errors
-    /// As [`Self::signers`], and [`TrustError::Signature`].
+    /// Those of [`Self::signers`], and [`TrustError::Signature`].
     pub fn verify_data(
         &self,
         data: &DataView<'_>,
@@ -166,12 +167,11 @@ impl Anchors {
         first_match(signers, |verifier| verify_data(data, verifier))
     }
 
-    /// Believes a certificate that was fetched, if an anchor or a certificate accepted before
-    /// signed it.
+    /// Accepts a fetched certificate, if an anchor or an accepted certificate has signed it.
     ///
     /// # Errors
-    /// Any [`TrustError`]; [`TrustError::CertificateNeeded`] names the issuer's, to be fetched and
-    /// accepted first.
+    /// Any [`TrustError`]. [`TrustError::CertificateNeeded`] names the issuer's certificate, which
+    /// must be fetched and accepted first.
     pub fn accept(
         &mut self,
         certificate: Certificate,
@@ -196,8 +196,8 @@ impl Anchors {
     }
 }
 
-/// Whether the key of `certificate` may sign a packet of this name at this time: it is valid, and
-/// its identity is a prefix of the name.
+/// Checks that the key of `certificate` may sign a packet with this name at this time: it is valid,
+/// and its identity is a prefix of the name.
 ///
 /// # Errors
 /// [`TrustError::NameNotCovered`] and those of [`check_validity`].
@@ -215,11 +215,11 @@ pub(crate) fn may_sign(
     check_validity(certificate, now_unix_s)
 }
 
-/// By how much the clocks of two machines may differ.
+/// How much the clocks of two machines may differ.
 const CLOCK_SKEW_S: i64 = 300;
 
 /// # Errors
-/// [`TrustError::Expired`] and [`TrustError::NotYetValid`], by more than `CLOCK_SKEW_S`.
+/// [`TrustError::Expired`] and [`TrustError::NotYetValid`], if by more than `CLOCK_SKEW_S`.
 pub(crate) fn check_validity(certificate: &Certificate, now_unix_s: i64) -> Result<(), TrustError> {
     let (validity, name) = (certificate.validity(), certificate.name());
     if now_unix_s.saturating_add(CLOCK_SKEW_S) < validity.not_before_unix_s {
@@ -265,30 +265,30 @@ fn trusted_key(
     }
 }
 
-/// What is known about a signer of an object.
+/// What is known about the signer of an object.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum SignerStatus {
-    /// The same key as ever since.
+    /// The key is the same as before.
     Trusted,
-    /// No key is known for this object: to be remembered, if the user agrees.
+    /// No key is known for this object. It is remembered if the user agrees.
     FirstUse,
-    /// Another key signed before: an attack, or a producer with a new key. Not to be believed
-    /// unless the user says so.
+    /// Another key signed before. This is an attack, or the producer has a new key. It must not be
+    /// trusted unless the user agrees.
     Changed {
-        /// SHA-256 of the public key that is known.
+        /// SHA-256 of the known public key.
         known: [u8; 32],
     },
 }
 
-/// Trust on first use: which public key signed what lies below a prefix.
+/// Trust on first use: the key that has signed the names below each prefix.
 #[derive(Clone, Eq, PartialEq, Debug, Default)]
 pub struct KnownSigners {
     by_prefix: BTreeMap<Name, [u8; 32]>,
 }
 
 impl KnownSigners {
-    /// What to think of an object of this name whose signer's SubjectPublicKeyInfo has the SHA-256
-    /// `key_digest`. The longest known prefix of the name decides.
+    /// Classifies the signer of an object with this name. `key_digest` is the SHA-256 of its
+    /// SubjectPublicKeyInfo. The longest known prefix of the name decides.
     pub fn decide(&self, name: NameView<'_>, key_digest: &[u8; 32]) -> SignerStatus {
         match self.longest_known(name) {
             None => SignerStatus::FirstUse,
@@ -304,23 +304,22 @@ impl KnownSigners {
             .find_map(|count| self.by_prefix.get_key_value(&name.prefix(count).to_name()))
     }
 
-    /// Remembers the signer of what lies below `prefix`; what was known before, if anything.
+    /// Remembers the signer of names below `prefix`. Returns the signer known before, if any.
     pub fn remember(&mut self, prefix: Name, key_digest: [u8; 32]) -> Option<[u8; 32]> {
         self.by_prefix.insert(prefix, key_digest)
     }
 
-    /// All that is known, in the canonical order of names.
+    /// All known signers, in the canonical order of names.
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &[u8; 32])> {
         self.by_prefix.iter()
     }
 
-    /// How many prefixes are known.
+    /// Number of known prefixes.
     pub fn len(&self) -> usize {
         self.by_prefix.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.by_prefix.is_empty()
     }

@@ -2,52 +2,53 @@ use weir_base::NS_PER_MS;
 
 use crate::runs::RunsConfig;
 
-/// Most fragments one packet may be cut into, sent or received (NFD's limit).
+/// Maximum number of fragments of one packet, sent or received (NFD's limit).
 pub(crate) const FRAGMENT_COUNT_MAX: u64 = 400;
 
-/// A partial packet is given up this long after its latest fragment (NFD's timeout).
+/// A partial packet times out this long after its latest fragment (NFD's timeout).
 const REASSEMBLY_TIMEOUT_NS: u64 = 500 * NS_PER_MS;
 
-/// With reliability a frame that has not come by then will not come any more: three timeouts that
-/// double from the initial second on are over.
+/// With reliability, a frame can still arrive for this long. After it, three timeouts that double
+/// from one second on are over.
 pub(crate) const FRAME_LIFETIME_NS: u64 = 10_000 * NS_PER_MS;
 
-/// Smallest MTU a face may be given, in octets (NFD's `MIN_MTU`).
+/// Smallest MTU of a face, in bytes (NFD's `MIN_MTU`).
 pub const MTU_MIN: usize = 64;
 
-/// What a face's headers may hold, and how packets are cut and put together.
+/// Which header fields a face sends and accepts, and how packets are fragmented and reassembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecConfig {
-    /// Largest frame in octets, LpPacket header included.
+    /// Largest frame in bytes, with its LpPacket header.
     pub mtu: usize,
-    /// Whether packets whose frame exceeds `mtu` are cut; otherwise they are dropped.
+    /// Whether packets larger than `mtu` are fragmented; otherwise they are dropped.
     pub fragmentation: bool,
     /// Whether fragments are accepted.
     pub reassembly: bool,
     /// Whether IncomingFaceId is sent, and NextHopFaceId sent and accepted.
     pub local_fields: bool,
-    /// Whether a received IncomingFaceId is handed on. A consumer that asked its router for local
-    /// fields wants it; a router has no use for its neighbour's face numbers.
+    /// Whether a received IncomingFaceId is passed on. A consumer that asked its router for local
+    /// fields needs it. A router has no use for the face numbers of its neighbour.
     pub keep_incoming_face: bool,
-    /// Bound on packets in reassembly at one time; the one idle longest makes room.
+    /// Maximum number of packets in reassembly. Beyond it, the packet that has been idle longest is
+    /// dropped.
     pub partials_max: usize,
-    /// Bound on octets of memory held by packets in reassembly.
+    /// Maximum memory of packets in reassembly, in bytes.
     pub partial_bytes_max: usize,
-    /// Whether frames are numbered, acknowledged and, when lost, sent again (NDNLPv2 reliability,
-    /// NDN-FACTS 2.5). Both ends of a link must have it on; off, it costs nothing.
+    /// Whether frames are numbered, acknowledged and retransmitted when they are lost (NDNLPv2
+    /// reliability, NDN-FACTS 2.5). Both ends of a link must turn it on. Off, it costs nothing.
     pub reliability: bool,
-    /// Bound on octets of memory held by frames that may have to be sent again. Beyond it frames
-    /// are sent once only.
+    /// Maximum memory of frames that may have to be retransmitted, in bytes. Beyond it, frames are
+    /// sent only once.
     pub unacknowledged_bytes_max: u64,
-    /// Whether one frame may stand for several Interests. Not sent with reliability.
+    /// Whether one frame may carry several Interests. With reliability, none is sent so.
     pub runs: RunsConfig,
-    /// Sequence number of the first fragment sent. A random one keeps the fragments of a restarted
-    /// router apart from those it sent before.
+    /// Sequence number of the first fragment. A random one keeps the fragments of a restarted
+    /// router apart from those that it sent earlier.
     pub sequence_start: u64,
 }
 
 impl CodecConfig {
-    /// How long a packet waits for another of its fragments.
+    /// How long a partial packet waits for its next fragment.
     pub(crate) fn reassembly_timeout_ns(&self) -> u64 {
         if self.reliability { FRAME_LIFETIME_NS } else { REASSEMBLY_TIMEOUT_NS }
     }

@@ -11,47 +11,47 @@ use super::reliability::Reliability;
 use crate::counters::{DropCounters, LinkCounters, LinkDrop};
 use crate::runs::{Expansion, RunsConfig};
 
-/// What became of one received frame.
+/// The result of one received frame.
 #[derive(Clone, Debug)]
 pub enum Received {
-    /// A whole Interest, Data or Nack. The fields of the link alone (Sequence, FragIndex,
-    /// FragCount, TxSequence) are cleared from the header, and so is IncomingFaceId unless
-    /// [`CodecConfig::keep_incoming_face`] is set. The packet starts with TLV type 5 or 6 but is
-    /// not decoded further here.
+    /// A whole Interest, Data or Nack. The header has no fields that belong to the link alone
+    /// (Sequence, FragIndex, FragCount, TxSequence). It has an IncomingFaceId only with
+    /// [`CodecConfig::keep_incoming_face`]. The packet starts with TLV type 5 or 6, and is not
+    /// decoded further.
     Packet {
-        /// Header fields for the forwarder; of a reassembled packet those of fragment 0.
+        /// Header fields for the forwarder. Those of a reassembled packet come from fragment 0.
         header: LpHeader,
-        /// The Interest or Data TLV, a slice of the frame when it came unfragmented.
+        /// The Interest or Data TLV. It is a slice of the frame if the packet was not fragmented.
         packet: Packet,
     },
-    /// A whole Interest that shaping holds for a while, or has answered with a Nack: see
+    /// A whole Interest that shaping has delayed, or has refused with a Nack. Check
     /// [`Link::take_released`](crate::Link::take_released), and whether the egress has frames now.
     Delayed,
-    /// Several Interests in one frame: see [`Link::next_in_run`](crate::Link::next_in_run).
+    /// Several Interests in one frame; see [`Link::next_in_run`](crate::Link::next_in_run).
     Run,
-    /// What the other end says of runs, which the link may have answered: see whether the egress
+    /// An offer of the other end about runs. The link may have replied, so check whether the egress
     /// has frames now.
     Offer(RunOffer),
     /// A fragment of a packet that is not complete yet.
     Partial,
-    /// An LpPacket without a fragment that says nothing to the forwarder.
+    /// An LpPacket without a fragment that has nothing for the forwarder.
     Idle,
-    /// What the router at the other end says of itself, for the router at this end.
+    /// A signal of the router at the other end for the router at this end.
     Signal(HopSignal),
-    /// Dropped and counted.
+    /// The frame was dropped, and the drop was counted.
     Drop(LinkDrop),
 }
 
-/// From frames to packets.
+/// Decodes frames into packets.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     reassembly: Reassembly,
-    /// The latest run; kept for the memory when all of it has been taken.
+    /// The latest run. It is kept after its last Interest, to reuse the memory.
     run: Option<Box<Expansion>>,
 }
 
 impl Decoder {
-    /// `reliability` is that of the link, where it is on.
+    /// Decodes one frame. `reliability` is that of the link, if it is on.
     pub(crate) fn decode(
         &mut self,
         context: CodecContext<'_>,
@@ -101,7 +101,7 @@ impl Decoder {
         }
     }
 
-    /// A frame that stands for several Interests.
+    /// Decodes a frame that carries several Interests.
     fn expand(
         &mut self,
         fields: &RunFields<'_>,
@@ -116,7 +116,7 @@ impl Decoder {
         let is_nack = header.nack.is_some();
         let run = Expansion::new(fields, frame, header, first).filter(|_| !is_nack);
         let mut run = run.ok_or(LinkDrop::RunMalformed)?;
-        // What may come with one may come with all; the first is counted here.
+        // The header rules are the same for all Interests of a run. This call counts the first one.
         let delivered = deliver(run.header.clone(), extras, run.first.clone(), config, counters)?;
         if let Received::Packet { header, .. } = delivered {
             run.header = header;
@@ -138,12 +138,12 @@ impl Decoder {
         self.run.as_mut()?.next(pool)
     }
 
-    /// The packets in reassembly: deadline, identifier, octets of memory.
+    /// The packets in reassembly: deadline, identifier, and memory in bytes.
     pub(crate) fn partials(&self) -> impl Iterator<Item = (Instant, u64, usize)> {
         self.reassembly.partials()
     }
 
-    /// Gives up a packet in reassembly. False if there is none of this identifier.
+    /// Drops a packet in reassembly. Returns whether there was one with this identifier.
     pub(crate) fn discard(&mut self, id: u64) -> bool {
         self.reassembly.discard_id(id)
     }
@@ -152,24 +152,24 @@ impl Decoder {
         self.reassembly.shrink();
     }
 
-    /// Octets of memory held for packets in reassembly.
+    /// Memory of packets in reassembly, in bytes.
     #[inline]
     pub(crate) fn partial_bytes(&self) -> usize {
         self.reassembly.bytes()
     }
 
-    /// Gives up partial packets whose time has come.
+    /// Drops partial packets that have timed out.
     pub(crate) fn poll(&mut self, now: Instant, drops: &mut DropCounters) {
         self.reassembly.expire(now, drops);
     }
 
-    /// When [`Self::poll`] may have something to do; may be early, never late.
+    /// When [`Self::poll`] may have something to do; may be too early, never too late.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.reassembly.next_wakeup()
     }
 }
 
-/// NFD's rules on which header may come with which packet.
+/// Checks which header fields may come with which packet (NFD's rules), and counts the packet.
 fn deliver(
     mut header: LpHeader,
     extras: HeaderExtras,
@@ -213,7 +213,7 @@ fn deliver(
     Ok(Received::Packet { header, packet })
 }
 
-/// Reasons that concern the link as a whole keep names of their own.
+/// The drop reason of a decode error. Rules of the link as a whole have reasons of their own.
 fn drop_of(error: DecodeError) -> LinkDrop {
     match error {
         DecodeError::FragmentIndex => LinkDrop::FragmentIndex,

@@ -6,21 +6,21 @@ use weir_base::Instant;
 use super::config::FRAME_LIFETIME_NS;
 
 const SLOTS_MIN: usize = 64;
-/// Bound on the Sequences remembered of one sender (256 KiB): more than a second at 16,000 frames a
-/// second. A duplicate of an older one passes, as it would without reliability.
+/// Maximum number of Sequences that are remembered for one sender (256 KiB): more than a second at
+/// 16,000 frames a second. A duplicate of an older one is accepted, as without reliability.
 const SLOTS_MAX: usize = 1 << 14;
 
-/// Where fewer than one in so many of the Sequences that are told apart have come, they are too far
-/// apart to be those of one sender one after another, losses included.
+/// If fewer than one in this many slots is used, two Sequences in the same slot do not come from
+/// one sender that counts up.
 const SPARSE_DIVISOR: usize = 8;
 
-/// The Sequences that came lately. They count up, so that one of which the low bits are the same is
-/// the oldest that there can be: a table indexed by these bits forgets in the right order, whatever
-/// number a sender begins with, or begins anew with.
+/// The Sequences that were received recently. A sender counts up, so two Sequences with the same
+/// low bits are far apart. A table indexed by the low bits therefore replaces the oldest ones
+/// first, whatever number a sender starts or restarts with.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     slots: Vec<Slot>,
-    /// About how many of them are known: Sequences that came where none was.
+    /// About the number of used slots.
     known: usize,
 }
 
@@ -31,15 +31,15 @@ struct Slot {
 }
 
 impl Duplicates {
-    /// Whether `sequence` came before; it has from now on.
+    /// Whether `sequence` was received before. Remembers it.
     pub(super) fn is_duplicate(&mut self, now: Instant, sequence: u64) -> bool {
         if self.slots.is_empty() {
             self.grow(now);
         }
         let mut at = self.slot_of(sequence);
         let is_known = |slot: &Slot| now < slot.forgotten_at;
-        // A table that is nearly empty is not too short, whatever two Sequences have in common:
-        // whoever sent both may choose.
+        // A nearly empty table is long enough, even if two Sequences collide: an attacker can
+        // choose both.
         while is_known(&self.slots[at])
             && self.slots[at].sequence != sequence
             && SPARSE_DIVISOR * self.known >= self.slots.len()
@@ -60,7 +60,6 @@ impl Duplicates {
         self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// Forgets all.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -102,7 +101,7 @@ mod tests {
         assert!(!seen.is_duplicate(now, first), "older than the table is long");
     }
 
-    /// Two frames of a stranger, and few frames of a peer that has begun anew elsewhere.
+    /// Two frames of an attacker, and few frames of a peer that has restarted with other numbers.
     #[test]
     fn grows_by_what_came_and_not_by_what_the_numbers_are() {
         let mut seen = Duplicates::default();
@@ -125,7 +124,7 @@ mod tests {
         assert!(!seen.is_duplicate(at(5), 7));
         assert!(seen.is_duplicate(at(4 + FRAME_LIFETIME_NS), 7));
         assert!(!seen.is_duplicate(at(4 + 2 * FRAME_LIFETIME_NS), 7));
-        // A peer that begins anew, with the numbers of a first life that was long ago.
+        // A peer that has restarted with numbers that it used long ago.
         let mut seen = Duplicates::default();
         (0..1000).for_each(|number| assert!(!seen.is_duplicate(at(9), number)));
         let later = at(9 + FRAME_LIFETIME_NS);

@@ -10,14 +10,14 @@ use super::reliability::{OutFragment, Reliability};
 use crate::counters::LinkDrop;
 use crate::frame::Frame;
 
-/// Fragments whose count and indices take one octet each.
+/// Up to this many fragments, count and index take one byte each.
 const SMALL_COUNT_MAX: u64 = 255;
 
-/// From packets to frames.
+/// Encodes packets into frames.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     sequence_next: u64,
-    /// On faces that have it on.
+    /// `None` on faces without reliability.
     reliability: Option<Box<Reliability>>,
 }
 
@@ -28,7 +28,7 @@ impl Encoder {
         encoder
     }
 
-    /// Turns reliability on or off. What it knows of is lost when it goes off.
+    /// Turns reliability on or off. Turning it off discards its state.
     pub(crate) fn set_reliability(&mut self, is_on: bool) {
         match is_on {
             true => drop(self.reliability.get_or_insert_default()),
@@ -36,21 +36,21 @@ impl Encoder {
         }
     }
 
-    /// The link's reliability, where it is on.
+    /// The link's reliability, if it is on.
     #[inline]
     pub(crate) fn reliability(&mut self) -> Option<&mut Reliability> {
         self.reliability.as_deref_mut()
     }
 
-    /// As [`Self::reliability`], to look at.
+    /// The same, for reading.
     #[inline]
     pub(crate) fn reliability_state(&self) -> Option<&Reliability> {
         self.reliability.as_deref()
     }
 
-    /// Gives the frames of one packet to `push`, and how many there are: several where it must be
-    /// cut. Of `header` it sets the fragment fields itself, and leaves local fields out where the
-    /// face has none.
+    /// Encodes one packet and passes its frames to `push`. Returns their number, which is more than
+    /// one if the packet must be fragmented. Sets the fragment fields of `header`, and removes
+    /// local fields if the face has none.
     #[inline(always)]
     pub(crate) fn encode(
         &mut self,
@@ -67,7 +67,8 @@ impl Encoder {
         if self.reliability.is_some() {
             return self.encode_fragments(context, &header, packet, push);
         }
-        // NFD closes a stream on a frame beyond the largest packet, though it sends such frames.
+        // NFD closes a stream on a frame larger than the largest packet, although it sends such
+        // frames.
         if let Some(frame) = single_frame(&header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
             push(frame);
             return Ok(1);
@@ -75,7 +76,8 @@ impl Encoder {
         if config.fragmentation {
             return self.encode_fragments(context, &header, packet, push);
         }
-        // What is only advice must never cost a packet that fits without it.
+        // These fields are optional. They must not cause the drop of a packet that fits without
+        // them.
         header.congestion_mark = 0;
         header.incoming_face = None;
         let frame = single_frame(&header, packet, config.mtu);
@@ -94,8 +96,9 @@ impl Encoder {
         Ok(Frame::bare(Packet::from(octets)))
     }
 
-    /// Network-layer fields go into fragment 0 alone, as in NFD. With reliability a packet that
-    /// needs not be cut is one fragment of one: each has a Sequence and room for a TxSequence.
+    /// Encodes the fragments of a packet. Network-layer fields go only into fragment 0, as in NFD.
+    /// With reliability, a packet that fits into one frame is one fragment of one, so each packet
+    /// has a Sequence and room for a TxSequence.
     fn encode_fragments(
         &mut self,
         context: CodecContext<'_>,
@@ -130,8 +133,8 @@ impl Encoder {
         Ok(count)
     }
 
-    /// How many fragments a packet of `len` octets needs, and the octets in the first and in each
-    /// of the others but the last.
+    /// The number of fragments for a packet of `len` bytes, the size of the first one, and the size
+    /// of each other one except the last.
     fn fragment_sizes(
         &self,
         config: &CodecConfig,
@@ -148,8 +151,9 @@ impl Encoder {
                 return Ok((1, len, len));
             }
         }
-        // Exactly as long as may be, so that the system cuts them out of one message: the numbers
-        // take one octet each, unless the fragments are more.
+        // All fragments but the last have exactly the same length, so that the system can cut them
+        // out of one message. Count and index take one byte each, unless there are more than 255
+        // fragments.
         let mut cuts = |count_max| {
             framing.frag_count = count_max;
             let mut room = |header: &LpHeader, index| {
@@ -171,7 +175,7 @@ fn frame_of(header: &LpHeader, framing: &LpFraming, octets: Packet) -> Frame {
     Frame::new(&prefix[..prefix_len], octets)
 }
 
-/// The packet in one frame, unless that exceeds the MTU.
+/// The packet in one frame; `None` if it would exceed the MTU.
 fn single_frame(header: &LpHeader, packet: &Packet, mtu: usize) -> Option<Frame> {
     if header.is_plain() {
         return (packet.len() <= mtu).then(|| Frame::bare(packet.clone()));

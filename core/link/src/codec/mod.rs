@@ -1,4 +1,4 @@
-//! How packets and frames turn into each other: NDNLPv2.
+//! The codec: packets to frames and frames to packets (NDNLPv2).
 
 mod config;
 mod decode;
@@ -19,7 +19,7 @@ use weir_base::Instant;
 
 use crate::counters::LinkCounters;
 
-/// The time and the configuration of a link, and its counters, for one call of the codec.
+/// What one call of the codec needs: the time, the configuration and the counters of a link.
 pub(crate) struct CodecContext<'a> {
     pub(crate) now: Instant,
     pub(crate) config: &'a CodecConfig,

@@ -8,22 +8,22 @@ use weir_wire::lp::{LpFraming, LpHeader};
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use crate::counters::{DropCounters, LinkDrop};
 
-/// Octets of memory of a partial packet beside its buffer and its early fragments.
+/// Memory of a partial packet in bytes, without its buffer and its early fragments.
 const PARTIAL_BYTES: usize = 2 * size_of::<PartialPacket>();
-/// Octets of memory of an early fragment's place in its list, which doubles as it grows.
+/// Memory of an early fragment's place in its list, which doubles as it grows, in bytes.
 const EARLY_BYTES: usize = 2 * size_of::<(u32, Packet)>();
-/// Lists of early fragments that are kept for use again, and their longest.
+/// Number of early-fragment lists that are kept for reuse, and their maximum length.
 const SPARE_LISTS_MAX: usize = 4;
 const SPARE_LIST_LEN_MAX: usize = 32;
 
-/// Fields that matter here only by being there.
+/// Header fields of which only the presence matters here.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct HeaderExtras {
     pub(crate) has_policy: bool,
     pub(crate) has_announcement: bool,
 }
 
-/// A fragment as it came: the header of its LpPacket and its piece of the packet.
+/// A received fragment: the header of its LpPacket, and its bytes of the packet.
 pub(crate) struct Fragment<'a> {
     pub(crate) framing: LpFraming,
     pub(crate) header: LpHeader,
@@ -31,41 +31,70 @@ pub(crate) struct Fragment<'a> {
     pub(crate) octets: &'a [u8],
 }
 
-/// A packet put together, with the header of its fragment 0.
+/// A complete packet with the header of its fragment 0.
 pub(crate) struct ReassembledPacket {
     pub(crate) header: LpHeader,
     pub(crate) extras: HeaderExtras,
     pub(crate) packet: Packet,
 }
 
-/// Packets of one sender of which some fragments are here. Identifiers and deadlines lie in columns
-/// of their own, since every fragment searches the former and a full table the latter.
+/// Reassembles the fragments of one sender into packets.
+///
+/// Fragments of a packet have consecutive Sequence numbers. `Sequence - FragIndex` is therefore the
+/// same for all of them, and identifies the packet. For each fragment, [`Reassembly::accept`] does
+/// the following:
+///
+/// 1. Partial packets whose deadline has passed are dropped.
+/// 2. The fragment is refused if FragCount is 0 or above 400, if FragIndex is not below FragCount,
+///    or if it has no Sequence. It is also refused if the packet is known with another FragCount,
+///    or already has this fragment.
+/// 3. If there are too many partial packets, or they use too much memory, those that have been idle
+///    longest are dropped. The packet of this fragment is never dropped for itself.
+/// 4. For a new packet, one buffer is allocated. Its size follows from the first fragment that
+///    arrives: `(length + 64) * FragCount`, at most 8800 bytes.
+/// 5. If all fragments together exceed the largest packet (8800 bytes), the packet is dropped.
+/// 6. The next fragment in order is appended to the buffer, followed by early fragments that now
+///    fit. A fragment beyond a gap is copied to `early`.
+/// 7. With the last fragment, the packet is complete. It has the header of fragment 0, and the
+///    congestion marks of all fragments. Otherwise the deadline moves to 500 ms from now (10 s with
+///    reliability).
+///
+/// Example: a packet of four fragments has the Sequences 100 to 103, so its identifier is 100. They
+/// arrive as 100, 102, 101, 103. Fragment 0 is appended. Fragment 2 is early. Fragment 1 is
+/// appended, and then fragment 2 from `early`. Fragment 3 completes the packet.
+///
+/// What this must never do: combine fragments of two packets; keep a receive block in use (all
+/// fragments are copied); or use more memory than configured, except for one packet.
+///
+/// Identifiers and deadlines are stored in columns of their own. Every fragment searches the
+/// identifiers, and a full table searches the deadlines.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     ids: Vec<u64>,
     deadlines: Vec<Instant>,
     partials: Vec<PartialPacket>,
     bytes: usize,
-    /// Not later than the earliest of `deadlines`.
+    /// A lower bound of `deadlines`.
     earliest: Instant,
-    /// Emptied lists of early fragments, for the next partials.
+    /// Emptied lists of early fragments, for reuse.
     spare: Vec<Vec<(u32, Packet)>>,
 }
 
 struct PartialPacket {
-    /// Of fragment 0, once it is here.
+    /// The header of fragment 0, when it has arrived.
     header: Option<(LpHeader, HeaderExtras)>,
-    /// Highest mark on any fragment: NFD may mark any of them, and none is to be lost.
+    /// The combined marks of all fragments. NFD may mark any fragment, and no mark may be lost.
     congestion_mark: u64,
     frag_count: u32,
-    /// Fragments 0 up to this one are in `buffer`.
+    /// Fragments 0 up to this one, exclusive, are in `buffer`.
     appended: u32,
-    /// Fragments beyond a gap, highest index first. Copies, so that they hold no receive blocks.
+    /// Fragments beyond a gap, highest index first. They are copies, so they keep no receive block
+    /// in use.
     early: Vec<(u32, Packet)>,
     buffer: PacketMut,
     filled: usize,
     early_len: usize,
-    /// Octets of memory this partial holds.
+    /// Memory of this partial packet in bytes.
     charge: usize,
 }
 
@@ -80,7 +109,7 @@ impl fmt::Debug for PartialPacket {
 }
 
 impl Reassembly {
-    /// Takes one fragment of several. `Ok(None)` means that more are needed.
+    /// Handles one fragment. Returns `Ok(None)` if the packet is not complete yet.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -130,7 +159,7 @@ impl Reassembly {
         Ok(is_complete.then(|| self.remove(at).into_packet(&mut self.spare)))
     }
 
-    /// Gives up the packets whose time has come.
+    /// Drops the packets that have timed out.
     pub(crate) fn expire(&mut self, now: Instant, drops: &mut DropCounters) {
         if self.ids.is_empty() || now < self.earliest {
             return;
@@ -144,7 +173,7 @@ impl Reassembly {
         self.earliest = self.deadlines.iter().copied().min().unwrap_or(Instant::FAR_FUTURE);
     }
 
-    /// When [`expire`](Self::expire) may have something to do; may be early, never late.
+    /// When [`expire`](Self::expire) may have something to do; may be too early, never too late.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         (!self.ids.is_empty()).then_some(self.earliest)
     }
@@ -154,19 +183,19 @@ impl Reassembly {
         self.bytes
     }
 
-    /// Deadline, identifier and octets of memory of each partial packet.
+    /// Deadline, identifier and memory of each partial packet, in bytes.
     pub(crate) fn partials(&self) -> impl Iterator<Item = (Instant, u64, usize)> {
         let rows = self.deadlines.iter().zip(&self.ids).zip(&self.partials);
         rows.map(|((&deadline, &id), partial)| (deadline, id, partial.charge))
     }
 
-    /// Gives up a partial packet. False if there is none of this identifier.
+    /// Drops a partial packet. Returns whether there was one with this identifier.
     pub(crate) fn discard_id(&mut self, id: u64) -> bool {
         let at = self.ids.iter().rposition(|&known| known == id);
         at.map(|at| self.discard(at)).is_some()
     }
 
-    /// Gives back the memory of empty tables.
+    /// Frees the memory of empty tables.
     pub(crate) fn shrink(&mut self) {
         if self.ids.is_empty() {
             *self = Self::default();
@@ -193,8 +222,8 @@ impl Reassembly {
         self.ids.len() - 1
     }
 
-    /// Gives up the messages idle longest, other than `keep`, until there is room for `needed`
-    /// octets and one more message. Returns where `keep` then lies.
+    /// Drops the packets that have been idle longest, except `keep`, until there is room for
+    /// `needed` bytes and one more packet. Returns the new position of `keep`.
     fn make_room(
         &mut self,
         keep: u64,
@@ -232,7 +261,7 @@ impl Reassembly {
     }
 }
 
-/// Keeps a list for the next partial packet, unless it grew long or there are enough.
+/// Keeps a list for reuse, unless it is long or there are enough.
 fn keep_spare(spare: &mut Vec<Vec<(u32, Packet)>>, mut early: Vec<(u32, Packet)>) {
     if spare.len() < SPARE_LISTS_MAX && early.capacity() <= SPARE_LIST_LEN_MAX {
         early.clear();
@@ -240,8 +269,8 @@ fn keep_spare(spare: &mut Vec<Vec<(u32, Packet)>>, mut early: Vec<(u32, Packet)>
     }
 }
 
-/// How much one buffer for all fragments must hold, as far as the first to come tells. Fragment 0
-/// is shorter than the others by its headers, hence the margin.
+/// The buffer size for all fragments, estimated from the first one that arrives. The margin is
+/// needed because fragment 0 has less payload than the others.
 fn size_estimate(fragment_len: usize, frag_count: u32) -> usize {
     ((fragment_len + 64) * frag_count as usize).min(PACKET_SIZE_MAX)
 }

@@ -1,5 +1,34 @@
-//! NDNLPv2 reliability (NDN-FACTS 2.5): frames are numbered, acknowledged by the other end, and
-//! sent again when they were lost. As in NFD, and understood by it.
+//! NDNLPv2 reliability (NDN-FACTS 2.5): frames are numbered, acknowledged, and retransmitted when
+//! they are lost. It works as NFD's does, and together with it.
+//!
+//! Sender:
+//!
+//! 1. A frame with a packet or a fragment gets the next TxSequence, and is kept until it is
+//!    acknowledged. It is sent without a number if the memory for kept frames is used up.
+//! 2. The timer of a frame starts when the socket takes it, not when it is queued. Otherwise a long
+//!    queue would cause time-outs and retransmissions, which make the queue longer.
+//! 3. Only the oldest kept frame is checked. It is lost if three frames with a higher TxSequence
+//!    were acknowledged, or if its retransmission timeout is over (RFC 6298, at least 200 ms).
+//!    After a time-out, the timeout doubles, but only once for all frames sent before.
+//! 4. A lost frame is sent again with a new TxSequence, and with its old Sequence. After three
+//!    retransmissions it is given up. The other fragments of its packet are then not retransmitted.
+//! 5. After eight packets given up in a row without an Ack, the peer is taken to be down, or to
+//!    have no reliability. Frames are then sent only once, except for one a second that probes the
+//!    peer.
+//!
+//! Receiver:
+//!
+//! 1. Each numbered frame is acknowledged, even a duplicate, since its Ack may have been lost.
+//! 2. Up to four Acks travel in the header of a frame that is sent anyway. Other Acks leave in a
+//!    frame of their own after 5 ms, or when they fill one.
+//! 3. A frame whose Sequence was received before is dropped ([`Duplicates`]).
+//!
+//! Example: frames 10 to 14 are sent, and 10 is lost. The Acks of 11 and 12 arrive, and nothing
+//! happens. With the Ack of 13, three later frames are acknowledged. Frame 10 is lost and is sent
+//! again as 15.
+//!
+//! What this must never do: deliver a packet twice; keep more frames than its memory allows; or
+//! retransmit without limit to a peer that does not answer.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,30 +41,31 @@ use super::duplicates::Duplicates;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::frame::{self, FRAME_PREFIX_MAX, Frame};
 
-/// An Ack waits this long for a frame that could carry it (NFD's idle-ack timer).
+/// How long an Ack waits for a frame that can carry it (NFD's idle-ack timer).
 const ACK_DELAY_NS: u64 = 5 * NS_PER_MS;
-/// A frame is lost once this many sent after it were acknowledged (NFD's seqNumLossThreshold).
+/// A frame is lost when this many later frames have been acknowledged (NFD's seqNumLossThreshold).
 const LOSS_THRESHOLD: usize = 3;
-/// A frame is sent again so often at most (NFD's maxRetx).
+/// Maximum number of retransmissions of a frame (NFD's maxRetx).
 const RETRANSMISSIONS_MAX: u8 = 3;
 const ACK_BYTES: usize = 12;
-/// Most Acks of a frame that holds nothing else, and most that wait.
+/// Maximum number of Acks in a frame without a packet, and of Acks that wait.
 const ACK_ONLY_MAX: usize = 128;
-/// Most Acks of a frame with a packet: what its header has room for, see [`FRAME_PREFIX_MAX`].
+/// Maximum number of Acks in a frame with a packet; its header has no more room, see
+/// [`FRAME_PREFIX_MAX`].
 const PIGGYBACKED_ACKS_MAX: usize = 4;
-/// Most octets of the type and length of an LpPacket, the latter of which grows with Acks.
+/// Maximum size of the type and length of an LpPacket, in bytes. The length grows with Acks.
 const LP_PACKET_HEAD_MAX: usize = 4;
-/// After so many packets given up in a row, with no Ack between, the other end is taken to have no
-/// reliability, or to be away: frames are sent once, but for one each [`PROBE_INTERVAL_NS`].
+/// After this many packets given up in a row without an Ack, the peer is taken to be down, or to
+/// have no reliability. Frames are then sent once, except for one in each [`PROBE_INTERVAL_NS`].
 const UNRESPONSIVE_AFTER: u32 = 8;
 const PROBE_INTERVAL_NS: u64 = NS_PER_S;
-/// Packets whose other fragments are not sent again, since one was lost for good.
+/// Number of packets with a lost fragment that are remembered. Their other fragments are not
+/// retransmitted.
 const LOST_PACKETS_MAX: usize = 64;
-/// Octets of memory of an unacknowledged frame beside its payload: its place in a list that doubles
-/// as it grows.
+/// Memory of an unacknowledged frame without its payload, in bytes. Its list doubles as it grows.
 const UNACKNOWLEDGED_BYTES: u64 = 2 * size_of::<Option<Unacknowledged>>() as u64;
 
-/// NFD's bounds, which are those of RFC 6298 but for the least.
+/// NFD's bounds. They are those of RFC 6298, except for the minimum.
 const RTT: RttConfig = RttConfig {
     initial_rto_ns: NS_PER_S,
     rto_min_ns: 200 * NS_PER_MS,
@@ -43,17 +73,17 @@ const RTT: RttConfig = RttConfig {
     deviations: 4,
 };
 
-/// A frame before it is numbered.
+/// A frame without its TxSequence.
 #[derive(Debug)]
 pub(super) struct OutFragment {
     pub(super) header: LpHeader,
-    /// TxSequence does not matter yet.
+    /// The TxSequence is not set yet.
     pub(super) framing: LpFraming,
     pub(super) octets: Packet,
 }
 
 impl OutFragment {
-    /// The same for all fragments of a packet: the Sequence of the first.
+    /// The Sequence of the packet's first fragment, which is the same for all its fragments.
     fn packet_id(&self) -> u64 {
         self.framing.sequence.unwrap_or_default().wrapping_sub(self.framing.frag_index)
     }
@@ -62,9 +92,9 @@ impl OutFragment {
 #[derive(Debug)]
 struct Unacknowledged {
     piece: OutFragment,
-    /// When the socket took it, and the timeout then. None while it waits for its turn: behind a
-    /// long queue it would else be taken for lost before it has left, and make the queue longer.
-    /// For how long it waits in the socket and beyond is in the round trips.
+    /// When the socket took the frame, and the timeout at that time. `None` while the frame is
+    /// queued. A timer that ran in a long queue would expire before the frame leaves. The time in
+    /// the socket and beyond is part of the round trip.
     sent: Option<(Instant, u64)>,
     retransmissions: u8,
 }
@@ -75,30 +105,30 @@ impl Unacknowledged {
     }
 }
 
-/// Both halves of a link's reliability: what was sent and not acknowledged yet, and what came and
-/// is to be acknowledged.
+/// Both halves of a link's reliability: frames that were sent and not acknowledged, and frames that
+/// were received and must be acknowledged.
 #[derive(Debug)]
 pub(crate) struct Reliability {
-    /// By TxSequence, of which the last is one less than `tx_sequence_next`; acknowledged ones are
-    /// `None`. The first is not: it is the oldest and so the one whose time comes first.
+    /// Kept frames by TxSequence; the last is `tx_sequence_next - 1`. Acknowledged ones are `None`.
+    /// The first one is never `None`: it is the oldest frame, whose timeout comes first.
     unacknowledged: VecDeque<Option<Unacknowledged>>,
     tx_sequence_next: u64,
     in_flight: u32,
     charged_bytes: u64,
-    /// One more than each of the three largest TxSequences acknowledged, largest first: a frame
-    /// below the last of them was overtaken by three.
+    /// The three largest acknowledged TxSequences, each plus one, largest first. Three later frames
+    /// than any frame below the last of them were acknowledged.
     acknowledged_ends: [u64; LOSS_THRESHOLD],
     rtt: RttEstimator,
-    /// A frame sent before says nothing new when it times out.
+    /// Frames sent before this time cause no further back-off when they time out.
     backed_off_at: Instant,
     lost_packets: VecDeque<u64>,
     failures_in_row: u32,
     probe_at: Instant,
-    /// Frames below this TxSequence lie in blocks of their own.
+    /// Frames below this TxSequence have been copied out of receive blocks.
     detached_end: u64,
-    /// TxSequences to acknowledge, in the order in which they came.
+    /// TxSequences to acknowledge, in order of arrival.
     acks: Vec<u64>,
-    /// When they leave alone, if there are any.
+    /// When the waiting Acks leave in a frame of their own.
     acks_due: Instant,
     duplicates: Duplicates,
 }
@@ -125,7 +155,7 @@ impl Default for Reliability {
 }
 
 impl Reliability {
-    /// The frame of one piece, which is kept until it is acknowledged if there is room.
+    /// The frame of a new fragment. It is kept until it is acknowledged, if there is memory.
     pub(super) fn first_frame(
         &mut self,
         now: Instant,
@@ -162,7 +192,7 @@ impl Reliability {
         frame.numbered(number)
     }
 
-    /// The socket has taken a frame, or it was dropped.
+    /// The socket has taken a frame, or the frame was dropped from the queue.
     pub(crate) fn on_dequeued(&mut self, now: Instant, number: u64) {
         let rto_ns = self.rtt.rto_ns();
         if let Some(kept) = self.find(number).and_then(Option::as_mut) {
@@ -170,14 +200,14 @@ impl Reliability {
         }
     }
 
-    /// The place of a frame that was sent and may be acknowledged yet.
+    /// The slot of a frame that was sent and may still be acknowledged.
     fn find(&mut self, tx_sequence: u64) -> Option<&mut Option<Unacknowledged>> {
         let first = self.tx_sequence_next - self.unacknowledged.len() as u64;
         let at = usize::try_from(tx_sequence.checked_sub(first)?).ok()?;
         self.unacknowledged.get_mut(at)
     }
 
-    /// Adds the Acks that wait, as far as the header and the MTU have room.
+    /// Encodes a frame, with as many waiting Acks as its header and the MTU have room for.
     fn encode(&mut self, piece: &OutFragment, mtu: usize) -> Frame {
         let OutFragment { header, framing, octets } = piece;
         let mut prefix = [0; LP_PREFIX_MAX];
@@ -193,10 +223,10 @@ impl Reliability {
         Frame::new(&prefix[..len], octets.clone())
     }
 
-    /// Takes the link's own fields of a received frame.
+    /// Handles the reliability fields of a received frame.
     ///
     /// # Errors
-    /// [`LinkDrop::SequenceDuplicate`]; it is acknowledged nevertheless.
+    /// [`LinkDrop::SequenceDuplicate`]; the frame is acknowledged all the same.
     pub(super) fn on_frame(
         &mut self,
         now: Instant,
@@ -222,10 +252,10 @@ impl Reliability {
         }
     }
 
-    /// What was never sent, or acknowledged before, is ignored.
+    /// Handles an Ack. Acks of unknown or already acknowledged frames are ignored.
     fn on_ack(&mut self, now: Instant, tx_sequence: u64, counters: &mut LinkCounters) {
         let entry = self.find(tx_sequence).filter(|entry| {
-            // What has not left cannot have come.
+            // A frame that was not sent cannot have arrived.
             entry.as_ref().is_some_and(|entry| entry.sent.is_some())
         });
         let Some(acknowledged) = entry.and_then(Option::take) else { return };
@@ -233,7 +263,8 @@ impl Reliability {
         counters.acknowledged += 1;
         self.failures_in_row = 0;
         if let (0, Some((sent_at, _))) = (acknowledged.retransmissions, acknowledged.sent) {
-            // One round trip counts as one sample, however many frames are under way.
+            // With this divisor, one round trip counts as one sample, however many frames are in
+            // flight.
             self.rtt.sample(now.ns_since(sent_at), self.in_flight);
         }
         self.in_flight -= 1;
@@ -252,8 +283,8 @@ impl Reliability {
         }
     }
 
-    /// The next frame that is to leave by now without being asked for: one that was lost, or Acks
-    /// alone. To be called until there is none.
+    /// The next frame that must be sent now: a retransmission, or Acks alone. Call it until it
+    /// returns `None`.
     pub(crate) fn next_due(
         &mut self,
         now: Instant,
@@ -268,7 +299,7 @@ impl Reliability {
         self.ack_only_frame(now, config.mtu)
     }
 
-    /// The oldest frame, if it is lost.
+    /// Takes the oldest frame if it is lost.
     fn take_lost(&mut self, now: Instant) -> Option<Unacknowledged> {
         let oldest = self.unacknowledged.front()?.as_ref()?;
         let number = self.tx_sequence_next - self.unacknowledged.len() as u64;
@@ -288,7 +319,7 @@ impl Reliability {
         Some(lost)
     }
 
-    /// `lost` as it is to be sent again, unless its packet is given up.
+    /// The retransmission of `lost`; `None` if its packet is given up.
     fn retransmission_of(
         &mut self,
         lost: Unacknowledged,
@@ -329,13 +360,14 @@ impl Reliability {
         self.failures_in_row >= UNRESPONSIVE_AFTER
     }
 
-    /// A shorter timeout holds for what was sent before, too, but not a longer one.
+    /// A timeout that has become shorter also applies to frames sent earlier. A longer one does
+    /// not.
     fn deadline(&self, frame: &Unacknowledged) -> Option<Instant> {
         let (sent_at, rto_ns) = frame.sent?;
         Some(sent_at.plus_ns(rto_ns.min(self.rtt.rto_ns())))
     }
 
-    /// When [`Self::next_due`] may give something; may be early, never late.
+    /// When [`Self::next_due`] may return a frame; may be too early, never too late.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let oldest = self.unacknowledged.front().and_then(Option::as_ref);
         let acks = (!self.acks.is_empty()).then_some(self.acks_due);
@@ -346,7 +378,7 @@ impl Reliability {
         self.charged_bytes + self.duplicates.bytes() as u64
     }
 
-    /// Moves the frames kept out of blocks that are much larger than they. Each is looked at once.
+    /// Copies kept frames out of blocks that are much larger than they are. Visits each frame once.
     pub(crate) fn detach(&mut self, pool: &mut Pool) {
         let first = self.tx_sequence_next - self.unacknowledged.len() as u64;
         let done = self.detached_end.saturating_sub(first) as usize;
@@ -356,7 +388,7 @@ impl Reliability {
         self.detached_end = self.tx_sequence_next;
     }
 
-    /// Keeps nothing of the past: what is on its way is not sent again.
+    /// Discards all state; frames in flight are not retransmitted.
     pub(crate) fn discard_state(&mut self, counters: &mut LinkCounters) {
         counters.unprotected += u64::from(self.in_flight);
         self.unacknowledged = VecDeque::new();

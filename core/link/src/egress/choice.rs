@@ -1,4 +1,4 @@
-//! What text chooses by a name and options: its name, then `key=value` pairs.
+//! Choices in text form: a name, then options as `key=value` pairs.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -8,49 +8,50 @@ use core::fmt;
 
 use crate::order::OptionOrderError;
 
-/// Why a text chooses nothing.
+/// Why a text is not a valid choice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// There is none of this name.
+    /// There is no choice with this name.
     #[error("there is no {kind} `{name}`; choose one of {}", names.join(", "))]
     Unknown {
-        /// What was to be chosen, such as "queue discipline".
+        /// What the text should choose, such as "queue discipline".
         kind: &'static str,
-        /// As given.
+        /// As written.
         name: String,
         names: Vec<&'static str>,
     },
-    /// It has no such option, or not with this value.
+    /// There is no such option, or it cannot have this value.
     #[error("`{option}` is no option of the {kind} `{name}`, or cannot have this value")]
     Option {
-        /// What was to be chosen.
+        /// What the text should choose.
         kind: &'static str,
         name: String,
-        /// As given.
+        /// As written.
         option: String,
     },
-    /// Two of its options contradict each other.
+    /// Two options contradict each other.
     #[error("the {kind} `{name}` cannot be so: {order}")]
     Order {
-        /// What was to be chosen.
+        /// What the text should choose.
         kind: &'static str,
         name: &'static str,
-        /// Which two.
+        /// The two options.
         order: OptionOrderError,
     },
 }
 
-/// A kind that another crate implements, by the name under which text may choose it. `T` makes
-/// values of it, one for each face.
+/// A kind that another crate implements, and the name by which text chooses it. `T` holds its
+/// options, and creates an instance for each face.
 #[derive(Debug)]
 pub struct ExternalKind<T: ?Sized> {
     /// In kebab-case.
     pub name: &'static str,
-    /// Reads its options, `key=value` separated by spaces; see [`read_options`].
+    /// Parses its options, `key=value` separated by spaces; see [`read_options`].
     pub read: fn(options: &str) -> Result<Arc<T>, ChoiceError>,
 }
 
-/// What a text chose of another crate. Two are equal if their texts are, but for spaces.
+/// A choice of a kind from another crate. Two choices are equal if their texts are, apart from
+/// spaces.
 #[derive(Debug)]
 pub struct ExternalChoice<T: ?Sized> {
     name: &'static str,
@@ -59,8 +60,8 @@ pub struct ExternalChoice<T: ?Sized> {
 }
 
 impl<T: ?Sized> ExternalChoice<T> {
-    /// Reads a text that chooses one of `kinds`. `what` says what these are, and which there are
-    /// besides.
+    /// Parses a text that chooses one of `kinds`. `what` is a description of the kinds, and the
+    /// names of the built-in ones.
     pub(crate) fn read(
         what: (&'static str, &[&'static str]),
         text: &str,
@@ -111,9 +112,9 @@ pub(crate) fn split(text: &str) -> (&str, &str) {
     text.trim().split_once(' ').unwrap_or((text.trim(), ""))
 }
 
-/// Passes each of `options` to `set`, as key and value. It returns false for one that it does not
-/// know, or that cannot have this value. `of` is for the error: what it is, such as "queue
-/// discipline", and its name.
+/// Passes the key and value of each option to `set`. It must return false for an unknown key or a
+/// bad value. `of` is for the error message: what the text chooses, such as "queue discipline", and
+/// its name.
 ///
 /// # Errors
 /// [`ChoiceError::Option`].

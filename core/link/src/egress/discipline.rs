@@ -1,4 +1,4 @@
-//! Queue disciplines, and the choice of one.
+//! Queue disciplines, and how text chooses one.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -11,16 +11,16 @@ use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
 use crate::counters::LinkDrop;
 
-/// Decides in which order and when the packets of one face leave, where that is not first in, first
-/// out. Other crates implement it; `weir-baselines` does for the papers' disciplines.
+/// Decides the order and the time in which packets of one face leave, if this is not first in,
+/// first out. Other crates implement it; `weir-baselines` has the disciplines of papers.
 ///
-/// It knows nothing of the network but the packets that come in and leave by its link. Whatever it
-/// holds counts against the bound on queued bytes, which the link enforces.
+/// A discipline sees only the packets that arrive and leave by its link. Everything that it holds
+/// counts towards the limit on queued bytes, which the link enforces.
 pub trait Discipline: fmt::Debug + Send {
-    /// Accepts a packet to send: passes it to `out`, or holds it for [`Self::poll`].
+    /// Accepts a packet: passes it to `out`, or holds it for [`Self::poll`].
     ///
     /// # Errors
-    /// The packet is dropped for this reason, which the link counts.
+    /// The packet is dropped for this reason, and the link counts the drop.
     fn enqueue(
         &mut self,
         now: Instant,
@@ -31,35 +31,36 @@ pub trait Discipline: fmt::Debug + Send {
     /// A whole packet was received.
     fn on_received(&mut self, _now: Instant, _kind: PacketKind, _packet: &Packet) {}
 
-    /// Passes to `out` what may leave by now. Called when [`Self::next_wakeup`] is due, and each
-    /// time the socket has accepted frames.
+    /// Passes packets that may leave now to `out`. Called when [`Self::next_wakeup`] is due, and
+    /// each time the socket has accepted frames.
     fn poll(&mut self, now: Instant, out: &mut Outlet<'_>);
 
-    /// When [`Self::poll`] must be called at the latest.
+    /// The latest time of the next [`Self::poll`].
     fn next_wakeup(&self) -> Option<Instant>;
 
-    /// The size of all that it holds.
+    /// The size of all packets that it holds.
     fn load(&self) -> Load;
 
-    /// Removes the newest packet that it holds: memory is short.
+    /// Removes the newest packet that it holds, because memory is short.
     fn drop_newest(&mut self) -> Option<Outgoing>;
 
-    /// Passes all that it holds to `out`: the face goes down, or gets another discipline.
+    /// Passes everything that it holds to `out`, because the face goes down or gets another
+    /// discipline.
     fn release(&mut self, now: Instant, out: &mut Outlet<'_>);
 }
 
-/// The options of a [`Discipline`]: makes one for each face.
+/// The options of a [`Discipline`]. They create one for each face.
 pub trait DisciplineOptions: fmt::Debug + Send + Sync {
-    /// A discipline whose random draws and hashes, if it has any, follow from `seed`.
+    /// Creates a discipline. Its random numbers and hashes, if any, are derived from `seed`.
     fn make(&self, seed: u64) -> Box<dyn Discipline>;
 }
 
-/// A kind of [`Discipline`] that text may choose.
+/// A kind of [`Discipline`] that text can choose.
 pub type DisciplineKind = ExternalKind<dyn DisciplineOptions>;
 
-/// In which order and when the packets of a face leave.
+/// The order and the time in which packets of a face leave.
 ///
-/// As text: `fifo`, or the name of another kind and its options as `key=value`, for example
+/// As text: `fifo`, or the name of another kind with options as `key=value`, for example
 /// `interest-rate interests_per_s=5000 burst=64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DisciplineConfig {
@@ -73,10 +74,10 @@ const CHOICE_NAME: &str = "queue discipline";
 const FIFO: &str = "fifo";
 
 impl DisciplineConfig {
-    /// Reads a text that chooses `fifo` or one of `others`.
+    /// Parses a text that chooses `fifo` or one of `others`.
     ///
     /// # Errors
-    /// There is no such discipline, or it has no such options.
+    /// If there is no such discipline, or it has no such options.
     pub fn read(text: &str, others: &[DisciplineKind]) -> Result<Self, ChoiceError> {
         match choice::split(text) {
             (FIFO, options) => {
@@ -99,7 +100,7 @@ impl DisciplineConfig {
 impl FromStr for DisciplineConfig {
     type Err = ChoiceError;
 
-    /// Knows no disciplines of other crates.
+    /// Accepts only built-in disciplines.
     fn from_str(text: &str) -> Result<Self, ChoiceError> {
         Self::read(text, &[])
     }

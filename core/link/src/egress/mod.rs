@@ -1,4 +1,4 @@
-//! What leaves when, in which order, and with which congestion marks.
+//! The egress of a link: order and time of packets that leave, and their congestion marks.
 
 mod choice;
 mod discipline;

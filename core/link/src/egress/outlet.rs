@@ -7,16 +7,16 @@ use super::ready::ReadyQueue;
 use crate::codec::{CodecConfig, CodecContext, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
 
-/// What kind of packet passes a link.
+/// The kind of a packet on a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     Interest,
     Data,
-    /// An Interest that comes back with a reason.
+    /// An Interest that is returned with a reason.
     Nack,
 }
 
-/// A packet that is to leave.
+/// A packet to be sent.
 #[derive(Debug)]
 pub struct Outgoing {
     pub kind: PacketKind,
@@ -24,12 +24,12 @@ pub struct Outgoing {
     pub packet: Packet,
 }
 
-/// A held packet up to this size is copied.
+/// A packet up to this size is copied while it is held.
 const DETACH_BYTES_MAX: usize = 512;
 
 impl Outgoing {
-    /// Copies an Interest of usual size out of the receive block that it lies in, so that it does
-    /// not keep the whole block in memory while it waits.
+    /// Copies an Interest of usual size out of its receive block. It would keep the whole block in
+    /// use while it waits.
     #[must_use]
     pub fn detached(mut self) -> Self {
         if self.packet.len() <= DETACH_BYTES_MAX {
@@ -39,7 +39,7 @@ impl Outgoing {
     }
 }
 
-/// Where a discipline puts the packets that may leave: marks them where their queue is long, and
+/// Receives the packets of a discipline that may leave. It marks them if their queue is long, and
 /// encodes them into frames for the socket.
 pub struct Outlet<'a> {
     pub(crate) now: Instant,
@@ -49,12 +49,12 @@ pub struct Outlet<'a> {
     pub counters: &'a mut LinkCounters,
     pub(crate) marking: &'a MarkingConfig,
     pub(crate) marker: &'a mut AnyMarker,
-    /// Octets in the socket, as far as the driver has told.
+    /// Bytes in the socket, as last set by the driver.
     pub(crate) socket_backlog_bytes: u64,
 }
 
 impl Outlet<'_> {
-    /// Octets on the wire that the socket has yet to send: frames that are ready, and its backlog.
+    /// Bytes on the wire that the socket has not sent yet: ready frames, and its backlog.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.ready.load().wire_bytes + self.socket_backlog_bytes
     }
@@ -62,7 +62,7 @@ impl Outlet<'_> {
     /// Sends a packet.
     ///
     /// # Errors
-    /// It is dropped since it is too large for a frame. Not counted here.
+    /// If it is too large for a frame. The drop is not counted here.
     #[inline]
     pub fn send(&mut self, mut outgoing: Outgoing) -> Result<(), LinkDrop> {
         self.mark(&mut outgoing);

@@ -10,19 +10,19 @@ use crate::codec::{CodecConfig, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::frame::Frame;
 
-/// How much of what leaves a face may wait, and how it waits.
+/// The configuration of the egress queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressConfig {
-    /// Bound in octets of memory of what waits: packets and a fixed charge for each.
+    /// Maximum memory of waiting packets in bytes, including a fixed charge for each.
     pub queue_bytes_max: u64,
     pub marking: MarkingConfig,
-    /// Order and time of what leaves.
+    /// Order and time of packets that leave.
     pub discipline: DisciplineConfig,
-    /// What is random follows from it, and hashes of names: to be kept secret.
+    /// The seed of random numbers and name hashes. Keep it secret.
     pub seed: u64,
 }
 
-/// What the egress has of the codec and the link while it works.
+/// What the egress needs from the link for one call.
 pub(crate) struct Context<'a> {
     pub(crate) codec: &'a CodecConfig,
     pub(crate) config: &'a EgressConfig,
@@ -30,15 +30,15 @@ pub(crate) struct Context<'a> {
     pub(crate) counters: &'a mut LinkCounters,
 }
 
-/// What waits to leave: with the discipline, and then in frames that the socket may take.
+/// Waiting packets: first held by the discipline, then encoded in frames for the socket.
 #[derive(Debug)]
 pub(crate) struct Egress {
-    /// None: first in, first out.
+    /// `None` is first in, first out.
     discipline: Option<Box<dyn Discipline>>,
     marker: AnyMarker,
     ready: ReadyQueue,
     socket_backlog_bytes: u64,
-    /// The latest time that anyone told.
+    /// The latest time that a caller has set.
     now: Instant,
 }
 
@@ -53,7 +53,8 @@ impl Egress {
         }
     }
 
-    /// Goes on as `context` has it, which was `before`. What another discipline keeps may leave.
+    /// Switches from configuration `before` to that of `context`. Packets of a replaced discipline
+    /// may leave.
     pub(crate) fn reconfigure(&mut self, before: &EgressConfig, context: Context<'_>) {
         let config = context.config;
         if config.marking.needs_new_marker(&before.marking) {
@@ -83,7 +84,7 @@ impl Egress {
         }
     }
 
-    /// Adds a frame that no discipline has a say in.
+    /// Adds a frame that does not pass through the discipline.
     pub(crate) fn push(&mut self, frame: Frame, config: &EgressConfig) -> Result<(), LinkDrop> {
         if !self.has_room_for(frame.len(), config) {
             return Err(LinkDrop::QueueFull);
@@ -103,7 +104,7 @@ impl Egress {
         }
     }
 
-    /// The time has come.
+    /// Runs the timers.
     pub(crate) fn poll(&mut self, now: Instant, context: Context<'_>) {
         self.now = now;
         self.refill(context);
@@ -124,7 +125,7 @@ impl Egress {
         }
     }
 
-    /// Nothing is kept back any longer.
+    /// Releases all packets of the discipline.
     pub(crate) fn release(&mut self, context: Context<'_>) {
         let now = self.now;
         if let (Some(discipline), mut out) = self.outlet(context) {
@@ -145,7 +146,6 @@ impl Egress {
         self.now = now;
     }
 
-    /// The latest time that anyone told.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
@@ -159,17 +159,17 @@ impl Egress {
         &self.ready
     }
 
-    /// Octets on the wire that wait here.
+    /// Bytes on the wire that wait here.
     pub(crate) fn wire_bytes(&self) -> u64 {
         self.ready.load().wire_bytes + self.discipline_load().wire_bytes
     }
 
-    /// The same with what waits in the socket.
+    /// The same plus the backlog of the socket.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.wire_bytes() + self.socket_backlog_bytes
     }
 
-    /// What the discipline holds.
+    /// The size of all packets that the discipline holds.
     #[inline]
     fn discipline_load(&self) -> Load {
         self.discipline.as_ref().map_or_else(Load::default, |discipline| discipline.load())
@@ -183,13 +183,13 @@ impl Egress {
         self.ready.detach(pool);
     }
 
-    /// Octets of memory of all that waits, about.
+    /// Approximate memory of all waiting packets, in bytes.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.ready.memory_bytes() + self.discipline_load().charged_bytes
     }
 
-    /// Takes back the newest of what waits. As many frames as `kept` stay.
+    /// Drops the newest waiting packet. At least `kept` frames stay.
     pub(crate) fn drop_newest(&mut self, kept: usize) -> bool {
         let held = self.discipline.as_mut().and_then(|discipline| discipline.drop_newest());
         held.is_some() || self.ready.pop_newest(kept).is_some()

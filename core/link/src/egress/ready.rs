@@ -5,14 +5,14 @@ use weir_base::Pool;
 use crate::frame::Frame;
 use crate::runs;
 
-/// What a packet in memory is charged beside its own octets, so that a queue of tiny packets is
-/// bounded too.
+/// Charge for a packet in memory besides its own bytes, so that a queue of tiny packets is limited
+/// too.
 const PACKET_CHARGE_BYTES: u64 = 96;
-/// What a frame takes of memory beyond its charge: its place in a list that doubles as it grows.
+/// Memory of a frame beyond its charge: its place in a list that doubles as it grows.
 const FRAME_EXTRA_BYTES: u64 = 128;
 
-/// The size of queued packets. Octets on the wire and octets of memory are counted apart: marking
-/// uses the former as NFD does, the bound of the queue the latter.
+/// The size of queued packets. Bytes on the wire and bytes of memory are counted separately.
+/// Marking uses the former, as NFD does. The limit of the queue uses the latter.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Load {
     pub wire_bytes: u64,
@@ -20,18 +20,18 @@ pub struct Load {
 }
 
 impl Load {
-    /// What one frame or packet of `wire_len` octets is charged.
+    /// The charge for a frame or packet of `wire_len` bytes.
     pub(crate) fn charge_of(wire_len: usize) -> u64 {
         wire_len as u64 + PACKET_CHARGE_BYTES
     }
 
-    /// Adds a packet of `wire_len` octets.
+    /// Adds a packet of `wire_len` bytes.
     pub fn add(&mut self, wire_len: usize) {
         self.wire_bytes += wire_len as u64;
         self.charged_bytes += Self::charge_of(wire_len);
     }
 
-    /// Removes a packet of `wire_len` octets, which was added before.
+    /// Removes a packet of `wire_len` bytes that was added before.
     pub fn remove(&mut self, wire_len: usize) {
         self.wire_bytes -= wire_len as u64;
         self.charged_bytes -= Self::charge_of(wire_len);
@@ -43,7 +43,7 @@ impl Load {
 pub(crate) struct ReadyQueue {
     frames: VecDeque<Frame>,
     load: Load,
-    /// This many frames at the front hold no block much larger than their packet.
+    /// Number of frames at the front that have been copied out of receive blocks.
     detached: usize,
 }
 
@@ -60,7 +60,7 @@ impl ReadyQueue {
         Some(frame)
     }
 
-    /// Takes the newest frame back, unless there are only `kept`.
+    /// Removes the newest frame, unless only `kept` are left.
     pub(crate) fn pop_newest(&mut self, kept: usize) -> Option<Frame> {
         if self.frames.len() <= kept {
             return None;
@@ -71,10 +71,10 @@ impl ReadyQueue {
         Some(frame)
     }
 
-    /// Joins neighbouring Interests into runs over at most `span` segment numbers, in frames of at
-    /// most `mtu` octets, and counts the runs and their Interests. Frames that have waited for the
-    /// socket before, and the `begun` oldest, stay as they are. With a span of 0 it only tells
-    /// whether there is a run.
+    /// Joins consecutive Interests into runs over at most `span` segment numbers, in frames of at
+    /// most `mtu` bytes. Returns the number of runs and of their Interests. Frames that have waited
+    /// for the socket before, and the `begun` oldest, stay as they are. With a span of 0 it only
+    /// reports whether there is a run.
     pub(crate) fn gather(&mut self, begun: usize, span: u8, mtu: usize) -> (u64, u64) {
         let (mut runs, mut interests) = (0, 0);
         let mut at = self.detached.max(begun);
@@ -102,13 +102,13 @@ impl ReadyQueue {
         (runs, interests)
     }
 
-    /// Octets of memory of all frames, about: what they are charged, and what the list of them and
-    /// the rounding of blocks take beyond that.
+    /// Approximate memory of all frames in bytes: their charges, their list, and the rounding of
+    /// blocks.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.load.charged_bytes + self.frames.len() as u64 * FRAME_EXTRA_BYTES
     }
 
-    /// Gives back the memory of an empty list.
+    /// Frees the memory of an empty list.
     pub(crate) fn shrink(&mut self) {
         if self.frames.is_empty() {
             self.frames = VecDeque::new();

@@ -1,4 +1,4 @@
-//! What shaping of Interests there is, and the choice.
+//! The configuration of Interest shaping.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -9,10 +9,10 @@ use weir_base::units::{parse_bytes, parse_duration_ns};
 
 use crate::order::OptionOrderError;
 
-/// Which Interests that come in by a face wait before the forwarder gets them.
+/// Which incoming Interests of a face are delayed before the forwarder gets them.
 ///
-/// As text: `none`, or `fisp` and options as `key=value`, for example
-/// `fisp capacity=1500KB gamma=0.6`. The keys are those of [`FispConfig`].
+/// As text: `none`, or `fisp` with options as `key=value`, for example `fisp capacity=1500KB
+/// gamma=0.6`. The keys are those of [`FispConfig`].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ShapingConfig {
     #[default]
@@ -21,31 +21,32 @@ pub enum ShapingConfig {
     Fisp(FispConfig),
 }
 
-/// A number as thousandths, so that configurations can be compared.
+/// A number in thousandths, so that configurations can be compared.
 type Thousandths = u32;
 
 /// Options of fair share Interest shaping (paper chopcop, 3.2). The defaults are those of its
 /// section 5.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FispConfig {
-    /// `capacity`: octets that the queue towards the downstream has room for, C of the paper.
+    /// `capacity`: size of the queue towards the downstream in bytes, C of the paper.
     pub capacity_bytes: u64,
-    /// `gamma`: the weight of Data that has yet to come, in thousandths (Eq. 2).
+    /// `gamma`: the weight of Data that is still expected, in thousandths (Eq. 2).
     pub gamma: Thousandths,
-    /// `release`: below this part of the capacity no Interest waits any longer, in thousandths.
+    /// `release`: below this fraction of the capacity no Interest is delayed any longer, in
+    /// thousandths.
     pub release: Thousandths,
-    /// `min`: above this part of the capacity shaping begins, in thousandths.
+    /// `min`: above this fraction of the capacity shaping begins, in thousandths.
     pub min: Thousandths,
-    /// `max`: above this part of the capacity every Interest waits, in thousandths.
+    /// `max`: above this fraction of the capacity every Interest is delayed, in thousandths.
     pub max: Thousandths,
-    /// `p0`: the probability of delay with which shaping begins, in thousandths.
+    /// `p0`: the delay probability at which shaping begins, in thousandths.
     pub p0: Thousandths,
-    /// `interval`: how long a delayed Interest waits at least, ns. The paper says "a certain
-    /// interval".
+    /// `interval`: minimum delay of an Interest, ns. The paper says "a certain interval".
     pub interval_ns: u64,
-    /// `held_max`: Interests that wait at most (paper, 6.1.2); one beyond is answered with a Nack.
+    /// `held_max`: maximum number of delayed Interests (paper, 6.1.2). One beyond it is answered
+    /// with a Nack.
     pub held_max: u32,
-    /// `components`: the leading components of a name that tell the flow, at least 1.
+    /// `components`: the number of leading name components that identify a flow, at least 1.
     pub components: u32,
 }
 
@@ -58,8 +59,9 @@ impl Default for FispConfig {
             min: 600,
             max: 900,
             p0: 300,
-            // Long beside the gap between packets, so that a delayed flow slows down, and short
-            // beside the 90 ms in which the paper's link sends what lies between `min` and `max`.
+            // Long compared with the gap between packets, so that a delayed flow slows down. Short
+            // compared with the 90 ms in which the paper's link sends the bytes between `min` and
+            // `max`.
             interval_ns: 10 * NS_PER_MS,
             held_max: 5000,
             components: 2,
@@ -67,19 +69,19 @@ impl Default for FispConfig {
     }
 }
 
-/// Why a text chooses no shaping.
+/// Why a text does not describe a shaping.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapingError {
-    /// There is none of this name.
+    /// There is no shaping with this name.
     #[error("there is no Interest shaping `{0}`; choose `none` or `fisp`")]
     Unknown(String),
-    /// There is no such option, or not with this value.
+    /// There is no such option, or it cannot have this value.
     #[error(
         "`{0}` is no option of Interest shaping `fisp`; it has capacity=1500KB, gamma=0.6, \
          release=0.2, min=0.6, max=0.9, p0=0.3, interval=10ms, held_max=5000 and components=2"
     )]
     Option(String),
-    /// The thresholds must rise.
+    /// The thresholds must increase.
     #[error("the Interest shaping `fisp` cannot be so: {0}")]
     Thresholds(#[from] OptionOrderError),
 }
@@ -131,7 +133,7 @@ impl FispConfig {
         Some(())
     }
 
-    /// A part of the capacity in octets.
+    /// A fraction of the capacity in bytes.
     pub(super) fn fraction_bytes(&self, part: Thousandths) -> u64 {
         scaled(self.capacity_bytes, part)
     }
@@ -143,7 +145,7 @@ pub(super) fn scaled(bytes: u64, by: Thousandths) -> u64 {
     u64::try_from(product).unwrap_or(u64::MAX)
 }
 
-/// A number such as `0.6`, up to 1000.
+/// Parses a number such as `0.6`, up to 1000.
 fn thousandths(text: &str) -> Option<Thousandths> {
     let number: f64 = text.parse().ok()?;
     (0.0..=1000.0).contains(&number).then_some((number * 1000.0 + 0.5) as Thousandths)

@@ -1,6 +1,5 @@
-//! Interests that wait, and their order of leaving: deficit round robin over flows (Shreedhar and
-//! Varghese, 1995), in which an Interest costs its flow the octets of the Data that it asks for
-//! (paper chopcop, 3.2).
+//! Delayed Interests, and the order of their release: deficit round robin over flows (Shreedhar and
+//! Varghese, 1995). An Interest costs its flow the expected bytes of its Data (paper chopcop, 3.2).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,29 +10,28 @@ use weir_wire::lp::LpHeader;
 
 use super::flows::ShapedInterest;
 
-/// What a flow may ask for in a round. Not less than the largest Data, so that each flow whose turn
-/// comes can ask.
+/// What a flow may request in one round. Not less than the largest Data, so each flow can release
+/// an Interest when its turn comes.
 const QUANTUM_BYTES: u64 = PACKET_SIZE_MAX as u64;
-/// What an Interest that waits takes of memory beside its own octets, about.
+/// Approximate memory of a delayed Interest besides its own bytes.
 const CHARGE_BYTES: u64 = 320;
 
-/// An Interest that waits.
 #[derive(Debug)]
 pub(super) struct DelayedInterest {
     pub(super) interest: ShapedInterest,
     pub(super) header: LpHeader,
     pub(super) packet: Packet,
-    /// From when on it may go.
+    /// The earliest time of its release.
     pub(super) ready_at: Instant,
-    /// Whoever sent it no longer waits then.
+    /// When its sender stops waiting.
     pub(super) expires_at: Instant,
 }
 
-/// All of one face.
+/// All delayed Interests of one face.
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
     queues: Vec<FlowQueue>,
-    /// Flows of which Interests wait; the first one has its turn.
+    /// Flows with delayed Interests; the first one has its turn.
     round: VecDeque<u32>,
     len: usize,
     bytes: u64,
@@ -58,7 +56,7 @@ impl DelayQueue {
         self.bytes + (self.queues.capacity() * size_of::<FlowQueue>()) as u64
     }
 
-    /// Gives back the memory of no flows.
+    /// Frees the memory if no Interest is delayed.
     pub(super) fn shrink(&mut self) {
         if self.is_empty() {
             self.queues = Vec::new();
@@ -83,8 +81,8 @@ impl DelayQueue {
         queue.waiting.push_back(delayed);
     }
 
-    /// Makes room for an Interest of `flow` in a queue that is full: takes the newest Interest of
-    /// the flow of which most wait. None: it is `flow` that has its part already.
+    /// Makes room for an Interest of `flow` in a full queue: takes the newest Interest of the flow
+    /// with the most. `None` if `flow` already has its share.
     pub(super) fn evict_for(&mut self, flow: u32) -> Option<DelayedInterest> {
         if (self.len_of(flow) + 1) * self.round.len().max(1) > self.len {
             return None;
@@ -92,21 +90,22 @@ impl DelayQueue {
         self.pop_newest()
     }
 
-    /// The newest Interest of the flow of which most wait.
+    /// The newest Interest of the flow with the most.
     pub(super) fn pop_newest(&mut self) -> Option<DelayedInterest> {
         let longest = self.round.iter().copied().max_by_key(|&flow| self.len_of(flow))?;
         let newest = self.queues[longest as usize].waiting.pop_back();
         self.after_removal(longest, newest)
     }
 
-    /// The next Interest by deficit round robin, if one may go by `now`; `asks_bytes` says what an
-    /// Interest of a flow asks for, `None` if none of it may go.
+    /// The next Interest by deficit round robin that may be released by `now`. `asks_bytes` is the
+    /// cost of an Interest of a flow, or `None` if the flow may release none.
     pub(super) fn pop(
         &mut self,
         now: Instant,
         asks_bytes: impl Fn(u32) -> Option<u64>,
     ) -> Option<DelayedInterest> {
-        // Each flow gets at most one quantum here before it can ask, or has nothing that may go.
+        // Two rounds are enough: a flow needs at most one quantum before it can pay for an
+        // Interest.
         for _ in 0..2 * self.round.len() {
             let &flow = self.round.front()?;
             let queue = &mut self.queues[flow as usize];

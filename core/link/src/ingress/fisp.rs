@@ -6,19 +6,19 @@ use super::delayed::{DelayQueue, DelayedInterest};
 use super::flows::Flows;
 use crate::counters::{LinkCounters, LinkDrop};
 
-/// The time over which Q is smoothed: longer than a burst of packets of one chunk (6 ms at the 160
+/// The time over which Q is averaged: longer than a burst of packets of one chunk (6 ms at the 160
 /// chunks a second of paper chopcop, 6.1.2), shorter than a round trip.
 const SMOOTHED_OVER_NS: u64 = 10 * NS_PER_MS;
-/// How often the face is looked at while Interests wait.
+/// How often Q is checked while Interests are delayed.
 const TICK_NS: u64 = NS_PER_MS;
 
-/// What becomes of an Interest that comes in.
+/// What happens to an incoming Interest.
 #[derive(Debug)]
 pub(crate) enum ShapingOutcome {
     /// The forwarder gets it now.
     Pass(LpHeader, Packet),
     Delay,
-    /// Too many wait: this one is refused, the one that came or another whose place it takes.
+    /// Too many Interests are delayed. One is refused: the new one, or another that it replaces.
     Refuse {
         header: LpHeader,
         packet: Packet,
@@ -26,25 +26,54 @@ pub(crate) enum ShapingOutcome {
     },
 }
 
-/// Fair share Interest shaping (paper chopcop, 3.2).
+/// Fair share Interest shaping, FISP (paper chopcop, 3.2).
 ///
-/// Interests of a face towards a downstream wait while the queue towards it will not have room for
-/// what they ask for. Where the paper leaves a choice:
+/// Data of too many Interests overflows the queue towards a downstream. FISP therefore delays
+/// Interests of the downstream's face while this queue will not have room for their Data. It
+/// estimates the need of the face as `Q = q_d + gamma * q_i` (Eq. 2): the bytes that wait to leave,
+/// plus a weighted estimate of the Data that unanswered Interests will bring. [`Flows`] keeps both
+/// terms, for the face and for each flow (the first components of a name).
 ///
-/// - Q is looked at with each Interest that comes, and each [`CHECK_OPEN_FILES_NS`] while some wait. A burst
-///   must not pass because the average has not risen yet: the third phase begins when Q or its
-///   average exceeds the maximum.
-/// - A delayed Interest may go after `interval`, once Q is not above the maximum, in the order of
-///   deficit round robin. The probability is not drawn again: in the paper Q hovers at the maximum,
-///   whatever the probability (Tables 6 to 8).
-/// - Interests of one flow keep their order: while some wait, the next one does.
-/// - An Interest that is not answered counts in full, also for its flow, but for the face no longer
-///   once it is late; such a flow is held to its share for a while ([`Flows::has_used_share`]).
-/// - In the fourth phase all leave at once, but no more than fill the queue up to the maximum.
+/// For each Interest that arrives:
+///
+/// 1. Names under `/localhost` and `/localhop` pass. So does an Interest for a name that is already
+///    unanswered, since one Data packet answers both.
+/// 2. If an Interest of its flow is already delayed, this one is delayed too, so that a flow keeps
+///    its order.
+/// 3. If Q or its average over 10 ms exceeds `max`, it is delayed. Q alone counts, so that a burst
+///    cannot pass before the average has risen.
+/// 4. If the average is at most `min`, it passes. In between, it passes if its flow needs less than
+///    `min / flows`. Otherwise it is delayed with the probability `(Q - min) / (max - min) + p0`.
+/// 5. If `held_max` Interests are delayed, the flow with the most of them loses its newest one to a
+///    flow with less than its share. Otherwise the new Interest itself is refused. A refused
+///    Interest gets a Congestion Nack.
+///
+/// On each poll, and every 1 ms while Interests are delayed ([`Fisp::release`]):
+///
+/// 1. While Q exceeds `max`, none is released.
+/// 2. An Interest that has waited for `interval` is released, in the order of deficit round robin
+///    over the flows. Its cost is the expected size of its Data.
+/// 3. When Q has fallen below `release`, the interval no longer matters. All delayed Interests are
+///    released, until Q reaches `max`.
+/// 4. An Interest whose lifetime has ended is dropped instead.
+///
+/// Example with a capacity of 1,500,000 bytes: `release` is 300,000, `min` 900,000 and `max`
+/// 1,350,000 bytes. 600,000 bytes wait to leave, and 100 Interests with 8,192 bytes of Data each
+/// are unanswered. Q is 600,000 + 0.6 * 819,200 = 1,091,520 bytes. Two flows are active, so a share
+/// is 450,000 bytes. A flow with 391,520 bytes passes. A flow with 700,000 bytes is delayed with
+/// the probability 191,520 / 450,000 + 0.3 = 0.73.
+///
+/// The paper leaves two points open. A delayed Interest is not drawn again: Q stays near the
+/// maximum with any probability (Tables 6 to 8). An unanswered Interest stops counting for the face
+/// when it is late, or names without Data would block the face. Its flow is then limited to its
+/// share for a while ([`Flows::has_used_share`]), or a flow could gain by late answers.
+///
+/// What this must never do: delay management; reorder the Interests of a flow; or let one flow take
+/// the share of others.
 #[derive(Debug)]
 pub(super) struct Fisp {
     config: FispConfig,
-    /// Thresholds of Q in octets.
+    /// Thresholds of Q in bytes.
     release_bytes: u64,
     min_bytes: u64,
     max_bytes: u64,
@@ -54,7 +83,8 @@ pub(super) struct Fisp {
     smoothed_bytes: f64,
     smoothed_at: Instant,
     tick_at: Instant,
-    /// Q has fallen below the release threshold: what waits goes on, though it makes Q rise again.
+    /// Q has fallen below the release threshold. All delayed Interests are released, although Q
+    /// rises again.
     is_releasing: bool,
 }
 
@@ -76,7 +106,7 @@ impl Fisp {
         }
     }
 
-    /// An Interest comes in while `queue_bytes` wait to leave.
+    /// Handles an Interest that arrives while `queue_bytes` wait to leave.
     pub(super) fn receive(
         &mut self,
         now: Instant,
@@ -108,7 +138,8 @@ impl Fisp {
         self.delayed.push(DelayedInterest {
             interest: asked,
             header,
-            // A copy, since it may wait for long: else it would keep a whole receive block.
+            // A copy, because the Interest may wait for long and would keep a whole receive block
+            // in use.
             packet: Packet::from(&packet[..]),
             ready_at: now.plus_ns(self.config.interval_ns),
             expires_at: now.plus_ns(asked.lifetime_ns),
@@ -118,7 +149,7 @@ impl Fisp {
         })
     }
 
-    /// Phases 1 to 3, for an Interest that comes.
+    /// Phases 1 to 3 of the paper, for an Interest that arrives.
     fn must_delay(&mut self, now: Instant, flow: u32) -> bool {
         let smoothed_bytes = self.smoothed_bytes as u64;
         let required_bytes = self.flows.required_bytes(self.config.gamma);
@@ -137,7 +168,7 @@ impl Fisp {
         is_beyond_share && self.rng.unit() < self.delay_probability(smoothed_bytes)
     }
 
-    /// Fig. 3 of paper chopcop, between the minimum and the maximum; above 1 means always.
+    /// Fig. 3 of the paper, between the minimum and the maximum. Above 1 means always.
     fn delay_probability(&self, required_bytes: u64) -> f64 {
         let above_bytes = required_bytes.saturating_sub(self.min_bytes);
         let span_bytes = self.max_bytes.saturating_sub(self.min_bytes).max(1);
@@ -149,7 +180,7 @@ impl Fisp {
         self.flows.on_answer(packet, data_bytes, queue_bytes);
     }
 
-    /// An Interest that waited and may go now.
+    /// Releases the next delayed Interest, if one may be released now.
     pub(super) fn release(
         &mut self,
         now: Instant,
@@ -197,36 +228,35 @@ impl Fisp {
         }
     }
 
-    /// An Interest of `flow` waits no longer, and does not go on.
+    /// An Interest of `flow` is no longer delayed, and was not released.
     fn end_delayed(&mut self, flow: u32) {
         *self.flows.delayed(flow) -= 1;
         self.flows.remove_if_idle(flow);
     }
 
-    /// Gives up the Interest that the flow which has most can spare best.
+    /// Drops the newest Interest of the flow with the most delayed ones.
     pub(super) fn drop_newest(&mut self) -> Option<(LpHeader, Packet)> {
         let DelayedInterest { interest: asked, header, packet, .. } = self.delayed.pop_newest()?;
         self.end_delayed(asked.flow);
         Some((header, packet))
     }
 
-    /// Whether an Interest waits.
     pub(super) fn has_delayed_interests(&self) -> bool {
         !self.delayed.is_empty()
     }
 
-    /// Octets of memory of what waits and of what is known of flows, about.
+    /// Approximate memory of delayed Interests and of flows, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.delayed.memory_bytes() + self.flows.memory_bytes()
     }
 
-    /// Gives back the memory that only a busier time needed.
+    /// Frees memory that only a busier time needed.
     pub(super) fn shrink(&mut self) {
         self.flows.shrink();
         self.delayed.shrink();
     }
 
-    /// Forgets what was asked for and is under way: memory is short.
+    /// Discards what is known of unanswered Interests, because memory is short.
     pub(super) fn discard_state(&mut self) {
         self.flows.clear();
     }
@@ -235,13 +265,13 @@ impl Fisp {
         (!self.delayed.is_empty()).then_some(self.tick_at)
     }
 
-    /// The time has come.
+    /// Runs the timer; [`Self::release`] may have something.
     pub(super) fn poll(&mut self, now: Instant) {
         self.tick_at = now.plus_ns(TICK_NS);
     }
 
-    /// Phase 1: what the face needs by now. The moving average is that of a value that has been the
-    /// same since the last time.
+    /// Phase 1: updates Q and its average. The average assumes that Q was constant since the last
+    /// update.
     fn advance(&mut self, now: Instant, queue_bytes: u64) {
         self.flows.advance(now, queue_bytes);
         let passed_ns = now.ns_since(self.smoothed_at).min(SMOOTHED_OVER_NS);

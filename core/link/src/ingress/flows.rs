@@ -1,5 +1,5 @@
-//! The terms of Eq. 2 (paper chopcop), of all flows and of each: Data that waits to leave, and Data
-//! that was asked for.
+//! The terms of Eq. 2 (paper chopcop) for the face and for each flow: Data that waits to leave, and
+//! Data that Interests have requested.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,66 +10,67 @@ use weir_wire::{InterestView, NameView, tlv};
 
 use super::config::scaled;
 
-/// Flows that are told apart; those beyond share one. The paper expects hundreds.
+/// Maximum number of flows; further names share one. The paper expects hundreds.
 const FLOWS_MAX: usize = 1024;
 /// The flow of all names beyond [`FLOWS_MAX`] flows.
 const OVERFLOW_FLOW: u32 = 0;
-/// Unanswered Interests that are counted. While there are as many, Interests wait.
+/// Maximum number of unanswered Interests that are counted. At this number, new Interests are
+/// delayed.
 const PENDING_MAX: usize = 1 << 16;
-/// An Interest counts for this long at most, NDN's default lifetime. What has not been answered by
-/// then waits elsewhere, or will never be.
+/// Longest time that an Interest counts: NDN's default lifetime. If it is unanswered by then, its
+/// Data waits elsewhere or will never arrive.
 const PENDING_NS_MAX: u64 = 4 * NS_PER_S;
-/// An Interest that was not answered for this long is late: longer than a round trip takes, also on
+/// An Interest that is unanswered for this long is late. This is longer than a round trip, even on
 /// long paths.
 const LATE_NS: u64 = 500 * NS_PER_MS;
-/// For how long a flow is held to its share after an Interest of it was late. As long as its
-/// pending Interests count, so that those of before are gone then.
+/// How long a flow is limited to its share after one of its Interests was late. The same time as
+/// unanswered Interests count, so that earlier ones have expired by then.
 const CAP_NS: u64 = PENDING_NS_MAX;
-/// What an Interest is expected to bring before any Data was seen: a common segment.
+/// Expected size of Data before any was seen: a common segment.
 const DATA_BYTES_FIRST: u64 = 8192;
-/// What an Interest costs its flow at least when its turn comes: a Nack.
+/// Minimum cost of an Interest to its flow: a Nack.
 const COST_BYTES_MIN: u64 = 64;
-/// A new size weighs one part in this in a moving average.
+/// 1 / weight of a new value in a moving average.
 const AVERAGE_OVER: u64 = 8;
 
-/// What the flows of a face need of the queue towards its downstream.
+/// How much of the queue towards its downstream each flow of a face needs.
 #[derive(Debug)]
 pub(super) struct Flows {
     key: HashKey,
     components: usize,
     by_hash: Table,
-    /// [`OVERFLOW_FLOW`] is always there, any other flow only while it needs something.
+    /// [`OVERFLOW_FLOW`] always exists. Any other flow exists only while it needs something.
     flows: Slab<Flow>,
     pending: Pending,
-    /// What all flows have asked for: q_i.
+    /// Expected Data of all flows: q_i.
     expected_bytes: u64,
-    /// Octets that wait to leave: q_d.
+    /// Bytes that wait to leave: q_d.
     queue_bytes: u64,
-    /// Flow and size of Data in the order in which it was queued. The queue is taken for first in,
-    /// first out: what it holds came last.
+    /// Flow and size of queued Data, in order. The queue is assumed to be first in, first out, so
+    /// it holds the most recent of these.
     queued: VecDeque<(u32, u64)>,
     queued_bytes: u64,
     /// Moving average of the size of all Data.
     data_bytes: u64,
-    /// Of flows that are forgotten: the hash, and until when it is held to its share if it comes
-    /// again. The oldest first.
+    /// Removed flows that are still limited to their share: their hash, and until when. Oldest
+    /// first.
     caps: VecDeque<(u64, Instant)>,
-    /// When [`Self::advance`] was called last.
+    /// The time of the last [`Self::advance`].
     now: Instant,
 }
 
 #[derive(Debug)]
 struct Flow {
     hash: u64,
-    /// Interests that went on and were not answered, and how many of them are late.
+    /// Unanswered Interests that have passed, and how many of them are late.
     pending: u64,
     late: u64,
-    /// Until then it may have no more than its share.
+    /// Until then the flow is limited to its share.
     capped_until: Instant,
     queued_bytes: u64,
-    /// What one of its Interests brings: a moving average.
+    /// Moving average of the Data size of its Interests.
     data_bytes: u64,
-    /// Interests of it that wait.
+    /// Number of its delayed Interests.
     delayed: u32,
 }
 
@@ -90,22 +91,22 @@ impl Flow {
         self.pending == 0 && self.queued_bytes == 0 && self.delayed == 0
     }
 
-    /// What the face is to expect for its Interests: late ones may never be answered.
+    /// Data that the face must expect. Late Interests may never be answered, so they do not count.
     fn expected_bytes(&self) -> u64 {
         (self.pending - self.late) * self.data_bytes
     }
 }
 
-/// Interests that went on and were not answered, by the hash of what names their Data. The key of
-/// the hash is secret and it has 64 bits, so that it stands for the name.
+/// Unanswered Interests that have passed, by the hash of their Data's name. The hash has 64 bits
+/// and a secret key, so it can replace the name.
 #[derive(Debug)]
 struct Pending {
     by_hash: Table,
     entries: Slab<PendingEntry>,
-    /// When each of them is late, and then until when it counts.
+    /// The time when each becomes late, and then when it stops counting.
     timers: TimerWheel,
     expired: Vec<u32>,
-    /// How many of them Data with a longer name may answer.
+    /// Number of Interests that Data with a longer name may answer.
     prefixes: usize,
 }
 
@@ -115,14 +116,14 @@ struct PendingEntry {
     flow: u32,
     is_prefix: bool,
     is_late: bool,
-    /// Until when it counts.
+    /// When it stops counting.
     until: Instant,
 }
 
-/// An Interest that may have to wait.
+/// An Interest that shaping may delay.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ShapedInterest {
-    /// Of the name that its Data has.
+    /// The hash of its Data's name.
     hash: u64,
     is_prefix: bool,
     pub(super) flow: u32,
@@ -130,7 +131,7 @@ pub(super) struct ShapedInterest {
 }
 
 impl Flows {
-    /// Flows are told apart by `components` leading components of their names.
+    /// `components` leading components of a name identify its flow.
     pub(super) fn new(key: HashKey, components: u32) -> Self {
         let mut flows = Slab::new();
         let others = flows.insert(Flow::new(0, DATA_BYTES_FIRST));
@@ -151,9 +152,9 @@ impl Flows {
         }
     }
 
-    /// What is to be known of an Interest; None if it must never wait: its name does not leave
-    /// the host or the link, which is where management lives, or it is malformed, as the forwarder
-    /// will find. Its flow exists from now on, see [`Self::remove_if_idle`].
+    /// Classifies an Interest. `None` if it must never be delayed: its name stays on the host or on
+    /// the link, as management does, or it is malformed, which the forwarder will find. Its flow
+    /// exists from now on, see [`Self::remove_if_idle`].
     pub(super) fn classify(&mut self, packet: &[u8]) -> Option<ShapedInterest> {
         let interest = InterestView::decode(packet).ok()?;
         let name = interest.name;
@@ -197,7 +198,8 @@ impl Flows {
         self.flows.get_mut(flow).expect("a flow is there while it needs something")
     }
 
-    /// Forgets a flow that needs nothing, but for what it may not have if it comes again soon.
+    /// Removes a flow that needs nothing. If it is limited to its share, this is remembered for its
+    /// return.
     pub(super) fn remove_if_idle(&mut self, flow: u32) {
         if flow != OVERFLOW_FLOW && self.flow(flow).is_idle() {
             let Flow { hash, capped_until: held_to_share_until, .. } = self.flows.remove(flow);
@@ -211,26 +213,25 @@ impl Flows {
         }
     }
 
-    /// Flows that need something, n of the paper; at least 1.
+    /// Number of flows that need something, n of the paper; at least 1.
     pub(super) fn count(&self) -> u64 {
         let are_there_others =
             self.flows.get(OVERFLOW_FLOW).is_some_and(|others| !others.is_idle());
         (self.flows.len() as u64 - u64::from(!are_there_others)).max(1)
     }
 
-    /// How many Interests of a flow wait.
+    /// The number of delayed Interests of a flow.
     pub(super) fn delayed(&mut self, flow: u32) -> &mut u32 {
         &mut self.flow(flow).delayed
     }
 
-    /// What an Interest of a flow costs it when its turn comes: the octets that it is expected to
-    /// bring.
+    /// What an Interest of a flow costs the flow: the expected bytes of its Data.
     pub(super) fn cost_bytes(&self, flow: u32) -> u64 {
         let data_bytes = self.flows.get(flow).map_or(0, |flow| flow.data_bytes);
         data_bytes.max(COST_BYTES_MIN)
     }
 
-    /// Q of the face (Eq. 2), of this moment. `gamma` is in thousandths.
+    /// Q of the face now (Eq. 2). `gamma` is in thousandths.
     pub(super) fn required_bytes(&self, gamma: u32) -> u64 {
         self.queue_bytes.saturating_add(scaled(self.expected_bytes, gamma))
     }
@@ -241,13 +242,13 @@ impl Flows {
         flow.queued_bytes.saturating_add(scaled(flow.expected_bytes(), gamma))
     }
 
-    /// Whether a flow has to wait although the face has room: not all of its Interests are
-    /// answered in time, and those that are not yet, the late ones included, may bring as much as
-    /// its share of `max_bytes` already. One at a time goes all the same.
+    /// Whether a flow must wait although the face has room. This is so if some of its Interests
+    /// were answered late, and if its unanswered Interests, including late ones, may already bring
+    /// its share of `max_bytes`. One Interest at a time may always pass.
     ///
-    /// Late ones do not count for the face; else names that nothing answers would take all the
-    /// room, and no Data would ever set it free. But whoever has them answered late on purpose, all
-    /// at once, must not get more by it than others have.
+    /// Late Interests do not count for the face. Otherwise names without Data would use all the
+    /// room, and no Data would ever free it. But a flow whose Data arrives late on purpose, and all
+    /// at once, must not get more than others.
     pub(super) fn has_used_share(
         &self,
         now: Instant,
@@ -260,22 +261,22 @@ impl Flows {
             return false;
         }
         let open_bytes = scaled(flow.pending * flow.data_bytes, gamma);
-        // One flow more may come at any time.
+        // One more flow may appear at any time.
         flow.queued_bytes.saturating_add(open_bytes) >= max_bytes / (self.count() + 1)
     }
 
-    /// Whether an Interest of the same name has gone on and was not answered: what comes will
-    /// answer both.
+    /// Whether an Interest for the same name has passed and is unanswered. One Data packet answers
+    /// both.
     pub(super) fn is_pending(&self, asked: &ShapedInterest) -> bool {
         self.pending.find(asked.hash).is_some()
     }
 
-    /// Whether no more Interests can be counted.
+    /// Whether no further Interest can be counted.
     pub(super) fn is_full(&self) -> bool {
         self.pending.entries.len() >= PENDING_MAX
     }
 
-    /// An Interest goes on.
+    /// An Interest passes.
     pub(super) fn add(&mut self, now: Instant, asked: ShapedInterest) {
         let ShapedInterest { hash, is_prefix, flow, lifetime_ns } = asked;
         let until = now.plus_ns(lifetime_ns.min(PENDING_NS_MAX));
@@ -293,15 +294,16 @@ impl Flows {
         self.expected_bytes += data_bytes;
     }
 
-    /// Data or a Nack is about to join the `queue_bytes` that wait to leave. `data_bytes`: of the
-    /// Data; 0 for a Nack.
+    /// Data or a Nack is about to join the `queue_bytes` that wait to leave. `data_bytes` is the
+    /// size of the Data, or 0 for a Nack.
     pub(super) fn on_answer(&mut self, packet: &[u8], data_bytes: u64, queue_bytes: u64) {
         self.set_queue(queue_bytes);
         let Some(name) = name_of(packet) else { return };
         let answered = self.pending.take_answered(&self.key, name, data_bytes > 0);
         let flow = match answered {
             Some(entry) => {
-                // A Nack tells nothing of what others bring: who gets some at will would be let in.
+                // A Nack must not lower the average. Otherwise a flow could cause Nacks to get more
+                // Interests through.
                 let brought = (data_bytes > 0).then_some(data_bytes);
                 self.end_pending(&entry, brought);
                 Some(entry.flow)
@@ -322,8 +324,8 @@ impl Flows {
         }
     }
 
-    /// An Interest counts no longer. It brought `data_bytes`, which tells what others of its flow
-    /// will, where anything does.
+    /// An Interest no longer counts. `data_bytes` is the size of its Data, if any, and updates the
+    /// average of its flow.
     fn end_pending(&mut self, entry: &PendingEntry, data_bytes: Option<u64>) {
         let flow = self.flow(entry.flow);
         let before = flow.expected_bytes();
@@ -336,7 +338,7 @@ impl Flows {
         self.expected_bytes = self.expected_bytes - before + after;
     }
 
-    /// `queue_bytes` wait to leave now.
+    /// Sets the number of bytes that wait to leave.
     fn set_queue(&mut self, queue_bytes: u64) {
         self.queue_bytes = queue_bytes;
         while let Some(&(flow, bytes)) = self.queued.front()
@@ -354,7 +356,8 @@ impl Flows {
         }
     }
 
-    /// The present: `queue_bytes` wait to leave, and some Interests are answered no more.
+    /// Advances the time to `now`, sets the queue, and handles Interests that have become late or
+    /// expired.
     pub(super) fn advance(&mut self, now: Instant, queue_bytes: u64) {
         self.now = now;
         self.set_queue(queue_bytes);
@@ -366,7 +369,7 @@ impl Flows {
         self.pending.expired = expired;
     }
 
-    /// An Interest was not answered in time, or will be no more.
+    /// An Interest has become late, or has expired.
     fn on_late(&mut self, now: Instant, index: u32) {
         let Some(entry) = self.pending.entries.get_mut(index) else { return };
         let (flow, until) = (entry.flow, entry.until);
@@ -393,7 +396,7 @@ impl Flows {
         (queued + holds + flows + self.pending.memory_bytes()) as u64
     }
 
-    /// Forgets what is under way. Who waits stays.
+    /// Forgets unanswered Interests and queued Data. Delayed Interests stay.
     pub(super) fn clear(&mut self) {
         let idle: Vec<u32> = self
             .flows
@@ -408,7 +411,7 @@ impl Flows {
         (self.pending, self.queued, self.caps) = Default::default();
     }
 
-    /// Gives back the memory that only a busier time needed.
+    /// Frees memory that only a busier time needed.
     pub(super) fn shrink(&mut self) {
         if self.pending.entries.is_empty() {
             self.pending = Pending::default();
@@ -446,7 +449,7 @@ impl Pending {
         self.timers.schedule(index, late_at);
     }
 
-    /// Another Interest of the same name goes on.
+    /// Another Interest for the same name has passed.
     fn extend(&mut self, index: u32, until: Instant) {
         let Some(entry) = self.entries.get_mut(index) else { return };
         entry.until = entry.until.max(until);
@@ -471,7 +474,7 @@ impl Pending {
         entry
     }
 
-    /// Takes out the Interest that a Data of this name answers, or a Nack (`is_data` false).
+    /// Takes the Interest that Data of this name answers, or a Nack (`is_data` is false).
     fn take_answered(
         &mut self,
         key: &HashKey,
@@ -489,12 +492,12 @@ impl Pending {
     }
 }
 
-/// A moving average with one more value. What is nothing for long has the average 0.
+/// A moving average with one more value. It converges to 0 if the value stays 0.
 fn averaged(average: u64, value: u64) -> u64 {
     average - average.div_ceil(AVERAGE_OVER) + value.div_ceil(AVERAGE_OVER)
 }
 
-/// The name of an Interest or Data, which comes first in it.
+/// The name of an Interest or Data, which is its first element.
 fn name_of(packet: &[u8]) -> Option<NameView<'_>> {
     let (_, body) = tlv::read_single(packet).ok()?;
     let first = tlv::Reader::new(body).next_element().ok()??;
@@ -502,6 +505,6 @@ fn name_of(packet: &[u8]) -> Option<NameView<'_>> {
         return None;
     }
     let name = NameView::from_value(first.value).ok()?;
-    // A Nack bears the whole Interest, the digest of the Data that it asked for included.
+    // A Nack contains the whole Interest, including the digest of the requested Data.
     Some(if name.last()?.is_implicit_digest() { name.parent() } else { name })
 }

@@ -1,4 +1,4 @@
-//! Which Interests that come in go on to the forwarder at once, and which wait.
+//! Interest shaping: which incoming Interests the forwarder gets at once, and which are delayed.
 
 mod config;
 mod delayed;

@@ -9,11 +9,11 @@ use super::fisp::{Fisp, ShapingOutcome};
 use crate::counters::LinkCounters;
 use crate::egress::PacketKind;
 
-/// The shaping of the Interests that come in by one face.
+/// The shaping of incoming Interests of one face.
 #[derive(Debug)]
 pub(crate) struct Ingress {
     shaper: Shaper,
-    /// What waited when the configuration changed: the forwarder gets it next.
+    /// Interests that were delayed when the configuration changed. They are released next.
     leftover: VecDeque<(LpHeader, Packet)>,
 }
 
@@ -32,7 +32,7 @@ impl Ingress {
         Self { shaper, leftover: VecDeque::new() }
     }
 
-    /// Goes on with another configuration. Nothing of what waits is lost.
+    /// Changes the configuration. No delayed Interest is lost.
     pub(crate) fn reconfigure(&mut self, config: &ShapingConfig, seed: u64) {
         let mut ended = core::mem::take(&mut self.leftover);
         while let Some(interest) = self.drop_newest() {
@@ -41,13 +41,13 @@ impl Ingress {
         *self = Self { leftover: ended, ..Self::new(config, seed) };
     }
 
-    /// Whether an Interest may have to wait.
+    /// Whether an Interest may be delayed.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self.shaper, Shaper::None)
     }
 
-    /// An Interest comes in while `queue_bytes` wait to leave.
+    /// Handles an Interest that arrives while `queue_bytes` wait to leave.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl Ingress {
         }
     }
 
-    /// An Interest that waited and may go on now.
+    /// Releases the next delayed Interest, if one may be released now.
     pub(crate) fn release(
         &mut self,
         now: Instant,
@@ -87,7 +87,7 @@ impl Ingress {
         }
     }
 
-    /// Takes the newest Interest of the flow of which most wait.
+    /// Takes the newest Interest of the flow with the most delayed ones.
     pub(crate) fn drop_newest(&mut self) -> Option<(LpHeader, Packet)> {
         match &mut self.shaper {
             Shaper::None => None,
@@ -95,20 +95,20 @@ impl Ingress {
         }
     }
 
-    /// Whether an Interest waits.
+    /// Whether an Interest is delayed now.
     pub(crate) fn has_delayed_interests(&self) -> bool {
         let is_held = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.has_delayed_interests());
         is_held || !self.leftover.is_empty()
     }
 
-    /// Forgets what else is known of Interests when none waits: memory is short.
+    /// Discards the state of Interests that are not delayed, because memory is short.
     pub(crate) fn discard_state(&mut self) {
         if let Shaper::Fisp(fisp) = &mut self.shaper {
             fisp.discard_state();
         }
     }
 
-    /// Gives back the memory that only a busier time needed.
+    /// Frees memory that only a busier time needed.
     pub(crate) fn shrink(&mut self) {
         if let Shaper::Fisp(fisp) = &mut self.shaper {
             fisp.shrink();
@@ -132,7 +132,7 @@ impl Ingress {
         }
     }
 
-    /// The time has come; [`Self::release`] may have something.
+    /// Runs the timer; [`Self::release`] may have something.
     pub(crate) fn poll(&mut self, now: Instant) {
         match &mut self.shaper {
             Shaper::None => {}

@@ -1,29 +1,29 @@
 use weir_base::{Packet, Pool};
 use weir_wire::{LpHeader, PitToken, RunFields, RunPattern};
 
-/// Octets of a block of copies, unless one Interest is longer: what one of them keeps alive.
+/// Size of a block of copies in bytes, unless one Interest is longer. One Interest keeps a whole
+/// block in use.
 const BLOCK_BYTES: usize = 4096;
 
-/// The Interests of a received run that have yet to be taken.
+/// The remaining Interests of a received run.
 #[derive(Debug)]
 pub(crate) struct Expansion {
-    /// That of the first Interest; the others differ in their PIT token.
+    /// The header of the first Interest. The others differ only in their PIT token.
     pub(crate) header: LpHeader,
     pub(crate) first: Packet,
     pattern: RunPattern,
-    /// The offsets left of the bitmap.
+    /// The remaining bits of the bitmap.
     left: u64,
-    /// The PIT tokens left; `None`: the first's is that of all.
+    /// The remaining PIT tokens; `None` if all Interests have the token of the first.
     tokens: Option<Packet>,
-    /// Copies of the first Interest, changed to those that are next, and up to where they are
-    /// taken.
+    /// Copies of the first Interest, changed to the next ones, and the end of those taken.
     copies: Packet,
     copied_to: usize,
 }
 
 impl Expansion {
-    /// The Interests of the run with these fields in `frame`; `None` if they fit no Interest that
-    /// may be the first of a run, or do not fit this one.
+    /// The Interests of the run in `frame`. `None` if the first Interest cannot begin a run, or if
+    /// the fields do not match it.
     pub(crate) fn new(
         fields: &RunFields<'_>,
         frame: &Packet,
@@ -66,13 +66,13 @@ impl Expansion {
         self.copied_to += len;
         self.left &= self.left - 1;
         if self.left == 0 {
-            // The blocks are free as soon as the Interests are.
+            // The blocks are freed as soon as the Interests are.
             (self.first, self.copies, self.tokens) = (Packet::empty(), Packet::empty(), None);
         }
         Some((header, packet))
     }
 
-    /// Writes the next Interests into a block, as many as are left or as fit.
+    /// Copies the next Interests into a block, as many as remain or fit.
     fn copy(&mut self, pool: &mut Pool) {
         let len = self.first.len();
         let count = (BLOCK_BYTES / len).clamp(1, self.left.count_ones() as usize);

@@ -1,4 +1,4 @@
-//! Several frames of single Interests as one.
+//! Joins several frames with single Interests into one.
 
 use weir_wire::{
     PACKET_SIZE_MAX, PitToken, RUN_PREFIX_MAX, RUN_SPAN_MAX, RunFields, RunPattern, tlv,
@@ -6,22 +6,22 @@ use weir_wire::{
 
 use crate::frame::Frame;
 
-/// Room for what precedes the Interest of a run, its tokens left out.
+/// Space for what precedes the Interest of a run, without tokens, in bytes.
 const OVERHEAD_BYTES: usize = 64;
 
-/// Most octets of what precedes the Interest of a run without tokens.
+/// Maximum size of what precedes the Interest of a run without tokens, in bytes.
 const BARE_PREFIX_MAX: usize = 32;
 
-/// A run among neighbouring frames.
+/// A run that was found among consecutive frames.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct RunMatch {
-    /// How many frames it is made of, 2 at least.
+    /// The number of frames, at least 2.
     pub(crate) interests: usize,
     bitmap: u64,
 }
 
-/// The run that `frames` begin with, over at most `span` segment numbers and in a frame of at most
-/// `mtu` octets.
+/// Finds the run at the beginning of `frames`, over at most `span` segment numbers and in a frame
+/// of at most `mtu` bytes.
 pub(crate) fn find_run<'a>(
     mut frames: impl Iterator<Item = &'a Frame> + Clone,
     span: u8,
@@ -32,7 +32,7 @@ pub(crate) fn find_run<'a>(
         other.payload().len() == first.payload().len()
             && other.prefix().len() == first.prefix().len()
     };
-    // Most packets are told apart here, before anything is decoded.
+    // This cheap check excludes most packets before anything is decoded.
     if !is_interest(first) || !frames.clone().next().is_some_and(is_alike) {
         return None;
     }
@@ -58,7 +58,7 @@ pub(crate) fn find_run<'a>(
     (found.interests > 1).then_some(found)
 }
 
-/// The frame of the run that was found at the beginning of `frames`.
+/// Encodes the run that was found at the beginning of `frames`.
 pub(crate) fn join_run<'a>(
     found: RunMatch,
     frames: impl Iterator<Item = &'a Frame> + Clone,
@@ -96,7 +96,7 @@ fn is_interest(frame: &Frame) -> bool {
     frame.payload().first().is_some_and(|&first| u32::from(first) == tlv::INTEREST)
 }
 
-/// The PIT token of a whole packet that has no other header field; empty for a bare one.
+/// The PIT token of a whole packet without other header fields; empty for a bare one.
 fn token_of(frame: &Frame) -> Option<&[u8]> {
     let prefix = frame.prefix();
     if prefix.is_empty() {

@@ -1,41 +1,42 @@
 use weir_base::{Instant, NS_PER_S, Rng};
 use weir_wire::{RUN_SPAN_MAX, RunOffer};
 
-/// An offer is asked for again when it is this old, while runs are there to be sent.
+/// An offer of this age is renewed while there are runs to send.
 const RENEW_NS: u64 = NS_PER_S;
-/// How long an offer holds: three questions without an answer, and it lapses.
+/// How long an offer is valid. It expires after three unanswered questions.
 const LIFETIME_NS: u64 = 4 * NS_PER_S;
-/// A question without an answer doubles the wait for the next one, this often at most.
+/// Each unanswered question doubles the wait for the next one, at most this many times.
 const DOUBLINGS_MAX: u32 = 6;
-/// How often an end that begins says so without being asked.
+/// How often the initiating end announces runs without being asked.
 const ANNOUNCEMENTS_MAX: u8 = 3;
 
-/// Whether one frame may stand for several Interests (`docs/run-interests.md`), and who speaks of
-/// it first.
+/// Whether one frame may carry several Interests (`docs/run-interests.md`), and which end starts to
+/// talk about it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum RunsConfig {
-    /// There are no runs, sent or received.
+    /// Runs are neither sent nor accepted.
     #[default]
     Off,
-    /// Runs are taken, and sent to a neighbour that has spoken of them: strangers see nothing.
+    /// Runs are accepted, and are sent to a peer that has mentioned them. Other peers notice
+    /// nothing.
     Accept,
-    /// The same, and this end begins to speak of them.
+    /// The same, and this end starts to talk about them.
     Initiate,
 }
 
-/// What the two ends of a link have told each other of runs.
+/// The state of negotiation about runs with the other end of a link.
 #[derive(Debug)]
 pub(crate) struct Offers {
     is_initiator: bool,
-    /// The other end has spoken of runs.
+    /// The other end has mentioned runs.
     is_known: bool,
-    /// What answers to this end repeat. Not to be guessed: whoever can send in the other end's name
-    /// could else have runs sent to a program that does not know them.
+    /// A random number that answers must repeat. Otherwise anyone who can forge the other end's
+    /// address could direct runs to a program that does not know them.
     cookie: u32,
-    /// How far runs may reach until [`Self::until`].
+    /// The span of runs that the other end accepts until [`Self::until`].
     span: u8,
     until: Instant,
-    /// Not before then is the other end asked again.
+    /// The earliest time of the next question.
     query_at: Instant,
     unanswered: u32,
     announcements: u8,
@@ -43,7 +44,7 @@ pub(crate) struct Offers {
 }
 
 impl Offers {
-    /// `None` where there are no runs. The cookie follows from `seed`.
+    /// `None` if runs are off. The cookie is derived from `seed`.
     pub(crate) fn new(config: RunsConfig, seed: u64) -> Option<Self> {
         (config != RunsConfig::Off).then(|| Self {
             is_initiator: config == RunsConfig::Initiate,
@@ -58,12 +59,12 @@ impl Offers {
         })
     }
 
-    /// How many segment numbers a run may reach over now; 0: none may be sent.
+    /// The maximum span of segment numbers of a run now; 0 if none may be sent.
     pub(crate) fn span(&self, now: Instant) -> u8 {
         if now < self.until { self.span } else { 0 }
     }
 
-    /// Whether it is time to ask, should there be a run to send.
+    /// Whether it is time to ask, if there is a run to send.
     pub(crate) fn may_query(&self, now: Instant) -> bool {
         (self.is_initiator || self.is_known) && self.query_at <= now
     }
@@ -74,7 +75,7 @@ impl Offers {
         RunOffer { span_max: RUN_SPAN_MAX, question: self.cookie, answer: 0 }
     }
 
-    /// What an end that begins says to whoever may be there, so that it may be asked.
+    /// The announcement of an initiating end, so that the other end may ask.
     pub(crate) fn announce(&mut self, now: Instant) -> Option<RunOffer> {
         let is_due = self.is_initiator
             && !self.is_known
@@ -87,17 +88,17 @@ impl Offers {
         })
     }
 
-    /// The connection is gone, and who is there next may be another program.
+    /// The connection has ended. The next peer may be another program.
     pub(crate) fn reset(&mut self) {
         (self.is_known, self.until, self.query_at) = (false, Instant::ZERO, Instant::ZERO);
         (self.unanswered, self.announcements, self.announce_at) = (0, 0, Instant::ZERO);
     }
 
-    /// The other end has sent an offer; the answer to it, if it wants one.
+    /// Handles an offer of the other end. Returns the reply, if it asked for one.
     pub(crate) fn on_offer(&mut self, now: Instant, offer: RunOffer) -> Option<RunOffer> {
         self.is_known = true;
         if offer.answer == self.cookie {
-            // A run has two Interests at least.
+            // A run has at least two Interests.
             self.span = if offer.span_max < 2 { 0 } else { offer.span_max };
             self.until = now.plus_ns(LIFETIME_NS);
             self.query_at = now.plus_ns(RENEW_NS);

@@ -1,8 +1,8 @@
-//! Whether the signer of what is below one name is believed: trust anchors first, then the user's
-//! own keys, then who signed the first time.
+//! Decides whether the signer of names below a prefix is trusted: first by trust anchors, then by
+//! the user's own keys, then by the key seen first.
 //!
-//! A decision may need a certificate that is not there. It says which, the caller fetches it beside
-//! whatever else it does, and asks again.
+//! A decision may need a certificate that is missing. It then names the certificate. The caller
+//! fetches it while it continues with other work, and asks again.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,32 +18,32 @@ use crate::certificate::Certificate;
 use crate::digest::DigestVerifier;
 use crate::sign::{SignatureType, Verifier, VerifierFactory, verify_data};
 
-/// Certificates fetched for one object at most.
+/// Maximum number of certificates fetched for one object.
 const FETCHES_MAX: usize = 8;
-/// Times that one of them is fetched at most: what comes may be forged.
+/// Maximum number of times that a certificate is fetched, because an answer may be forged.
 const TRIES_MAX: u32 = 3;
 
-/// Why a signer is believed.
+/// Why a signer is trusted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TrustBasis {
     /// A trust anchor, or a chain of certificates to one.
     Anchor,
     /// A key of this user.
     OwnKey,
-    /// The same key as when the name was first got.
+    /// The same key as when the name was first fetched.
     KnownKey,
-    /// Nothing yet: it is the first time, and will be remembered.
+    /// This key is seen for the first time, and is remembered.
     FirstUse,
-    /// The key is shared by those who may sign and those who may read.
+    /// A secret key shared by those who may sign and those who may read.
     SharedKey,
-    /// Not at all: a digest shows that the packets are whole, not who made them.
+    /// No signature: a digest shows that the packets are complete, but not who made them.
     Unsigned,
 }
 
-/// Who signed what was got, and why that is believed.
+/// The signer of fetched packets, and why it is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedSigner {
-    /// Name of the certificate or key; `None` if it is unsigned.
+    /// The name of the certificate or key; `None` without a signature.
     pub name: Option<Name>,
     /// SHA-256 of the public key.
     pub key_digest: Option<[u8; 32]>,
@@ -67,92 +67,92 @@ impl fmt::Display for TrustedSigner {
     }
 }
 
-/// Why a signer is not believed, and what the user may do about it.
+/// Why a signer is not trusted, and what the user can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: String,
-    /// What helps if it is as it should be.
+    /// What helps if the signer is legitimate.
     pub advice: Option<Advice>,
 }
 
-/// What a user may do about a signer that is not believed.
+/// What a user can do about an untrusted signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It may be forged: get it another way, and ask its producer.
+    /// The content may be forged: get it another way, and ask its producer.
     AskProducer,
-    /// Say that unsigned content is as good.
+    /// Allow unsigned content.
     AllowUnsigned,
-    /// Say which anchors count.
+    /// Name the trust anchors to use.
     NameAnchors,
-    /// Take in a shared key.
+    /// Import a shared key.
     ImportKey,
-    /// Ask the signer for a certificate and take it in.
+    /// Ask the signer for a certificate and import it.
     ImportCertificate,
 }
 
-/// What a user's keys and kept certificates say.
+/// The keys of a user, and the certificates that the user keeps.
 pub trait KeySource: Send {
-    /// The certificate of the user's own key of this name, if there is one.
+    /// The certificate of the user's own key with this name, if there is one.
     fn own_certificate(&self, name: &Name) -> Option<Certificate>;
 
-    /// What verifies packets of a shared key.
+    /// The verifier of a shared key.
     ///
     /// # Errors
-    /// Why there is none, in words.
+    /// A description of the reason if there is none.
     fn shared_key(&self, name: &Name) -> Result<Box<dyn Verifier>, String>;
 
     /// The certificates that the user keeps.
     fn certificates(&self) -> Vec<Certificate>;
 }
 
-/// What is decided about a signer.
+/// The decision about a signer.
 pub enum TrustDecision {
-    /// It is believed: this verifies its packets.
+    /// The signer is trusted. This verifies its packets.
     Accept(Arc<dyn Verifier>),
-    /// It depends on a packet: the certificate of this name or right below it, or the metadata of
-    /// the object of this name. The caller passes what it gets to [`TrustPolicy::on_fetched`], and
-    /// asks again.
+    /// The decision depends on a packet: a certificate with this name or directly below it, or the
+    /// metadata of the object with this name. The caller fetches it, passes it to
+    /// [`TrustPolicy::on_fetched`], and asks again.
     Fetch {
         wanted: NeededPacket,
-        /// What came before was not it: routers are to pass over what they have of it.
+        /// An earlier answer was wrong, so routers must not answer from their stores.
         must_be_fresh: bool,
     },
-    /// It is not believed.
+    /// The signer is not trusted.
     Refuse(Refusal),
 }
 
 /// A packet that a decision depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeededPacket {
-    /// A certificate, named by itself or by its key.
+    /// A certificate, given by its own name or by that of its key.
     Certificate(Name),
-    /// Metadata of this object, which may hold its signer's certificate.
+    /// Metadata of this object, which may contain its signer's certificate.
     MetadataOf(Name),
 }
 
-/// Decides about signers for whoever fetches.
+/// Decides about signers on behalf of a fetcher.
 pub trait Trust {
-    /// Whether the signer of a packet is believed. Asked again when what the decision depends on
-    /// has been fetched.
+    /// Decides whether the signer of a packet is trusted. Call it again when the needed packet has
+    /// been fetched.
     fn decide(&mut self, data: &DataView<'_>) -> TrustDecision;
 
-    /// A certificate that metadata holds.
+    /// Adds a certificate from metadata.
     fn offer_certificate(&mut self, certificate: &[u8]) {
         let _ = certificate;
     }
 
-    /// What came for [`Decision::Fetch`]; `None` if there is nothing to be had.
+    /// Passes the answer for [`TrustDecision::Fetch`]; `None` if none could be fetched.
     fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         let _ = (wanted, packet);
     }
 
-    /// Says to the user why a signer is not believed.
+    /// Explains to the user why a signer is not trusted.
     fn explain(&self, refusal: Refusal) -> String {
         refusal.reason
     }
 }
 
-/// Believes all that this verifies, and nothing else.
+/// Trusts everything that this verifier accepts, and nothing else.
 impl Trust for Arc<dyn Verifier> {
     fn decide(&mut self, _data: &DataView<'_>) -> TrustDecision {
         TrustDecision::Accept(self.clone())
@@ -165,10 +165,10 @@ enum Unresolved {
     Refuse(Refusal),
 }
 
-/// Something that has been fetched.
+/// A packet that was fetched.
 struct FetchResult {
     wanted: NeededPacket,
-    /// How often it may be fetched again, should it turn out to be forged.
+    /// How often it may be fetched again if it proves to be forged.
     tries_left: u32,
     refusal: Option<Refusal>,
 }
@@ -181,28 +181,28 @@ fn advise<T>(reason: String, advice: Advice) -> Result<T, Unresolved> {
     Err(Unresolved::Refuse(Refusal { reason, advice: Some(advice) }))
 }
 
-/// Decides about the signers of what is below one name.
+/// Decides about the signers of names below a prefix.
 pub struct TrustPolicy {
     anchors: Anchors,
-    /// Only anchors count.
+    /// Only anchors are trusted.
     needs_anchor: bool,
     allows_unsigned: bool,
     known: KnownSigners,
     keys: Option<Box<dyn KeySource>>,
     factory: &'static (dyn VerifierFactory + Sync),
-    /// The user's own certificate that was looked for last, if there is such a one: each of many
-    /// objects names the same signer.
+    /// The last lookup of a user's own certificate. The signers of many objects have the same name.
     own: Option<(Name, Option<Certificate>)>,
-    /// What verifies the packets of the key with that digest, the one that was believed last.
+    /// The last trusted verifier, with the digest of its key.
     verifier: Option<([u8; 32], Arc<dyn Verifier>)>,
     fetched: Vec<Certificate>,
     fetch_results: Vec<FetchResult>,
-    /// Who signed what was got so far, each with the reason to believe it.
+    /// The signers of everything fetched so far, each with the reason to trust it.
     pub signers: Vec<TrustedSigner>,
 }
 
 impl TrustPolicy {
-    /// A policy. With `needs_anchor`, only anchors count. Without `keys`, the user has none.
+    /// Creates a policy. With `needs_anchor`, only anchors are trusted. Without `keys`, the user
+    /// has no keys.
     pub fn new(
         anchors: Anchors,
         needs_anchor: bool,
@@ -227,13 +227,14 @@ impl TrustPolicy {
         }
     }
 
-    /// Has content count that bears a digest and no signature, where no signature was seen.
+    /// Allows content with a digest instead of a signature, unless a signature was seen for its
+    /// prefix.
     pub fn allow_unsigned(&mut self) {
         self.allows_unsigned = true;
     }
 
-    /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in
-    /// seconds since the Unix epoch.
+    /// Decides whether the signer of `data` is trusted. `now_unix_s` is the time in seconds since
+    /// the Unix epoch.
     pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> TrustDecision {
         let decided = match SignatureType(data.signature_info().signature_type) {
             SignatureType::DIGEST_SHA256 => self.decide_unsigned(data.name),
@@ -250,10 +251,9 @@ impl TrustPolicy {
         }
     }
 
-    /// A certificate that metadata holds. It says who signed, not that the signer is to be
-    /// believed.
+    /// Adds a certificate from metadata. It names the signer, but does not make it trusted.
     pub fn offer_certificate(&mut self, certificate: &[u8]) {
-        // That of one signer comes with each of many objects.
+        // Each of many objects brings the certificate of the same signer.
         if let Ok(certificate) = Certificate::decode(certificate)
             && self.fetched.len() < FETCHES_MAX
             && !self.fetched.contains(&certificate)
@@ -263,8 +263,8 @@ impl TrustPolicy {
         }
     }
 
-    /// What came for [`Decision::Fetch`]: a Data, or `None` if there is none to be had. The
-    /// certificate in metadata is [offered](Self::offer) before.
+    /// Passes the answer for [`TrustDecision::Fetch`]: a Data packet, or `None` if none could be
+    /// fetched. Certificates in metadata must be [added](Self::offer_certificate) before.
     pub fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         let wrong = match (&wanted, packet) {
             (NeededPacket::MetadataOf(_), _) => None,
@@ -303,8 +303,8 @@ impl TrustPolicy {
         Ok(())
     }
 
-    /// Whether a trust anchor is to sign what has this name: one that the user named for this, or
-    /// one that is trusted for this very part of the name space.
+    /// Whether only a trust anchor may sign this name: the user has named anchors for this policy,
+    /// or an anchor's identity is a prefix of the name.
     fn requires_anchor(&self, name: NameView<'_>) -> bool {
         let mut anchors = self.anchors.anchors();
         self.needs_anchor || anchors.any(|anchor| anchor.identity().is_prefix_of(name))
@@ -322,7 +322,7 @@ impl TrustPolicy {
             );
             return advise(reason, Advice::AskProducer);
         }
-        // Anybody on the way can make a digest: it must not stand in for a signature.
+        // Anyone on the path can compute a digest, so it must not replace a signature.
         if let Some(signer) =
             self.signers.iter().find(|signer| signer.basis != TrustBasis::Unsigned)
         {
@@ -440,7 +440,8 @@ impl TrustPolicy {
         };
         self.verifier = Some((digest, verifier.clone()));
         self.refuse_second_signer(data.name, &digest, ground)?;
-        // Noted though this packet may be forged in its name: a signer is asked about once.
+        // Recorded although this packet may be forged in its name, so each signer is decided only
+        // once.
         self.signers.push(TrustedSigner {
             name: Some(name),
             key_digest: Some(digest),
@@ -449,7 +450,7 @@ impl TrustPolicy {
         Ok(verifier)
     }
 
-    /// A chain from a trust anchor to the signer of `data`.
+    /// Finds a chain of certificates from a trust anchor to the signer of `data`.
     fn verify_by_anchor(
         &mut self,
         data: &DataView<'_>,
@@ -469,8 +470,8 @@ impl TrustPolicy {
         refuse("too many certificates lead to its signer".into())
     }
 
-    /// Has the anchors accept the certificate `name`, and those of its issuers as far as needed.
-    /// One that they do not accept may be forged: it is forgotten, and another may come.
+    /// Adds the certificate `name` to the anchors, after those of its issuers. A certificate that
+    /// the anchors do not accept may be forged: it is removed, and may be fetched again.
     fn accept_issued(
         &mut self,
         name: &Name,
@@ -537,8 +538,8 @@ impl TrustPolicy {
         self.accept(data, certificate, ground)
     }
 
-    /// A key seen for the first time stands beside no other: what one owner signed is not taken
-    /// from a stranger, and one key is remembered for all below the root.
+    /// Refuses a second signer if one of the two is seen for the first time. Otherwise an attacker
+    /// could add packets to what one owner has signed.
     fn refuse_second_signer(
         &self,
         name: NameView<'_>,
@@ -559,9 +560,9 @@ impl TrustPolicy {
         advise(reason, Advice::NameAnchors)
     }
 
-    /// The certificate that a locator names and whose key signed `data`: from the object's own
-    /// metadata, or from wherever its name leads. Several may bear the name, for some may be
-    /// forged; if none has signed `data`, that may be.
+    /// The certificate that a locator names and whose key signed `data`, from the object's metadata
+    /// or fetched by its name. Several certificates may have this name, because some may be forged.
+    /// If none of them signed `data`, the packet may be forged.
     fn certificate(
         &self,
         data: &DataView<'_>,
@@ -585,8 +586,8 @@ impl TrustPolicy {
         if let Unresolved::Fetch { .. } = open {
             return Err(open);
         }
-        // A version asked for by name came without its metadata, which may hold the certificate.
-        // The object's name is what precedes the version.
+        // A version requested by name is fetched without its metadata, which may contain the
+        // certificate. The object's name ends before the version.
         let mut components = data.name.components();
         let version = components.position(|component| component.as_version().is_some());
         let metadata =
@@ -601,7 +602,8 @@ impl TrustPolicy {
         self.fetch_results.iter().find(|answered| answered.wanted == *wanted)
     }
 
-    /// The certificates that a locator names: those fetched, the last first, and those kept.
+    /// The certificates that a locator names: fetched ones, latest first, then those that the user
+    /// keeps.
     fn named_by(&self, locator: &KeyLocatorView<'_>) -> Vec<Certificate> {
         let mut all: Vec<_> = self.fetched.iter().rev().cloned().collect();
         if let Some(keys) = &self.keys {
@@ -616,7 +618,7 @@ impl TrustPolicy {
         named.into_iter().next().ok_or_else(|| self.fetch(name))
     }
 
-    /// Has a certificate fetched, for the first time or again, as often as that is of use.
+    /// Requests a certificate for the first time, or again while tries remain.
     fn fetch(&self, name: &Name) -> Unresolved {
         let wanted = NeededPacket::Certificate(name.clone());
         let must_be_fresh = match self.fetch_result_for(&wanted) {
@@ -640,8 +642,8 @@ impl TrustPolicy {
         verifier.is_some_and(|verifier| verify_data(data, &*verifier).is_ok())
     }
 
-    /// A certificate that its own key signed must bear that signature. Others' signatures matter to
-    /// anchors only.
+    /// A certificate signed by its own key must have a valid signature. Signatures of others are
+    /// checked only by anchors.
     fn is_self_signature_valid(&self, certificate: &Certificate) -> bool {
         !certificate.is_self_issued() || self.has_signed(certificate, &certificate.data())
     }
@@ -656,7 +658,7 @@ fn is_named_by(certificate: &Certificate, locator: &KeyLocatorView<'_>) -> bool 
     }
 }
 
-/// Octets in hexadecimal.
+/// Bytes in hexadecimal.
 struct Hex<'a>(&'a [u8; 32]);
 
 impl fmt::Display for Hex<'_> {

@@ -8,16 +8,16 @@ use super::marker::{Marker, QueueArrival, interval_by_root};
 use super::sojourn::Sojourn;
 use crate::order::OptionOrderError;
 
-/// A new spell of marks goes on where the last one ended if that was at most so many intervals ago.
+/// A new series of marks continues the last one if that ended at most this many intervals ago.
 const MEMORY_INTERVALS: u64 = 16;
 
 /// The two times of CoDel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CoDelOptions {
-    /// For how long packets may wait without marks, ns.
+    /// How long packets may wait without marks, ns.
     pub target_ns: u64,
-    /// For how long they must have waited longer before the first mark, ns: about the longest round
-    /// trip of those who share the queue.
+    /// How long packets must have waited longer than that before the first mark, ns. It should be
+    /// about the longest round trip of the consumers that share the queue.
     pub interval_ns: u64,
 }
 
@@ -29,20 +29,20 @@ impl Default for CoDelOptions {
 }
 
 impl CoDelOptions {
-    /// Sets option `key` of the text form to `value`. False: there is no such option, or it cannot
-    /// have this value.
+    /// Sets option `key` of the text form to `value`. Returns false if there is no such option, or
+    /// if it cannot have this value.
     pub(super) fn set(&mut self, key: &str, value: &str) -> bool {
         let field = match key {
             "target" => &mut self.target_ns,
             "interval" => &mut self.interval_ns,
             _ => return false,
         };
-        // Without an interval every Data of a late queue would be marked.
+        // With an interval of 0, every Data packet of a late queue would be marked.
         let time = value.parse().ok().filter(|time: &Time| time.ns > 0);
         time.inspect(|time| *field = time.ns).is_some()
     }
 
-    /// RFC 8289, 4.3: the target is a part of the interval.
+    /// RFC 8289, 4.3: the target must not exceed the interval.
     pub(super) fn check(&self) -> Result<(), OptionOrderError> {
         let time = |ns| Time { ns };
         let &Self { target_ns, interval_ns } = self;
@@ -60,19 +60,19 @@ impl fmt::Display for CoDelOptions {
     }
 }
 
-/// CoDel (RFC 8289), with a mark where it drops. It judges the queue when a packet joins: what it
-/// asks is whether the oldest packet waits for longer than the target, and that is known then as it
-/// is when a packet leaves, which a link is not told.
+/// CoDel (RFC 8289) with marks instead of drops. It checks the queue when a packet joins, because a
+/// link does not learn when packets leave. The question is the same at both times: has the oldest
+/// packet waited longer than the target?
 #[derive(Debug)]
 pub(crate) struct CoDel {
     options: CoDelOptions,
     sojourn: Sojourn,
-    /// When packets will have waited for too long throughout an interval.
+    /// When packets will have been late for a whole interval.
     first_above: Option<Instant>,
-    /// Since when on Data are marked, at ever shorter intervals.
+    /// Whether Data is marked now, at ever shorter intervals.
     is_marking: bool,
     next_mark: Instant,
-    /// Marks of this spell, and how many there were when it began.
+    /// Marks of this series, and their number when it began.
     count: u64,
     count_before: u64,
 }
@@ -90,7 +90,7 @@ impl CoDel {
         }
     }
 
-    /// Whether packets have waited for too long throughout an interval.
+    /// Whether packets have been late for a whole interval.
     fn is_congested(&mut self, now: Instant, is_late: bool) -> bool {
         if !is_late {
             self.first_above = None;
@@ -105,7 +105,7 @@ impl CoDel {
         from.plus_ns(interval_by_root(self.options.interval_ns, self.count))
     }
 
-    /// Data joins a congested queue.
+    /// Whether Data that joins a congested queue must be marked.
     fn must_mark_data(&mut self, now: Instant) -> bool {
         if self.is_marking {
             if now < self.next_mark {
@@ -158,8 +158,8 @@ mod tests {
         CoDel::new(&CoDelOptions::default())
     }
 
-    /// A packet of 1,000 octets joins each millisecond of `from_ms..to_ms` a queue of so many
-    /// octets; when Data was marked.
+    /// A packet of 1,000 bytes joins a queue of `queue_bytes` in each millisecond of
+    /// `from_ms..to_ms`. Returns when Data was marked.
     fn offer(codel: &mut CoDel, from_ms: u64, to_ms: u64, queue_bytes: u64) -> Vec<u64> {
         let join = |&ms: &u64| {
             let now = Instant::from_ns(ms * MS);
@@ -176,20 +176,21 @@ mod tests {
     #[test]
     fn marks_begin_after_an_interval_and_come_closer() {
         let mut codel = codel();
-        // 5,000 to 6,000 octets join in the target and a seventh more, so these are in time.
+        // 5,000 to 6,000 bytes join within the target and a seventh more, so these packets are in
+        // time.
         assert_eq!(offer(&mut codel, 0, 1000, 5000), []);
-        // Late; the first Data after 100 ms, then 100 ms / sqrt(n), at the next Data.
+        // Late: the first mark comes after 100 ms, then each `100 ms / sqrt(n)` at the next Data.
         let marks = offer(&mut codel, 1000, 1400, 20_000);
         assert_eq!(marks, [1100, 1200, 1272, 1330, 1380]);
-        // In time for a moment: an interval must pass anew, and the spell goes on where it was.
+        // In time for a moment: a whole interval must pass again, and the series continues.
         assert_eq!(offer(&mut codel, 1400, 1402, 100), []);
         assert_eq!(offer(&mut codel, 1402, 1600, 20_000), [1502, 1552, 1598]);
-        // Long after, it begins anew.
+        // Long after, a new series begins.
         assert_eq!(offer(&mut codel, 1600, 9000, 100), []);
         assert_eq!(offer(&mut codel, 9000, 9300, 20_000), [9100, 9200, 9272]);
     }
 
-    /// RFC 8289, 5.4: a queue of one packet is no queue, however long that takes to be sent.
+    /// RFC 8289, 5.4: a queue of one packet is never late, however long its transmission takes.
     #[test]
     fn a_queue_of_one_packet_is_never_late() {
         let mut codel = codel();

@@ -6,11 +6,11 @@ use weir_wire::CongestionMark;
 
 use crate::egress::choice::{ChoiceError, ExternalKind};
 
-/// A packet that is about to join a queue, and the queue that it joins.
+/// A packet that is about to join a queue, and the state of the queue.
 pub struct QueueArrival {
     pub now: Instant,
     pub is_data: bool,
-    /// Octets on the wire that wait before it, those in the socket included.
+    /// Bytes on the wire that wait ahead of it, including those in the socket.
     pub queue_bytes: u64,
     /// See [`MarkingConfig::threshold_bytes`](super::MarkingConfig::threshold_bytes).
     pub threshold_bytes: u64,
@@ -20,40 +20,40 @@ pub struct QueueArrival {
 
 /// Decides which packets of one face are marked for congestion.
 ///
-/// It sees each packet when it joins the queue, which is the last time that the link can write into
-/// its header. Other crates may implement it; `weir-baselines` does for REM and for marks at a step
-/// of the delay.
+/// It sees each packet when it joins the queue. Later, the link cannot change its header any more.
+/// Other crates may implement it; `weir-baselines` has REM, and marks at a step of the delay.
 pub trait Marker: fmt::Debug + Send {
-    /// What its marks mean to a consumer (decision 0016). Always the same.
+    /// The meaning of its marks for a consumer (decision 0016); constant.
     fn mark_value(&self) -> CongestionMark;
 
     /// Whether the packet must be marked.
     fn must_mark(&mut self, joining: &QueueArrival) -> bool;
 
-    /// The packet has joined the queue, in frames of `wire_bytes` octets in all.
+    /// The packet has joined the queue in frames of `wire_bytes` bytes in total.
     fn joined(&mut self, _now: Instant, _wire_bytes: u64) {}
 }
 
-/// The options of a [`Marker`]: makes one for each face.
+/// The options of a [`Marker`]. They create one for each face.
 pub trait MarkerOptions: fmt::Debug + Send + Sync {
-    /// Refuses options that contradict each other before a queue that holds `capacity_bytes`; those
-    /// that do so before any queue, if that is `None`.
+    /// Refuses options that contradict each other for a queue of `capacity_bytes`. With `None`,
+    /// refuses those that contradict each other for any queue.
     ///
     /// # Errors
-    /// [`ChoiceError::QueuedRead`].
+    /// [`ChoiceError::Order`].
     fn check(&self, _capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
         Ok(())
     }
 
-    /// A marker for a queue that holds `capacity_bytes`. Its random draws, if it has any, follow
+    /// Creates a marker for a queue of `capacity_bytes`. Its random numbers, if any, are derived
     /// from `seed`.
     fn make(&self, capacity_bytes: u64, seed: u64) -> Box<dyn Marker>;
 }
 
-/// A kind of [`Marker`] that text may choose.
+/// A kind of [`Marker`] that text can choose.
 pub type MarkerKind = ExternalKind<dyn MarkerOptions>;
 
-/// `floor(interval_ns / sqrt(count))` in integers, the same on every machine; `count` is above 0.
+/// `floor(interval_ns / sqrt(count))` in integers, so it is the same on every machine. `count` must
+/// be above 0.
 pub(crate) fn interval_by_root(interval_ns: u64, count: u64) -> u64 {
     let squared = u128::from(interval_ns) * u128::from(interval_ns);
     let root = (squared / u128::from(count)).isqrt();

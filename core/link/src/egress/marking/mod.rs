@@ -1,4 +1,4 @@
-//! Which packets are marked for congestion.
+//! Marking policies: which packets are marked for congestion.
 
 mod codel;
 mod marker;

@@ -3,8 +3,8 @@ use weir_wire::CongestionMark;
 
 use super::marker::{Marker, QueueArrival, interval_by_root};
 
-/// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets
-/// are marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
+/// NFD's marking schedule. The queue must stay above the threshold for one interval. Then packets
+/// are marked at ever shorter intervals: `interval / sqrt(n + 1)` after the n-th mark.
 #[derive(Debug, Default)]
 pub(crate) struct Nfd {
     next_mark: Option<Instant>,
@@ -44,8 +44,8 @@ mod tests {
     use std::vec::Vec;
 
     proptest! {
-        /// Against the schedule written down directly: when the queue rose above the threshold, and
-        /// the times at which marks are due from then on, summed in floating point.
+        /// Compares with a direct model of the schedule: when the queue rose above the threshold,
+        /// and the times of the following marks, summed in floating point.
         #[test]
         fn follows_the_plain_model(
             packets in prop::collection::vec((0u64..40_000_000, 0u64..2000), 1..400),

@@ -19,20 +19,20 @@ const CODEL: &str = "codel";
 /// When packets are marked for congestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkingConfig {
-    /// Whether any are.
+    /// Whether packets are marked at all.
     pub is_on: bool,
-    /// What decides which.
+    /// Which packets are marked.
     pub policy: MarkingPolicy,
-    /// Octets waiting (our queue and the socket's) above which NFD's marking is armed.
+    /// NFD's marking starts when more than this many bytes wait here and in the socket.
     pub threshold_bytes: u64,
     /// How long the queue must stay above the threshold before NFD's first mark.
     pub interval_ns: u64,
-    /// Octets that the queue holds before it drops.
+    /// Size of the queue in bytes before it drops packets.
     pub capacity_bytes: u64,
 }
 
 impl MarkingConfig {
-    /// The marker of a face, in its initial state. Random draws follow from `seed`.
+    /// A new marker for a face. Its random numbers are derived from `seed`.
     pub(crate) fn marker(&self, seed: u64) -> AnyMarker {
         match &self.policy {
             MarkingPolicy::Nfd => AnyMarker::Nfd(Nfd::default()),
@@ -43,15 +43,15 @@ impl MarkingConfig {
         }
     }
 
-    /// Whether a change from `before` needs a new marker. One marker works on while NFD's threshold
-    /// and interval change.
+    /// Whether a change from `before` needs a new marker. Changes of NFD's threshold and interval
+    /// do not.
     pub(crate) fn needs_new_marker(&self, before: &Self) -> bool {
         let Self { is_on, policy, capacity_bytes, threshold_bytes: _, interval_ns: _ } = self;
         (*is_on, policy, *capacity_bytes) != (before.is_on, &before.policy, before.capacity_bytes)
     }
 
-    /// A socket's backlog up to this size changes no decision. A driver that knows the backlog to
-    /// be smaller need not query it.
+    /// A socket backlog up to this size changes no decision. A driver that knows the backlog to be
+    /// smaller need not query it.
     pub fn backlog_ignored_bytes(&self) -> u64 {
         match self.policy {
             MarkingPolicy::Nfd => self.threshold_bytes,
@@ -65,19 +65,19 @@ impl MarkingConfig {
 /// As text: a name, then options as `key=value`, for example `codel target=5ms interval=100ms`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MarkingPolicy {
-    /// NFD's schedule: now and then, while the queue stays above a threshold.
+    /// NFD's schedule: marks at intervals while the queue stays above a threshold.
     #[default]
     Nfd,
-    /// CoDel (RFC 8289): now and then, while Data wait for longer than a target.
+    /// CoDel (RFC 8289): marks at intervals while Data waits longer than a target.
     CoDel(CoDelOptions),
     External(ExternalChoice<dyn MarkerOptions>),
 }
 
 impl MarkingPolicy {
-    /// Reads a text that chooses `nfd`, `codel` or one of `others`.
+    /// Parses a text that chooses `nfd`, `codel` or one of `others`.
     ///
     /// # Errors
-    /// There is no such policy, it has no such options, or they contradict each other.
+    /// If there is no such policy, it has no such options, or they contradict each other.
     pub fn read(text: &str, others: &[MarkerKind]) -> Result<Self, ChoiceError> {
         let policy = match choice::split(text) {
             (NFD, options) => {
@@ -97,7 +97,7 @@ impl MarkingPolicy {
         Ok(policy)
     }
 
-    /// The name, without options.
+    /// The name without options.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Nfd => NFD,
@@ -106,11 +106,11 @@ impl MarkingPolicy {
         }
     }
 
-    /// Refuses options that contradict each other before a queue that holds `capacity_bytes`; those
-    /// that do so before any queue, if that is `None`.
+    /// Refuses options that contradict each other for a queue of `capacity_bytes`. With `None`,
+    /// refuses those that contradict each other for any queue.
     ///
     /// # Errors
-    /// [`ChoiceError::QueuedRead`].
+    /// [`ChoiceError::Order`].
     pub fn check(&self, capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
         match self {
             Self::Nfd => Ok(()),
@@ -127,7 +127,7 @@ impl MarkingPolicy {
 impl FromStr for MarkingPolicy {
     type Err = ChoiceError;
 
-    /// Knows no policies of other crates.
+    /// Accepts only built-in policies.
     fn from_str(text: &str) -> Result<Self, ChoiceError> {
         Self::read(text, &[])
     }
@@ -143,7 +143,7 @@ impl fmt::Display for MarkingPolicy {
     }
 }
 
-/// The marker of one face. What most faces have is called without a pointer.
+/// The marker of one face. The built-in markers are called without a pointer.
 #[derive(Debug)]
 pub(crate) enum AnyMarker {
     Nfd(Nfd),
@@ -152,7 +152,7 @@ pub(crate) enum AnyMarker {
 }
 
 impl AnyMarker {
-    /// The mark that the packet must bear, if any.
+    /// The mark that the packet must carry, if any.
     #[inline]
     pub(crate) fn mark(&mut self, joining: &QueueArrival) -> Option<CongestionMark> {
         fn mark<M: Marker + ?Sized>(

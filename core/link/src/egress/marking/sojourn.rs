@@ -1,16 +1,17 @@
 use weir_base::Instant;
 
-/// Parts of the span that are counted apart.
+/// The span of time is divided into this many buckets.
 const BUCKETS: usize = 8;
 
-/// Whether the oldest packet of a queue waits for longer than a span of time, by the octets that
-/// joined the queue within that span. A link does not learn when a frame leaves its socket, only
-/// how many octets wait there. But a queue is served in order: its oldest octet has waited for
-/// longer than the span exactly when more octets wait than joined within it.
+/// Whether the oldest packet of a queue has waited longer than a span of time.
+///
+/// A link does not learn when a frame leaves its socket; it knows only how many bytes wait there.
+/// But the queue is served in order. So its oldest byte has waited longer than the span exactly if
+/// more bytes wait than have joined within the span.
 #[derive(Debug)]
 pub struct Sojourn {
     bucket_ns: u64,
-    /// Which part of time the newest count is of.
+    /// The number of the newest bucket since time 0.
     newest: u64,
     bytes: [u64; BUCKETS],
     sum_bytes: u64,
@@ -18,7 +19,7 @@ pub struct Sojourn {
 }
 
 impl Sojourn {
-    /// For a span of `span_ns`; what joined up to a seventh of it before counts, too.
+    /// For a span of `span_ns`. Bytes that joined up to a seventh of it earlier also count.
     pub fn new(span_ns: u64) -> Self {
         let part_ns = span_ns.div_ceil(BUCKETS as u64 - 1).max(1);
         Self {
@@ -30,14 +31,15 @@ impl Sojourn {
         }
     }
 
-    /// Whether the oldest of `queue_bytes` waits for longer than the span, and more than one packet
-    /// waits: what is being sent is no queue, however long that takes (RFC 8289, 5.4).
+    /// Whether the oldest of `queue_bytes` has waited longer than the span, and more than one
+    /// packet waits. A packet in transmission is not a queue, however long that takes (RFC 8289,
+    /// 5.4).
     pub fn is_late(&mut self, now: Instant, queue_bytes: u64) -> bool {
         self.advance(now);
         queue_bytes > self.sum_bytes && queue_bytes > self.packet_bytes_max
     }
 
-    /// A packet joins the queue, of so many octets in the same measure as those of the queue.
+    /// A packet joins the queue. Its size has the same unit as that of the queue.
     pub fn add(&mut self, now: Instant, packet_bytes: u64) {
         self.advance(now);
         self.bytes[self.newest as usize % BUCKETS] += packet_bytes;
@@ -63,7 +65,7 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Against a queue whose packets know when they came, served at a rate that changes.
+        /// Compares with a queue whose packets know when they arrived, served at a changing rate.
         #[test]
         fn knows_whether_the_oldest_octet_is_late(
             packets in prop::collection::vec((0u64..3_000, 1u64..2_000, 0u64..6_000), 1..300),
@@ -85,7 +87,7 @@ mod tests {
                 let waited_ns = queue.front().map_or(0, |(since, _)| now_ns - since);
                 let is_late = sojourn.is_late(Instant::from_ns(now_ns), waiting);
                 sojourn.add(Instant::from_ns(now_ns), joining_bytes);
-                // Between the span and a part more it may say either.
+                // Between the span and a bucket more, either answer is right.
                 let span_ns = span_us * 1000;
                 if waited_ns <= span_ns {
                     prop_assert!(!is_late);
