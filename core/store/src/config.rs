@@ -1,20 +1,20 @@
 use crate::disk::DiskTierStats;
 use weir_base::words;
 
-/// Which Data makes room for new Data.
+/// Which entry the store evicts when new Data needs its memory.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum EvictionPolicy {
-    /// The one used longest ago.
+    /// The least recently used entry.
     Lru,
-    /// The one stored longest ago.
+    /// The oldest entry.
     Fifo,
-    /// The one used least often; among equals the one used longest ago.
+    /// The least frequently used entry; of several, the least recently used.
     Lfu,
-    /// S3-FIFO (Yang et al., SOSP 2023): new Data passes a small queue first, so that Data used
-    /// once leaves soon.
+    /// S3-FIFO (Yang et al., SOSP 2023): new Data passes through a small queue first, so Data that
+    /// is used once is evicted early.
     S3Fifo,
-    /// S3-FIFO that keeps a part of an object larger than the store, where S3-FIFO has pushed out
-    /// each segment when it is asked for again.
+    /// S3-FIFO that also keeps part of an object larger than the store. Plain S3-FIFO evicts each
+    /// segment of such an object just before it is requested again.
     #[default]
     Parts,
 }
@@ -27,12 +27,12 @@ words!(EvictionPolicy {
     Parts = "parts",
 });
 
-/// How a store behaves. All of it may change while the store runs.
+/// How a store behaves. All values may change while the store runs.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct StoreConfig {
-    /// Octets of memory for Data, with the blocks they are in and the index; 0 stores nothing.
+    /// Bytes of memory for Data, including its blocks and index entries; 0 stores nothing.
     pub capacity_bytes: u64,
-    /// Which Data makes room for new Data.
+    /// Which entry is evicted for new Data.
     pub policy: EvictionPolicy,
     /// Whether new Data is stored (NFD management, CS flag bit 0).
     pub admit: bool,
@@ -53,35 +53,35 @@ impl Default for StoreConfig {
 }
 
 weir_base::counters! {
-    /// What a store holds, and what happened so far.
+    /// What a store holds, and what has happened so far.
     #[derive(Copy)]
     pub struct StoreStats {
-        /// Data in the store.
+        /// Data packets in the store.
         entries: Now, "store_entries";
-        /// Octets of memory in use. [`StoreConfig::capacity_bytes`] is their bound.
+        /// Bytes of memory in use, at most [`StoreConfig::capacity_bytes`].
         bytes: Now, "store_bytes";
-        /// Octets of memory for the index of what is held, which `bytes` does not count.
+        /// Bytes of memory for the index of stored segments, which `bytes` does not include.
         holdings_bytes: Now, "store_holdings_bytes";
-        /// Octets of memory that the store may use.
+        /// Bytes of memory that the store may use.
         capacity_bytes: Now, "store_capacity_bytes";
-        /// Lookups that were answered.
+        /// Lookups that found Data.
         hits: Total, "store_hits";
         /// Lookups that found nothing in the store.
         misses: Total, "store_misses";
-        /// Data stored, other Data of the same name replaced included.
+        /// Data packets stored, including those that replace other Data of the same name.
         insertions: Total, "store_insertions";
-        /// Data that came again unchanged and only had its freshness renewed.
+        /// Data packets that arrived again unchanged: only their freshness was renewed.
         refreshes: Total, "store_refreshes";
-        /// Data not stored: larger than the whole store, without a name, or with too many
-        /// components.
+        /// Data packets not stored: larger than the whole store, without a name, or with too many
+        /// name components.
         rejections: Total, "store_rejections";
-        /// Data that a rule does not want stored.
+        /// Data packets not stored because a rule forbids it.
         refusals: Total, "store_refusals";
-        /// Octets that stay because rules say so.
+        /// Bytes that rules keep in memory.
         kept_bytes: Now, "store_kept_bytes";
-        /// Data that made room for other Data.
+        /// Data packets evicted for other Data.
         evictions: Total, "store_evictions";
-        /// Data erased by command. See [`Store::erase`](crate::Store::erase).
+        /// Data packets erased by command. See [`Store::erase`](crate::Store::erase).
         erasures: Total, "store_erasures";
     }
     also {

@@ -2,15 +2,15 @@ use core::marker::PhantomData;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab};
 use weir_wire::NameView;
 
-/// The index that names nothing.
+/// The index of no entry, node or list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Octets that an entry costs beside its packet: itself, its place on the slab's list of vacant
-/// ones, where it came from, and its share of the table and of the memory of evicted names at
-/// their emptiest (20 and 16 octets).
+/// Bytes that an entry costs in addition to its packet: the entry itself, its slot on the slab's
+/// list of vacant slots, its source, and its share of the table and of the ghost list when these
+/// are emptiest (20 and 16 bytes).
 pub const ENTRY_BYTES: u64 = size_of::<Option<Entry>>() as u64 + 4 + 4 + 20 + 16;
 
-/// A stored Data: one cache line, without the packet.
+/// A stored Data packet: one cache line, without the packet itself.
 #[repr(align(64))]
 pub(crate) struct Entry {
     /// The whole Data TLV.
@@ -18,30 +18,32 @@ pub(crate) struct Entry {
     pub(crate) fresh_until: Instant,
     /// Hash of the whole name.
     pub(crate) hash: u64,
-    /// By which `fresh_until` is after the time when the Data came; 49 days at most.
+    /// FreshnessPeriod, at most 49 days. `fresh_until` lies this far after the arrival of the Data.
     pub(crate) freshness_ms: u32,
     /// The node of the name without its last component.
     pub(crate) node: u32,
     pub(crate) sibling_links: Links,
     pub(crate) policy_links: Links,
-    /// What the eviction policy remembers.
+    /// State of the eviction policy, such as a use count. For a pinned entry, the number of its
+    /// rule.
     pub(crate) policy_state: u32,
-    /// Where in the packet the components start: behind two headers of at most four octets each.
+    /// Offset in the packet of the first name component: behind two TLV headers of at most four
+    /// bytes each.
     pub(crate) name_offset: u8,
-    /// What the disk tier remembers.
+    /// [`USED`], [`PINNED`], [`UNVERIFIED`] and [`NACK`].
     pub(crate) flags: u8,
     pub(crate) name_len: u16,
 }
 
-/// In an entry's flags: it was used since it came.
+/// Flag: the entry was used since it was inserted.
 pub(crate) const USED: u8 = 1;
-/// In an entry's flags: a rule keeps it, whose number is in the mark.
+/// Flag: a rule keeps the entry, so no policy may evict it. `policy_state` holds the rule's number.
 pub(crate) const PINNED: u8 = 2;
-/// In an entry's flags: a record of its name on disk may be other Data, and nothing is kept to
-/// compare the two by.
+/// Flag: a record of the same name on disk may hold other Data, and no fingerprint is kept to
+/// compare the two. The disk must not answer for this name before the entry was written.
 pub(crate) const UNVERIFIED: u8 = 4;
-/// In an entry's flags: it is of ContentType Nack, the producer's word that there is no such Data,
-/// which counts only as long as it is fresh.
+/// Flag: the Data is of ContentType Nack: the producer says that it has no such Data. It answers
+/// only while it is fresh.
 pub(crate) const NACK: u8 = 8;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
@@ -59,39 +61,39 @@ impl Entry {
         now < self.fresh_until
     }
 
-    /// Whether it answers an Interest at this time.
+    /// Whether the entry may answer an Interest now.
     #[inline]
     pub(crate) fn is_fresh_enough(&self, now: Instant, must_be_fresh: bool) -> bool {
         !(must_be_fresh || self.flags & NACK != 0) || self.is_fresh(now)
     }
 
-    /// When the Data came to this router, the last time.
+    /// When the Data last arrived.
     #[inline]
     pub(crate) fn arrived_at(&self) -> Instant {
         let freshness_ns = u64::from(self.freshness_ms) * NS_PER_MS;
         Instant::from_ns(self.fresh_until.as_ns().saturating_sub(freshness_ns))
     }
 
-    /// Whether `prefix` is a prefix of the name, or the name itself.
+    /// Whether `prefix` is a prefix of the name, or equal to it.
     #[inline]
     pub(crate) fn is_below(&self, prefix: NameView<'_>) -> bool {
         self.name_value().starts_with(prefix.value())
     }
 
-    /// Octets of memory the entry takes in all.
+    /// Bytes of memory for the entry, including its packet.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
         entry_bytes(self.packet.len())
     }
 }
 
-/// Octets of memory for a Data of `packet_len` octets.
+/// Bytes of memory for an entry with a packet of `packet_len` bytes.
 #[inline]
 pub(crate) fn entry_bytes(packet_len: usize) -> u64 {
     Pool::footprint(packet_len) as u64 + ENTRY_BYTES
 }
 
-/// A place in a doubly linked list of entries.
+/// The neighbours of an entry in a doubly linked list.
 #[derive(Copy, Clone)]
 pub(crate) struct Links {
     pub(crate) next: u32,
@@ -102,12 +104,12 @@ impl Links {
     pub(crate) const NONE: Self = Self { next: NONE, previous: NONE };
 }
 
-/// Which of an entry's links a list goes through.
+/// Selects which of an entry's two sets of links a list uses.
 pub(crate) trait LinkField {
     fn links(entry: &mut Entry) -> &mut Links;
 }
 
-/// The list of the Data of one node.
+/// Links of the list of Data below one node of the prefix tree.
 pub(crate) struct SiblingLinks;
 
 impl LinkField for SiblingLinks {
@@ -117,7 +119,7 @@ impl LinkField for SiblingLinks {
     }
 }
 
-/// A list of the eviction policy.
+/// Links of a list of the eviction policy, or of the list of pinned entries.
 pub(crate) struct PolicyLinks;
 
 impl LinkField for PolicyLinks {
@@ -127,7 +129,7 @@ impl LinkField for PolicyLinks {
     }
 }
 
-/// A list of entries, linked through the entries themselves.
+/// A list of entries, linked through the entries themselves: it allocates nothing.
 pub(crate) struct List<T> {
     head: u32,
     tail: u32,

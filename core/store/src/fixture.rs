@@ -1,5 +1,5 @@
-//! What the tests of this crate are made with: a store, with disks that are octets in memory or
-//! without, and names whose hashes have a known key.
+//! The fixture of this crate's tests: a store, optionally with disks in memory, and names whose
+//! hashes have a known key.
 
 use crate::disk::{DiskGeometry, DiskOp, DiskTierConfig};
 use crate::{EvictionPolicy, Hit, Lookup, NameHashes, NewData, Query, Store, StoreConfig};
@@ -14,7 +14,7 @@ pub(crate) const KEY: HashKey = HashKey::new([7, 8]);
 pub(crate) const STORE_ID: u64 = 0x0123_4567_89AB_CDEF;
 const LARGE: u64 = 1 << 30;
 
-/// FNV-1a: enough to find what tests flip.
+/// FNV-1a, which is enough to detect what the tests flip.
 pub(crate) fn checksum(octets: &[u8]) -> u32 {
     octets
         .iter()
@@ -67,16 +67,16 @@ pub(crate) fn ms(ms: u64) -> Instant {
     Instant::from_ns(ms * NS_PER_MS)
 }
 
-/// A store with what it needs around it.
+/// A store and its environment.
 pub(crate) struct Fixture {
     pub(crate) store: Store,
     pub(crate) pool: Pool,
     pub(crate) now: Instant,
-    /// What the store is made with again after a crash.
+    /// The configuration with which the store is created again after a crash.
     pub(crate) memory: StoreConfig,
     pub(crate) config: DiskTierConfig,
     pub(crate) disks: Vec<Octets>,
-    /// Operations under way.
+    /// Operations in progress.
     pub(crate) ops: VecDeque<DiskOp>,
 }
 
@@ -141,7 +141,7 @@ impl Fixture {
         }
     }
 
-    /// The name of the answer.
+    /// The name of the Data that answers.
     pub(crate) fn found(
         &mut self,
         uri: &str,

@@ -1,10 +1,10 @@
-//! Seam for experiments: an index of names that works in front of the table of hashes.
+//! An extension point for experiments: an index of names in front of the hash table.
 
 use weir_base::Slab;
 
 use crate::entry::Entry;
 
-/// The names and packets in memory, by the numbers of their entries.
+/// The names and packets in memory, by entry number.
 #[derive(Clone, Copy)]
 pub struct StoredNames<'a>(pub(crate) &'a Slab<Entry>);
 
@@ -28,10 +28,10 @@ impl<'a> StoredNames<'a> {
     }
 }
 
-/// How names are compared, and the order in which Data below a prefix answers. Without one, names
-/// are compared in place and the Data that came last answers.
+/// How names are compared, and which Data below a prefix answers. Without a name index, names are
+/// compared in the packets and the newest Data answers.
 pub trait NameIndex: Send {
-    /// The name of an entry, to compare with.
+    /// The name of an entry, for comparison.
     fn name<'a>(&self, stored: StoredNames<'a>, entry: u32) -> &'a [u8];
 
     /// Bytes of memory for each entry.
@@ -39,23 +39,24 @@ pub trait NameIndex: Send {
         0
     }
 
-    /// A new entry.
+    /// Called after an entry was inserted.
     fn insert(&mut self, _stored: StoredNames<'_>, _entry: u32) {}
 
-    /// An entry is about to be removed.
+    /// Called before an entry is removed.
     fn remove(&mut self, _stored: StoredNames<'_>, _entry: u32) {}
 
-    /// Whether entries have an order, by which [`NameIndex::first_from`] answers.
+    /// Whether the index has an order. If so, [`NameIndex::first_at_or_after`] answers prefix
+    /// lookups.
     fn is_ordered(&self) -> bool {
         false
     }
 
-    /// The first entry whose name is not before `name`.
+    /// The first entry whose name is not less than `name`.
     fn first_at_or_after(&self, _stored: StoredNames<'_>, _name: &[u8]) -> Option<u32> {
         None
     }
 
-    /// The entry after another one.
+    /// The entry that follows another one in the order.
     fn next(&self, _entry: u32) -> Option<u32> {
         None
     }

@@ -1,4 +1,5 @@
-//! What may be stored, and what is to stay, by object and range of segments.
+//! Rules of a placement plan: what must not be stored, and what must stay, by object and range of
+//! segments.
 
 use crate::holdings::SegmentRange;
 use alloc::collections::BinaryHeap;
@@ -9,86 +10,74 @@ use core::ops::Range;
 use thiserror::Error;
 use weir_wire::{Name, NameView};
 
-/// Rules of one plan, at most.
+/// Most rules of one plan.
 pub(crate) const RULES_MAX: usize = 4096;
-/// Of the store, all but this share may be kept for rules together.
+/// Rules together may pin all of the store except one part in this many.
 const SPARE_SHARE: u64 = 16;
-/// Objects whose rules are remembered.
+/// Objects whose matching prefixes are cached.
 const RECENT: usize = 16;
 
-/// What becomes of Data.
+/// What the store does with matching Data.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub enum Retention {
-    /// It is not stored, in memory or on disk. What is stored already leaves as any other.
+    /// New Data is not stored, in memory or on disk. Data that is stored already is evicted like
+    /// any other.
     Refuse,
-    /// It is stored as if there were no rule.
+    /// The Data is stored as if no rule existed.
     Admit,
-    /// It stays in memory as long as the rule does, up to this many octets of memory. What comes
-    /// beyond that is stored as if there were no rule.
+    /// The Data stays in memory while the rule is in force, up to `bytes_max` bytes. Data beyond
+    /// that is stored as if no rule existed.
     Keep {
-        /// Octets as [`StoreConfig::capacity_bytes`](crate::StoreConfig) counts them.
+        /// Bytes as [`StoreConfig::capacity_bytes`](crate::StoreConfig) counts them.
         bytes_max: u64,
     },
 }
 
-/// What becomes of some segments of the objects below a prefix.
+/// What the store does with some segments of the objects below a prefix.
 ///
-/// Of the rules whose prefix the object's name starts with and whose range has the segment, that
-/// with the longest prefix holds, of these that with the shortest range. Data without a segment
-/// number has the rules for all segments only.
+/// If several rules match, the one with the longest prefix applies; of these, the one with the
+/// shortest range. Data without a segment number matches only rules for all segments.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Rule {
     /// The object's name without the segment number, or a prefix of it.
     pub prefix: Name,
     pub segments: SegmentRange,
-    /// What becomes of them.
     pub retention: Retention,
 }
 
-/// A plan for a store: all rules that hold, in place of those of an older one.
+/// A plan for a store. It replaces the rules of every older plan.
 #[derive(Clone, Eq, PartialEq, Debug, Default)]
 pub struct Rules {
-    /// Of two plans the one with the higher number holds.
+    /// A plan with a higher number replaces one with a lower number.
     pub generation: u64,
-    /// In any order.
     pub rules: Vec<Rule>,
 }
 
-/// Why rules do not come into force. Those before stay.
+/// Why a store rejects rules. The rules before stay in force.
 #[derive(Clone, Eq, PartialEq, Debug, Error)]
 pub enum RulesError {
-    /// They are of an older plan, or differ from those of the same number.
-    #[error("the plan has number {offered}, and one with number {present} is in force")]
-    Outdated {
-        /// Theirs.
-        offered: u64,
-        /// That of those in force.
-        present: u64,
-    },
-    /// There are more than 4,096.
-    #[error("there are {0} rules, and {RULES_MAX} are the most")]
+    /// The plan is older than the one in force, or has the same number and differs.
+    #[error("plan {offered} is not newer than plan {present}, which is in force")]
+    Outdated { offered: u64, present: u64 },
+    /// More than [`RULES_MAX`] rules.
+    #[error("{0} rules exceed the limit of {RULES_MAX}")]
     TooMany(usize),
-    /// Together they would keep more than the store may.
-    #[error("the rules keep {bytes} octets together, and the store may keep {bytes_max}")]
-    KeepTooMuch {
-        /// What they ask for.
-        bytes: u64,
-        /// Fifteen sixteenths of the store.
-        bytes_max: u64,
-    },
-    /// The first segment of a range comes after its last.
-    #[error("a rule for {0} has a range that ends before it begins")]
+    /// Together the rules would pin more than the store may.
+    #[error("the rules keep {bytes} bytes together; the store allows {bytes_max}")]
+    KeepTooMuch { bytes: u64, bytes_max: u64 },
+    /// The first segment of a range is greater than the last one.
+    #[error("a rule for {0} has a range whose first segment is greater than its last")]
     EmptyRange(Name),
-    /// Two rules of one prefix have ranges of one length that overlap.
-    #[error("two rules for {0} overlap, and neither range is the shorter one")]
+    /// Two rules with the same prefix have overlapping ranges of the same length.
+    #[error("two rules for {0} have overlapping ranges of the same length")]
     Ambiguous(Name),
 }
 
 impl Rules {
-    /// Whether a store of this capacity can follow them.
+    /// Whether a store of this capacity can apply the rules.
     ///
     /// # Errors
-    /// It cannot: why.
+    /// Says why it cannot.
     pub fn check(&self, capacity_bytes: u64) -> Result<(), RulesError> {
         if self.rules.len() > RULES_MAX {
             return Err(RulesError::TooMany(self.rules.len()));
@@ -126,13 +115,15 @@ impl Rules {
     }
 }
 
-/// Segments of a range, less one.
+/// The number of segments in a range, less one, so that a full range does not overflow.
 fn len(range: SegmentRange) -> u64 {
     range.last.saturating_sub(range.first)
 }
 
-/// Appends the pieces of the rules of one prefix, which come in the order of their first segments:
-/// where they overlap the shortest range holds.
+/// Splits the ranges of the rules of one prefix into disjoint ranges with one rule each, and
+/// appends them in order. Where rules overlap, the shortest range applies.
+///
+/// A sweep over the bounds: a heap holds the rules whose range has begun, the shortest on top.
 fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>) {
     let range = |at: u32| rules[at as usize].segments;
     let mut bounds: Vec<u64> = of_one
@@ -143,7 +134,7 @@ fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>)
     bounds.sort_unstable();
     bounds.dedup();
     let mut begin = of_one.iter().copied().peekable();
-    // Those that have begun, the shortest on top. One that has ended goes when it gets there.
+    // A rule whose range has ended stays in the heap until it reaches the top.
     let mut begun = BinaryHeap::new();
     for (at, &first) in bounds.iter().enumerate() {
         while let Some(rule) = begin.next_if(|&rule| range(rule).first == first) {
@@ -159,32 +150,33 @@ fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>)
     }
 }
 
-/// Rules in force, ready to be asked.
+/// The rules in force, arranged for fast lookups.
 pub(crate) struct ActiveRules {
     pub(crate) rules: Rules,
-    /// By name.
+    /// Ordered by name.
     prefixes: Vec<RulePrefix>,
-    /// Of each prefix in turn.
+    /// The disjoint ranges of each prefix, one prefix after another.
     ranges: Vec<RuleRange>,
+    /// Bytes that each rule pins now.
     pub(crate) pinned_bytes: Vec<u64>,
     recent: Vec<CachedPrefixes>,
 }
 
 struct RulePrefix {
-    /// One of them.
+    /// One of its rules, from which the name of the prefix is read.
     rule: u32,
-    /// That for all segments, if there is one.
+    /// The rule for all segments, if there is one.
     rule_for_all: Option<u32>,
     ranges: Range<u32>,
 }
 
-/// Segments in a row that have one rule of a prefix. Those of a prefix are in order.
+/// Consecutive segments with the same rule.
 struct RuleRange {
     segments: SegmentRange,
     rule: u32,
 }
 
-/// The prefixes of one object that have rules, the longest first.
+/// The prefixes of one object that have rules, longest first.
 #[derive(Clone)]
 struct CachedPrefixes {
     object: u64,
@@ -214,7 +206,7 @@ impl ActiveRules {
         Self { rules, prefixes, ranges: pieces, pinned_bytes: kept_bytes, recent }
     }
 
-    /// The rule for a segment of an object, whose name has this hash.
+    /// The rule for a segment of the object whose name has the hash `object`.
     #[inline]
     pub(crate) fn rule_for_segment<'a>(
         &mut self,
@@ -237,7 +229,7 @@ impl ActiveRules {
         pieces.get(at).filter(|piece| piece.segments.first <= segment).map(|piece| piece.rule)
     }
 
-    /// The rule for Data that has no segment number.
+    /// The rule for Data without a segment number.
     pub(crate) fn rule_for_unsegmented(&self, name: NameView<'_>) -> Option<u32> {
         self.matching_prefixes(name).find_map(|prefix| self.prefixes[prefix as usize].rule_for_all)
     }
@@ -250,7 +242,7 @@ impl ActiveRules {
         self.recent[at] = CachedPrefixes { object, is_vacant: false, prefixes };
     }
 
-    /// The prefixes with rules that the name has, the longest first.
+    /// The prefixes of the name that have rules, longest first.
     fn matching_prefixes(&self, name: NameView<'_>) -> impl Iterator<Item = u32> {
         let value = |prefix: &RulePrefix| self.rules.rules[prefix.rule as usize].prefix.value();
         (0..=name.component_count()).rev().filter_map(move |components| {
@@ -260,18 +252,18 @@ impl ActiveRules {
         })
     }
 
-    /// The prefixes of rules that keep, without those below another of them.
+    /// The prefixes of rules that keep Data, without those below another of them.
     pub(crate) fn kept_prefixes(&self) -> Vec<Name> {
         let keeps = |rule: &&Rule| matches!(rule.retention, Retention::Keep { .. });
         let rules = self.rules.rules.iter().filter(keeps);
         let mut prefixes: Vec<&Name> = rules.map(|rule| &rule.prefix).collect();
-        // A name comes before those below it, and these before all others.
+        // In this order, a name is directly followed by the names below it.
         prefixes.sort_unstable_by_key(|prefix| prefix.value());
         prefixes.dedup_by(|below, above| above.as_view().is_prefix_of(below.as_view()));
         prefixes.into_iter().cloned().collect()
     }
 
-    /// Whether the rule keeps what takes so many octets.
+    /// Whether the rule may pin another `bytes` bytes.
     pub(crate) fn has_room(&self, rule: u32, bytes: u64) -> bool {
         match self.rules.rules[rule as usize].retention {
             Retention::Keep { bytes_max } => self.pinned_bytes[rule as usize] + bytes <= bytes_max,

@@ -32,34 +32,34 @@ pub use self::disks::WriteBacklog;
 pub use self::query::{Hit, Lookup, NameHashes, Query};
 pub use self::shard::ShardAnswer;
 
-/// Names of more components are not stored: each prefix may need a node of its own.
+/// Names with more components are not stored: each prefix may need a node of its own.
 pub(crate) const COMPONENTS_MAX: usize = 128;
 
-/// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so
-/// that it ends early only where it has to pass over Data that is not fresh.
+/// Most nodes and entries that one prefix lookup visits. More than a name has components, so the
+/// limit matters only if the lookup must skip many entries that are not fresh.
 pub(crate) const PREFIX_VISITS_MAX: usize = 256;
 
-/// Octets of memory for Data that other Data of its name has replaced.
+/// Most bytes of memory for Data that was replaced by other Data of its name.
 fn replaced_bytes_max(config: &StoreConfig) -> u64 {
     config.capacity_bytes / 16
 }
 
-/// Data evicted at a time for what disks have yet to write.
+/// Most entries that one insertion evicts on account of the disks' write backlog.
 const BACKLOG_EVICTIONS_MAX: u32 = 32;
 
-/// The source of Data of which none is known.
+/// The source of Data whose source is not known.
 pub const UNKNOWN_SOURCE: u32 = u32::MAX;
 
-/// Data to be stored.
+/// Data that arrived and should be stored.
 #[derive(Copy, Clone, Debug)]
 pub struct NewData<'a> {
     pub data: &'a DataView<'a>,
     pub hashes: NameHashes,
-    /// Where it came from, for [`Store::erase_copy`].
+    /// Where the Data came from. [`Store::erase_copy`] returns it.
     pub source: u32,
 }
 
-/// Data that a disk has read.
+/// Data that was read from a disk.
 #[derive(Copy, Clone, Debug)]
 pub struct ReadData<'a> {
     pub packet: &'a Packet,
@@ -68,22 +68,25 @@ pub struct ReadData<'a> {
     pub fresh_until: Instant,
 }
 
-/// The content store of one shard: Data by name and by prefix, bounded in octets.
+/// The content store of one shard: Data by name and by prefix, in memory and on disks, with limits
+/// in bytes.
 ///
-/// It owns five components that do not know it, and calls them in order: the README has a table.
+/// It owns five components that do not know each other or the store, and calls them in order. The
+/// README lists them. The module [`disk`](crate::disk) describes how an evicted segment gets to
+/// disk and back.
 pub struct Store {
     config: StoreConfig,
     memory: Memory,
     eviction: Eviction,
     replaced: ReplacedData,
     disks: Option<Box<Disks>>,
-    /// Which segments are held, if asked to keep track.
+    /// The index of stored segments, if it was requested.
     holdings: Option<Box<StoreHoldings>>,
-    /// The number of the last generation of changes when `page_count` was last given up.
+    /// The number of the last generation of changes when tracking last stopped.
     last_generation: u64,
-    /// What happened. The levels are filled in when asked for.
+    /// Counters of events. Sizes are filled in when the statistics are read.
     stats: StoreStats,
-    /// Scratch: hashes of the prefixes of the name being inserted.
+    /// Scratch: the hashes of the prefixes of the name being inserted.
     path: Vec<u64>,
 }
 
@@ -102,12 +105,11 @@ impl Store {
         }
     }
 
-    /// How the store behaves at present.
     pub fn config(&self) -> &StoreConfig {
         &self.config
     }
 
-    /// Changes capacity, policy and flags. Evicts at once what exceeds the new capacity.
+    /// Changes capacity, policy and flags. Immediately evicts what exceeds a smaller capacity.
     pub fn configure(&mut self, now: Instant, config: StoreConfig) {
         if config.policy != self.config.policy {
             self.eviction.set_policy(&mut self.memory.entries, config.policy);
@@ -124,7 +126,7 @@ impl Store {
         self.memory.set_name_index(index);
     }
 
-    /// What the store holds, and what happened so far.
+    /// What the store holds, and what has happened so far.
     pub fn stats(&self) -> StoreStats {
         let held_bytes = self.holdings.as_ref().map_or(0, |held| held.memory_bytes());
         let disk_held_bytes = self.disk_holdings().map_or(0, Holdings::memory_bytes);
@@ -142,58 +144,62 @@ impl Store {
         }
     }
 
-    /// Octets of memory in use.
+    /// Bytes of memory in use.
     #[inline]
     fn bytes(&self) -> u64 {
         self.memory.bytes() + self.replaced.bytes()
     }
 
-    /// First stage before a lookup or an insertion: asks for the table's line of a whole name.
+    /// Stage 1 before a lookup or insertion: prefetches the table line of a whole name.
+    ///
+    /// The stages let a caller process packets in batches: each stage runs for all packets of the
+    /// batch before the next one, so the processor waits for memory once a stage and not once a
+    /// packet.
     #[inline]
     pub fn prefetch_table(&self, hash: u64) {
         self.memory.prefetch_table(hash);
     }
 
-    /// Second stage, when the line has arrived: asks for the entry, if there is one, and returns
-    /// its index.
+    /// Stage 2, once the line has arrived: prefetches the entry, if there is one, and returns its
+    /// index.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) -> Option<u32> {
         self.memory.prefetch_entry(hash)
     }
 
-    /// Third stage, when the entry has arrived: asks for the start of the packet, as far as a name
-    /// commonly reaches.
+    /// Stage 3, once the entry has arrived: prefetches the start of the packet, which holds the
+    /// name.
     #[inline]
     pub fn prefetch_packet(&self, entry: u32) {
         self.memory.entries[entry].packet.prefetch();
     }
 
-    /// First stage before an insertion, next to [`Store::prefetch_table`]. `parent_hash` is that of
-    /// the name without its last component, which the name has.
+    /// Stage 1 before an insertion, in addition to [`Store::prefetch_table`]. `parent_hash` is the
+    /// hash of the name without its last component. The name must have at least one component.
     #[inline]
     pub fn prefetch_parent_table(&self, hash: u64, parent_hash: u64) {
         self.eviction.prefetch(hash);
         self.memory.prefetch_parent_table(parent_hash);
     }
 
-    /// Second stage before an insertion. Returns the node of the parent, if there is one.
+    /// Stage 2 before an insertion. Returns the node of the parent, if there is one.
     #[inline]
     pub fn prefetch_parent(&self, parent_hash: u64) -> Option<u32> {
         self.memory.prefetch_parent(parent_hash)
     }
 
-    /// Third stage before an insertion.
+    /// Stage 3 before an insertion.
     #[inline]
     pub fn prefetch_sibling(&self, parent: u32) {
         self.memory.prefetch_sibling(parent);
     }
 
-    /// Looks for Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's rules of
-    /// matching).
+    /// Finds Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's matching rules).
     ///
-    /// Data of the very name comes first, then that whose implicit digest the name ends with, then,
-    /// with CanBePrefix, Data below the name: the one that came last, among those of one moment the
-    /// last in the order of names, at most `PREFIX_VISITS_MAX` steps away.
+    /// Candidates in order: Data of exactly this name; Data whose implicit digest is the last
+    /// component; with CanBePrefix, Data below the name. Of the latter, the newest answers; of
+    /// several that arrived at the same time, the last in name order. The search takes at most
+    /// `PREFIX_VISITS_MAX` steps.
     #[inline(always)]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = if self.config.serve { self.memory.find_answer(now, query) } else { None };
@@ -234,7 +240,7 @@ impl Store {
         self.lookup_disks_counted(now, query)
     }
 
-    /// Whether the disks need not be asked for what memory lacks.
+    /// Whether the disks cannot answer, so memory's miss is the store's miss.
     #[inline]
     fn is_memory_only(&mut self, query: &Query<'_>) -> bool {
         self.disks.as_mut().is_none_or(|disks| disks.tier.is_filtered_out(query))
@@ -246,7 +252,7 @@ impl Store {
         match answer {
             Lookup::Hit(_) => self.stats.hits += 1,
             Lookup::Miss => self.stats.misses += 1,
-            // Counted when it is read, or declined.
+            // `begin_read` or `decline_read` counts it.
             Lookup::OnDisk(_) => {}
         }
         answer
@@ -254,7 +260,7 @@ impl Store {
 
     fn lookup_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let known = self.memory.find(query.hashes.whole, query.name.value());
-        // The record on disk may be older Data than that in memory, which is not fresh any more.
+        // The disk may hold older Data of this name than memory, whose Data is no longer fresh.
         let is_unverified = known.is_some_and(|at| self.memory.entries[at].flags & UNVERIFIED != 0);
         let Some(disks) = self.disks.as_mut().filter(|_| self.config.serve && !is_unverified)
         else {
@@ -263,8 +269,8 @@ impl Store {
         disks.tier.lookup(now, query)
     }
 
-    /// Whether [`Store::lookup`] would hit or find it on a disk, without a trace in policy and
-    /// counters.
+    /// Whether [`Store::lookup`] would find Data in memory or on a disk. Changes neither the
+    /// eviction policy nor the counters.
     pub fn has_answer(&self, now: Instant, query: &Query<'_>) -> bool {
         self.config.serve
             && (self.memory.find_answer(now, query).is_some()
@@ -272,11 +278,12 @@ impl Store {
                 || self.disks.as_ref().is_some_and(|disks| disks.tier.has_answer(query)))
     }
 
-    /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
-    /// more memory than it needs and is the one to send on; nothing when the Data is not stored.
+    /// Stores Data, replacing other Data of the same name. Returns the stored copy, or `None` if
+    /// the Data is not stored. The caller should forward the copy: it holds no more memory than
+    /// needed.
     ///
     /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called
-    /// only when the parent is not known yet, which is rare where names have many siblings.
+    /// only if the parent node does not exist yet, which is rare for names with many siblings.
     pub fn insert(
         &mut self,
         now: Instant,
@@ -346,7 +353,7 @@ impl Store {
         Some(packet)
     }
 
-    /// Puts Data that was read from a disk into memory.
+    /// Stores Data that was read from a disk in memory.
     pub fn promote(
         &mut self,
         now: Instant,
@@ -359,7 +366,7 @@ impl Store {
         if !is_wanted || !self.memory.is_storable(data, self.config.capacity_bytes) {
             return;
         }
-        // What has come meanwhile is newer.
+        // Data that arrived since the read began is newer.
         if self.memory.find(hashes.whole, data.name.value()).is_some() {
             return;
         }
@@ -383,14 +390,14 @@ impl Store {
         }
     }
 
-    /// Data has come that memory does not have. Returns whether a record of its name on disk may be
-    /// other Data, and the two cannot be compared later.
+    /// Data arrived that memory does not hold. Returns whether a record of its name on disk may
+    /// differ and no fingerprint can be kept to compare the two later.
     #[inline]
     fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
         self.disks.as_mut().is_some_and(|disks| disks.on_new_data(arrival))
     }
 
-    /// Whether a rule says that new Data must not be stored. Counted if so.
+    /// Whether a rule forbids storing new Data. Counts it if so.
     #[inline]
     fn is_refused(&mut self, rule: Option<u32>) -> bool {
         let is_refused = self.eviction.refuses(rule);
@@ -398,7 +405,8 @@ impl Store {
         is_refused
     }
 
-    /// Other Data of a name has come: the old can only be found by its digest.
+    /// Different Data of the same name arrived. From now on the old Data is found by its digest
+    /// only.
     fn replace(&mut self, arrival: &ArrivedData<'_>, index: u32) {
         self.replaced.add(&self.memory.entries[index], replaced_bytes_max(&self.config));
         if let Some(disks) = &mut self.disks {
@@ -406,8 +414,8 @@ impl Store {
         }
     }
 
-    /// Whether a Nack of a producer, which says that there is no Data of a name, is stored. Data is
-    /// worth more, and the Nack of a segment would count as held.
+    /// Whether to store a Nack of a producer, which says that no such Data exists. It never
+    /// replaces Data, and a segment's Nack would count as a stored segment.
     #[cold]
     fn admits_nack(&mut self, known: Option<u32>, data: &DataView<'_>, rule: Option<u32>) -> bool {
         let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
@@ -421,7 +429,7 @@ impl Store {
         }
     }
 
-    /// Removes the entry of a name if it is a Nack: now there is Data.
+    /// Removes the entry of a name if it is a Nack, since Data of that name has arrived.
     #[inline]
     fn remove_nack(&mut self, known: Option<u32>, pool: &mut Pool) -> Option<u32> {
         let index = known.filter(|&index| self.memory.entries[index].flags & NACK != 0);
@@ -430,7 +438,7 @@ impl Store {
         None
     }
 
-    /// Offers Data for which memory has no room to the disks.
+    /// Offers Data that is too large for memory to the disks.
     #[cold]
     fn offer_bypassing_memory(
         &mut self,
@@ -448,8 +456,8 @@ impl Store {
         stored
     }
 
-    /// Puts storable Data, whose name has no entry, into memory. The eviction must then be told of
-    /// the entry.
+    /// Inserts storable Data, whose name has no entry, into memory. The caller must then pass the
+    /// entry to `Eviction::on_insert`.
     #[inline]
     fn insert_into_memory(
         &mut self,
@@ -475,8 +483,9 @@ impl Store {
         index
     }
 
-    /// Evicts until there is room for Data, which is storable. Returns the node nearest to it and
-    /// how many of its prefixes are beyond; if some are, `path` has the hashes of the prefixes.
+    /// Evicts entries until there is enough memory for storable Data. Returns the node nearest to
+    /// its name and the number of prefixes below that node that have none yet. If that number is
+    /// not 0, `path` holds the hashes of all prefixes.
     fn make_room(
         &mut self,
         now: Instant,
@@ -487,7 +496,7 @@ impl Store {
         let ArrivedData { data, hashes, .. } = *arrival;
         let bytes = self.memory.bytes_of(data);
         let bytes_max = match pool.span_bytes_when_exhausted() {
-            // The pool has all the memory for packets that it will get.
+            // The pool's memory is exhausted: its spans are the limit now.
             Some(bytes) => self.config.capacity_bytes.min(bytes + self.memory.overhead_bytes()),
             None => self.config.capacity_bytes,
         };
@@ -507,7 +516,7 @@ impl Store {
             let needed = bytes + missing as u64 * NODE_BYTES;
             let node = if missing == 0 { nearest } else { NONE };
             let incoming = IncomingData { node, hash: hashes.whole, name: data.name.value() };
-            // An eviction may take a node of the path with it.
+            // An eviction may remove a node of the path. Then the nearest node must be found again.
             while self.memory.nodes() == nodes {
                 let used_bytes = self.bytes() + self.evicted_unwritten_bytes();
                 if used_bytes + needed <= bytes_max {
@@ -517,8 +526,8 @@ impl Store {
                     self.replaced.trim(0);
                     return (nearest, missing);
                 }
-                // What disks have yet to write leaves in its own time: it costs neither Data that
-                // rules keep nor, at once, all other Data.
+                // Packets that only wait for a disk leave memory on their own. They must not cost
+                // more than a few other entries at once, nor any pinned entry.
                 let is_last = evictions >= BACKLOG_EVICTIONS_MAX
                     || self.memory.entry_bytes() == self.eviction.pinned_bytes();
                 if is_last && self.bytes() + needed <= bytes_max {
@@ -530,7 +539,7 @@ impl Store {
         }
     }
 
-    /// Octets of memory of Data that was evicted and waits to be written.
+    /// Bytes of packets that were evicted and still wait to be written to a disk.
     #[inline]
     fn evicted_unwritten_bytes(&self) -> u64 {
         self.disks.as_ref().map_or(0, |disks| disks.tier.evicted_unwritten_bytes())
@@ -539,7 +548,8 @@ impl Store {
     #[inline(always)]
     fn evict(&mut self, now: Instant, incoming: IncomingData<'_>) -> Packet {
         let victim = self.eviction.take_victim(&mut self.memory.entries, incoming);
-        let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
+        let index = victim
+            .unwrap_or_else(|| unreachable!("a store that uses memory has an entry to evict"));
         if let Some(disks) = &mut self.disks {
             disks.offer_evicted(now, &mut self.memory, index);
         }
@@ -549,8 +559,8 @@ impl Store {
         packet
     }
 
-    /// Prefetches what the next eviction will touch. The entries at the heads of the queues were
-    /// prefetched the time before.
+    /// Prefetches what the next eviction will touch. The entries themselves, at the heads of the
+    /// queues, were prefetched by the eviction before.
     #[inline(always)]
     fn prefetch_victims(&self) {
         for index in self.eviction.candidates() {
@@ -560,13 +570,13 @@ impl Store {
         }
     }
 
-    /// Removes an entry for another reason than space, and returns its packet.
+    /// Removes an entry for another reason than lack of memory. Returns its packet.
     fn remove(&mut self, index: u32) -> Packet {
         self.eviction.on_remove(&mut self.memory.entries, index);
         self.remove_unlisted(index)
     }
 
-    /// Removes an entry that is in no list of the eviction any more, and returns its packet.
+    /// Removes an entry that is no longer in a list of the eviction policy. Returns its packet.
     #[inline(always)]
     fn remove_unlisted(&mut self, index: u32) -> Packet {
         if let Some(held) = &mut self.holdings {
@@ -578,11 +588,11 @@ impl Store {
         self.memory.remove(index)
     }
 
-    /// Removes Data whose names start with `prefix` or are it, at most `truncate` of them, and returns
-    /// how many.
+    /// Removes up to `limit` Data packets at or below `prefix`, in memory and on disks. Returns how
+    /// many.
     ///
-    /// `prefix_hash` is the keyed hash of the components of `prefix`. That of the empty name is not
-    /// looked at.
+    /// `prefix_hash` is the keyed hash of the components of `prefix`. It is ignored for the empty
+    /// name.
     pub fn erase(&mut self, prefix: NameView<'_>, prefix_hash: u64, limit: usize) -> usize {
         let mut erased = 0;
         if !self.replaced.is_empty() {
@@ -601,7 +611,8 @@ impl Store {
             if erased >= limit {
                 break;
             }
-            // Taken before the entry goes; what it leads to keeps the nodes on the way.
+            // Take the successor first. It keeps the nodes above it alive while the entry is
+            // removed.
             next = self.memory.next_below(top, index);
             if self.memory.entries[index].is_below(prefix) {
                 self.erase_entry(index);
@@ -612,9 +623,9 @@ impl Store {
         erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
     }
 
-    /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was
-    /// found to be false. Returns where it came from. Data that only a disk has
-    /// stays: its digest is not known.
+    /// Removes the Data of exactly this name if its implicit digest is `digest`: a copy that was
+    /// found to be forged. Returns the source of the copy. Data that is only on a disk stays, since
+    /// its digest is not known.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
         if !self.replaced.is_empty() {
             self.replaced.erase_copy(name, digest);
@@ -637,15 +648,13 @@ impl Store {
         self.stats.erasures += 1;
     }
 
-    /// Puts rules into force, in place of those of an older plan. `hash` is the keyed hash of a
-    /// prefix.
+    /// Puts the rules of a new plan into force. `hash` computes the keyed hash of a prefix.
     ///
-    /// What is stored and is to be kept is kept from now on, what was kept and is not to be any
-    /// more stays as any other Data. Takes one look at each Data below the prefixes of rules that
-    /// keep.
+    /// Stored Data that the new rules keep is pinned at once. Data that only old rules kept becomes
+    /// ordinary Data. Visits each entry below the prefixes of rules that keep Data.
     ///
     /// # Errors
-    /// The rules do not come into force, and those before stay.
+    /// The new rules do not come into force. The old ones stay.
     pub fn set_rules(
         &mut self,
         rules: Rules,
@@ -654,15 +663,14 @@ impl Store {
         self.eviction.set_rules(&mut self.memory, rules, self.config.capacity_bytes, hash)
     }
 
-    /// The index of what the disks hold.
+    /// The index of the segments on the disks.
     fn disk_holdings(&self) -> Option<&Holdings> {
         self.disks.as_ref()?.holdings()
     }
 
-    /// Begins to keep an index of the segments that are held, by object, which
-    /// [`Store::holdings`] reports. [`Store::build_holdings`] adds what is there already, so that
-    /// no single call takes long. Nothing happens if this configuration is in force. The numbers of
-    /// generations continue those of an index before.
+    /// Starts an index of the stored segments by object, which [`Store::holdings`] reads. Call
+    /// [`Store::build_holdings`] to add existing entries in small steps. Does nothing if this
+    /// configuration is in force already. Generation numbers continue those of an earlier index.
     pub fn track_holdings(&mut self, config: HoldingsConfig) {
         if self.holdings.as_ref().is_some_and(|held| held.config() == config) {
             return;
@@ -670,37 +678,37 @@ impl Store {
         self.stop_tracking_holdings();
         self.holdings = Some(Box::new(StoreHoldings::new(config, self.last_generation)));
         if let Some(disks) = &mut self.disks {
-            disks.tier.track(Some(config));
+            disks.tier.track_holdings(Some(config));
         }
     }
 
-    /// Gives the index up, and its memory.
+    /// Drops the index and frees its memory.
     pub fn stop_tracking_holdings(&mut self) {
         if let Some(held) = self.holdings.take() {
             self.last_generation = held.generation();
         }
         if let Some(disks) = &mut self.disks {
-            disks.tier.track(None);
+            disks.tier.track_holdings(None);
         }
     }
 
-    /// Takes `steps` steps in the building of the index, from one Data to the next. Returns whether
-    /// there is more to do; never again once it was built, unless changes are restarted.
+    /// Adds up to `steps` existing entries to the index. Returns whether more work remains. Once
+    /// the index is built, that happens again only after [`Store::restart_changes`].
     pub fn build_holdings(&mut self, steps: u32) -> bool {
         let Some(held) = &mut self.holdings else { return false };
         held.build(&self.memory, self.disks.as_deref_mut(), steps)
     }
 
-    /// Whether [`Store::build_holdings`] has more to do.
+    /// Whether [`Store::build_holdings`] has work left.
     pub fn has_holdings_to_build(&self) -> bool {
         self.holdings.as_ref().is_some_and(|held| !held.is_built())
     }
 
-    /// The segments that are held of objects whose names start with `prefix`, from a cursor on, of
-    /// at most `visits_max` objects that are looked at. Nothing where no index is kept.
+    /// Lists the stored segments of objects below `prefix`, starting at a cursor and visiting up to
+    /// `visits_max` objects. Returns `None` if there is no index.
     ///
-    /// What a disk has evicted is listed until the index of the disks has noticed, an eighth of the
-    /// log later at most.
+    /// Segments that a disk has evicted stay listed until the sweep of the disk index finds them,
+    /// at the latest when another eighth of the log has been written.
     pub fn holdings(
         &self,
         prefix: NameView<'_>,
@@ -711,22 +719,22 @@ impl Store {
         Some(held.list(self.disk_holdings(), prefix, from, visits_max))
     }
 
-    /// The segments that are held of the object of this name, whose keyed hash is `hash`. Also
-    /// finds what is on a disk since before a start.
+    /// Lists the stored segments of exactly one object, whose name has the keyed hash `hash`. Also
+    /// finds segments that were on a disk before the last start.
     pub fn holdings_of(&self, object: NameView<'_>, hash: u64) -> Option<HoldingsPage> {
         Some(self.holdings.as_ref()?.of(self.disk_holdings(), object, hash))
     }
 
-    /// From now on [`Store::take_changes`] reports all that is held once more, in a new generation.
-    /// What the index had no room for is looked for by [`Store::build_holdings`], if an eighth of
-    /// it is free.
+    /// Starts a new generation of changes: [`Store::take_changes`] reports everything stored once
+    /// more. If an eighth of the index is free, [`Store::build_holdings`] also looks for segments
+    /// that did not fit before.
     pub fn restart_changes(&mut self) {
         if let Some(held) = &mut self.holdings {
             held.restart_changes(self.disks.as_deref_mut());
         }
     }
 
-    /// Keeps no changes until [`Store::take_changes`] is called again.
+    /// Records no changes until [`Store::take_changes`] is called again.
     pub fn stop_changes(&mut self) {
         let disk = self.disks.as_deref_mut().and_then(Disks::holdings_mut);
         if let Some(held) = &mut self.holdings {
@@ -734,9 +742,9 @@ impl Store {
         }
     }
 
-    /// What has changed since the last call, of at most `blocks_max` times 64 segments in each
-    /// tier; nothing where no index is kept. The first call begins a generation. So does one after
-    /// more was forgotten than the index has room for.
+    /// What has changed since the last call, for up to `blocks_max` blocks of 64 segments in each
+    /// tier. Returns `None` if there is no index. The first call starts a generation. So does a
+    /// call after the index had to drop changes for lack of space.
     pub fn take_changes(&mut self, blocks_max: usize) -> Option<HoldingChanges> {
         Some(self.holdings.as_mut()?.take_changes(self.disks.as_deref_mut(), blocks_max))
     }

@@ -2,31 +2,31 @@ use crate::entry::{Entry, List, NONE, SiblingLinks};
 use alloc::vec::Vec;
 use weir_base::{Instant, Slab, Table};
 
-/// Octets a node costs: itself, its place on the slab's list of vacant ones, and its share of the
-/// table at its emptiest.
+/// Bytes that a node costs: the node itself, its slot on the slab's list of vacant slots, and its
+/// share of the table when that is emptiest.
 pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 
-/// A proper prefix of a stored name. Has an entry or a child, or is the root.
+/// A proper prefix of a stored name. It has an entry or a child, or is the root.
 ///
-/// It is known by the keyed hash of the prefix alone. Should two prefixes ever share one, their
-/// Data share a node, so whoever walks the tree compares the names of what is found.
+/// A node knows only the keyed hash of its prefix. If two prefixes share a hash, their Data share a
+/// node. So users of the tree must compare names.
 pub(crate) struct Node {
     hash: u64,
-    /// No Data below came later than this.
+    /// No Data below arrived later than this.
     newest_arrival: Instant,
     parent: u32,
     first_child: u32,
-    /// Among the children of `parent`, by falling `arrived_at`.
+    /// Neighbours among the children of `parent`, which are ordered by falling `newest_arrival`.
     next: u32,
     previous: u32,
-    /// The Data one component below, in the order they came.
+    /// The Data one component below, in order of arrival.
     entries: List<SiblingLinks>,
 }
 
 /// The tree of name prefixes, for lookups and erasures by prefix.
 ///
-/// Data of one object have one parent: to add another segment touches the parent's node and the
-/// segment before.
+/// All segments of an object have the same parent. Adding another one touches only the parent's
+/// node and the segment before.
 pub(crate) struct Tree {
     nodes: Slab<Node>,
     table: Table,
@@ -46,7 +46,7 @@ impl Tree {
         self.root
     }
 
-    /// Nodes beside the root.
+    /// The number of nodes without the root.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.table.len()
@@ -74,13 +74,13 @@ impl Tree {
         self.nodes.prefetch(node);
     }
 
-    /// The hash of a node's prefix; none is the empty name.
+    /// The hash of a node's prefix; `None` for the root.
     pub(crate) fn hash(&self, node: u32) -> Option<u64> {
         (node != self.root).then(|| self.nodes[node].hash)
     }
 
-    /// Appends the hashes of the proper prefixes of a node's prefix but the empty one, and that of
-    /// the prefix itself if it is asked for, shortest first.
+    /// Appends the hashes of the proper prefixes of a node's prefix, shortest first and without the
+    /// empty one. Appends that of the prefix itself if `with_itself`.
     pub(crate) fn path(&self, node: u32, with_itself: bool, path: &mut Vec<u64>) {
         let begin = path.len();
         let mut at = match with_itself || node == self.root {
@@ -94,14 +94,14 @@ impl Tree {
         path[begin..].reverse();
     }
 
-    /// The Data of a node that came last, or [`NONE`].
+    /// The newest Data of a node, or [`NONE`].
     #[inline]
     pub(crate) fn last_entry(&self, node: u32) -> u32 {
         self.nodes[node].entries.tail()
     }
 
-    /// The deepest node on the path of these prefixes, shortest first, and how many prefixes are
-    /// beyond it.
+    /// The deepest existing node among these prefixes, which come shortest first, and how many
+    /// prefixes lie below it.
     #[inline]
     pub(crate) fn nearest(&self, prefixes: &[u64]) -> (u32, usize) {
         for (beyond, &hash) in prefixes.iter().rev().enumerate() {
@@ -112,7 +112,7 @@ impl Tree {
         (self.root, prefixes.len())
     }
 
-    /// Makes nodes for these prefixes, each below the one before, and returns the last.
+    /// Creates a node for each of these prefixes, one below the other. Returns the last.
     #[inline]
     pub(crate) fn extend(&mut self, nearest: u32, missing: &[u64]) -> u32 {
         let mut parent = nearest;
@@ -129,7 +129,7 @@ impl Tree {
         parent
     }
 
-    /// Puts an entry last below its node.
+    /// Appends an entry to the list of its node.
     #[inline(always)]
     pub(crate) fn attach(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
         let node = entries[index].node;
@@ -137,7 +137,7 @@ impl Tree {
         self.touch(node, now);
     }
 
-    /// An entry's Data came again.
+    /// An entry's Data arrived again: it becomes the newest of its node.
     #[inline]
     pub(crate) fn renew(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
         let node = entries[index].node;
@@ -149,7 +149,7 @@ impl Tree {
         self.touch(node, now);
     }
 
-    /// Takes an entry out, and the nodes that lead nowhere without it.
+    /// Removes an entry, and the nodes that have no entry and no child without it.
     #[inline(always)]
     pub(crate) fn detach(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let mut at = entries[index].node;
@@ -171,8 +171,8 @@ impl Tree {
         }
     }
 
-    /// Data below `node` came now, or came again: the node and those above it come before their
-    /// siblings. Within a batch, which has one time, all but the first stop at once.
+    /// Data below `node` arrived now. Moves the node and those above it in front of their siblings.
+    /// All packets of a batch have the same time, so all but the first stop immediately.
     #[inline(always)]
     pub(crate) fn touch(&mut self, node: u32, now: Instant) {
         let mut at = node;
@@ -198,11 +198,11 @@ impl Tree {
         self.nodes[at].previous = NONE;
     }
 
-    /// The Data below `top` that came last among those that are wanted; among those of one moment,
-    /// the last in the order of names. Looks at `visits_max` nodes and Data at most.
+    /// The newest Data below `top` that is wanted; of several that arrived at the same time, the
+    /// last in name order. Visits at most `visits_max` nodes and entries.
     ///
-    /// That choice does not depend on what else there is, so that the choice among what several
-    /// shards choose is that of one which has it all.
+    /// The choice does not depend on other Data. So choosing among the answers of several shards
+    /// gives the same Data as one store that has everything.
     pub(crate) fn last_below(
         &self,
         entries: &Slab<Entry>,
@@ -219,17 +219,18 @@ impl Tree {
             let mut next = self.nodes[at].entries.tail();
             while next != NONE && visits < visits_max {
                 let entry = &entries[next];
-                let came = entry.arrived_at();
-                // Data that was read from a disk may lie behind what came later.
-                if best.is_some_and(|(last, _)| came < last && last >= bound) {
+                let arrived = entry.arrived_at();
+                // Entries promoted from a disk may stand behind newer ones, so the list is not
+                // strictly in order.
+                if best.is_some_and(|(last, _)| arrived < last && last >= bound) {
                     break;
                 }
                 visits += 1;
                 let is_later = best.is_none_or(|(last, index)| {
-                    (came, entry.name_value()) > (last, entries[index].name_value())
+                    (arrived, entry.name_value()) > (last, entries[index].name_value())
                 });
                 if is_later && is_wanted(entry) {
-                    best = Some((came, next));
+                    best = Some((arrived, next));
                 }
                 next = entry.sibling_links.previous;
             }
@@ -242,7 +243,7 @@ impl Tree {
         best.map(|(_, index)| index)
     }
 
-    /// The node after `write_offset` in depth-first order that may have Data which came at `front` or later.
+    /// The next node in depth-first order that may have Data that arrived at `last` or later.
     fn next_of_interest(&self, at: u32, top: u32, last: Option<Instant>) -> Option<u32> {
         let may_have = |node: u32| {
             node != NONE && last.is_none_or(|last| self.nodes[node].newest_arrival >= last)
@@ -252,7 +253,7 @@ impl Tree {
         }
         let mut at = at;
         while at != top && at != self.root {
-            // The siblings behind one that has nothing of interest have nothing either.
+            // Siblings are ordered: if this one has nothing new enough, none behind it has.
             if may_have(self.nodes[at].next) {
                 return Some(self.nodes[at].next);
             }
@@ -261,7 +262,7 @@ impl Tree {
         None
     }
 
-    /// The first Data below `top`. Only the root may have none.
+    /// The first entry below `top`. Only the root may have none.
     pub(crate) fn first(&self, top: u32) -> Option<u32> {
         let mut at = top;
         loop {
@@ -276,8 +277,8 @@ impl Tree {
         }
     }
 
-    /// The Data below `top` that follows `index`: first the Data of a node, then its children,
-    /// newest first.
+    /// The entry after `index` below `top`: first the entries of a node, then its children, newest
+    /// first.
     pub(crate) fn after(&self, entries: &Slab<Entry>, index: u32, top: u32) -> Option<u32> {
         let entry = &entries[index];
         if entry.sibling_links.next != NONE {

@@ -1,4 +1,4 @@
-//! A store at its working size allocates nothing, whatever comes and goes.
+//! A store at its working size allocates nothing, for any sequence of insertions and evictions.
 
 use weir_base::{HashKey, Instant, NS_PER_MS, Pool, Rng};
 use weir_store::disk::{DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig};
@@ -50,10 +50,10 @@ impl Workload {
                 .content(content)
                 .encode_with_digest()
         });
-        // Room for about a third of the Data.
+        // Space for about a third of the Data.
         let capacity_bytes = 2_200_000;
-        // The mix of sizes drifts, so the pool starts with more blocks of each than the store can
-        // hold at once.
+        // The mix of sizes drifts. So the pool starts with more blocks of each size than the store
+        // can hold at a time.
         let mut pool = Pool::new(128 << 20);
         let packets: Vec<_> = packets.collect();
         let blocks = [0, 1, 2].map(|at| {
@@ -70,9 +70,9 @@ impl Workload {
         }
     }
 
-    fn turn(&mut self) {
+    fn step(&mut self) {
         self.now = self.now.plus_ns(NS_PER_MS);
-        // The product makes some Data more popular than other.
+        // The product makes some Data more popular than other Data.
         let at = u64::from(self.rng.below(2_000)) * u64::from(self.rng.below(2_000)) / 2_000;
         let data = DataView::decode(&self.packets[at as usize]).unwrap();
         let mut hashes = [0; 8];
@@ -98,9 +98,9 @@ impl Workload {
 fn a_store_at_its_working_size_allocates_nothing() {
     for &policy in EvictionPolicy::ALL {
         let mut workload = Workload::new(policy);
-        (0..60_000).for_each(|_| workload.turn());
+        (0..60_000).for_each(|_| workload.step());
         let before = workload.store.stats();
-        let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| workload.turn()));
+        let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| workload.step()));
         let after = workload.store.stats();
         assert!(after.evictions > before.evictions + 3_000, "{policy}: evictions were among it");
         assert!(after.hits > before.hits + 3_000, "{policy}: and hits");
@@ -110,8 +110,8 @@ fn a_store_at_its_working_size_allocates_nothing() {
     }
 }
 
-/// Names with and without segment numbers, many rules of one object, and more objects than are
-/// remembered.
+/// Names with and without segment numbers, many rules for one object, and more objects than the
+/// rules cache.
 #[test]
 fn a_store_under_rules_allocates_nothing() {
     let mut workload = Workload::new(EvictionPolicy::default());
@@ -144,15 +144,15 @@ fn a_store_under_rules_allocates_nothing() {
         hash_all(name, &mut hashes).checked_sub(1).map_or(0, |last| hashes[last])
     };
     workload.store.set_rules(Rules { generation: 1, rules }, hash).unwrap();
-    (0..60_000).for_each(|_| workload.turn());
+    (0..60_000).for_each(|_| workload.step());
     let before = workload.store.stats();
-    let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| workload.turn()));
+    let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| workload.step()));
     let after = workload.store.stats();
     assert!(after.insertions > before.insertions + 3_000 && after.kept_bytes > 5_000);
     assert_eq!(counted.count_total, 0, "allocations");
 }
 
-/// Two disks of which nobody reads anything.
+/// Two disks from which nothing is read.
 fn with_disks(config: StoreConfig) -> Store {
     let geometry = DiskGeometry {
         data_offset: 4096,
@@ -179,7 +179,7 @@ fn work_off(store: &mut Store, now: Instant) {
             let outcome = match op.kind {
                 DiskOpKind::Write { .. } => DiskOutcome::Written,
                 DiskOpKind::ReadRaw { len, .. } => DiskOutcome::Raw(vec![0; len as usize]),
-                DiskOpKind::ReadRecord { .. } => panic!("nobody asked for it"),
+                DiskOpKind::ReadRecord { .. } => panic!("no read was begun"),
             };
             store.on_disk_done(now, op.id, outcome);
         }

@@ -1,4 +1,4 @@
-//! What is left of what a store has no room for, beside what could be.
+//! How much of an object larger than the store is kept, compared with the best possible.
 
 mod demand;
 
@@ -8,7 +8,7 @@ use weir_store::EvictionPolicy;
 
 const MAX: u32 = 2_000;
 
-/// Hits from a request on, and the most packets that the store held.
+/// The hits from request `from` on, and the most packets that the store held.
 fn hits(policy: EvictionPolicy, requests: &[Request], from: usize) -> (usize, usize) {
     let mut cache = Cache::new(policy, bytes_for(MAX), CONTENT);
     cache.hits(&requests[..from]);
@@ -17,7 +17,7 @@ fn hits(policy: EvictionPolicy, requests: &[Request], from: usize) -> (usize, us
     (hits, most.max(cache.store.stats().entries as usize))
 }
 
-/// The share of what the best of all policies has of the last reading.
+/// The hits of the last reading, as a share of the best policy's.
 fn share_of_best(requests: &[Request], last: usize) -> f64 {
     let from = requests.len() - last;
     let (hits, most) = hits(EvictionPolicy::default(), requests, from);
@@ -59,7 +59,7 @@ fn files_larger_than_the_store_leave_a_part() {
     }
 }
 
-/// Of several shards each has a range of 64 segments in so many, and packets overtake each other.
+/// Each of several shards has every n-th range of 64 segments, and packets are reordered.
 #[test]
 fn keeps_part_despite_gaps_and_reordering() {
     let mut rng = Rng::from_seed(5);
@@ -87,7 +87,7 @@ fn keeps_part_of_each_of_two_files() {
     assert!(share > 0.9, "{share}");
 }
 
-/// The store is full of what was popular and is not any more.
+/// The store is full of Data that is no longer popular.
 #[test]
 fn part_of_a_file_replaces_unused_data() {
     let mut requests: Vec<_> = (0..6).flat_map(|_| (0..MAX - 50).map(|at| (at, 0))).collect();
@@ -97,7 +97,7 @@ fn part_of_a_file_replaces_unused_data() {
     assert!(share > 0.9, "{share}");
 }
 
-/// What is read once more takes the place of what is read no more.
+/// A file that is read again replaces one that is not read any more.
 #[test]
 fn new_file_replaces_an_idle_one() {
     let segments = MAX * 3 / 2;
@@ -119,7 +119,7 @@ fn fitting_file_is_kept_after_a_larger_one() {
     }
 }
 
-/// Segments of a stream as they come, and a reader who asks for each so many later.
+/// The segments of a stream in order, and a reader that requests each segment `lag` later.
 fn stream(segments: u32, lag: u32) -> Vec<Request> {
     (0..segments)
         .flat_map(|segment| [Some((0, segment)), segment.checked_sub(lag).map(|at| (0, at))])
@@ -127,7 +127,7 @@ fn stream(segments: u32, lag: u32) -> Vec<Request> {
         .collect()
 }
 
-/// A stream of 20 times the store, and a reader who lags behind by up to a third of it.
+/// A stream of 20 times the store, and a reader that lags by up to a third of the store.
 #[test]
 fn of_a_stream_no_less_is_found_than_before() {
     for lag in [MAX / 50, MAX / 20, MAX / 12, MAX / 3] {
@@ -136,14 +136,14 @@ fn of_a_stream_no_less_is_found_than_before() {
     }
 }
 
-/// What readers find in the last fifth, S3-FIFO first.
+/// The hits of readers in the last fifth of the stream, with S3-FIFO first.
 fn found_of(stream: &[Request]) -> [usize; 2] {
     let from = stream.len() * 4 / 5;
     [EvictionPolicy::S3Fifo, EvictionPolicy::default()].map(|policy| hits(policy, stream, from).0)
 }
 
-/// Regression: what the reader missed went to the main queue, until the end of the stream had but a
-/// tenth of the store, and he found nothing any more.
+/// Regression: segments that the reader missed went to the main queue, until the end of the stream
+/// had only a tenth of the store and the reader found nothing any more.
 #[test]
 fn lagging_reader_hits_as_with_s3_fifo() {
     for (percent, stores) in [(50, 20), (75, 20), (90, 20), (97, 20), (25, 100), (50, 100)] {
@@ -155,7 +155,7 @@ fn lagging_reader_hits_as_with_s3_fifo() {
     }
 }
 
-/// He comes in bursts, and each shard has every fourth range of 64 segments.
+/// The reader comes in bursts, and each shard has every fourth range of 64 segments.
 #[test]
 fn lagging_reader_in_bursts_and_shards() {
     let of_shard = |at: u32| (0, at / 64 * 256 + at % 64);
@@ -174,7 +174,7 @@ fn lagging_reader_in_bursts_and_shards() {
     }
 }
 
-/// In a larger store bursts may be larger.
+/// In a larger store, bursts may be larger.
 #[test]
 fn bursts_may_be_a_twentieth_of_a_store() {
     let (max, burst) = (20_000_u32, 1_000);
@@ -190,7 +190,7 @@ fn bursts_may_be_a_twentieth_of_a_store() {
     assert!(hits * 100 >= last.len() * 48, "{hits} of {}", last.len() / 2);
 }
 
-/// S3-FIFO has half of it or less: what two have used goes to its main queue.
+/// S3-FIFO finds at most half of it: segments that two readers have used move to its main queue.
 #[test]
 fn two_readers_behind_a_stream_find_it_all() {
     for (near, far) in [(10, 50), (25, 50), (40, 80), (50, 52), (70, 90)] {
@@ -206,7 +206,7 @@ fn two_readers_behind_a_stream_find_it_all() {
     }
 }
 
-/// He begins when nothing of the beginning has been used for long.
+/// The reader starts when the beginning has not been used for a long time.
 #[test]
 fn late_reader_hits_as_with_s3_fifo() {
     let lag = MAX * 98 / 100;
@@ -216,7 +216,7 @@ fn late_reader_hits_as_with_s3_fifo() {
     assert!(usual > 0 && ours * 100 >= usual * 99, "{ours}, was {usual}");
 }
 
-/// A file that one reads half a store behind another is read again.
+/// A file with two readers, half a store apart, is read again.
 #[test]
 fn a_reading_after_one_that_lagged_finds_a_part() {
     for percent in [150, 300] {
@@ -228,7 +228,7 @@ fn a_reading_after_one_that_lagged_finds_a_part() {
     }
 }
 
-/// One packet in 100 is lost before the store, and comes when it is asked for again.
+/// One packet in 100 is lost before the store, and arrives when it is requested again.
 #[test]
 fn late_packets_are_no_lagging_reader() {
     let segments = MAX * 3;
@@ -243,7 +243,7 @@ fn late_packets_are_no_lagging_reader() {
     assert!(share > 0.9, "{share}");
 }
 
-/// To the last hit.
+/// Exactly as many hits as S3-FIFO.
 #[test]
 fn demand_in_no_order_is_s3_fifos() {
     for s in [0.7, 1.1] {

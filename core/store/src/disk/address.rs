@@ -1,66 +1,75 @@
-//! Where a record lies, and what Data is known by.
+//! Addresses of records on disk, and the keys by which the disk tier knows Data.
 
 use core::fmt;
 use core::num::NonZeroU64;
 use weir_base::mix;
 use weir_wire::{NameView, tlv};
 
-/// Octets that offsets and lengths of records are counted in.
+/// Bytes of a sector, in which offsets and lengths of records are counted. Blocks are one or eight
+/// sectors.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Units that a store's part of one disk may have: 32 TiB.
+/// Most sectors of a store's share of one disk: 32 TiB.
 const OFFSET_SECTORS_MAX: u64 = 1 << OFFSET_BITS;
 
 const OFFSET_BITS: u32 = 36;
 const GENERATION_AT: u32 = OFFSET_BITS;
 const SECTORS_AT: u32 = GENERATION_AT + 8;
 const DISK_AT: u32 = SECTORS_AT + 8;
-/// A bit that is always set: no place is 0.
+/// A bit that is always set, so that no address is 0.
 const ADDRESS_BIT: NonZeroU64 = NonZeroU64::new(1 << 60).unwrap();
-/// Bits that no place sets; the index keeps what it likes there.
+/// Bits that no address uses. The index marks words with them.
 pub(super) const SPARE_BITS: u64 = 0b111 << 61;
 
-/// Where a record lies, in 8 octets: disk 4 bits, units of 512 octets that it takes 8 bits,
-/// generation 8 bits, offset in units 36 bits.
+/// The address of a record, in 8 bytes.
 ///
-/// The generation is the low bits of the sequence number of the region when the record was written.
-/// Once the region is used again they differ, and the place says nothing any more.
+/// | bits | field |
+/// |---|---|
+/// | 61..64 | spare, for the index |
+/// | 60 | always 1 |
+/// | 52..56 | disk |
+/// | 44..52 | length in sectors |
+/// | 36..44 | generation: the low 8 bits of the region's sequence number |
+/// | 0..36 | offset in sectors, in the store's share of the disk |
+///
+/// When the region is reused, its sequence number changes. The generation then differs, and the
+/// address is no longer valid.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordAddress(NonZeroU64);
 
 impl RecordAddress {
-    /// The record of `sectors` at `offset_sectors` of the store's part of disk number `disk`.
+    /// The record of `sectors` sectors at `offset_sectors` in the store's share of disk `disk`.
     ///
     /// # Panics
-    /// In debug builds, when `disk` is over 15 or `offset_sectors` not below 2^36.
+    /// In debug builds, if `disk` is over 15 or `offset_sectors` is not below 2^36.
     #[inline]
-    pub(crate) fn new(disk: u8, offset_units: u64, units: u8, generation: u8) -> Self {
-        debug_assert!(disk < 16 && offset_units < OFFSET_SECTORS_MAX);
+    pub(crate) fn new(disk: u8, offset_sectors: u64, sectors: u8, generation: u8) -> Self {
+        debug_assert!(disk < 16 && offset_sectors < OFFSET_SECTORS_MAX);
         let fields = u64::from(disk & 15) << DISK_AT
-            | u64::from(units) << SECTORS_AT
+            | u64::from(sectors) << SECTORS_AT
             | u64::from(generation) << GENERATION_AT
-            | offset_units & (OFFSET_SECTORS_MAX - 1);
+            | offset_sectors & (OFFSET_SECTORS_MAX - 1);
         Self(ADDRESS_BIT | fields)
     }
 
-    /// The disk, an index into the disks of the store.
+    /// An index into the disks of the store.
     #[inline]
     pub(crate) fn disk(self) -> u8 {
         (self.0.get() >> DISK_AT & 15) as u8
     }
 
-    /// Where the record begins in the store's part of the disk, in units.
+    /// Where the record begins in the store's share of the disk.
     #[inline]
     pub(crate) fn offset_sectors(self) -> u64 {
         self.0.get() & (OFFSET_SECTORS_MAX - 1)
     }
 
-    /// Units that the record takes.
+    /// The length of the record.
     #[inline]
     pub(crate) fn sectors(self) -> u8 {
         (self.0.get() >> SECTORS_AT) as u8
     }
 
-    /// The low bits of the sequence number of its region.
+    /// The low 8 bits of the sequence number of its region.
     #[inline]
     pub(crate) fn generation(self) -> u8 {
         (self.0.get() >> GENERATION_AT) as u8
@@ -71,7 +80,7 @@ impl RecordAddress {
         self.0.get()
     }
 
-    /// The place in a word, whose spare bits are not looked at.
+    /// The address in a word of the index, without the index's marks.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
         if word & ADDRESS_BIT.get() == 0 {
@@ -85,8 +94,8 @@ impl fmt::Debug for RecordAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place")
             .field("disk", &self.disk())
-            .field("offset_units", &self.offset_sectors())
-            .field("units", &self.sectors())
+            .field("offset_sectors", &self.offset_sectors())
+            .field("sectors", &self.sectors())
             .field("generation", &self.generation())
             .finish()
     }
@@ -97,19 +106,19 @@ pub(crate) const WHOLE: u64 = u64::MAX;
 
 /// What the disk tier knows Data by.
 ///
-/// Data whose name ends with a segment component is the hash of the name before it and the number,
-/// any other Data the hash of its whole name and [`WHOLE`]. The segment number 2^64 - 1 would read
-/// as [`WHOLE`], so such Data counts as any other too.
+/// The key of a segment is the hash of the object's name and the segment number. The key of other
+/// Data is the hash of its whole name and [`WHOLE`]. The segment number 2^64 - 1 would look like
+/// [`WHOLE`], so such Data counts as other Data.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Key {
     /// The hash of the object's name.
     pub object: u64,
-    /// The number of the segment, or [`WHOLE`].
+    /// The segment number, or [`WHOLE`].
     pub segment: u64,
 }
 
 impl Key {
-    /// The least key that is greater.
+    /// The next greater key.
     pub(super) fn next(self) -> Self {
         match self.segment.checked_add(1) {
             Some(segment) => Self { segment, ..self },
@@ -117,20 +126,21 @@ impl Key {
         }
     }
 
-    /// The hash that stands for this Data in the filter.
+    /// The hash of this key in the filter.
     #[inline]
     pub(crate) fn filter_hash(self) -> u64 {
-        // The steps of SplitMix64 from the object's hash on.
+        // The segment number counts the steps of a SplitMix64 sequence that starts at the object's
+        // hash.
         mix(self.object.wrapping_add(self.segment.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 }
 
-/// The key of Data of this name. `parent` is the hash of the name without its last component.
+/// The key of Data with this name. `parent` is the hash of the name without its last component.
 ///
-/// The last octets of a name say whether it ends with a segment number: a walk through its
-/// components would cost more than the filter. A long last component may end in the same octets; it
-/// is then known by its parent and that number, which only matters where the parent has the very
-/// segment too: the two get in each other's way, and names are compared anyway.
+/// Only the last bytes of the name are checked for a segment number: walking the components would
+/// cost more than the filter lookup. A long last component may end in the same bytes. Its key is
+/// then that of its parent and a number, which only matters if the parent has that very segment,
+/// too: then one replaces the other, and the comparison of names finds the difference.
 #[inline]
 pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key {
     match (segment_at_end(name.value()), parent) {
@@ -139,8 +149,8 @@ pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key
     }
 }
 
-/// The number of the segment that a name seems to end with, if it is in the shortest form and does
-/// not read as [`WHOLE`]. Longer numbers come first: their last octets may look like shorter ones.
+/// The segment number that a name seems to end with, if it has the shortest form and is not
+/// [`WHOLE`]. Longer numbers are tried first, since their last bytes may look like a shorter one.
 #[inline]
 pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
     const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
@@ -160,7 +170,7 @@ pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// The same of a name that has no room for the longest number.
+/// The same for a name with fewer bytes than the longest number needs.
 #[cold]
 fn segment_at_short_end(value: &[u8]) -> Option<u64> {
     let mut padded = [0; 10];

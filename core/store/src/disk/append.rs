@@ -1,4 +1,5 @@
-//! What goes onto the disks, and what is taken off them.
+//! Appends records to the log, and erases them. Steps 2 to 4 of the path to disk in the [module
+//! documentation](super).
 
 use super::address::{Key, RecordAddress, SECTOR_BYTES};
 use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
@@ -13,15 +14,15 @@ use core::mem;
 use weir_base::{Instant, Packet};
 use weir_wire::DataView;
 
-/// Data that RAM offers.
+/// Data that is offered to the disk tier.
 pub(crate) struct Offer<'a> {
     pub(crate) key: Key,
     pub(crate) packet: &'a mut Packet,
-    /// Nothing when it never was.
+    /// `None` if the Data has no FreshnessPeriod.
     pub(crate) fresh_until: Option<Instant>,
-    /// Whether it was used since it came.
+    /// Whether it was used since it was inserted into memory.
     pub(crate) was_used: bool,
-    /// Whether it may differ from the record on disk, with no fingerprint to compare the two by.
+    /// Whether it may differ from the record on disk, with no fingerprint to compare the two.
     pub(crate) is_unverified: bool,
     pub(crate) reason: OfferReason,
 }
@@ -29,78 +30,84 @@ pub(crate) struct Offer<'a> {
 /// Why Data is offered now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OfferReason {
-    /// The disk has time. What is refused is not counted: it will be offered again.
+    /// The disk has time. A rejection is not counted, since the Data will be offered again.
     Early,
-    /// RAM evicts it.
+    /// Memory evicts the Data.
     Eviction,
-    /// The router stops: the bounds of the queues do not hold.
+    /// The router stops. The limits of the queues do not apply.
     Shutdown,
 }
 
-/// What became of Data that was offered.
+/// The result of an offer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OfferResult {
-    /// It is on disk, or Data is that will be compared with it.
+    /// The Data is on disk already, or will be compared with the record there.
     OnDisk,
     /// It waits to be written, as this pending record.
     Queued(u32),
-    /// It is not stored: admission or the size of disks and index say so.
+    /// Not stored, because of the admission policy or the sizes of disks and index.
     Rejected,
-    /// It is not stored: disks are too slow, or do not answer.
+    /// Not stored, because the disks are too slow or do not respond.
     Lost,
 }
 
-/// What is on disk under the key of Data that is offered.
+/// What is on disk under the key of offered Data.
 #[derive(Copy, Clone)]
 enum ExistingRecord {
     Absent,
-    /// The same waits to be written, as this pending record.
+    /// The same Data waits to be written, as this pending record.
     Queued(u32),
-    /// The same, or it will be compared when it is read: it need not be written.
+    /// The same Data, or Data that will be compared when it is read. No need to write it.
     Same,
-    /// The same, but it will soon make room: it is to be written anew, and to the same disk, where
-    /// a note that it was erased holds for both.
+    /// The same Data, but its region will be reused soon. It should be written again, and to the
+    /// same disk, where one erasure covers both records.
     Aging(RecordAddress),
+    /// Other Data.
     Different(RecordAddress),
     /// The same or other Data.
     Unverified(RecordAddress),
 }
 
-/// Whether Data that has come can be compared with the record on disk under its name later.
+/// Whether Data that arrived can be compared later with the record on disk under its name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Comparison {
-    /// There is no record that may differ.
+    /// No record can differ.
     NotNeeded,
     /// A fingerprint of the Data is kept.
     Deferred,
-    /// As many fingerprints as may be are kept: the Data must be written in place of the record.
+    /// The limit of fingerprints is reached. The Data must be written in place of the record.
     Impossible,
 }
 
-/// Fingerprints that are looked at, each time there is no room for another one, for one whose
-/// record is gone.
+/// Fingerprints that are checked for a vanished record, each time there is no space for a new one.
 const STALE_FINGERPRINTS_STEPS: usize = 4;
 
 /// Why no disk takes Data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// The admission policy does not want it.
+    /// The admission policy rejects it.
     NotAdmitted,
-    /// No disk could take it, or the index may not grow.
+    /// No disk could ever take it, or the index may not grow.
     NoRoom,
-    /// A disk could later: as much as may be waits to be written, or it does not answer now.
+    /// A disk could take it later: its backlog is full, or it does not respond now.
     Busy,
 }
 
-/// The name of the object that a Data is a segment of.
+/// The name of the object that a segment belongs to.
 fn object_name(packet: &[u8]) -> Vec<u8> {
     DataView::decode(packet).map_or_else(|_| Vec::new(), |data| data.name.parent().value().to_vec())
 }
 
 impl DiskTier {
-    /// Stores Data if admission, room and the queues allow it, and it is not there yet. `path`
-    /// appends the hashes of all proper prefixes of the object's name but the empty one, shortest
-    /// first.
+    /// Stores Data if admission policy, disks and queues allow it and it is not stored already.
+    /// `path` appends the hashes of all proper prefixes of the object's name, shortest first and
+    /// without the empty one.
+    ///
+    /// 1. Find out what is on disk under the same key.
+    /// 2. Choose a disk. New Data of a name must go to the disk of the old record, if there is one:
+    ///    on one disk the newer record wins after a restart.
+    /// 3. If no disk takes the Data, the old record may stay only if it is not known to differ.
+    /// 4. Otherwise append it.
     pub(crate) fn offer(
         &mut self,
         now: Instant,
@@ -116,12 +123,12 @@ impl DiskTier {
             | ExistingRecord::Different(_)
             | ExistingRecord::Unverified(_) => {}
         }
-        // On one disk what is newer counts, so that nothing is lost if it dies between a note of
-        // what was erased and what was written instead.
+        // On one disk the newer record wins. So nothing is lost if the process dies between an
+        // erasure and the record that replaces it.
         let only = match before {
-            ExistingRecord::Aging(place)
-            | ExistingRecord::Unverified(place)
-            | ExistingRecord::Different(place) => Some(usize::from(place.disk())),
+            ExistingRecord::Aging(address)
+            | ExistingRecord::Unverified(address)
+            | ExistingRecord::Different(address) => Some(usize::from(address.disk())),
             ExistingRecord::Absent | ExistingRecord::Same | ExistingRecord::Queued(_) => None,
         };
         let disk = match self.admit(now, &offer, only) {
@@ -158,7 +165,7 @@ impl DiskTier {
         OfferResult::Queued(self.append(now, disk, offer, path))
     }
 
-    /// The disk that has room for Data that may be stored.
+    /// The disk that will take the Data, with enough space in its open region.
     fn admit(
         &mut self,
         now: Instant,
@@ -195,34 +202,35 @@ impl DiskTier {
         }
     }
 
-    /// What is on disk under the key of Data that is offered.
+    /// What is on disk under the key of offered Data.
     fn existing_record(&mut self, offer: &Offer<'_>) -> ExistingRecord {
-        let Some(place) = self.find(offer.key) else { return ExistingRecord::Absent };
-        if let Some(at) = self.pending.find(place) {
+        let Some(address) = self.find(offer.key) else { return ExistingRecord::Absent };
+        if let Some(at) = self.pending.find(address) {
             let is_same = *self.pending.get(at).packet == **offer.packet;
             return if is_same {
                 ExistingRecord::Queued(at)
             } else {
-                ExistingRecord::Different(place)
+                ExistingRecord::Different(address)
             };
         }
         if offer.is_unverified {
-            return ExistingRecord::Different(place);
+            return ExistingRecord::Different(address);
         }
-        let device = &self.devices[usize::from(place.disk())];
-        let is_due_again = offer.was_used && device.is_evicted_soon(place);
+        let device = &self.devices[usize::from(address.disk())];
+        let is_due_again = offer.was_used && device.is_evicted_soon(address);
         match (self.fingerprints.find(offer.key).is_some(), is_due_again) {
-            // Before a stop there is no later chance to compare it.
+            // After a restart the fingerprint is lost, so the record could not be compared any
+            // more.
             (true, false) if offer.reason == OfferReason::Shutdown => {
-                ExistingRecord::Unverified(place)
+                ExistingRecord::Unverified(address)
             }
-            (true, true) => ExistingRecord::Unverified(place),
+            (true, true) => ExistingRecord::Unverified(address),
             (_, false) => ExistingRecord::Same,
-            (false, true) => ExistingRecord::Aging(place),
+            (false, true) => ExistingRecord::Aging(address),
         }
     }
 
-    /// From now on only this Data is served under this key, if there is room to note so.
+    /// From now on only this Data is served under this key, if a fingerprint can be kept.
     fn record_fingerprint(&mut self, key: Key, wire: &[u8]) -> Comparison {
         let fingerprint = self.config.hash_key.hash(wire);
         if self.fingerprints.insert(key, fingerprint) {
@@ -236,7 +244,7 @@ impl DiskTier {
         Comparison::Impossible
     }
 
-    /// Removes some fingerprints whose records are gone.
+    /// Drops some fingerprints whose records are gone.
     fn forget_stale_fingerprints(&mut self) {
         for _ in 0..STALE_FINGERPRINTS_STEPS {
             let Some(key) = self.fingerprints.next_in_turn() else { return };
@@ -246,7 +254,7 @@ impl DiskTier {
         }
     }
 
-    /// The disk with the fewest records waiting that takes any, ties in turn.
+    /// The disk with the fewest waiting records, among those that take any; ties in turn.
     fn choose_disk(
         &mut self,
         now: Instant,
@@ -276,7 +284,7 @@ impl DiskTier {
                 is_full = true;
                 continue;
             }
-            // One that does not answer is better than none: stalls end.
+            // A stalled disk is better than none: stalls end.
             let load = (device.is_stalled, device.records_waiting);
             if chosen.is_none_or(|(least, _)| load < least) {
                 chosen = Some((load, disk));
@@ -292,21 +300,23 @@ impl DiskTier {
         }
     }
 
-    /// Octets of records that may wait for one disk: its share, so that a disk that does not answer
+    /// The limit of the write backlog of one disk: its share, so that a disk that does not respond
     /// leaves the others theirs.
     #[inline]
     pub(crate) fn device_backlog_max(&self) -> u64 {
         self.config.write_backlog_bytes_max / self.devices.len().max(1) as u64
     }
 
-    /// Makes room for a packet of `len` octets in the region that a disk fills, after all erasures
-    /// that wait for it.
+    /// Ensures that a disk's open region has space for a packet of `len` bytes, behind all erasures
+    /// that wait to be logged.
     fn prepare_append(&mut self, now: Instant, disk: usize, len: usize) -> bool {
         let size = self.devices[disk].record_bytes(len);
         self.append_erasures(now, disk)
             && self.ensure_region_space(now, disk, size, RECORD_BYTES_MAX)
     }
 
+    /// Ensures that the open region has space for `size` bytes, and for `growth` bytes in its
+    /// checkpoint. If not, closes it and opens the next one, which evicts the records in there.
     fn ensure_region_space(&mut self, now: Instant, disk: usize, size: u64, growth: usize) -> bool {
         if self.devices[disk].fits(size, growth) {
             return true;
@@ -332,7 +342,7 @@ impl DiskTier {
         self.devices[disk].seal_closed(now, &mut self.tickets);
     }
 
-    /// Notes in the log what was erased. Says whether nothing is left to note.
+    /// Logs the erasures that wait. Returns whether all of them are logged.
     pub(super) fn append_erasures(&mut self, now: Instant, disk: usize) -> bool {
         while !self.devices[disk].erasures.is_empty() {
             let (size, growth) = self.devices[disk].erasure_room();
@@ -345,7 +355,7 @@ impl DiskTier {
         true
     }
 
-    /// Puts Data into the region that is being filled, which has room. Returns the pending record.
+    /// Appends Data to the open region, which has space for it. Returns the pending record.
     fn append(
         &mut self,
         now: Instant,
@@ -357,7 +367,7 @@ impl DiskTier {
         let Offer { key, packet, is_unverified, .. } = offer;
         let device = &mut self.devices[disk];
         let size = device.record_bytes(packet.len());
-        let Some(log) = &mut device.open else { unreachable!("room was made") };
+        let Some(log) = &mut device.open else { unreachable!("prepare_append opened a region") };
         let (region, at) = (log.region, log.write_offset);
         let (mut path, mut prefixes) = (Some(path), mem::take(&mut self.path));
         prefixes.clear();
@@ -366,16 +376,16 @@ impl DiskTier {
         {
             path(&mut prefixes);
         }
-        let (at_units, units) = ((at / SECTOR_BYTES) as u32, (size / SECTOR_BYTES) as u8);
-        log.checkpoint.record(key, &prefixes, at_units, units);
-        let place = device.address(disk as u8, region, at, size);
+        let (at_sectors, sectors) = ((at / SECTOR_BYTES) as u32, (size / SECTOR_BYTES) as u8);
+        log.checkpoint.record(key, &prefixes, at_sectors, sectors);
+        let address = device.address(disk as u8, region, at, size);
         device.regions[region as usize].records += 1;
         device.regions[region as usize].bytes += size;
         let append_path = |out: &mut Vec<u64>| match path.take() {
             Some(path) => path(out),
             None => out.extend_from_slice(&prefixes),
         };
-        let before = self.catalog.insert(key, place, append_path, || object_name(packet));
+        let before = self.catalog.insert(key, address, append_path, || object_name(packet));
         self.path = prefixes;
         self.on_indexed(disk, key, before);
         if (self.fingerprints.remove(key) || is_unverified) && self.is_recovering() {
@@ -386,7 +396,7 @@ impl DiskTier {
         let pending = Pending {
             is_evicted,
             key,
-            address: place,
+            address: address,
             packet: packet.clone(),
             fresh_until_unix_ms,
         };
@@ -408,17 +418,17 @@ impl DiskTier {
         pending
     }
 
-    /// A record on `disk` is in the index, in place of the one at `existing_record`.
+    /// A record on `disk` entered the index, in place of the one at `before`.
     #[inline]
     fn on_indexed(&mut self, disk: usize, key: Key, before: Option<RecordAddress>) {
         let Some(before) = before else { return };
         self.uncount_record(before);
-        if usize::from(before.disk()) != disk && self.may_come_back(before) {
+        if usize::from(before.disk()) != disk && self.may_be_recovered(before) {
             self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
         }
     }
 
-    /// What has yet to be read in under this key is older than what was just appended to a disk.
+    /// A record was just appended. Records of its key that recovery has not read yet are older.
     fn supersede(&mut self, disk: usize, key: Key) {
         self.erase_unindexed(Erasure::Key(key));
         for (other, device) in self.devices.iter_mut().enumerate() {
@@ -428,10 +438,13 @@ impl DiskTier {
         }
     }
 
-    /// Goes on through the index for stale entries, in step with what was appended to a disk: fast
-    /// enough to come around in less than an eighth of the log, and twice before any disk's own log
-    /// comes around, however small it is beside the others. So stale entries are gone before the
-    /// low bits of a sequence number come again.
+    /// Continues the sweep that removes stale entries from the index, in proportion to the bytes
+    /// appended to a disk.
+    ///
+    /// An address holds only 8 bits of its region's sequence number. So a stale address would look
+    /// valid again after 256 uses of regions. The sweep must pass the whole index before that. It
+    /// completes a round while an eighth of all logs is written, and two rounds while any disk's
+    /// own log is written once, however small that disk is compared with the others.
     pub(super) fn sweep(&mut self, disk: usize, appended: u64) {
         let round = self.catalog.round_steps() as u128 + 1;
         let of_all = 10 * u128::from(appended) * round / u128::from(self.log_bytes.max(1));
@@ -439,74 +452,74 @@ impl DiskTier {
         let of_own = 2 * u128::from(appended) * round / u128::from(own_bytes);
         let steps = of_all.max(of_own) + 1;
         let Self { catalog, devices, .. } = self;
-        catalog.sweep(steps as usize, |_, place| {
-            let device = devices.get(usize::from(place.disk()));
-            device.is_some_and(|device| device.may_be_recovered(place))
+        catalog.sweep(steps as usize, |_, address| {
+            let device = devices.get(usize::from(address.disk()));
+            device.is_some_and(|device| device.may_be_recovered(address))
         });
     }
 
-    /// New Data has come that RAM did not have: the record on disk under its name may be other
-    /// Data.
+    /// Data arrived that memory does not hold. The record on disk under its name may differ.
     pub(crate) fn on_new_data(&mut self, key: Key, wire: &[u8]) -> Comparison {
         if self.catalog.is_ruled_out(key) && !self.is_recovering() {
             self.reads.invalidate(key);
             return Comparison::NotNeeded;
         }
-        let place = self.find(key);
-        match place.and_then(|place| self.pending.find(place)) {
+        let address = self.find(key);
+        match address.and_then(|address| self.pending.find(address)) {
             Some(at) if *self.pending.get(at).packet == *wire => {}
             Some(_) => {
                 self.erase_key(key);
             }
-            None if place.is_some() || self.is_recovering() => {
+            None if address.is_some() || self.is_recovering() => {
                 return self.record_fingerprint(key, wire);
             }
-            // The region of the record may have been reused since a read of it was begun.
+            // The region of the record may have been reused since a read of it began.
             None => self.reads.invalidate(key),
         }
         Comparison::NotNeeded
     }
 
-    /// Data of this name that is not stored has come, and the record cannot be compared with it.
+    /// Data of this name arrived and is not stored, and the record cannot be compared with it.
     pub(crate) fn erase_unverified(&mut self, key: Key) {
         let was_there = self.erase_key(key);
         self.stats.superseded += u64::from(was_there);
     }
 
-    /// What was stored under this key is not to be served again, now or after a restart. Says
-    /// whether there was anything.
+    /// Erases what is stored under this key, now and after any restart. Returns whether there was a
+    /// record.
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.fingerprints.remove(key);
         self.reads.invalidate(key);
-        let place = self.find_recoverable(key);
-        let was_there = place.is_some_and(|place| self.is_valid(place));
-        if let Some(place) = place {
-            self.remove_from_index(key, place);
+        let address = self.find_recoverable(key);
+        let was_there = address.is_some_and(|address| self.is_valid(address));
+        if let Some(address) = address {
+            self.remove_from_index(key, address);
         }
-        self.log_erasure(key, place);
+        self.log_erasure(key, address);
         was_there
     }
 
-    /// Has it noted on disk that what is there under this key, or may be, was erased.
-    fn log_erasure(&mut self, key: Key, place: Option<RecordAddress>) {
+    /// Schedules an erasure on each disk that has a record of this key, or may have one that
+    /// recovery has not read yet.
+    fn log_erasure(&mut self, key: Key, address: Option<RecordAddress>) {
         self.erase_unindexed(Erasure::Key(key));
         for (disk, device) in self.devices.iter_mut().enumerate() {
-            let is_its = place.is_some_and(|place| usize::from(place.disk()) == disk);
+            let is_its = address.is_some_and(|address| usize::from(address.disk()) == disk);
             if is_its || self.recovery.may_index(disk) {
                 device.erase(Erasure::Key(key));
             }
         }
     }
 
-    /// Gives up a record that is there and cannot be served, so that nothing else of its name that
-    /// is written elsewhere is ever taken for older.
-    pub(super) fn discard_record(&mut self, key: Key, place: RecordAddress) {
-        if !self.is_valid(place) || !self.remove_from_index(key, place) {
+    /// Removes a record that cannot be served. Logs an erasure that covers exactly this record, so
+    /// that it does not replace newer Data of its name after a restart.
+    pub(super) fn discard_record(&mut self, key: Key, address: RecordAddress) {
+        if !self.is_valid(address) || !self.remove_from_index(key, address) {
             return;
         }
-        let device = &mut self.devices[usize::from(place.disk())];
-        let (region, at) = device.locate(place);
-        let end = (at / SECTOR_BYTES) as u32 + u32::from(place.sectors());
+        let device = &mut self.devices[usize::from(address.disk())];
+        let (region, at) = device.locate(address);
+        let end = (at / SECTOR_BYTES) as u32 + u32::from(address.sectors());
         let before = (device.regions[region].sequence, end);
         device.erase_before(Erasure::Key(key), Some(before));
     }
@@ -517,21 +530,22 @@ impl DiskTier {
         was_there
     }
 
-    /// Erases what is at or below a prefix, `truncate` at most, and says how many that were.
+    /// Erases up to `limit` records at or below a prefix. Returns how many.
     pub(crate) fn erase_below(&mut self, prefix: Option<u64>, limit: usize) -> usize {
-        // A record that made room since its read was begun is not in the index any more, so nobody
-        // can tell whether it is among them.
+        // A record whose region was reused since its read began is no longer in the index. It may
+        // lie below the prefix, too.
         self.reads.invalidate_all();
         let mut erased = 0;
         while erased < limit {
-            // Stale entries among them count for nothing.
+            // Stale entries do not count, so several rounds may be needed.
             let removed = self.catalog.remove_below(prefix, limit - erased);
             let is_all = removed.len() < limit - erased;
-            for (key, place) in removed {
-                let (is_valid, may_come_back) = (self.is_valid(place), self.may_come_back(place));
-                self.uncount_record(place);
-                if may_come_back && !is_all {
-                    self.log_erasure(key, Some(place));
+            for (key, address) in removed {
+                let (is_valid, may_be_recovered) =
+                    (self.is_valid(address), self.may_be_recovered(address));
+                self.uncount_record(address);
+                if may_be_recovered && !is_all {
+                    self.log_erasure(key, Some(address));
                 }
                 if is_valid {
                     erased += 1;

@@ -1,4 +1,4 @@
-//! Which records are on the disks: index, filter, and the list of segments that are held.
+//! The set of records on the disks: index, filter, and the list of stored segments.
 
 use super::address::{Key, RecordAddress, WHOLE};
 use super::config::{DiskTierConfig, FilterKind};
@@ -8,19 +8,20 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::CountingBloom;
 
-/// Index and filter always know the same keys; the list lags behind only while it is built. A place
-/// in the index may be stale, which the devices know and this does not.
+/// Index and filter always hold the same keys. The list of segments lags behind only while it is
+/// built. An address in the index may be stale: the devices can tell, the catalog cannot.
 pub(super) struct RecordCatalog {
     index: DiskIndex,
     filter: Option<CountingBloom>,
-    /// Which segments are held, if asked to keep track.
+    /// The list of stored segments, if it was requested.
     holdings: Option<Box<Holdings>>,
-    /// The position that the building of `holdings` has reached.
+    /// How far the list of segments has been built.
     build_cursor: Cursor,
 }
 
 impl RecordCatalog {
-    /// For logs of `log_bytes`, within the memory for the index less `others_bytes`.
+    /// For logs of `log_bytes` bytes. Index and filter together stay within `index_bytes_max` less
+    /// `others_bytes`.
     pub(super) fn new(config: &DiskTierConfig, log_bytes: u64, others_bytes: usize) -> Self {
         let filter = filter_for(config, log_bytes);
         let filter_bytes = filter.as_ref().map_or(0, CountingBloom::memory_bytes);
@@ -33,7 +34,7 @@ impl RecordCatalog {
         }
     }
 
-    /// Octets of memory for index and filter.
+    /// Bytes of memory for index and filter.
     pub(super) fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, CountingBloom::memory_bytes);
         self.index.memory_bytes() + filter
@@ -49,7 +50,7 @@ impl RecordCatalog {
         self.filter.is_some()
     }
 
-    /// Asks for the memory that a lookup of this key will look at first.
+    /// Prefetches what a lookup of this key will read first.
     #[inline]
     pub(super) fn prefetch(&self, key: Key) {
         match &self.filter {
@@ -58,7 +59,7 @@ impl RecordCatalog {
         }
     }
 
-    /// Whether the filter alone says that there is no record of this key.
+    /// Whether the filter proves that no record of this key exists.
     #[inline]
     pub(super) fn is_ruled_out(&self, key: Key) -> bool {
         self.filter.as_ref().is_some_and(|filter| !filter.contains(key.filter_hash()))
@@ -69,7 +70,7 @@ impl RecordCatalog {
         self.index.find(key)
     }
 
-    /// The record below a prefix that came last and is wanted, of at most `visits_max`.
+    /// The newest wanted record below a prefix, after at most `visits_max` steps.
     pub(super) fn below(
         &self,
         prefix: Option<u64>,
@@ -83,16 +84,17 @@ impl RecordCatalog {
         self.index.has_room_for(key, path_len)
     }
 
-    /// Adds a record, for which there is room, or moves it. Returns its former place. `path`
-    /// appends the hashes of the prefixes of the object's name, `name` is that of the object.
+    /// Adds a record, for which there is space, or changes its address. Returns the former address.
+    /// `path` appends the hashes of the prefixes of the object's name; `name` returns the object's
+    /// name.
     pub(super) fn insert(
         &mut self,
         key: Key,
-        place: RecordAddress,
+        address: RecordAddress,
         path: impl FnOnce(&mut Vec<u64>),
         name: impl FnOnce() -> Vec<u8>,
     ) -> Option<RecordAddress> {
-        let before = self.index.insert(key, place, path);
+        let before = self.index.insert(key, address, path);
         if let Some(holdings) = self.holdings.as_mut().filter(|_| key.segment != WHOLE) {
             holdings.add(key.object, key.segment, name);
         }
@@ -102,43 +104,43 @@ impl RecordCatalog {
         before
     }
 
-    /// Removes a record if it is in this place. Returns whether it was.
-    pub(super) fn remove(&mut self, key: Key, place: RecordAddress) -> bool {
-        let was_there = self.index.remove(key, place);
+    /// Removes a record if it has this address. Returns whether it had.
+    pub(super) fn remove(&mut self, key: Key, address: RecordAddress) -> bool {
+        let was_there = self.index.remove(key, address);
         if was_there {
             on_record_removed(&mut self.filter, &mut self.holdings, key);
         }
         was_there
     }
 
-    /// Removes at most `truncate` records at or below a prefix. Returns them.
+    /// Removes and returns up to `limit` records at or below a prefix.
     pub(super) fn remove_below(
         &mut self,
         prefix: Option<u64>,
         limit: usize,
     ) -> Vec<(Key, RecordAddress)> {
         let mut removed = Vec::new();
-        self.index.erase_below(prefix, limit, |key, place| removed.push((key, place)));
+        self.index.erase_below(prefix, limit, |key, address| removed.push((key, address)));
         for &(key, _) in &removed {
             on_record_removed(&mut self.filter, &mut self.holdings, key);
         }
         removed
     }
 
-    /// Steps that [`Catalog::sweep`] takes to come around.
+    /// Steps that [`RecordCatalog::sweep`] needs for one round.
     pub(super) fn round_steps(&self) -> usize {
         self.index.round_steps()
     }
 
-    /// Continues through the index and removes what must not be kept.
+    /// Visits the next `steps` entries of the index and removes those that must not stay.
     pub(super) fn sweep(
         &mut self,
         steps: usize,
         mut is_kept: impl FnMut(Key, RecordAddress) -> bool,
     ) {
         let Self { index, filter, holdings, .. } = self;
-        index.sweep(steps, |key, place| {
-            let is_kept = is_kept(key, place);
+        index.sweep(steps, |key, address| {
+            let is_kept = is_kept(key, address);
             if !is_kept {
                 on_record_removed(filter, holdings, key);
             }
@@ -146,7 +148,7 @@ impl RecordCatalog {
         });
     }
 
-    /// The segments that are held.
+    /// The list of stored segments.
     pub(super) fn holdings(&self) -> Option<&Holdings> {
         self.holdings.as_deref()
     }
@@ -155,19 +157,18 @@ impl RecordCatalog {
         self.holdings.as_deref_mut()
     }
 
-    /// Begins to list the segments that are held, or stops it.
+    /// Starts or stops the list of stored segments.
     pub(super) fn track_holdings(&mut self, config: Option<HoldingsConfig>) {
         self.holdings = config.map(|config| Box::new(Holdings::new(config)));
         self.build_cursor = Cursor::default();
     }
 
-    /// The list must be built from the start once more.
+    /// The list must be built again from the start.
     pub(super) fn restart_building(&mut self) {
         self.build_cursor = Cursor::default();
     }
 
-    /// Adds records that were there before to the list, `steps` further. Returns whether that was
-    /// all.
+    /// Adds up to `steps` existing records to the list. Returns whether it is complete.
     pub(super) fn build_holdings(
         &mut self,
         steps: u32,
@@ -176,27 +177,26 @@ impl RecordCatalog {
         let Self { index, holdings: Some(holdings), build_cursor: building, .. } = self else {
             return true;
         };
-        index.walk(building, steps, |key, place| {
-            if key.segment != WHOLE && is_valid(place) {
+        index.walk(building, steps, |key, address| {
+            if key.segment != WHOLE && is_valid(address) {
                 holdings.add(key.object, key.segment, Vec::new);
             }
         })
     }
 
-    /// The filter knows what is in the index, each key is there once. Returns all with their
-    /// places.
+    /// Asserts that index and filter agree, and that each key occurs once. Returns all records.
     #[cfg(test)]
     pub(super) fn check(&mut self) -> std::collections::BTreeMap<Key, RecordAddress> {
         let Self { index, filter, .. } = self;
         let mut seen = std::collections::BTreeMap::new();
-        index.sweep(2 * index.round_steps() + 2, |key, place| {
+        index.sweep(2 * index.round_steps() + 2, |key, address| {
             if let Some(filter) = filter {
                 assert!(filter.contains(key.filter_hash()), "a false negative: {key:?}");
             }
-            seen.insert(key, place);
+            seen.insert(key, address);
             true
         });
-        assert_eq!(seen.len(), self.index.len(), "the sweep comes around");
+        assert_eq!(seen.len(), self.index.len(), "a sweep visits each entry once");
         seen
     }
 
@@ -207,7 +207,7 @@ impl RecordCatalog {
     }
 }
 
-/// A record has gone from the index.
+/// A record left the index.
 #[inline]
 fn on_record_removed(
     filter: &mut Option<CountingBloom>,
@@ -222,14 +222,14 @@ fn on_record_removed(
     }
 }
 
-/// A filter for as many records as the disks hold, within half of the memory for the index.
+/// A filter for as many records as the disks can hold, in at most half of the memory for the index.
 fn filter_for(config: &DiskTierConfig, log_bytes: u64) -> Option<CountingBloom> {
     if config.filter == FilterKind::Index {
         return None;
     }
     let record_bytes = u64::from(config.record_bytes_typical.max(1));
     let entries = log_bytes / record_bytes;
-    // A first one, of a size that needs hardly any memory, shows what an entry takes.
+    // A small filter shows how many bytes an entry needs.
     let sample = CountingBloom::new(10_000, config.false_positives_ppm);
     let bytes_max = u128::from(config.index_bytes_max / 2);
     let affordable = bytes_max * 10_000 / sample.memory_bytes() as u128;

@@ -1,8 +1,20 @@
-//! What a region holds, so that a start need not read the region itself.
+//! Checkpoints: the list of a region's contents, so that recovery need not read the region itself.
 //!
-//! The body of a checkpoint is a run of items in the order in which they were appended: numbers in
-//! LEB128, hashes in 8 octets. A node is a name prefix; it is written once a region, and known by
-//! its number among the nodes from then on.
+//! The body of a checkpoint is a sequence of items in the order in which they were appended.
+//! Numbers are in LEB128, hashes in 8 bytes. A *node* is a name prefix. It is written once for each
+//! region; later items refer to it by its number.
+//!
+//! Example: segments 0 and 1 of `/a/v=1`, then an erasure of segment 0, take four kinds of items:
+//!
+//! ```text
+//! NODE    parent 0 (none), hash of /a
+//! NODE    parent 1 (/a),   hash of /a/v=1
+//! RECORD  node 2, segment 0 + 1, sector 8, 17 sectors
+//! RECORD  node 2, segment 1 + 1, sector 25, 17 sectors
+//! ERASED_KEY  hash of /a/v=1, segment 0 + 1, before position (sequence, sector 42)
+//! ```
+//!
+//! Segment numbers are stored plus one, so that 0 stands for Data without a segment number.
 
 use super::address::Key;
 use super::record::HEADER_BYTES;
@@ -10,11 +22,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use weir_base::Table;
 
-/// Octets that one record, with nodes for the longest path, adds at most.
+/// Most bytes that one record adds, including the nodes of the longest path.
 pub(super) const RECORD_BYTES_MAX: usize = 14 * crate::store::COMPONENTS_MAX + 32;
-/// Octets that one erasure adds at most.
+/// Most bytes that one erasure adds.
 pub(super) const ERASURE_BYTES_MAX: usize = 32;
-/// The parent of a node that has none but the empty name.
+/// The parent of a node whose only proper prefix is the empty name.
 const ROOT: u32 = 0;
 
 const NODE: u8 = 1;
@@ -25,42 +37,42 @@ const ERASED_BELOW: u8 = 4;
 /// What was erased.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Erasure {
-    /// One Data.
+    /// One Data packet.
     Key(Key),
-    /// All Data at or below a prefix; none is the empty prefix.
+    /// All Data at or below a prefix, given by its hash; `None` is the empty prefix.
     Below(Option<u64>),
 }
 
-/// A position in the log of a disk: the sequence number of the region, and units in it.
+/// A position in the log of a disk: the region's sequence number, and the sector in the region.
 pub(super) type LogPosition = (u32, u32);
 
-/// What was erased, of what lies before a position on the same disk.
+/// An erasure, and the position before which it applies. Records appended after it are not
+/// affected.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct LoggedErasure {
     pub(super) erasure: Erasure,
     pub(super) before: LogPosition,
 }
 
-/// An item of a region, with its place in it in units of 512 octets.
+/// An item of a region's contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RegionItem {
     Record {
-        /// What it is known by.
         key: Key,
-        /// The number of its object's node.
+        /// The number of the object's node.
         node: u32,
-        /// Where it begins in the region.
+        /// Where the record begins in the region.
         at_sectors: u32,
         sectors: u8,
     },
-    /// Something was erased that had been appended before.
+    /// Something that was appended before was erased.
     Erased(LoggedErasure),
 }
 
 /// A checkpoint that grows with its region.
 #[derive(Debug)]
 pub(super) struct CheckpointBuilder {
-    /// Room for the header, then the items.
+    /// Space for the header, then the items.
     octets: Vec<u8>,
     nodes: Table,
     hashes: Vec<u64>,
@@ -71,35 +83,36 @@ impl CheckpointBuilder {
         Self { octets: vec![0; HEADER_BYTES], nodes: Table::with_capacity(0), hashes: Vec::new() }
     }
 
-    /// Octets of the record, header included.
+    /// Bytes of the record, including its header.
     pub(super) fn len(&self) -> usize {
         self.octets.len()
     }
 
-    /// The record, without a valid header.
+    /// The record, whose header has not been written yet.
     pub(super) fn into_octets(self) -> Vec<u8> {
         self.octets
     }
 
-    /// What it says.
+    /// The items, decoded.
     pub(super) fn contents(&self) -> RegionContents {
         RegionContents::decode(&self.octets[HEADER_BYTES..])
-            .unwrap_or_else(|| unreachable!("what was encoded can be decoded"))
+            .unwrap_or_else(|| unreachable!("encoded items can be decoded"))
     }
 
     fn node(&self, hash: u64) -> Option<u32> {
         self.nodes.find(hash, |index| self.hashes[index as usize] == hash)
     }
 
-    /// Whether [`Builder::record`] needs no path for this object.
+    /// Whether the object's node is written already, so that [`CheckpointBuilder::record`] needs no
+    /// path.
     #[inline]
     pub(super) fn knows(&self, object: u64) -> bool {
         self.node(object).is_some()
     }
 
-    /// Adds a record. `path` are the hashes of all proper prefixes of the object's name, shortest
+    /// Adds a record. `path` holds the hashes of all proper prefixes of the object's name, shortest
     /// first, if the object is not known.
-    pub(super) fn record(&mut self, key: Key, path: &[u64], at_units: u32, units: u8) {
+    pub(super) fn record(&mut self, key: Key, path: &[u64], at_sectors: u32, sectors: u8) {
         let node = match self.node(key.object) {
             Some(node) => node + 1,
             None => {
@@ -110,8 +123,8 @@ impl CheckpointBuilder {
         self.octets.push(RECORD);
         self.push_varint(node.into());
         self.push_varint(key.segment.wrapping_add(1));
-        self.push_varint(at_units.into());
-        self.octets.push(units);
+        self.push_varint(at_sectors.into());
+        self.octets.push(sectors);
     }
 
     fn extend(&mut self, parent: u32, hash: u64) -> u32 {
@@ -144,7 +157,7 @@ fn push_varint_to(mut number: u64, octets: &mut Vec<u8>) {
     octets.push(number as u8);
 }
 
-/// Appends an erasure as it stands in checkpoints and in records of erasures.
+/// Appends an erasure in the form that checkpoints and records of erasures share.
 pub(super) fn encode_erased(erased: LoggedErasure, octets: &mut Vec<u8>) {
     match erased.erasure {
         Erasure::Key(key) => {
@@ -164,14 +177,14 @@ pub(super) fn encode_erased(erased: LoggedErasure, octets: &mut Vec<u8>) {
 
 #[derive(Debug, Default)]
 pub(super) struct RegionContents {
-    /// Parent's number plus 1, or [`ROOT`], and hash.
+    /// The parent's number plus 1, or [`ROOT`], and the hash.
     nodes: Vec<(u32, u64)>,
     /// In the order in which they were appended.
     pub(super) items: Vec<RegionItem>,
 }
 
 impl RegionContents {
-    /// Reads the body of a checkpoint; nothing when it is malformed.
+    /// Decodes the body of a checkpoint; `None` if it is malformed.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let mut reader = Reader(body);
         let mut contents = Self::default();
@@ -188,13 +201,13 @@ impl RegionContents {
                     let node = u32::try_from(reader.number()?).ok()?.checked_sub(1)?;
                     let object = contents.nodes.get(node as usize)?.1;
                     let key = Key { object, segment: reader.number()?.wrapping_sub(1) };
-                    let at_units = u32::try_from(reader.number()?).ok()?;
-                    let units = reader.octet()?;
+                    let at_sectors = u32::try_from(reader.number()?).ok()?;
+                    let sectors = reader.octet()?;
                     contents.items.push(RegionItem::Record {
                         key,
                         node,
-                        at_sectors: at_units,
-                        sectors: units,
+                        at_sectors,
+                        sectors: sectors,
                     });
                 }
                 _ => {
@@ -205,8 +218,7 @@ impl RegionContents {
         Some(contents)
     }
 
-    /// Adds the hashes of all proper prefixes of the object's name that `node` stands for, shortest
-    /// first.
+    /// Appends the hashes of all proper prefixes of the name of `node`, shortest first.
     pub(super) fn path(&self, node: u32, path: &mut Vec<u64>) {
         let begin = path.len();
         let mut parent = self.nodes[node as usize].0;
@@ -219,7 +231,7 @@ impl RegionContents {
     }
 }
 
-/// Reads the body of a record of erasures; nothing when it is malformed.
+/// Decodes the body of a record of erasures; `None` if it is malformed.
 pub(super) fn decode_erasures(body: &[u8]) -> Option<Vec<LoggedErasure>> {
     let mut reader = Reader(body);
     let mut erasures = Vec::new();
@@ -298,11 +310,11 @@ mod tests {
         assert!(builder.knows(20) && !builder.knows(40));
         let octets = builder.into_octets();
         let contents = RegionContents::decode(&octets[HEADER_BYTES..]).unwrap();
-        let record = |key, node, at_units, units| RegionItem::Record {
+        let record = |key, node, at_sectors, sectors| RegionItem::Record {
             key,
             node,
-            at_sectors: at_units,
-            sectors: units,
+            at_sectors,
+            sectors: sectors,
         };
         let erased = |erasure, before| RegionItem::Erased(of(erasure, before));
         let expected = [
@@ -321,7 +333,7 @@ mod tests {
         contents.path(3, &mut path);
         assert_eq!(path, [10]);
         for end in HEADER_BYTES..octets.len() {
-            // Cut anywhere, it is either malformed or the items before.
+            // A truncated body is either malformed or a prefix of the items.
             if let Some(cut) = RegionContents::decode(&octets[HEADER_BYTES..end]) {
                 assert_eq!(cut.items[..], expected[..cut.items.len()]);
             }

@@ -1,4 +1,4 @@
-//! Records that are compared, before a stop, with Data that has come since they were written.
+//! Compares records with newer Data of the same name before a stop.
 
 use super::address::{Key, RecordAddress};
 use super::op::{DiskOpKind, DiskOutcome};
@@ -6,8 +6,8 @@ use super::operations::OpPurpose;
 use super::tier::DiskTier;
 
 impl DiskTier {
-    /// Begins to compare all records with the fingerprints of the Data that came since. A start
-    /// knows no fingerprints: what differs must be erased before a stop.
+    /// Starts to compare all records that have a fingerprint. Fingerprints do not survive a
+    /// restart, so records that differ must be erased before a stop.
     pub(crate) fn begin_comparisons(&mut self) {
         for device in &mut self.devices {
             device.comparisons.clear();
@@ -16,32 +16,38 @@ impl DiskTier {
         while let Some(key) = self.fingerprints.first_from(next) {
             next = key.next();
             match self.find(key) {
-                Some(place) => self.devices[usize::from(place.disk())].comparisons.push(key),
+                Some(address) => self.devices[usize::from(address.disk())].comparisons.push(key),
                 None => drop(self.fingerprints.remove(key)),
             }
         }
     }
 
-    /// The next record of a disk to be compared.
+    /// The next record of a disk to compare.
     pub(super) fn next_comparison(&mut self, disk: usize) -> Option<(OpPurpose, DiskOpKind)> {
         while let Some(key) = self.devices[disk].comparisons.pop() {
-            let Some(place) = self.find(key).filter(|place| usize::from(place.disk()) == disk)
+            let Some(address) =
+                self.find(key).filter(|address| usize::from(address.disk()) == disk)
             else {
                 continue;
             };
-            if self.fingerprints.find(key).is_none() || self.pending.find(place).is_some() {
+            if self.fingerprints.find(key).is_none() || self.pending.find(address).is_some() {
                 continue;
             }
             self.devices[disk].comparing += 1;
-            let kind = self.devices[disk].read_record(place);
-            return Some((OpPurpose::Comparison(key, place), kind));
+            let kind = self.devices[disk].read_record(address);
+            return Some((OpPurpose::Comparison(key, address), kind));
         }
         None
     }
 
-    pub(super) fn on_comparison(&mut self, key: Key, place: RecordAddress, outcome: &DiskOutcome) {
-        self.devices[usize::from(place.disk())].comparing -= 1;
-        if self.find(key) != Some(place) {
+    pub(super) fn on_comparison(
+        &mut self,
+        key: Key,
+        address: RecordAddress,
+        outcome: &DiskOutcome,
+    ) {
+        self.devices[usize::from(address.disk())].comparing -= 1;
+        if self.find(key) != Some(address) {
             return;
         }
         let Some(fingerprint) = self.fingerprints.find(key) else { return };
@@ -59,7 +65,7 @@ impl DiskTier {
             }
             DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
                 self.stats.damaged += 1;
-                self.discard_record(key, place);
+                self.discard_record(key, address);
             }
         }
     }

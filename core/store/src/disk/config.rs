@@ -4,70 +4,74 @@ use core::str::FromStr;
 use weir_base::units::parse_bytes;
 use weir_base::{HashKey, NS_PER_MS, UnknownWord, words};
 
-/// CRC-32C of octets. Passed in, since the fast ones need to ask the processor.
+/// CRC-32C of bytes. The caller passes the function, since the fast variants must check the
+/// processor.
 pub type Checksum = fn(&[u8]) -> u32;
 
-/// The part of one disk that belongs to one shard's store: every `stride`th region from `first` on.
+/// One shard's share of one disk: every `stride`th region, starting with region `first`.
 #[derive(Clone, Debug)]
 pub struct DiskGeometry {
-    /// Where region 0 of the disk begins; a multiple of `block_bytes`.
+    /// Where region 0 of the disk begins, in bytes; a multiple of `block_bytes`.
     pub data_offset: u64,
-    /// Octets of a region; a multiple of `block_bytes`.
+    /// Bytes of a region; a multiple of `block_bytes`.
     pub region_bytes: u64,
-    /// Octets that reads and writes are aligned to: 512 or 4,096.
+    /// Alignment of reads and writes in bytes: 512 or 4096.
     pub block_bytes: u32,
     /// The first region of this store.
     pub first: u32,
-    /// Regions from one of this store to the next.
+    /// The distance from one region of this store to the next.
     pub stride: u32,
-    /// Regions of this store; at least 2 for it to store anything.
+    /// The number of regions of this store. With fewer than 2, nothing is stored.
     pub regions: u32,
-    /// Whether it can be written to.
     pub is_writable: bool,
 }
 
-/// What stands before the index on disk (paper nb-cache, III-B).
+/// What a lookup consults before the index of the disks (paper nb-cache, III-B).
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum FilterKind {
+    /// A counting Bloom filter.
     #[default]
     Bloom,
-    /// Nothing: the index itself is asked.
+    /// Nothing: the lookup goes to the index directly.
     Index,
 }
 
-/// Which Data may go to disk.
+/// Which Data the disk tier stores.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum Admission {
     #[default]
     All,
-    /// What was used at least once since it came.
+    /// Data that was used at least once since it was inserted into memory.
     SecondHit,
-    /// Packets of at least this number of octets.
+    /// Packets of at least this size.
     Size {
-        /// The least octets of a Data TLV.
+        /// Bytes of the Data TLV.
         bytes_min: u32,
     },
 }
 
-/// When Data is offered to the disk.
+/// When Data is offered to the disk tier.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum OfferAt {
-    /// As soon as RAM is a quarter full, oldest Data first, so that disks have time until RAM has
-    /// no room for it.
+    /// As soon as memory is a quarter full, oldest Data first. Disks then have time until memory
+    /// must evict the Data.
     #[default]
     Early,
-    /// When RAM has no room for it any more.
+    /// When memory evicts the Data.
     Eviction,
-    /// When it comes.
+    /// When the Data arrives.
     Arrival,
 }
 
-/// Whose turn it is when reads and writes wait for one disk (paper nb-cache, VI-B.2).
+/// Which operation goes first when reads and writes wait for the same disk (paper nb-cache,
+/// VI-B.2).
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum Contention {
-    /// Whoever came first.
+    /// The one that has waited longest.
     Fifo,
+    /// Writes.
     DataFirst,
+    /// Reads.
     #[default]
     InterestFirst,
 }
@@ -77,7 +81,7 @@ words!(OfferAt { Early = "early", Eviction = "eviction", Arrival = "arrival" });
 words!(Contention { Fifo = "fifo", DataFirst = "data-first", InterestFirst = "interest-first" });
 
 impl fmt::Display for Admission {
-    /// `packets`, `second-hit`, or the least octets.
+    /// `all`, `second-hit`, or the smallest size in bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),
@@ -103,66 +107,65 @@ impl FromStr for Admission {
     }
 }
 
-/// How the disk tier of one shard's store behaves. Fixed while the store lives.
+/// Configuration of the disk tier of one shard's store. It does not change while the store exists.
 #[derive(Clone, Debug)]
 pub struct DiskTierConfig {
-    /// The disks, at most 16.
+    /// At most 16 disks.
     pub disks: Vec<DiskGeometry>,
-    /// Marks the records of this store among all others. Secret and random: nobody can make octets
-    /// that look like a record.
+    /// Marks the records of this store. It must be secret and random, so that packet content cannot
+    /// look like a record.
     pub store_id: u64,
-    /// The key of the name hashes of the router that the store belongs to. It must be the same in
-    /// all its lives: the index on disk knows names by their hashes.
+    /// The key of the router's name hashes. It must be the same after each restart, because
+    /// checkpoints on disk contain hashes.
     pub hash_key: HashKey,
-    /// CRC-32C.
     pub checksum: Checksum,
-    /// Milliseconds since 1970 at [`Instant::ZERO`](weir_base::Instant::ZERO): freshness on disk is
-    /// in wall time, so that it outlives the router.
+    /// Milliseconds since 1970 at [`Instant::ZERO`](weir_base::Instant::ZERO). Freshness on disk is
+    /// in wall-clock time, so that it survives a restart.
     pub unix_ms_at_zero: u64,
-    /// What stands before the index.
+    /// What a lookup consults before the index.
     pub filter: FilterKind,
-    /// False positives of the filter among a million, once the disks are full.
+    /// False positives of the filter in a million lookups, once the disks are full.
     pub false_positives_ppm: u32,
-    /// Octets of a typical record. The filter is sized for as many as fit; with more of them its
-    /// false positives rise.
+    /// Bytes of a typical record, by which the filter is sized. Smaller records raise the rate of
+    /// false positives.
     pub record_bytes_typical: u32,
-    /// Octets of RAM for index and filter: what might need more is not stored, even if only for as
-    /// long as a table grows. Below some 100 KiB hardly anything is.
+    /// Bytes of memory for index and filter. A record is not stored if it might need more, even if
+    /// only while a table grows. With less than about 100 KiB hardly any record is.
     pub index_bytes_max: u64,
-    /// Which Data goes to disk.
+    /// Which Data is stored.
     pub admission: Admission,
-    /// When it does.
+    /// When Data is offered.
     pub offer_at: OfferAt,
-    /// Whose turn it is.
+    /// Which operation goes first.
     pub contention: Contention,
-    /// Operations under way at a disk at most.
+    /// Most operations in progress on one disk.
     pub depth: u32,
-    /// Reads that wait for a disk, or are under way, at most: the hard bound.
+    /// Most reads that wait for one disk or are in progress. Beyond this limit reads are refused.
     pub reads_max: u32,
-    /// Octets of records that wait to be written, or are under way, at most, of all disks
-    /// together: beyond it Data passes by without being stored (paper nb-cache, V-C.1).
+    /// Most bytes of records that wait to be written or are being written, on all disks together.
+    /// Beyond this limit Data is not stored (paper nb-cache, V-C.1).
     pub write_backlog_bytes_max: u64,
-    /// Reads before a disk from which on Interests go elsewhere if they can (paper nb-cache,
-    /// III-C).
+    /// Reads waiting for a disk from which on Interests are forwarded instead, if they can be
+    /// (paper nb-cache, III-C).
     pub bypass_threshold: u32,
-    /// Octets written at once at most, unless one record is longer.
+    /// Most bytes of one write, unless a single record is longer.
     pub write_bytes_max: u32,
-    /// How long a record may wait for others to be written with, ns.
+    /// How long a record may wait for other records to be written together with it, in nanoseconds.
     pub write_delay_max_ns: u64,
-    /// An operation that takes longer says that the disk is stalled: what waits for it is let go,
-    /// and nothing more is asked of the disk until it answers, ns.
+    /// How long an operation may take before the disk counts as stalled, in nanoseconds. Reads that
+    /// wait for a stalled disk are released, and it receives no operations until it responds.
     pub stalled_after_ns: u64,
 }
 
 impl DiskGeometry {
-    /// Octets of all regions of the store's.
+    /// Bytes of all regions of this store.
     pub(super) fn log_bytes(&self) -> u64 {
         u64::from(self.regions) * self.region_bytes
     }
 }
 
 impl DiskTierConfig {
-    /// The share of one shard, where depth and bounds are those of a whole router.
+    /// One shard's share of a configuration whose depth and limits are those of the whole router.
     #[must_use]
     pub fn for_shard(self, shards: u32) -> Self {
         Self {
@@ -174,7 +177,7 @@ impl DiskTierConfig {
         }
     }
 
-    /// Defaults for these disks.
+    /// Default values for these disks.
     pub fn new(
         disks: Vec<DiskGeometry>,
         store_id: u64,

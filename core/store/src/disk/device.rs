@@ -1,4 +1,4 @@
-//! One disk: its regions, the one being filled, and what waits for it.
+//! One disk: its regions, the region being filled, and the queues of operations.
 
 use super::address::{Key, RecordAddress, SECTOR_BYTES, WHOLE};
 use super::checkpoint::{
@@ -14,49 +14,53 @@ use alloc::vec::Vec;
 use core::mem;
 use weir_base::Instant;
 
-/// Erasures in one record of them at most.
+/// Most erasures in one record.
 const ERASURES_PER_RECORD: usize = 1024;
-/// Erasures that wait for a disk at most. Beyond it those of segments count for their objects, and
-/// where this does not help all that is on the disk will be taken for erased when it is next read
-/// in.
+/// Most erasures that wait to be logged on one disk. Beyond the limit, erasures of segments are
+/// widened to their objects. If that does not suffice, everything on the disk counts as erased at
+/// the next recovery.
 const ERASURES_WAITING_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 18 };
 
 /// What is known of a region.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Region {
-    /// Of its present use; 0 when it holds nothing.
+    /// The sequence number of its current use; 0 if it holds nothing.
     pub(super) sequence: u32,
-    /// Of its last use, if it holds nothing.
+    /// If it holds nothing: the sequence number of its last use.
     pub(super) last_sequence: u32,
-    /// Of the use that a start would take it for, while no later header is on disk.
+    /// The sequence number that recovery would find, until a newer header is on disk.
     pub(super) recoverable_as: u32,
-    /// Times that its header could not be written, one after another.
+    /// Consecutive failed writes of its header.
     pub(super) failures: u8,
-    /// Records in it that the index leads to.
+    /// Records in it that are in the index.
     pub(super) records: u32,
     pub(super) bytes: u64,
 }
 
 /// A region that is being filled or closed.
+///
+/// 1. *Open*: records are appended behind `write_offset`.
+/// 2. *Closing*: it is full. It waits until all of its writes have ended.
+/// 3. *Sealed*: its checkpoint and footer are being written. After that it is dropped.
 #[derive(Debug)]
 pub(super) struct RegionWriter {
     pub(super) region: u32,
     pub(super) sequence: u32,
-    /// Where the next record begins in the region.
+    /// Where the next record begins, in bytes from the start of the region.
     pub(super) write_offset: u64,
     pub(super) checkpoint: CheckpointBuilder,
-    /// Whether its header is on disk: other writes wait for that, so that a start never takes the
+    /// Whether its header is on disk. Other writes wait for it. Otherwise a restart could take the
     /// region for what it was before.
     pub(super) has_header: bool,
     /// Writes that have not ended.
     pub(super) writes: u32,
-    /// Whether a write failed: then nobody knows what the region holds until it is read.
+    /// Whether a write failed. Then its contents are unknown, and it gets no checkpoint.
     pub(super) has_failed: bool,
-    /// Whether its checkpoint is on its way.
+    /// Whether its checkpoint is being written.
     pub(super) is_sealed: bool,
 }
 
-/// What a write is for.
+/// What a write contains.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum BatchContent {
     Header,
@@ -64,26 +68,26 @@ pub(super) enum BatchContent {
     Checkpoint,
 }
 
-/// A write that is gathered, waits or is under way.
+/// A write that is being gathered, waits or is in progress.
 #[derive(Debug)]
 pub(super) struct WriteBatch {
     pub(super) ticket: u64,
     pub(super) content: BatchContent,
     pub(super) region: u32,
     pub(super) sequence: u32,
-    /// Where it begins in the region.
+    /// Where it begins in the region, in bytes.
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) chunks: Vec<WriteChunk>,
-    /// The records that wait to be written with it.
+    /// The pending records that are written with it.
     pub(super) records: Vec<u32>,
-    /// The erasures that are noted with it.
+    /// The erasures that are logged with it.
     pub(super) erasures: Vec<LoggedErasure>,
-    /// When its first part came.
+    /// When its first chunk was added.
     pub(super) began: Instant,
 }
 
-/// A region to be filled, and what was in it before.
+/// A region that was opened, and its state before.
 pub(super) struct ReusedRegion {
     pub(super) before: Region,
     pub(super) batch: WriteBatch,
@@ -96,40 +100,43 @@ pub(super) struct Device {
     pub(super) regions: Vec<Region>,
     pub(super) open: Option<RegionWriter>,
     pub(super) closing: Vec<RegionWriter>,
-    /// Being gathered.
+    /// The write that is being gathered.
     pub(super) batch: Option<WriteBatch>,
-    /// Gathered; in the order in which they go.
+    /// Gathered writes, in order.
     pub(super) writes: VecDeque<WriteBatch>,
     pub(super) reads: VecDeque<u32>,
     pub(super) under_way: u32,
-    /// Operations in the order in which they were begun. Some may have ended.
+    /// Operations in the order in which they began. Some may have ended.
     pub(super) begun: VecDeque<(Instant, DiskOpId)>,
-    /// Reads that wait or are under way.
+    /// Reads that wait or are in progress.
     pub(super) reads_waiting: u32,
-    /// Records that wait or are being written, and bytes of the disk that they take.
+    /// Records that wait to be written or are being written, and the bytes of the disk that they
+    /// will take.
     pub(super) records_waiting: u32,
     pub(super) bytes_waiting: u64,
-    /// Keys whose records are yet to be compared with Data that came since, and how many are
-    /// being compared.
+    /// Keys whose records still have to be compared with newer Data, and the comparisons in
+    /// progress.
     pub(super) comparisons: Vec<Key>,
     pub(super) comparing: u32,
-    /// What was erased and is not noted on the disk yet, and before which position: that at which
-    /// it will be noted, unless this has failed at another one.
+    /// Erasures that are not logged yet, and the position before which each applies. `None` is the
+    /// position at which it will be logged. A position is given if an earlier attempt to log it
+    /// failed.
     pub(super) erasures: BTreeMap<Erasure, Option<LogPosition>>,
     pub(super) is_stalled: bool,
-    /// Operations begun before count as begun now: the disk has answered since.
+    /// When the disk last responded. Operations that began before count as begun now, as far as
+    /// stalls are concerned.
     pub(super) last_answer: Instant,
-    /// Regions of lower sequence numbers are the oldest eighth of a full log.
+    /// Regions with lower sequence numbers are the oldest eighth of a full log.
     pub(super) old_below: u32,
     /// Scratch: the sequence numbers of all regions.
     sequences: Vec<u32>,
-    /// Whether what it held before is known well enough to write.
+    /// Whether recovery knows enough of the disk to write to it.
     pub(super) is_ready: bool,
-    /// Writes that failed one after another.
+    /// Consecutive failed writes.
     pub(super) write_failures: u32,
-    /// Reads that failed one after another.
+    /// Consecutive failed reads.
     pub(super) read_failures: u32,
-    /// Nothing is appended before.
+    /// Nothing is appended before this time.
     pub(super) paused_until: Instant,
 }
 
@@ -164,67 +171,67 @@ impl Device {
         }
     }
 
-    /// Whether it may ever store anything.
+    /// Whether the disk can ever store anything.
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
         self.geometry.is_writable && self.geometry.regions >= 2
     }
 
-    /// Whether it takes records now.
+    /// Whether the disk takes records now.
     #[inline]
     pub(super) fn takes_writes(&self, now: Instant) -> bool {
         self.is_usable() && self.is_ready && !self.is_stalled && now >= self.paused_until
     }
 
-    /// Whether it should do some of its work before it is offered more.
+    /// Whether the disk should do some of its work before it is offered more.
     pub(super) fn is_behind(&self, records: u32) -> bool {
         let in_use = self.closing.len() + usize::from(self.open.is_some());
         !self.is_ready || self.records_waiting >= records || in_use >= self.regions.len()
     }
 
-    /// The operation that reads the record in a place.
-    pub(super) fn read_record(&self, place: RecordAddress) -> DiskOpKind {
-        let (region, within) = self.locate(place);
+    /// The operation that reads the record at an address.
+    pub(super) fn read_record(&self, address: RecordAddress) -> DiskOpKind {
+        let (region, within) = self.locate(address);
         DiskOpKind::ReadRecord {
             offset: self.offset(region as u32, within),
-            len: (u64::from(place.sectors()) * SECTOR_BYTES) as u32,
-            // Of its use at present: if that is another, the record will not be found.
+            len: (u64::from(address.sectors()) * SECTOR_BYTES) as u32,
+            // If the region was reused since the address was made, the record will not match.
             sequence: self.regions[region].sequence,
         }
     }
 
-    /// The region of a place, and where in it.
+    /// The region of an address, and the offset in bytes in the region.
     #[inline]
-    pub(super) fn locate(&self, place: RecordAddress) -> (usize, u64) {
-        let at = place.offset_sectors() * SECTOR_BYTES;
+    pub(super) fn locate(&self, address: RecordAddress) -> (usize, u64) {
+        let at = address.offset_sectors() * SECTOR_BYTES;
         let region = at / self.geometry.region_bytes;
         (region as usize, at - region * self.geometry.region_bytes)
     }
 
-    /// Whether what was written there is still there.
+    /// Whether the record written at this address is still there.
     #[inline]
-    pub(super) fn is_valid(&self, place: RecordAddress) -> bool {
-        self.regions.get(self.locate(place).0).is_some_and(|region| {
-            region.sequence != 0 && region.sequence as u8 == place.generation()
+    pub(super) fn is_valid(&self, address: RecordAddress) -> bool {
+        self.regions.get(self.locate(address).0).is_some_and(|region| {
+            region.sequence != 0 && region.sequence as u8 == address.generation()
         })
     }
 
-    /// Whether a start would find what was written there: it is there, or its region is used again
-    /// and the header that says so is not on disk yet.
+    /// Whether a restart would find the record written at this address: it is there, or its region
+    /// is being reused and the new header is not on disk yet.
     #[inline]
-    pub(super) fn may_be_recovered(&self, place: RecordAddress) -> bool {
-        let is = |sequence: u32| sequence != 0 && sequence as u8 == place.generation();
-        let region = self.regions.get(self.locate(place).0);
+    pub(super) fn may_be_recovered(&self, address: RecordAddress) -> bool {
+        let is = |sequence: u32| sequence != 0 && sequence as u8 == address.generation();
+        let region = self.regions.get(self.locate(address).0);
         region.is_some_and(|region| is(region.sequence) || is(region.recoverable_as))
     }
 
-    /// Whether what was written there will soon make room for other records.
+    /// Whether the region of this address will be reused soon.
     #[inline]
-    pub(super) fn is_evicted_soon(&self, place: RecordAddress) -> bool {
-        self.regions[self.locate(place).0].sequence < self.old_below
+    pub(super) fn is_evicted_soon(&self, address: RecordAddress) -> bool {
+        self.regions[self.locate(address).0].sequence < self.old_below
     }
 
-    /// Finds out which regions are the oldest eighth.
+    /// Determines which regions are the oldest eighth.
     pub(super) fn update_oldest_eighth(&mut self) {
         let sequences = &mut self.sequences;
         sequences.clear();
@@ -240,7 +247,7 @@ impl Device {
         RecordAddress::new(disk, offset / SECTOR_BYTES, (size / SECTOR_BYTES) as u8, generation)
     }
 
-    /// Octets from the start of the file or device to a place in a region.
+    /// Bytes from the start of the file or device to an offset in a region.
     #[inline]
     pub(super) fn offset(&self, region: u32, at: u64) -> u64 {
         let geometry = &self.geometry;
@@ -261,14 +268,14 @@ impl Device {
         }
     }
 
-    /// Octets of a record, by the octets of its body.
+    /// Bytes of a record with a body of `body_len` bytes.
     #[inline]
     pub(super) fn record_bytes(&self, body_len: usize) -> u64 {
         record::size(body_len, self.geometry.block_bytes)
     }
 
-    /// Whether a region has room for `size` octets more, of which the checkpoint grows by
-    /// `checkpoint_growth`.
+    /// Whether a region has space for `size` more bytes at `at`, besides its checkpoint, which
+    /// grows by `growth`, and its footer.
     pub(super) fn has_room(
         &self,
         at: u64,
@@ -281,25 +288,25 @@ impl Device {
         at + size + checkpoint + block_bytes <= self.geometry.region_bytes
     }
 
-    /// Whether the open region has room.
+    /// Whether the open region has space.
     #[inline]
     pub(super) fn fits(&self, size: u64, growth: usize) -> bool {
         let Some(log) = &self.open else { return false };
         self.has_room(log.write_offset, log.checkpoint.len(), size, growth)
     }
 
-    /// Whether an empty region has room.
+    /// Whether an empty region has space.
     pub(super) fn fits_empty(&self, size: u64, growth: usize) -> bool {
         self.has_room(u64::from(self.geometry.block_bytes), HEADER_BYTES, size, growth)
     }
 
-    /// The next region to fill: one that holds nothing, else the oldest.
+    /// The next region to fill: an empty one, else the oldest.
     fn next_region(&self) -> Option<u32> {
         let is_busy = |region: u32| self.closing.iter().any(|log| log.region == region);
         let regions = self.regions.iter().zip(0_u32..);
         let idle = regions.filter(|&(_, index)| !is_busy(index));
-        // One that cannot be written is tried again before another one is given up, but then it
-        // waits for its turn.
+        // A region whose header cannot be written is tried once more before another one is evicted.
+        // After that, it waits for its turn.
         let age = |region: &Region| match region.failures {
             0 | 1 => (region.sequence, region.failures),
             _ => (region.sequence.max(region.last_sequence), 0),
@@ -307,7 +314,8 @@ impl Device {
         idle.min_by_key(|(region, _)| age(region)).map(|(_, index)| index)
     }
 
-    /// Begins to fill the next region. Nothing when all are still being written.
+    /// Opens the next region and prepares its header. `None` if all regions are still being
+    /// written.
     pub(super) fn open_next(
         &mut self,
         now: Instant,
@@ -319,7 +327,7 @@ impl Device {
         let before = self.regions[region as usize];
         *last_sequence += 1;
         let found_as = if before.sequence != 0 { before.sequence } else { before.recoverable_as };
-        // So that places of its last use are told apart.
+        // Skip numbers with the same low 8 bits as an earlier use. Their addresses must differ.
         while [before.last_sequence as u8, found_as as u8].contains(&(*last_sequence as u8)) {
             *last_sequence += 1;
         }
@@ -331,8 +339,8 @@ impl Device {
         let mut header = vec![0; HEADER_BYTES];
         header.extend_from_slice(&self.geometry.first.to_le_bytes());
         header.extend_from_slice(&self.geometry.stride.to_le_bytes());
-        let place = self.record_location(region, 0, sequence);
-        record::write_header(&mut header, &place, RecordKind::Region, 0, self.checksum);
+        let address = self.record_location(region, 0, sequence);
+        record::write_header(&mut header, &address, RecordKind::Region, 0, self.checksum);
         let block_bytes = u64::from(self.geometry.block_bytes);
         self.open = Some(RegionWriter {
             region,
@@ -359,7 +367,8 @@ impl Device {
         Some(ReusedRegion { before, batch })
     }
 
-    /// The write that the next part goes into.
+    /// The batch for the next chunk of `size` bytes. Starts a new one if the current batch would
+    /// grow beyond `write_bytes_max`.
     pub(super) fn batch_for(
         &mut self,
         now: Instant,
@@ -370,7 +379,7 @@ impl Device {
         if self.batch.as_ref().is_some_and(|batch| batch.len + size > write_bytes_max) {
             self.finish_batch();
         }
-        let log = self.open.as_mut().unwrap_or_else(|| unreachable!("asked for with room"));
+        let log = self.open.as_mut().unwrap_or_else(|| unreachable!("called with an open region"));
         self.batch.get_or_insert_with(|| {
             log.writes += 1;
             WriteBatch {
@@ -388,18 +397,18 @@ impl Device {
         })
     }
 
-    /// Nothing more goes into the write that is being gathered.
+    /// Queues the batch that is being gathered for writing.
     pub(super) fn finish_batch(&mut self) {
         self.writes.extend(self.batch.take());
     }
 
-    /// Nothing more goes into the region that is being filled.
+    /// Closes the open region.
     pub(super) fn close(&mut self) {
         self.finish_batch();
         self.closing.extend(self.open.take());
     }
 
-    /// The log of a region, unless it is done with.
+    /// The writer of a region, unless it is finished.
     pub(super) fn writer_mut(&mut self, region: u32, sequence: u32) -> Option<&mut RegionWriter> {
         let open = self.open.as_mut();
         open.into_iter()
@@ -419,8 +428,8 @@ impl Device {
         self.open.iter().chain(&self.closing).any(|log| log.writes > 0)
     }
 
-    /// Writes checkpoint and footer of closed regions whose records are all written, and lets go of
-    /// those that have them or cannot have them.
+    /// Queues checkpoint and footer of closed regions whose records are all written. Drops the
+    /// writers of regions that have a checkpoint or cannot get one.
     pub(super) fn seal_closed(&mut self, now: Instant, tickets: &mut Tickets) {
         let mut at = 0;
         while at < self.closing.len() {
@@ -435,7 +444,7 @@ impl Device {
             }
             let RegionWriter { region, sequence, checkpoint, write_offset: log_at, .. } = log;
             let batch = self.checkpoint(now, region, sequence, checkpoint, tickets.next());
-            debug_assert!(batch.offset >= log_at, "room was kept for the checkpoint");
+            debug_assert!(batch.offset >= log_at, "the region has space for its checkpoint");
             self.writes.push_back(batch);
             self.closing.push(RegionWriter {
                 region,
@@ -450,6 +459,7 @@ impl Device {
         }
     }
 
+    /// The write of checkpoint and footer at the end of a region.
     fn checkpoint(
         &self,
         now: Instant,
@@ -463,13 +473,13 @@ impl Device {
         let checkpoint_len = (octets.len() as u64).next_multiple_of(block_bytes);
         let footer_at = self.geometry.region_bytes - block_bytes;
         let at = footer_at - checkpoint_len;
-        let place = self.record_location(region, at, sequence);
-        record::write_header(&mut octets, &place, RecordKind::Checkpoint, 0, self.checksum);
+        let address = self.record_location(region, at, sequence);
+        record::write_header(&mut octets, &address, RecordKind::Checkpoint, 0, self.checksum);
         let mut footer = vec![0; HEADER_BYTES];
         footer.extend_from_slice(&at.to_le_bytes());
         footer.extend_from_slice(&checkpoint_len.to_le_bytes());
-        let place = self.record_location(region, footer_at, sequence);
-        record::write_header(&mut footer, &place, RecordKind::Footer, 0, self.checksum);
+        let address = self.record_location(region, footer_at, sequence);
+        record::write_header(&mut footer, &address, RecordKind::Footer, 0, self.checksum);
         WriteBatch {
             ticket,
             content: BatchContent::Checkpoint,
@@ -484,12 +494,12 @@ impl Device {
         }
     }
 
-    /// Notes that something is to be erased from what is on the disk by now.
+    /// Schedules an erasure that covers everything on the disk so far.
     pub(super) fn erase(&mut self, erasure: Erasure) {
         self.erase_before(erasure, None);
     }
 
-    /// Notes that something is to be erased from what is before a position.
+    /// Schedules an erasure that covers everything before a position.
     pub(super) fn erase_before(&mut self, erasure: Erasure, before: Option<LogPosition>) {
         if !self.geometry.is_writable {
             return; // Nothing can be noted there; a start reads it as it is.
@@ -506,11 +516,11 @@ impl Device {
 
     fn merge_erasure(&mut self, erasure: Erasure, before: Option<LogPosition>) {
         let waiting = self.erasures.entry(erasure).or_insert(before);
-        // Nothing stands for a position that is yet to come.
+        // `None` is a future position and so the greater of the two.
         *waiting = waiting.zip(before).map(|(one, other)| one.max(other));
     }
 
-    /// Has erasures of several segments count for their objects.
+    /// Replaces erasures of segments by erasures of their objects, to save memory.
     fn coarsen_erasures(&mut self) {
         for (erasure, before) in mem::take(&mut self.erasures) {
             let object = match erasure {
@@ -521,7 +531,7 @@ impl Device {
         }
     }
 
-    /// Erasures of the next record of them: as many as an empty region has room for.
+    /// How many erasures the next record holds: as many as an empty region has space for.
     fn next_erasures(&self) -> usize {
         let mut count = self.erasures.len().min(ERASURES_PER_RECORD);
         while count > 1 {
@@ -534,13 +544,13 @@ impl Device {
         count
     }
 
-    /// The size of the record of the next erasures, and what it adds to the checkpoint at most.
+    /// The size of the next record of erasures, and the most bytes that it adds to the checkpoint.
     pub(super) fn erasure_room(&self) -> (u64, usize) {
         let octets = self.next_erasures() * ERASURE_BYTES_MAX;
         (self.record_bytes(octets), octets)
     }
 
-    /// Puts the next erasures into the open region, which has room.
+    /// Appends a record with the next erasures to the open region, which has space for it.
     pub(super) fn append_erasures(
         &mut self,
         now: Instant,
@@ -562,8 +572,8 @@ impl Device {
             encode_erased(erased, &mut octets);
             log.checkpoint.erased(erased);
         }
-        let place = self.record_location(region, at, sequence);
-        record::write_header(&mut octets, &place, RecordKind::Erasures, 0, self.checksum);
+        let address = self.record_location(region, at, sequence);
+        record::write_header(&mut octets, &address, RecordKind::Erasures, 0, self.checksum);
         let size = (octets.len() as u64).next_multiple_of(u64::from(self.geometry.block_bytes));
         let batch = self.batch_for(now, size, write_bytes_max, tickets);
         batch.len += size;

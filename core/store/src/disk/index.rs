@@ -1,4 +1,4 @@
-//! Which Data lies where on the disks, a few octets for each.
+//! The index of the disk tier: the address of each record, in a few bytes.
 
 mod cells;
 mod nodes;
@@ -10,20 +10,20 @@ use core::fmt;
 use nodes::{NONE, Nodes, ROOT, list_growth_bytes};
 use segments::{EMPTY, Segments};
 
-/// Marks the number of a cell with two words: the place of the Data of the node's very name, and
-/// its segments.
+/// Marks the number of a cell with two words: the address of Data with exactly the node's name, and
+/// the word of its segments.
 const BOTH: u64 = 1 << 63;
 
-/// Where all Data on the disks is, by name and by prefix.
+/// The address of all Data on the disks, by name and by prefix.
 ///
-/// There is a node of 32 octets for each prefix of a name, the object's name included, beside its
-/// share of the table of hashes. The places of segments are in a radix tree for each object, 8.4
-/// octets a segment where segments follow one another. Data without a segment number, or with
-/// number 0 alone, lies in the node itself.
+/// Each prefix of a name, including the object's name, has a node of 32 bytes, plus its share of
+/// the hash table. The addresses of an object's segments are in a radix tree, at 8.4 bytes a
+/// segment where segments are consecutive. Data without a segment number, and a segment 0 that is
+/// alone, is stored in the node itself.
 ///
-/// Names are not kept: whoever finds something here compares the name of what is read. Two prefixes
-/// of one hash share a node, and then lookups by prefix may find what is not below it, or miss
-/// something.
+/// Names are not stored. After reading a record, the caller must compare its name. If two prefixes
+/// have the same hash, they share a node: a prefix lookup may then find Data that is not below the
+/// prefix, or miss some.
 pub(crate) struct DiskIndex {
     nodes: Nodes,
     segments: Segments,
@@ -34,20 +34,20 @@ pub(crate) struct DiskIndex {
     path: Vec<u64>,
 }
 
-/// Where a sweep or a walk goes on: at what of which node.
+/// The position of a sweep or walk: a node, and an entry of it.
 #[derive(Copy, Clone, Default)]
 pub(super) struct Cursor {
     node: u32,
     at: NodeEntry,
 }
 
-/// Data of a node. In this order they are found.
+/// A position among the Data of a node, in the order in which they are visited.
 #[derive(Copy, Clone, Default)]
 enum NodeEntry {
-    /// That of the very name.
+    /// The Data with exactly the node's name.
     #[default]
     Whole,
-    /// The first from this segment on.
+    /// The first segment from this number on.
     From(u64),
 }
 
@@ -59,7 +59,7 @@ impl NodeEntry {
         }
     }
 
-    /// Whether a segment is the first of 64 that was found from here on.
+    /// Whether a segment is the first of its 64 that a walk from here finds.
     fn is_first_of_cell(self, key: Key) -> bool {
         match self {
             Self::Whole => true,
@@ -69,13 +69,13 @@ impl NodeEntry {
 }
 
 impl DiskIndex {
-    /// An empty index that may take any memory.
+    /// An empty index without a memory limit.
     pub(crate) fn new() -> Self {
         Self::with_bytes_max(usize::MAX)
     }
 
-    /// An empty index that does not take more memory than this, unless it is asked to by an
-    /// insertion that [`DiskIndex::has_room_for`] says no to.
+    /// An empty index with a memory limit. Only an insertion despite [`DiskIndex::has_room_for`]
+    /// can exceed it.
     pub(crate) fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             nodes: Nodes::new(),
@@ -98,12 +98,12 @@ impl DiskIndex {
         self.len == 0
     }
 
-    /// Prefixes in the index, names of objects included.
+    /// Prefixes in the index, including the names of objects.
     pub(crate) fn prefixes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Octets of memory that the index takes: all that is allocated, tables included.
+    /// Bytes of memory that are allocated, including tables.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.nodes.memory_bytes()
@@ -111,15 +111,15 @@ impl DiskIndex {
             + self.path.capacity() * size_of::<u64>()
     }
 
-    /// Whether it may grow as far as the insertion of `key` can make it, if the object's name has
-    /// `prefixes` proper prefixes at most, the empty one left out. What is needed only while
-    /// something is moved counts.
+    /// Whether the index may grow as far as inserting `key` can make it, if the object's name has
+    /// at most `prefixes` proper prefixes, without the empty one. Memory that is needed only during
+    /// a move counts, too.
     pub(crate) fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
         let growth = self.growth_bytes(key, prefixes);
         self.memory_bytes().saturating_add(growth) <= self.bytes_max
     }
 
-    /// Octets beside those that it has that an insertion may need.
+    /// Bytes that an insertion may need in addition.
     fn growth_bytes(&self, key: Key, prefixes: usize) -> usize {
         let (nodes, content) = match self.nodes.find(key.object) {
             Some(node) => (0, self.nodes.get(node).content),
@@ -139,13 +139,13 @@ impl DiskIndex {
             + list_growth_bytes(&self.path, nodes.saturating_sub(self.path.len()))
     }
 
-    /// Asks for the memory of an object, so that a later call does not wait for it.
+    /// Prefetches the memory of an object for a later call.
     #[inline]
     pub(crate) fn prefetch(&self, object: u64) {
         self.nodes.prefetch_table(object);
     }
 
-    /// Where `key`'s Data is.
+    /// The address of `key`'s Data.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<RecordAddress> {
         let node = self.nodes.find(key.object)?;
@@ -156,14 +156,14 @@ impl DiskIndex {
         }
     }
 
-    /// Says where `key`'s Data is, and returns where it was before.
+    /// Sets the address of `key`'s Data. Returns the former one.
     ///
-    /// `path` is called only when the object is new: it appends the hashes of all proper prefixes
-    /// of the object's name but the empty one, shortest first.
+    /// `path` is called only for a new object. It appends the hashes of all proper prefixes of the
+    /// object's name, shortest first and without the empty one.
     pub(crate) fn insert(
         &mut self,
         key: Key,
-        place: RecordAddress,
+        address: RecordAddress,
         path: impl FnOnce(&mut Vec<u64>),
     ) -> Option<RecordAddress> {
         let node = match self.nodes.find(key.object) {
@@ -178,9 +178,9 @@ impl DiskIndex {
         let content = self.nodes.get(node).content;
         let (whole, segments) = self.unpack(content);
         let (whole, segments, before) = match key.segment {
-            WHOLE => (place.to_word(), segments, RecordAddress::from_word(whole)),
+            WHOLE => (address.to_word(), segments, RecordAddress::from_word(whole)),
             segment => {
-                let (segments, before) = self.segments.insert(segments, segment, place);
+                let (segments, before) = self.segments.insert(segments, segment, address);
                 (whole, segments, before)
             }
         };
@@ -189,9 +189,9 @@ impl DiskIndex {
         before
     }
 
-    /// Removes `key` if it is at `place`. Says whether it was.
-    pub(crate) fn remove(&mut self, key: Key, place: RecordAddress) -> bool {
-        if self.find(key) != Some(place) {
+    /// Removes `key` if it has this address. Returns whether it had.
+    pub(crate) fn remove(&mut self, key: Key, address: RecordAddress) -> bool {
+        if self.find(key) != Some(address) {
             return false;
         }
         let Some(node) = self.nodes.find(key.object) else { return false };
@@ -200,11 +200,11 @@ impl DiskIndex {
         true
     }
 
-    /// The first wanted Data at or below a prefix, given by its hash; none is the empty prefix.
+    /// The first wanted Data at or below a prefix, given by its hash; `None` is the empty prefix.
     ///
-    /// The order is: Data of the very name, its segments, lowest first, and what is below its
-    /// children, the newest child first. Takes `visits_max` steps at most, from node to node or
-    /// Data to Data.
+    /// The order is: Data with exactly this name, its segments in ascending order, then the Data
+    /// below its children, newest child first. Takes at most `visits_max` steps, each to another
+    /// node or Data.
     pub(crate) fn below(
         &self,
         prefix: Option<u64>,
@@ -216,13 +216,13 @@ impl DiskIndex {
         let mut visits = 0;
         loop {
             let mut entry = NodeEntry::Whole;
-            while let Some((key, place)) = self.entry(at, entry) {
+            while let Some((key, address)) = self.entry(at, entry) {
                 visits += 1;
                 if visits > visits_max {
                     return None;
                 }
-                if is_wanted(key, place) {
-                    return Some((key, place));
+                if is_wanted(key, address) {
+                    return Some((key, address));
                 }
                 entry = NodeEntry::after(key);
             }
@@ -233,8 +233,8 @@ impl DiskIndex {
         }
     }
 
-    /// Removes all Data at or below a prefix, given by its hash, `truncate` at most. Says how many
-    /// that were: fewer than `truncate` when none is left.
+    /// Removes up to `limit` Data at or below a prefix, given by its hash. Returns how many: fewer
+    /// than `limit` if none is left.
     pub(crate) fn erase_below(
         &mut self,
         prefix: Option<u64>,
@@ -245,9 +245,9 @@ impl DiskIndex {
         let mut count = 0;
         let mut at = top;
         while count < limit {
-            if let Some((key, place)) = self.entry(at, NodeEntry::Whole) {
+            if let Some((key, address)) = self.entry(at, NodeEntry::Whole) {
                 self.remove_from_node(at, key.segment);
-                erased(key, place);
+                erased(key, address);
                 count += 1;
                 continue;
             }
@@ -266,12 +266,12 @@ impl DiskIndex {
         count
     }
 
-    /// Goes on through all Data from where it stopped, `steps` further, and removes what `keep`
-    /// says no to. Behind the last it begins again with the first. Says how many it removed.
+    /// Visits the next `steps` Data, continuing where the last call stopped and restarting at the
+    /// end, and removes those for which `keep` returns false. Returns how many.
     ///
-    /// Data that is there all the time comes once in each round. Whatever comes or goes between
-    /// the calls does not disturb it; what is new may be left out until the next round. A round
-    /// also gathers what is scattered over memory, so that the rest can be given back.
+    /// Each round visits all Data that exists during the whole round. Insertions and removals
+    /// between calls do no harm; new Data may be visited in the next round only. A round also moves
+    /// cells together, so that pages of memory can be freed.
     pub(crate) fn sweep(
         &mut self,
         steps: usize,
@@ -281,11 +281,11 @@ impl DiskIndex {
         for _ in 0..steps {
             let mut found = self.entry(self.cursor.node, self.cursor.at);
             if found.is_none() && matches!(self.cursor.at, NodeEntry::From(_)) {
-                // What follows the last Data of a node costs no step.
+                // The end of a node costs no step.
                 self.advance();
                 found = self.entry(self.cursor.node, self.cursor.at);
             }
-            let Some((key, place)) = found else {
+            let Some((key, address)) = found else {
                 self.advance();
                 continue;
             };
@@ -293,7 +293,7 @@ impl DiskIndex {
                 self.compact(self.cursor.node, key.segment);
             }
             self.cursor.at = NodeEntry::after(key);
-            if !keep(key, place) {
+            if !keep(key, address) {
                 self.remove_from_node(self.cursor.node, key.segment);
                 self.nodes.prune(self.cursor.node);
                 removed += 1;
@@ -302,7 +302,7 @@ impl DiskIndex {
         removed
     }
 
-    /// Goes on through all Data from a place on, `steps` further. Says whether that was the end.
+    /// Visits the next `steps` Data from a cursor on. Returns whether that was the end.
     pub(super) fn walk(
         &self,
         cursor: &mut Cursor,
@@ -314,8 +314,8 @@ impl DiskIndex {
                 return true;
             }
             match self.entry(cursor.node, cursor.at) {
-                Some((key, place)) => {
-                    visit(key, place);
+                Some((key, address)) => {
+                    visit(key, address);
                     cursor.at = NodeEntry::after(key);
                 }
                 None => *cursor = Cursor { node: cursor.node + 1, at: NodeEntry::Whole },
@@ -324,8 +324,8 @@ impl DiskIndex {
         false
     }
 
-    /// Steps that [`DiskIndex::sweep`] needs at most to get once around: one for each Data, and one
-    /// for each prefix there is or was at once.
+    /// Most steps that [`DiskIndex::sweep`] needs for one round: one for each Data, and one for
+    /// each prefix slot.
     #[inline]
     pub(crate) fn round_steps(&self) -> usize {
         self.len + self.nodes.slots() as usize
@@ -341,7 +341,7 @@ impl DiskIndex {
         prefix.map_or(Some(ROOT), |hash| self.nodes.find(hash))
     }
 
-    /// The node that follows `write_offset` below `top`. Counts its steps.
+    /// The node that follows `at` below `top`. Counts the steps.
     fn node_after(&self, mut at: u32, top: u32, visits: &mut usize) -> Option<u32> {
         *visits += 1;
         let first_child = self.nodes.get(at).first_child;
@@ -359,22 +359,22 @@ impl DiskIndex {
         None
     }
 
-    /// The first Data of a node from `from` on.
+    /// The first Data of a node, starting at `from`.
     fn entry(&self, node: u32, from: NodeEntry) -> Option<(Key, RecordAddress)> {
         let node = self.nodes.get(node);
         let (whole, segments) = self.unpack(node.content);
         let first = match from {
             NodeEntry::From(first) => first,
             NodeEntry::Whole => match RecordAddress::from_word(whole) {
-                Some(place) => return Some((Key { object: node.hash, segment: WHOLE }, place)),
+                Some(address) => return Some((Key { object: node.hash, segment: WHOLE }, address)),
                 None => 0,
             },
         };
-        let (segment, place) = self.segments.first_from(segments, first)?;
-        Some((Key { object: node.hash, segment }, place))
+        let (segment, address) = self.segments.first_from(segments, first)?;
+        Some((Key { object: node.hash, segment }, address))
     }
 
-    /// Takes Data out that is there, and leaves the node.
+    /// Removes existing Data from a node, and leaves the node.
     fn remove_from_node(&mut self, node: u32, segment: u64) {
         let content = self.nodes.get(node).content;
         let (whole, segments) = self.unpack(content);
@@ -390,7 +390,7 @@ impl DiskIndex {
         self.len -= 1;
     }
 
-    /// Gives the memory of a segment a better place, if there is one.
+    /// Moves the cells that lead to a segment to fuller pages, if there are any.
     fn compact(&mut self, node: u32, segment: u64) {
         let content = self.nodes.get(node).content;
         let (whole, segments) = self.unpack(content);
@@ -400,7 +400,7 @@ impl DiskIndex {
         }
     }
 
-    /// What a node holds: the place of the Data of its very name, and the word of its segments.
+    /// What a node holds: the address of Data with exactly its name, and the word of its segments.
     #[inline(always)]
     fn unpack(&self, content: u64) -> (u64, u64) {
         if content & BOTH != 0 {
@@ -410,7 +410,7 @@ impl DiskIndex {
         if Segments::has_segments(content) { (EMPTY, content) } else { (content, EMPTY) }
     }
 
-    /// The content of a node that holds these, and held what `content` says.
+    /// The content of a node with these two words. `content` is what the node held before.
     fn pack(&mut self, content: u64, whole: u64, segments: u64) -> u64 {
         let cells = self.segments.cells_mut();
         let has_both = whole != EMPTY && segments != EMPTY;

@@ -1,4 +1,5 @@
-//! What is asked of the disks, and what they answer.
+//! Issues operations to the disks, and handles their outcomes. Steps 5 to 9 of the path in the
+//! [module documentation](super).
 
 use super::address::SECTOR_BYTES;
 use super::checkpoint::{Erasure, LoggedErasure};
@@ -14,13 +15,13 @@ use alloc::vec::Vec;
 use core::mem;
 use weir_base::{Backoff, Instant, NS_PER_S, Packet};
 
-/// Writes that fail one after another before a disk gets a rest from them.
+/// Consecutive failed writes after which appending to a disk pauses.
 const FAILURES_MAX: u32 = 3;
-/// The pauses after that.
+/// The length of these pauses.
 const PAUSE: Backoff = Backoff::new(NS_PER_S, 60 * NS_PER_S);
 
 impl DiskTier {
-    /// Appends what the disks are to do now.
+    /// Appends the operations that the disks should start now.
     pub(crate) fn take_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
         for disk in 0..self.devices.len() {
             self.prepare(now, disk);
@@ -30,7 +31,7 @@ impl DiskTier {
         }
     }
 
-    /// Hands over writes that have waited long enough, and erasures.
+    /// Queues batches that have waited long enough, erasures and checkpoints.
     fn prepare(&mut self, now: Instant, disk: usize) {
         let device = &mut self.devices[disk];
         if device.paused_until <= now {
@@ -63,7 +64,7 @@ impl DiskTier {
         let write = device.writes.front();
         let write =
             write.filter(|batch| !device.must_wait_for_header(batch)).map(|batch| batch.ticket);
-        // Reads must not hold up writes until memory for these runs out.
+        // Preferring reads must not block writes until memory is full of evicted packets.
         let contention = match device.bytes_waiting > self.device_backlog_max() / 4 {
             true => Contention::Fifo,
             false => self.config.contention,
@@ -126,7 +127,7 @@ impl DiskTier {
             OpPurpose::Read(at) => self.on_read(disk, at, outcome),
             OpPurpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
             OpPurpose::Recovery(tag) => self.on_recovery_read(tag, outcome),
-            OpPurpose::Comparison(key, place) => self.on_comparison(key, place, &outcome),
+            OpPurpose::Comparison(key, address) => self.on_comparison(key, address, &outcome),
         }
     }
 
@@ -153,7 +154,7 @@ impl DiskTier {
                 None
             }
             DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
-                // Where the region was used again meanwhile, it is only gone.
+                // If the region was reused meanwhile, the record is gone and not damaged.
                 if self.is_valid(read.address) {
                     self.stats.damaged += 1;
                     self.discard_record(read.key, read.address);
@@ -164,14 +165,14 @@ impl DiskTier {
         self.stats.reads += u64::from(data.is_some());
         let outcome = match data {
             Some((packet, fresh_until)) => ReadOutcome::Data { packet, fresh_until },
-            // Who waited went on when the disk stalled.
+            // The waiting Interests were released when the disk stalled.
             None if read.is_released => return,
             None => ReadOutcome::Unavailable,
         };
         self.reads.finish(read.id, outcome);
     }
 
-    /// Whether what was read may be served.
+    /// Whether the record that was read may be served.
     fn check_read(&mut self, read: &SharedRead, packet: &Packet) -> bool {
         if read.is_stale {
             return false;
@@ -186,7 +187,8 @@ impl DiskTier {
         false
     }
 
-    /// A single bad place is given up; when a disk fails altogether, what is on it is kept.
+    /// A read failed. A single failed read discards its record. If all reads fail, the disk is
+    /// broken, and its records are kept for later.
     fn on_read_failed(&mut self, disk: usize, read: &SharedRead) {
         self.stats.read_errors += 1;
         let device = &mut self.devices[disk];
@@ -228,19 +230,20 @@ impl DiskTier {
         self.seal_closed(now, disk);
     }
 
-    /// Records that may not be on the disk are not served, and not after a restart either.
+    /// Drops the records of a failed write. They may or may not be on the disk, so erasures are
+    /// logged for them.
     fn drop_batch(&mut self, disk: usize, batch: &WriteBatch) {
         let end = (batch.sequence, ((batch.offset + batch.len) / SECTOR_BYTES) as u32);
         for &record in &batch.records {
             let pending = self.remove_pending(record);
-            // What was erased meanwhile is not lost.
+            // A record that was erased meanwhile is not lost.
             if self.remove_from_index(pending.key, pending.address) && pending.is_evicted {
                 self.stats.lost += 1;
                 self.lost.add(&pending.packet);
             }
             self.devices[disk].erase_before(Erasure::Key(pending.key), Some(end));
         }
-        // What came since then is not to be erased with it.
+        // Log the erasures again, with their old positions: records appended since then must stay.
         for &LoggedErasure { erasure, before } in &batch.erasures {
             self.devices[disk].erase_before(erasure, Some(before));
         }
@@ -262,13 +265,13 @@ impl DiskTier {
             return self.abandon_region(disk, batch, failure);
         }
         let is_open = device.open.as_ref().is_some_and(|log| log.sequence == batch.sequence);
-        // Where there is no space, there is none elsewhere either: no other region is given up.
+        // After an error, continue in another region. A full file system would fail there, too.
         if is_open && failure == DiskFailure::Io {
             device.close();
         }
     }
 
-    /// A region without a header holds nothing.
+    /// The header of a region could not be written, so the region holds nothing.
     fn abandon_region(&mut self, disk: usize, header: &WriteBatch, failure: DiskFailure) {
         let device = &mut self.devices[disk];
         device.finish_batch();
@@ -282,7 +285,7 @@ impl DiskTier {
         for batch in dropped {
             self.drop_batch(disk, &batch);
         }
-        // Where there is no space, there is none elsewhere either.
+        // A full file system is no fault of the region.
         let is_its_own = u8::from(failure == DiskFailure::Io);
         let region = &mut self.devices[disk].regions[header.region as usize];
         let failures = region.failures.saturating_add(is_its_own);
@@ -293,12 +296,13 @@ impl DiskTier {
             failures,
             ..Region::default()
         };
-        // Sequence numbers go by without a record: stale entries must still go before they look
-        // valid.
+        // Sequence numbers advance without records here. The sweep must advance as well, or stale
+        // addresses could become valid again.
         self.sweep(disk, self.devices[disk].geometry.region_bytes);
     }
 
-    /// Does what is due: stalls are found; the rest is done when operations are taken.
+    /// Detects stalled disks and continues recovery. Everything else that is due happens in
+    /// `take_ops`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for disk in 0..self.devices.len() {
             if self.stalls_at(disk).is_some_and(|at| at <= now) {
@@ -308,14 +312,14 @@ impl DiskTier {
         self.continue_recovery();
     }
 
-    /// When the disk is taken for stalled unless it answers.
+    /// When the disk will count as stalled, unless it responds.
     fn stalls_at(&self, disk: usize) -> Option<Instant> {
         let device = &self.devices[disk];
         let &(begun, _) = device.begun.front().filter(|_| !device.is_stalled)?;
         Some(begun.max(device.last_answer).plus_ns(self.config.stalled_after_ns))
     }
 
-    /// Lets go all who wait for a disk.
+    /// Releases all reads that wait for a disk.
     fn on_stalled(&mut self, disk: usize) {
         self.stats.stalls += 1;
         let device = &mut self.devices[disk];
@@ -352,8 +356,8 @@ impl DiskTier {
         next
     }
 
-    /// Hands over all that is gathered. Says whether something has yet to be written by a disk that
-    /// works.
+    /// Queues everything that is being gathered. Returns whether a disk that works still has
+    /// something to write or to compare.
     pub(crate) fn flush(&mut self, now: Instant) -> bool {
         for disk in 0..self.devices.len() {
             self.prepare(now, disk);
@@ -367,7 +371,7 @@ impl DiskTier {
         })
     }
 
-    /// Whether all disks that may be written to are known well enough for it.
+    /// Whether recovery knows enough of all usable disks to write to them.
     pub(crate) fn is_ready(&self) -> bool {
         self.devices.iter().all(|device| device.is_ready || !device.is_usable())
     }

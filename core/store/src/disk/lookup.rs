@@ -1,46 +1,47 @@
 use super::address::{Key, RecordAddress};
 use weir_base::{Instant, Packet};
 
-/// Data that an Interest asks for and that lies on a disk, as far as the index can tell.
+/// A record that, according to the index, answers an Interest.
 #[derive(Copy, Clone, Debug)]
 pub struct OnDisk {
-    /// The disk, an index into [`DiskTierConfig::disks`](super::DiskTierConfig::disks).
+    /// An index into [`DiskTierConfig::disks`](super::DiskTierConfig::disks).
     pub disk: u8,
-    /// Reads that wait for the disk or are under way, not counting those this one would share.
+    /// Reads that wait for the disk or are in progress, without the one that this lookup could
+    /// join.
     pub reads_waiting: u32,
-    /// Whether the disk has not answered for long.
+    /// Whether the disk has not responded for a long time.
     pub is_stalled: bool,
     pub(super) key: Key,
     pub(super) address: RecordAddress,
 }
 
-/// Identifies a read that Interests wait for; never used again.
+/// Identifies a read. Never used again.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct ReadId(pub u64);
 
-/// A read was not begun: as many as may be are waiting.
+/// The disk's limit of waiting reads is reached, so the read did not begin.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
-#[error("as many reads as may be are waiting for the disk")]
+#[error("too many reads are waiting for the disk")]
 pub struct ReadRefused;
 
-/// A read has ended, or is not to be waited for any longer.
+/// A read has ended, or need not be waited for any longer.
 #[derive(Debug)]
 pub struct FinishedRead {
     pub read: ReadId,
-    /// What came of it.
     pub outcome: ReadOutcome,
 }
 
+/// The result of a read.
 #[derive(Debug)]
 pub enum ReadOutcome {
     Data {
-        /// A whole Data TLV that has not been decoded yet.
+        /// The whole Data TLV, not decoded yet.
         packet: Packet,
         fresh_until: Instant,
     },
-    /// The record is damaged or gone, or the disk failed: it will not be read from there.
+    /// The record is damaged or gone, or the disk failed.
     Unavailable,
-    /// The disk does not answer. The read may still end with Data later.
+    /// The disk does not respond. The read may still return Data later.
     Stalled,
 }
 

@@ -1,24 +1,23 @@
-//! Segments that memory and disks have lost.
+//! Segments that are neither in memory nor on a disk any more.
 
 use alloc::vec::Vec;
 use weir_wire::{DataView, Name};
 
-/// Segments that are listed until they are taken.
+/// Most segments listed until they are taken.
 const SEGMENTS_MAX: usize = 1 << 11;
-/// Octets of the name of a segment that is listed.
+/// Most bytes of a listed segment's name.
 const NAME_BYTES_MAX: usize = 256;
 
-/// A segment of which neither memory nor a disk has a copy any more, through no decision of a
-/// policy.
+/// A segment that the store lost although no policy evicted it.
 #[derive(Clone, Debug)]
 pub struct LostSegment {
     pub object: Name,
     pub segment: u64,
-    /// That of the last segment of the object, if the Data says.
+    /// The number of the object's last segment, if the Data states it.
     pub last_segment: Option<u64>,
 }
 
-/// The segments that were lost since they were last taken, as far as they are few.
+/// The segments lost since the list was last taken, up to a limit.
 #[derive(Default)]
 pub(crate) struct LostSegments(Vec<LostSegment>);
 
@@ -31,7 +30,7 @@ impl LostSegments {
         core::mem::take(&mut self.0)
     }
 
-    /// Lists the segment that a Data is, if it is one.
+    /// Lists a lost Data packet, if it is a segment.
     #[cold]
     pub(crate) fn add(&mut self, packet: &[u8]) {
         if self.0.len() >= SEGMENTS_MAX {

@@ -1,4 +1,4 @@
-//! Operations that are under way.
+//! Operations in progress.
 
 use super::address::{Key, RecordAddress};
 use super::device::WriteBatch;
@@ -10,18 +10,18 @@ pub(super) enum OpPurpose {
     Read(u32),
     Write(WriteBatch),
     Recovery(u32),
-    /// Whether a record is the Data that has come since, whose fingerprint is known.
+    /// Compares a record with the fingerprint of newer Data.
     Comparison(Key, RecordAddress),
 }
 
-/// An operation that is under way.
+/// An operation in progress.
 pub(super) struct RunningOp {
     id: DiskOpId,
     pub(super) disk: u8,
     pub(super) purpose: OpPurpose,
 }
 
-/// The operations that are under way.
+/// All operations in progress.
 #[derive(Default)]
 pub(super) struct Operations {
     running: Slab<RunningOp>,
@@ -29,7 +29,7 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Begins an operation. Its number never comes again, and says where to look.
+    /// Adds an operation. Its number is unique; the low 16 bits are its slot.
     pub(super) fn begin(&mut self, disk: u8, purpose: OpPurpose) -> DiskOpId {
         let slot = self.running.insert(RunningOp { id: DiskOpId(0), disk, purpose });
         self.serial += 1;
@@ -42,7 +42,7 @@ impl Operations {
         self.running.get(slot_of(id)).is_some_and(|running| running.id == id)
     }
 
-    /// Ends an operation, if it is under way.
+    /// Removes an operation, if it is in progress.
     pub(super) fn end(&mut self, id: DiskOpId) -> Option<RunningOp> {
         self.is_running(id).then(|| self.running.remove(slot_of(id)))
     }

@@ -1,29 +1,29 @@
-//! Records that are not known to be on disk yet.
+//! Records whose write has not been confirmed yet.
 
 use super::address::{Key, RecordAddress};
 use weir_base::{Packet, Pool, Slab, Table, mix};
 
-/// A record that is not known to be on disk yet.
+/// A record whose write has not been confirmed yet.
 pub(super) struct Pending {
     pub(super) key: Key,
     pub(super) address: RecordAddress,
     pub(super) packet: Packet,
     pub(super) fresh_until_unix_ms: u64,
-    /// Whether the store has evicted the Data, so that the packet takes memory for this alone.
+    /// Whether memory has evicted the Data, so that only this record holds the packet.
     pub(super) is_evicted: bool,
 }
 
-/// All such records, found by their place.
+/// All such records, by address.
 pub(super) struct PendingRecords {
     records: Slab<Pending>,
     by_address: Table,
-    /// Bytes of memory of packets that the store has evicted.
+    /// Bytes of packets that memory has evicted.
     evicted_bytes: u64,
 }
 
 #[inline]
-fn hash(place: RecordAddress) -> u64 {
-    mix(u64::from(place.disk()) << 36 | place.offset_sectors())
+fn hash(address: RecordAddress) -> u64 {
+    mix(u64::from(address.disk()) << 36 | address.offset_sectors())
 }
 
 impl PendingRecords {
@@ -39,11 +39,11 @@ impl PendingRecords {
         &mut self.records[at].packet
     }
 
-    pub(super) fn find(&self, place: RecordAddress) -> Option<u32> {
+    pub(super) fn find(&self, address: RecordAddress) -> Option<u32> {
         if self.by_address.is_empty() {
             return None;
         }
-        self.by_address.find(hash(place), |at| self.records[at].address == place)
+        self.by_address.find(hash(address), |at| self.records[at].address == address)
     }
 
     pub(super) fn insert(&mut self, pending: Pending) -> u32 {
@@ -62,7 +62,7 @@ impl PendingRecords {
         pending
     }
 
-    /// The store has evicted the Data of a record.
+    /// Memory has evicted the Data of a record.
     #[inline]
     pub(super) fn on_evicted(&mut self, at: u32) {
         let pending = &mut self.records[at];
@@ -71,7 +71,7 @@ impl PendingRecords {
         }
     }
 
-    /// Bytes of memory of packets that the store has evicted.
+    /// Bytes of packets that memory has evicted.
     #[inline]
     pub(super) fn evicted_bytes(&self) -> u64 {
         self.evicted_bytes

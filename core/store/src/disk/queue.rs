@@ -1,15 +1,15 @@
-//! Whose turn it is before a disk.
+//! The order of reads and writes that wait for a disk.
 
 use super::config::Contention;
 
-/// What a disk may do next.
+/// What a disk does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum NextOp {
     Read,
     Write,
 }
 
-/// Numbers for reads and writes in the order in which they began to wait.
+/// Numbers reads and writes in the order of their arrival.
 #[derive(Default)]
 pub(super) struct Tickets(u64);
 
@@ -20,7 +20,8 @@ impl Tickets {
     }
 }
 
-/// Whose turn it is. Reads and writes that wait are given by the tickets of the first of each.
+/// Which operation goes first. `read` and `write` are the tickets of the first waiting read and
+/// write.
 #[inline]
 pub(super) fn choose_next(
     contention: Contention,

@@ -5,19 +5,19 @@ use super::lookup::{FinishedRead, ReadId, ReadOutcome};
 use alloc::collections::VecDeque;
 use weir_base::{Slab, Table};
 
-/// A read that Interests wait for.
+/// A read that one or more Interests wait for.
 pub(super) struct SharedRead {
     pub(super) id: ReadId,
     pub(super) key: Key,
     pub(super) address: RecordAddress,
     pub(super) ticket: u64,
-    /// The Interests that waited have continued already.
+    /// The waiting Interests have been released already.
     pub(super) is_released: bool,
-    /// The Data was erased or replaced after the read was begun.
+    /// The Data was erased or replaced after the read began.
     pub(super) is_stale: bool,
 }
 
-/// Reads that wait or are under way, found by their key, and the ends of those that are over.
+/// Reads that wait or are in progress, by key, and the results of finished ones.
 pub(super) struct Reads {
     reads: Slab<SharedRead>,
     by_key: Table,
@@ -39,14 +39,14 @@ impl Reads {
         &self.reads[at]
     }
 
-    /// The read of this record that others may join.
-    pub(super) fn find(&self, key: Key, place: RecordAddress) -> Option<u32> {
+    /// The read of this record, if one can be joined.
+    pub(super) fn find(&self, key: Key, address: RecordAddress) -> Option<u32> {
         if self.by_key.is_empty() {
             return None;
         }
         self.by_key.find(key.filter_hash(), |at| {
             let read = &self.reads[at];
-            read.key == key && read.address == place && !read.is_stale
+            read.key == key && read.address == address && !read.is_stale
         })
     }
 
@@ -62,11 +62,11 @@ impl Reads {
         id
     }
 
-    /// Begins a read. Returns its index, too.
-    pub(super) fn begin(&mut self, key: Key, place: RecordAddress, ticket: u64) -> (ReadId, u32) {
+    /// Adds a read. Returns its identifier and its index.
+    pub(super) fn begin(&mut self, key: Key, address: RecordAddress, ticket: u64) -> (ReadId, u32) {
         let id = self.next_id();
         let read =
-            SharedRead { id, key, address: place, ticket, is_released: false, is_stale: false };
+            SharedRead { id, key, address: address, ticket, is_released: false, is_stale: false };
         let at = self.reads.insert(read);
         self.by_key.insert(key.filter_hash(), at);
         (id, at)
@@ -77,7 +77,7 @@ impl Reads {
         ReadId(self.last_id)
     }
 
-    /// What is being read under this key must not be served any more.
+    /// The record being read under this key must not be served any more.
     pub(super) fn invalidate(&mut self, key: Key) {
         let Self { by_key, reads, .. } = self;
         if by_key.is_empty() {
@@ -89,7 +89,7 @@ impl Reads {
         });
     }
 
-    /// What is being read must not be served any more.
+    /// None of the records being read may be served any more.
     pub(super) fn invalidate_all(&mut self) {
         self.reads.iter_mut().for_each(|(_, read)| read.is_stale = true);
     }
@@ -100,7 +100,7 @@ impl Reads {
         read
     }
 
-    /// The Interests that wait for a read continue without it, unless they have already.
+    /// Releases the Interests that wait for a read, unless they were released before.
     pub(super) fn release_waiters(&mut self, at: u32) {
         let read = &mut self.reads[at];
         if !core::mem::replace(&mut read.is_released, true) {

@@ -1,20 +1,20 @@
-//! What a record looks like on disk.
+//! The encoding of records on disk.
 //!
-//! A header of 48 octets, integers little-endian, then what it is about, then zeros to the
-//! end of the block. The header says which store wrote it, in which use of the region and where, so
-//! that nothing else passes for it: octets inside a stranger's Data, a record of an earlier use, or
-//! a block that the disk has put or found in the wrong place.
+//! A record is a header of 48 bytes, a body, and zeros up to the end of the block. Integers are
+//! little-endian. The header names the store, the use of the region, and the offset. So no other
+//! bytes can pass for the record: not packet content that looks like one, not a record of an
+//! earlier use of the region, and not a block that the disk wrote or read at the wrong place.
 //!
-//! | octets | what |
+//! | bytes | field |
 //! |---|---|
 //! | 0..4 | `WRec` |
-//! | 4..8 | checksum of all that follows, padding not included |
-//! | 8..16 | the store |
-//! | 16..24 | the offset of the record on the disk |
+//! | 4..8 | checksum of all bytes behind it, without padding |
+//! | 8..16 | store |
+//! | 16..24 | offset of the record on the disk |
 //! | 24..28 | sequence number of the region |
-//! | 28..32 | octets after the header |
-//! | 32..40 | until when the Data is fresh, ms since 1970 |
-//! | 40..44 | what it is about |
+//! | 28..32 | length of the body |
+//! | 32..40 | end of the Data's freshness, in milliseconds since 1970 |
+//! | 40..44 | kind of record |
 //! | 44..48 | zeros |
 
 use super::config::Checksum;
@@ -22,17 +22,18 @@ use super::op::{RecordFault, WriteChunk};
 
 pub(crate) const HEADER_BYTES: usize = 48;
 
-/// The first octets of a record.
+/// The first bytes of a record.
 const MAGIC: [u8; 4] = *b"WRec";
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum RecordKind {
     Data = 1,
+    /// The header of a region.
     Region = 2,
-    /// What a region holds, written when it is full.
+    /// The list of a region's contents, written when the region is full.
     Checkpoint = 3,
-    /// Where the checkpoint of a region is, in its last block.
+    /// In the last block of a region: where its checkpoint is.
     Footer = 4,
     /// Names that were erased.
     Erasures = 5,
@@ -46,30 +47,29 @@ impl RecordKind {
     }
 }
 
+/// Where a record must be. Its header holds these values.
 #[derive(Copy, Clone, Debug)]
 pub struct RecordLocation {
-    /// The store: [`DiskTierConfig::store_id`](super::DiskTierConfig::store_id).
+    /// See [`DiskTierConfig::store_id`](super::DiskTierConfig::store_id).
     pub store_id: u64,
-    /// From the start of the file or device.
+    /// Bytes from the start of the file or device.
     pub offset: u64,
-    /// Sequence number of the region.
+    /// The sequence number of the region.
     pub sequence: u32,
 }
 
-/// A record as it was found.
+/// A record that was read and checked.
 #[derive(Copy, Clone, Debug)]
 pub struct Record<'a> {
-    /// What it is about.
     pub(crate) kind: RecordKind,
-    /// Sequence number of the region.
+    /// The sequence number of the region.
     pub(crate) sequence: u32,
-    /// Until when the Data is fresh, ms since 1970.
+    /// The end of the Data's freshness, in milliseconds since 1970.
     pub fresh_until_unix_ms: u64,
-    /// What follows the header.
     pub body: &'a [u8],
 }
 
-/// Octets that a record takes on disk, by the octets of its body.
+/// Bytes of a record on disk with a body of `body_len` bytes.
 #[inline]
 pub fn size(body_len: usize, block_bytes: u32) -> u64 {
     ((HEADER_BYTES + body_len) as u64).next_multiple_of(u64::from(block_bytes))
@@ -84,22 +84,22 @@ impl WriteChunk {
     }
 }
 
-/// Writes the header of a record whose body is already behind it.
+/// Writes the header of a record whose body is already in place.
 ///
 /// # Panics
-/// When `octets` has no room for a header.
+/// If `octets` is shorter than a header.
 pub(crate) fn write_header(
     octets: &mut [u8],
-    place: &RecordLocation,
+    address: &RecordLocation,
     kind: RecordKind,
     fresh_until_unix_ms: u64,
     checksum: Checksum,
 ) {
     let body_len = octets.len() - HEADER_BYTES;
     octets[..4].copy_from_slice(&MAGIC);
-    octets[8..16].copy_from_slice(&place.store_id.to_le_bytes());
-    octets[16..24].copy_from_slice(&place.offset.to_le_bytes());
-    octets[24..28].copy_from_slice(&place.sequence.to_le_bytes());
+    octets[8..16].copy_from_slice(&address.store_id.to_le_bytes());
+    octets[16..24].copy_from_slice(&address.offset.to_le_bytes());
+    octets[24..28].copy_from_slice(&address.sequence.to_le_bytes());
     octets[28..32].copy_from_slice(&(body_len as u32).to_le_bytes());
     octets[32..40].copy_from_slice(&fresh_until_unix_ms.to_le_bytes());
     octets[40..44].copy_from_slice(&(kind as u32).to_le_bytes());
@@ -108,10 +108,10 @@ pub(crate) fn write_header(
     octets[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Lays out the parts of a write one after another.
+/// Encodes the chunks of a write one after another.
 ///
 /// # Panics
-/// When `out` is not as long as all parts with their padding.
+/// If `out` does not have the length of all chunks with their padding.
 pub fn encode_chunks(
     parts: &[WriteChunk],
     first: &RecordLocation,
@@ -127,10 +127,10 @@ pub fn encode_chunks(
             WriteChunk::Data { packet, fresh_until_unix_ms } => {
                 let used = HEADER_BYTES + packet.len();
                 block[HEADER_BYTES..used].copy_from_slice(packet);
-                let place = RecordLocation { offset: first.offset + at as u64, ..*first };
+                let address = RecordLocation { offset: first.offset + at as u64, ..*first };
                 write_header(
                     &mut block[..used],
-                    &place,
+                    &address,
                     RecordKind::Data,
                     *fresh_until_unix_ms,
                     checksum,
@@ -145,10 +145,11 @@ pub fn encode_chunks(
         block[used..].fill(0);
         at = end;
     }
-    assert_eq!(at, out.len(), "a write is as long as its parts");
+    assert_eq!(at, out.len(), "the output is as long as all chunks");
 }
 
-/// The record at the beginning of `octets`, which were read at `place`, of any region's use.
+/// The record at the start of `octets`, which were read at `offset`, of any kind and any use of the
+/// region.
 pub(crate) fn parse_any<'a>(
     octets: &'a [u8],
     store_id: u64,
@@ -171,13 +172,13 @@ pub(crate) fn parse_any<'a>(
     Ok(Record { kind, sequence: word(24), fresh_until_unix_ms: long(32), body })
 }
 
-/// The Data record at the beginning of `octets`, which were read at `place`.
+/// The Data record at the start of `octets`, which were read at this location.
 pub fn parse_data<'a>(
     octets: &'a [u8],
-    place: &RecordLocation,
+    address: &RecordLocation,
     checksum: Checksum,
 ) -> Result<Record<'a>, RecordFault> {
-    let record = parse_any(octets, place.store_id, place.offset, checksum)?;
-    let is_it = record.kind == RecordKind::Data && record.sequence == place.sequence;
+    let record = parse_any(octets, address.store_id, address.offset, checksum)?;
+    let is_it = record.kind == RecordKind::Data && record.sequence == address.sequence;
     if is_it { Ok(record) } else { Err(RecordFault::Foreign) }
 }

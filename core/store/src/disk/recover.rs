@@ -1,9 +1,50 @@
-//! How what is on the disks is found again at a start.
+//! Recovery: rebuilds the index from the disks after a start.
 //!
-//! First the two ends of every region are read: its header says of which use it is, its footer
-//! where the checkpoint is. Regions without a checkpoint are read whole. Of each disk the newest
-//! region is taken in first: what it erases or replaces is never taken in from an older one, and
-//! lookups may go on all the time with what is known so far.
+//! Nothing about the index is kept on disk except in regions. Recovery reads as little as possible:
+//! two blocks and a checkpoint for each region that was closed, and whole regions only where these
+//! are missing. Several disks recover side by side and independently.
+//!
+//! 1. **Ends** ([`Stage::Ends`]). Read the first and the last block of every region: header and
+//!    footer.
+//!
+//!    | header | footer | the region |
+//!    |---|---|---|
+//!    | valid | valid, same sequence number | was closed: read its checkpoint |
+//!    | valid | else | was being written: scan it |
+//!    | invalid | anything but zeros in either block | age unknown: scan it |
+//!    | zeros | zeros | empty: skip it |
+//!
+//! 2. **Unknown ages** ([`Stage::UnknownAges`]). Scan the regions without a valid header first,
+//!    since the order of step 3 needs their sequence numbers. A scan reads a region in chunks of
+//!    256 KiB (`scan.rs`) and collects the records of the highest sequence number that it meets.
+//! 3. **Indexing** ([`Stage::Indexing`]). Take the regions of a disk newest first, and the items of
+//!    each region last to first. So the first record found for a name is the valid one.
+//!    - *An erasure* names a key or a prefix and a position in the log: what was appended before
+//!      that position is void. Remember it.
+//!    - *A record* is skipped if a remembered erasure covers it, or if the index has its key
+//!      already. Otherwise it enters index and filter. A few regions are read ahead
+//!      (`JOBS_AT_ONCE`), and a call handles [`ITEMS_PER_STEP`] items at most.
+//! 4. **Continuation.** A disk takes writes again once its newest region is indexed. If that region
+//!    was scanned and has space left, the log continues in it. Any other scanned region gets the
+//!    checkpoint that it lacks.
+//!
+//! Example: region 5 (sequence 9, no footer) holds record A, then an erasure of B; region 2
+//! (sequence 8, with a checkpoint) holds B, then A. Region 5 is scanned and comes first: the
+//! erasure of B is remembered, A is indexed in region 5. In region 2, the older A is skipped
+//! because A is known, and B because its position (8, ...) lies before that of the erasure (9,
+//! ...).
+//!
+//! While a disk recovers, the store may erase or replace names whose records have not been read
+//! yet. `erase_unindexed` remembers these with the highest position, so the records are skipped
+//! when they come. After [`ERASED_MAX`] of them the rest of the disk is abandoned, to bound memory;
+//! the same happens when the index is full. An erasure of everything up to that position is logged,
+//! or a later start would bring old records back.
+//!
+//! A key that two disks hold counts where it is found first; the other disk logs an erasure of its
+//! copy.
+//!
+//! Recovery must never index a record that was erased or replaced, wait for one disk on behalf of
+//! another, or make a lookup wait.
 
 use super::address::{Key, SECTOR_BYTES};
 use super::checkpoint::{Erasure, LogPosition, LoggedErasure, RegionContents, RegionItem};
@@ -18,16 +59,17 @@ use super::scan::{RegionContext, RegionScan};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
 
-/// How often a read is tried that the system fails.
+/// Attempts for a read that the system fails.
 const ATTEMPTS_MAX: u32 = 3;
-/// Erasures since the start that are kept for what has yet to be taken in of a disk. Beyond it
-/// nothing more of it is.
+/// Most erasures since the start that are kept for records of a disk that are not indexed yet.
+/// Beyond the limit, the rest of the disk is abandoned.
 const ERASED_MAX: usize = if cfg!(test) { 1 << 11 } else { 1 << 18 };
-/// Records that are taken in before others get a turn.
+/// Items that are indexed before other work gets a turn.
 const ITEMS_PER_STEP: usize = 1024;
 
 impl DiskTier {
-    /// The next read of the recovery, if it may have one.
+    /// The next read of recovery, if it may have another one in progress. Recovery uses a quarter
+    /// of the disk's depth, at most 32 reads.
     pub(super) fn next_recovery_read(&mut self, disk: usize) -> Option<(OpPurpose, DiskOpKind)> {
         let share = (self.config.depth / 4).clamp(1, 32);
         let recovery = self.recovery.disks.get_mut(disk)?;
@@ -52,7 +94,7 @@ impl DiskTier {
                     ContentSource::Checkpoint { at, len } => Some((*at, *len)),
                     ContentSource::Scan(scan) => scan.next_read(&medium),
                 });
-                // A job that asks for nothing more has its contents.
+                // A job that needs no more reads has its contents already.
                 let (at, len) = part.unwrap_or((0, block_bytes));
                 (region, at, len)
             }
@@ -137,7 +179,7 @@ impl DiskTier {
         }
     }
 
-    /// Counts a region once of which something cannot be read.
+    /// Counts an unreadable region once.
     fn count_unreadable(&mut self, disk: usize, region: u32) {
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         self.stats.regions_unreadable += u64::from(!ends.is_unreadable);
@@ -187,7 +229,7 @@ impl DiskTier {
         }
     }
 
-    /// Goes on with what needs no disk, for a while.
+    /// Does the work that needs no disk, up to a limit.
     pub(super) fn continue_recovery(&mut self) {
         if self.recovery.is_finished() {
             return;
@@ -195,7 +237,7 @@ impl DiskTier {
         let count = self.recovery.disks.len();
         for disk in 0..count {
             self.advance_stage(disk);
-            // No disk waits for another: sequence numbers are compared within one.
+            // No disk waits for another: sequence numbers are compared within one disk only.
             if self.recovery.disks[disk].stage == Stage::Indexing {
                 self.index_regions(disk);
             }
@@ -211,7 +253,7 @@ impl DiskTier {
         }
     }
 
-    /// From one stage to the next, where all that it needs is known.
+    /// Enters the next stage, once everything that it needs is known.
     fn advance_stage(&mut self, disk: usize) {
         let recovery = &mut self.recovery.disks[disk];
         let device = &mut self.devices[disk];
@@ -224,7 +266,7 @@ impl DiskTier {
             for (ends, region) in recovery.ends.iter().zip(0..) {
                 recovery.jobs.extend(RegionJob::of(ends, region, block_bytes));
             }
-            // First those of which nobody knows how old they are.
+            // Regions of unknown age come first.
             let (unknown, known): (Vec<_>, Vec<_>) =
                 recovery.jobs.drain(..).partition(|job| job.sequence == 0);
             recovery.jobs.extend(unknown);
@@ -249,7 +291,7 @@ impl DiskTier {
         }
     }
 
-    /// What is erased now must not be taken in later.
+    /// Something was erased. Records of it that are not indexed yet must be skipped.
     pub(super) fn erase_unindexed(&mut self, erasure: Erasure) {
         for disk in 0..self.recovery.disks.len() {
             let recovery = &mut self.recovery.disks[disk];
@@ -261,14 +303,14 @@ impl DiskTier {
             }
             if recovery.erased_since_start > ERASED_MAX {
                 let last = recovery.last_indexed();
-                // Until it is ready nothing is on it but what it held before.
+                // Until the disk is ready, it holds nothing but what was there before the start.
                 self.abandon_rest(disk, last.filter(|_| self.devices[disk].is_ready));
             }
         }
     }
 
-    /// Takes in nothing more that lies before a position, or before the place where this will be
-    /// noted.
+    /// Indexes nothing more of what lies before a position, or before the position at which this
+    /// will be logged.
     fn abandon_rest(&mut self, disk: usize, before: Option<LogPosition>) {
         let recovery = &mut self.recovery.disks[disk];
         recovery.is_abandoned = true;
@@ -276,13 +318,13 @@ impl DiskTier {
         self.devices[disk].erase_before(Erasure::Below(None), before);
     }
 
-    /// Takes in what is known of a disk, newest first.
+    /// Indexes what is known of a disk, newest region first.
     fn index_regions(&mut self, disk: usize) {
         let mut budget = ITEMS_PER_STEP;
         while let Some(mut job) = self.recovery.disks[disk].jobs.pop_front() {
             if job.contents.is_none() {
-                // Until the newest region is known as far as it was written, it cannot be written
-                // on; older ones need no waiting for.
+                // The log can continue only once the end of the newest region is known. A region
+                // with a checkpoint is closed, so another one will be opened.
                 self.devices[disk].is_ready |=
                     matches!(job.source, ContentSource::Checkpoint { .. });
                 self.recovery.disks[disk].jobs.push_front(job);
@@ -303,6 +345,7 @@ impl DiskTier {
         let Some(contents) = &job.contents else { return };
         // A scan may have found that it is of a later use than its header says.
         let region = &mut self.devices[disk].regions[job.region as usize];
+        // A scan may have found a later use of the region than its header says.
         region.sequence = job.sequence;
         self.last_sequence = self.last_sequence.max(job.sequence);
         while job.items_left > 0 && *budget > 0 {
@@ -316,30 +359,30 @@ impl DiskTier {
                     let known = self.recovery.disks[disk].erased.entry(erasure).or_default();
                     *known = before.max(*known);
                 }
-                RegionItem::Record { key, node, at_sectors: at_units, sectors: units } => {
+                RegionItem::Record { key, node, at_sectors, sectors } => {
                     self.path.clear();
                     contents.path(node, &mut self.path);
-                    self.index_record(disk, job.region, key, at_units, units);
+                    self.index_record(disk, job.region, key, at_sectors, sectors);
                 }
             }
         }
     }
 
-    fn index_record(&mut self, disk: usize, region: u32, key: Key, at_units: u32, units: u8) {
+    fn index_record(&mut self, disk: usize, region: u32, key: Key, at_sectors: u32, sectors: u8) {
         let device = &self.devices[disk];
-        let (at, size) = (u64::from(at_units) * SECTOR_BYTES, u64::from(units) * SECTOR_BYTES);
+        let (at, size) = (u64::from(at_sectors) * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
         let is_sensible = size > 0
             && at + size <= device.geometry.region_bytes
             && (at | size).is_multiple_of(device.geometry.block_bytes.into());
-        let position = (device.regions[region as usize].sequence, at_units);
+        let position = (device.regions[region as usize].sequence, at_sectors);
         if !is_sensible || self.recovery.disks[disk].is_erased(key, &self.path, position) {
             return;
         }
-        let place = device.address(disk as u8, region, at, size);
-        let end = (position.0, at_units + u32::from(units));
+        let address = device.address(disk as u8, region, at, size);
+        let end = (position.0, at_sectors + u32::from(sectors));
         if let Some(known) = self.find_recoverable(key) {
-            // On one disk what is known already is newer. Between two it counts, and the other one
-            // must not come back once it is gone.
+            // On the same disk, the known record is newer. Between two disks the known record wins,
+            // and this one must not return after the known one is gone.
             if usize::from(known.disk()) != disk {
                 self.devices[disk].erase_before(Erasure::Key(key), Some(end));
             }
@@ -351,7 +394,7 @@ impl DiskTier {
         }
         let path = &self.path;
         let append_path = |out: &mut Vec<u64>| out.extend_from_slice(path);
-        let before = self.catalog.insert(key, place, append_path, Vec::new);
+        let before = self.catalog.insert(key, address, append_path, Vec::new);
         debug_assert!(before.is_none());
         let region = &mut self.devices[disk].regions[region as usize];
         region.records += 1;
@@ -359,8 +402,8 @@ impl DiskTier {
         self.stats.recovered += 1;
     }
 
-    /// A region that was read whole is written on if it is the newest of its disk, else it gets its
-    /// checkpoint now.
+    /// A region that was scanned is complete. If it is the newest of its disk, the log continues in
+    /// it. Otherwise it gets the checkpoint that it lacks.
     fn on_region_indexed(&mut self, disk: usize, job: RegionJob) {
         let ContentSource::Scan(scan) = job.source else { return };
         let device = &mut self.devices[disk];
@@ -390,13 +433,13 @@ impl DiskTier {
     }
 }
 
-/// Whether a record of this store should be there and cannot be read. What was there before the
-/// store is none.
+/// Whether a record of this store should be there and cannot be read. What was on the disk before
+/// the store does not count.
 fn is_damaged(opened: Option<Result<record::Record<'_>, RecordFault>>) -> bool {
     opened.is_none_or(|opened| matches!(opened, Err(RecordFault::Checksum)))
 }
 
-/// Whether there is something else than zeros, or nobody can tell.
+/// Whether there is anything but zeros, or the bytes could not be read.
 fn has_nonzero_bytes(octets: Option<&[u8]>) -> bool {
     octets.is_none_or(|octets| octets.iter().any(|&octet| octet != 0))
 }

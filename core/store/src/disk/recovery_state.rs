@@ -1,4 +1,4 @@
-//! What of the disks has yet to be found again at a start.
+//! The state of recovery: what still has to be read and indexed. `recover.rs` has the algorithm.
 
 use super::address::Key;
 use super::checkpoint::{Erasure, LogPosition, RegionContents, RegionItem};
@@ -12,12 +12,12 @@ use weir_base::Slab;
 /// Regions that are read at a time.
 const JOBS_AT_ONCE: usize = 4;
 
-/// What a read of the recovery is for.
+/// What a read of recovery is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum RecoveryRead {
     Header(u32),
     Footer(u32),
-    /// The next of a region's job.
+    /// The next read of a region's job.
     Job(u32),
 }
 
@@ -27,23 +27,22 @@ pub(super) struct RecoveryRequest {
     pub(super) attempts: u32,
 }
 
-/// What the ends of a region say.
+/// The results of reading the first and last block of a region.
 #[derive(Copy, Clone, Default)]
 pub(super) struct RegionEnds {
     /// The sequence number of a valid header.
     pub(super) header: Option<u32>,
-    /// That of a valid footer, and where the checkpoint is.
+    /// The sequence number of a valid footer, and the offset and length of the checkpoint.
     pub(super) footer: Option<(u32, u64, u32)>,
-    /// Whether something is there that is not valid.
+    /// Whether a block is not valid and not zero, or cannot be read.
     pub(super) has_invalid_bytes: bool,
     /// Whether something of the region cannot be read, or is damaged.
     pub(super) is_unreadable: bool,
 }
 
 impl RegionEnds {
-    /// Whether they lack what a region that has been read whole should have by what is in it: a
-    /// header as soon as there is a record, and a footer that leads to its checkpoint, if it has
-    /// one.
+    /// Whether header or footer lack something that the scanned contents call for: a header if
+    /// there is any record, and a valid footer if there is a checkpoint.
     pub(super) fn are_damaged(&self, scan: &RegionScan) -> bool {
         let footer = self.footer.map(|(sequence, ..)| sequence);
         let is_its = |sequence: Option<u32>| sequence == Some(scan.sequence);
@@ -51,54 +50,58 @@ impl RegionEnds {
     }
 }
 
+/// Where the contents of a region come from.
 pub(super) enum ContentSource {
     Checkpoint { at: u64, len: u32 },
     Scan(RegionScan),
 }
 
-/// A region that is taken in.
+/// A region to be indexed.
 pub(super) struct RegionJob {
     pub(super) region: u32,
     pub(super) sequence: u32,
     pub(super) source: ContentSource,
     pub(super) is_reading: bool,
-    /// What the region holds, once that is known.
+    /// The contents of the region, once they are known.
     pub(super) contents: Option<RegionContents>,
-    /// Items of it that have yet to be looked at.
+    /// Items of the contents that are not indexed yet.
     pub(super) items_left: usize,
 }
 
+/// The stages of recovery. `recover.rs` describes them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// The ends of the regions are read.
+    /// Headers and footers are read.
     Ends,
-    /// Regions are read of which nobody knows the sequence number.
+    /// Regions with an unknown sequence number are scanned.
     UnknownAges,
-    /// All is known that new regions need.
+    /// All sequence numbers are known; regions are indexed.
     Indexing,
 }
 
+/// The recovery of one disk.
 pub(super) struct DiskRecovery {
     pub(super) stage: Stage,
     pub(super) ends: Vec<RegionEnds>,
-    /// Ends that are asked for next, then those that failed.
+    /// The next header (even) or footer (odd) to read.
     pub(super) next_end: u32,
+    /// Reads that failed, and their attempts.
     pub(super) retries: Vec<(RecoveryRead, u32)>,
-    /// Reads under way.
+    /// Reads in progress.
     pub(super) reading: u32,
     /// Newest first, once [`Stage::Indexing`] is reached.
     pub(super) jobs: VecDeque<RegionJob>,
-    /// Regions whose turn comes then.
+    /// Regions with a known sequence number, until that stage.
     pub(super) known_jobs: Vec<RegionJob>,
-    /// What was erased, of what lies before which position.
+    /// Erasures, and the position before which each applies.
     pub(super) erased: BTreeMap<Erasure, LogPosition>,
-    /// How many of these came since the start.
+    /// How many of them were added since the start.
     pub(super) erased_since_start: usize,
-    /// Whether nothing more is taken in.
+    /// Whether nothing more is indexed.
     pub(super) is_abandoned: bool,
 }
 
-/// What is left to be read in.
+/// The recovery of all disks. Empty when it has finished.
 pub(super) struct Recovery {
     pub(super) disks: Vec<DiskRecovery>,
     pub(super) requests: Slab<RecoveryRequest>,
@@ -125,24 +128,24 @@ impl Recovery {
         self.disks.is_empty()
     }
 
-    /// Whether there is something to do without waiting for a disk.
+    /// Whether there is work that needs no disk.
     pub(super) fn has_work(&self) -> bool {
         self.disks.iter().any(DiskRecovery::has_work)
     }
 
-    /// A region is used again: what was in it is not taken in.
+    /// A region is reused: its old contents are not indexed.
     pub(super) fn on_reused(&mut self, disk: usize, region: u32) {
         if let Some(disk) = self.disks.get_mut(disk) {
             disk.jobs.retain(|job| job.region != region);
         }
     }
 
-    /// Whether anything of a disk may yet be taken in.
+    /// Whether more records of a disk may be indexed.
     pub(super) fn may_index(&self, disk: usize) -> bool {
         self.disks.get(disk).is_some_and(DiskRecovery::may_index)
     }
 
-    /// The most erasures that are kept for what has yet to be taken in of a disk.
+    /// The most erasures that are kept for any disk.
     #[cfg(test)]
     pub(super) fn erased_len(&self) -> usize {
         self.disks.iter().map(|disk| disk.erased.len()).max().unwrap_or(0)
@@ -154,15 +157,15 @@ impl DiskRecovery {
         !(self.is_abandoned || self.stage == Stage::Indexing && self.jobs.is_empty())
     }
 
-    /// Where what was taken in last lies; nothing if it is nothing.
+    /// The position of the record indexed last; `None` if there is none.
     pub(super) fn last_indexed(&self) -> Option<LogPosition> {
         let job = self.jobs.front().filter(|_| self.stage == Stage::Indexing)?;
         let taken = job.contents.iter().flat_map(|contents| &contents.items[job.items_left..]);
-        let units = taken.filter_map(|item| match item {
-            RegionItem::Record { at_sectors: at_units, .. } => Some(*at_units),
+        let sectors = taken.filter_map(|item| match item {
+            RegionItem::Record { at_sectors, .. } => Some(*at_sectors),
             RegionItem::Erased(_) => None,
         });
-        Some((job.sequence, units.min().unwrap_or(u32::MAX)))
+        Some((job.sequence, sectors.min().unwrap_or(u32::MAX)))
     }
 
     pub(super) fn has_work(&self) -> bool {

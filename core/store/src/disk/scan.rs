@@ -1,5 +1,5 @@
-//! Reading a region whose checkpoint is missing: record by record, and on from the next block where
-//! there is none.
+//! Scans a region without a checkpoint: reads it record by record, and continues at the next block
+//! where there is none.
 
 use super::address::{SECTOR_BYTES, key_of};
 use super::checkpoint::{CheckpointBuilder, decode_erasures};
@@ -10,46 +10,46 @@ use alloc::vec::Vec;
 use weir_base::HashKey;
 use weir_wire::{DataView, NameView};
 
-/// Octets read at once.
+/// Bytes of one read.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// The longest record but for checkpoints.
+/// The longest record, except for checkpoints.
 const RECORD_LEN_MAX: usize = HEADER_BYTES + u16::MAX as usize;
-/// Octets after which a region that nobody knows anything of, and without a record, is left alone.
+/// Bytes after which a region of unknown age that has no record so far is given up.
 const PROBE_BYTES: u64 = 1 << 20;
 
-/// What a scan needs to know of the disk.
+/// What a scan must know of the disk and the region.
 pub(super) struct RegionContext {
     pub(super) store_id: u64,
     pub(super) checksum: Checksum,
     pub(super) hash_key: HashKey,
-    /// Octets from the start of the file or device to the region.
+    /// Bytes from the start of the file or device to the region.
     pub(super) offset: u64,
     pub(super) region_bytes: u64,
     pub(super) block_bytes: u32,
 }
 
-/// A region as far as it was read.
+/// A region, as far as it was scanned.
 pub(super) struct RegionScan {
-    /// Of the records that count; 0 while none is known.
+    /// The sequence number of the records found; 0 while none is known.
     pub(super) sequence: u32,
     /// Where the next chunk begins.
     next_at: u64,
-    /// What is left of the last one.
+    /// The end of the last chunk, which may be the start of a record.
     remainder: Vec<u8>,
-    /// What was found.
+    /// The contents found so far.
     pub(super) checkpoint: CheckpointBuilder,
     /// Where the last record ends.
     pub(super) end: u64,
-    /// Whether a part of it could not be read.
+    /// Whether a chunk could not be read.
     pub(super) has_gaps: bool,
-    /// Whether it has a checkpoint: nothing more was to be written to it.
+    /// Whether the region has a checkpoint and so was closed.
     pub(super) has_checkpoint: bool,
     /// Scratch.
     hashes: Vec<u64>,
 }
 
 impl RegionScan {
-    /// Of a region whose header bears this sequence number, or 0 when nobody knows.
+    /// Of a region whose header has this sequence number, or 0 if it is unknown.
     pub(super) fn new(sequence: u32, block_bytes: u32) -> Self {
         Self {
             sequence,
@@ -63,7 +63,7 @@ impl RegionScan {
         }
     }
 
-    /// Where to read next, and how much; nothing when all is read.
+    /// Offset and length of the next read; `None` when all is read.
     pub(super) fn next_read(&self, medium: &RegionContext) -> Option<(u64, u32)> {
         let is_hopeless = self.sequence == 0 && self.next_at >= PROBE_BYTES;
         let len = CHUNK_BYTES.min(medium.region_bytes - self.next_at);
@@ -77,7 +77,7 @@ impl RegionScan {
         self.next_at = (self.next_at + CHUNK_BYTES).min(medium.region_bytes);
     }
 
-    /// A chunk has been read; it is short where the file ends.
+    /// Handles a chunk that was read. It is shorter than requested at the end of the file.
     pub(super) fn read(&mut self, octets: &[u8], medium: &RegionContext) {
         let base = self.next_at - self.remainder.len() as u64;
         let asked = self.next_read(medium).map_or(0, |(_, len)| len as usize);
@@ -114,22 +114,23 @@ impl RegionScan {
         }
     }
 
+    /// Adds a record of the newest use seen so far, and forgets those of earlier uses.
     fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, medium: &RegionContext) {
         if record.sequence < self.sequence || at + size > medium.region_bytes {
             return;
         }
         if record.sequence > self.sequence {
-            // What was found so far is from an earlier use.
+            // Everything found so far belongs to an earlier use.
             self.sequence = record.sequence;
             self.checkpoint = CheckpointBuilder::new();
             self.end = medium.block_bytes.into();
             self.has_checkpoint = false;
         }
-        let at_units = (at / SECTOR_BYTES) as u32;
+        let at_sectors = (at / SECTOR_BYTES) as u32;
         match record.kind {
             RecordKind::Data => {
                 let Ok(data) = DataView::decode(record.body) else { return };
-                self.on_data(data.name, at_units, (size / SECTOR_BYTES) as u8, medium);
+                self.on_data(data.name, at_sectors, (size / SECTOR_BYTES) as u8, medium);
             }
             RecordKind::Erasures => {
                 let erasures = decode_erasures(record.body).unwrap_or_default();
@@ -145,7 +146,13 @@ impl RegionScan {
         self.end = self.end.max(at + size);
     }
 
-    fn on_data(&mut self, name: NameView<'_>, at_units: u32, units: u8, medium: &RegionContext) {
+    fn on_data(
+        &mut self,
+        name: NameView<'_>,
+        at_sectors: u32,
+        sectors: u8,
+        medium: &RegionContext,
+    ) {
         if name.is_empty() || name.component_count() > crate::store::COMPONENTS_MAX {
             return;
         }
@@ -162,11 +169,12 @@ impl RegionScan {
         if key.object != whole {
             hashes.pop();
         }
-        self.checkpoint.record(key, hashes, at_units, units);
+        self.checkpoint.record(key, hashes, at_sectors, sectors);
     }
 }
 
-/// Whether the header says no more octets than a record may have.
+/// Whether the header states a length that a record may have. If not, the bytes are no record, and
+/// there is no point in waiting for more.
 fn has_plausible_length(octets: &[u8]) -> bool {
     let Some(len) = octets.get(28..32) else { return true };
     let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]);

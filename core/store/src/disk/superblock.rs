@@ -1,27 +1,26 @@
-//! The first octets of a file or device that the disk tier writes to: whose it is, which of a set
-//! it is, and how it is divided.
+//! The superblock of a disk: the store it belongs to, its number in the set, and its layout.
 //!
-//! Two copies of [`SUPERBLOCK_BYTES`] lie at the start and at the end of what is in use, so that
-//! neither a torn write nor what overwrites one end takes both. In version 1 the second lay behind
-//! the first, at [`COPY_OFFSET_V1`]; such disks are used as they are. Integers are little-endian;
-//! what is not named is zero.
+//! Two copies of [`SUPERBLOCK_BYTES`] lie at the start and at the end of the bytes in use, so that
+//! neither a torn write nor an overwritten end destroys both. In version 1 the second copy followed
+//! the first, at [`COPY_OFFSET_V1`]; such disks are still used as they are. Integers are
+//! little-endian. Bytes that are not listed are zero.
 //!
-//! | octets | what |
+//! | bytes | field |
 //! |---|---|
 //! | 0..8 | `WeirDisk` |
 //! | 8..12 | version |
-//! | 12..16 | checksum of all that follows, up to the end |
-//! | 16..24 | the set |
-//! | 24..32 | the store |
+//! | 12..16 | checksum of all bytes behind it |
+//! | 16..24 | set |
+//! | 24..32 | store |
 //! | 32..48 | key of the name hashes |
 //! | 48..56 | generation |
-//! | 56..64 | octets of the disk that are in use |
+//! | 56..64 | bytes of the disk in use |
 //! | 64..72 | where region 0 begins |
-//! | 72..80 | octets of a region |
-//! | 80..84 | octets of a block |
-//! | 84..88 | disks of the set |
-//! | 88..92 | which of them this is |
-//! | 92..96 | shards of the store |
+//! | 72..80 | bytes of a region |
+//! | 80..84 | bytes of a block |
+//! | 84..88 | number of disks in the set |
+//! | 88..92 | number of this disk |
+//! | 92..96 | number of shards of the store |
 //! | 96..104 | where the second copy lies (version 2) |
 
 use super::config::{Checksum, DiskGeometry};
@@ -30,52 +29,52 @@ use alloc::boxed::Box;
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// Where the second copy was in version 1.
 pub const COPY_OFFSET_V1: u64 = SUPERBLOCK_BYTES as u64;
-/// Regions begin here at the earliest.
+/// The smallest offset of region 0.
 pub const DATA_OFFSET_MIN: u64 = COPY_OFFSET_V1 + SUPERBLOCK_BYTES as u64;
-/// The first octets of a copy.
+/// The first bytes of each copy.
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"WeirDisk";
-/// What this program makes; it reads and writes version 1, too.
+/// The version of new superblocks. Version 1 is read and written as well.
 const SUPERBLOCK_VERSION: u32 = 2;
-/// Disks of a set at most.
+/// Most disks of a set.
 pub const DISKS_MAX: u32 = 16;
-/// Octets of a region at least.
+/// Smallest size of a region.
 pub const REGION_BYTES_MIN: u64 = 64 << 10;
-/// Octets of a region at most.
+/// Largest size of a region.
 pub const REGION_BYTES_MAX: u64 = 1 << 30;
 
 const CHECKED_FROM: usize = 16;
 
-/// What a superblock says. Keys are secrets: who knows them can make records that pass for the
-/// store's own, and names that fall into one slot of its tables.
+/// The contents of a superblock. It holds secrets: with the keys, an attacker can forge records of
+/// the store, and names that all fall into the same slot of its tables.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Marks the disks that belong together. Random, drawn when the set is made.
+    /// Marks the disks of one set. Random, drawn when the set is created.
     pub set_id: u64,
-    /// Marks the records of the store; drawn anew when it begins empty.
+    /// Marks the records of the store. Drawn again whenever the store starts empty.
     pub store_id: u64,
     /// The key of the name hashes.
     pub hash_key: [u64; 2],
-    /// The copy with the higher one holds.
+    /// Of two copies, the one with the higher generation is valid.
     pub generation: u64,
-    /// Octets in use, from the start of the file or device.
+    /// Bytes in use, from the start of the file or device.
     pub bytes: u64,
     /// Where region 0 begins.
     pub data_offset: u64,
     pub region_bytes: u64,
-    /// Octets that reads and writes are aligned to: 512 or 4,096.
+    /// Alignment of reads and writes in bytes: 512 or 4096.
     pub block_bytes: u32,
     pub disks: u32,
-    /// Which of them this is, from 0.
+    /// The number of this disk, from 0.
     pub disk: u32,
-    /// Shards of the store, between which regions go round.
+    /// Shards of the store. Regions are assigned to them in turn.
     pub shards: u32,
-    /// Where the second copy lies: before the regions in version 1, behind them since.
+    /// Where the second copy lies: before the regions in version 1, behind them in version 2.
     pub copy_offset: u64,
 }
 
 impl core::fmt::Debug for Superblock {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // Without the secrets: a key that is in a log is no key any more.
+        // Without the secrets: a key in a log is no secret any more.
         f.debug_struct("Superblock")
             .field("generation", &self.generation)
             .field("bytes", &self.bytes)
@@ -90,20 +89,20 @@ impl core::fmt::Debug for Superblock {
     }
 }
 
-/// Why octets are no superblock.
+/// Why bytes are not a superblock.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockFault {
-    /// The magic octets are not there.
-    #[error("it does not begin as a disk of Weir does")]
+    /// The magic bytes are missing.
+    #[error("it does not start with a superblock of Weir")]
     Foreign,
-    /// Written by a version of the program that this one does not know.
-    #[error("its format is version {0}, this program knows 1 to {SUPERBLOCK_VERSION}")]
+    /// Written by another version of this program.
+    #[error("its format version is {0}; this program supports 1 to {SUPERBLOCK_VERSION}")]
     Version(u32),
-    /// The checksum is wrong, or there are too few octets.
+    /// The checksum does not match, or there are too few bytes.
     #[error("its checksum does not match")]
     Checksum,
-    /// The checksum is right and yet the values make no sense.
-    #[error("its values make no sense")]
+    /// The checksum matches, but the values contradict each other.
+    #[error("its values contradict each other")]
     Invalid,
 }
 
@@ -139,7 +138,7 @@ impl Superblock {
         octets
     }
 
-    /// Reads one copy.
+    /// Decodes one copy.
     pub fn decode(octets: &[u8], checksum: Checksum) -> Result<Self, SuperblockFault> {
         if !octets.starts_with(&SUPERBLOCK_MAGIC) {
             return Err(SuperblockFault::Foreign);
@@ -188,12 +187,12 @@ impl Superblock {
                     && self.copy_offset <= self.bytes.saturating_sub(SUPERBLOCK_BYTES as u64))
     }
 
-    /// Where regions end at the latest.
+    /// The largest offset at which a region may end.
     fn data_end(&self) -> u64 {
         if self.copy_offset == COPY_OFFSET_V1 { self.bytes } else { self.copy_offset }
     }
 
-    /// Octets that a disk needs for so many regions.
+    /// Bytes that a disk needs for this number of regions.
     pub fn bytes_for(&self, regions: u64) -> u64 {
         self.data_offset + regions * self.region_bytes + (self.bytes - self.data_end())
     }
@@ -203,10 +202,10 @@ impl Superblock {
         u32::try_from(regions).unwrap_or(u32::MAX)
     }
 
-    /// The part of one shard's store.
+    /// One shard's share of the disk.
     ///
     /// # Panics
-    /// When there is no such shard.
+    /// If there is no such shard.
     pub fn geometry(&self, shard: u32, is_writable: bool) -> DiskGeometry {
         assert!(shard < self.shards, "a store of {} shards has no shard {shard}", self.shards);
         DiskGeometry {
@@ -256,6 +255,7 @@ mod tests {
         assert_eq!(Superblock::decode(&octets[..], sum), Ok(before.clone()));
         // Its regions may reach to the end.
         let bytes = 8192 + 10 * (1 << 20);
+        // Regions of version 1 may reach to the end of the disk.
         assert_eq!(Superblock { bytes, ..before.clone() }.regions(), 10);
         assert_eq!(Superblock { bytes, ..before }.bytes_for(10), bytes);
         assert_eq!(sample().bytes_for(10), bytes + 4096);

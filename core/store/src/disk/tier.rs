@@ -1,4 +1,4 @@
-//! The disk tier as the store sees it: what is where, and what of it is asked for.
+//! The disk tier as the store sees it: lookups, reads and statistics.
 
 use super::address::{Key, RecordAddress, SECTOR_BYTES, key_of};
 use super::catalog::RecordCatalog;
@@ -19,11 +19,10 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::{DIGEST_SIZE, DataView, NameView, tlv};
 
-/// What memory has no room for, on disks.
+/// Data on disks. The [module documentation](super) describes how it works.
 ///
-/// What records there are is the catalog's, what of them is on no disk yet is pending; reads and
-/// operations wait or are under way. Each of these keeps its own state; the devices know what is
-/// written where.
+/// The catalog knows all records; those whose write is not confirmed are also pending. Reads and
+/// operations in progress keep their own state. The devices know what is written where.
 pub(crate) struct DiskTier {
     pub(super) config: DiskTierConfig,
     pub(super) devices: Vec<Device>,
@@ -34,26 +33,26 @@ pub(crate) struct DiskTier {
     pub(super) fingerprints: PendingFingerprints,
     pub(super) recovery: Recovery,
     pub(super) tickets: Tickets,
-    /// The sequence number of the region opened last.
+    /// The sequence number of the region opened last, on any disk.
     pub(super) last_sequence: u32,
-    /// The disk that is looked at first for one to append to.
+    /// Where the search for a disk to append to starts, so that ties are broken in turn.
     pub(super) next_disk: usize,
     pub(crate) lost: LostSegments,
-    /// Octets of all disks that are of use.
+    /// Bytes of all regions of all disks.
     pub(super) log_bytes: u64,
-    /// What happened. The levels are filled in when asked for.
+    /// Counters of events. Sizes are filled in when the statistics are read.
     pub(super) stats: DiskTierStats,
     /// Scratch: the prefixes of an object's name.
     pub(super) path: Vec<u64>,
 }
 
-/// Pending fingerprints may take one octet in this number of the memory for the index.
+/// Fingerprints may take one part in this many of the memory for the index.
 const FINGERPRINTS_SHARE: u64 = 16;
 
 impl DiskTier {
     pub(crate) fn new(config: DiskTierConfig) -> Self {
         let config = DiskTierConfig {
-            // Numbers of operations under way have 16 bits, disks 4.
+            // An operation's slot has 16 bits, a disk number 4.
             depth: config.depth.clamp(1, 4095),
             ..config
         };
@@ -85,19 +84,19 @@ impl DiskTier {
     }
 
     #[inline]
-    pub(super) fn is_valid(&self, place: RecordAddress) -> bool {
-        let device = self.devices.get(usize::from(place.disk()));
-        device.is_some_and(|device| device.is_valid(place))
+    pub(super) fn is_valid(&self, address: RecordAddress) -> bool {
+        let device = self.devices.get(usize::from(address.disk()));
+        device.is_some_and(|device| device.is_valid(address))
     }
 
-    /// Whether a start would find what was written there.
+    /// Whether a restart would find the record at this address.
     #[inline]
-    pub(super) fn may_come_back(&self, place: RecordAddress) -> bool {
-        let device = self.devices.get(usize::from(place.disk()));
-        device.is_some_and(|device| device.may_be_recovered(place))
+    pub(super) fn may_be_recovered(&self, address: RecordAddress) -> bool {
+        let device = self.devices.get(usize::from(address.disk()));
+        device.is_some_and(|device| device.may_be_recovered(address))
     }
 
-    /// Octets of memory for index and filter.
+    /// Bytes of memory for index, filter and fingerprints.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.catalog.memory_bytes() + self.fingerprints.memory_bytes()) as u64
     }
@@ -129,15 +128,14 @@ impl DiskTier {
         answering.peek().is_some() && answering.all(|device| device.is_behind(records))
     }
 
-    /// Bytes that wait to be written to the disk with the fewest of them, of those that take any
-    /// now; none where no disk does.
+    /// The smallest write backlog of the disks that take writes now; `None` if there is none.
     #[inline]
     pub(crate) fn shortest_backlog_bytes(&self, now: Instant) -> Option<u64> {
         let takes = |device: &&Device| device.takes_writes(now);
         self.devices.iter().filter(takes).map(|device| device.bytes_waiting).min()
     }
 
-    /// Bytes that wait to be written to all disks that take any now; none where no disk does.
+    /// The write backlog of all disks that take writes now; `None` if there is none.
     #[inline]
     pub(crate) fn backlog_bytes(&self, now: Instant) -> Option<u64> {
         let takes = |device: &&Device| device.takes_writes(now);
@@ -149,14 +147,14 @@ impl DiskTier {
         self.stats.written_bytes
     }
 
-    /// The store has evicted Data whose record waits to be written: from now on its packet takes
-    /// memory for the disk alone.
+    /// Memory has evicted Data whose record waits to be written: from now on, only the pending
+    /// record holds its packet.
     #[inline]
     pub(crate) fn on_evicted(&mut self, at: u32) {
         self.pending.on_evicted(at);
     }
 
-    /// Bytes of memory of packets that wait to be written and that the store has evicted.
+    /// Bytes of packets that wait to be written and that memory has evicted.
     #[inline]
     pub(crate) fn evicted_unwritten_bytes(&self) -> u64 {
         self.pending.evicted_bytes()
@@ -191,13 +189,13 @@ impl DiskTier {
         pending
     }
 
-    /// Asks for the line of the filter that a lookup of this name will look at.
+    /// Prefetches the line of the filter that a lookup of this name reads.
     #[inline]
     pub(crate) fn prefetch_filter(&self, name: NameView<'_>, hashes: &NameHashes) {
         self.catalog.prefetch(key_of(name, hashes.whole, hashes.parent));
     }
 
-    /// Whether the filter says that there is no answer. Not counted unless it does.
+    /// Whether the filter proves that there is no answer. Counts it if so.
     #[inline]
     pub(crate) fn is_filtered_out(&mut self, query: &Query<'_>) -> bool {
         let asks_more = query.can_be_prefix || ends_like_digest(query.name);
@@ -206,7 +204,7 @@ impl DiskTier {
         ends
     }
 
-    /// What the store has of an Interest that RAM has no answer to.
+    /// What the disks have for a query that memory cannot answer.
     pub(crate) fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
         if self.passes_filter(key) {
@@ -225,32 +223,33 @@ impl DiskTier {
         !is_ruled_out
     }
 
-    /// Whether the filter alone says that there is no Data of the very name, without a trace.
+    /// Whether the filter proves that there is no Data of exactly this name. Does not count it.
     #[inline]
     pub(crate) fn is_ruled_out(&self, name: NameView<'_>, hashes: &NameHashes) -> bool {
         self.catalog.is_ruled_out(key_of(name, hashes.whole, hashes.parent))
     }
 
-    /// Whether there is Data of the very name, or with CanBePrefix below it, without a trace.
+    /// Whether there is Data of exactly this name, or, with CanBePrefix, below it. Does not count
+    /// it.
     pub(crate) fn has_answer(&self, query: &Query<'_>) -> bool {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
-        if self.catalog.find(key).is_some_and(|place| self.is_valid(place)) {
+        if self.catalog.find(key).is_some_and(|address| self.is_valid(address)) {
             return true;
         }
         let prefix = Some(query.hashes.whole);
-        let is_wanted = |_, place| self.is_valid(place);
+        let is_wanted = |_, address| self.is_valid(address);
         let asks_below = query.can_be_prefix && !query.name.is_empty();
         asks_below && self.catalog.below(prefix, PREFIX_VISITS_MAX, is_wanted).is_some()
     }
 
-    /// Whether the filter refuses what the index has.
+    /// Whether the filter rejects a key that is in the index.
     pub(crate) fn is_filter_wrong(&self, query: &Query<'_>) -> bool {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
-        let is_known = self.catalog.find(key).is_some_and(|place| self.is_valid(place));
+        let is_known = self.catalog.find(key).is_some_and(|address| self.is_valid(address));
         is_known && self.catalog.is_ruled_out(key)
     }
 
-    /// Answers by the digest that the name ends with, or by Data below it.
+    /// Answers by the digest that the name ends with, or by Data below the name.
     #[inline]
     fn lookup_digest_or_prefix(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         if ends_like_digest(query.name) {
@@ -259,7 +258,7 @@ impl DiskTier {
                 return answer;
             }
         }
-        // As in RAM, the empty name asks for nothing.
+        // As in memory, the empty name finds nothing.
         if query.can_be_prefix && !query.name.is_empty() {
             self.lookup_below(now, query)
         } else {
@@ -278,10 +277,10 @@ impl DiskTier {
         }
     }
 
-    /// Looks for Data that has passed the filter.
+    /// Looks up a key that has passed the filter.
     fn lookup_indexed(&mut self, now: Instant, query: &Query<'_>, key: Key) -> Lookup {
         match self.find(key) {
-            Some(place) => self.answer(now, query, key, place),
+            Some(address) => self.answer(now, query, key, address),
             None => {
                 self.stats.filter_false_positives += u64::from(self.catalog.has_filter());
                 Lookup::Miss
@@ -289,39 +288,40 @@ impl DiskTier {
         }
     }
 
-    /// Where Data is, if it still is.
+    /// The address of valid Data.
     pub(super) fn find(&mut self, key: Key) -> Option<RecordAddress> {
-        self.find_recoverable(key).filter(|&place| self.is_valid(place))
+        self.find_recoverable(key).filter(|&address| self.is_valid(address))
     }
 
-    /// Where Data is, or where a start may still find it.
+    /// The address of Data that is valid, or that a restart would still find. Removes a stale
+    /// entry.
     pub(super) fn find_recoverable(&mut self, key: Key) -> Option<RecordAddress> {
-        let place = self.catalog.find(key)?;
-        if self.may_come_back(place) {
-            return Some(place);
+        let address = self.catalog.find(key)?;
+        if self.may_be_recovered(address) {
+            return Some(address);
         }
-        self.remove_from_index(key, place);
+        self.remove_from_index(key, address);
         None
     }
 
-    /// Removes an entry that may be stale. Says whether it was there.
-    pub(super) fn remove_from_index(&mut self, key: Key, place: RecordAddress) -> bool {
-        let was_there = self.catalog.remove(key, place);
+    /// Removes an entry, which may be stale. Returns whether it was there.
+    pub(super) fn remove_from_index(&mut self, key: Key, address: RecordAddress) -> bool {
+        let was_there = self.catalog.remove(key, address);
         if was_there {
-            self.uncount_record(place);
+            self.uncount_record(address);
         }
         was_there
     }
 
-    /// The index leads no more to what is in a place.
-    pub(super) fn uncount_record(&mut self, place: RecordAddress) {
-        let Some(device) = self.devices.get_mut(usize::from(place.disk())) else { return };
-        if device.is_valid(place) {
-            let region = device.locate(place).0;
+    /// The index no longer refers to the record at this address.
+    pub(super) fn uncount_record(&mut self, address: RecordAddress) {
+        let Some(device) = self.devices.get_mut(usize::from(address.disk())) else { return };
+        if device.is_valid(address) {
+            let region = device.locate(address).0;
             let region = &mut device.regions[region];
             debug_assert!(region.records > 0, "what leads to a region is counted there");
             region.records = region.records.saturating_sub(1);
-            region.bytes = region.bytes.saturating_sub(u64::from(place.sectors()) * SECTOR_BYTES);
+            region.bytes = region.bytes.saturating_sub(u64::from(address.sectors()) * SECTOR_BYTES);
         }
     }
 
@@ -329,39 +329,39 @@ impl DiskTier {
     fn lookup_below(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let prefix = Some(query.hashes.whole);
         let now_unix_ms = self.unix_ms(now);
-        let found = self.catalog.below(prefix, PREFIX_VISITS_MAX, |_, place| {
+        let found = self.catalog.below(prefix, PREFIX_VISITS_MAX, |_, address| {
             let is_fresh_enough = |at: u32| {
                 let pending = self.pending.get(at);
                 !query.must_be_fresh || now_unix_ms < pending.fresh_until_unix_ms
             };
-            self.is_valid(place) && self.pending.find(place).is_none_or(is_fresh_enough)
+            self.is_valid(address) && self.pending.find(address).is_none_or(is_fresh_enough)
         });
         match found {
-            Some((key, place)) => self.answer(now, query, key, place),
+            Some((key, address)) => self.answer(now, query, key, address),
             None => Lookup::Miss,
         }
     }
 
-    /// The answer from a place that is valid.
+    /// The answer from a valid address.
     fn answer(
         &mut self,
         now: Instant,
         query: &Query<'_>,
         key: Key,
-        place: RecordAddress,
+        address: RecordAddress,
     ) -> Lookup {
-        if let Some(at) = self.pending.find(place) {
+        if let Some(at) = self.pending.find(address) {
             return self.answer_unwritten(now, query, at);
         }
-        let device = &self.devices[usize::from(place.disk())];
-        let is_shared = self.reads.find(key, place).is_some();
+        let device = &self.devices[usize::from(address.disk())];
+        let is_shared = self.reads.find(key, address).is_some();
         let reads_waiting = device.reads_waiting - u32::from(is_shared);
         Lookup::OnDisk(OnDisk {
-            disk: place.disk(),
+            disk: address.disk(),
             reads_waiting,
             is_stalled: device.is_stalled,
             key,
-            address: place,
+            address: address,
         })
     }
 
@@ -379,17 +379,17 @@ impl DiskTier {
         Lookup::Hit(Hit { packet, freshness_ms, is_fresh })
     }
 
-    /// Begins a read, or joins one. What is not there any more ends at once without Data, so that
-    /// those who ask go on.
+    /// Begins a read, or joins one. If the record is gone or the disk stalled, the read ends
+    /// immediately without Data, so that the Interests are forwarded.
     pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
-        let place = found.address;
+        let address = found.address;
         let is_stalled = self.devices[usize::from(found.disk)].is_stalled;
-        if let Some(at) = self.reads.find(found.key, place).filter(|_| !is_stalled) {
+        if let Some(at) = self.reads.find(found.key, address).filter(|_| !is_stalled) {
             self.stats.reads_shared += 1;
             return Ok(self.reads.join(at));
         }
         let reads_max = self.config.reads_max;
-        let is_there = self.catalog.find(found.key) == Some(place) && self.is_valid(place);
+        let is_there = self.catalog.find(found.key) == Some(address) && self.is_valid(address);
         let device = &mut self.devices[usize::from(found.disk)];
         if is_there && !device.is_stalled && device.reads_waiting >= reads_max {
             self.stats.reads_refused += 1;
@@ -400,27 +400,27 @@ impl DiskTier {
             return Ok(self.reads.finish_immediately(outcome));
         }
         device.reads_waiting += 1;
-        let (id, at) = self.reads.begin(found.key, place, self.tickets.next());
+        let (id, at) = self.reads.begin(found.key, address, self.tickets.next());
         device.reads.push_back(at);
         Ok(id)
     }
 
-    /// Begins to keep an index of the segments that are held, or gives it up.
-    pub(crate) fn track(&mut self, config: Option<HoldingsConfig>) {
+    /// Starts or stops the index of stored segments.
+    pub(crate) fn track_holdings(&mut self, config: Option<HoldingsConfig>) {
         self.catalog.track_holdings(config);
     }
 
-    /// The index of what is held must be built from the start once more.
+    /// The index of stored segments must be built again from the start.
     pub(crate) fn restart_building(&mut self) {
         self.catalog.restart_building();
     }
 
-    /// Adds to it what is there, `steps` further. Returns whether that was all.
+    /// Adds up to `steps` existing records to that index. Returns whether it is complete.
     pub(crate) fn build_holdings(&mut self, steps: u32) -> bool {
         let Self { catalog, devices, .. } = self;
-        catalog.build_holdings(steps, |place| {
-            let device = devices.get(usize::from(place.disk()));
-            device.is_some_and(|device| device.is_valid(place))
+        catalog.build_holdings(steps, |address| {
+            let device = devices.get(usize::from(address.disk()));
+            device.is_some_and(|device| device.is_valid(address))
         })
     }
 
@@ -437,7 +437,7 @@ impl DiskTier {
     }
 }
 
-/// Whether the last octets of a name may be an implicit digest.
+/// Whether the last bytes of a name may be an implicit digest.
 #[inline]
 fn ends_like_digest(name: NameView<'_>) -> bool {
     const DIGEST: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, DIGEST_SIZE as u8];
@@ -446,7 +446,7 @@ fn ends_like_digest(name: NameView<'_>) -> bool {
     value.get(at..at.wrapping_add(2)) == Some(&DIGEST)
 }
 
-/// Whether Data answers a query, freshness aside.
+/// Whether Data answers a query, not considering freshness.
 fn satisfies(data: &DataView<'_>, query: &Query<'_>) -> bool {
     if data.name == query.name || query.can_be_prefix && query.name.is_prefix_of(data.name) {
         return true;

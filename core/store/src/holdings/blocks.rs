@@ -4,24 +4,24 @@ use alloc::vec::Vec;
 use weir_base::{Slab, Table, mix};
 use weir_wire::{Name, NameView};
 
-/// No block, no object.
+/// The index of no block and no object.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// 64 segments of an object.
 #[repr(align(64))]
 pub(super) struct Block {
-    /// The segments divided by 64.
+    /// The segment numbers divided by 64.
     pub(super) number: u64,
-    /// Those that are held.
+    /// The segments that are stored.
     bits: u64,
-    /// Those that the reader believes to be, if it was told in this generation.
+    /// The segments that were reported as stored, in `generation`.
     pub(super) reported: u64,
     pub(super) generation: u32,
     pub(super) object: u32,
-    /// Among the blocks of the object.
+    /// Neighbours among the blocks of the object.
     next: u32,
     previous: u32,
-    /// Among those of which something is to be told, if it is marked.
+    /// The next block with changes to report, if this is one of them.
     next_changed: u32,
     is_changed: bool,
 }
@@ -39,7 +39,7 @@ impl Block {
         self.is_changed
     }
 
-    /// Whether it holds nothing and waits to be told of.
+    /// Whether the block holds nothing and only waits to be reported.
     fn is_vacant_changed(&self) -> bool {
         self.is_changed && self.bits == 0
     }
@@ -52,14 +52,15 @@ impl Block {
 
 struct TrackedObject {
     hash: u64,
-    /// The TLV-VALUE of its name, empty while it is not known.
+    /// The TLV-VALUE of its name; empty while it is not known.
     name: Box<[u8]>,
     first: u32,
 }
 
-/// Octets that a block costs: itself, its place on the slab's list, its share of the table.
+/// Bytes that a block costs: the block itself, its slot on the slab's list of vacant slots, and its
+/// share of the table.
 const BLOCK_BYTES: u64 = size_of::<Option<Block>>() as u64 + 4 + 20;
-/// The same of an object, with what the allocator takes for its name.
+/// The same for an object, including the allocator's overhead for its name.
 const OBJECT_BYTES: u64 = size_of::<Option<TrackedObject>>() as u64 + 4 + 20 + 16;
 
 /// The blocks of one tier, by object and number.
@@ -71,13 +72,13 @@ pub(super) struct Blocks {
     name_bytes: u64,
     /// Objects whose names are not known.
     unnamed: u32,
-    /// Those of which something is to be told, in the order in which it happened.
+    /// The blocks with changes to report, in order of the first change.
     first_changed: u32,
     last_changed: u32,
-    /// Of these, those that hold nothing.
+    /// Those of them that hold nothing.
     vacant_changed: u32,
     to_free: Vec<u32>,
-    /// The last blocks that were found: what comes and what leaves follow their own order.
+    /// The blocks found last: insertions and evictions each follow an order of their own.
     recent: [RecentBlock; 2],
 }
 
@@ -118,7 +119,7 @@ impl Blocks {
             + self.name_bytes
     }
 
-    /// Octets that another block takes at most.
+    /// Most bytes that another block takes.
     pub(super) fn growth_bytes(name_len: usize) -> u64 {
         BLOCK_BYTES + OBJECT_BYTES + name_len as u64
     }
@@ -143,7 +144,7 @@ impl Blocks {
         found.inspect(|&at| self.remember(object, number, at)).unwrap_or(NONE)
     }
 
-    /// The older of the two makes room.
+    /// Remembers a block in place of the older of the two.
     #[inline]
     fn remember(&mut self, object: u64, number: u64, at: u32) {
         self.recent = [RecentBlock { object, number, at }, self.recent[0]];
@@ -158,7 +159,7 @@ impl Blocks {
         &mut self.blocks[at]
     }
 
-    /// What is held of a block has changed.
+    /// The stored segments of a block have changed.
     #[inline]
     pub(super) fn set_bits(&mut self, at: u32, bits: u64) {
         let block = &mut self.blocks[at];
@@ -167,17 +168,17 @@ impl Blocks {
         self.vacant_changed += u32::from(block.is_vacant_changed());
     }
 
-    /// One more than the highest place of a block.
+    /// The number of block slots: every block lies below.
     pub(super) fn slots(&self) -> u32 {
         self.blocks.slots()
     }
 
-    /// One more than the highest place of an object.
+    /// The number of object slots: every object lies below.
     pub(super) fn object_slots(&self) -> u32 {
         self.objects.slots()
     }
 
-    /// A new block, which is not there.
+    /// Adds a block, which must not exist yet.
     pub(super) fn insert(&mut self, hash: u64, number: u64, name: Vec<u8>) -> u32 {
         let object = self.object(hash, name);
         let first = self.objects[object].first;
@@ -233,7 +234,7 @@ impl Blocks {
         found.is_some_and(|at| self.objects[at].name.is_empty())
     }
 
-    /// Names an object that is there, and marks its blocks if somebody is to be told of them.
+    /// Sets the name of an existing object. With `is_told`, its blocks are marked to be reported.
     pub(super) fn set_name(&mut self, hash: u64, name: Vec<u8>, is_told: bool) {
         let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
         let Some(object) = found else { return };
@@ -245,8 +246,8 @@ impl Blocks {
         }
     }
 
-    /// Whether nothing can be told of a block, as nobody knows what it is about. If it holds
-    /// nothing it is freed.
+    /// Whether a block cannot be reported because its object's name is not known. If it holds
+    /// nothing, it is freed.
     pub(super) fn waits_for_name(&mut self, at: u32) -> bool {
         let block = &self.blocks[at];
         let is_nameless = self.unnamed > 0 && self.objects[block.object].name.is_empty();
@@ -256,7 +257,7 @@ impl Blocks {
         is_nameless
     }
 
-    /// Removes a block, and its object with the last.
+    /// Removes a block, and its object together with the last one.
     pub(super) fn free(&mut self, at: u32) {
         for recent in &mut self.recent {
             if recent.at == at {
@@ -282,7 +283,7 @@ impl Blocks {
         }
     }
 
-    /// Something is to be told of a block.
+    /// Marks a block as changed.
     #[inline]
     pub(super) fn mark_changed(&mut self, at: u32) {
         let block = &mut self.blocks[at];
@@ -303,7 +304,7 @@ impl Blocks {
         self.first_changed != NONE
     }
 
-    /// Whether one block in so many holds nothing and waits to be told of, and there is one.
+    /// Whether at least one block in `share` holds nothing and only waits to be reported.
     pub(super) fn is_vacant_share(&self, share: u32) -> bool {
         let vacant = u64::from(self.vacant_changed);
         vacant > 0 && vacant * u64::from(share) >= self.blocks.len() as u64
@@ -323,7 +324,7 @@ impl Blocks {
         at
     }
 
-    /// Nothing is to be told. Frees what holds nothing.
+    /// Nothing has to be reported. Frees the blocks that hold nothing.
     pub(super) fn clear_changed(&mut self) {
         loop {
             match self.take_changed() {
@@ -334,7 +335,7 @@ impl Blocks {
         }
     }
 
-    /// To be freed by [`Blocks::free_deferred`].
+    /// Schedules a block for [`Blocks::free_deferred`].
     pub(super) fn free_later(&mut self, at: u32) {
         self.to_free.push(at);
     }
@@ -352,7 +353,7 @@ impl Blocks {
         Some(view.to_name())
     }
 
-    /// Name and segments of the object in a place, if its name is known and starts with `prefix`.
+    /// Name and segments of the object in a slot, if its name is known and starts with `prefix`.
     pub(super) fn object_below(&self, at: u32, prefix: &[u8]) -> Option<(Name, Vec<SegmentRange>)> {
         let object = self.objects.get(at).filter(|object| object.name.starts_with(prefix))?;
         Some((self.name_of(at)?, self.ranges(object.first)))

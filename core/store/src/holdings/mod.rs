@@ -1,5 +1,7 @@
-//! Which segments of which objects are held: ranges, kept up to date packet by packet, and what of
-//! them has changed since a reader was told.
+//! The segments that a store holds, by object, and what has changed since the last report.
+//!
+//! *Holdings* are ranges of segment numbers, updated with each packet. The controller plans
+//! placement by them.
 
 mod blocks;
 mod ranges;
@@ -13,108 +15,110 @@ use blocks::{Block, Blocks, NONE};
 use ranges::push_bits;
 use weir_wire::{Name, NameView};
 
-/// Segments that one block is about.
+/// Segments of one block.
 const BLOCK_SEGMENTS: u64 = 64;
-/// The share of a full index that blocks hold of which it is only to be told that they are gone,
-/// from which on they are given up; and the share that is to be free before what it missed is
-/// looked for.
+/// One part in this many of the index. If vacant blocks that only wait to be reported take this
+/// part of a full index, they are dropped. Missed segments are looked for again once this part is
+/// free.
 const SPARE_SHARE: u32 = 8;
 
-/// How much is kept of what is held.
+/// Limits of the index.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct HoldingsConfig {
-    /// Octets for the index of one tier of one store. What has no room is not listed.
+    /// Bytes for the index of one tier of one store. Segments that do not fit are not listed.
     pub bytes_max: u64,
 }
 
 impl Default for HoldingsConfig {
     /// 16 MiB: 190,000 blocks of 64 segments, or 70,000 objects of one segment with names of 60
-    /// octets.
+    /// bytes.
     fn default() -> Self {
         Self { bytes_max: 16 << 20 }
     }
 }
 
-/// Where Data is held.
+/// Where a segment is stored.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub enum Tier {
     Memory,
-    /// On a disk, or about to be written to one.
+    /// On a disk, or waiting to be written to one.
     Disk,
 }
 
-/// What a tier holds of one object.
+/// The segments of one object in one tier.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Holding {
-    /// The name of its segments without the segment number.
+    /// The name of the segments without the segment number.
     pub name: Name,
     pub tier: Tier,
-    /// The segments, in order, with gaps between the ranges.
+    /// In order, with gaps between the ranges.
     pub ranges: Vec<SegmentRange>,
 }
 
-/// What is held of some objects below a prefix.
+/// The stored segments of some objects below a prefix.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct HoldingsPage {
-    /// In no order, at most one for an object and tier.
+    /// In no particular order, at most one for each object and tier.
     pub holdings: Vec<Holding>,
-    /// Where to go on; none behind the last.
+    /// Where the next page starts; `None` after the last one.
     pub next: Option<HoldingsCursor>,
-    /// Whether more may be held than is listed: the index is still being built, had no room, or
-    /// lacks the name of something that was on a disk before a start. What had no room is looked
-    /// for when [`Store::restart_changes`](crate::Store::restart_changes) finds some.
+    /// Whether the store may hold more than is listed: the index is still being built, was full, or
+    /// lacks the name of an object that was on a disk before the last start. What did not fit is
+    /// looked for when [`Store::restart_changes`](crate::Store::restart_changes) finds space.
     pub is_partial: bool,
 }
 
-/// Where a listing goes on. What comes and goes between two pages may be missing or come twice.
+/// The start of a page. Objects that appear or disappear between two pages may be missing or listed
+/// twice.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub struct HoldingsCursor {
     pub(crate) is_on_disk: bool,
     pub(crate) object: u32,
 }
 
-/// What is new of one object in one tier.
+/// Changes of one object in one tier.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct HoldingChange {
-    /// The name of its segments without the segment number.
+    /// The name of the segments without the segment number.
     pub name: Name,
     pub tier: Tier,
-    /// Segments that are held and were not, in order.
+    /// Segments that were added, in order.
     pub added: Vec<SegmentRange>,
-    /// Segments that were held and are not, in order.
+    /// Segments that were removed, in order.
     pub removed: Vec<SegmentRange>,
 }
 
-/// What has changed since the last such batch.
+/// A batch of changes since the last one.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct HoldingChanges {
-    /// Of a generation the batches together, from number 1 on, say all that is held, starting from
-    /// nothing. When a new one begins, what was told in the one before is void.
+    /// All batches of one generation, from number 1 on, describe everything that is stored. A new
+    /// generation starts from nothing: what was reported before is void.
     pub generation: u64,
-    /// The number of the batch in its generation. A reader who misses one calls
+    /// The number of the batch in its generation. A reader that misses one calls
     /// [`Store::restart_changes`](crate::Store::restart_changes).
     pub sequence: u64,
     pub changes: Vec<HoldingChange>,
-    /// Whether there is more at once.
+    /// Whether another batch is available now.
     pub has_more: bool,
 }
 
-/// The segments that one tier holds.
+/// The segments in one tier.
 ///
-/// 64 segments of an object are a block of one cache line: a bit for each that is held, and one for
-/// each of which the reader was told. What changes and changes back before the reader asks costs
-/// no message, and what is to be told takes no memory beside the blocks, however late it is asked
-/// for.
+/// 64 segments of an object are a block of one cache line: one bit for each segment that is stored,
+/// and one bit for each that was reported. Their difference is what the next report contains. So a
+/// change that is reverted before the next report costs no message, and pending changes take no
+/// memory besides the blocks, however long the reader waits.
 pub(crate) struct Holdings {
     config: HoldingsConfig,
     blocks: Blocks,
-    /// Segments that were held and had no room here.
+    /// Segments that did not fit into the index.
     missed: u64,
-    /// Whether somebody is told of changes.
+    /// Whether a reader takes changes.
     is_tracking_changes: bool,
-    /// What a block was told of counts in this generation alone.
+    /// The current generation. The reported bits of a block count only in the generation in which
+    /// they were set.
     generation: u32,
-    /// Blocks before it were told of in this generation.
+    /// Blocks below this slot were reported in this generation.
     reported_to: u32,
 }
 
@@ -134,13 +138,14 @@ impl Holdings {
         self.blocks.bytes()
     }
 
-    /// Whether it may lack something that is held.
+    /// Whether stored segments may be missing from the index.
     pub(crate) fn is_partial(&self) -> bool {
         self.missed > 0 || self.blocks.unnamed() > 0
     }
 
-    /// A segment of the object whose name has this hash is held. `name` is the object's name, empty
-    /// if it is not known. Nothing happens if it was known to be held.
+    /// A segment of the object whose name has the hash `object` is stored. `name` returns the
+    /// object's name, or nothing if it is not known. Does nothing if the segment is in the index
+    /// already.
     #[inline]
     pub(crate) fn add(&mut self, object: u64, segment: u64, name: impl FnOnce() -> Vec<u8>) {
         let number = segment / BLOCK_SEGMENTS;
@@ -166,7 +171,7 @@ impl Holdings {
         }
     }
 
-    /// A segment is not held any more. Nothing happens if it was not known to be.
+    /// A segment is no longer stored. Does nothing if it is not in the index.
     #[inline]
     pub(crate) fn remove(&mut self, object: u64, segment: u64) {
         let at = self.blocks.find(object, segment / BLOCK_SEGMENTS);
@@ -187,7 +192,7 @@ impl Holdings {
         }
     }
 
-    /// The name of an object has become known, if it was not.
+    /// The name of an object has become known, if it was not before.
     #[cold]
     pub(crate) fn learn_name(&mut self, object: u64, name: impl FnOnce() -> Vec<u8>) {
         if self.blocks.unnamed() > 0 && self.blocks.is_unnamed(object) {
@@ -209,15 +214,16 @@ impl Holdings {
         self.blocks.insert(object, number, name)
     }
 
-    /// Frees what is only there to be told that it is gone, if that is a real share: the reader
-    /// begins anew. Were it done for less, a reader of a full index would begin anew all the time.
+    /// Frees blocks that hold nothing and only wait to be reported, if they are a considerable
+    /// part: the reader must then start a new generation. If the index did this for less, a reader
+    /// of a full index would restart all the time.
     fn drop_vacant(&mut self) {
         if self.is_tracking_changes && self.blocks.is_vacant_share(SPARE_SHARE) {
             self.begin_generation();
         }
     }
 
-    /// From now on the reader is told of all that is held.
+    /// From now on, everything stored is reported again.
     pub(crate) fn begin_generation(&mut self) {
         self.is_tracking_changes = true;
         self.generation = self.generation.wrapping_add(1);
@@ -225,13 +231,13 @@ impl Holdings {
         self.blocks.clear_changed();
     }
 
-    /// The generation at present; any other than before voids what was told.
+    /// The current generation. If it changes, what was reported before is void.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether something was missed for which there may be room now. If so it counts as missed no
-    /// more: all that is held is to be added again.
+    /// Whether segments were missed and there may be space for them now. If so, they no longer
+    /// count as missed, and the caller must add everything stored again.
     pub(crate) fn retry_missed(&mut self) -> bool {
         let bytes_max = self.config.bytes_max - self.config.bytes_max / u64::from(SPARE_SHARE);
         let has_room = self.missed > 0 && self.blocks.bytes() <= bytes_max;
@@ -241,7 +247,7 @@ impl Holdings {
         has_room
     }
 
-    /// Nobody is told any more.
+    /// Records no more changes.
     pub(crate) fn stop_tracking_changes(&mut self) {
         if self.is_tracking_changes {
             self.begin_generation();
@@ -249,8 +255,8 @@ impl Holdings {
         }
     }
 
-    /// Appends what has changed, of `blocks_max` blocks at most, and takes it for told. Says
-    /// whether there is more.
+    /// Appends the changes of up to `blocks_max` blocks, which then count as reported. Returns
+    /// whether there are more.
     pub(crate) fn take_changes(
         &mut self,
         tier: Tier,
@@ -278,7 +284,7 @@ impl Holdings {
                 due.push((block.object, block.number, added, removed));
             }
             if bits == 0 {
-                // Kept until the names were read.
+                // Not freed at once: its object's name is read below.
                 self.blocks.free_later(at);
             }
         }
@@ -296,7 +302,7 @@ impl Holdings {
         self.blocks.has_changed() || self.reported_to < self.blocks.slots()
     }
 
-    /// The next block that the reader was not told of in this generation.
+    /// The next block that was not reported in this generation.
     fn next_unreported(&mut self) -> u32 {
         while self.reported_to < self.blocks.slots() {
             let at = self.reported_to;
@@ -309,13 +315,13 @@ impl Holdings {
         NONE
     }
 
-    /// What is held of the one object with this name.
+    /// The stored segments of one object.
     pub(crate) fn of(&self, object: u64) -> Vec<SegmentRange> {
         self.blocks.ranges_of(object)
     }
 
-    /// Appends what is held below a prefix of the objects from a place on, `visits_max` of them at
-    /// most. Returns where to go on.
+    /// Appends the stored segments of objects below a prefix, visiting up to `visits_max` objects
+    /// from slot `from` on. Returns where to continue.
     pub(crate) fn list(
         &self,
         tier: Tier,

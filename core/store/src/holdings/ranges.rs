@@ -1,10 +1,11 @@
 use super::BLOCK_SEGMENTS;
 use alloc::vec::Vec;
 
+/// Consecutive segment numbers.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct SegmentRange {
     pub first: u64,
-    /// The last, not before the first.
+    /// The last segment, not less than the first.
     pub last: u64,
 }
 
@@ -14,7 +15,7 @@ impl SegmentRange {
         (self.first..=self.last).contains(&segment)
     }
 
-    /// The segments of all of them, in order, with gaps between the ranges.
+    /// Merges ranges that overlap or adjoin. The result is in order.
     pub fn join(mut ranges: Vec<Self>) -> Vec<Self> {
         ranges.sort_unstable();
         let mut joined: Vec<Self> = Vec::with_capacity(ranges.len());
@@ -30,7 +31,7 @@ impl SegmentRange {
     }
 }
 
-/// Appends the segments of a block whose bits are set. Blocks come in order.
+/// Appends the segments of a block whose bits are set. Blocks must come in order.
 pub(super) fn push_bits(ranges: &mut Vec<SegmentRange>, number: u64, mut bits: u64) {
     while bits != 0 {
         let from = bits.trailing_zeros();

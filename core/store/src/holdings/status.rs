@@ -1,4 +1,4 @@
-//! What is said of holdings over the network (docs/holdings.md).
+//! The encoding of holdings in the management protocol (docs/holdings.md).
 
 use alloc::vec::Vec;
 
@@ -7,15 +7,15 @@ use weir_wire::{DecodeError, Name, NameView, tlv};
 use super::ranges::SegmentRange;
 
 const NAME: u32 = 7;
-/// More may be held.
+/// The router may hold more.
 const PARTIAL: u32 = 0xf5b2;
 const MEMORY: u32 = 0xf5b4;
 const DISK: u32 = 0xf5b6;
 
-/// Ranges that an answer has at most, in all. What comes beyond is left out, and it says so.
+/// Most ranges of one answer. Ranges beyond the limit are left out, and the answer says so.
 const RANGES_MAX: usize = 4096;
 
-/// What a router holds of one object.
+/// The segments of one object that a router holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldingsStatus {
     /// The name of the segments without the segment number.
@@ -23,26 +23,26 @@ pub struct HoldingsStatus {
     /// Segments in memory, in order, with gaps between the ranges.
     pub memory: Vec<SegmentRange>,
     pub disk: Vec<SegmentRange>,
-    /// Whether more may be held than is said here.
+    /// Whether the router may hold more than is listed here.
     pub is_partial: bool,
 }
 
-/// Why octets do not say what a router holds.
+/// Why bytes are no valid holdings status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HoldingsError {
-    /// Not TLV, or the name in it is none.
+    /// Not TLV, or an invalid name.
     #[error(transparent)]
     Wire(#[from] DecodeError),
-    /// Another element, of this type.
+    /// The outermost element has another type.
     #[error("an element of type {0} is there in place of Holdings")]
     Type(u32),
-    /// It does not say of what object.
+    /// The object's name is missing.
     #[error("the Name of the object is missing")]
     NoName,
-    /// Ranges that are not in order, that end amid a number, or too many.
+    /// Ranges that are not in order, that end within a number, or too many.
     #[error("the ranges of segments are not in order, broken off, or too many")]
     Ranges,
-    /// An element is unknown here and may not be skipped.
+    /// An unknown element that may not be skipped.
     #[error("unknown critical element of type {0}")]
     Critical(u32),
 }
@@ -50,8 +50,8 @@ pub enum HoldingsError {
 impl HoldingsStatus {
     pub(crate) const TYPE: u32 = 0xf5b0;
 
-    /// The name of the dataset about an object. `prefix` is `/localhost/nfd` of a router on this
-    /// machine, `/localhop/nfd` of a neighbour.
+    /// The name of the dataset about an object. `prefix` is `/localhost/nfd` for a router on this
+    /// machine, `/localhop/nfd` for a neighbour.
     pub fn dataset_name(mut prefix: Name, object: &Name) -> Name {
         let mut writer = tlv::Writer::new();
         writer.tlv(NAME, object.as_view().value());
@@ -59,12 +59,12 @@ impl HoldingsStatus {
         prefix
     }
 
-    /// The object that the component of such a name speaks of, from its TLV-VALUE.
+    /// The object that the component of such a name identifies, from the component's TLV-VALUE.
     pub fn object_of(component: &[u8]) -> Option<Name> {
         NameView::decode(component).ok().map(|name| name.to_name())
     }
 
-    /// Leaves out what an answer has no room for.
+    /// Removes the ranges beyond the limit of an answer.
     pub fn truncate(&mut self) {
         let disk_max = RANGES_MAX.saturating_sub(self.memory.len());
         self.is_partial |= self.memory.len() > RANGES_MAX || self.disk.len() > disk_max;
@@ -72,7 +72,7 @@ impl HoldingsStatus {
         self.disk.truncate(disk_max);
     }
 
-    /// From exactly one TLV.
+    /// Decodes exactly one TLV.
     pub fn decode(wire: &[u8]) -> Result<Self, HoldingsError> {
         match tlv::read_single(wire)? {
             (Self::TYPE, value) => Self::decode_value(value),
@@ -80,7 +80,7 @@ impl HoldingsStatus {
         }
     }
 
-    /// From the TLV-VALUE.
+    /// Decodes the TLV-VALUE.
     pub(crate) fn decode_value(value: &[u8]) -> Result<Self, HoldingsError> {
         let mut status = Self::default();
         let mut object = None;
@@ -99,7 +99,7 @@ impl HoldingsStatus {
         Ok(status)
     }
 
-    /// As one TLV.
+    /// Encodes one TLV.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = tlv::Writer::new();
         writer.nested(Self::TYPE, |inner| self.encode_value(inner));
@@ -119,8 +119,8 @@ impl HoldingsStatus {
     }
 }
 
-/// For each range the segments between it and the one before, and its segments less one, as
-/// TLV-VAR-NUMBERs.
+/// For each range, the number of segments between it and the one before, and its length less one,
+/// as TLV-VAR-NUMBERs.
 fn write_ranges(ranges: &[SegmentRange]) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut next = 0;
@@ -146,7 +146,7 @@ fn read_ranges(mut octets: &[u8]) -> Result<Vec<SegmentRange>, HoldingsError> {
         Ok(Some(number))
     };
     let mut ranges = Vec::new();
-    // None behind the last number that there is.
+    // `None` after the largest number.
     let mut next = Some(0_u64);
     while let Some(gap) = number()? {
         let len = number()?.ok_or_else(bad)?;

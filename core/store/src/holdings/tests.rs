@@ -9,7 +9,7 @@ fn name_of(object: u64) -> Vec<u8> {
     uri.parse::<Name>().unwrap().as_view().value().to_vec()
 }
 
-/// An index, what it ought to list, and what a reader of its changes believes.
+/// An index, what it should list, and what a reader of its changes knows.
 struct Fixture {
     holdings: Holdings,
     held: BTreeSet<(u64, u64)>,
@@ -37,7 +37,7 @@ impl Fixture {
         self.held.remove(&(object, segment));
     }
 
-    /// Everything listed, by segment.
+    /// Everything that is listed, by segment.
     fn listed(&self) -> BTreeSet<(Name, u64)> {
         let mut holdings = Vec::new();
         let mut from = Some(0);
@@ -57,7 +57,7 @@ impl Fixture {
         self.held.iter().map(|&(object, segment)| (name(object), segment)).collect()
     }
 
-    /// The reader asks for some. Says whether there is more.
+    /// The reader takes some changes. Returns whether there are more.
     fn read(&mut self, blocks_max: usize) -> bool {
         if self.holdings.generation() != self.generation {
             self.generation = self.holdings.generation();
@@ -67,10 +67,10 @@ impl Fixture {
         let has_more = self.holdings.take_changes(Tier::Memory, blocks_max, &mut changes);
         for change in &changes {
             for segment in spread([(&change.name, &change.added)].into_iter()) {
-                assert!(self.believed.insert(segment), "was told twice");
+                assert!(self.believed.insert(segment), "reported twice");
             }
             for segment in spread([(&change.name, &change.removed)].into_iter()) {
-                assert!(self.believed.remove(&segment), "was never told of it");
+                assert!(self.believed.remove(&segment), "removed but never reported");
             }
         }
         has_more
@@ -129,7 +129,7 @@ fn ranges_and_changes_equal_a_model() {
         if seed % 3 > 0 {
             while fixture.read(2) {}
             assert_eq!(fixture.believed, fixture.expected(), "seed {seed}");
-            assert!(!fixture.read(2), "nothing is told twice");
+            assert!(!fixture.read(2), "nothing is reported twice");
         }
         assert!(!fixture.holdings.is_partial());
         for (object, segment) in fixture.held.clone() {
@@ -169,7 +169,7 @@ fn full_index_starts_new_generation() {
     let mut fixture = Fixture::new(bytes_max);
     fixture.holdings.begin_generation();
     while fixture.read(10) {}
-    // A window moves over a file, and nobody asks what has changed.
+    // A window moves over a file while no reader takes changes.
     for segment in 0..100_000 {
         fixture.add(1, segment);
         if let Some(last) = segment.checked_sub(500) {
@@ -251,7 +251,7 @@ fn reports_full_generation_when_full() {
     fixture.remove(objects - 1, 0);
     while fixture.read(10) {}
     let before = fixture.generation;
-    // Each time one leaves another comes, before the reader asks.
+    // Whenever one object leaves, another arrives, before the reader takes changes.
     for object in objects..10 * objects {
         fixture.remove(object - objects, 0);
         fixture.add(object, 0);
@@ -260,7 +260,7 @@ fn reports_full_generation_when_full() {
         assert!(fixture.holdings.memory_bytes() <= 20_000);
     }
     while fixture.read(10) {}
-    assert_eq!(fixture.generation, before, "what was told holds");
+    assert_eq!(fixture.generation, before, "the generation continues");
     assert_eq!(fixture.believed, fixture.listed());
     let (listed, held) = (fixture.listed().len(), fixture.held.len());
     assert!(listed * 10 > held * 8, "{listed} of {held}");

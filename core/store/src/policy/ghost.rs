@@ -4,20 +4,20 @@ use weir_base::{equal_words, prefetch_read};
 
 const WAYS: usize = 8;
 
-/// A cache line of remembered names.
+/// One cache line of remembered names.
 #[repr(C, align(64))]
 #[derive(Copy, Clone)]
 struct Set {
     /// The upper half of the hash with the lowest bit set; 0: vacant.
     tags: [u32; WAYS],
-    /// The count of insertions at the time.
+    /// The list's insertion count when the name was inserted.
     times: [u32; WAYS],
 }
 
 impl Set {
     const EMPTY: Self = Self { tags: [0; WAYS], times: [0; WAYS] };
 
-    /// Puts a name in place of a vacant one or of the oldest.
+    /// Inserts a name in place of a vacant way, or of the oldest name.
     #[inline]
     fn put(&mut self, tag: u32, time: u32, clock: u32) {
         let way = match equal_words(&self.tags, 0).checked_ilog2() {
@@ -29,11 +29,10 @@ impl Set {
     }
 }
 
-/// The names that fell out of the store lately, by 31 bits of their hash.
+/// The names that were evicted lately, by 31 bits of their hash.
 ///
-/// One cache line for each operation. A line that is full forgets its oldest name early, and
-/// another name of the same tag may be taken for a remembered one: both only make the eviction
-/// policy a little worse.
+/// Each operation touches one cache line. A full line forgets its oldest name too early, and two
+/// names with the same tag are confused. Both only make the eviction policy slightly worse.
 pub(super) struct GhostList {
     /// A power of two.
     sets: Vec<Set>,
@@ -61,7 +60,7 @@ impl GhostList {
         prefetch_read(&self.sets[self.set_of(Self::tag(hash))]);
     }
 
-    /// Remembers a name until `ghost_capacity` others have been.
+    /// Remembers a name until `window` other names were inserted.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, window: u32) {
         if window as usize > self.sets.len() * WAYS {
@@ -73,7 +72,7 @@ impl GhostList {
         self.sets[set].put(tag, self.clock, self.clock);
     }
 
-    /// Whether the name was remembered. It is not any more.
+    /// Whether the name was remembered. Forgets it.
     #[inline]
     pub(super) fn take(&mut self, hash: u64, window: u32) -> bool {
         let tag = Self::tag(hash);
@@ -122,7 +121,7 @@ mod tests {
         assert!((900..1_000).all(|number| !ghost.take(hash(number), 100)));
     }
 
-    /// A set as it would be without looking at all ways at once.
+    /// Compares with a set that looks at one way after the other.
     #[test]
     fn full_set_forgets_oldest() {
         let mut ghost = GhostList::new();

@@ -1,22 +1,22 @@
 use crate::entry::{Entry, List, NONE, PolicyLinks};
 use weir_base::Slab;
 
-/// The entries used equally often.
+/// All entries with the same number of uses.
 struct Level {
     uses: u64,
-    /// Least recent first.
+    /// The least recently used entry comes first.
     queue: List<PolicyLinks>,
     /// The level with the next higher count.
     next: u32,
     previous: u32,
 }
 
-/// Least frequently used, in constant time (Shah, Mitra and Matani, 2010): a list of levels, each a
-/// list of entries.
+/// Least frequently used, in constant time (Shah, Mitra and Matani, 2010): a list of levels, each
+/// with a list of entries.
 ///
-/// An entry's mark is its level. There are no more levels than entries, and one more while an entry
-/// moves: room for all of them is made as entries come, since the spread of uses goes on growing in
-/// a store that is full.
+/// An entry's `policy_state` is its level. There are never more levels than entries, plus one while
+/// an entry moves. `on_insert` reserves memory for all of them, because the spread of use counts
+/// keeps growing in a full store and a hit must not allocate.
 pub(crate) struct Lfu {
     levels: Slab<Level>,
     lowest: u32,
@@ -84,8 +84,7 @@ impl Lfu {
         self.levels.get(self.levels[level].next).is_some_and(|next| next.uses == uses)
     }
 
-    /// The level for `hits`, which is the one after `previous` ([`NONE`]: the lowest), made if need
-    /// be.
+    /// The level for `uses`, which follows `previous` ([`NONE`]: the lowest). Creates it if needed.
     fn level_after(&mut self, previous: u32, uses: u64) -> u32 {
         let next = match previous {
             NONE => self.lowest,

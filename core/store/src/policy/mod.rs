@@ -1,5 +1,4 @@
-//! Eviction policies. All go through the links that entries carry, so that none allocates for an
-//! entry.
+//! Eviction policies. All of them use the links inside the entries, so none allocates for an entry.
 
 mod ghost;
 mod lfu;
@@ -16,7 +15,7 @@ use recency::{Fifo, Lru};
 use s3fifo::S3Fifo;
 use weir_base::Slab;
 
-/// The order in which Data leaves.
+/// The policy in use, and its lists.
 pub(crate) enum Policy {
     Lru(Lru),
     Fifo(Fifo),
@@ -25,23 +24,23 @@ pub(crate) enum Policy {
     Parts(Parts),
 }
 
-/// Data that needs room.
+/// Data that needs memory, for which an entry must be evicted.
 #[derive(Copy, Clone)]
 pub(crate) struct IncomingData<'a> {
-    /// The node of the name without its last component, or `NONE`.
+    /// The node of its name without the last component, or `NONE`.
     pub(crate) node: u32,
-    /// Hash of the whole name.
+    /// The hash of its whole name.
     pub(crate) hash: u64,
-    /// TLV-VALUE of the name.
+    /// TLV-VALUE of its name.
     pub(crate) name: &'a [u8],
 }
 
 impl IncomingData<'_> {
-    /// The room is for nothing that is known.
+    /// Eviction for no Data in particular.
     pub(crate) const NONE: Self = Self { node: NONE, hash: 0, name: &[] };
 }
 
-/// Calls the same method of whichever policy it is.
+/// Calls the same method on whichever policy is in use.
 macro_rules! each {
     ($policy:expr, $inner:ident => $call:expr) => {
         match $policy {
@@ -75,13 +74,13 @@ impl Policy {
         each!(self, policy => policy.on_hit(entries, index));
     }
 
-    /// An entry leaves for another reason than room.
+    /// An entry leaves for another reason than lack of memory.
     #[inline]
     pub(crate) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         each!(self, policy => policy.on_remove(entries, index));
     }
 
-    /// The entry that makes room. The policy knows it no more.
+    /// Removes and returns the entry to evict.
     #[inline(always)]
     pub(crate) fn take_victim(
         &mut self,
@@ -97,7 +96,7 @@ impl Policy {
         }
     }
 
-    /// The Data that the last victims made room for is none of the policy's.
+    /// The Data that the last victims were evicted for was pinned, and does not reach the policy.
     #[inline]
     pub(crate) fn on_insert_skipped(&mut self) {
         if let Self::Parts(policy) = self {
@@ -105,13 +104,13 @@ impl Policy {
         }
     }
 
-    /// Whether nothing is left over from room that was made before.
+    /// Whether no decision for the next insertion is pending.
     #[cfg(test)]
     pub(crate) fn is_settled(&self) -> bool {
         !matches!(self, Self::Parts(policy) if !policy.is_settled())
     }
 
-    /// A node begins to stand for an object.
+    /// A node of the prefix tree is used for a new object.
     #[inline]
     pub(crate) fn on_new_object(&mut self, node: u32) {
         if let Self::Parts(policy) = self {
@@ -119,14 +118,13 @@ impl Policy {
         }
     }
 
-    /// The entries of which the next victim is likely one, to be prefetched. `NONE` where there is
-    /// none.
+    /// Entries that are likely to be evicted next, for prefetching; `NONE` for no entry.
     #[inline]
     pub(crate) fn candidates(&self) -> [u32; 2] {
         each!(self, policy => policy.candidates())
     }
 
-    /// Asks for the memory that [`Policy::on_insert`] will look at for a name of this hash.
+    /// Prefetches what [`Policy::on_insert`] will read for a name with this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         match self {
@@ -137,7 +135,7 @@ impl Policy {
     }
 }
 
-/// The number of the segment that an entry's name ends with.
+/// The segment number at the end of an entry's name.
 #[inline]
 fn segment_of(entry: &Entry) -> Option<u64> {
     segment_at_end(entry.name_value())

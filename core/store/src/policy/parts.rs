@@ -5,109 +5,157 @@ use crate::entry::{Entry, List, NONE, PolicyLinks};
 use alloc::boxed::Box;
 use weir_base::Slab;
 
-/// In an entry's mark: it is in the window.
+/// Flag in `policy_state`: the entry is in the window.
 const WINDOW: u32 = 1 << 16;
-/// In an entry's mark: it came while its object was read in order.
+/// Flag in `policy_state`: the entry was inserted while its object was scanned in order.
 const IN_ORDER: u32 = 1 << 17;
-/// The share of the store that objects which do not fit pass through.
+/// The window takes one part in this many of the store.
 const WINDOW_SHARE: u64 = 32;
-/// What is left of that while readers lag.
+/// The same while readers lag.
 const MIN_WINDOW_SHARE: u64 = 512;
-/// Objects that are watched at once.
+/// Objects that are tracked at a time. Each node of the prefix tree maps to one slot.
 const TRACKED_OBJECTS: usize = 256;
-/// Steps forward, less steps back, after which an object counts as read in order; and their most.
+/// The score from which an object counts as scanned in order, and the largest score.
 const ORDER_MIN: u8 = 32;
 const ORDER_MAX: u8 = 64;
-/// The longest step forward: several shards have every so manieth range of 64 segments.
+/// The longest step forward. Of an object that is spread over shards, one shard sees every n-th
+/// range of 64 segments.
 const STEP_MAX: u64 = 4096;
-/// Uses of what is kept of an object after which the rest of it is taken for asked for again.
+/// Hits on kept segments of an object after which its other segments count as requested again, too.
 const USES_MIN: u32 = 64;
-/// Segments of which a packet may have overtaken others.
+/// Distance within which a segment behind the front is a reordered packet.
 const REORDER_MAX: u64 = 64;
-/// Steps behind the front, none before it between them, after which the front is there: at least,
-/// and as a part of the store.
+/// Consecutive steps behind the front after which the front moves there: at least, and as a part of
+/// the store.
 const BEHIND_MIN: u64 = 32;
 const BEHIND_SHARE: u64 = 16;
-/// Readers behind the front that are told apart, and how far one goes on at once.
+/// Readers behind the front that are distinguished, and the longest step of one.
 const READERS: usize = 4;
 const READER_STEP_MAX: u64 = 16;
-/// What a turn from the front to a reader far behind it counts for, where a step forward takes off
-/// one, or one of several in a larger store; and the sum from which on its end is kept.
+/// What one detected miss of a lagging reader adds to the lag score; a step of the front takes off
+/// one, in a larger store one step in several. From `LAG_MIN` on, the object's end is kept.
 const LAG_STEP: u32 = 1 << 10;
 const LAG_MIN: u32 = 1 << 14;
+/// A store of this many entries takes one point off for each step, one of twice the size for every
+/// other step, and so on.
 const LAG_ENTRIES: u64 = 1 << 12;
-/// After so many steps forward from where it begins, as a part of the store, a reading counts as a
-/// new one.
+/// After the front jumped back, this part of the store in steps forward means that the object is
+/// read again from there.
 const RESTART_SHARE: u64 = 16;
-/// How many times the store an object may pass without a use of what is kept of it.
+/// Times the store that an object may pass without a hit on a kept segment.
 const PASSES_MAX: u64 = 8;
 
-/// S3-FIFO that keeps a part of an object larger than the store.
+/// S3-FIFO that keeps part of an object larger than the store ("parts").
 ///
-/// Read again and again in order, such an object pushes out each segment just before it is asked
-/// for. So when segments of an object come in order and the next victim is one of its own, what is
-/// there stays, and the rest passes through a window of a 32nd of the store, in which it lies long
-/// enough to be asked for again by those who lost it. The best that can be done is to keep as much
-/// as the store holds, whichever part; this keeps that less the window. Nothing else changes: data
-/// that does not come in order, and objects of which others are pushed out, are S3-FIFO's.
+/// # The problem
 ///
-/// Of a stream the end is wanted, not the beginning. Once readers lag behind the front by less than
-/// the store, which shows in turns from the front to segments that have left and would not have
-/// without a window, the end is kept, until the object is read anew: the beginning makes room for
-/// it, and what readers miss meanwhile passes through the window. In the main queue, where S3-FIFO
-/// puts what comes back, it would take the room that the end needs. An object goes by S3-FIFO for
-/// good once eight times the store has passed without a use of what is kept.
+/// A file of 1,170 segments is read in a loop through a store of 1,000. Any policy that evicts the
+/// oldest entry, S3-FIFO included, evicts each segment 170 insertions before it is requested again:
+/// no hit at all. Keeping *any* 1,000 segments and letting the rest pass would hit 85 %.
+///
+/// # The idea
+///
+/// Watch, for each object, whether its segments are inserted in ascending order. When such a scan
+/// is about to evict its own segments, keep what is stored and send the new segments through a
+/// *window*: a FIFO of a 32nd of the store. All other data is left to S3-FIFO.
+///
+/// # Steps
+///
+/// 1. [`Parts::track_segment`] sees every inserted segment. A step forward of 1 to 4,096 adds one
+///    to the object's `order_score`, a late packet takes off two. From 32 points on it is a *scan*.
+/// 2. [`Parts::take_victim`] evicts for the next insertion. If that belongs to a scan and the next
+///    victim of S3-FIFO belongs to the same scan, the object is *oversized*: the insertion goes to
+///    the window, and the window's oldest entry is evicted for it.
+/// 3. While the window is smaller than a 32nd of the store, it grows instead: the victim is the
+///    scan's newest entry in the small queue, so the beginning of the object stays.
+/// 4. A scan whose segments have been hit before (64 hits, or a remembered name) may also evict
+///    other data from the main queue, and its segment goes there. So a popular file replaces unused
+///    data.
+/// 5. An entry that was used twice in the window moves to the main queue. When other data needs
+///    space, the entries of the window join the small queue, one for each eviction.
+/// 6. If eight times the store has passed without a hit on a kept segment, the object is read once
+///    only: S3-FIFO treats it as any other data from then on (`is_stream`).
+///
+/// In the example: segments 0 to 999 fill the store. Segment 1,000 finds that the next victim is
+/// segment 0 of its own scan. Segments 999, 998, ... 969 are evicted while the window grows to 31
+/// entries; from then on each new segment evicts the oldest of the window. The next round hits
+/// segments 0 to 968, which is 83 %.
+///
+/// # Lagging readers
+///
+/// Readers of a live stream request its end, not its beginning. Suppose that one consumer is at
+/// segment 50,000 (the *front*) and another one at 49,500, within reach of a plain store of 1,000
+/// segments, but beyond a window of 31. The second one misses each time. The policy detects it:
+///
+/// 1. `lagging_readers` holds four positions behind the front. A segment that is 1 to 16 above one
+///    of them continues that reader; any other segment behind the front is a late packet.
+/// 2. The first miss of such a reader after each step of the front adds [`LAG_STEP`] to
+///    `lag_score`, and each step of the front takes off one (fewer in a large store). Sixteen net
+///    misses reach [`LAG_MIN`].
+/// 3. From then on the end is kept: segments that lie a whole store behind the front are evicted
+///    first, and what the lagging readers fetch again passes through the window.
+/// 4. When the front jumps back by a whole store and proceeds from there for a 16th of the store,
+///    the object is read again from its beginning: `lag_score` returns to 0.
+///
+/// A shard of a router sees only some ranges of 64 segments. `segments_covered / steps` says how
+/// many segments one step leads over, and scales the reach of the store accordingly.
+///
+/// # It must never
+///
+/// allocate for an entry; look at more than a few entries for a victim; do worse than S3-FIFO for
+/// data that is not inserted in order; keep an object that is never read again.
 pub(crate) struct Parts {
     base: S3Fifo,
     window: List<PolicyLinks>,
     window_bytes: u64,
-    /// By node, one to a place.
+    /// By node number, modulo the size.
     objects: Box<[TrackedObject; TRACKED_OBJECTS]>,
-    /// Insertions so far.
+    /// The number of insertions so far.
     clock: u32,
-    /// Where what comes next is put.
+    /// Where the next insertion goes. `take_victim` sets it, `on_insert` uses it.
     destination: Destination,
 }
 
 #[derive(Copy, Clone)]
 enum Destination {
-    /// As S3-FIFO would.
+    /// Where S3-FIFO would put it.
     Default,
-    /// Past what is kept.
+    /// Into the window, past the kept segments.
     Window,
-    /// Among what is used.
+    /// Into the main queue.
     Main,
 }
 
-/// An object of which segments came lately.
+/// What is known of an object with recent insertions.
 #[derive(Copy, Clone)]
 struct TrackedObject {
     node: u32,
-    /// Steps forward less steps back.
+    /// Steps forward, less two for each late packet.
     order_score: u8,
-    /// It has pushed out its own.
+    /// A scan of it was about to evict its own segments.
     is_oversized: bool,
+    /// It is read once only. S3-FIFO handles it.
     is_stream: bool,
-    /// The segment at the front of those that came.
+    /// The highest segment of the scan.
     front: u64,
-    /// Steps behind the front since the last one before it.
+    /// Insertions behind the front since the last step forward.
     steps_behind: u64,
-    /// Where readers behind the front are, the last first.
+    /// Positions of readers behind the front, the latest first.
     lagging_readers: [u64; READERS],
-    /// What turns to such readers count for.
+    /// The evidence for lagging readers. See [`LAG_STEP`].
     lag_score: u32,
-    /// A reader far behind has asked since the last step forward.
+    /// A lagging reader was counted since the last step forward.
     is_lag_counted: bool,
-    /// Steps forward since the front has gone back beyond all of them.
+    /// Steps forward since the front jumped back by a whole store.
     steps_since_restart: Option<u64>,
-    /// Steps forward, and what they lead over.
+    /// Steps forward, and the segments that they lead over.
     steps: u64,
     segments_covered: u64,
-    /// When it did.
+    /// The clock at its last insertion.
     last_active: u32,
-    /// Uses of what came in order.
+    /// Hits on segments that were inserted in order.
     hits: u32,
-    /// What passed through the window since something kept was used.
+    /// Segments that went through the window since the last hit on a kept one.
     diverted: u64,
 }
 
@@ -134,12 +182,13 @@ impl TrackedObject {
         self.order_score >= ORDER_MIN && !self.has_lagging_readers() && !self.is_stream
     }
 
-    /// Readers lag behind its front: its end is kept.
+    /// Whether readers lag behind the front, so the end is kept.
     fn has_lagging_readers(&self) -> bool {
         self.lag_score >= LAG_MIN
     }
 
-    /// Whether a segment is the next of a reader behind the front.
+    /// Whether a segment is the next one of a known reader behind the front. Remembers its position
+    /// in any case, in place of the reader's last one or of the oldest.
     fn continues_reader(&mut self, segment: u64) -> bool {
         let is_next = |at: &u64| (1..=READER_STEP_MAX).contains(&segment.wrapping_sub(*at));
         let known = self.lagging_readers.iter().position(is_next);
@@ -148,7 +197,7 @@ impl TrackedObject {
         known.is_some()
     }
 
-    /// A reader asks for what is far behind the front: once for each turn from there counts.
+    /// A reader far behind the front missed a segment. Counts once for each step of the front.
     fn count_lag(&mut self) {
         if !core::mem::replace(&mut self.is_lag_counted, true) && !self.has_lagging_readers() {
             self.lag_score += LAG_STEP;
@@ -156,7 +205,7 @@ impl TrackedObject {
         }
     }
 
-    /// The front has gone on by a segment or some.
+    /// The front moved forward by `forward` segments.
     fn advance(&mut self, forward: u64, entries: u64) {
         self.order_score = (self.order_score + 1).min(ORDER_MAX);
         self.front = self.front.wrapping_add(forward);
@@ -175,19 +224,20 @@ impl TrackedObject {
         }
     }
 
-    /// Whether a segment is so far behind the front that only a store without window has it.
+    /// Whether a segment lies so far behind the front that the window no longer has it, but a plain
+    /// queue of the whole store would.
     fn is_beyond_window(&self, segment: u64, entries: u64) -> bool {
         let reach = self.reach(entries);
         (REORDER_MAX.max(reach / WINDOW_SHARE)..reach).contains(&self.front.wrapping_sub(segment))
     }
 
-    /// Whether a segment is so far behind the front that no store has it.
+    /// Whether a segment lies so far behind the front that no queue would still have it.
     fn is_beyond_store(&self, segment: u64, entries: u64) -> bool {
         self.front.checked_sub(segment).is_some_and(|back| back >= self.reach(entries))
     }
 
-    /// How many segments behind the front a queue of so many entries would reach: of several shards
-    /// each has a part of them.
+    /// How many segments behind the front a plain queue of `entries` entries reaches. Steps longer
+    /// than 1 mean that other shards hold the segments between.
     fn reach(&self, entries: u64) -> u64 {
         entries.saturating_mul(self.segments_covered) / self.steps
     }
@@ -251,7 +301,8 @@ impl Parts {
         }
     }
 
-    /// What room was made for went elsewhere. What comes next has not its way.
+    /// The Data that entries were evicted for was not inserted here. Forget where it was meant to
+    /// go.
     #[inline]
     pub(super) fn on_insert_skipped(&mut self) {
         self.destination = Destination::Default;
@@ -262,7 +313,8 @@ impl Parts {
         matches!(self.destination, Destination::Default)
     }
 
-    /// A segment of the object at `node` has come. Says whether the object is read in order.
+    /// A segment of the object at `node` is inserted. Returns whether the object is scanned in
+    /// order.
     #[inline]
     fn track_segment(&mut self, node: u32, segment: u64, entries: u64) -> bool {
         let clock = self.clock;
@@ -286,7 +338,7 @@ impl Parts {
         } else {
             let reach = object.reach(entries);
             if !object.continues_reader(segment) {
-                // Packets that come late are no readers.
+                // A late packet, and no reader.
                 object.order_score = object.order_score.saturating_sub(2);
             } else if object.is_oversized && (REORDER_MAX..reach).contains(&back) {
                 object.count_lag();
@@ -338,7 +390,8 @@ impl Parts {
         entries: &mut Slab<Entry>,
         incoming: IncomingData<'_>,
     ) -> Option<u32> {
-        // What passed a window ages with all else, once others want its room.
+        // Other data needs memory: the oldest entry of the window joins the small queue, to age
+        // with the rest.
         let passed = self.window.head();
         if passed != NONE && !self.is_same_scan(entries, passed, incoming.node) {
             self.unlink(entries, passed);
@@ -360,18 +413,20 @@ impl Parts {
         self.take_default_victim(entries)
     }
 
-    /// The victim that S3-FIFO chooses, or one from the window where nothing else is left.
+    /// The victim of S3-FIFO, or one from the window if nothing else is left.
     fn take_default_victim(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
         if let Some(victim) = self.base.take_victim(entries) {
             return Some(victim);
         }
-        // What is used moves to the main queue on the way.
+        // Used entries of the window move to the main queue on the way, so S3-FIFO may have one
+        // now.
         self.take_from_window(entries).or_else(|| self.base.take_victim(entries))
     }
 
-    /// The victim for a segment of an object that has lagging readers, if it is not for S3-FIFO to
-    /// choose: its beginning and the window make room for its end. What had passed and is missed
-    /// now passes again: once the end is there nobody misses it.
+    /// The victim for a segment of an object with lagging readers; `None` leaves the choice to
+    /// S3-FIFO. Segments far behind the front and the window shrink for the end of the object. What
+    /// a lagging reader fetches again passes through the window: once the end is kept, no reader
+    /// will miss it.
     #[inline(never)]
     fn take_victim_for_lagging(
         &mut self,
@@ -400,7 +455,8 @@ impl Parts {
         if self.window_bytes > least { self.take_from_window(entries) } else { None }
     }
 
-    /// The victim for a segment of an object that is read in order; none if S3-FIFO is to choose.
+    /// The victim for a segment of an object that is scanned in order; `None` leaves the choice to
+    /// S3-FIFO.
     #[inline(never)]
     fn take_victim_for_scan(
         &mut self,
@@ -411,7 +467,8 @@ impl Parts {
             || self.object(incoming.node)?.hits >= USES_MIN
             || self.base.take_remembered(incoming.hash);
         if is_known {
-            // It is worth more than what nobody uses, but not more than its own.
+            // The segment is worth more than unused data, but not more than segments of its own
+            // scan.
             let head = self.base.main_head();
             if head != NONE && !self.is_same_scan(entries, head, incoming.node) {
                 self.destination = Destination::Main;
@@ -426,8 +483,8 @@ impl Parts {
         self.divert_to_window(entries, incoming.node)
     }
 
-    /// Whether an entry is of this object, or both are of objects that do not fit and are read at
-    /// present.
+    /// Whether an entry belongs to this object, or both belong to oversized objects that are being
+    /// scanned now. Two scans must not evict each other's kept segments either.
     fn is_same_scan(&self, entries: &Slab<Entry>, index: u32, node: u32) -> bool {
         let other = entries[index].node;
         let is_live = |object: &TrackedObject| {
@@ -438,7 +495,8 @@ impl Parts {
         other == node || is_overlong(node) && is_overlong(other)
     }
 
-    /// Makes room in the window, which grows at first by the end of what is kept.
+    /// Evicts for an insertion into the window. While the window grows to its size, the victim is
+    /// the scan's newest kept segment.
     fn divert_to_window(&mut self, entries: &mut Slab<Entry>, node: u32) -> Option<u32> {
         let entries_bytes = self.base.bytes() + self.window_bytes;
         let passed_max = entries.len() as u64 * PASSES_MAX;
@@ -462,7 +520,8 @@ impl Parts {
         self.take_from_window(entries).or_else(|| self.base.take_victim(entries))
     }
 
-    /// What has been in the window longest, less what is used, which stays.
+    /// Removes and returns the oldest entry of the window. Used ones move to the main queue
+    /// instead.
     fn take_from_window(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
         for _ in 0..SPARED_MAX {
             let index = self.window.head();

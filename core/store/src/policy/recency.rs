@@ -1,16 +1,14 @@
 use crate::entry::{Entry, List, NONE, PolicyLinks};
 use weir_base::Slab;
 
-/// First in, first out. With `MOVES_ON_HIT` least recently used: an entry that is used moves to the
-/// end of the queue.
+/// First in, first out. With `MOVES_ON_HIT`, least recently used: a hit moves the entry to the end
+/// of the queue.
 pub(crate) struct Recency<const MOVES_ON_HIT: bool> {
-    /// The next victim first.
+    /// The next entry to evict comes first.
     queue: List<PolicyLinks>,
 }
 
-/// Least recently used.
 pub(crate) type Lru = Recency<true>;
-/// First in, first out.
 pub(crate) type Fifo = Recency<false>;
 
 impl<const MOVES_ON_HIT: bool> Recency<MOVES_ON_HIT> {

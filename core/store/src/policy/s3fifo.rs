@@ -2,21 +2,43 @@ use super::ghost::GhostList;
 use crate::entry::{Entry, List, NONE, PolicyLinks};
 use weir_base::Slab;
 
-/// In an entry's mark: it is in the main queue.
+/// Flag in `policy_state`: the entry is in the main queue.
 const MAIN: u32 = 1 << 8;
-/// In an entry's mark: the uses, of which no more are counted.
+/// The largest use count, which occupies the low bits of `policy_state`.
 pub(super) const USES_MAX: u32 = 3;
-/// Uses after which an entry of the small queue moves to the main one.
+/// Uses after which an entry moves from the small to the main queue.
 pub(super) const USES_TO_PROMOTE: u32 = 2;
-/// Entries that may be spared for one victim, so that no single packet pays for a whole queue.
+/// Most entries that one eviction spares, so that no insertion pays for a whole queue.
 pub(super) const SPARED_MAX: usize = 64;
 
-/// S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), by octets.
+/// S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), counted in
+/// bytes.
 ///
-/// New entries go into a small queue, a tenth of the store; those used twice before they leave it
-/// move to the main queue, where every use spares them one round. Names that fell out of the small
-/// queue are remembered, and go to the main queue directly when they come back. A hit only counts
-/// in the entry itself.
+/// Most data is requested once and never again. S3-FIFO evicts such data after a short time, and a
+/// hit costs one increment: no list changes, unlike LRU.
+///
+/// | list | share | holds |
+/// |---|---|---|
+/// | small | a tenth of the bytes | new entries, oldest first |
+/// | main | the rest | entries that proved useful |
+/// | ghost | names of as many entries as main has | names evicted from small, without data |
+///
+/// 1. *Insert*: a name that is in the ghost list goes to the end of main, since it was evicted too
+///    early. Any other goes to the end of small.
+/// 2. *Hit*: the entry's use count grows by one, up to [`USES_MAX`].
+/// 3. *Evict*: look at the head of small if it holds its tenth of the bytes, else at the head of
+///    main.
+///    - small, two uses or more: the entry moves to the end of main, with a count of 0.
+///    - small, fewer uses: evict it, and remember its name in the ghost list.
+///    - main, one use or more: the entry moves to the end of main, with its count less one.
+///    - main, no use: evict it. Its name is not remembered.
+/// 4. Repeat step 3 until an entry was evicted. After [`SPARED_MAX`] spared entries the next one is
+///    evicted with any count, so that one insertion never walks a whole queue.
+///
+/// Example: a store of 10 equal entries, 1 in small and 9 in main. `A` is inserted into small and
+/// never requested: the next insertion evicts it and remembers its name. `B` is inserted and hit
+/// twice: the next insertion moves `B` to main, where an unused entry is evicted. If `A` is fetched
+/// again now, it goes to main at once.
 pub(crate) struct S3Fifo {
     small: List<PolicyLinks>,
     main: List<PolicyLinks>,
@@ -68,14 +90,14 @@ impl S3Fifo {
         self.main.push_back(entries, index);
     }
 
-    /// An entry comes last into the small queue, remembered or not.
+    /// Appends an entry to the small queue, whether or not its name is remembered.
     #[inline]
     pub(super) fn push_small(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries += 1;
         self.put_in_small(entries, index);
     }
 
-    /// An entry comes last into the main queue, remembered or not.
+    /// Appends an entry to the main queue, whether or not its name is remembered.
     #[inline]
     pub(super) fn push_main(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries += 1;
@@ -137,26 +159,26 @@ impl S3Fifo {
         }
     }
 
-    /// Whether the next victim is looked for in the small queue.
+    /// Whether the next eviction looks at the small queue first.
     #[inline]
     fn is_small_next(&self) -> bool {
         let small_is_due = self.small_bytes >= self.main_bytes / 9;
         !self.small.is_empty() && (self.main.is_empty() || small_is_due)
     }
 
-    /// The first entry that the next call for a victim looks at, or [`NONE`].
+    /// The first entry that the next eviction will look at, or [`NONE`].
     #[inline]
     pub(super) fn next_candidate(&self) -> u32 {
         if self.is_small_next() { self.small.head() } else { self.main.head() }
     }
 
-    /// The entry that has been in the main queue longest, or [`NONE`].
+    /// The oldest entry of the main queue, or [`NONE`].
     #[inline]
     pub(super) fn main_head(&self) -> u32 {
         self.main.head()
     }
 
-    /// The entry that came into the small queue last, or [`NONE`].
+    /// The newest entry of the small queue, or [`NONE`].
     #[inline]
     pub(super) fn small_tail(&self) -> u32 {
         self.small.tail()
@@ -167,7 +189,8 @@ impl S3Fifo {
         self.small_bytes + self.main_bytes
     }
 
-    /// The victim that the main queue has, used ones spared; none where it is empty.
+    /// Removes and returns the next entry to evict from the main queue; used ones are spared.
+    /// `None` if the queue is empty.
     pub(super) fn take_from_main(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
         let mut spared = 0;
         loop {
@@ -184,13 +207,13 @@ impl S3Fifo {
         }
     }
 
-    /// Remembers a name that left without having been in the main queue.
+    /// Adds a name to the ghost list.
     #[inline]
     pub(super) fn remember(&mut self, hash: u64) {
         self.ghost.insert(hash, self.ghost_capacity());
     }
 
-    /// Whether a name fell out lately. It is not remembered any more.
+    /// Whether a name was evicted lately. Removes it from the ghost list.
     #[inline]
     pub(super) fn take_remembered(&mut self, hash: u64) -> bool {
         self.ghost.take(hash, self.ghost_capacity())
@@ -201,7 +224,7 @@ impl S3Fifo {
         [self.small.head(), self.main.head()]
     }
 
-    /// How many names that fell out are remembered: as many as the main queue has room for.
+    /// How many names the ghost list remembers: as many as the main queue has entries.
     #[inline]
     fn ghost_capacity(&self) -> u32 {
         (self.entries - self.entries / 10) as u32

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::vec::Vec;
 use weir_base::{Instant, Packet, Rng};
 
-/// Entries that a policy orders, without a store around them.
+/// The entries that a policy orders, without a store.
 struct Fixture {
     entries: Slab<Entry>,
     policy: Policy,
@@ -57,7 +57,7 @@ impl Fixture {
         std::iter::from_fn(|| self.evict()).collect()
     }
 
-    /// Asks for `key` as a cache of `max` entries would be asked. Says whether it was there.
+    /// Requests `key` from a cache of `max` entries. Returns whether it was there.
     fn request(&mut self, key: u64, max: usize) -> bool {
         if self.by_key.contains_key(&key) {
             self.hit(key);
@@ -111,7 +111,7 @@ fn lfu_and_lru_equal_their_definition() {
     for kind in [EvictionPolicy::Lfu, EvictionPolicy::Lru] {
         let mut rng = Rng::from_seed(9);
         let mut fixture = Fixture::new(kind);
-        // Uses and time of the last one.
+        // The number of uses, and the time of the last one.
         let mut model = HashMap::<u64, (u64, u64)>::new();
         for time in 0..if cfg!(miri) { 100 } else { 5_000 } {
             let key = u64::from(rng.below(40));
@@ -164,7 +164,8 @@ fn s3_fifo_remembers_evicted_names() {
     let mut fixture = filled(EvictionPolicy::S3Fifo, 10);
     assert_eq!(fixture.evict(), Some(0));
     fixture.insert(0);
-    // In the main queue now, which is less than nine tenths, so all others go first.
+    // It is in the main queue now, which has less than its nine tenths, so all others are evicted
+    // first.
     assert_eq!(fixture.evict_all().last(), Some(&0));
 }
 
@@ -178,7 +179,7 @@ fn s3_fifo_finds_a_victim_when_all_are_in_use() {
     assert_eq!(fixture.evict_all().len(), 499);
 }
 
-/// A tenth of the names draws most of the requests, between scans of names that never come back.
+/// A tenth of the names draws most requests, between scans of names that are requested once.
 #[test]
 fn s3_fifo_beats_lru_where_many_names_come_once() {
     if cfg!(miri) {

@@ -5,7 +5,7 @@ fn name(uri: &str) -> Name {
     uri.parse().unwrap()
 }
 
-/// The rule as the documentation of [`Rule`] says it.
+/// The rule as the documentation of [`Rule`] defines it.
 fn expected(rules: &[Rule], object: &Name, segment: Option<u64>) -> Option<u32> {
     let holds = |rule: &Rule| {
         let has = match segment {

@@ -1,4 +1,4 @@
-//! The disk tier and what of memory has yet to be written to it.
+//! The disk tier, and the Data in memory that has not been offered to it yet.
 
 use super::COMPONENTS_MAX;
 use super::memory::{ArrivedData, Memory};
@@ -13,35 +13,36 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_wire::NameView;
 
-/// Entries offered early by one call: a batch of packets must not wait for a whole store.
+/// Most entries that one call offers early, so that a batch of packets does not wait for a whole
+/// store.
 const EARLY_OFFERS_MAX: u32 = 64;
-/// Bytes that wait for a disk while Data is written early: enough to keep it busy, few enough that
-/// what has to be evicted does not wait long.
+/// Write backlog at which early offers pause. It keeps a disk busy, but lets evicted Data through
+/// without long delays.
 const EARLY_BACKLOG_BYTES: u64 = 4 << 20;
 
-/// What waits to be written to a disk.
+/// The data that waits to be written to disks.
 #[derive(Copy, Clone, Debug)]
 pub struct WriteBacklog {
-    /// Octets of Data that is on no disk yet.
+    /// Bytes of Data that is not on any disk yet.
     pub bytes: u64,
-    /// The bound of `bytes`: near it Data is lost.
+    /// Limit of `bytes`. Near the limit, Data is lost.
     pub bytes_max: u64,
-    /// Octets of records that disks were offered, a part of `bytes`.
+    /// Bytes of records that were offered to disks, included in `bytes`.
     pub offered_bytes: u64,
-    /// Octets that were written so far, to all disks.
+    /// Bytes written so far, to all disks.
     pub written_bytes: u64,
 }
 
-/// The disks of a store, and which Data in memory they have yet to be offered.
+/// The disk tier of a store, and the queue of Data in memory that it has not been offered yet.
 pub(super) struct Disks {
     pub(super) tier: DiskTier,
-    /// What has yet to be offered.
+    /// Data that has not been offered yet.
     queue: WriteQueue,
-    /// Whether [`Disks::flush`] has offered all that is in memory.
+    /// Whether [`Disks::flush`] has offered all Data in memory.
     is_flushed: bool,
-    /// Whether a flush has begun to compare records.
+    /// Whether a flush has started to compare records with fingerprints.
     is_comparing: bool,
-    /// Whether [`Disks::write_early`] has more to offer at once.
+    /// Whether [`Disks::write_early`] stopped at its limit and should be called again at once.
     has_more_early_offers: bool,
 }
 
@@ -56,19 +57,19 @@ impl Disks {
         }
     }
 
-    /// When a driver must call again at the latest.
+    /// The latest time for the driver's next call.
     #[inline]
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         if self.has_more_early_offers { Some(Instant::ZERO) } else { self.tier.next_wakeup() }
     }
 
-    /// To be called before an insertion into memory.
+    /// Must be called before an insertion into memory.
     #[inline]
     pub(super) fn note_insertion(&mut self) {
         self.is_flushed = false;
     }
 
-    /// Data has come that memory does not have. Returns whether it must be written in place of the
+    /// Data arrived that memory does not hold. Returns whether it must be written in place of the
     /// record on disk, since the two cannot be compared later.
     #[inline]
     pub(super) fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
@@ -76,40 +77,42 @@ impl Disks {
         self.tier.on_new_data(key, arrival.data.wire) == Comparison::Impossible
     }
 
-    /// Data that [`Disks::on_new_data`] said so of is not stored.
+    /// Data for which [`Disks::on_new_data`] returned true is not stored, so the record on disk
+    /// must go.
     #[cold]
     pub(super) fn drop_unverified(&mut self, arrival: &ArrivedData<'_>) {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.erase_unverified(key);
     }
 
-    /// Other Data of a name has come: what is on disk under it must not be served any more.
+    /// Different Data of this name arrived: the record on disk must not be served any more.
     #[inline]
     pub(super) fn replace(&mut self, arrival: &ArrivedData<'_>) {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.erase_key(key);
     }
 
-    /// Data that is promoted from disk gives the index of what disks hold the name of its object.
+    /// Passes the name of an object to the index of stored segments. It is unknown for records that
+    /// were recovered from a disk.
     pub(super) fn learn_name(&mut self, arrival: &ArrivedData<'_>) {
         if let (Some(holdings), Some(object)) = (self.holdings_mut(), arrival.hashes.parent) {
             holdings.learn_name(object, || arrival.data.name.parent().value().to_vec());
         }
     }
 
-    /// New Data in memory has yet to be offered.
+    /// Queues new Data in memory to be offered.
     #[inline]
     pub(super) fn enqueue(&mut self, index: u32, entry: &Entry) {
         self.queue.push_back(index, entry.memory_bytes());
     }
 
-    /// Data leaves memory.
+    /// Removes Data that leaves memory, or was offered, from the queue.
     #[inline]
     pub(super) fn unqueue(&mut self, index: u32, entry: &Entry) {
         self.queue.remove(index, entry.memory_bytes());
     }
 
-    /// Data leaves memory to make room: offers it.
+    /// Offers Data that memory is about to evict.
     #[inline]
     pub(super) fn offer_evicted(&mut self, now: Instant, memory: &mut Memory, index: u32) {
         match self.offer_entry(now, memory, index, OfferReason::Eviction) {
@@ -119,7 +122,7 @@ impl Disks {
         }
     }
 
-    /// Offers Data for which memory has no room. Returns the stored copy.
+    /// Offers Data that does not fit into memory. Returns the stored copy.
     #[cold]
     pub(super) fn offer_bypassing_memory(
         &mut self,
@@ -160,9 +163,10 @@ impl Disks {
         (!matches!(offered, OfferResult::Rejected | OfferResult::Lost)).then_some(packet)
     }
 
-    /// Offers Data before memory has to evict it, oldest first, as far as [`OfferAt`] says and the
-    /// disks have time. `is_filling` is whether memory is full enough for [`OfferAt::AfterSlowestEarly`]. A
-    /// call offers a bounded number; [`Disks::next_wakeup`] asks for more.
+    /// Offers Data before memory has to evict it, oldest first, as far as [`OfferAt`] and the
+    /// disks' backlogs allow. `is_filling` says whether memory is full enough for
+    /// [`OfferAt::Early`]. Each call offers a limited number of entries; [`Disks::next_wakeup`]
+    /// requests another call for more.
     pub(super) fn write_early(&mut self, now: Instant, memory: &mut Memory, is_filling: bool) {
         self.has_more_early_offers = false;
         for offers in 0.. {
@@ -178,7 +182,7 @@ impl Disks {
         }
     }
 
-    /// The entry that the disks have time for, if there is one.
+    /// The next entry to offer, if a disk has time for it.
     #[inline]
     fn next_early_offer(&self, now: Instant, is_filling: bool) -> Option<u32> {
         let index = self.queue.first()?;
@@ -198,8 +202,8 @@ impl Disks {
         (backlog_bytes < backlog_max).then_some(index)
     }
 
-    /// What waits for disks that take anything now; none where no disk does. `memory_bytes` is what
-    /// memory holds at most of Data that may be evicted.
+    /// The data that waits for disks. `None` if no disk takes writes now. `memory_bytes` is how
+    /// much memory may hold of Data that is not pinned.
     pub(super) fn write_backlog(&self, now: Instant, memory_bytes: u64) -> Option<WriteBacklog> {
         let offered_bytes = self.tier.backlog_bytes(now)?;
         let offered_max = self.tier.config().write_backlog_bytes_max;
@@ -213,7 +217,7 @@ impl Disks {
         Some(WriteBacklog { bytes, bytes_max, offered_bytes, written_bytes })
     }
 
-    /// Offers all that is in memory, see [`Store::flush`](crate::Store::flush).
+    /// See [`Store::flush`](crate::Store::flush).
     pub(super) fn flush(&mut self, now: Instant, memory: &mut Memory) -> bool {
         if self.tier.is_ready() && !self.is_flushed {
             self.is_flushed = true;
@@ -262,7 +266,7 @@ impl Disks {
         offered
     }
 
-    /// Data is erased from memory by command.
+    /// A command erases Data from memory: erases its record, too.
     pub(super) fn erase_entry(&mut self, memory: &Memory, index: u32) {
         let entry = &memory.entries[index];
         if let Ok(name) = NameView::from_value(entry.name_value()) {
@@ -270,7 +274,7 @@ impl Disks {
         }
     }
 
-    /// Erases what is on disk under a name, as [`Store::erase`](crate::Store::erase) does.
+    /// Erases the records at or below a name. See [`Store::erase`](crate::Store::erase).
     pub(super) fn erase(&mut self, prefix: NameView<'_>, hash: u64, limit: usize) -> usize {
         if limit == 0 {
             return 0;
@@ -287,12 +291,11 @@ impl Disks {
         erased + self.tier.erase_below(Some(hash), limit - erased)
     }
 
-    /// The segments that were lost since the last call.
     pub(super) fn take_lost(&mut self) -> Vec<LostSegment> {
         self.tier.lost.take()
     }
 
-    /// The index of what the disks hold.
+    /// The index of the segments on the disks.
     pub(super) fn holdings(&self) -> Option<&Holdings> {
         self.tier.holdings()
     }

@@ -1,4 +1,4 @@
-//! What a driver of the disks calls, see the README.
+//! The methods that a disk driver calls. The README has the order of the calls.
 
 use super::{Store, WriteBacklog};
 use crate::config::StoreConfig;
@@ -14,32 +14,32 @@ use weir_base::Instant;
 use weir_wire::NameView;
 
 impl Store {
-    /// An empty store with a disk tier, which begins to read in what is on its disks.
+    /// An empty store with a disk tier, which starts to recover the contents of its disks.
     pub fn with_disk(config: StoreConfig, disk: DiskTierConfig) -> Self {
         Self { disks: Some(Box::new(Disks::new(disk))), ..Self::new(config) }
     }
 
-    /// Whether there is a disk tier. Then an Interest's [`NameHashes`] must have all of them.
+    /// Whether there is a disk tier. If so, every Interest's [`NameHashes`] must be complete.
     #[inline]
     pub fn has_disk(&self) -> bool {
         self.disks.is_some()
     }
 
-    /// Whether what was on the disks before is still being read in: a name that is not found may
-    /// be found later.
+    /// Whether the disks are still being recovered. A name that is not found now may be found
+    /// later.
     #[inline]
     pub fn is_recovering(&self) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_recovering())
     }
 
-    /// Whether the filter alone says that no Data of a name is on the disks. Never where there is
-    /// no filter (paper nb-cache, III-B: the first bypass).
+    /// Whether the filter alone proves that no Data of this name is on the disks. False without a
+    /// filter (paper nb-cache, III-B: the first bypass).
     pub fn is_ruled_out(&self, name: NameView<'_>, hashes: &NameHashes) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_ruled_out(name, hashes))
     }
 
-    /// First stage before a lookup of a store with a disk tier, next to [`Store::prefetch_table`]:
-    /// asks for the line of the filter.
+    /// Stage 1 before a lookup in a store with a disk tier: prefetches the filter's line. See
+    /// [`Store::prefetch_table`].
     #[inline]
     pub fn prefetch_filter(&self, name: NameView<'_>, hashes: &NameHashes) {
         if let Some(disks) = &self.disks {
@@ -47,26 +47,25 @@ impl Store {
         }
     }
 
-    /// Whether the filter refuses a name that is in the index, which it must never do. For checks;
+    /// Whether the filter rejects a name that is in the index, which must never happen. For checks;
     /// changes nothing.
     pub fn is_filter_wrong(&self, query: &Query<'_>) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_filter_wrong(query))
     }
 
-    /// Whether all disks that answer have too much to do to be offered more: `records` wait to be
-    /// written, no region is free to be filled next, or what was there before is not known yet. A
-    /// caller that waits before an insertion until this is false loses nothing to the bounds of
-    /// queues.
+    /// Whether every disk that responds has a full queue: `records` wait to be written, no region
+    /// is free to be filled next, or recovery has not finished. A caller that waits for `false`
+    /// before each insertion loses nothing to the limits of the queues.
     pub fn is_disk_behind(&self, records: u32) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_behind(records))
     }
 
-    /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way,
-    /// and counts a hit. Where the disk is stalled, or the record gone, the read ends at once
+    /// Begins to read a record that [`Store::lookup`] has just found, or joins a read in progress.
+    /// Counts a hit. If the disk is stalled or the record is gone, the read ends immediately
     /// without Data.
     ///
     /// # Errors
-    /// As many reads as may be wait for the disk.
+    /// The disk's limit of waiting reads is reached. Counts a miss.
     pub fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let disks = self.disks.as_mut().ok_or(ReadRefused)?;
         let read = disks.tier.begin_read(found);
@@ -77,26 +76,26 @@ impl Store {
         read
     }
 
-    /// What [`Store::lookup`] has found on a disk is not read: counts a miss.
+    /// The caller does not read the record that [`Store::lookup`] has found. Counts a miss.
     pub fn decline_read(&mut self) {
         self.stats.misses += 1;
     }
 
-    /// An operation has ended.
+    /// The driver reports the outcome of an operation.
     pub fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
         if let Some(disks) = &mut self.disks {
             disks.tier.on_done(now, id, outcome);
         }
     }
 
-    /// The next read that has ended; call until `None` after [`Store::begin_read`],
+    /// The next read that has ended. Call it until it returns `None`, after [`Store::begin_read`],
     /// [`Store::on_disk_done`] and [`Store::handle_timeout`].
     #[inline]
     pub fn next_finished(&mut self) -> Option<FinishedRead> {
         self.disks.as_mut()?.tier.next_finished()
     }
 
-    /// Appends what must be done on disks. Call after every batch.
+    /// Appends the operations that the driver must start now. Call it after every batch of packets.
     #[inline]
     pub fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
         if let Some(disks) = &mut self.disks {
@@ -108,40 +107,40 @@ impl Store {
         }
     }
 
-    /// Does what is due: writes that have waited long enough, stalls.
+    /// Detects stalled disks, and continues recovery.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(disks) = &mut self.disks {
             disks.tier.handle_timeout(now);
         }
     }
 
-    /// When [`Store::handle_timeout`] and then [`Store::take_disk_ops`] must be called at the
-    /// latest.
+    /// The latest time for the next call of [`Store::handle_timeout`], then
+    /// [`Store::take_disk_ops`].
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.disks.as_ref()?.next_wakeup()
     }
 
-    /// Offers all that is in memory to the disks, bounds of the queues aside, as before a stop.
-    /// Returns whether a disk that works has yet to write something; call again as operations end,
-    /// until `false`.
+    /// Offers everything in memory to the disks, beyond the limits of the queues, for shutdown.
+    /// Returns whether a disk that works still has something to write. Call it again as operations
+    /// end, until it returns `false`.
     pub fn flush(&mut self, now: Instant) -> bool {
         let Self { disks: Some(disks), memory, .. } = self else { return false };
         disks.flush(now, memory)
     }
 
-    /// Whether [`Store::take_lost`] has something.
+    /// Whether [`Store::take_lost`] would return something.
     pub fn has_lost(&self) -> bool {
         self.disks.as_ref().is_some_and(|disks| !disks.tier.lost.is_empty())
     }
 
-    /// The segments that were lost since the last call, as far as they were few enough to be
-    /// listed: memory was full of what waits for the disks, or a write failed.
+    /// The segments lost since the last call, up to a limit. A segment is lost when memory must
+    /// evict it while no disk takes it, or when its write fails after eviction.
     pub fn take_lost(&mut self) -> Vec<LostSegment> {
         self.disks.as_mut().map_or_else(Vec::new, |disks| disks.take_lost())
     }
 
-    /// What waits for disks that take anything now; none where no disk does.
+    /// The data that waits for disks. `None` if no disk takes writes now.
     pub fn write_backlog(&self, now: Instant) -> Option<WriteBacklog> {
         let kept_bytes = self.eviction.pinned_bytes();
         let memory_bytes = self.config.capacity_bytes.saturating_sub(kept_bytes);
@@ -149,7 +148,7 @@ impl Store {
     }
 }
 
-/// What the tests of the disk tier ask.
+/// Accessors for the tests of the disk tier.
 #[cfg(test)]
 impl Store {
     fn tier(&self) -> Option<&crate::disk::DiskTier> {
@@ -160,17 +159,18 @@ impl Store {
         self.tier().is_some_and(|tier| tier.has_answer(query))
     }
 
-    /// The position of the record of a name: the disk, and octets from its start.
+    /// Where the record of a name is: the disk, and the offset in bytes from its start.
     pub(crate) fn offset_of(&self, name: NameView<'_>, hashes: NameHashes) -> Option<(u8, u64)> {
         self.tier()?.offset_of(crate::disk::key_of(name, hashes.whole, hashes.parent))
     }
 
-    /// The sequence number of the present use of a region, of this store or another.
+    /// The sequence number of the current use of a region, by this store or another.
     pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {
         self.tier().map_or(0, |tier| tier.region_sequence(disk, region))
     }
 
-    /// Of any disk: erasures that wait to be noted, and those that wait for what it holds.
+    /// The most erasures on one disk that wait to be logged, and that wait for records not read
+    /// yet.
     pub(crate) fn erasures_waiting(&self) -> (usize, usize) {
         self.tier().map_or((0, 0), |tier| tier.erasures_waiting())
     }

@@ -1,4 +1,4 @@
-//! Which Data leaves memory next: by policy, except what rules keep.
+//! Chooses the entry to evict: by policy, except for entries that rules pin.
 
 use super::memory::Memory;
 use super::query::NameHashes;
@@ -11,13 +11,13 @@ use alloc::boxed::Box;
 use weir_base::Slab;
 use weir_wire::NameView;
 
-/// Each entry of the store is in exactly one list: of the policy, or of what rules keep. The lists
-/// go through the entries' own links.
+/// Each entry of the store is in exactly one list: one of the policy's, or the list of pinned
+/// entries. The lists use links inside the entries.
 pub(super) struct Eviction {
     policy: Policy,
-    /// Rules in force, if there ever were some.
+    /// The rules in force, if a plan was ever set.
     active_rules: Option<Box<ActiveRules>>,
-    /// What rules keep. The policy does not know it.
+    /// Entries that rules pin. The policy does not know them.
     pinned: List<PolicyLinks>,
     pinned_bytes: u64,
 }
@@ -27,8 +27,8 @@ impl Eviction {
         Self { policy: Policy::new(kind), active_rules: None, pinned: List::EMPTY, pinned_bytes: 0 }
     }
 
-    /// Changes the policy. The new one gets the entries in the order in which they would have left,
-    /// so that it starts from what the old one knew.
+    /// Changes the policy. The new one receives the entries in the order in which the old one would
+    /// evict them, so it starts from what the old one has learnt.
     pub(super) fn set_policy(&mut self, entries: &mut Slab<Entry>, kind: EvictionPolicy) {
         let mut policy = Policy::new(kind);
         while let Some(index) = self.policy.take_victim(entries, IncomingData::NONE) {
@@ -37,7 +37,7 @@ impl Eviction {
         self.policy = policy;
     }
 
-    /// Puts rules into force, see [`Store::set_rules`](crate::Store::set_rules).
+    /// See [`Store::set_rules`](crate::Store::set_rules).
     pub(super) fn set_rules(
         &mut self,
         memory: &mut Memory,
@@ -65,18 +65,17 @@ impl Eviction {
         Ok(())
     }
 
-    /// The rules in force, if there ever were some.
+    /// The rules in force, if a plan was ever set.
     pub(super) fn rules(&self) -> Option<&Rules> {
         Some(&self.active_rules.as_ref()?.rules)
     }
 
-    /// Octets that are kept for all rules.
+    /// Bytes that all rules pin together.
     #[inline]
     pub(super) fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes
     }
 
-    /// The rule for Data of a name.
     #[inline(always)]
     pub(super) fn rule_for(&mut self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
         let ruling = self.active_rules.as_mut()?;
@@ -88,14 +87,14 @@ impl Eviction {
         }
     }
 
-    /// Whether a rule says that new Data must not be stored.
+    /// Whether a rule forbids storing new Data.
     #[inline]
     pub(super) fn refuses(&self, rule: Option<u32>) -> bool {
         let (Some(rule), Some(ruling)) = (rule, &self.active_rules) else { return false };
         ruling.retention(rule) == Retention::Refuse
     }
 
-    /// Adds a new entry.
+    /// Adds a new entry: pins it if its rule has space left, else passes it to the policy.
     #[inline(always)]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32, rule: Option<u32>) {
         match rule {
@@ -114,7 +113,7 @@ impl Eviction {
         }
     }
 
-    /// Removes an entry that leaves for another reason than space.
+    /// Removes an entry that leaves for another reason than lack of memory.
     #[inline]
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         match entries[index].flags & PINNED {
@@ -123,14 +122,14 @@ impl Eviction {
         }
     }
 
-    /// A node begins to stand for an object.
+    /// A node of the prefix tree is used for a new object.
     #[inline]
     pub(super) fn on_new_object(&mut self, node: u32) {
         self.policy.on_new_object(node);
     }
 
-    /// Removes the entry that must leave first. What is kept leaves only if there is nothing else,
-    /// as when the store has become smaller.
+    /// Removes and returns the next entry to evict. A pinned entry is evicted only if no other is
+    /// left, for instance after the store has shrunk.
     #[inline(always)]
     pub(super) fn take_victim(
         &mut self,
@@ -141,19 +140,19 @@ impl Eviction {
         victim.or_else(|| self.take_pinned(entries))
     }
 
-    /// The entries of which one is likely the next victim, `NONE` for no entry.
+    /// Entries that are likely to be evicted next, for prefetching; `NONE` for no entry.
     #[inline]
     pub(super) fn candidates(&self) -> [u32; 2] {
         self.policy.candidates()
     }
 
-    /// Prefetches what the policy will look at for a name of this hash.
+    /// Prefetches what the policy will read to insert a name with this hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         self.policy.prefetch(hash);
     }
 
-    /// Keeps what the rules say of what is stored below a prefix.
+    /// Pins the stored entries below a prefix that the rules keep.
     fn pin_below(&mut self, memory: &mut Memory, prefix: NameView<'_>, hash: u64) {
         let Some(top) = memory.node_of(prefix, hash) else { return };
         let mut next = memory.first_below(top);
@@ -178,7 +177,7 @@ impl Eviction {
         self.active_rules.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.memory_bytes()))
     }
 
-    /// Keeps an entry that the policy does not know.
+    /// Pins an entry that the policy does not know.
     fn pin(&mut self, entries: &mut Slab<Entry>, rule: u32, index: u32) {
         let Some(ruling) = &mut self.active_rules else { return };
         let entry = &mut entries[index];
@@ -189,7 +188,7 @@ impl Eviction {
         self.pinned.push_back(entries, index);
     }
 
-    /// Keeps an entry no longer. The policy does not know it.
+    /// Removes an entry from the pinned ones. The policy does not know it yet.
     fn unpin(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let Some(ruling) = &mut self.active_rules else { return };
         self.pinned.unlink(entries, index);
@@ -199,7 +198,7 @@ impl Eviction {
         self.pinned_bytes -= entry.memory_bytes();
     }
 
-    /// Hands all that is kept to the policy.
+    /// Passes all pinned entries to the policy.
     fn unpin_all(&mut self, entries: &mut Slab<Entry>) {
         while let Some(index) = self.take_pinned(entries) {
             self.policy.on_insert(entries, index);
@@ -218,7 +217,7 @@ impl Eviction {
         self.active_rules.as_ref().map_or(&[], |ruling| &ruling.pinned_bytes)
     }
 
-    /// Sums and flags agree with each other.
+    /// Asserts that sums and flags are consistent.
     #[cfg(test)]
     pub(super) fn check(&self, entries: &Slab<Entry>) {
         assert!(self.policy.is_settled());

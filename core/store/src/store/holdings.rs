@@ -1,4 +1,4 @@
-//! The index of the segments that memory holds, and what is common to it and to that of the disks.
+//! The index of the segments in memory, combined with that of the segments on disks.
 
 use super::disks::Disks;
 use super::memory::Memory;
@@ -10,25 +10,26 @@ use crate::holdings::{
 use alloc::vec::Vec;
 use weir_wire::NameView;
 
-/// Which segments the store holds, by object, in memory and on disks. The part about the disks
-/// belongs to them, since their index decides.
+/// Which segments the store holds, by object, in memory and on disks. The part for the disks
+/// belongs to the disk tier, since the disk index decides which records exist.
 pub(super) struct StoreHoldings {
     config: HoldingsConfig,
     memory: Holdings,
-    /// The entries before this index are in `memory`.
+    /// Entries below this slot are in `memory`.
     build_position: u32,
     is_memory_built: bool,
     is_disk_built: bool,
     is_tracking_changes: bool,
-    /// Of the last changes taken, within the generation.
+    /// The number of the last batch of changes within the generation.
     sequence: u64,
-    /// The number of the last generation of changes, of this index or one before.
+    /// The number of the last generation of changes, including those of earlier indexes.
     generation: u64,
-    /// The generations of memory and disk when this one began.
+    /// The generations of the memory index and the disk index when this generation began. If one of
+    /// them differs now, that index has restarted on its own.
     tier_generations: (u32, u32),
 }
 
-/// The object and the number of the segment that an entry is.
+/// The object hash and segment number of an entry, if it is a segment.
 #[inline]
 fn segment_of(memory: &Memory, entry: &Entry) -> Option<(u64, u64)> {
     let segment = segment_at_end(entry.name_value())?;
@@ -41,7 +42,7 @@ fn object_name(entry: &Entry) -> Vec<u8> {
 }
 
 impl StoreHoldings {
-    /// An empty index, whose generations follow `generation`.
+    /// An empty index. Its first generation follows `generation`.
     pub(super) fn new(config: HoldingsConfig, generation: u64) -> Self {
         Self {
             config,
@@ -64,12 +65,11 @@ impl StoreHoldings {
         self.generation
     }
 
-    /// Octets of memory for the part about memory.
+    /// Bytes of memory for the index of the memory tier.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.memory.memory_bytes()
     }
 
-    /// Data has come into memory.
     #[inline(always)]
     pub(super) fn add(&mut self, memory: &Memory, index: u32) {
         let entry = &memory.entries[index];
@@ -78,7 +78,7 @@ impl StoreHoldings {
         }
     }
 
-    /// Data leaves memory. Its node is still there.
+    /// Data leaves memory. Its node must still exist.
     #[inline]
     pub(super) fn remove(&mut self, memory: &Memory, index: u32) {
         if let Some((object, segment)) = segment_of(memory, &memory.entries[index]) {
@@ -86,8 +86,7 @@ impl StoreHoldings {
         }
     }
 
-    /// Adds what was there before: `steps` entries or records of disks further. Returns whether
-    /// there is more to do.
+    /// Adds up to `steps` existing entries or disk records. Returns whether more work remains.
     pub(super) fn build(&mut self, memory: &Memory, disks: Option<&mut Disks>, steps: u32) -> bool {
         if !self.is_memory_built {
             let to = self.build_position.saturating_add(steps).min(memory.entries.slots());
@@ -157,8 +156,7 @@ impl StoreHoldings {
         !self.is_built() || self.memory.is_partial() || disk.is_some_and(Holdings::is_partial)
     }
 
-    /// Begins a generation of changes, see
-    /// [`Store::restart_changes`](crate::Store::restart_changes).
+    /// Starts a new generation. See [`Store::restart_changes`](crate::Store::restart_changes).
     pub(super) fn restart_changes(&mut self, disks: Option<&mut Disks>) {
         self.is_tracking_changes = true;
         self.memory.begin_generation();
@@ -181,7 +179,7 @@ impl StoreHoldings {
         self.sequence = 0;
     }
 
-    /// Keeps no changes any more.
+    /// Records no more changes.
     pub(super) fn stop_changes(&mut self, disk: Option<&mut Holdings>) {
         self.is_tracking_changes = false;
         self.memory.stop_tracking_changes();

@@ -11,34 +11,34 @@ use weir_base::{Instant, Packet, Pool, Slab, Table};
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DIGEST_SIZE, DataView, NameView};
 
-/// Entries that [`Memory::compact`] looks at for each insertion: all of them while an eighth of
-/// the store is replaced.
+/// Entries that [`Memory::compact`] visits for each insertion. It visits all of them while an
+/// eighth of the store is replaced.
 const COMPACT_ENTRIES: u32 = 8;
 
-/// Data that arrives, decoded.
+/// Decoded Data that has arrived.
 #[derive(Copy, Clone)]
 pub(super) struct ArrivedData<'a> {
     pub(super) data: &'a DataView<'a>,
     pub(super) hashes: NameHashes,
     pub(super) fresh_until: Instant,
-    /// Where it came from, see [`Store::insert`](crate::Store::insert).
+    /// See [`NewData::source`](crate::NewData::source).
     pub(super) source: u32,
 }
 
-/// Data in memory and its indices: a table by the hash of the name, and a tree of prefixes. It
-/// evicts nothing by itself.
+/// The entries and their indexes: a hash table of names, and a tree of prefixes. It never evicts
+/// anything on its own.
 pub(super) struct Memory {
     pub(super) entries: Slab<Entry>,
-    /// Where the Data came from, by entry: a cache line has no space left for it.
+    /// Where the Data came from, by entry. Stored outside the entries, which fill a cache line.
     sources: Vec<u32>,
     /// From the hash of a whole name to an entry.
     table: Table,
     tree: Tree,
-    /// An index of an experiment.
+    /// The index of an experiment.
     name_index: Option<Box<dyn NameIndex>>,
-    /// `bytes` of all entries. Nodes come on top.
+    /// The sum of `memory_bytes` of all entries, without nodes.
     entry_bytes: u64,
-    /// The entry that [`Memory::compact`] has looked at last.
+    /// The entry that [`Memory::compact`] visited last.
     compacted_to: u32,
 }
 
@@ -62,7 +62,7 @@ impl Memory {
         self.name_index = Some(index);
     }
 
-    /// Whether Data below a prefix answers in the order of names.
+    /// Whether prefix lookups answer in name order.
     pub(super) fn is_ordered(&self) -> bool {
         self.name_index.as_ref().is_some_and(|index| index.is_ordered())
     }
@@ -73,31 +73,31 @@ impl Memory {
         self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + index_bytes
     }
 
-    /// Octets of each entry in the index of an experiment.
+    /// Bytes for each entry in the index of an experiment.
     #[inline]
     fn index_bytes(&self) -> u64 {
         self.name_index.as_ref().map_or(0, |index| index.entry_bytes())
     }
 
-    /// Octets of all entries with their packets.
+    /// Bytes of all entries, including their packets.
     #[inline]
     pub(super) fn entry_bytes(&self) -> u64 {
         self.entry_bytes
     }
 
-    /// Octets of all entries without their packets.
+    /// Bytes of all entries, without their packets.
     #[inline]
     pub(super) fn overhead_bytes(&self) -> u64 {
         self.entries.len() as u64 * ENTRY_BYTES
     }
 
-    /// Octets of memory that Data takes, nodes aside.
+    /// Bytes of memory that Data needs, without nodes.
     #[inline]
     pub(super) fn bytes_of(&self, data: &DataView<'_>) -> u64 {
         entry_bytes(data.wire.len()) + self.index_bytes()
     }
 
-    /// Whether a memory of `capacity_bytes` can hold Data at all.
+    /// Whether Data fits into a memory of `capacity_bytes` at all.
     #[inline]
     pub(super) fn is_storable(&self, data: &DataView<'_>, capacity_bytes: u64) -> bool {
         let depth = data.name.component_count() - 1;
@@ -148,7 +148,7 @@ impl Memory {
         Some(entry.hash)
     }
 
-    /// The entry that answers a query, see [`Store::lookup`](crate::Store::lookup).
+    /// The entry that answers a query. See [`Store::lookup`](crate::Store::lookup).
     #[inline(always)]
     pub(super) fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
         if let Some(index) = &self.name_index
@@ -187,7 +187,7 @@ impl Memory {
         self.table.find(hash, is_it)
     }
 
-    /// The first match from the Interest's own name on, as CCNx answers: Data of that name, else
+    /// The first match at or after the Interest's name, as in CCNx: Data of exactly that name, else
     /// the first below it.
     #[cold]
     fn find_in_order(&self, now: Instant, query: &Query<'_>, order: &dyn NameIndex) -> Option<u32> {
@@ -217,8 +217,8 @@ impl Memory {
         let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
         let [typ, len, digest @ ..] = last;
         let may_be_digest = (u32::from(*typ), usize::from(*len)) == (DIGEST_COMPONENT, DIGEST_SIZE);
-        // Those octets may also be the end of some longer component, so ask the name before hashing
-        // a packet.
+        // The same bytes may be the end of a longer component. Check the component before hashing a
+        // packet.
         if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
             return None;
         }
@@ -240,7 +240,7 @@ impl Memory {
     fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
         let top = self.tree.find(hash)?;
         self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
-            // A Nack answers for its own name alone.
+            // A Nack answers for exactly its own name.
             entry.flags & NACK == 0
                 && entry.is_fresh_enough(now, query.must_be_fresh)
                 && entry.is_below(query.name)
@@ -257,36 +257,35 @@ impl Memory {
         self.tree.first(top)
     }
 
-    /// The entry after another one, of those below a node.
+    /// The entry after `index`, among those below `top`.
     pub(super) fn next_below(&self, top: u32, index: u32) -> Option<u32> {
         self.tree.after(&self.entries, index, top)
     }
 
-    /// The keyed hash of an entry's name without its last component; none if nothing is left.
+    /// The keyed hash of an entry's name without its last component; `None` if nothing is left.
     #[inline]
     pub(super) fn parent_hash(&self, entry: &Entry) -> Option<u64> {
         self.tree.hash(entry.node)
     }
 
-    /// An entry, and the prefixes of its name to be asked for while it changes.
+    /// An entry to be changed, and the tree to look up its prefixes meanwhile.
     #[inline]
     pub(super) fn entry_mut(&mut self, index: u32) -> (&mut Entry, &Tree) {
         (&mut self.entries[index], &self.tree)
     }
 
-    /// Where the Data of an entry came from.
     pub(super) fn source(&self, index: u32) -> u32 {
         self.sources[index as usize]
     }
 
-    /// Nodes of the tree of prefixes.
+    /// The number of nodes in the prefix tree.
     #[inline]
     pub(super) fn nodes(&self) -> usize {
         self.tree.len()
     }
 
-    /// The node nearest to Data of a name, and how many nodes are missing below it. `path` is asked
-    /// for the hashes of all proper prefixes, only if some are.
+    /// The node nearest to a name, and how many nodes are missing below it. Calls `path` for the
+    /// hashes of all proper prefixes only if some are missing.
     #[inline]
     pub(super) fn nearest_node<'a>(
         &self,
@@ -300,13 +299,13 @@ impl Memory {
         }
     }
 
-    /// Adds the nodes that are missing below the nearest one. Returns the last of them.
+    /// Adds the missing nodes below the nearest one. Returns the last of them.
     #[inline]
     pub(super) fn extend(&mut self, nearest: u32, missing: &[u64]) -> u32 {
         self.tree.extend(nearest, missing)
     }
 
-    /// Adds Data whose name has no entry, below the node of its parent.
+    /// Adds Data, whose name has no entry, below the node of its parent.
     #[inline]
     pub(super) fn insert(
         &mut self,
@@ -327,7 +326,8 @@ impl Memory {
             sibling_links: Links::NONE,
             policy_links: Links::NONE,
             policy_state: 0,
-            // Two headers of four octets at most; `is_storable` has checked that the other fits.
+            // Two headers of at most four bytes each. `is_storable` has checked that the length
+            // fits.
             name_offset: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
             flags: 0,
             name_len: name_value.len() as u16,
@@ -346,7 +346,7 @@ impl Memory {
         index
     }
 
-    /// Data of an entry has come once more. Returns the stored packet.
+    /// The same Data arrived again: renews its freshness and its order. Returns the stored packet.
     pub(super) fn refresh(&mut self, now: Instant, index: u32, fresh_until: Instant) -> Packet {
         let entry = &mut self.entries[index];
         entry.fresh_until = fresh_until;
@@ -356,7 +356,7 @@ impl Memory {
         packet
     }
 
-    /// Removes an entry that is in no list of the eviction any more, and returns its packet.
+    /// Removes an entry that is no longer in a list of the eviction policy. Returns its packet.
     #[inline(always)]
     pub(super) fn remove(&mut self, index: u32) -> Packet {
         self.tree.detach(&mut self.entries, index);
@@ -370,9 +370,9 @@ impl Memory {
         entry.packet
     }
 
-    /// Moves the packets of the next few entries that are nearly alone in their span of the pool,
-    /// so that the span can be used for Data of other sizes. Without it, Data that stays while its
-    /// neighbours leave would hold many times its octets, beyond the capacity of the store.
+    /// Moves the packets of the next few entries out of pool spans that are nearly empty, so the
+    /// spans can be reused for other packet sizes. Without this, Data that outlives its neighbours
+    /// would hold many times its size, and the process would exceed the store's capacity.
     #[cold]
     pub(super) fn compact(&mut self, pool: &mut Pool) {
         for _ in 0..COMPACT_ENTRIES {
@@ -386,7 +386,7 @@ impl Memory {
         }
     }
 
-    /// The indices agree with each other.
+    /// Asserts that the indexes are consistent.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.memory_bytes()).sum();
@@ -399,7 +399,7 @@ impl Memory {
     }
 }
 
-/// FreshnessPeriod in milliseconds. More than 49 days count as 49 days.
+/// FreshnessPeriod in milliseconds, at most 49 days.
 #[inline]
 pub(super) fn freshness_ms(data: &DataView<'_>) -> u32 {
     u32::try_from(data.freshness_ms).unwrap_or(u32::MAX)

@@ -1,5 +1,5 @@
-//! Data that other Data of its name has taken the place of. It is found by its full name alone,
-//! with the implicit digest, as NFD finds it.
+//! Data that was replaced by other Data of the same name. Only an Interest with the full name,
+//! including the implicit digest, finds it, as in NFD.
 
 use alloc::collections::VecDeque;
 use core::cell::OnceCell;
@@ -11,20 +11,20 @@ use weir_wire::{DataView, NameView};
 use super::query::{Hit, Query};
 use crate::entry::{Entry, entry_bytes};
 
-/// Of all names together. Who publishes different Data under one name needs few of them.
+/// Most packets, of all names together. Few names have more than one Data packet.
 const PACKETS_MAX: usize = 256;
 
 struct ReplacedPacket {
     /// The keyed hash of the name without the digest.
     hash: u64,
     packet: Packet,
-    /// Computed when it is first asked for.
+    /// Computed when first needed.
     digest: OnceCell<[u8; 32]>,
     fresh_until: Instant,
     freshness_ms: u32,
 }
 
-/// The oldest goes first.
+/// A queue: the oldest packet is evicted first.
 #[derive(Default)]
 pub(super) struct ReplacedData {
     packets: VecDeque<ReplacedPacket>,
@@ -42,11 +42,11 @@ impl ReplacedData {
         self.bytes
     }
 
-    /// Keeps a copy of an entry's Data, as long as all of them take `bytes_max` at most.
+    /// Adds a copy of an entry's Data, and evicts the oldest packets beyond `bytes_max` bytes.
     #[cold]
     pub(super) fn add(&mut self, entry: &Entry, bytes_max: u64) {
         let Entry { hash, fresh_until, freshness_ms, .. } = *entry;
-        // The store's own memory is moved about.
+        // A copy outside the pool: `Memory::compact` only knows about entries.
         let packet = Packet::from(entry.packet.to_vec());
         self.bytes += entry_bytes(packet.len());
         let digest = OnceCell::new();
@@ -54,7 +54,7 @@ impl ReplacedData {
         self.trim(bytes_max);
     }
 
-    /// Forgets the oldest of what takes more than this.
+    /// Evicts the oldest packets until no more than `bytes_max` bytes are in use.
     pub(super) fn trim(&mut self, bytes_max: u64) {
         while self.bytes > bytes_max || self.packets.len() > PACKETS_MAX {
             let Some(oldest) = self.packets.pop_front() else { break };
@@ -62,7 +62,7 @@ impl ReplacedData {
         }
     }
 
-    /// The Data of the digest that the name of an Interest ends with.
+    /// The Data whose digest is the last component of the query's name.
     #[cold]
     pub(super) fn find(&self, now: Instant, query: &Query<'_>) -> Option<Hit> {
         let last = query.name.last()?;
@@ -82,12 +82,12 @@ impl ReplacedData {
         })
     }
 
-    /// Forgets the Data of a name, or below it.
+    /// Removes the Data at or below a prefix.
     pub(super) fn erase(&mut self, prefix: NameView<'_>) {
         self.retain(|data| !prefix.is_prefix_of(data.name));
     }
 
-    /// Forgets the Data of this name and digest.
+    /// Removes the Data of this name and digest.
     pub(super) fn erase_copy(&mut self, name: NameView<'_>, digest: &[u8]) {
         self.retain(|data| data.name != name || data.implicit_digest() != digest);
     }

@@ -1,4 +1,5 @@
-//! A store that has a part of what its router stores: the choice among the parts is its caller's.
+//! Lookups in a store that is one shard of a router's store. The caller chooses among the answers
+//! of all shards.
 
 use super::{Lookup, Query, Store};
 use crate::disk::OnDisk;
@@ -6,14 +7,14 @@ use crate::entry::USED;
 use weir_base::{Instant, Packet};
 use weir_wire::DataView;
 
-/// What a part of a store has for a [`Query`], see [`Store::lookup_shard`].
+/// What one shard has for a [`Query`]. See [`Store::lookup_shard`].
 #[derive(Debug)]
 pub enum ShardAnswer {
     Memory {
         /// The whole Data TLV.
         packet: Packet,
         arrived_at: Instant,
-        /// Its name, with its implicit digest or without, is that of the query.
+        /// Whether the query names exactly this Data, with or without its implicit digest.
         is_whole_name: bool,
     },
     /// Data that waits to be written to a disk.
@@ -23,7 +24,7 @@ pub enum ShardAnswer {
 }
 
 impl Store {
-    /// What [`Store::lookup`] would find, not counted as a hit or a miss.
+    /// Like [`Store::lookup`], but counts neither a hit nor a miss.
     pub fn lookup_shard(&mut self, now: Instant, query: &Query<'_>) -> ShardAnswer {
         let found = if self.config.serve { self.memory.find_answer(now, query) } else { None };
         if let Some(index) = found {
@@ -47,7 +48,7 @@ impl Store {
         }
     }
 
-    /// Counts a query that several parts were asked.
+    /// Counts the result of a query that was sent to several shards.
     pub fn count_lookup(&mut self, is_hit: bool) {
         if is_hit {
             self.stats.hits += 1;
@@ -56,7 +57,8 @@ impl Store {
         }
     }
 
-    /// Whether Data below a prefix, which came at some time, is chosen before other such Data.
+    /// Whether `one` answers a prefix query before `other`. Each is the arrival time and the
+    /// packet.
     pub fn is_preferred(&self, one: (Instant, &[u8]), other: (Instant, &[u8])) -> bool {
         if self.memory.is_ordered() {
             return name_of(one.1) < name_of(other.1);

@@ -16,7 +16,7 @@ fn wire(uri: &str, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
 }
 
 impl Store {
-    /// Sums and links agree with each other.
+    /// Asserts that sums and links are consistent.
     pub(super) fn check(&self) {
         self.memory.check();
         self.eviction.check(&self.memory.entries);
@@ -150,7 +150,7 @@ fn implicit_digests_are_compared() {
     };
     assert_eq!(ask(&mut fixture, digest).unwrap(), "/a/b");
     assert!(ask(&mut fixture, [0; 32]).is_none());
-    // A component that only ends as a digest component would.
+    // A component that only ends like a digest component.
     let mut value = vec![0, 1, 32];
     value.extend(digest);
     let mut other = name("/a/b");
@@ -292,7 +292,7 @@ fn finds_replaced_data_by_digest() {
     fixture.store.check();
     assert_eq!(fixture.erase("/a", 9), 1);
     assert!(wires.iter().all(|wire| fixture.ask(&full(wire), false, false).is_none()));
-    // They never take more than their part.
+    // Replaced Data never exceeds its share.
     fixture.set_capacity_bytes(1 << 16);
     for at in 0..200_u8 {
         fixture.put_wire(&wire_of(at));
@@ -318,11 +318,11 @@ fn application_nack_expires() {
     fixture.now = ms(102);
     assert_eq!(fixture.found("/a/none", false, false), None);
     assert_eq!(fixture.found("/a", true, false), None);
-    // It gives way to Data, and Data does not give way to it.
+    // Data replaces the Nack, and a Nack does not replace Data.
     assert!(fixture.put("/a/none", 0));
     assert!(fixture.put_wire(&nack("/a/none")).is_none());
     assert_eq!(fixture.found("/a/none", false, false).as_deref(), Some("/a/none"));
-    // A segment would count as held.
+    // A segment's Nack would count as a stored segment.
     assert!(fixture.put_wire(&nack("/a/v=1/seg=3")).is_none());
     fixture.store.check();
 }
@@ -394,8 +394,8 @@ fn uri(name: &[u8]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 
-    /// The model is told what the store has evicted by asking for every name, so it checks
-    /// everything but the choice of victims.
+    /// The model finds out what the store has evicted by looking up every name. So this test checks
+    /// everything except the choice of victims.
     #[test]
     fn equals_a_map_of_names(
         steps in steps(),
@@ -424,7 +424,7 @@ proptest! {
                     let matching = model.iter().filter(|(other, (_, until, _))| {
                         matches(other) && (!must_be_fresh || now < *until)
                     });
-                    // The very name, else what came last, the last name of a moment.
+                    // Data of exactly this name, else the newest, else the last in name order.
                     let best = matching.max_by_key(|(other, (_, _, came))| {
                         (**other == name, *came, *other)
                     });

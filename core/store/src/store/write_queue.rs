@@ -1,18 +1,18 @@
-//! Data in memory that has yet to be offered to the disks.
+//! Data in memory that has not been offered to a disk yet.
 
 use crate::entry::{Links, NONE};
 use alloc::vec::Vec;
 
-/// In the links of an entry that is not in the queue.
+/// Marks the links of an entry that is not in the queue.
 const ABSENT: u32 = NONE - 1;
 
-/// Entries in the order in which their Data came, linked next to the slab: the entries themselves
-/// fill a cache line, and stores without disks need no such queue.
+/// Entries in order of arrival. The links are stored outside the entries, since an entry already
+/// fills a cache line and stores without disks need no queue.
 pub(super) struct WriteQueue {
     links: Vec<Links>,
     head: u32,
     tail: u32,
-    /// Octets of memory of all entries.
+    /// Bytes of memory of all entries in the queue.
     bytes: u64,
 }
 
@@ -21,18 +21,17 @@ impl WriteQueue {
         Self { links: Vec::new(), head: NONE, tail: NONE, bytes: 0 }
     }
 
-    /// The entry whose Data came first.
+    /// The entry that arrived first.
     #[inline]
     pub(super) fn first(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
 
-    /// Octets of memory of all entries.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds an entry of `bytes` octets that is not in the queue.
+    /// Appends an entry of `bytes` bytes that is not in the queue.
     #[inline]
     pub(super) fn push_back(&mut self, index: u32, bytes: u64) {
         self.bytes += bytes;
@@ -49,7 +48,7 @@ impl WriteQueue {
         self.tail = index;
     }
 
-    /// Removes an entry of `bytes` octets, if it is in the queue.
+    /// Removes an entry of `bytes` bytes, if it is in the queue.
     #[inline]
     pub(super) fn remove(&mut self, index: u32, bytes: u64) {
         let Some(links) = self.links.get_mut(index as usize) else { return };

@@ -1,4 +1,4 @@
-//! Demands on a store, what policies make of them, and the best that could be made.
+//! Demands on a store, the hits of policies, and the most hits possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_base::{HashKey, Instant, Pool, Rng};
@@ -8,18 +8,18 @@ use weir_store::{
 use weir_wire::{Component, Data, DataView, Name};
 
 const KEY: HashKey = HashKey::new([3, 5]);
-/// Octets of content of a packet.
+/// Bytes of content of a packet.
 pub(crate) const CONTENT: usize = 200;
 
 /// A segment of an object.
 pub(crate) type Request = (u32, u32);
 
-/// A file that is read so many times, in order.
+/// A file that is read in order, `times` times.
 pub(crate) fn scan(object: u32, segments: u32, times: u32) -> Vec<Request> {
     (0..times).flat_map(|_| (0..segments).map(move |segment| (object, segment))).collect()
 }
 
-/// Zipf's law: the share of the item of rank r is r to the power of -s.
+/// Zipf's law: the share of the item of rank r is proportional to r to the power of -s.
 pub(crate) struct Zipf {
     sums: Vec<f64>,
 }
@@ -40,13 +40,13 @@ impl Zipf {
     }
 }
 
-/// Requests of one stream and of another, in turn of so many each, until one ends.
+/// Alternates between requests of two streams, `ones` and `others` at a time, until one ends.
 pub(crate) fn mix(one: &[Request], ones: usize, other: &[Request], others: usize) -> Vec<Request> {
     let turns = one.chunks(ones).zip(other.chunks(others));
     turns.flat_map(|(one, other)| one.iter().chain(other)).copied().collect()
 }
 
-/// A store that is asked, and filled with what it lacks.
+/// A store that stores everything it misses.
 pub(crate) struct Cache {
     pub(crate) store: Store,
     pool: Pool,
@@ -65,7 +65,7 @@ impl Cache {
         }
     }
 
-    /// Says whether it was there.
+    /// Returns whether the segment was in the store.
     pub(crate) fn request(&mut self, (object, segment): Request) -> bool {
         let object = Component::generic(format!("object-{object}").as_bytes());
         let name: Name = [object, Component::segment(segment.into())].into_iter().collect();
@@ -92,15 +92,15 @@ impl Cache {
     }
 }
 
-/// Octets of a store that holds about this number of packets of [`CONTENT`] octets.
+/// Bytes of a store that holds about this number of packets with [`CONTENT`] bytes.
 pub(crate) fn bytes_for(packets: u32) -> u64 {
     let mut cache = Cache::new(EvictionPolicy::Fifo, 64 << 20, CONTENT);
     cache.hits(&scan(0, 1_000, 1));
     cache.store.stats().bytes * u64::from(packets) / 1_000
 }
 
-/// For each request, whether the best of all policies, which knows what will come and need not
-/// store what it has no use for, has it in a store of `max` packets (Belady, "A study of
+/// For each request, whether the best policy has the segment in a store of `max` packets. That
+/// policy knows all future requests and need not store what it has no use for (Belady, "A study of
 /// replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966).
 pub(crate) fn belady(requests: &[Request], max: usize) -> Vec<bool> {
     let mut next_use = vec![usize::MAX; requests.len()];
@@ -108,7 +108,7 @@ pub(crate) fn belady(requests: &[Request], max: usize) -> Vec<bool> {
     for (at, request) in requests.iter().enumerate().rev() {
         next_use[at] = later.insert(request, at).unwrap_or(usize::MAX);
     }
-    // By the next use, which no two share.
+    // Ordered by the next use, which is unique.
     let mut held = BTreeSet::new();
     let mut found = Vec::with_capacity(requests.len());
     for (at, &next) in next_use.iter().enumerate() {
@@ -123,7 +123,7 @@ pub(crate) fn belady(requests: &[Request], max: usize) -> Vec<bool> {
     found
 }
 
-/// How many of the requests from `from` on the best of all policies has.
+/// The hits of the best policy, among the requests from `from` on.
 pub(crate) fn belady_hits(requests: &[Request], max: usize, from: usize) -> usize {
     belady(requests, max)[from..].iter().filter(|&&is_hit| is_hit).count()
 }

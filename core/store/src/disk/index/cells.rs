@@ -3,7 +3,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Words of a page; a cell's number has room for no more.
+/// Words of a page. A cell's number has 12 bits for the position in the page.
 const PAGE_WORDS: usize = 1 << PAGE_BITS;
 const PAGE_BITS: u32 = 12;
 const NONE: u32 = u32::MAX;
@@ -12,38 +12,38 @@ const END: u16 = u16::MAX;
 
 /// Words before the entries of a cell.
 pub(super) const HEADER_WORDS: usize = 2;
-/// Entries that a cell of each class has room for. From one to the next a cell wastes a third at
-/// most, an eighth where most memory is.
+/// The number of entries of each class. A cell in the next larger class wastes at most a third, and
+/// an eighth where most memory is.
 pub(super) const CAPACITIES: [u8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64];
 
-/// Small arrays of words in a few sizes, named by `u32`.
+/// An allocator for small arrays of words in a few sizes, identified by `u32`.
 ///
-/// Pages of 32 KiB hold cells of one class each, so that a cell costs its words and nothing else.
-/// A page without a cell in use goes back to the allocator, but one
-/// that is kept lest pages come and go with single cells. No page is ever moved or copied.
+/// Pages of 32 KiB hold cells of one class each, so a cell costs nothing beyond its words. A page
+/// without used cells is freed, except for one spare page, so that pages are not allocated and
+/// freed for single cells. Pages are never moved or copied.
 pub(super) struct Cells {
     pages: Vec<Page>,
-    /// The first page of each class that has room, or [`NONE`].
+    /// The first page of each class that has space, or [`NONE`].
     open: [u32; CAPACITIES.len()],
     /// The first number without a page, or [`NONE`].
     vacant: u32,
-    /// A page that no class has.
+    /// A page that belongs to no class.
     spare: Option<Box<[u64]>>,
-    /// Pages there are, the spare one included.
+    /// Allocated pages, including the spare one.
     page_count: usize,
 }
 
 struct Page {
     words: Box<[u64]>,
     class: u8,
-    /// Whether it gives no cells any more and waits for its last to go.
+    /// Whether the page gives out no more cells and waits for the last one to be freed.
     is_draining: bool,
     used: u16,
-    /// The first cell given back, or [`END`]; each has the next in its first word.
+    /// The first freed cell, or [`END`]. Each holds the next one in its first word.
     free: u16,
-    /// Words handed out at least once.
+    /// Words that were given out at least once.
     fresh: u16,
-    /// Among the pages of its class that have room, or the numbers without a page.
+    /// Neighbours among the pages of its class with space, or among the numbers without a page.
     next: u32,
     previous: u32,
 }
@@ -52,7 +52,7 @@ fn cell_words(class: u8) -> usize {
     HEADER_WORDS + usize::from(CAPACITIES[usize::from(class)])
 }
 
-/// The smallest class with room for `entries` entries.
+/// The smallest class with space for this number of entries.
 pub(super) fn class_for(entries: usize) -> u8 {
     let fits = CAPACITIES.iter().position(|&capacity| usize::from(capacity) >= entries);
     fits.unwrap_or(CAPACITIES.len() - 1) as u8
@@ -73,20 +73,20 @@ impl Cells {
         self.page_count * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
     }
 
-    /// Octets that they may need beside their own while `pages` pages are added.
+    /// Bytes that may be needed in addition while `pages` pages are added.
     pub(super) fn growth_bytes(&self, pages: usize) -> usize {
-        // There are at least as many numbers without a page as spare pages.
+        // A spare page implies a number without a page.
         let pages = pages.saturating_sub(self.spare.iter().len());
         pages * PAGE_WORDS * size_of::<u64>() + list_growth_bytes(&self.pages, pages)
     }
 
-    /// Whether a page of this class has room.
+    /// Whether a page of this class has space.
     #[inline]
     pub(super) fn has_open(&self, class: u8) -> bool {
         self.open[usize::from(class)] != NONE
     }
 
-    /// Pages there are.
+    /// Allocated pages.
     #[cfg(test)]
     pub(super) fn page_count(&self) -> usize {
         self.page_count
@@ -102,7 +102,7 @@ impl Cells {
         self.pages[Self::page_of(cell).0].class
     }
 
-    /// The words of a cell and whatever follows in its page.
+    /// The words of a cell, followed by the rest of its page.
     #[inline(always)]
     pub(super) fn words(&self, cell: u32) -> &[u64] {
         let (page, at) = Self::page_of(cell);
@@ -115,10 +115,10 @@ impl Cells {
         &mut self.pages[page].words[at..]
     }
 
-    /// A cell whose words may be anything.
+    /// A cell with arbitrary contents.
     ///
     /// # Panics
-    /// When there are 2^20 - 1 pages, 32 GiB.
+    /// If there are 2^20 - 1 pages, which is 32 GiB.
     pub(super) fn allocate(&mut self, class: u8) -> u32 {
         let mut number = self.open[usize::from(class)];
         if number == NONE {
@@ -167,8 +167,8 @@ impl Cells {
         }
     }
 
-    /// Moves a cell, of which the first `len` words matter, out of a page that is half empty or
-    /// more if another has room, so that the page can go in the end.
+    /// Moves a cell out of a page that is at most half full, if another page has space. `len` is
+    /// the number of words in use. Once all cells have moved, the page is freed.
     pub(super) fn move_from_draining(&mut self, cell: u32, len: usize) -> Option<u32> {
         let (number, _) = Self::page_of(cell);
         let page = &mut self.pages[number];
@@ -183,7 +183,7 @@ impl Cells {
         Some(self.relocate(cell, self.class(cell), len))
     }
 
-    /// Moves the first `len` words to a cell of another class, or another cell of this one.
+    /// Moves the first `len` words to a new cell of this class.
     pub(super) fn relocate(&mut self, cell: u32, class: u8, len: usize) -> u32 {
         let mut copy = [0; HEADER_WORDS + 64];
         copy[..len].copy_from_slice(&self.words(cell)[..len]);
@@ -212,7 +212,7 @@ impl Cells {
         let number = if number == NONE {
             assert!(
                 self.pages.len() < NONE as usize >> PAGE_BITS,
-                "the index holds 32 GiB at most"
+                "the index is limited to 32 GiB"
             );
             self.pages.push(page);
             self.pages.len() as u32 - 1
@@ -224,7 +224,7 @@ impl Cells {
         number
     }
 
-    /// Puts a page first among those of its class that have room.
+    /// Adds a page to those of its class that have space.
     fn open(&mut self, number: u32) {
         let class = usize::from(self.pages[number as usize].class);
         let next = core::mem::replace(&mut self.open[class], number);
@@ -235,7 +235,7 @@ impl Cells {
         }
     }
 
-    /// Takes a page out of those that have room.
+    /// Removes a page from those that have space.
     fn close(&mut self, number: u32) {
         let page = &self.pages[number as usize];
         let (next, previous, class) = (page.next, page.previous, usize::from(page.class));

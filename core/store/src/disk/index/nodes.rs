@@ -4,23 +4,23 @@ use alloc::vec::Vec;
 use weir_base::Table;
 
 pub(super) const NONE: u32 = u32::MAX;
-/// The `parent` of a slot that no node is in.
+/// The `parent` of a vacant slot.
 const VACANT: u32 = u32::MAX - 1;
 /// The node of the empty name. It always exists.
 pub(super) const ROOT: u32 = 0;
 const PAGE_NODES: usize = 1024;
 
-/// A prefix of stored names, known by the keyed hash of the prefix alone. Has Data or a child, or
-/// is the root.
+/// A prefix of stored names, identified by its keyed hash. It has Data or a child, or is the root.
 #[repr(align(32))]
 #[derive(Copy, Clone)]
 pub(super) struct Node {
     pub(super) hash: u64,
-    /// Where its Data is; 0 when it has none.
+    /// The address of its Data, or marks of the index; 0 if it has none.
     pub(super) content: u64,
     pub(super) parent: u32,
     pub(super) first_child: u32,
-    /// Among the children of `parent`, which are kept newest first; of a vacant slot the next one.
+    /// Neighbours among the children of `parent`, newest first. For a vacant slot, the next vacant
+    /// one.
     pub(super) next: u32,
     previous: u32,
 }
@@ -35,22 +35,23 @@ impl Node {
     }
 }
 
-/// Octets that a list may need beside its own while entries are added: when it grows, it may be
+/// Bytes that a vector may need in addition while `entries` are added. When it grows, it may be
 /// copied.
 pub(super) fn list_growth_bytes<T>(list: &Vec<T>, entries: usize) -> usize {
     let (len, capacity) = (list.len() + entries, list.capacity());
     if len <= capacity { 0 } else { len.max(2 * capacity).max(4) * size_of::<T>() }
 }
 
-/// The tree of name prefixes. Its pages stay once they are there, and are never moved.
+/// The tree of name prefixes, in pages that are never moved or freed.
 ///
-/// No two nodes have one hash. Should two prefixes ever share one they share the node, below the
-/// parent of whichever came first; each node is made below one that exists, so a tree it remains.
+/// No two nodes have the same hash. If two prefixes share a hash, they share the node, below the
+/// parent of the first one. Each node is created below an existing one, so the structure remains a
+/// tree.
 pub(super) struct Nodes {
     pages: Vec<Box<[Node]>>,
     /// Slots that have ever held a node.
     slots: u32,
-    /// The first vacant one of them, or [`NONE`].
+    /// The first vacant slot, or [`NONE`].
     vacant: u32,
     table: Table,
 }
@@ -69,9 +70,9 @@ impl Nodes {
             + self.table.memory_bytes()
     }
 
-    /// Octets that they may need beside their own while `nodes` nodes are added.
+    /// Bytes that may be needed in addition while `nodes` nodes are added.
     pub(super) fn growth_bytes(&self, nodes: usize) -> usize {
-        // One is the root.
+        // One slot is the root's.
         let room = self.pages.len() * PAGE_NODES - 1 - self.len();
         let pages = nodes.saturating_sub(room).div_ceil(PAGE_NODES);
         pages * PAGE_NODES * size_of::<Node>()
@@ -79,7 +80,7 @@ impl Nodes {
             + self.table.growth_bytes(nodes)
     }
 
-    /// Nodes beside the root.
+    /// The number of nodes without the root.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
@@ -108,15 +109,15 @@ impl Nodes {
         self.table.prefetch(hash);
     }
 
-    /// The last node on this path of hashes from the root down, made if need be together with
-    /// those before it.
+    /// The last node on this path of hashes from the root down. Creates it and its ancestors if
+    /// needed.
     pub(super) fn find_or_insert(&mut self, path: &[u64]) -> u32 {
         let known = path.iter().enumerate().rev();
         let nearest = known.filter_map(|(at, &hash)| Some((at + 1, self.find(hash)?))).next();
         let (from, mut node) = nearest.unwrap_or((0, ROOT));
         for (at, hash) in path.iter().enumerate().skip(from) {
-            // Nothing forbids that a path has one hash twice: only the last time counts, or the
-            // nodes between would lead nowhere.
+            // A path may contain the same hash twice. Only the last occurrence counts, or the nodes
+            // between would have neither Data nor children.
             if !path[at + 1..].contains(hash) {
                 node = self.insert(*hash, node);
             }
@@ -151,7 +152,7 @@ impl Nodes {
         number
     }
 
-    /// Removes a node if it leads nowhere, and then those above it that do not either.
+    /// Removes a node without Data and children, then its ancestors that have become such nodes.
     pub(super) fn prune(&mut self, mut at: u32) {
         loop {
             let node = *self.get(at);

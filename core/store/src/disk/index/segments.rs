@@ -3,7 +3,7 @@ use super::cells::{CAPACITIES, Cells, HEADER_WORDS, class_for};
 
 /// The word of an object without segments.
 pub(super) const EMPTY: u64 = 0;
-/// Marks the place of segment 0, which is alone.
+/// Marks the address of segment 0, when it is the only segment.
 const SOLE: u64 = 1 << 61;
 /// Marks the number of a cell.
 const ROOT: u64 = 1 << 62;
@@ -12,29 +12,39 @@ const LEVELS: usize = 11;
 /// The bits of a cell's first word that hold its level.
 const LEVEL_BITS: u64 = 63;
 
-/// Where the segments of all objects are: for each object one word, which its node keeps.
+/// The addresses of the segments of all objects. Each object has one word, which its node stores.
 ///
-/// A radix tree with 64 ways. A cell is about the segment numbers that agree but for their last
-/// `level + 1` digits of 6 bits: its first word has those numbers' common part and the level, the
-/// second a bit for each digit that occurs, and then come the places (level 0) or the cells below,
-/// in order and without gaps. A cell above level 0 has at least two below it. 64 segments in a row
-/// cost 66 words and the one that leads there.
+/// A radix tree with 64-way branching, stored in cells. Write a segment number as digits of 6 bits.
+/// The segments below a cell of level `n` agree in all digits above digit `n`. A cell holds:
+///
+/// 1. one word with the common digits and the level,
+/// 2. one word with a bit for each value of digit `n` that occurs,
+/// 3. one entry for each of these bits, in order and without gaps: an address in a cell of level 0,
+///    or else the number of a cell below.
+///
+/// Levels at which all segments agree have no cell: a cell above level 0 has at least two entries.
+/// 64 consecutive segments take 66 words and one word in the cell above, so 8.4 bytes a segment.
+///
+/// Example: an object with the segments 3, 5 and 200 (digits (0, 3), (0, 5), (3, 8)). The root is a
+/// cell of level 1 with bits 0 and 3. Its first entry is a cell of level 0 with bits 3 and 5, its
+/// second one a cell of level 0 with bit 8. To find segment 5: bit 0 is the lowest bit set in the
+/// root, so take entry 0; in the cell below, one bit below bit 5 is set, so take entry 1.
 pub(super) struct Segments {
     cells: Cells,
 }
 
-/// How a cell or place was reached.
+/// A step on the path from the root to an address.
 #[derive(Copy, Clone)]
 struct PathStep {
     cell: u32,
-    /// Of the entry.
+    /// The index of the entry in the cell.
     at: usize,
 }
 
-/// The common part of the numbers below a cell of this level that holds `segment`.
+/// The common digits of the numbers below a cell of this level that holds `segment`.
 #[inline(always)]
 fn base(segment: u64, level: u32) -> u64 {
-    // Two shifts, for at level 10 they are more than 63 bits together.
+    // Two shifts: at level 10 they add up to more than 63 bits.
     segment >> (6 * level) >> 6 << 6 << (6 * level)
 }
 
@@ -43,7 +53,7 @@ fn digit(segment: u64, level: u32) -> u32 {
     (segment >> (6 * level) & 63) as u32
 }
 
-/// The header of a cell: common part, level, and the digits that occur.
+/// The header of a cell: common digits, level, and the digits that occur.
 #[derive(Copy, Clone)]
 struct Header {
     base: u64,
@@ -58,13 +68,13 @@ impl Header {
         Self { base: first & !LEVEL_BITS, level: (first & LEVEL_BITS) as u32, digits }
     }
 
-    /// Whether the number of `segment` begins like those in the cell.
+    /// Whether `segment` has the common digits.
     #[inline(always)]
     fn covers(self, segment: u64) -> bool {
         (segment ^ self.base) >> (6 * self.level) >> 6 == 0
     }
 
-    /// Where the entry of a digit is, or would be.
+    /// The index of a digit's entry, whether or not it exists.
     #[inline(always)]
     fn position(self, digit: u32) -> usize {
         HEADER_WORDS + (self.digits & ((1 << digit) - 1)).count_ones() as usize
@@ -75,7 +85,7 @@ impl Header {
         self.digits >> digit & 1 != 0
     }
 
-    /// The first digit from this one on that occurs. `digit` may be 64.
+    /// The first digit that occurs, from `digit` on, which may be 64.
     fn digit_from(self, digit: u32) -> Option<u32> {
         let digits = self.digits & u64::MAX.checked_shl(digit).unwrap_or(0);
         (digits != 0).then(|| digits.trailing_zeros())
@@ -97,7 +107,7 @@ impl Segments {
         word & (SOLE | ROOT) != 0
     }
 
-    /// The cells, of which the owner may have some too.
+    /// The cells, which the owner may use as well.
     pub(super) fn cells(&self) -> &Cells {
         &self.cells
     }
@@ -130,12 +140,14 @@ impl Segments {
     /// The first segment from number `from` on.
     pub(super) fn first_from(&self, object: u64, from: u64) -> Option<(u64, RecordAddress)> {
         if object & ROOT == 0 {
-            return RecordAddress::from_word(object).filter(|_| from == 0).map(|place| (0, place));
+            return RecordAddress::from_word(object)
+                .filter(|_| from == 0)
+                .map(|address| (0, address));
         }
         self.first_in(object as u32, from)
     }
 
-    /// Calls itself for the cells below: as deep as there are levels.
+    /// Recursive: as deep as there are levels.
     fn first_in(&self, cell: u32, from: u64) -> Option<(u64, RecordAddress)> {
         let words = self.cells.words(cell);
         let header = Header::of(words);
@@ -149,7 +161,7 @@ impl Segments {
             let least = header.base | u64::from(digit) << (6 * header.level);
             from = from.max(least);
             let found = match header.level {
-                0 => RecordAddress::from_word(entry).map(|place| (least, place)),
+                0 => RecordAddress::from_word(entry).map(|address| (least, address)),
                 _ => self.first_in(entry as u32, from),
             };
             if found.is_some() {
@@ -160,14 +172,15 @@ impl Segments {
         None
     }
 
-    /// Says where a segment is. Returns the object's word from now on, and where the segment was.
+    /// Sets the address of a segment. Returns the object's new word and the segment's former
+    /// address.
     pub(super) fn insert(
         &mut self,
         object: u64,
         segment: u64,
-        place: RecordAddress,
+        address: RecordAddress,
     ) -> (u64, Option<RecordAddress>) {
-        let word = place.to_word();
+        let word = address.to_word();
         if object & ROOT == 0 {
             let Some(sole) = RecordAddress::from_word(object) else {
                 let is_sole = segment == 0;
@@ -177,7 +190,7 @@ impl Segments {
                 return (SOLE | word, Some(sole));
             }
             let root = self.leaf(0, sole.to_word());
-            return self.insert(root, segment, place);
+            return self.insert(root, segment, address);
         }
         let mut root = object;
         let mut above: Option<PathStep> = None;
@@ -206,7 +219,7 @@ impl Segments {
         }
     }
 
-    /// Pages of cells that [`Segments::insert`] adds at most.
+    /// Most pages of cells that [`Segments::insert`] adds.
     pub(super) fn new_pages(&self, object: u64, segment: u64) -> usize {
         let lacks = |class: u8| usize::from(!self.cells.has_open(class));
         let [leaf, fork] = [1, 2].map(|entries| lacks(class_for(entries)));
@@ -214,7 +227,7 @@ impl Segments {
             return match object {
                 _ if segment == 0 => 0,
                 EMPTY => leaf,
-                // Two leaves at once may be one more than a page has room for.
+                // Two leaves at once may need one more page than there is space for.
                 _ => 1 + leaf + fork,
             };
         }
@@ -239,8 +252,8 @@ impl Segments {
         }
     }
 
-    /// Removes a segment if there is one. Returns the object's word from now on, and where the
-    /// segment was. Cells get smaller if there is a page with room for it, or pages may be added.
+    /// Removes a segment, if there is one. Returns the object's new word and the segment's former
+    /// address. A cell moves to a smaller class if a page has space for it, or a page may be added.
     pub(super) fn remove(
         &mut self,
         object: u64,
@@ -248,13 +261,13 @@ impl Segments {
         may_add_page: bool,
     ) -> (u64, Option<RecordAddress>) {
         if object & ROOT == 0 {
-            let place = RecordAddress::from_word(object).filter(|_| segment == 0);
-            return (if place.is_some() { EMPTY } else { object }, place);
+            let address = RecordAddress::from_word(object).filter(|_| segment == 0);
+            return (if address.is_some() { EMPTY } else { object }, address);
         }
         let mut path = [PathStep { cell: 0, at: 0 }; LEVELS];
         let mut depth = 0;
         let mut cell = object as u32;
-        let place = loop {
+        let address = loop {
             let words = self.cells.words(cell);
             let header = Header::of(words);
             let digit = digit(segment, header.level);
@@ -274,14 +287,14 @@ impl Segments {
             let above = step.checked_sub(1).map(|above| path[above]);
             if let Some(left) = self.remove_entry(path[step], may_add_page) {
                 self.link(&mut root, above, left);
-                return (root, place);
+                return (root, address);
             }
         }
-        (EMPTY, place)
+        (EMPTY, address)
     }
 
-    /// Moves the cells that lead to a segment out of pages that are nearly empty. Returns the
-    /// object's word from now on.
+    /// Moves the cells on the path to a segment out of pages that are nearly empty. Returns the
+    /// object's new word.
     pub(super) fn compact(&mut self, object: u64, segment: u64) -> u64 {
         let mut root = object;
         let mut above = None;
@@ -305,7 +318,7 @@ impl Segments {
         root
     }
 
-    /// Lets the object, or the entry above, lead to this cell.
+    /// Makes the object's word, or the entry above, refer to this cell.
     fn link(&mut self, root: &mut u64, above: Option<PathStep>, cell: u64) {
         match above {
             None => *root = cell,
@@ -313,7 +326,7 @@ impl Segments {
         }
     }
 
-    /// A cell of level 0 with one place.
+    /// A cell of level 0 with one address.
     fn leaf(&mut self, segment: u64, word: u64) -> u64 {
         self.cell(segment, 0, 1 << digit(segment, 0), &[word])
     }
@@ -327,7 +340,8 @@ impl Segments {
         ROOT | u64::from(cell)
     }
 
-    /// A cell above `cell`, whose numbers begin like `base`, and a new one for `segment`.
+    /// A new cell above `cell`, whose numbers have the common digits `base`, and above a new leaf
+    /// for `segment`.
     fn fork(&mut self, cell: u32, base: u64, segment: u64, word: u64) -> u64 {
         let level = (segment ^ base).ilog2() / 6;
         let (old, new) = (digit(base, level), digit(segment, level));
@@ -338,7 +352,7 @@ impl Segments {
         self.cell(segment, level, 1 << old | 1 << new, &entries)
     }
 
-    /// Puts an entry in a cell, which may have to move for it.
+    /// Adds an entry to a cell, which may move to a larger class.
     fn add(&mut self, cell: u32, header: Header, digit: u32, entry: u64) -> u64 {
         let at = header.position(digit);
         let end = HEADER_WORDS + header.digits.count_ones() as usize;
@@ -354,8 +368,8 @@ impl Segments {
         ROOT | u64::from(target)
     }
 
-    /// Takes an entry out of a cell. Returns what is to be in the cell's place: it may have moved,
-    /// or have a single one below it, or be gone.
+    /// Removes an entry from a cell. Returns what replaces the cell in the tree: the cell, which
+    /// may have moved; the only cell left below it; or nothing.
     fn remove_entry(&mut self, PathStep { cell, at }: PathStep, may_add_page: bool) -> Option<u64> {
         let class = self.cells.class(cell);
         let words = self.cells.words_mut(cell);
@@ -373,7 +387,7 @@ impl Segments {
             self.cells.free(cell);
             return below;
         }
-        // Two classes down, lest a cell goes to and fro.
+        // Shrink by one class only when two would do, so that a cell does not move back and forth.
         let is_loose = class >= 3 && count <= usize::from(CAPACITIES[usize::from(class) - 2]);
         let moves = is_loose && (may_add_page || self.cells.has_open(class - 1));
         let target = if moves { self.cells.relocate(cell, class - 1, end) } else { cell };

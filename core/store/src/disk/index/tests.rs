@@ -6,10 +6,10 @@ use weir_base::{Rng, mix};
 
 const ALL: usize = usize::MAX;
 
-/// A name: its components, all alike but for a number.
+/// A name: its components, each reduced to a number.
 type Path = Vec<u8>;
 
-fn place(number: u64) -> RecordAddress {
+fn address(number: u64) -> RecordAddress {
     RecordAddress::new((number % 16) as u8, number, (number % 251) as u8, (number % 256) as u8)
 }
 
@@ -18,7 +18,7 @@ fn hash(path: &[u8]) -> u64 {
     path.iter().fold(1, |hash, &component| mix(hash ^ u64::from(component) << 32))
 }
 
-/// Few hashes for all names, in all ways of sharing.
+/// Few hashes for all names, so that names share them in every way.
 fn poor_hash(path: &[u8]) -> u64 {
     mix(hash(path) % 5)
 }
@@ -30,9 +30,9 @@ fn insert(
     hash_of: HashOf,
     path: &[u8],
     segment: u64,
-    place: RecordAddress,
+    address: RecordAddress,
 ) -> Option<RecordAddress> {
-    index.insert(Key { object: hash_of(path), segment }, place, |prefixes| {
+    index.insert(Key { object: hash_of(path), segment }, address, |prefixes| {
         prefixes.extend((1..path.len()).map(|len| hash_of(&path[..len])));
     })
 }
@@ -44,15 +44,15 @@ fn whole_order(key: &Key) -> u64 {
 /// All Data at or below a prefix, in the order of lookups.
 fn all_below(index: &DiskIndex, prefix: Option<u64>) -> Vec<(Key, RecordAddress)> {
     let mut found = Vec::new();
-    let none = index.below(prefix, ALL, |key, place| {
-        found.push((key, place));
+    let none = index.below(prefix, ALL, |key, address| {
+        found.push((key, address));
         false
     });
     assert!(none.is_none());
     found
 }
 
-/// Every node leads somewhere, and every one in the table can be reached from the root.
+/// Asserts that every node has Data or a child, and that every node in the table is reachable.
 fn check_nodes(index: &DiskIndex) {
     let mut reached = 0;
     let mut open = vec![ROOT];
@@ -109,14 +109,14 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     index: DiskIndex,
     places: BTreeMap<Key, RecordAddress>,
-    /// A name of each object; of one hash there may be several.
+    /// The names of each object. Several names may share a hash.
     paths: BTreeMap<u64, BTreeSet<Path>>,
 }
 
 impl Model {
     fn nth(&self, at: usize) -> Option<(Key, RecordAddress)> {
         let at = at % self.places.len().max(1);
-        self.places.iter().nth(at).map(|(&key, &place)| (key, place))
+        self.places.iter().nth(at).map(|(&key, &address)| (key, address))
     }
 
     fn is_below(&self, key: Key, prefix: &[u8]) -> bool {
@@ -130,30 +130,31 @@ impl Model {
                 let growth = self.index.growth_bytes(key, path.len().saturating_sub(1));
                 let mut before = None;
                 let info = allocation_counter::measure(|| {
-                    before = insert(&mut self.index, hash_of, &path, segment, place(number));
+                    before = insert(&mut self.index, hash_of, &path, segment, address(number));
                 });
                 assert!(info.bytes_max as usize <= growth, "{} over {growth}", info.bytes_max);
-                assert_eq!(before, self.places.insert(key, place(number)));
+                assert_eq!(before, self.places.insert(key, address(number)));
                 self.paths.entry(key.object).or_default().insert(path);
             }
             Step::Remove(at) => {
-                let Some((key, place)) = self.nth(at) else { return };
-                assert!(self.index.remove(key, place));
-                assert!(!self.index.remove(key, place));
+                let Some((key, address)) = self.nth(at) else { return };
+                assert!(self.index.remove(key, address));
+                assert!(!self.index.remove(key, address));
                 self.places.remove(&key);
             }
             Step::RemoveElsewhere(at) => {
                 let Some((key, at)) = self.nth(at) else { return };
-                assert!(!self.index.remove(key, place(at.offset_sectors() ^ 1)));
+                assert!(!self.index.remove(key, address(at.offset_sectors() ^ 1)));
             }
             Step::Erase(path, limit) => {
                 let mut erased = Vec::new();
                 let prefix = (!path.is_empty()).then(|| hash_of(&path));
-                let count =
-                    self.index.erase_below(prefix, limit, |key, place| erased.push((key, place)));
+                let count = self
+                    .index
+                    .erase_below(prefix, limit, |key, address| erased.push((key, address)));
                 assert_eq!(count, erased.len());
-                for (key, place) in erased {
-                    assert_eq!(self.places.remove(&key), Some(place));
+                for (key, address) in erased {
+                    assert_eq!(self.places.remove(&key), Some(address));
                     assert!(!is_injective || self.is_below(key, &path));
                 }
                 if is_injective && count < limit {
@@ -163,9 +164,9 @@ impl Model {
             Step::Sweep(steps, salt) => {
                 let mut removed = 0;
                 let places = &mut self.places;
-                let swept = self.index.sweep(steps, |key, place| {
-                    assert_eq!(places.get(&key), Some(&place));
-                    let keep = !mix(salt ^ place.offset_sectors()).is_multiple_of(4);
+                let swept = self.index.sweep(steps, |key, address| {
+                    assert_eq!(places.get(&key), Some(&address));
+                    let keep = !mix(salt ^ address.offset_sectors()).is_multiple_of(4);
                     if !keep {
                         places.remove(&key);
                         removed += 1;
@@ -180,8 +181,8 @@ impl Model {
     fn check(&self) {
         check_nodes(&self.index);
         assert_eq!(self.index.len(), self.places.len());
-        for (&key, &place) in &self.places {
-            assert_eq!(self.index.find(key), Some(place));
+        for (&key, &address) in &self.places {
+            assert_eq!(self.index.find(key), Some(address));
             let beside = Key { segment: key.segment ^ 1, ..key };
             assert_eq!(self.index.find(beside), self.places.get(&beside).copied());
         }
@@ -190,7 +191,7 @@ impl Model {
         );
     }
 
-    /// What lookups by every prefix find; only where no hash stands for two names.
+    /// Checks the result of a lookup for every prefix, if no two names share a hash.
     fn check_prefixes(&self) {
         for len in 0..4 {
             for code in 0..3usize.pow(len) {
@@ -200,7 +201,7 @@ impl Model {
                     .places
                     .iter()
                     .filter(|(key, _)| self.is_below(**key, &prefix))
-                    .map(|(&key, &place)| (key, place))
+                    .map(|(&key, &address)| (key, address))
                     .collect();
                 assert_eq!(found.len(), expected.len());
                 for pair in found.windows(2) {
@@ -260,14 +261,14 @@ proptest! {
         for (is_insertion, segment, number) in steps {
             if segment == WHOLE {
                 let from = number % 400;
-                let expected = model.range(from..).next().map(|(&at, &place)| (at, place));
+                let expected = model.range(from..).next().map(|(&at, &address)| (at, address));
                 prop_assert_eq!(segments.first_from(object, from), expected);
                 continue;
             }
             let before;
             if is_insertion {
-                (object, before) = segments.insert(object, segment, place(number));
-                prop_assert_eq!(before, model.insert(segment, place(number)));
+                (object, before) = segments.insert(object, segment, address(number));
+                prop_assert_eq!(before, model.insert(segment, address(number)));
             } else {
                 (object, before) = segments.remove(object, segment, number % 2 == 0);
                 prop_assert_eq!(before, model.remove(&segment));
@@ -275,9 +276,9 @@ proptest! {
             prop_assert_eq!(object == EMPTY, model.is_empty());
         }
         let mut from = 0;
-        for (&segment, &place) in &model {
-            prop_assert_eq!(segments.find(object, segment), Some(place));
-            prop_assert_eq!(segments.first_from(object, from), Some((segment, place)));
+        for (&segment, &address) in &model {
+            prop_assert_eq!(segments.find(object, segment), Some(address));
+            prop_assert_eq!(segments.first_from(object, from), Some((segment, address)));
             from = segment + 1;
         }
         prop_assert_eq!(segments.first_from(object, from), None);
@@ -286,15 +287,15 @@ proptest! {
 
 #[test]
 fn address_round_trips() {
-    for (disk, offset, units, generation) in
+    for (disk, offset, sectors, generation) in
         [(0, 0, 0, 0), (15, (1 << 36) - 1, 255, 255), (3, 1 << 35, 17, 200)]
     {
-        let place = RecordAddress::new(disk, offset, units, generation);
-        assert_eq!(place.disk(), disk);
-        assert_eq!(place.offset_sectors(), offset);
-        assert_eq!(place.sectors(), units);
-        assert_eq!(place.generation(), generation);
-        assert_eq!(RecordAddress::from_word(place.to_word()), Some(place));
+        let address = RecordAddress::new(disk, offset, sectors, generation);
+        assert_eq!(address.disk(), disk);
+        assert_eq!(address.offset_sectors(), offset);
+        assert_eq!(address.sectors(), sectors);
+        assert_eq!(address.generation(), generation);
+        assert_eq!(RecordAddress::from_word(address.to_word()), Some(address));
     }
     assert_eq!(size_of::<Option<RecordAddress>>(), 8);
     assert_eq!(RecordAddress::from_word(0), None);
@@ -304,7 +305,7 @@ fn address_round_trips() {
 fn prefix_lookup_takes_newest_child() {
     let mut index = DiskIndex::new();
     for (path, segment) in [(&[1, 1][..], 5), (&[1, 2], WHOLE), (&[1, 2], 3), (&[1, 3], 9)] {
-        insert(&mut index, hash, path, segment, place(segment & 0xFF));
+        insert(&mut index, hash, path, segment, address(segment & 0xFF));
     }
     let order: Vec<(u64, u64)> = all_below(&index, Some(hash(&[1])))
         .into_iter()
@@ -323,7 +324,7 @@ fn path_is_computed_for_new_objects_only() {
     let mut index = DiskIndex::new();
     let mut calls = 0;
     for segment in 0..100 {
-        index.insert(Key { object: 77, segment }, place(segment), |_| calls += 1);
+        index.insert(Key { object: 77, segment }, address(segment), |_| calls += 1);
     }
     assert_eq!((calls, index.prefixes()), (1, 1));
 }
@@ -335,14 +336,14 @@ fn sweep_visits_every_stable_entry() {
     let lasting: BTreeSet<Key> = (0..500u64)
         .map(|number| {
             let path = [number as u8 % 7, number as u8 % 5];
-            insert(&mut index, hash, &path, 1000 + number, place(number));
+            insert(&mut index, hash, &path, 1000 + number, address(number));
             Key { object: hash(&path), segment: 1000 + number }
         })
         .collect();
     let mut seen = BTreeSet::new();
     let mut passing = Vec::new();
     for _ in 0..2 {
-        // What comes and goes meanwhile adds to a round; it is in the count of every call.
+        // Insertions and removals during the round prolong it. Each call counts them.
         let mut steps = index.round_steps() * 2;
         while steps > 0 {
             index.sweep(1, |key, _| {
@@ -352,11 +353,11 @@ fn sweep_visits_every_stable_entry() {
             steps -= 1;
             let path = [rng.below(9) as u8, rng.below(9) as u8, rng.below(3) as u8];
             let segment = u64::from(rng.below(900));
-            insert(&mut index, hash, &path, segment, place(segment));
-            passing.push((Key { object: hash(&path), segment }, place(segment)));
+            insert(&mut index, hash, &path, segment, address(segment));
+            passing.push((Key { object: hash(&path), segment }, address(segment)));
             if passing.len() > 5 {
-                let (key, place) = passing.swap_remove(rng.below(5) as usize);
-                index.remove(key, place);
+                let (key, address) = passing.swap_remove(rng.below(5) as usize);
+                index.remove(key, address);
             }
         }
         assert!(lasting.is_subset(&seen));
@@ -368,7 +369,7 @@ fn sweep_visits_every_stable_entry() {
 fn sweep_visits_each_entry_once() {
     let mut index = DiskIndex::new();
     for number in 0..2_000u64 {
-        insert(&mut index, hash, &[(number % 50) as u8, 1], number / 50, place(number));
+        insert(&mut index, hash, &[(number % 50) as u8, 1], number / 50, address(number));
     }
     let mut seen = BTreeMap::new();
     let steps = index.round_steps();
@@ -394,7 +395,7 @@ fn memory_bytes_is_exact() {
             for number in 0..5_000 {
                 let path = [round, (number / 500) as u8, 3];
                 let segment = u64::from(rng.below(1_000)) * u64::from(rng.below(3));
-                if insert(&mut index, hash, &path, segment, place(number)).is_none() {
+                if insert(&mut index, hash, &path, segment, address(number)).is_none() {
                     keys.push(Key { object: hash(&path), segment });
                 }
             }
@@ -404,19 +405,19 @@ fn memory_bytes_is_exact() {
     }
     let info = allocation_counter::measure(|| {
         for key in keys {
-            let place = index.find(key).unwrap();
-            assert!(index.remove(key, place));
+            let address = index.find(key).unwrap();
+            assert!(index.remove(key, address));
         }
     });
-    // The list of keys goes too.
+    // The list of keys is freed as well.
     held += info.bytes_current + 20_000 * size_of::<Key>() as i64;
     assert_eq!(index.memory_bytes() - size_of::<DiskIndex>(), held as usize);
     assert!(index.is_empty());
     assert_eq!(index.segments.cells().page_count(), 1);
 }
 
-/// Objects with some segments each, in random order, until many are refused; then all but a few go
-/// and other ones come.
+/// Objects with some segments each, in random order, until many are refused. Then most of them are
+/// removed and others inserted.
 #[test]
 fn memory_stays_within_limit() {
     let bytes_max = 600_000;
@@ -439,45 +440,45 @@ fn memory_stays_within_limit() {
             }
             let before = index.memory_bytes();
             let info = allocation_counter::measure(|| {
-                if insert(&mut index, hash, &path, segment, place(number)).is_some() {
+                if insert(&mut index, hash, &path, segment, address(number)).is_some() {
                     keys.retain(|&(other, _)| other != key);
                 }
             });
             assert!(before + info.bytes_max as usize <= bytes_max, "{before}, {info:?}");
             assert!(index.memory_bytes() <= bytes_max);
-            keys.push((key, place(number)));
+            keys.push((key, address(number)));
         }
         counts.push(index.len());
         assert_eq!(index.len(), keys.len());
         assert!(index.memory_bytes() > bytes_max / 2);
-        // So that cells would get smaller all at once.
+        // In this order, many cells shrink at the same time.
         for step in (0..keys.len() * 9 / 10).rev() {
-            let (key, place) = keys.swap_remove(rng.below(step as u32 + 1) as usize);
-            assert!(index.remove(key, place));
+            let (key, address) = keys.swap_remove(rng.below(step as u32 + 1) as usize);
+            assert!(index.remove(key, address));
             assert!(index.memory_bytes() <= bytes_max);
         }
         index.sweep(2 * index.round_steps(), |_, _| true);
         check_nodes(&index);
     }
     assert!(counts.iter().all(|&count| count > 5_000), "{counts:?}");
-    for &(key, place) in &keys {
-        assert_eq!(index.find(key), Some(place));
+    for &(key, address) in &keys {
+        assert_eq!(index.find(key), Some(address));
     }
     assert_eq!(index.erase_below(None, ALL, |_, _| ()), keys.len());
 }
 
-/// 8.4 octets a segment, 8.25 of them in the cell of 64.
+/// 8.4 bytes a segment, 8.25 of them in the cell of 64.
 #[test]
 fn sequential_segments_cost_nine_bytes() {
     let mut index = DiskIndex::new();
     for segment in 0..1 << 20 {
-        insert(&mut index, hash, &[1, 2, 3], segment, place(segment));
+        insert(&mut index, hash, &[1, 2, 3], segment, address(segment));
     }
     let per_segment = index.memory_bytes() as f64 / f64::from(1 << 20);
     assert!((8.375..8.55).contains(&per_segment), "{per_segment}");
 }
 
-/// In random order most cells leave small ones behind all over memory.
+/// In random order, most cells leave smaller ones behind all over memory.
 #[test]
 fn sweep_compacts_cells() {
     let mut index = DiskIndex::new();
@@ -487,7 +488,7 @@ fn sweep_compacts_cells() {
     order.sort_by_key(|&number| mix(number + 1));
     for number in order {
         let (path, segment) = key(number);
-        insert(&mut index, hash, &path, segment, place(number));
+        insert(&mut index, hash, &path, segment, address(number));
     }
     let scattered = index.memory_bytes();
     index.sweep(2 * index.round_steps(), |_, _| true);
@@ -498,7 +499,7 @@ fn sweep_compacts_cells() {
     );
     for number in 0..count {
         let (path, segment) = key(number);
-        assert_eq!(index.find(Key { object: hash(&path), segment }), Some(place(number)));
+        assert_eq!(index.find(Key { object: hash(&path), segment }), Some(address(number)));
     }
     let places = index.erase_below(None, ALL, |_, _| ());
     assert_eq!((places as u64, index.segments.cells().page_count()), (count, 1));

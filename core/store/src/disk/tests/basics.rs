@@ -1,4 +1,4 @@
-//! The main path, piece by piece.
+//! The main path, step by step.
 
 use super::super::{DiskTierConfig, address};
 use super::disks::*;
@@ -31,7 +31,7 @@ fn evicted_data_is_found_on_disk() {
     assert_eq!(fixture.store.stats().hits, 21);
 }
 
-/// Fills the fixture's log with `count` Data of about 1.5 KB, written one after another.
+/// Fills the fixture's log with `count` Data packets of about 1.5 KB, written one after another.
 fn fill(fixture: &mut Fixture, count: u64) -> Vec<weir_wire::Name> {
     let names: Vec<_> = (0..count).map(|number| segment("/object/v=1", number)).collect();
     for (number, name) in names.iter().enumerate() {
@@ -58,7 +58,7 @@ fn restart_finds_all_records() {
             assert_eq!(fixture.content(name), Some(vec![number as u8; 1400]), "{count}: {number}");
         }
         assert_eq!(fixture.uri("/object", true), (count > 0).then(|| "/object/v=1/seg=0".into()));
-        // What is written then is found as well.
+        // Data written after the restart is found as well.
         assert!(fixture.put_content(&name("/more"), b"1"));
         fixture.settle();
         fixture.restart();
@@ -199,7 +199,7 @@ fn finds_records_missed_by_full_holdings() {
         let page = fixture.store.holdings_of(object.as_view(), KEY.hash(object.value())).unwrap();
         assert_eq!(page.holdings[0].ranges, [SegmentRange { first: 3, last: 3 }]);
     }
-    // Of those that were missed only the hashes are known.
+    // Only the hashes of the missed objects are known.
     assert!(is_partial(&fixture));
     assert_eq!(fixture.erase("/o", 100), 30);
     assert_eq!(fixture.store.take_changes(1_000).unwrap().changes, []);

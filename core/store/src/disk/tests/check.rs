@@ -1,4 +1,4 @@
-//! What must hold inside the tier at any time.
+//! Invariants of the tier, checked after every step.
 
 use super::super::DiskTier;
 use super::super::address::{Key, SECTOR_BYTES, WHOLE};
@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::Pool;
 
 impl DiskTier {
-    /// Where the record of a key is: the disk, and octets from its start.
+    /// Where the record of a key is: the disk, and the offset in bytes from its start.
     pub(crate) fn offset_of(&self, key: Key) -> Option<(u8, u64)> {
-        let place = self.catalog.find(key)?;
-        let device = &self.devices[usize::from(place.disk())];
-        let (region, at) = device.locate(place);
-        Some((place.disk(), device.offset(region as u32, at)))
+        let address = self.catalog.find(key)?;
+        let device = &self.devices[usize::from(address.disk())];
+        let (region, at) = device.locate(address);
+        Some((address.disk(), device.offset(region as u32, at)))
     }
 
-    /// Of the use at present of a region, which is counted from the start of the disk.
+    /// The sequence number of the current use of a region, counted from the start of the disk.
     pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {
         let device = &self.devices[usize::from(disk)];
         let geometry = &device.geometry;
@@ -23,20 +23,21 @@ impl DiskTier {
         device.regions[at as usize].sequence
     }
 
-    /// Of any disk: erasures that wait to be noted, and those that wait for what it holds.
+    /// The most erasures on one disk that wait to be logged, and that wait for records not read
+    /// yet.
     pub(crate) fn erasures_waiting(&self) -> (usize, usize) {
         let waiting = self.devices.iter().map(|device| device.erasures.len()).max();
         (waiting.unwrap_or(0), self.recovery.erased_len())
     }
 
-    /// What is listed is in the index, and lists what can be read; what is built later lists no
-    /// less.
+    /// The list of segments is part of the index and contains everything readable. A list that is
+    /// built later contains no less.
     fn check_holdings(&mut self, keys: &BTreeSet<Key>) {
         let Some(kept) = self.catalog.swap_holdings(None) else { return };
         kept.check();
         let segments = || keys.iter().copied().filter(|key| key.segment != WHOLE);
         let valid: BTreeSet<Key> = segments()
-            .filter(|&key| self.catalog.find(key).is_some_and(|place| self.is_valid(place)))
+            .filter(|&key| self.catalog.find(key).is_some_and(|address| self.is_valid(address)))
             .collect();
         let listed = |holdings: &Holdings| -> BTreeSet<Key> {
             let objects: BTreeSet<u64> = segments().map(|key| key.object).collect();
@@ -51,22 +52,22 @@ impl DiskTier {
         let of_kept = listed(&kept);
         assert!(valid.is_subset(&of_kept), "{valid:?} {of_kept:?}");
         assert!(of_kept.is_subset(&segments().collect()));
-        self.track(Some(HoldingsConfig::default()));
+        self.track_holdings(Some(HoldingsConfig::default()));
         while !self.build_holdings(7) {}
         assert_eq!(listed(self.catalog.holdings().unwrap()), valid);
         self.catalog.swap_holdings(Some(kept));
     }
 
-    /// Filter, sums and queues agree with the index.
+    /// Filter, sums and queues are consistent with the index.
     pub(crate) fn check(&mut self) {
         let mut regions = BTreeMap::<(u8, usize), (u32, u64)>::new();
         let records = self.catalog.check();
-        for &place in records.values() {
-            let device = &self.devices[usize::from(place.disk())];
-            if device.is_valid(place) {
-                let region = regions.entry((place.disk(), device.locate(place).0)).or_default();
+        for &address in records.values() {
+            let device = &self.devices[usize::from(address.disk())];
+            if device.is_valid(address) {
+                let region = regions.entry((address.disk(), device.locate(address).0)).or_default();
                 region.0 += 1;
-                region.1 += u64::from(place.sectors()) * SECTOR_BYTES;
+                region.1 += u64::from(address.sectors()) * SECTOR_BYTES;
             }
         }
         self.check_holdings(&records.into_keys().collect());

@@ -1,4 +1,4 @@
-//! A store over disks that are octets in memory.
+//! A store over disks in memory.
 
 use super::super::*;
 pub(super) use crate::fixture::{
@@ -30,14 +30,15 @@ pub(super) fn tier_config(disks: Vec<DiskGeometry>) -> DiskTierConfig {
     }
 }
 
-/// What a write puts where.
+/// The offset and the encoded bytes of a write.
 pub(super) fn laid_out(config: &DiskTierConfig, op: &DiskOp) -> Option<(u64, Vec<u8>)> {
     let DiskOpKind::Write { offset, len, sequence, chunks: parts } = &op.kind else { return None };
     let geometry = &config.disks[usize::from(op.disk)];
     let block_bytes = u64::from(geometry.block_bytes);
     assert!(offset % block_bytes == 0 && u64::from(*len) % block_bytes == 0);
     let mut octets = vec![0xEE; *len as usize];
-    let place = record::RecordLocation { store_id: STORE_ID, offset: *offset, sequence: *sequence };
+    let address =
+        record::RecordLocation { store_id: STORE_ID, offset: *offset, sequence: *sequence };
     record::encode_chunks(parts, &address, geometry.block_bytes, checksum, &mut octets);
     Some((*offset, octets))
 }
@@ -47,7 +48,7 @@ pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
         DiskOpKind::ReadRaw { offset, len } => DiskOutcome::Raw(disk.read(offset, len)),
         DiskOpKind::ReadRecord { offset, len, sequence } => {
             let octets = disk.read(offset, len);
-            let place = record::RecordLocation { store_id: STORE_ID, offset, sequence };
+            let address = record::RecordLocation { store_id: STORE_ID, offset, sequence };
             match record::parse_data(&octets, &address, checksum) {
                 Ok(record) => DiskOutcome::Record {
                     packet: Packet::from(record.body),
@@ -82,7 +83,7 @@ impl Fixture {
         fixture
     }
 
-    /// One disk of 8 regions of 64 KiB, and next to no RAM.
+    /// One disk of 8 regions of 64 KiB, and hardly any memory.
     pub(super) fn small() -> Self {
         Self::with(
             tier_config(vec![geometry(8, 64 << 10, 512)]),
@@ -90,7 +91,7 @@ impl Fixture {
         )
     }
 
-    /// As after a crash: what is under way is lost.
+    /// Restarts after a crash: operations in progress are lost.
     pub(super) fn restart(&mut self) {
         self.ops.clear();
         self.store = Store::with_disk(self.memory.clone(), self.config.clone());
@@ -115,7 +116,7 @@ impl Fixture {
         self.ops.extend(ops);
     }
 
-    /// Does all that is asked of the disks, and what comes of it.
+    /// Carries out all disk operations, and those that follow from them.
     pub(super) fn settle(&mut self) {
         for _ in 0..100_000 {
             self.take();
@@ -160,7 +161,7 @@ impl Fixture {
         self.store.is_on_disk(&query)
     }
 
-    /// What an Interest gets from RAM or disk.
+    /// What an Interest gets from memory or disk.
     pub(super) fn fetch_with(&mut self, name: &Name, can_be_prefix: bool) -> Option<Vec<u8>> {
         match self.look(name, can_be_prefix, false) {
             Found::Nothing => None,

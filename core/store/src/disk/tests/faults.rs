@@ -1,4 +1,4 @@
-//! One fault at a time, everywhere.
+//! One fault at a time, at every position.
 
 use super::super::*;
 use super::disks::*;
@@ -9,7 +9,7 @@ use weir_base::Merge;
 use weir_base::NS_PER_MS;
 use weir_wire::Name;
 
-/// A store with one disk whose second region is half full, and what it holds, oldest first.
+/// A store with one disk whose second region is half full, and the names on it, oldest first.
 fn filled() -> (Fixture, Vec<Name>) {
     let mut fixture = Fixture::with(
         tier_config(vec![geometry(3, 16 << 10, 512)]),
@@ -30,7 +30,7 @@ fn content(number: usize) -> Vec<u8> {
     vec![number as u8; 100 + number * 97 % 1_500]
 }
 
-/// Starts anew. Which of the names are found; none of them with wrong content.
+/// Restarts. Returns which of the names are found. Panics if one has wrong content.
 fn found(fixture: &mut Fixture, names: &[Name]) -> Vec<bool> {
     fixture.restart();
     fixture.settle();
@@ -52,6 +52,7 @@ fn extents(fixture: &mut Fixture, names: &[Name]) -> Vec<(usize, usize)> {
         let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
         fixture.store.begin_read(&on_disk).unwrap();
         fixture.take();
+        // The disk responds: the released read ends after all, and everything continues.
         let op = fixture.ops.pop_front().unwrap();
         let DiskOpKind::ReadRecord { offset, len, .. } = op.kind else { panic!("no read") };
         extents.push((offset as usize, offset as usize + len as usize));
@@ -68,16 +69,16 @@ fn log_may_end_at_any_block() {
     let whole = fixture.disks[0].clone();
     let region = fixture.config.disks[0].region_bytes as usize;
     let begin = extents.iter().map(|&(begin, _)| begin).min().unwrap() / 512 * 512 - 512;
-    // Regions of this store are every other one of the disk.
+    // Every other region of the disk belongs to this store.
     for cut in (begin..begin + 3 * region).step_by(512) {
-        // As if nothing from there on had been written, in this region or later.
+        // As if nothing behind the cut had been written, in this region or later.
         fixture.disks[0] = whole.clone();
         fixture.disks[0].0[cut..].fill(0);
         let found = found(&mut fixture, &names);
         for (found, &(_, end)) in found.iter().zip(&extents) {
             assert_eq!(*found, end <= cut, "cut at {cut}, record ends at {end}");
         }
-        // The file itself may end there as well.
+        // The file itself may also end there.
         fixture.disks[0] = whole.clone();
         fixture.disks[0].0.truncate(cut + 100);
         fixture.restart();
@@ -109,7 +110,7 @@ fn flipped_metadata_is_survived() {
             fixture.disks[0].0[at] ^= 0x10;
             let found = found(&mut fixture, &names);
             assert!(found.iter().all(|&found| found), "octet {at}: {found:?}");
-            // Where the second region's footer is to be, nothing was written yet.
+            // Nothing was written to the place of the second region's footer yet.
             let is_written = begin == first || at < begin + 56;
             let is_padding = (padding..begin + region - 512).contains(&at);
             let expected = u64::from(is_written && !is_padding);
@@ -118,7 +119,7 @@ fn flipped_metadata_is_survived() {
     }
 }
 
-/// Starts anew, while the system fails all reads of a part of the disk.
+/// Restarts while the system fails all reads of a part of the disk.
 fn start_without(fixture: &mut Fixture, part: std::ops::Range<usize>) {
     fixture.restart();
     loop {
@@ -144,12 +145,12 @@ fn unreadable_regions_are_counted_once() {
     let region = fixture.config.disks[0].region_bytes as usize;
     let second = first + 2 * region;
     let third = second + 2 * region;
-    // What cannot be read, the regions that are counted, and whether records are lost: a region
-    // without header or footer is read in chunks, which are larger than those here.
+    // The unreadable part, the regions that are counted, and whether records are lost. A region
+    // without header or footer is read in chunks, which are larger than the regions here.
     for (part, unreadable, loses) in [
         (first..first + 512, 1, true),
         (first + region - 1..first + region, 1, true),
-        // A checkpoint stands in for the records.
+        // The checkpoint replaces the records.
         (first + 4096..first + 4608, 0, false),
         (second + 4096..second + 4608, 1, true),
         (third..third + 512, 1, false),
@@ -164,7 +165,7 @@ fn unreadable_regions_are_counted_once() {
         assert_eq!(stats.read_errors > 0, unreadable > 0, "{part:?}: {stats:?}");
         fixture.store.check_disk();
     }
-    // Footer and checkpoint are damaged: the records are found one by one.
+    // Footer and checkpoint are damaged: a scan finds the records.
     fixture.disks[0] = whole;
     let end = first + region;
     fixture.disks[0].0[end - 512 + 50] ^= 1;
@@ -221,7 +222,7 @@ fn any_subset_of_last_writes_may_be_lost() {
         for (at, name) in more.iter().enumerate() {
             assert_eq!(fixture.content(name).is_some(), happened(at));
         }
-        // What follows does not get in the way of what is there.
+        // Later records do no harm to the recovered ones.
         assert!(fixture.put_content(&name("/later"), b"later"));
         fixture.settle();
         assert!(found(&mut fixture, &names).iter().all(|&found| found));
@@ -314,7 +315,7 @@ fn stalled_disk_releases_reads() {
     assert!(!fixture.store.flush(fixture.now), "a stop does not wait for it");
     fixture.wait_ms(10);
     assert_eq!(fixture.store.next_wakeup(), None);
-    // It answers: what was let go comes after all, and all goes on.
+    // The disk responds: the released read ends after all, and everything continues.
     let op = fixture.ops.pop_front().unwrap();
     fixture.perform(op);
     let late = fixture.store.next_finished().unwrap();
@@ -394,7 +395,7 @@ fn failed_read_drops_one_record() {
         assert!(!fixture.store.next_finished().unwrap().outcome.is_data());
     }
     assert_eq!(fixture.stats().read_errors, 3);
-    assert_eq!(fixture.content(&names[0]), None, "a bad place");
+    assert_eq!(fixture.content(&names[0]), None, "a bad sector");
     assert_eq!(fixture.content(&names[1]), Some(content(1)), "the disk as a whole was in trouble");
 }
 
@@ -417,7 +418,7 @@ fn memory_and_writes_waiting_are_bounded() {
     for round in 0..4 {
         for number in 0..2_000 {
             let object = std::format!("/{round}/{number}/{number}");
-            // Where the first is on disk, the second is only noted.
+            // If the first Data is on disk, only a fingerprint of the second is kept.
             let contents: &[&[u8]] = if number % 10 == 0 { &[b"y", b"z"] } else { &[b"y"] };
             for content in contents {
                 fixture.put_content(&name(&object), content);

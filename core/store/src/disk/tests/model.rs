@@ -1,4 +1,4 @@
-//! The store against a model, over random steps and disks that fail in every way.
+//! The store against a model, with random steps and disks that fail in every way.
 
 use super::super::*;
 use super::disks::*;
@@ -12,17 +12,17 @@ use weir_wire::{DataView, Name};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Weather {
-    /// They do what they are asked, in any order.
+    /// They carry out operations correctly, in any order.
     Fair,
     /// Writes fail or are torn.
     Failing,
-    /// Octets flip.
+    /// Bits flip.
     Flipping,
-    /// Reads give what lies elsewhere, or lay there once, or nothing.
+    /// Reads return what lies elsewhere, or lay there earlier, or nothing.
     Lying,
 }
 
-/// Where a record was written last.
+/// Where a record was last written.
 #[derive(Clone, Debug)]
 struct Written {
     wire: Vec<u8>,
@@ -36,13 +36,13 @@ struct Written {
 /// What may be served under a name.
 #[derive(Default)]
 struct Known {
-    /// The Data that came last, unless it was erased.
+    /// The newest Data, unless it was erased.
     current: Option<Vec<u8>>,
-    /// What a start may still find: it was not noted on disk in time that it is gone.
+    /// What a restart may still find, because its erasure was not logged in time.
     after_crash: BTreeSet<Vec<u8>>,
-    /// Where it was written last, while nothing is known against it.
+    /// Where it was last written, while nothing speaks against it.
     written: Option<Written>,
-    /// Whether it may have been among those that an erasure took, since it came last.
+    /// Whether an erasure with a limit may have removed it since it arrived.
     may_be_erased: bool,
 }
 
@@ -60,11 +60,11 @@ struct Model {
     rng: Rng,
     weather: Weather,
     names: BTreeMap<String, Known>,
-    /// All that ever came, by its octets.
+    /// All Data that ever arrived, by its bytes.
     all: BTreeMap<Vec<u8>, String>,
-    /// Per disk and region offset the highest sequence number that was written.
+    /// The highest sequence number written, by disk and region offset.
     sequences: BTreeMap<(u8, u64), u32>,
-    /// Reads begun: which, for what, and what it may give.
+    /// Reads in progress, and the Data that each may return.
     reading: BTreeMap<ReadId, BTreeSet<Vec<u8>>>,
     snapshots: Vec<Vec<Octets>>,
     has_lied_at_start: bool,
@@ -78,7 +78,7 @@ impl Model {
         let block_bytes = if rng.below(4) == 0 { 4096 } else { 512 };
         let disks = 1 + rng.below(3);
         let mut disk = |_| {
-            // Large ones, or enough that some are in the oldest eighth without being the oldest.
+            // Large regions, or enough of them that the oldest eighth has more than the oldest one.
             match rng.below(2) {
                 0 => geometry(2 + rng.below(6), u64::from(12 + rng.below(20)) * 4096, block_bytes),
                 _ => geometry(8 + rng.below(13), u64::from(5 + rng.below(4)) * 4096, block_bytes),
@@ -149,7 +149,7 @@ impl Model {
         self.fixture.put_wire(&wire);
     }
 
-    /// It is right that this is served now for a name at or below `asked`.
+    /// Asserts that this Data may be served now for a name at or below `asked`.
     fn check_served(&mut self, asked: &Name, can_be_prefix: bool, wire: &[u8]) {
         self.served += 1;
         let uri = self.all.get(wire).expect("what is served has come once");
@@ -189,10 +189,10 @@ impl Model {
         self.note_what_reads_may_give();
     }
 
-    /// Whether this must be found.
+    /// Whether this Data must be found.
     fn is_required(&self, known: &Known) -> bool {
         let Some(written) = &known.written else { return false };
-        // A region makes room before the disk hears of it.
+        // A region is reused before the disk learns of it.
         let (_, region) = self.region_of(written.disk, written.begin);
         let is_there = self.sequence_at(written.disk, written.begin) == written.sequence
             && self.fixture.store.region_sequence(written.disk, region) <= written.sequence;
@@ -213,7 +213,7 @@ impl Model {
         self.sequences.get(&self.region_of(disk, offset)).copied().unwrap_or(0)
     }
 
-    /// A read gives what was right at any time while it was under way.
+    /// A read may return what was valid at any time while it was in progress.
     fn note_what_reads_may_give(&mut self) {
         for may_give in self.reading.values_mut() {
             for known in self.names.values() {
@@ -231,12 +231,12 @@ impl Model {
             let ReadOutcome::Data { packet, fresh_until: until } = finished.outcome else {
                 continue;
             };
-            let may_give = may_give.expect("nobody asked for it");
+            let may_give = may_give.expect("a read that was never begun");
             self.served += 1;
             let uri = &self.all[&packet[..]];
-            // Once a disk has hidden at a start how far a region was written, it is written on in
-            // the wrong place. What lay there before, of the same use of the region, then passes
-            // for what is there: nothing but names can tell, which a router compares.
+            // If a disk hides at a start how far a region was written, the log continues at the
+            // wrong position. Older records of the same use of the region then pass for valid ones.
+            // Only the name reveals it, which a router compares.
             if self.has_lied_at_start {
                 continue;
             }
@@ -283,7 +283,8 @@ impl Model {
                 known.written = None;
                 known.may_be_erased = true;
                 if is_all {
-                    // Until that is on disk a crash brings it back; within this life nothing does.
+                    // A crash before the erasure is on disk brings the Data back. Until then,
+                    // nothing does.
                     known.current = Some(Vec::new());
                 }
             }
@@ -317,7 +318,7 @@ impl Model {
         DiskOutcome::Written
     }
 
-    /// Any blocks of a write arrive.
+    /// Any subset of a write's blocks reaches the disk.
     fn tear(&mut self, disk: u8, offset: u64, octets: &[u8]) {
         for (at, block) in octets.chunks(512).enumerate() {
             if self.rng.below(2) == 0 {
@@ -339,8 +340,8 @@ impl Model {
                 let known = self.names.get_mut(&self.all[&packet[..]]).unwrap();
                 known.after_crash.insert(packet.to_vec());
                 let data = DataView::decode(packet).unwrap();
-                // The same Data may have been appended, erased, and appended again.
-                let place = self.fixture.store.offset_of(data.name, hashes(data.name));
+                // The same Data may have been appended, erased and appended again.
+                let address = self.fixture.store.offset_of(data.name, hashes(data.name));
                 let is_latest = address == Some((op.disk, begin));
                 if is_latest && known.current.as_deref() == Some(&packet[..]) {
                     known.written = (!fails && !known.may_be_erased).then(|| Written {
@@ -366,8 +367,8 @@ impl Model {
         if self.weather != Weather::Lying || self.rng.below(4) != 0 {
             return read(&self.fixture.disks[disk], &op.kind);
         }
-        // Nobody can be asked for what a disk denies; one that has lied about what it holds may
-        // have been written on in the wrong place.
+        // Data that a disk denies cannot be required. After a disk has lied about its contents, the
+        // log may have continued at the wrong position.
         self.has_lied_at_start |= matches!(op.kind, DiskOpKind::ReadRaw { .. });
         self.names.values_mut().for_each(|known| known.written = None);
         let octets = match self.rng.below(4) {
@@ -394,7 +395,8 @@ impl Model {
         read(&octets, &op.kind)
     }
 
-    /// A record that could not be read is given up; a region that could not be read at a start too.
+    /// A record that could not be read is discarded. So is a region that could not be read at a
+    /// start.
     fn forget_required(&mut self, op: &DiskOp) {
         let is_raw = matches!(op.kind, DiskOpKind::ReadRaw { .. });
         for known in self.names.values_mut() {
@@ -420,7 +422,7 @@ impl Model {
             };
             known.written.take_if(is_hit);
         }
-        // It may have been a note of what was erased.
+        // It may have been a record of erasures.
         self.anything_may_come_back();
     }
 
@@ -430,7 +432,7 @@ impl Model {
         }
     }
 
-    /// Everything that waits for the disks is done.
+    /// Completes everything that waits for the disks.
     fn settle(&mut self) {
         for _ in 0..20_000 {
             self.fixture.take();
@@ -446,8 +448,8 @@ impl Model {
         self.reading.clear();
         if matches!(self.weather, Weather::Fair) {
             for known in self.names.values_mut() {
-                // What was erased is noted by now. What came while other Data of its name was on
-                // disk may be forgotten in a crash.
+                // Erasures are logged by now. Data that arrived while other Data of its name was on
+                // disk may be lost in a crash.
                 if known.current.as_ref().is_some_and(Vec::is_empty) {
                     known.after_crash.clear();
                 }
@@ -455,7 +457,7 @@ impl Model {
         }
     }
 
-    /// The process dies; of what is under way, any part has happened.
+    /// The process dies. Of the operations in progress, any part has happened.
     fn crash(&mut self) {
         for op in std::mem::take(&mut self.fixture.ops) {
             if let Some((offset, octets)) = laid_out(&self.fixture.config, &op) {
@@ -478,7 +480,7 @@ impl Model {
         }
     }
 
-    /// A write that nobody acknowledged has happened, or not.
+    /// A write that was not acknowledged has happened, or not.
     fn note_crashed(&mut self, op: &DiskOp) {
         let DiskOpKind::Write { offset, sequence, chunks: parts, .. } = &op.kind else { return };
         let region = self.region_of(op.disk, *offset);
@@ -522,7 +524,7 @@ impl Model {
         self.check_prefixes();
     }
 
-    /// What is found by name is found by prefix.
+    /// Data that is found by name is also found by prefix.
     fn check_prefixes(&self) {
         let mut below_o = self.names.keys().filter(|uri| uri.starts_with("/o/"));
         let found = below_o.find(|uri| self.fixture.on_disk(&name(uri), false));

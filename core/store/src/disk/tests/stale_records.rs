@@ -1,4 +1,4 @@
-//! What was replaced or erased does not come back, and what took its place is not lost.
+//! Data that was replaced or erased does not return, and the Data that replaced it is not lost.
 
 use super::super::*;
 use super::disks::*;
@@ -7,10 +7,10 @@ use std::vec;
 use std::vec::Vec;
 use weir_wire::{DataView, Name};
 
-/// A store with disks of some regions of 16 KiB.
+/// A store with disks that have this many regions of 16 KiB.
 fn fixture(regions: &[u32], capacity_bytes: u64) -> Fixture {
     let disks = regions.iter().map(|&regions| geometry(regions, 16 << 10, 512)).collect();
-    // What leaves memory is to be what came first.
+    // The oldest Data must leave memory first.
     let policy = EvictionPolicy::S3Fifo;
     let memory = StoreConfig { capacity_bytes, policy, ..StoreConfig::default() };
     let mut fixture = Fixture::with(tier_config(disks), memory);
@@ -24,7 +24,7 @@ fn restart(fixture: &mut Fixture) {
     fixture.store.check_disk();
 }
 
-/// Reads Data into RAM and uses it there.
+/// Reads Data into memory and uses it there.
 fn use_in_memory(fixture: &mut Fixture, name: &Name) -> bool {
     let Some(wire) = fixture.fetch(name) else { return false };
     let data = DataView::decode(&wire).unwrap();
@@ -48,7 +48,7 @@ fn rewritten_record_stays_erased() {
         count += 1;
     }
     let first = (0..count).find(|&at| fixture.on_disk(&names[at], false)).unwrap();
-    // Of the oldest eighth, but not of its oldest regions.
+    // In the oldest eighth, but not in its oldest regions.
     let old = first + 16..first + 34;
     let writes = fixture.stats().writes;
     for at in old.clone() {
@@ -69,7 +69,7 @@ fn rewritten_record_stays_erased() {
     }
 }
 
-/// Gives up what is on the first disk under a name, and has other Data written to the second.
+/// Discards the record of a name on the first disk, and writes other Data to the second one.
 fn replaced_on_another_disk(give_up: impl FnOnce(&mut Fixture, &Name)) {
     let mut fixture = fixture(&[8, 8], 0);
     let name = name("/a/b");
@@ -118,7 +118,7 @@ fn erasing_removes_both_duplicates() {
     assert_eq!(fixture.erase("/a/b", 1), 1);
     assert!(fixture.put_content(&name, b"two"));
     fixture.wait_ms(100);
-    // It dies before the first disk has noted what was erased.
+    // The process dies before the first disk has logged the erasure.
     for _ in 0..10 {
         fixture.take();
         fixture.ops.retain(|op| op.disk == 1);
@@ -168,7 +168,7 @@ fn erasure_in_reopened_region_persists() {
         count += 1;
     }
     assert_eq!(fixture.erase("/object/v=1/seg=0", 1), 0, "it makes room");
-    // The new header never lands.
+    // The new header never reaches the disk.
     let mut failed = 0;
     while failed < 2 {
         fixture.take();
@@ -240,7 +240,7 @@ fn replaced_record_does_not_return_after_stop() {
     assert!(fixture.content(&name).is_none_or(|content| content == b"two"));
 }
 
-/// As a router does before it ends.
+/// Flushes as a router does before it exits.
 fn stop(fixture: &mut Fixture) {
     for _ in 0..1_000 {
         if !fixture.store.flush(fixture.now) {
@@ -266,7 +266,7 @@ fn stop_waits_for_logged_erasures() {
     assert_eq!(fixture.content(&name("/a/b")), None);
 }
 
-/// Does all that is asked of one disk.
+/// Carries out all operations of one disk.
 fn settle_one(fixture: &mut Fixture, disk: u8) {
     for _ in 0..100 {
         fixture.take();
@@ -368,7 +368,7 @@ fn sweep_keeps_up_with_small_disk() {
     let mut fixture = Fixture::with(config, memory);
     fixture.settle();
     for number in 0..20_000 {
-        // In no order: the sweep goes from segment to segment.
+        // In scattered order: the sweep goes from segment to segment.
         let scattered = number * 40_503 % 65_536;
         assert!(fixture.put_content(&segment("/object/v=1", scattered), &[1; 1400]));
         fixture.settle();

@@ -1,5 +1,5 @@
-//! Files larger than memory that are read again and again, by several readers, over disks of any
-//! speed: what was held is still held, or its loss was counted.
+//! Files larger than memory that several readers read again and again, over disks of any speed:
+//! everything stored is still stored, or its loss was counted.
 
 use super::super::*;
 use super::disks::*;
@@ -26,9 +26,9 @@ struct Workload {
     segments: u64,
     readers: u64,
     readings: u64,
-    /// Of a thousand Interests that find their Data on a disk, those that go upstream instead.
+    /// Of a thousand Interests whose Data is on a disk, how many are forwarded instead.
     bypassed_permille: u32,
-    /// Disk operations carried out for each Interest, of a thousand.
+    /// Disk operations carried out for a thousand Interests.
     disk_permille: u32,
     index_bytes_max: u64,
     write_backlog_bytes_max: u64,
@@ -49,7 +49,7 @@ fn content(number: u64) -> Vec<u8> {
 }
 
 impl Readers {
-    /// A disk of three times the file, and memory for some 330 segments.
+    /// A disk of three times the file, and memory for about 330 segments.
     fn new(workload: Workload, seed: u64) -> Self {
         let file_bytes = workload.segments * 2_048;
         let regions = (3 * file_bytes).div_ceil(64 << 10).max(16) as u32;
@@ -72,7 +72,7 @@ impl Readers {
         Self { fixture, rng: Rng::from_seed(seed), workload, names }
     }
 
-    /// Carries out one disk operation, any of those under way.
+    /// Carries out a random one of the disk operations in progress.
     fn perform_any(&mut self) {
         self.fixture.take();
         if self.fixture.ops.is_empty() {
@@ -104,7 +104,7 @@ impl Readers {
         }
     }
 
-    /// One Interest, and what it brings.
+    /// One Interest, and its consequences.
     fn ask(&mut self, number: u64) {
         let name = self.names[number as usize].clone();
         match self.fixture.look(&name, false, false) {
@@ -130,7 +130,7 @@ impl Readers {
 
     fn read_all(&mut self) {
         let Workload { segments, readers, readings, .. } = self.workload;
-        // Each reader begins a quarter of the file after the one before.
+        // Each reader starts a quarter of the file after the one before.
         let lag = segments / 4;
         for step in 0..segments * readings + lag * (readers - 1) {
             for reader in 0..readers {
@@ -167,7 +167,7 @@ impl Readers {
         self.workload.segments - held as u64
     }
 
-    /// Data that counters say was lost, or not stored.
+    /// Data that the counters report as lost or not stored.
     fn counted(&self) -> u64 {
         let disk = self.fixture.stats();
         disk.passed_by
@@ -235,7 +235,7 @@ fn keeps_all_of_a_file_of_four_times_memory() {
 fn keeps_repeated_data_past_a_busy_disk() {
     for policy in POLICIES {
         for bypassed_permille in [300, 1_000] {
-            // Room for fewer fingerprints than there are segments.
+            // Space for fewer fingerprints than there are segments.
             let index_bytes_max = 500_000;
             let workload =
                 Workload { policy, readings: 3, bypassed_permille, index_bytes_max, ..usual() };
@@ -267,7 +267,7 @@ fn counts_every_loss() {
             bypassed_permille: [0, 100, 500][rng.below(3) as usize],
             disk_permille: [20, 50, 200, 3_000][rng.below(4) as usize],
             index_bytes_max: [500_000, u64::MAX][rng.below(2) as usize],
-            // Also more than memory.
+            // The second value exceeds memory.
             write_backlog_bytes_max: [300_000, 4_000_000][rng.below(2) as usize]
                 - u64::from(rng.below(280_000)),
             write_failures_permille: [0, 0, 20, 300][rng.below(4) as usize],

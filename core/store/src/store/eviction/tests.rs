@@ -52,7 +52,7 @@ fn ranges_are_kept_and_others_refused() {
     }
     assert!((10..30).all(|segment| has(&mut fixture, "/file/v=1", segment)));
     assert_eq!(fixture.store.eviction.pinned_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
-    // A plan that does not have it lets it go, in time.
+    // A plan without the rule lets its Data be evicted.
     set(&mut fixture, 2, Vec::new()).unwrap();
     assert_eq!(fixture.store.stats().kept_bytes, 0);
     assert!(has(&mut fixture, "/file/v=1", 10));
@@ -78,7 +78,7 @@ fn longest_prefix_then_shortest_range_wins() {
     for (segment, is_stored) in [(0, false), (20, true), (25, false), (99, false), (100, true)] {
         assert_eq!(put(&mut fixture, "/a/b", segment), is_stored, "{segment}");
     }
-    // Without a segment number: only what is for all segments.
+    // Data without a segment number matches only rules for all segments.
     assert!(!fixture.put("/no-segment", 0));
     assert!(fixture.put("/a/b/no-segment", 0));
     assert!(fixture.put("/a", 0));
@@ -95,12 +95,12 @@ fn pins_existing_entries_within_limit() {
     (0..2_000).for_each(|segment| assert!(put(&mut fixture, "/other", segment)));
     let there = (0..20).filter(|&segment| has(&mut fixture, "/f", segment)).count();
     assert!((9..20).contains(&there), "{there}");
-    // What is erased makes room for others.
+    // Erased Data leaves space under the rule for other Data.
     fixture.erase("/f", 100);
     assert_eq!(fixture.store.eviction.pinned_bytes_by_rule()[0], 0);
     assert!(put(&mut fixture, "/f", 77));
     assert!(fixture.store.eviction.pinned_bytes_by_rule()[0] > 500);
-    // A store that shrinks below what is kept.
+    // The store shrinks below the pinned bytes.
     fixture.set_capacity_bytes(300);
     fixture.store.check();
     assert_eq!(fixture.store.stats().kept_bytes, 0);
@@ -133,7 +133,7 @@ fn rejects_invalid_plans() {
     assert_eq!(fixture.store.eviction.rules().unwrap().rules, present);
 }
 
-/// Room that is made for what a rule keeps says nothing about what comes next.
+/// Evictions for Data that a rule pins must not affect where the next insertion goes.
 #[test]
 fn scan_of_partly_pinned_file() {
     const FILE: u64 = 400;
@@ -141,7 +141,7 @@ fn scan_of_partly_pinned_file() {
     set(&mut fixture, 1, vec![rule("/file/v=1", range(200, 229), keep(30_000))]).unwrap();
     let mut there = 0;
     for round in 0..4 {
-        // Another plan: what was kept goes back to the policy, and is kept anew.
+        // Another plan: pinned entries return to the policy and are pinned again.
         if round == 2 {
             set(&mut fixture, 2, Vec::new()).unwrap();
             fixture.store.check();

@@ -37,7 +37,7 @@ fn build_lists_earlier_entries() {
         fixture.store.holdings(name(uri).as_view(), HoldingsCursor::default(), 100).unwrap()
     };
     assert!(list(&fixture, "/").is_partial);
-    // What comes and goes meanwhile is in it.
+    // Entries that come and go while the index is built.
     put(&mut fixture, "/a/v=1", 300);
     fixture.erase("/a/v=1/seg=5", 1);
     fixture.erase("/a/v=1/seg=150", 1);
@@ -141,7 +141,7 @@ fn restart_finds_missed_segments() {
     assert_eq!(list(&fixture).holdings.len(), 0, "those that came first were listed");
     fixture.store.restart_changes();
     assert!(list(&fixture).is_partial && fixture.store.has_holdings_to_build());
-    // Told anew again meanwhile, it is built to the end nonetheless.
+    // A restart during the build does not prevent it from being completed.
     assert!(fixture.store.build_holdings(10));
     fixture.store.restart_changes();
     let mut calls = 0;
