@@ -1,9 +1,9 @@
-//! How long to wait before something that failed is tried again.
+//! Waits between retries.
 
 use crate::rng::Rng;
 
-/// Exponential back-off: `first_ns` after the first failure in a row, twice that after the second,
-/// and so on, but never more than `max_ns`.
+/// Exponential back-off: `first_ns` after the first consecutive failure, twice that after the
+/// second, and so on, but never more than `max_ns`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
     first_ns: u64,
@@ -16,7 +16,7 @@ impl Backoff {
         Self { first_ns, max_ns: if max_ns < first_ns { first_ns } else { max_ns } }
     }
 
-    /// The wait after failure number `failure` in a row, from 1, in nanoseconds.
+    /// The wait after consecutive failure number `failure`, from 1, in nanoseconds.
     pub const fn delay_ns(&self, failure: u32) -> u64 {
         let doublings = failure.saturating_sub(1);
         let factor = if doublings < u64::BITS { 1 << doublings } else { u64::MAX };
@@ -24,8 +24,8 @@ impl Backoff {
         if delay_ns < self.max_ns { delay_ns } else { self.max_ns }
     }
 
-    /// The same with jitter: half of the wait is drawn, so that many clients of one server do not
-    /// retry at the same moment.
+    /// The same with jitter: a random half to all of the delay, so the clients of a server do not
+    /// all retry at the same moment.
     pub fn jittered_ns(&self, failure: u32, rng: &mut Rng) -> u64 {
         let half_ns = self.delay_ns(failure) / 2;
         half_ns + (half_ns as f64 * rng.unit()) as u64

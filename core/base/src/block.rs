@@ -1,5 +1,5 @@
-//! Blocks of memory that hold packets, the spans that they are cut off, and what they share with
-//! the pool that they go back to.
+//! Blocks of memory that hold packets, the spans that they are cut from, and the state that blocks
+//! share with their pool.
 
 use crate::class::{self, HEADER_BYTES};
 use crate::source::SpanSource;
@@ -10,20 +10,20 @@ use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
-/// The start of a block. The payload follows it directly.
+/// The start of a block. The payload follows directly.
 #[repr(C, align(16))]
 pub(crate) struct Header {
-    /// The packets and writable parts that hold the block.
+    /// The packets and writable parts that refer to the block.
     pub(crate) holders: AtomicU32,
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) capacity: u32,
-    /// The pool the block goes back to, if any.
+    /// The pool that the block returns to, if any.
     pub(crate) pool: Option<NonNull<PoolShared>>,
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
-/// Half of the range, so that the check after the increment cannot come too late.
+/// Half of the range, so that the check after an increment still comes before an overflow.
 const HOLDERS_MAX: u32 = u32::MAX / 2;
 
 impl Header {
@@ -31,11 +31,11 @@ impl Header {
         let bytes = HEADER_BYTES + capacity as usize;
         match Layout::from_size_align(bytes, align_of::<Self>()) {
             Ok(layout) => layout,
-            Err(_) => panic!("a packet of {capacity} octets does not fit in memory"),
+            Err(_) => panic!("a packet of {capacity} bytes does not fit into memory"),
         }
     }
 
-    /// A block with 1 holder and cleared payload.
+    /// A block with 1 holder and zeroed payload.
     pub(crate) fn allocate(capacity: u32, pool: Option<NonNull<PoolShared>>) -> NonNull<Self> {
         let layout = Self::layout(capacity);
         // SAFETY: the layout has at least the octets of the header.
@@ -89,7 +89,7 @@ impl Header {
         class::class_of(capacity).unwrap_or_else(|| unreachable!("blocks of a pool have a class"))
     }
 
-    /// The link that a block at rest holds in its payload.
+    /// The link that a free block holds in its payload.
     ///
     /// # Safety
     /// The caller must be the only holder, and [`Self::set_next`] must have been called since the
@@ -105,16 +105,16 @@ impl Header {
     /// The caller must be the only holder of a block of a pool.
     #[inline]
     pub(crate) unsafe fn set_next(block: NonNull<Self>, next: *mut Self) {
-        // SAFETY: as in `next`; nobody else reads or writes the payload.
+        // SAFETY: as in `next`; no other thread reads or writes the payload.
         unsafe { Self::payload(block).cast::<*mut Self>().write(next) };
     }
 
-    /// Gives the memory back to the global allocator.
+    /// Returns the memory to the global allocator.
     ///
     /// # Safety
-    /// The caller must be the only holder, which it is no more afterwards.
+    /// The caller must be the only holder. It no longer is one afterwards.
     pub(crate) unsafe fn free(block: NonNull<Self>) {
-        // SAFETY: allocated with this layout, and nobody else knows the block.
+        // SAFETY: allocated with this layout, and no other reference to the block exists.
         unsafe {
             let layout = Self::layout(block.as_ref().capacity);
             dealloc(block.as_ptr().cast(), layout);
@@ -134,7 +134,7 @@ impl Header {
         }
     }
 
-    /// Whether the caller is the only holder. If so, what the others did with the block is over.
+    /// Whether the caller is the only holder. If so, all accesses by former holders are complete.
     ///
     /// # Safety
     /// The caller must be a holder.
@@ -155,17 +155,17 @@ impl Header {
     }
 
     /// # Safety
-    /// The caller must be a holder, which it is no more afterwards.
+    /// The caller must be a holder. It no longer is one afterwards.
     #[inline]
     pub(crate) unsafe fn release(block: NonNull<Self>) {
-        // The only holder may skip the locked instruction: nobody is left to make another one.
+        // A sole holder needs no locked instruction: no other thread can create another holder.
         // SAFETY: the caller is a holder.
         if unsafe { !Self::is_sole_holder(block) } {
             // SAFETY: alive, since the caller is a holder.
             if unsafe { block.as_ref() }.holders.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            // What others did with the packet must be over before the block is used again.
+            // All accesses by other holders must be complete before the block is reused.
             fence(Ordering::Acquire);
         }
         // SAFETY: there is no other holder, and the caller gives up being one.
@@ -173,7 +173,7 @@ impl Header {
     }
 
     /// # Safety
-    /// The caller must be the only holder, which it is no more afterwards.
+    /// The caller must be the only holder. It no longer is one afterwards.
     #[inline]
     unsafe fn retire(block: NonNull<Self>) {
         // SAFETY: alive until handed over below, and handed over by the only holder.
@@ -186,19 +186,19 @@ impl Header {
     }
 }
 
-/// What a pool and its blocks share. Freed with the last of them.
+/// State shared by a pool and its blocks. Freed with the last of them.
 #[repr(align(64))]
 pub(crate) struct PoolShared {
-    /// The blocks that were dropped, most recent first, or [`closed_marker`] once the pool is gone.
+    /// Blocks that were dropped, most recent first, or [`closed_marker`] once the pool is gone.
     pub(crate) returned: AtomicPtr<Header>,
-    /// Octets on `returned`, counted before a block goes on.
+    /// Bytes on `returned`, added before a block is pushed.
     pub(crate) returned_bytes: AtomicUsize,
-    /// The most octets `returned` may hold.
+    /// Most bytes on `returned`.
     pub(crate) returned_bytes_max: usize,
-    /// Blocks of the global allocator and spans that exist, plus 1 for the pool.
+    /// Blocks from the global allocator and spans that exist, plus 1 for the pool.
     pub(crate) holders: AtomicUsize,
     pub(crate) source: Option<Arc<dyn SpanSource>>,
-    /// Octets of a span, 0 without a source.
+    /// Bytes of a span; 0 without a source.
     pub(crate) span_bytes: usize,
 }
 
@@ -211,8 +211,8 @@ impl PoolShared {
     /// Takes back a block that no packet holds any more. May be called on any thread.
     ///
     /// # Safety
-    /// `block` must come from the pool of `shared`, and the caller must be its only holder, which
-    /// it is no more afterwards.
+    /// `block` must come from the pool of `shared`, and the caller must be its only holder. It no
+    /// longer is one afterwards.
     #[inline]
     pub(crate) unsafe fn give_back(shared: NonNull<Self>, block: NonNull<Header>) {
         // SAFETY: the block is one of the holders, so `Shared` lives until the block is gone or on
@@ -220,7 +220,7 @@ impl PoolShared {
         let this = unsafe { shared.as_ref() };
         // SAFETY: the caller is the only holder of the block.
         let bytes = unsafe { Header::block_bytes(block) };
-        // Only the pool may put a block back into its span: there is no bound on these.
+        // Only the pool may return a block to its span, so these are always pushed.
         let is_of_span = fits_in_span(this.span_bytes, bytes);
         let returned = this.returned_bytes.load(Ordering::Relaxed);
         if is_of_span || returned + bytes <= this.returned_bytes_max {
@@ -245,6 +245,7 @@ impl PoolShared {
         // SAFETY: the caller hands over the block, and this was the only holder; a block of a span
         // comes here only when the pool is closed.
         unsafe {
+            // The pool's last changes to its spans must be visible.
             if is_of_span {
                 // What the pool did with its spans before it was closed must be seen.
                 fence(Ordering::Acquire);
@@ -255,20 +256,20 @@ impl PoolShared {
         }
     }
 
-    /// Whether a block was cut off a span.
+    /// Whether a block was cut from a span.
     ///
     /// # Safety
-    /// The block must be alive and of this pool.
+    /// The block must be alive and belong to this pool.
     #[inline]
     pub(crate) unsafe fn is_of_span(&self, block: NonNull<Header>) -> bool {
         // SAFETY: by the caller.
         fits_in_span(self.span_bytes, unsafe { Header::block_bytes(block) })
     }
 
-    /// Gives a block that is not of a span to the global allocator.
+    /// Returns a block that is not from a span to the global allocator.
     ///
     /// # Safety
-    /// As [`Self::give_back`].
+    /// As for [`Self::give_back`].
     #[cold]
     pub(crate) unsafe fn free(shared: NonNull<Self>, block: NonNull<Header>) {
         // SAFETY: the caller is the only holder.
@@ -278,7 +279,7 @@ impl PoolShared {
     }
 
     /// # Safety
-    /// The caller must be a counted holder, which it is no more afterwards.
+    /// The caller must be a counted holder. It no longer is one afterwards.
     pub(crate) unsafe fn release(shared: NonNull<Self>) {
         // SAFETY: the caller is a holder, so `Shared` is alive. The borrow ends with the statement.
         let before = unsafe { shared.as_ref() }.holders.fetch_sub(1, Ordering::AcqRel);
@@ -289,33 +290,33 @@ impl PoolShared {
     }
 }
 
-/// A span has room for at least so many blocks; larger blocks come from the global allocator.
+/// A span holds at least this many blocks. Larger blocks come from the global allocator.
 const BLOCKS_MIN: usize = 16;
 
-/// The start of a span. Only the pool touches it, until it is closed; from then on `outstanding`
-/// alone is touched, by whoever drops a packet.
+/// The start of a span. Only the pool accesses it until the pool is closed. From then on, only
+/// `outstanding` is accessed, by any thread that drops a packet.
 #[repr(C, align(64))]
 pub(crate) struct Span {
-    /// Blocks that are not in the span: held by packets, on a list or on the return stack of the
+    /// Blocks that are not in the span: held by packets, or on a list or the return stack of the
     /// pool. One more while the pool is closing.
     pub(crate) outstanding: AtomicU32,
     pub(crate) class: u32,
-    /// Blocks that were ever cut off. Memory behind them was never touched.
+    /// Blocks that were ever cut. The memory behind them has never been touched.
     pub(crate) carved: u32,
-    /// Blocks that the span has room for.
+    /// Blocks that the span has space for.
     pub(crate) block_capacity: u32,
-    /// Where the span is among all of its pool.
+    /// The index of the span in its pool's list.
     pub(crate) index: u32,
     pub(crate) has_room: bool,
-    /// Its turn among those with room.
+    /// Its position in the queue of spans with space.
     pub(crate) queue_position: u64,
-    /// Blocks that came back.
+    /// Blocks that were returned.
     pub(crate) free: *mut Header,
 }
 
 pub(crate) const SPAN_HEADER_BYTES: usize = size_of::<Span>();
 
-/// Whether blocks that take `block_bytes` come from spans of `span_bytes`; with 0, none does.
+/// Whether blocks of `block_bytes` bytes come from spans of `span_bytes` bytes; never if that is 0.
 #[inline]
 pub(crate) fn fits_in_span(span_bytes: usize, block_bytes: usize) -> bool {
     block_bytes * BLOCKS_MIN <= span_bytes
@@ -324,7 +325,7 @@ pub(crate) fn fits_in_span(span_bytes: usize, block_bytes: usize) -> bool {
 /// The span of a block.
 ///
 /// # Safety
-/// The block must have been cut off a span of `span_bytes`.
+/// The block must have been cut from a span of `span_bytes` bytes.
 #[inline]
 pub(crate) unsafe fn span_of(block: NonNull<Header>, span_bytes: usize) -> NonNull<Span> {
     let span = block.as_ptr().map_addr(|address| address & !(span_bytes - 1)).cast();
@@ -332,11 +333,11 @@ pub(crate) unsafe fn span_of(block: NonNull<Header>, span_bytes: usize) -> NonNu
     unsafe { NonNull::new_unchecked(span) }
 }
 
-/// Gives up a block of a pool that is closed, and its span with the last of them.
+/// Releases a block of a closed pool, and its span together with the last block.
 ///
 /// # Safety
-/// The block must have been cut off a span of the pool of `shared`, the caller must be its only
-/// holder, which it is no more afterwards, and the pool must be closed or closing.
+/// The block must have been cut from a span of the pool of `shared`. The caller must be its only
+/// holder and no longer is one afterwards. The pool must be closed or closing.
 pub(crate) unsafe fn release_block(shared: NonNull<PoolShared>, block: NonNull<Header>) {
     // SAFETY: the span of the block counts as a holder of `shared`.
     let span = unsafe { span_of(block, shared.as_ref().span_bytes) };
@@ -345,14 +346,14 @@ pub(crate) unsafe fn release_block(shared: NonNull<PoolShared>, block: NonNull<H
 }
 
 /// # Safety
-/// As [`release_block`], for one of those that `outstanding` counts.
+/// As for [`release_block`], for one of the holders that `outstanding` counts.
 pub(crate) unsafe fn release_span(shared: NonNull<PoolShared>, span: NonNull<Span>) {
-    // AcqRel: whatever happened in the other blocks must be over before the span is used again.
+    // AcqRel: all accesses to the other blocks must be complete before the span is used again.
     // SAFETY: alive, since the caller is counted.
     if unsafe { span.as_ref() }.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
     }
-    // SAFETY: the span is a holder of `shared`; nobody is left who knows the span.
+    // SAFETY: the span is a holder of `shared`; no other reference to the span exists.
     unsafe {
         if let Some(source) = &shared.as_ref().source {
             source.give_back(span.cast(), span.as_ref().block_capacity);

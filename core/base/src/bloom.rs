@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 use core::fmt;
 
 const COUNTERS: usize = 128;
-/// Counters in a word: 4 bits each.
+/// Counters in a word, of 4 bits each.
 const COUNTERS_PER_WORD: u32 = 16;
-/// What a counter reaches at most; there it stays.
+/// The largest value of a counter. A counter that reaches it stays there.
 const COUNTER_MAX: u64 = 15;
-/// More probes would not find room in one hash.
+/// One hash has no bits for more probes.
 const PROBES_MAX: usize = 8;
 
-/// The factor in memory that another probe must save to be worth its time.
+/// The factor of memory that another probe must save to be worth its time.
 const PROBE_GAIN_MIN: f64 = 1.02;
 
 /// A cache line of counters.
@@ -19,41 +19,42 @@ const PROBE_GAIN_MIN: f64 = 1.02;
 #[derive(Copy, Clone)]
 struct Block([u64; COUNTERS / COUNTERS_PER_WORD as usize]);
 
-/// A set of hashes that may say yes to what is not in it, but never no to what is: a counting Bloom
-/// filter (Fan, Cao, Almeida and Broder, 2000) in blocks of one cache line (Putze, Sanders and
-/// Singler, 2009), as paper nb-cache, III-B puts it before a store.
+/// A set of hashes that may report hashes as present which are not, but never the reverse: a
+/// counting Bloom filter (Fan, Cao, Almeida and Broder, 2000) in blocks of one cache line (Putze,
+/// Sanders and Singler, 2009). Paper nb-cache, III-B puts one in front of a store.
 ///
-/// A hash has one block and a few of its 128 counters of 4 bits, so a query reads one line. Hashes
-/// must be uniform and, where names come from strangers, keyed. One may be in it more than once.
+/// A hash selects one block and a few of its 128 counters of 4 bits, so a query reads one cache
+/// line. Hashes must be uniform. If names come from strangers, the hashes must be keyed. A hash may
+/// be inserted more than once.
 ///
-/// A counter that reaches 15 sticks, since nobody knows any more how many share it: it is never
-/// counted down, so that no removal makes the filter forget another hash. Such counters only cost
-/// false positives and are told by [`CountingBloom::saturated`]; with a filter of the right size
-/// there are practically none.
+/// A counter that reaches 15 stays at 15, because the number of hashes that share it is unknown.
+/// Such a counter is never decremented, so no removal makes the filter forget another hash. It only
+/// adds false positives. [`CountingBloom::saturated`] counts these counters; a filter of the right
+/// size has practically none.
 ///
 /// # False positives
 ///
-/// Blocks get unequal shares, which costs more than the classic formula says. With `n` hashes in
-/// `b` blocks of `m = 128` counters the load of a block is Poisson with mean `n / b`, and a given
-/// set of `d` counters of it is untouched by a hash of `k` probes with probability `(1 - d/m)^k`,
-/// so by all of them with
+/// Blocks get unequal numbers of hashes, which costs more than the classic formula says. With `n`
+/// hashes in `b` blocks of `m = 128` counters, the load of a block is Poisson distributed with mean
+/// `n / b`. A hash with `k` probes misses a given set of `d` counters with probability `(1 -
+/// d/m)^k`. So all hashes of the block miss it with probability
 ///
 /// ```text
 /// e(d) = exp(-n/b * (1 - (1 - d/m)^k))
 /// ```
 ///
-/// A query is `k` probes, each uniform among the `m` counters. Let `D(i, d)` be the probability
-/// that `i` probes meet `d` different counters; then `i` given probes all meet zeros with
-/// probability `sum_d D(i, d) e(d)`, and by inclusion and exclusion all `k` meet counters in use
-/// with
+/// A query makes `k` probes, each uniform among the `m` counters. Let `D(i, d)` be the probability
+/// that `i` probes hit `d` different counters. Then `i` given probes all hit zeros with probability
+/// `sum_d D(i, d) e(d)`. By inclusion and exclusion, all `k` probes hit counters in use with
+/// probability
 ///
 /// ```text
 /// f = sum_i (-1)^i C(k, i) sum_d D(i, d) e(d)
 /// ```
 ///
-/// This is exact but for the Poisson law in place of the binomial. The constructor takes the
-/// `k` that needs the fewest blocks, or a smaller one when it needs hardly more: for 1 % it is 5,
-/// at 5.5 octets a hash.
+/// This is exact except for the Poisson distribution in place of the binomial one. The constructor
+/// chooses the `k` that needs the fewest blocks, or a smaller one that needs hardly more. For 1 %
+/// that is 5, at 5.5 bytes a hash.
 #[derive(Clone)]
 pub struct CountingBloom {
     blocks: Vec<Block>,
@@ -62,10 +63,10 @@ pub struct CountingBloom {
 }
 
 impl CountingBloom {
-    /// An empty filter that says yes to at most `false_positives_ppm` of a million other hashes
-    /// when it holds `entries`. With more entries it only says yes more often.
+    /// An empty filter. When it holds `entries` hashes, at most `false_positives_ppm` of a million
+    /// other hashes are reported as present. With more entries there are more false positives.
     ///
-    /// The rate is taken as between 1 and 500,000.
+    /// The rate is limited to 1 to 500,000.
     pub fn new(entries: u64, false_positives_ppm: u32) -> Self {
         let wanted = f64::from(false_positives_ppm.clamp(1, 500_000)) / 1e6;
         let (mut load, mut probes) = (0.0, 1);
@@ -80,15 +81,15 @@ impl CountingBloom {
         Self { blocks: vec![Block([0; 8]); blocks], probes: probes as u32, saturated: 0 }
     }
 
-    /// The number of the hash's block, and 64 bits whose upper ones are its probes, 7 bits each.
+    /// The number of the hash's block, and 64 bits whose upper bits are its probes, 7 bits each.
     ///
-    /// The hash is read as a fraction of 1: times the number of blocks, the whole part is the block
-    /// and what is left is independent of it.
+    /// The hash is read as a fraction of 1. Multiplied by the number of blocks, the integer part is
+    /// the block, and the remainder is independent of it.
     #[inline(always)]
     fn block_and_probes(&self, hash: u64) -> (usize, u64) {
         let product = u128::from(hash) * self.blocks.len() as u128;
         let rest = product as u64;
-        // The lowest bits of the rest are zeros when the number of blocks is even.
+        // The lowest bits of the remainder are zeros if the number of blocks is even.
         let probes = (rest ^ rest >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((product >> 64) as usize, probes)
     }
@@ -108,9 +109,10 @@ impl CountingBloom {
         }
     }
 
-    /// Takes a hash out that was added before.
+    /// Removes a hash that was inserted before.
     ///
-    /// It must never be called for one that is not in it: that would make the filter forget others.
+    /// It must never be called for a hash that is not in the filter: the filter would forget
+    /// others.
     #[inline]
     pub fn remove(&mut self, hash: u64) {
         debug_assert!(self.contains(hash), "only what was added can be removed");
@@ -126,7 +128,7 @@ impl CountingBloom {
         }
     }
 
-    /// Whether the hash may be in it; no means that it is not.
+    /// Whether the hash may be in the filter. If false, it is not.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         let (block, mut bits) = self.block_and_probes(hash);
@@ -141,25 +143,25 @@ impl CountingBloom {
         true
     }
 
-    /// Asks for the line of `hash`, so that a later call does not wait for memory.
+    /// Prefetches the line of `hash` for a later call.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch_read(&self.blocks[self.block_and_probes(hash).0]);
     }
 
-    /// Octets of memory the filter takes.
+    /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>()
     }
 
-    /// Counters that reached 15 and stick there.
+    /// Counters that have reached 15 and stay there.
     #[inline]
     pub fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// The probability, 0 to 1, that it says yes to a hash that is not in it when it holds
-    /// `entries`, by the theory above.
+    /// The probability, 0 to 1, of a false positive when the filter holds `entries`, by the formula
+    /// above.
     #[cfg(test)]
     fn false_positive_rate(&self, entries: u64) -> f64 {
         rate(self.probes as usize, entries as f64 / self.blocks.len() as f64)
@@ -176,14 +178,14 @@ impl fmt::Debug for CountingBloom {
     }
 }
 
-/// The word, and how far up in it, of the counter that the lowest 7 bits say.
+/// The word and the bit offset of the counter that the lowest 7 bits select.
 #[inline(always)]
 fn counter(bits: u64) -> (usize, u64) {
     ((bits & 7) as usize, bits >> 1 & 0x3C)
 }
 
-/// The highest mean load of a block, in hashes, at which there are no more than `wanted` false
-/// positives.
+/// The highest mean load of a block, in hashes, at which the rate of false positives is at most
+/// `wanted`.
 fn load_max(probes: usize, wanted: f64) -> f64 {
     let (mut low, mut high) = (0.0, COUNTERS as f64 * 4.0);
     for _ in 0..48 {
@@ -197,7 +199,7 @@ fn load_max(probes: usize, wanted: f64) -> f64 {
     low
 }
 
-/// The probability of a false positive with this mean load of a block: `f` above.
+/// The probability of a false positive at this mean load of a block: `f` above.
 fn rate(probes: usize, load: f64) -> f64 {
     let counters = COUNTERS as f64;
     let mut untouched = [1.0; PROBES_MAX + 1]; // e(d)

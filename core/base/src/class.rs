@@ -1,17 +1,17 @@
 //! Size classes of the blocks of a [`Pool`](crate::Pool), about 1.25 apart.
 
-/// Octets before the payload of a block.
+/// Bytes before the payload of a block.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// What a general-purpose allocator commonly adds to a block.
+/// Bytes that a general-purpose allocator commonly adds to a block.
 const ALLOCATOR_BYTES: usize = 8;
-/// Classes are dense in this unit, the granule of common allocators.
+/// The granule of common allocators, in bytes. Classes fill whole granules.
 const GRANULE: usize = 16;
 
-/// Payload octets of each class: a multiple of 16 less 8, so that header, payload and the
-/// allocator's own octets fill granules.
+/// Bytes of payload of each class: a multiple of 16 less 8, so that header, payload and the
+/// allocator's own bytes fill granules.
 ///
-/// 8456 and 9224 hold a Data of 8000 octets of content and the largest packet with its link
-/// headers; 66,040 and above are for receive chunks.
+/// 8456 and 9224 hold a Data with 8000 bytes of content and the largest packet with its link
+/// headers. 66,040 and above are for receive buffers.
 const CAPACITIES: [u32; 37] = [
     104, 136, 168, 216, 264, 328, 408, 504, 632, 792, 984, 1240, 1544, 1928, 2408, 3016, 3768,
     4712, 5896, 7368, 8456, 9224, 11_528, 14_408, 18_008, 22_504, 28_120, 35_160, 43_944, 54_936,
@@ -20,7 +20,7 @@ const CAPACITIES: [u32; 37] = [
 
 pub(crate) const CLASSES: usize = CAPACITIES.len();
 
-/// The largest payload that is found by table.
+/// The largest payload whose class is found in a table.
 const SMALL_MAX: usize = 9224;
 
 const fn granules(size: usize) -> usize {
@@ -43,7 +43,7 @@ const fn small_classes() -> [u8; granules(SMALL_MAX) + 1] {
     classes
 }
 
-/// Octets of memory of a block by the granules of its size.
+/// Bytes of memory of a block, by the granules of its size.
 static SMALL_BYTES: [u16; granules(SMALL_MAX) + 1] = small_bytes();
 
 const fn small_bytes() -> [u16; granules(SMALL_MAX) + 1] {
@@ -57,7 +57,7 @@ const fn small_bytes() -> [u16; granules(SMALL_MAX) + 1] {
     bytes
 }
 
-/// The smallest class that holds `size` octets.
+/// The smallest class that holds `size` bytes.
 #[inline]
 pub(crate) fn class_of(size: usize) -> Option<usize> {
     if size <= SMALL_MAX {
@@ -67,25 +67,25 @@ pub(crate) fn class_of(size: usize) -> Option<usize> {
     (class < CLASSES).then_some(class)
 }
 
-/// Payload octets of a block of `class`.
+/// Bytes of payload of a block of `class`.
 #[inline]
 pub(crate) fn capacity(class: usize) -> u32 {
     CAPACITIES[class]
 }
 
-/// Octets of memory that a block with `capacity` octets of payload takes.
+/// Bytes of memory of a block with `capacity` bytes of payload.
 #[inline]
 pub(crate) const fn block_bytes(capacity: usize) -> usize {
     (capacity + HEADER_BYTES + ALLOCATOR_BYTES).next_multiple_of(GRANULE)
 }
 
-/// The same for a block of `class`, which fills granules.
+/// The same for a block of `class`.
 #[inline]
 pub(crate) fn class_bytes(class: usize) -> usize {
     capacity(class) as usize + HEADER_BYTES + ALLOCATOR_BYTES
 }
 
-/// The same for a block of a pool with room for `size` octets.
+/// The same for a block of a pool with space for `size` bytes.
 #[inline]
 pub(crate) fn footprint(size: usize) -> usize {
     if size <= SMALL_MAX {

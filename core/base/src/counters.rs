@@ -1,36 +1,35 @@
-//! Tables of counters: each number is declared once, and statistics, metrics, status datasets and
-//! samples of experiments are all made from the declaration.
+//! Tables of counters. Each number is declared once; statistics, metrics, status datasets and
+//! samples of experiments are derived from the declaration.
 
 use alloc::collections::BTreeMap;
 
-/// How a number behaves over time and over the shards of a router.
+/// How a number behaves over time and across the shards of a router.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// Grows for as long as the program runs; shards add up.
+    /// Grows for as long as the program runs. Shards add up.
     Total,
-    /// A size at this moment; shards add up.
+    /// A current size. Shards add up.
     Now,
-    /// A size at this moment that is the same in every shard.
+    /// A current size that is the same in every shard.
     Shared,
-    /// A set of small numbers at this moment, one bit each, that shards see parts of; exported as
-    /// how many there are.
+    /// A set of small numbers, one bit each. Each shard sees a part of it. Exported as the number
+    /// of elements.
     Set,
 }
 
 /// The declaration of one number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// Name of the field.
+    /// The name of the field.
     pub name: &'static str,
     /// What it counts: the field's documentation.
     pub help: &'static str,
-    /// How it behaves.
     pub kind: CounterKind,
-    /// Its name among the metrics, without the program's prefix; `None`: not a metric of its own.
+    /// Its name among the metrics, without the program's prefix; `None` if it has no metric.
     pub metric: Option<&'static str>,
-    /// Label and value that tell it from the others of the same metric.
+    /// The label and value that distinguish it from other numbers with the same metric.
     pub label: Option<(&'static str, &'static str)>,
-    /// Its number in a status dataset.
+    /// Its TLV type in a status dataset.
     pub status: Option<u32>,
 }
 
@@ -42,13 +41,13 @@ pub trait Counters: Default {
     /// The number that [`Counters::TABLE`] declares at `index`.
     ///
     /// # Panics
-    /// When the table is shorter.
+    /// If the table is shorter.
     fn number_mut(&mut self, index: usize) -> &mut u64;
 
-    /// All numbers as they are kept, in the order of the table.
+    /// All numbers as stored, in the order of the table.
     fn numbers(&self) -> impl Iterator<Item = u64>;
 
-    /// Declarations with what is exported for them.
+    /// The declarations, and the values to export.
     fn rows(&self) -> impl Iterator<Item = (&'static Counter, u64)> {
         Self::TABLE.iter().zip(self.numbers()).map(|(counter, number)| {
             let is_set = counter.kind == CounterKind::Set;
@@ -68,17 +67,17 @@ pub trait Counters: Default {
         }
     }
 
-    /// Makes totals what they are since `before`; sizes stay.
+    /// Subtracts the totals of `before`. Sizes stay.
     fn subtract_totals(&mut self, before: &Self) {
         self.combine_totals(before, u64::saturating_sub);
     }
 
-    /// Adds the totals of an earlier life of the same thing; sizes stay.
+    /// Adds the totals of an earlier run. Sizes stay.
     fn add_totals(&mut self, earlier: &Self) {
         self.combine_totals(earlier, u64::saturating_add);
     }
 
-    /// Makes sizes 0, as when a router has crashed; totals stay.
+    /// Sets sizes to 0, for a router that has crashed. Totals stay.
     fn clear_sizes(&mut self) {
         for (index, counter) in Self::TABLE.iter().enumerate() {
             if counter.kind != CounterKind::Total {
@@ -97,7 +96,7 @@ pub trait Counters: Default {
     }
 }
 
-/// What shards count apart and the router tells as one.
+/// Statistics that shards count separately and the router reports as one.
 pub trait Merge {
     /// Adds what another shard counted.
     fn merge(&mut self, other: &Self);
@@ -115,18 +114,18 @@ impl Merge for BTreeMap<&'static str, u64> {
     }
 }
 
-/// Declares a struct of counters: a line for each number with its documentation, its kind (`Total`,
-/// `ReadyQueue`, `Shared`, `Set`), its metric and, where it has one, its number in a status dataset. What
-/// is more than a number follows under `also` and must implement [`Merge`](crate::Merge).
+/// Declares a struct of counters: for each number a line with its documentation, its kind (`Total`,
+/// `Now`, `Shared`, `Set`), its metric and, if it has one, its TLV type in a status dataset. Fields
+/// that are not single numbers follow under `also` and must implement [`Merge`](crate::Merge).
 ///
 /// ```
 /// weir_base::counters! {
 ///     /// What a cache did.
 ///     #[derive(Copy)]
 ///     pub struct CacheStats {
-///         /// Entries in it.
+///         /// Entries in the cache.
 ///         entries: Now, "cache_entries";
-///         /// Lookups that it could not answer since it was busy.
+///         /// Lookups that failed because the cache was busy.
 ///         busy: Total, "cache_misses"{"reason" = "busy"}, status 4;
 ///     }
 /// }

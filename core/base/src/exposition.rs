@@ -1,13 +1,13 @@
-//! The two text forms of metrics that Prometheus reads, and which of them a request wants.
+//! The two text formats of metrics that Prometheus reads, and the choice between them.
 //!
-//! Metrics are written as OpenMetrics 1.0. Programs that do not ask for it, among them older
-//! versions of Prometheus, get the text format 0.0.4.
+//! Metrics are written as OpenMetrics 1.0. Clients that do not request it, such as older versions
+//! of Prometheus, get the text format 0.0.4.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-/// A form of metrics.
+/// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposition {
     /// The text format 0.0.4 of Prometheus.
@@ -17,7 +17,7 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// What a request wants with this header `Accept`; empty where it has none.
+    /// The format that a request with this `Accept` header wants. An empty header means text.
     pub fn wanted(accept: &str) -> Self {
         let weight = |kind: &str| {
             let mut ranges = accept.split(',').map(|range| range.split(';').map(str::trim));
@@ -41,7 +41,7 @@ impl Exposition {
         }
     }
 
-    /// Metrics of OpenMetrics in this form.
+    /// Converts metrics in OpenMetrics to this format.
     #[must_use]
     pub fn of(self, open_metrics: String) -> String {
         match self {
@@ -51,10 +51,10 @@ impl Exposition {
     }
 }
 
-/// The text format has no units and no end, and gives a counter the name of its samples.
+/// The text format has no units and no end marker, and a counter has the name of its samples.
 fn to_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // A metric's help stands before its kind, which decides about the name of both.
+    // The help line precedes the type line, which determines the name for both.
     let mut help = None;
     for line in open_metrics.lines() {
         if let Some(of_metric) = line.strip_prefix("# HELP ") {

@@ -1,17 +1,17 @@
 use core::fmt;
 
-/// The key of the hash of names. Names come from strangers, so a router takes a fresh key at every
+/// The key of the hash of names. Strangers choose the names, so a router draws a new key at every
 /// start.
 #[derive(Copy, Clone)]
 pub struct HashKey([u64; 2]);
 
 impl HashKey {
-    /// A key of 128 bits, which the driver takes from the entropy of the system.
+    /// A key of 128 bits. The driver takes it from the system's entropy.
     pub const fn new(key: [u64; 2]) -> Self {
         Self(key)
     }
 
-    /// A hasher that has seen no octet yet.
+    /// A hasher without input so far.
     #[inline]
     pub fn hasher(&self) -> NameHasher {
         NameHasher { state: SipState::new(self.0), tail: 0, length: 0 }
@@ -23,8 +23,8 @@ impl HashKey {
         self.prefixes(bytes).hash_to(bytes.len())
     }
 
-    /// A hasher of the prefixes of `bytes`, shortest first: the fastest way to hash all prefixes of
-    /// a name in one pass.
+    /// A hasher of the prefixes of `bytes`, shortest first. The fastest way to hash all prefixes of
+    /// a name, in one pass.
     #[inline]
     pub fn prefixes<'a>(&self, bytes: &'a [u8]) -> PrefixHasher<'a> {
         PrefixHasher { state: SipState::new(self.0), bytes, at: 0 }
@@ -33,11 +33,11 @@ impl HashKey {
 
 impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HashKey(..)") // A key that is in a log is no key any more.
+        f.write_str("HashKey(..)") // A key in a log is no secret any more.
     }
 }
 
-/// The four words of SipHash (Aumasson and Bernstein, 2012) with 1 round a word and 3 at the end.
+/// The four words of SipHash (Aumasson and Bernstein, 2012), with 1 round a word and 3 at the end.
 #[derive(Copy, Clone)]
 struct SipState([u64; 4]);
 
@@ -74,7 +74,7 @@ impl SipState {
         self.0[0] ^= word;
     }
 
-    /// The hash, when `tail` holds the last `length % 8` octets.
+    /// The hash. `tail` holds the last `length % 8` bytes.
     #[inline(always)]
     fn finish(mut self, tail: u64, length: usize) -> u64 {
         self.absorb(tail | (length as u64) << 56);
@@ -92,7 +92,7 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*chunk))
 }
 
-/// The fewer than 8 octets of `bytes`, the first one lowest.
+/// The bytes of `bytes`, fewer than 8, first one lowest.
 #[inline(always)]
 fn short_word(bytes: &[u8]) -> u64 {
     debug_assert!(bytes.len() < 8);
@@ -112,14 +112,12 @@ fn short_word(bytes: &[u8]) -> u64 {
     word
 }
 
-/// A keyed hash (SipHash-1-3) over octets that arrive piece by piece, whose value can be read at
-/// any point.
-///
-/// The value depends on the octets alone, not on how they were cut into pieces.
+/// A keyed hash (SipHash-1-3) of bytes that arrive in several parts. Its value can be read at any
+/// point, and does not depend on how the bytes were split.
 #[derive(Copy, Clone)]
 pub struct NameHasher {
     state: SipState,
-    /// The last `length % 8` octets, the first one lowest.
+    /// The last `length % 8` bytes, first one lowest.
     tail: u64,
     length: usize,
 }
@@ -150,7 +148,7 @@ impl NameHasher {
         self.tail = short_word(&bytes[at..]);
     }
 
-    /// The hash of all octets so far. The hasher can go on.
+    /// The hash of all bytes so far. More bytes may follow.
     #[inline]
     pub fn finish(&self) -> u64 {
         self.state.finish(self.tail, self.length)
@@ -163,20 +161,20 @@ impl fmt::Debug for NameHasher {
     }
 }
 
-/// The hashes of prefixes of one run of octets, of growing length. Made by [`HashKey::prefixes`].
+/// The hashes of prefixes of a byte string, in order of length. Created by [`HashKey::prefixes`].
 ///
-/// Equal to a [`NameHasher`] over the same octets, but reads whole words straight from the run.
+/// Equal to a [`NameHasher`] over the same bytes, but reads whole words directly from the string.
 #[derive(Copy, Clone)]
 pub struct PrefixHasher<'a> {
     state: SipState,
     bytes: &'a [u8],
-    /// Octets absorbed, a multiple of 8.
+    /// Bytes absorbed, a multiple of 8.
     at: usize,
 }
 
 impl<'a> PrefixHasher<'a> {
-    /// Takes in the first `end` octets, as far as all prefixes of at least that length share them.
-    /// `end` must not be less than in the call before.
+    /// Absorbs the first `end` bytes, as far as all prefixes of at least that length share them.
+    /// `end` must not decrease between calls.
     ///
     /// # Panics
     /// As [`PrefixHasher::hash_to`].
@@ -190,23 +188,26 @@ impl<'a> PrefixHasher<'a> {
         self.at += 8 * words.len();
     }
 
-    /// The same hasher, to go on with `bytes`, which begin with the octets that it has taken in.
+    /// The same hasher, continued with `bytes`, which must begin with the bytes absorbed so far.
     #[inline(always)]
     pub fn resume<'b>(&self, bytes: &'b [u8]) -> PrefixHasher<'b> {
-        debug_assert!(bytes.starts_with(&self.bytes[..self.at]), "the beginning is the same");
+        debug_assert!(
+            bytes.starts_with(&self.bytes[..self.at]),
+            "`bytes` begins with the absorbed bytes"
+        );
         PrefixHasher { state: self.state, bytes, at: self.at }
     }
 
-    /// The hash of the first `end` octets. `end` must not be less than in the call before.
+    /// The hash of the first `end` bytes. `end` must not decrease between calls.
     ///
     /// # Panics
-    /// When `end` is beyond the octets, or before what is absorbed already.
+    /// If `end` is greater than the length, or less than the bytes absorbed already.
     #[inline(always)]
     pub fn hash_to(&mut self, end: usize) -> u64 {
         self.absorb_to(end);
         let rest = end - self.at;
         let tail = match word_at(self.bytes, self.at) {
-            // The mask is of `rest` octets, fewer than 8.
+            // The mask covers `rest` bytes, fewer than 8.
             Some(word) => word & ((1 << (8 * rest)) - 1),
             None => short_word(&self.bytes[self.at..end]),
         };

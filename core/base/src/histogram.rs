@@ -1,10 +1,10 @@
-//! Counts of values by size.
+//! Histograms of values.
 
 use crate::counters::Merge;
 
 /// Counts of values, such as times in nanoseconds, in buckets that widen with the value: each power
-/// of two is divided into `BUCKETS`, a power of two itself. The last of the `BUCKETS` also takes what
-/// is larger. Takes no memory beside its own.
+/// of two is divided into `PARTS` buckets, itself a power of two. The last of the `BUCKETS` also
+/// counts all larger values. Allocates nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Histogram<const PARTS: usize, const BUCKETS: usize> {
     counts: [u64; BUCKETS],
@@ -12,7 +12,7 @@ pub struct Histogram<const PARTS: usize, const BUCKETS: usize> {
     max: u64,
 }
 
-/// Buckets that values up to `u64::MAX` need with `parts` in a power of two.
+/// Buckets needed for values up to `u64::MAX` with `parts` buckets for each power of two.
 pub const fn bucket_count(parts: usize) -> usize {
     (u64::BITS - parts.ilog2() + 1) as usize * parts
 }
@@ -32,25 +32,25 @@ impl<const PARTS: usize, const BUCKETS: usize> Histogram<PARTS, BUCKETS> {
         self.max = self.max.max(value);
     }
 
-    /// How many values were counted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their sum, or `u64::MAX` if that is less.
+    /// The sum of all values, at most `u64::MAX`.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The largest; 0 when empty.
+    /// The largest value; 0 if there is none.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The value that `share` (0 to 1) of all are not above, rounded up to its bucket's end but
-    /// never above the largest; `None` when empty.
+    /// The value that `share` (0 to 1) of all values do not exceed, rounded up to the end of its
+    /// bucket but never above the largest value; `None` if there is none.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        // The casts round down; a rank that is no whole number is the next one.
+        // Casts round down. A fractional rank is rounded up.
         let exact = self.count() as f64 * share.clamp(0.0, 1.0);
         let rank = (exact as u64 + u64::from(exact as u64 as f64 != exact)).max(1);
         let mut seen = 0;
@@ -60,7 +60,7 @@ impl<const PARTS: usize, const BUCKETS: usize> Histogram<PARTS, BUCKETS> {
         })
     }
 
-    /// The largest value of each bucket and its count, the smallest first; `u64::MAX` of the last.
+    /// The largest value of each bucket and its count, in ascending order; `u64::MAX` for the last.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let ends = (0..BUCKETS - 1).map(Self::bucket_end).chain([u64::MAX]);
         ends.zip(self.counts)

@@ -11,11 +11,11 @@ use core::sync::atomic::Ordering;
 
 const _: () = assert!(size_of::<Option<Packet>>() == 16);
 
-/// A run of octets of a block, or static octets: what [`Packet`] and [`PacketMut`] are made of.
+/// A range of bytes of a block, or static bytes: the common part of [`Packet`] and [`PacketMut`].
 struct BlockSlice {
     data: NonNull<u8>,
     len: u32,
-    /// Octets from the start of the block to `data`; 0 when the octets are static.
+    /// Bytes from the start of the block to `data`; 0 for static bytes.
     offset: u32,
 }
 
@@ -29,10 +29,10 @@ impl BlockSlice {
         Some(unsafe { self.data.sub(self.offset as usize).cast() })
     }
 
-    /// The part from `start`, of `len` octets, without a change to the count of holders.
+    /// The range of `len` bytes from `start`. Does not change the count of holders.
     ///
     /// # Safety
-    /// `start + len` must be at most the length of the part.
+    /// `start + len` must not exceed the length.
     #[inline]
     unsafe fn subslice(&self, start: usize, len: usize) -> Self {
         debug_assert!(start + len <= self.len as usize);
@@ -60,10 +60,10 @@ impl Drop for BlockSlice {
     }
 }
 
-/// Shared, immutable octets: a packet, or a piece of one. 16 octets itself.
+/// Shared, immutable bytes: a packet, or a part of one. The handle itself takes 16 bytes.
 ///
-/// A clone or a slice counts up and allocates nothing. The memory goes back to its
-/// [`Pool`](crate::Pool) with the last holder, on whatever thread.
+/// A clone or a slice increments a count and allocates nothing. The last holder returns the memory
+/// to its [`Pool`](crate::Pool), on any thread.
 pub struct Packet(BlockSlice);
 
 // SAFETY: the octets do not change while they are shared, the count is atomic, and a block may be
@@ -73,28 +73,28 @@ unsafe impl Send for Packet {}
 unsafe impl Sync for Packet {}
 
 impl Packet {
-    /// No octets. Takes no memory.
+    /// No bytes. Takes no memory.
     #[inline]
     pub const fn empty() -> Self {
         Self::from_static(&[])
     }
 
-    /// Octets that are part of the program. Takes no memory.
+    /// Bytes that are part of the program. Takes no memory.
     ///
     /// # Panics
-    /// When there are 4 GiB or more of them.
+    /// If there are 4 GiB or more.
     #[inline]
     pub const fn from_static(bytes: &'static [u8]) -> Self {
-        assert!(bytes.len() <= u32::MAX as usize, "packets are below 4 GiB");
+        assert!(bytes.len() <= u32::MAX as usize, "a packet must be smaller than 4 GiB");
         // SAFETY: a reference is not null.
         let data = unsafe { NonNull::new_unchecked(bytes.as_ptr().cast_mut()) };
         Self(BlockSlice { data, len: bytes.len() as u32, offset: 0 })
     }
 
-    /// The octets of `range`, sharing the memory. An empty range holds no memory.
+    /// The bytes in `range`, sharing the memory. An empty range holds no memory.
     ///
     /// # Panics
-    /// When the range ends before it starts, or beyond the packet.
+    /// If the range ends before it starts, or beyond the packet.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "slice beyond the packet");
@@ -106,22 +106,22 @@ impl Packet {
         Self(unsafe { self.0.subslice(range.start, range.end - range.start) })
     }
 
-    /// Octets of memory of the block that the packet keeps, which others may keep too.
+    /// Bytes of memory of the packet's block, which other packets may share.
     pub fn block_bytes(&self) -> usize {
         // SAFETY: the packet is a holder of its block.
         self.0.block().map_or(0, |block| unsafe { Header::block_bytes(block) })
     }
 
-    /// A clone, without a locked instruction when there is no holder beside this one.
+    /// A clone. Needs no locked instruction if this is the only holder.
     ///
-    /// A locked instruction waits for all writes before it, such as those of the octets of a packet
-    /// that was just copied.
+    /// A locked instruction waits for all earlier writes, such as those of the packet's own bytes
+    /// if it was just copied.
     #[inline]
     pub fn share(&mut self) -> Self {
         match self.0.block() {
             // SAFETY: the packet is a holder.
             Some(block) if unsafe { Header::is_sole_holder(block) } => {
-                // The only holder is borrowed mutably, so nobody can count meanwhile.
+                // The only holder is borrowed mutably, so no other thread can change the count.
                 // SAFETY: the packet is a holder.
                 unsafe { block.as_ref() }.holders.store(2, Ordering::Relaxed);
             }
@@ -131,7 +131,7 @@ impl Packet {
         Self(unsafe { self.0.subslice(0, self.0.len as usize) })
     }
 
-    /// The block, when this is its only holder and it comes from the pool of `shared`.
+    /// The block, if this is its only holder and it comes from the pool of `shared`.
     #[inline]
     pub(crate) fn block_of(&self, shared: NonNull<PoolShared>) -> Option<NonNull<Header>> {
         let block = self.0.block()?;
@@ -141,7 +141,7 @@ impl Packet {
         is_alone.then_some(block)
     }
 
-    /// The same; the caller becomes the holder.
+    /// The same. The caller becomes the holder.
     #[inline]
     pub(crate) fn into_block_of(self, shared: NonNull<PoolShared>) -> Option<NonNull<Header>> {
         let block = self.block_of(shared)?;
@@ -149,7 +149,7 @@ impl Packet {
         Some(block)
     }
 
-    /// Prefetches what a clone and a look at the first 96 octets will touch. Touches none of it.
+    /// Prefetches what a clone and a read of the first 96 bytes will touch. Touches none of it.
     #[inline(always)]
     pub fn prefetch(&self) {
         let data = self.0.data.as_ptr().cast_const();
@@ -163,8 +163,8 @@ impl Packet {
 }
 
 impl Packet {
-    /// Prefetches the block of a packet that will be dropped and written anew: all of a small one,
-    /// the beginning of a large one, where the processor then sees the pattern by itself.
+    /// Prefetches the block of a packet that will be dropped and overwritten: all of a small block,
+    /// the start of a large one, whose rest the processor prefetches on its own.
     #[inline(always)]
     pub fn prefetch_block(&self) {
         let data = self.0.data.as_ptr().cast_const();
@@ -257,12 +257,12 @@ impl fmt::Debug for Packet {
 fn checked_len(len: usize) -> u32 {
     match u32::try_from(len + HEADER_BYTES) {
         Ok(_) => len as u32,
-        Err(_) => panic!("a packet of {len} octets; packets are below 4 GiB"),
+        Err(_) => panic!("a packet of {len} bytes exceeds the limit of 4 GiB"),
     }
 }
 
-/// A writable block, or the rest of one, that nobody else can see. Dereferences to its whole
-/// capacity, which is initialised.
+/// A writable block, or the rest of one, with a single owner. Dereferences to its whole capacity,
+/// which is initialised.
 pub struct PacketMut(BlockSlice);
 
 // SAFETY: the octets belong to the owner alone, the count is atomic, and a block may be given back
@@ -272,10 +272,10 @@ unsafe impl Send for PacketMut {}
 unsafe impl Sync for PacketMut {}
 
 impl PacketMut {
-    /// A block of `size` cleared octets from the global allocator.
+    /// A block of `size` zeroed bytes from the global allocator.
     ///
     /// # Panics
-    /// When `size` is 4 GiB or more.
+    /// If `size` is 4 GiB or more.
     pub(crate) fn unpooled(size: usize) -> Self {
         let block = Header::allocate(checked_len(size), None);
         // SAFETY: just made.
@@ -283,7 +283,7 @@ impl PacketMut {
     }
 
     /// # Safety
-    /// Nobody else may hold the block, and its payload must be initialised.
+    /// The block must have no other holder, and its payload must be initialised.
     #[inline]
     pub(crate) unsafe fn from_block(block: NonNull<Header>) -> Self {
         // SAFETY: alive, by the caller.
@@ -294,17 +294,17 @@ impl PacketMut {
         Self(BlockSlice { data, len: header.capacity, offset: HEADER_BYTES as u32 })
     }
 
-    /// Octets that can be written.
+    /// Bytes that can be written.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.0.len as usize
     }
 
-    /// The first `len` octets as a packet. The rest of the block stays unused as long as the packet
+    /// The first `len` bytes as a packet. The rest of the block stays unused while the packet
     /// lives.
     ///
     /// # Panics
-    /// When `len` is beyond the capacity.
+    /// If `len` exceeds the capacity.
     #[inline]
     pub fn freeze(self, len: usize) -> Packet {
         assert!(len <= self.capacity(), "freeze beyond the capacity");
@@ -322,7 +322,7 @@ impl Deref for PacketMut {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: initialised, and nobody else can reach these octets.
+        // SAFETY: initialised, and no other handle refers to these bytes.
         unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.len as usize) }
     }
 }
@@ -330,7 +330,7 @@ impl Deref for PacketMut {
 impl DerefMut for PacketMut {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: initialised, and nobody else can reach these octets.
+        // SAFETY: initialised, and no other handle refers to these bytes.
         unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.len as usize) }
     }
 }

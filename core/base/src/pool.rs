@@ -10,21 +10,42 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The source of packet buffers of one thread.
 ///
-/// A block goes back to its pool when its last [`Packet`] is dropped, on whatever thread: through a
-/// lock-free stack that the owner empties when it runs short. Blocks at rest are bounded in octets;
-/// beyond that they go back to where they came from: the global allocator, or their span. The
-/// packets may outlive the pool.
+/// A packet lives in a *block* of one of 37 size classes (`class.rs`): a header with the count of
+/// its holders, then the payload. Packets travel between threads, and their blocks come home.
+///
+/// 1. **Allocate.** [`Pool::alloc`] takes a block from the free list of the class. If the list is
+///    empty, it collects the blocks that other threads have returned, and then gets a new one.
+/// 2. **Return.** The thread that drops the last [`Packet`] of a block pushes the block on the
+///    pool's return stack: one compare-and-swap, no lock. The owner takes the whole stack with one
+///    swap.
+/// 3. **Recycle.** [`Pool::recycle`] and [`Packet::share`] do without locked instructions if the
+///    packet has no other holder, as nearly all have in a router.
+/// 4. **Limits.** Free lists and return stack hold half of `cached_bytes_max` each. The pool frees
+///    blocks of other classes first, as those may be out of use.
+///
+/// Without a [`SpanSource`], blocks come from the global allocator. With one, the pool cuts them
+/// off *spans* (`span.rs`): aligned pieces of memory that hold blocks of one class. A span goes
+/// back to the source once all of its blocks are free, so memory moves between classes and between
+/// pools. Blocks of more than a sixteenth of a span come from the global allocator all the same.
+///
+/// Example: a router's store fills with Data of 8 KiB, then with Data of 1 KiB. The old packets are
+/// evicted one by one; when the last block of a span is free, the span returns to the source and is
+/// cut into blocks of 1 KiB. If a few old packets stay and hold many spans that are nearly empty
+/// ([`Pool::is_fragmented`]), the owner moves them with [`Pool::compact`].
+///
+/// Packets may outlive their pool: dropping it marks the return stack as closed, and the last
+/// holder of each block or span frees it.
 pub struct Pool {
     shared: NonNull<PoolShared>,
-    /// One list of blocks for each size class.
+    /// A list of free blocks for each size class.
     free: [*mut Header; CLASSES],
-    /// Octets on `free`.
+    /// Bytes on `free`.
     cached_bytes: usize,
     cached_bytes_max: usize,
-    /// Where to look first for a block to give up.
+    /// Where the search for a block to free starts.
     victim_class: usize,
     spans: Option<Spans>,
-    /// No span was to be had, and the source was not asked since whether it has one.
+    /// The source had no span the last time the pool requested one.
     is_out_of_spans: bool,
 }
 
@@ -33,13 +54,13 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool that keeps at most `cached_bytes_max` octets of blocks at rest. (Threads that drop
-    /// packets at one instant may each go beyond it by one block.)
+    /// A pool that keeps at most `cached_bytes_max` bytes of free blocks. (Each thread that drops a
+    /// packet at the same moment may exceed it by one block.)
     pub fn new(cached_bytes_max: usize) -> Self {
         Self::with_source(cached_bytes_max, None)
     }
 
-    /// The same with memory from `source`, but for blocks of more than a sixteenth of a span.
+    /// The same, with memory from `source`, except for blocks of more than a sixteenth of a span.
     pub fn with_spans(cached_bytes_max: usize, source: Arc<dyn SpanSource>) -> Self {
         Self::with_source(cached_bytes_max, Some(source))
     }
@@ -66,12 +87,12 @@ impl Pool {
         }
     }
 
-    /// A writable block of at least `size` octets, all of them initialised but not cleared.
+    /// A writable block of at least `size` bytes, which are initialised but not zeroed.
     ///
-    /// Sizes beyond the largest class (256 KiB) take a plain allocation.
+    /// Sizes beyond the largest class (256 KiB) get a block of their own.
     ///
     /// # Panics
-    /// When `size` is 4 GiB or more.
+    /// If `size` is 4 GiB or more.
     #[inline]
     pub fn alloc(&mut self, size: usize) -> PacketMut {
         let Some(class) = class::class_of(size) else { return PacketMut::unpooled(size) };
@@ -79,7 +100,7 @@ impl Pool {
             Some(block) => block,
             None => self.take_from_span_or_slow(class),
         };
-        // SAFETY: the block came off our list or is new, so nobody else holds it.
+        // SAFETY: the block came off our list or is new, so it has no other holder.
         unsafe { PacketMut::from_block(block) }
     }
 
@@ -94,8 +115,8 @@ impl Pool {
         packet.freeze(bytes.len())
     }
 
-    /// Drops a packet. When it is the last holder of a block of this pool, the block is at hand
-    /// again without the locked instructions of the way over the return stack.
+    /// Drops a packet. If it is the last holder of a block of this pool, the block is free at once,
+    /// without the locked instructions of the return stack.
     #[inline(always)]
     pub fn recycle(&mut self, packet: Packet) {
         if let Some(block) = packet.into_block_of(self.shared) {
@@ -105,15 +126,15 @@ impl Pool {
         }
     }
 
-    /// Whether what is kept takes much more memory than it has octets, because it lies in spans
-    /// that are nearly empty: see [`Self::compact`]. Never so without spans.
+    /// Whether packets occupy much more memory than they need, because they lie in spans that are
+    /// nearly empty. See [`Self::compact`]. Never true without spans.
     #[inline]
     pub fn is_fragmented(&self) -> bool {
         self.spans.as_ref().is_some_and(Spans::is_fragmented)
     }
 
-    /// While the source has no more spans: octets of those that the pool has. What does not fit
-    /// into them comes from the global allocator: whoever keeps packets should keep no more.
+    /// If the source has no more spans, the bytes of the spans that the pool has. Further blocks
+    /// come from the global allocator, so the owner should keep no more packets than this.
     #[inline]
     pub fn span_bytes_when_exhausted(&mut self) -> Option<u64> {
         if !self.is_out_of_spans {
@@ -124,8 +145,8 @@ impl Pool {
         spans.map(Spans::bytes)
     }
 
-    /// Moves a packet out of a span of this pool that is half empty, so that the span can be used
-    /// for something else. Leaves alone what others hold, too, and what lies well.
+    /// Moves a packet out of a span of this pool that is at most half full, so that the span can be
+    /// reused. Leaves packets with other holders, and those in fuller spans, where they are.
     pub fn compact(&mut self, packet: &mut Packet) {
         // SAFETY: the pool is a holder of `Shared`; a block of it alone is looked at.
         let is_sparse = self.spans.as_ref().is_some_and(|spans| unsafe {
@@ -139,13 +160,14 @@ impl Pool {
         }
     }
 
-    /// Octets of memory that a block for `size` octets takes, with its header and the allocator's.
+    /// Bytes of memory of a block for `size` bytes, including its header and the allocator's
+    /// overhead.
     #[inline]
     pub fn footprint(size: usize) -> usize {
         class::footprint(size)
     }
 
-    /// Octets of blocks at rest, on the lists of the owner and on the return stack.
+    /// Bytes of free blocks, on the lists of the owner and on the return stack.
     pub(crate) fn cached_bytes(&self) -> usize {
         // SAFETY: the pool is a holder of `Shared`.
         let returned = unsafe { self.shared.as_ref() }.returned_bytes.load(Ordering::Relaxed);
@@ -182,7 +204,7 @@ impl Pool {
         self.collect();
         let block = self.spans.as_mut().and_then(|spans| spans.take(class, self.shared));
         self.is_out_of_spans |= block.is_none();
-        // Of no pool, since sizes tell a pool which of its blocks are of spans.
+        // Without a pool, because a pool recognises its blocks in spans by their size.
         block.unwrap_or_else(|| Header::allocate(class::capacity(class), None))
     }
 
@@ -197,15 +219,15 @@ impl Pool {
         Header::allocate(class::capacity(class), Some(self.shared))
     }
 
-    /// Moves what came back onto the lists.
+    /// Moves the blocks on the return stack to the lists.
     fn collect(&mut self) {
         // SAFETY: the pool is a holder of `Shared`.
         let shared = unsafe { self.shared.as_ref() };
         if shared.returned.load(Ordering::Relaxed).is_null() {
             return;
         }
-        // Acquire: see the links, and everything that happened to the packets before they came
-        // back.
+        // Acquire: the links, and all accesses to the packets before they were returned, must be
+        // visible.
         let mut head = shared.returned.swap(ptr::null_mut(), Ordering::Acquire);
         let mut bytes_taken = 0;
         while let Some(block) = NonNull::new(head) {
@@ -215,12 +237,12 @@ impl Pool {
             bytes_taken += bytes;
             self.put_back(block, bytes);
         }
-        // SAFETY: as above; borrowed anew since `put_back` takes the whole of `self`.
+        // SAFETY: as above; borrowed again because `put_back` borrows all of `self`.
         unsafe { self.shared.as_ref() }.returned_bytes.fetch_sub(bytes_taken, Ordering::Relaxed);
     }
 
-    /// Puts a block that the pool alone holds into its span, or on its list. Makes room among other
-    /// classes, whose time may be over.
+    /// Returns a block that only the pool holds to its span, or adds it to its list. Frees blocks
+    /// of other classes if the lists are full, since those may be out of use.
     #[inline]
     fn put_back(&mut self, block: NonNull<Header>, bytes: usize) {
         if let Some(spans) = &mut self.spans {
@@ -261,7 +283,7 @@ impl Pool {
         false
     }
 
-    /// Gives blocks back to where they came from when the pool is closed.
+    /// Returns a chain of blocks to their origin when the pool is closed.
     fn release_chain(&mut self, mut head: *mut Header) {
         while let Some(block) = NonNull::new(head) {
             // SAFETY: the caller took the chain off a list, so the pool alone holds its blocks; the
@@ -283,9 +305,10 @@ impl Drop for Pool {
         if let Some(spans) = &mut self.spans {
             spans.retain_all();
         }
-        // AcqRel: see what others did with the blocks that they gave back, and have them see that
-        // the spans are held when they find the stack closed.
-        // SAFETY: the pool is a holder of `Shared`. From the swap on, no block goes on the stack.
+        // AcqRel: see what other threads did with the blocks that they returned, and let them see
+        // the retained spans when they find the stack closed.
+        // SAFETY: the pool is a holder of `Shared`. From the swap on, no block is pushed on the
+        // stack.
         let returned =
             unsafe { self.shared.as_ref() }.returned.swap(closed_marker(), Ordering::AcqRel);
         self.release_chain(returned);

@@ -1,4 +1,4 @@
-//! What files write as text or as a number.
+//! Values that files write as text or as a number.
 
 use alloc::string::ToString;
 use core::fmt::{self, Display};
@@ -8,7 +8,7 @@ use core::str::FromStr;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Reads a text, or a number in its place, by `FromStr`; `expected` tells what it should be.
+/// Reads text, or a number in its place, by `FromStr`. `expected` describes the value in errors.
 pub fn text_or_number<'de, T, D>(from: D, expected: &'static str) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,

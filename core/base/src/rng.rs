@@ -1,8 +1,8 @@
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-/// A bijection of 64 bits after which neighbouring numbers are unrelated; 0 stays 0 (the finaliser
-/// of SplitMix64, Steele, Lea and Flood 2014).
+/// A bijection of 64 bits that makes neighbouring numbers unrelated; 0 stays 0 (the finaliser of
+/// SplitMix64, Steele, Lea and Flood 2014).
 #[inline]
 pub const fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -10,20 +10,21 @@ pub const fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// 64 uniform bits as a number uniform in `0..1`, of 53 bits.
+/// Converts 64 uniform bits to a number uniform in `0..1`, with 53 bits.
 #[inline]
 pub const fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A seeded random number generator (PCG XSL RR 128/64): one seed, one sequence, on every machine.
+/// A seeded random number generator (PCG XSL RR 128/64). A seed gives the same sequence on every
+/// machine.
 ///
-/// Not for keys or anything that a stranger must not guess.
+/// Not for keys, or anything else that an attacker must not predict.
 #[derive(Clone, Debug)]
 pub struct Rng(Pcg64);
 
 impl Rng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// A generator whose sequence is determined by `seed`.
     pub fn from_seed(seed: u64) -> Self {
         Self(Pcg64::seed_from_u64(seed))
     }
@@ -40,7 +41,7 @@ impl Rng {
         self.0.next_u64()
     }
 
-    /// A number uniform in `0..bound` without bias (Lemire's method), 0 when `bound` is 0.
+    /// A number uniform in `0..bound` without bias (Lemire's method); 0 if `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         let mut product = u64::from(self.next_u32()) * u64::from(bound);
@@ -53,13 +54,13 @@ impl Rng {
         (product >> 32) as u32
     }
 
-    /// A number uniform in `0..1`, of 53 bits.
+    /// A number uniform in `0..1`, with 53 bits.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         unit(self.next_u64())
     }
 
-    /// Fills `bytes` with uniform octets.
+    /// Fills `bytes` with uniform bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }

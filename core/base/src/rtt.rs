@@ -2,7 +2,7 @@
 
 use crate::time::{NS_PER_MS, NS_PER_S};
 
-/// Constants of the estimator.
+/// Parameters of the estimator.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct RttConfig {
     /// The timeout before the first sample, in nanoseconds.
@@ -11,14 +11,14 @@ pub struct RttConfig {
     pub rto_min_ns: u64,
     /// The largest timeout, in nanoseconds.
     pub rto_max_ns: u64,
-    /// How many deviations the timeout lies above the smoothed time (RFC 6298, `K`).
+    /// How many deviations the timeout exceeds the smoothed time by (`K` in RFC 6298).
     pub deviations: u64,
 }
 
 impl Default for RttConfig {
-    /// The values of ndnget: 1 s at first, 200 ms to 60 s, K = 8 (RFC 6298 has K = 4 for one sample
-    /// a round trip; a consumer that takes one from every segment sees the deviation shrink between
-    /// bursts).
+    /// The values of ndnget: 1 s initially, 200 ms to 60 s, K = 8. RFC 6298 has K = 4 for one
+    /// sample in a round trip. A consumer that samples every segment sees the deviation shrink
+    /// between bursts.
     fn default() -> Self {
         Self {
             initial_rto_ns: NS_PER_S,
@@ -29,18 +29,18 @@ impl Default for RttConfig {
     }
 }
 
-/// Smoothing of the mean: 1 / alpha of RFC 6298.
+/// Smoothing of the mean (1 / alpha in RFC 6298).
 const MEAN_DIVISOR: i64 = 8;
-/// Smoothing of the deviation (RFC 6298, 1 / beta).
+/// Smoothing of the deviation (1 / beta in RFC 6298).
 const DEVIATION_DIVISOR: i64 = 4;
-/// The timeout lies this part of the smoothed time above it at least (RFC 6298, 2.3 has the grain
-/// of the clock): where round trips hardly deviate, the first packet of a queue would be a timeout.
+/// The timeout exceeds the smoothed time by at least this part of it (RFC 6298, 2.3 uses the clock
+/// granularity). If round trips hardly deviate, the first queued packet would time out otherwise.
 const MARGIN_DIVISOR: u64 = 4;
-/// Factor by which a timeout grows each time it expires (RFC 6298, 5.5).
+/// The factor by which a timeout grows each time it expires (RFC 6298, 5.5).
 const BACKOFF: u64 = 2;
 
-/// Estimates the round-trip time from samples and derives the retransmission timeout. All times in
-/// nanoseconds.
+/// Estimates the round-trip time from samples, and derives the retransmission timeout. All times
+/// are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     config: RttConfig,
@@ -64,10 +64,9 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one sample, from an Interest that was sent once only (RFC 6298, 3). `samples_per_rtt`
-    /// is how many samples one round trip is expected to give: the weights of a sample shrink by
-    /// it, so that the memory of the estimator stays a number of round trips whatever the window
-    /// (as ndn-cxx does).
+    /// Takes one sample, from an Interest that was sent only once (RFC 6298, 3). `samples_per_rtt`
+    /// is the expected number of samples in a round trip. Each sample weighs less by this factor,
+    /// so the estimator remembers the same number of round trips for any window (as in ndn-cxx).
     #[inline]
     pub fn sample(&mut self, rtt_ns: u64, samples_per_rtt: u32) {
         let rtt = i64::try_from(rtt_ns).unwrap_or(i64::MAX / 64);
@@ -87,12 +86,12 @@ impl RttEstimator {
         self.set_rto(smoothed.saturating_add(deviation.max(smoothed / MARGIN_DIVISOR)));
     }
 
-    /// The timeout has expired: it doubles until the next sample.
+    /// The timeout has expired: doubles it until the next sample.
     pub fn back_off(&mut self) {
         self.set_rto(self.rto_ns.saturating_mul(BACKOFF));
     }
 
-    /// How long to wait for an answer, in nanoseconds.
+    /// The timeout in nanoseconds.
     pub fn rto_ns(&self) -> u64 {
         self.rto_ns
     }

@@ -1,15 +1,15 @@
-//! SHA-256 of sixteen messages side by side, one to each lane of AVX-512.
+//! SHA-256 of sixteen messages in parallel, one in each lane of AVX-512.
 //!
-//! One message after the other, the SHA extensions of a processor take about two octets a cycle,
-//! since each round waits for the one before. Sixteen messages wait for nothing of each other.
+//! With the SHA extensions, a single message is hashed at about two bytes a cycle, because each
+//! round waits for the one before. Sixteen messages do not wait for each other.
 
-/// Messages that are hashed side by side.
+/// Messages that are hashed in parallel.
 pub const SHA256_LANES: usize = 16;
 
 const BLOCK: usize = 64;
 
 /// The SHA-256 digests (FIPS 180-4) of sixteen messages of any lengths, or `None` on a processor
-/// without AVX-512. As long as the longest of them takes: messages of about one length gain most.
+/// without AVX-512. Takes as long as the longest message: messages of similar length gain most.
 pub fn sha256_lanes(messages: &[&[u8]; SHA256_LANES]) -> Option<[[u8; 32]; SHA256_LANES]> {
     #[cfg(target_arch = "x86_64")]
     if avx512::is_available() {
@@ -34,7 +34,7 @@ mod avx512 {
 
     cpufeatures::new!(has_avx512, "avx512f", "avx512bw");
 
-    /// Whether the processor has what [`digests`] needs.
+    /// Whether the processor supports [`digests`].
     pub(super) fn is_available() -> bool {
         has_avx512::get()
     }
@@ -71,7 +71,7 @@ mod avx512 {
     const CHOOSE: i32 = (0xf0 & 0xcc) | (!0xf0 & 0xaa & 0xff);
     const MAJORITY: i32 = (0xf0 & 0xcc) | (0xf0 & 0xaa) | (0xcc & 0xaa);
 
-    /// The last octets of a message that are no whole block, the 1 bit, zeros and the length (FIPS
+    /// The bytes of a message after its last whole block, the 1 bit, zeros and the length (FIPS
     /// 180-4, 5.1.1): one block or two.
     struct Tail {
         blocks: [[u8; BLOCK]; 2],
@@ -103,12 +103,12 @@ mod avx512 {
         for at in 0..shortest {
             let block = |lane: usize| {
                 let block: Option<&[u8; BLOCK]> = messages[lane][at * BLOCK..].first_chunk();
-                block.expect("each message has so many blocks")
+                block.expect("every message has at least `shortest` blocks")
             };
             state = compress(state, words(core::array::from_fn(block)));
         }
         for at in shortest..longest {
-            // A lane that is done takes part with any block and keeps its state.
+            // A lane that is finished takes part with an arbitrary block and keeps its state.
             let block = |lane: usize| -> &[u8; BLOCK] {
                 match messages[lane].get(at * BLOCK..).and_then(<[u8]>::first_chunk) {
                     Some(block) => block,
@@ -144,7 +144,7 @@ mod avx512 {
             // SAFETY: the block has the 64 octets that are loaded, at any alignment.
             *row = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
         }
-        // Within each quarter of a row: four rows' words side by side.
+        // Within each quarter of a row: the words of four rows next to each other.
         let mut quarters = [_mm512_setzero_si512(); 16];
         for group in 0..4 {
             let [a, b, c, d] = rows.as_chunks::<4>().0[group];
@@ -155,7 +155,7 @@ mod avx512 {
             quarters[8 + group] = _mm512_unpacklo_epi64(high, high2);
             quarters[12 + group] = _mm512_unpackhi_epi64(high, high2);
         }
-        // Octets of big-endian words.
+        // Swaps the bytes of big-endian words.
         let order = _mm512_set4_epi32(0x0c0d_0e0f, 0x0809_0a0b, 0x0405_0607, 0x0001_0203);
         let mut words = [_mm512_setzero_si512(); 16];
         for word in 0..4 {
@@ -187,7 +187,7 @@ mod avx512 {
         _mm512_add_epi32(a, b)
     }
 
-    /// FIPS 180-4, 6.2.2, for all lanes.
+    /// The compression function of FIPS 180-4, 6.2.2, for all lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn compress(before: [__m512i; 8], mut words: [__m512i; 16]) -> [__m512i; 8] {
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// All lengths about the ends of blocks, each in each lane.
+    /// All lengths around the ends of blocks, each in every lane.
     #[test]
     fn lanes_of_any_lengths_are_right() {
         for first in 0..260_usize {

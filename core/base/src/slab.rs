@@ -3,12 +3,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Index, IndexMut};
 
-/// Dense storage whose entries are named by small integers, which are used again after a removal,
-/// latest first.
+/// Dense storage whose entries are identified by small integers. The index of a removed entry is
+/// reused, the latest one first.
 ///
-/// Room grows as `Vec` does and is never given back, so that a slab at its working size allocates
-/// nothing. An entry takes `size_of::<Option<T>>()` octets: the size of `T` itself when `T` holds a
-/// [`Packet`](crate::Packet), a reference or another type that leaves a value unused.
+/// Memory grows like that of a `Vec` and is never given back, so a slab at its working size
+/// allocates nothing. An entry takes `size_of::<Option<T>>()` bytes. That is the size of `T` itself
+/// if `T` has an unused value, for instance because it contains a [`Packet`](crate::Packet) or a
+/// reference.
 #[derive(Clone)]
 pub struct Slab<T> {
     entries: Vec<Option<T>>,
@@ -21,7 +22,7 @@ impl<T> Slab<T> {
         Self { entries: Vec::new(), vacant: Vec::new() }
     }
 
-    /// Makes room for `entries` in all, so that no insertion allocates while there are no more.
+    /// Reserves memory for `entries` in all, so that no insertion up to that number allocates.
     #[inline]
     pub fn reserve(&mut self, entries: usize) {
         if entries > self.entries.capacity() {
@@ -30,21 +31,21 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts `value` in a vacant place and returns its index.
+    /// Inserts `value` and returns its index.
     ///
     /// # Panics
-    /// When there are 2^32 - 1 entries.
+    /// If there are 2^32 - 1 entries.
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         self.insert_with(|| value)
     }
 
-    /// As [`Slab::insert`], of a value that is made in its place: `make` should not panic.
+    /// Like [`Slab::insert`], but constructs the value in place. `make` should not panic.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
         let index = self.vacant.pop().unwrap_or_else(|| self.extend());
         let entry = &raw mut self.entries[index as usize];
-        // SAFETY: a place within the vector. It is vacant, so nothing there needs to be dropped.
+        // SAFETY: a slot within the vector. It is vacant, so nothing there needs to be dropped.
         unsafe { entry.write(Some(make())) };
         index
     }
@@ -60,10 +61,10 @@ impl<T> Slab<T> {
         index as u32
     }
 
-    /// Takes out the entry `index`.
+    /// Removes and returns the entry `index`.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     #[inline]
     #[track_caller]
     pub fn remove(&mut self, index: u32) -> T {
@@ -72,10 +73,10 @@ impl<T> Slab<T> {
         entry.take().unwrap_or_else(|| vacant(index))
     }
 
-    /// Drops the entry `index` in its place.
+    /// Drops the entry `index` in place.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     #[inline(always)]
     #[track_caller]
     pub fn discard(&mut self, index: u32) {
@@ -102,30 +103,28 @@ impl<T> Slab<T> {
         self.get(index).is_some()
     }
 
-    /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.entries.len() - self.vacant.len()
     }
 
-    /// Whether there is no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Places that have held an entry: every index is below.
+    /// The number of slots that have ever held an entry: every index is below it.
     #[inline]
     pub fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Octets of memory the slab takes.
+    /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Option<T>>() + self.vacant.capacity() * size_of::<u32>()
     }
 
-    /// Asks for the memory of entry `index` without touching it. At most 4 cache lines.
+    /// Prefetches entry `index` without touching it. At most 4 cache lines.
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
         let size = size_of::<Option<T>>();
@@ -135,18 +134,18 @@ impl<T> Slab<T> {
             prefetch_pointer(entry.wrapping_add(offset));
             offset += 64;
         }
-        // The last octet: an entry that is not aligned to lines may reach into one more.
+        // An entry that is not aligned to cache lines may extend into one more.
         if size > 8 && !size.is_multiple_of(64) {
             prefetch_pointer(entry.wrapping_add(size - 1));
         }
     }
 
-    /// All entries with their indices, lowest index first.
+    /// All entries with their indices, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().filter_map(|(at, entry)| Some((at as u32, entry.as_ref()?)))
     }
 
-    /// All entries with their indices, lowest index first.
+    /// All entries with their indices, in ascending order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.entries
             .iter_mut()

@@ -1,4 +1,4 @@
-//! The spans of a pool.
+//! The spans of a pool. `pool.rs` describes their use.
 
 use crate::block::{Header, PoolShared, SPAN_HEADER_BYTES, Span, release_span, span_of};
 use crate::class::{self, CLASSES};
@@ -14,31 +14,32 @@ pub(crate) struct Spans {
     span_bytes: usize,
     spans: Vec<NonNull<Span>>,
     classes: [ClassSpans; CLASSES],
-    /// Spans that are being filled, one of a class at most.
+    /// Spans that are being filled, at most one for each class.
     filling_count: usize,
-    /// Octets of the blocks that are out.
+    /// Bytes of the blocks that are in use.
     used_bytes: usize,
 }
 
-/// Of what is out this part may be lost to spans that are not full, and so many spans beside those
-/// that are being filled.
+/// Spans that are not full may waste one part in this many of the bytes in use, plus this number of
+/// spans, plus the spans that are being filled.
 const WASTE_DIVISOR: usize = 32;
 const WASTED_SPANS_MAX: usize = 8;
 
-/// The spans of one class that have room.
+/// The spans of one class that have space.
 #[derive(Default)]
 struct ClassSpans {
-    /// Blocks are taken from this one until it is full.
+    /// Blocks are taken from this span until it is full.
     current: Option<NonNull<Span>>,
-    /// Then from the one that has had room for longest. The others are left alone: what is in them
-    /// may go as well, and then they are free. Spans that are gone leave their place empty.
+    /// After that, from the span that has had space for longest. The others are left alone: their
+    /// blocks may be returned as well, and then they are free. A span that is gone leaves `None`
+    /// here.
     with_room: VecDeque<Option<NonNull<Span>>>,
-    /// The turn of the first place of `with_room`.
+    /// The position of the first element of `with_room`.
     first_position: u64,
 }
 
 impl ClassSpans {
-    /// The turn of a span that waits from now on.
+    /// Adds a span. Returns its position.
     fn push(&mut self, span: NonNull<Span>) -> u64 {
         self.with_room.push_back(Some(span));
         self.first_position + self.with_room.len() as u64 - 1
@@ -77,7 +78,7 @@ impl Spans {
         }
     }
 
-    /// A block of `class` of the span in use, with whatever octets it had.
+    /// A block of `class` from the current span, with arbitrary contents.
     #[inline]
     pub(crate) fn take_from_current(
         &mut self,
@@ -98,7 +99,7 @@ impl Spans {
                 fields.carved += 1;
                 // SAFETY: a span with room has a block that came back, or one not yet cut off.
                 let block = unsafe { span.cast::<u8>().add(at) }.cast::<Header>();
-                // SAFETY: aligned to 16, as sizes of classes and of the header are; nobody else
+                // SAFETY: aligned to 16, as sizes of classes and of the header are; nothing else
                 // knows this part of the span.
                 unsafe { block.write(Header::of_pool(class::capacity(class), shared)) };
                 block
@@ -114,7 +115,7 @@ impl Spans {
         Some(block)
     }
 
-    /// The same, of another span or a new one if that is full.
+    /// The same. Takes another span, or a new one, if the current one is full.
     pub(crate) fn take(
         &mut self,
         class: usize,
@@ -154,11 +155,11 @@ impl Spans {
         Some(span)
     }
 
-    /// Takes back a block. The span that blocks are taken from stays, even if it is empty.
+    /// Takes back a block. The current span stays, even if it is empty.
     ///
     /// # Safety
-    /// The block must have been cut off one of these spans, and the caller must be its only
-    /// holder, which it is no more afterwards.
+    /// The block must have been cut from one of these spans, and the caller must be its only
+    /// holder. It no longer is one afterwards.
     pub(crate) unsafe fn put(&mut self, block: NonNull<Header>, shared: NonNull<PoolShared>) {
         // SAFETY: by the caller.
         let mut span = unsafe { span_of(block, self.span_bytes) };
@@ -187,7 +188,7 @@ impl Spans {
             unsafe { moved.as_mut() }.index = index as u32;
         }
         // SAFETY: no block of the span is out, and the pool forgot it; the span was a holder of
-        // `shared`, of which the pool is another.
+        // `shared`, and the pool is another holder.
         unsafe {
             self.source.give_back(span.cast(), places);
             PoolShared::release(shared);
@@ -202,8 +203,8 @@ impl Spans {
         self.source.is_exhausted()
     }
 
-    /// Whether spans that are not full take more memory than they should. Those that are being
-    /// filled do not count: nothing is moved out of them.
+    /// Whether spans that are not full waste too much memory. Those being filled do not count:
+    /// nothing is moved out of them.
     pub(crate) fn is_fragmented(&self) -> bool {
         let spans_wasted = WASTED_SPANS_MAX + self.filling_count;
         let most =
@@ -211,10 +212,10 @@ impl Spans {
         self.spans.len() * self.span_bytes > most
     }
 
-    /// Whether a block is in a span that is at most half full, and not the one being filled.
+    /// Whether a block is in a span that is at most half full, and not the current one.
     ///
     /// # Safety
-    /// The block must have been cut off one of these spans, and be alive.
+    /// The block must have been cut from one of these spans, and be alive.
     pub(crate) unsafe fn is_sparse(&self, block: NonNull<Header>) -> bool {
         // SAFETY: by the caller.
         let span = unsafe { span_of(block, self.span_bytes) };
@@ -224,7 +225,7 @@ impl Spans {
             && self.classes[fields.class as usize].current != Some(span)
     }
 
-    /// Has the spans outlast the pool that is closing, until [`Self::release_all`].
+    /// Keeps the spans alive while the pool closes, until [`Self::release_all`].
     pub(crate) fn retain_all(&mut self) {
         for span in &mut self.spans {
             // SAFETY: the pool owns the fields of its spans.
@@ -232,7 +233,7 @@ impl Spans {
         }
     }
 
-    /// Leaves the spans to the packets that are left, after [`Self::retain_all`].
+    /// Leaves the spans to the remaining packets, after [`Self::retain_all`].
     pub(crate) fn release_all(&mut self, shared: NonNull<PoolShared>) {
         for span in self.spans.drain(..) {
             // SAFETY: counted by `retain_all`.

@@ -5,10 +5,10 @@ use core::fmt;
 
 /// Slots in a cache line.
 const SLOTS: usize = 8;
-/// The index in a slot that holds nothing.
+/// The index in a vacant slot.
 const NONE: u32 = u32::MAX;
 
-/// A cache line of slots. The slots in use are the first ones.
+/// A cache line of slots. The slots in use come first.
 #[repr(C, align(64))]
 #[derive(Copy, Clone)]
 struct Line {
@@ -24,14 +24,14 @@ impl Line {
         self.indexes[SLOTS - 1] != NONE
     }
 
-    /// Slots in use. Without a loop that ends sooner or later: its end would rarely be foreseen.
+    /// The number of slots in use. Branch-free: an early exit would be mispredicted.
     #[inline(always)]
     fn used(&self) -> usize {
         // The bit behind the last slot stands for a full line.
         (equal_words(&self.indexes, NONE) | 1 << SLOTS).trailing_zeros() as usize
     }
 
-    /// Empties a slot that is in use. Says whether the line was full.
+    /// Vacates a slot in use. Returns whether the line was full.
     #[inline(always)]
     fn vacate(&mut self, slot: usize) -> bool {
         let was_full = self.is_full();
@@ -42,14 +42,14 @@ impl Line {
         was_full
     }
 
-    /// A bit for each slot with this tag, unused slots included.
+    /// A bit for each slot with this tag, including vacant slots.
     #[inline(always)]
     fn matches(&self, tag: u32) -> u32 {
         equal_words(&self.tags, tag)
     }
 }
 
-/// A bit for each of the words of half a cache line that equals `wanted`, the first one lowest.
+/// A bit for each of the 8 words that equals `wanted`, the first word lowest.
 #[inline(always)]
 pub fn equal_words(words: &[u32; SLOTS], wanted: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -73,12 +73,17 @@ pub fn equal_words(words: &[u32; SLOTS], wanted: u32) -> u32 {
     }
 }
 
-/// A hash table from 64-bit hashes to slab indices, which leaves keys and comparison to the caller.
+/// A hash table from 64-bit hashes to slab indices. Keys and their comparison are left to the
+/// caller.
 ///
-/// Open addressing over cache lines of 8 slots: 32 bits of hash and an index each. A lookup reads
-/// one line most of the time, and [`Table::prefetch`] can fetch it ahead. One hash may stand for
-/// several indices, and one pair may be in it more than once. It grows by itself, from the tags
-/// alone, when it is four fifths full; the bound is the caller's.
+/// Open addressing over cache lines of 8 slots, each with 32 bits of the hash (the *tag*) and an
+/// index. An entry belongs to its *home line*, which the upper bits of the tag select, or, if that
+/// is full, to the next line that is not. So a lookup reads one line most of the time and stops at
+/// the first line that is not full. [`Table::prefetch`] can fetch the home line ahead. A removal
+/// that opens a full line moves a later entry into it, so no tombstones are needed.
+///
+/// A hash may have several indices, and the same pair may occur more than once. The table grows
+/// when it is four fifths full, using only the tags. Limits are up to the caller.
 #[derive(Clone)]
 pub struct Table {
     /// A power of two, from 2 to 2^32.
@@ -86,7 +91,7 @@ pub struct Table {
     /// A tag shifted right by this is the number of its home line.
     shift: u32,
     len: usize,
-    /// Grow before `len` gets beyond this.
+    /// The table grows before `len` exceeds this.
     len_max: usize,
 }
 
@@ -113,19 +118,18 @@ impl Table {
         self.len
     }
 
-    /// Whether there is no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Octets of memory the table takes.
+    /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// Octets that it may need beside its own while it takes more entries: when it grows, the old
-    /// lines stay until all is in the new ones.
+    /// Bytes that the table may need in addition for this number of further entries. When it grows,
+    /// the old lines exist until all entries are in the new ones.
     pub fn growth_bytes(&self, entries: usize) -> usize {
         let mut lines = self.lines.len();
         while Self::len_max(lines) < self.len + entries {
@@ -154,7 +158,7 @@ impl Table {
         (line + 1) & (self.lines.len() - 1)
     }
 
-    /// A line that [`Table::home_line`] or [`Table::next_line`] has given.
+    /// A line that [`Table::home_line`] or [`Table::next_line`] has returned.
     #[inline(always)]
     fn line(&self, at: usize) -> &Line {
         debug_assert!(at < self.lines.len());
@@ -163,7 +167,7 @@ impl Table {
         unsafe { self.lines.get_unchecked(at) }
     }
 
-    /// The same, to change it.
+    /// The same, mutable.
     #[inline(always)]
     fn line_mut(&mut self, at: usize) -> &mut Line {
         debug_assert!(at < self.lines.len());
@@ -171,13 +175,13 @@ impl Table {
         unsafe { self.lines.get_unchecked_mut(at) }
     }
 
-    /// Asks for the line of `hash`, so that a later [`Table::find`] does not wait for memory.
+    /// Prefetches the home line of `hash` for a later [`Table::find`].
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch_read(self.line(self.home_line(Self::tag(hash))));
     }
 
-    /// The first index with `hash` (32 bits of it are compared) for which `is_match` says yes.
+    /// The first index with `hash` (32 bits are compared) for which `is_match` returns true.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = Self::tag(hash);
@@ -199,7 +203,7 @@ impl Table {
         }
     }
 
-    /// Calls `f` with every index that [`Table::find`] would try.
+    /// Calls `f` with each index that [`Table::find`] would try.
     #[inline(always)]
     pub fn for_each_candidate(&self, hash: u64, mut f: impl FnMut(u32)) {
         self.find(hash, |index| {
@@ -208,12 +212,12 @@ impl Table {
         });
     }
 
-    /// Adds an entry, beside others of the same hash.
+    /// Adds an entry, in addition to others with the same hash.
     ///
     /// # Panics
-    /// When `index` is `u32::MAX`.
+    /// If `index` is `u32::MAX`.
     pub fn insert(&mut self, hash: u64, index: u32) {
-        assert!(index != NONE, "u32::MAX is no index");
+        assert!(index != NONE, "u32::MAX is not a valid index");
         if self.len >= self.len_max {
             self.grow();
         }
@@ -245,7 +249,7 @@ impl Table {
         *self = larger;
     }
 
-    /// Removes one entry of `hash` with `index`. Says whether there was one.
+    /// Removes one entry with `hash` and `index`. Returns whether there was one.
     #[inline(always)]
     pub fn remove(&mut self, hash: u64, index: u32) -> bool {
         let tag = Self::tag(hash);
@@ -268,8 +272,8 @@ impl Table {
         }
     }
 
-    /// Moves entries back into lines that were full, so that all lines between an entry and its
-    /// home are full again.
+    /// Moves entries back into lines that were full, until all lines between an entry and its home
+    /// are full again.
     #[inline(never)]
     fn refill(&mut self, mut hole: usize) {
         while let Some((from, slot)) = self.find_displaced(hole) {
@@ -284,14 +288,14 @@ impl Table {
         }
     }
 
-    /// An entry behind `hole` that belongs there or before.
+    /// An entry behind line `hole` whose home is there or before.
     fn find_displaced(&self, hole: usize) -> Option<(usize, usize)> {
         let mask = self.lines.len() - 1;
         let mut at = self.next_line(hole);
         loop {
             let line = &self.lines[at];
             let distance = at.wrapping_sub(hole) & mask;
-            // Most lines have none that belongs elsewhere.
+            // Most lines have no displaced entries.
             let homes = line.tags.map(|tag| tag >> self.shift);
             let mut displaced = !equal_words(&homes, at as u32) & ((1 << line.used()) - 1);
             while displaced != 0 {

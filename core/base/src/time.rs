@@ -1,23 +1,19 @@
-/// Nanoseconds in a microsecond.
 pub const NS_PER_US: u64 = 1_000;
-/// Nanoseconds in a millisecond.
 pub const NS_PER_MS: u64 = 1_000_000;
-/// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
-/// A point in time: nanoseconds since an epoch that the driver chooses, and that never runs
-/// backwards.
+/// A point in time: nanoseconds since an epoch that the driver chooses. It never runs backwards.
 ///
-/// The core has no clock. Wall clock and virtual time look the same to it.
+/// The core has no clock: wall-clock time and simulated time look the same to it.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Default)]
 pub struct Instant(u64);
 
 impl Instant {
     pub const ZERO: Self = Self(0);
-    /// A point that no driver reaches (584 years after the epoch).
+    /// A time that no driver reaches (584 years after the epoch).
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The point `ns` nanoseconds after the epoch.
+    /// The time `ns` nanoseconds after the epoch.
     #[inline]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
@@ -29,13 +25,13 @@ impl Instant {
         self.0
     }
 
-    /// The point `ns` nanoseconds later, at most [`Instant::FAR_FUTURE`].
+    /// The time `ns` nanoseconds later, at most [`Instant::FAR_FUTURE`].
     #[inline]
     pub const fn plus_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))
     }
 
-    /// Nanoseconds from `earlier` to `self`, 0 when `earlier` is the later one.
+    /// Nanoseconds from `earlier` to `self`; 0 if `earlier` is later.
     #[inline]
     pub const fn ns_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

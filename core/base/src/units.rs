@@ -1,8 +1,8 @@
-//! Quantities as people write them: `"40Mbit"`, `"10ms"`, `"256KiB"`, `"1%"`, `"4.7kpps"`.
+//! Quantities with units: `"40Mbit"`, `"10ms"`, `"256KiB"`, `"1%"`, `"4.7kpps"`.
 //!
-//! Command line, router configuration, scenarios, topologies and the link emulator all read them
-//! here. Each type holds an integer (or a fraction), reads itself from text with a unit, and says
-//! in its error what would have been right.
+//! The command line, router configuration, scenarios, topologies and the link emulator all parse
+//! them here. Each type holds an integer (or a fraction) and parses text with a unit. Its errors
+//! say what to write instead.
 
 use core::fmt;
 use core::str::FromStr;
@@ -15,7 +15,7 @@ pub use self::text::{
 };
 pub(crate) use self::text::{format_bytes, format_duration_ns, format_rate_bps};
 
-/// A type of quantity: one number, how it is read, and what is expected in its place.
+/// Declares a type of quantity: its number, how it is parsed, and what errors say is expected.
 macro_rules! quantity {
     (
         $(#[doc = $doc:literal])*
@@ -67,7 +67,7 @@ quantity! {
     Size {
         bytes: u64
     }
-    parse_bytes, "a size: octets as a number, or text such as \"256KiB\""
+    parse_bytes, "a size: bytes as a number, or text such as \"256KiB\""
 }
 quantity! {
     /// A number in 0 to 1, for example `"1%"` or `"0.01"`.
@@ -102,7 +102,7 @@ fn positive_rate_bps(text: &str) -> Result<u64, UnitError> {
     match parse_rate_bps(text)? {
         0 => Err(UnitError::Refused {
             text: text.into(),
-            expected: "a rate above 0; a link that is to carry nothing is one that is down",
+            expected: "a rate above 0; to stop all traffic, take the link down",
         }),
         bps => Ok(bps),
     }

@@ -6,13 +6,13 @@ use core::fmt;
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Enough for every tick of 64 bits.
+/// Enough for a tick of 64 bits.
 const LEVELS: usize = 11;
 const NONE: u32 = u32::MAX;
 /// The slot of a key without a timer.
 const IDLE: u16 = u16::MAX;
 
-/// A key's timer, and its place in the list of its slot.
+/// A key's timer, and its links in the list of its slot.
 #[derive(Copy, Clone)]
 struct Timer {
     deadline: Instant,
@@ -28,14 +28,38 @@ impl Timer {
 
 /// A hierarchical timer wheel (Varghese and Lauck, 1987) with one timer for each key.
 ///
-/// Keys are small integers, as a [`Slab`](crate::Slab) gives them: memory is 24 octets for each key
-/// up to the largest, and nothing is allocated for a timer of a key seen before. Schedule and
-/// cancel take constant time.
+/// Keys are small integers, as a [`Slab`](crate::Slab) gives them. Memory is 24 bytes for each key
+/// up to the largest; starting a timer of a key seen before allocates nothing. Schedule and cancel
+/// take constant time.
+///
+/// # How it works
+///
+/// Time is counted in ticks. Write a tick as eleven digits of 6 bits: level 0 is the lowest digit.
+/// The timer of a key lies in a list, one for each of 64 slots in each of 11 levels:
+///
+/// - Its *level* is that of the highest digit in which its tick differs from the present tick.
+/// - Its *slot* is the value of that digit in its own tick.
+///
+/// So level 0 holds the timers of the present 64 ticks, in a slot for each tick, and a slot of
+/// level 1 holds those of 64 ticks together. When the present tick reaches the start of such a
+/// slot, its timers are sorted into the levels below (*cascade*); a timer moves at most ten times
+/// in its life.
+///
+/// Example: the present tick is 100, in digits (1, 36). A timer for tick 110, (1, 46), differs in
+/// the lowest digit: level 0, slot 46. A timer for tick 200, (3, 8), differs in the next one: level
+/// 1, slot 3. At tick 192, (3, 0), that slot cascades, and the timer lands in level 0, slot 8,
+/// where it expires at tick 200.
+///
+/// Slots before the present one are empty in every level, so the first occupied slot of the lowest
+/// occupied level comes next. A bit mask for each level finds it without a search.
+///
+/// Deadlines are rounded up to a tick: a timer is never early, and late by less than a tick.
 pub struct TimerWheel {
     tick_ns: u64,
-    /// The tick up to which timers have expired.
+    /// Timers up to this tick have expired.
     now_tick: u64,
-    /// Level 0 has a slot for each tick; a slot of a level above spans 64 slots of the level below.
+    /// The first timer of each slot. Level 0 has a slot for each tick; a slot of a higher level
+    /// spans 64 slots of the level below.
     heads: Box<[[u32; SLOTS]; LEVELS]>,
     /// A bit for each slot that is not empty.
     occupied: [u64; LEVELS],
@@ -44,12 +68,12 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// A wheel with ticks of `tick_ns` nanoseconds, whose timers start at `now`.
+    /// A wheel with ticks of `tick_ns` nanoseconds, starting at `now`.
     ///
     /// # Panics
-    /// When `tick_ns` is 0.
+    /// If `tick_ns` is 0.
     pub fn new(tick_ns: u64, now: Instant) -> Self {
-        assert!(tick_ns > 0, "a tick takes time");
+        assert!(tick_ns > 0, "a tick must be longer than 0 ns");
         Self {
             tick_ns,
             now_tick: now.as_ns() / tick_ns,
@@ -60,14 +84,13 @@ impl TimerWheel {
         }
     }
 
-    /// The number of timers that run.
+    /// The number of running timers.
     #[inline]
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no timer runs.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -77,14 +100,14 @@ impl TimerWheel {
         size_of_val(&*self.heads) + self.timers.capacity() * size_of::<Timer>()
     }
 
-    /// Starts the timer of `key`, or moves it. A time that is past expires with the next
+    /// Starts the timer of `key`, or moves it. A deadline in the past expires with the next
     /// [`TimerWheel::advance`].
     ///
     /// # Panics
-    /// When `key` is `u32::MAX`.
+    /// If `key` is `u32::MAX`.
     #[inline(always)]
     pub fn schedule(&mut self, key: u32, at: Instant) {
-        assert!(key != NONE, "u32::MAX is no key");
+        assert!(key != NONE, "u32::MAX is not a valid key");
         if key as usize >= self.timers.len() {
             self.timers.resize(key as usize + 1, Timer::IDLE);
         }
@@ -96,7 +119,7 @@ impl TimerWheel {
         self.insert_timer(key, at);
     }
 
-    /// Stops the timer of `key`, if it runs.
+    /// Stops the timer of `key`, if it is running.
     #[inline]
     pub fn cancel(&mut self, key: u32) {
         if self.timers.get(key as usize).is_some_and(|link| link.slot != IDLE) {
@@ -106,23 +129,23 @@ impl TimerWheel {
         }
     }
 
-    /// Asks for the memory of the timer of `key` without waiting for it.
+    /// Prefetches the timer of `key`.
     #[inline(always)]
     pub fn prefetch(&self, key: u32) {
         prefetch_pointer(self.timers.as_ptr().wrapping_add(key as usize).cast());
     }
 
-    /// When the timer of `key` is due, if it runs.
+    /// The deadline of `key`'s timer, if it is running.
     #[inline]
     pub fn deadline(&self, key: u32) -> Option<Instant> {
         self.timers.get(key as usize).filter(|link| link.slot != IDLE).map(|link| link.deadline)
     }
 
-    /// Appends the keys of all timers that are due at `now` to `expired` and stops them. Never
-    /// early, and late by less than a tick.
+    /// Stops all timers that are due at `now`, and appends their keys to `expired`. Never early,
+    /// and late by less than a tick.
     ///
-    /// The order is that of the ticks, within a tick that of the deadlines, and for equal deadlines
-    /// that of the keys: it does not depend on how the timers were started.
+    /// They are ordered by tick, then by deadline, then by key. The order does not depend on how
+    /// the timers were started.
     pub fn advance(&mut self, now: Instant, expired: &mut Vec<u32>) {
         let target = now.as_ns() / self.tick_ns;
         while let Some((level, slot, tick)) = self.next_slot() {
@@ -139,20 +162,20 @@ impl TimerWheel {
         self.now_tick = self.now_tick.max(target);
     }
 
-    /// When [`TimerWheel::advance`] should be called next: never later than the tick of the first
-    /// deadline, but perhaps earlier, when timers far ahead must move to a finer level.
+    /// When to call [`TimerWheel::advance`] next: never later than the tick of the first deadline.
+    /// It may be earlier, when distant timers must move to a finer level.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let (_, _, tick) = self.next_slot()?;
         Some(Instant::from_ns(tick.saturating_mul(self.tick_ns)))
     }
 
-    /// The first slot that is not empty, and the tick it starts with.
+    /// The first slot that is not empty, and its first tick.
     #[inline]
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
-        // All of a level comes before all of the level above.
+        // All timers of a level expire before all timers of the level above.
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
-        // Slots before the present one are empty, so the first is the next.
+        // Slots before the present one are empty.
         let slot = self.occupied[level].trailing_zeros();
         let shift = level as u32 * SLOT_BITS;
         let above = self.now_tick.checked_shr(shift + SLOT_BITS).unwrap_or(0);
@@ -174,7 +197,7 @@ impl TimerWheel {
         expired[first..].sort_unstable_by_key(|&key| (self.timers[key as usize].deadline, key));
     }
 
-    /// Spreads the timers of a slot that has begun over the levels below.
+    /// The present tick has reached a slot: distributes its timers over the levels below.
     fn cascade(&mut self, level: usize, slot: usize) {
         let mut key = core::mem::replace(&mut self.heads[level][slot], NONE);
         self.occupied[level] &= !(1 << slot);
@@ -185,8 +208,7 @@ impl TimerWheel {
         }
     }
 
-    /// The level and slot of a timer due at `deadline`, seen from now: the level is that of the first
-    /// digit in which the ticks differ.
+    /// The level and slot of a timer with this deadline.
     #[inline]
     fn slot_for(&self, at: Instant) -> (usize, usize) {
         let tick = at.as_ns().div_ceil(self.tick_ns).max(self.now_tick);

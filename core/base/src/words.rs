@@ -1,32 +1,31 @@
-//! Choices that people write as a word.
+//! Enums that configuration files and command lines write as a word.
 
 use core::fmt;
 
-/// The word is none of those that may stand there.
+/// A word that is not one of those allowed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
-    /// The words that may stand there.
+    /// The allowed words.
     pub words: &'static [&'static str],
 }
 
 impl fmt::Display for UnknownWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such word; those are")?;
+        f.write_str("unknown word; expected one of")?;
         self.words.iter().try_for_each(|word| write!(f, " \"{word}\""))
     }
 }
 
 impl core::error::Error for UnknownWord {}
 
-/// Gives an enum without fields its words: `FULL_SHARE`, `WORDS`, `Display` and `FromStr`, by which
-/// configuration files, plans and scenarios all name it.
+/// Gives an enum without fields its words: `ALL`, `WORDS`, `Display` and `FromStr`. Configuration
+/// files, plans and scenarios all use them.
 #[macro_export]
 macro_rules! words {
     ($type:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $type {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
-            /// Their words, in the same order.
+            /// The words, in the order of `ALL`.
             pub const WORDS: &[&str] = &[$($word),+];
         }
 
@@ -49,7 +48,7 @@ macro_rules! words {
     };
 }
 
-/// With the feature `serde` what [`words!`] makes is written and read as its word, too.
+/// With the feature `serde`, such an enum is also serialised as its word.
 #[cfg(feature = "serde")]
 #[macro_export]
 #[doc(hidden)]
@@ -74,7 +73,7 @@ macro_rules! words_serde {
     };
 }
 
-/// Without it, not.
+/// Without the feature, it is not.
 #[cfg(not(feature = "serde"))]
 #[macro_export]
 #[doc(hidden)]
@@ -101,6 +100,6 @@ mod tests {
             assert_eq!(choice.to_string().parse(), Ok(*choice));
         }
         let error = "that".parse::<Choice>().unwrap_err();
-        assert_eq!(error.to_string(), "no such word; those are \"this\" \"the-other\"");
+        assert_eq!(error.to_string(), "unknown word; expected one of \"this\" \"the-other\"");
     }
 }

@@ -13,7 +13,7 @@ fn full(entries: u64, ppm: u32, rng: &mut Rng) -> (CountingBloom, Vec<u64>) {
     (filter, hashes)
 }
 
-/// Against the theory within 5 standard deviations of counting.
+/// Compares with the theory, within 5 standard deviations of counting.
 #[test]
 fn the_rate_is_what_the_theory_says() {
     let mut rng = Rng::from_seed(11);
@@ -31,8 +31,7 @@ fn the_rate_is_what_the_theory_says() {
     }
 }
 
-/// The same theory summed the long way: over the number of hashes in a block and of its counters in
-/// use.
+/// The same theory, summed over the number of hashes in a block and of its counters in use.
 #[test]
 fn closed_form_equals_sum_over_loads() {
     for (probes, load) in [(1, 3.0), (4, 9.5), (6, 12.0), (8, 20.0)] {
@@ -104,7 +103,7 @@ fn removal_of_unknown_hash_panics() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// Too small on purpose: counters run full.
+    /// The filter is too small on purpose: counters reach their maximum.
     #[test]
     fn never_false_negative(
         entries in 0u64..60,

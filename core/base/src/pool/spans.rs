@@ -1,4 +1,4 @@
-//! Pools that take memory in spans.
+//! Tests of pools with spans.
 
 use super::*;
 use crate::rng::Rng;
@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 const SPAN_BYTES: usize = 64 << 10;
 
-/// Spans of the global allocator, counted.
+/// Spans from the global allocator, counted.
 #[derive(Debug)]
 struct CountingSource {
     span_bytes: usize,
@@ -101,13 +101,13 @@ fn falls_back_to_allocator_without_spans() {
     let mut pool = Pool::with_spans(0, source.clone());
     let fit = (SPAN_BYTES - 64) / Pool::footprint(1_000);
     let mut packets: Vec<_> = (0..fit).map(|at| filled(&mut pool, 1_000, at as u8)).collect();
-    assert!(pool.span_bytes_when_exhausted().is_none(), "a full span alone is no want");
+    assert!(pool.span_bytes_when_exhausted().is_none(), "one full span is no shortage");
     packets.push(filled(&mut pool, 1_000, fit as u8));
     assert_eq!(pool.span_bytes_when_exhausted(), Some(SPAN_BYTES as u64));
     for (at, packet) in packets.iter().enumerate() {
         assert!(packet.iter().all(|&octet| octet == at as u8));
     }
-    // A block that came back is used, whether or not there is another span.
+    // A returned block is reused, whether or not there is another span.
     pool.recycle(packets.remove(0));
     packets.push(filled(&mut pool, 1_000, 0));
     assert_eq!(pool.span_bytes_when_exhausted(), Some(SPAN_BYTES as u64));
@@ -192,8 +192,8 @@ fn last_drop_returns_spans() {
     }
 }
 
-/// Regression: blocks that had come back were used first, in spans of which the rest was about to
-/// come back too, and the pool took twice the memory.
+/// Regression: the pool first reused blocks in spans whose other blocks were about to be freed as
+/// well, and took twice the memory.
 #[test]
 fn mixed_sizes_reuse_freed_spans() {
     let (spans, rounds) = if cfg!(miri) { (40, 2_000) } else { (256, 40_000) };
@@ -212,12 +212,12 @@ fn mixed_sizes_reuse_freed_spans() {
         }
         most_in_use = most_in_use.max(source.in_use());
     }
-    // Half a span of each of the twenty classes.
+    // Half a span for each of the twenty classes.
     assert!(most_in_use <= spans + spans / 20 + 20, "{most_in_use} of {spans}");
 }
 
-/// Regression: with more than twelve sizes, each of which has a span that is being filled, what
-/// lies well was taken for scattered, and looked at again and again.
+/// Regression: with more than twelve sizes, each with a span being filled, packets in good places
+/// counted as fragmented and were visited again and again.
 #[test]
 fn filling_spans_are_not_fragmented() {
     const LARGE_SPAN_BYTES: usize = 1 << 20;
@@ -227,7 +227,7 @@ fn filling_spans_are_not_fragmented() {
     let mut held: Vec<_> = sizes.iter().map(|&size| filled(&mut pool, size, 1)).collect();
     assert_eq!(source.in_use(), sizes.len());
     assert!(!pool.is_fragmented());
-    // What is nearly alone in spans that were full still is, until it is moved.
+    // Packets that are nearly alone in spans that were full count, until they are moved.
     let many: Vec<_> = (0..24 * 16).map(|_| filled(&mut pool, sizes[29], 2)).collect();
     for (at, packet) in many.into_iter().enumerate() {
         match at % 16 {

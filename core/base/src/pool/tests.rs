@@ -77,8 +77,7 @@ fn classes_out_of_use_make_room() {
     let small: Vec<_> = (0..300).map(|_| pool.alloc(100)).collect();
     drop(small);
     drop(pool.alloc(1_000));
-    // All of the owner's half is on small blocks now; large ones must get it when they are the ones
-    // in use.
+    // The owner's half is full of small blocks now. Large blocks must get it when they are in use.
     for _ in 0..3 {
         let large: Vec<_> = (0..2).map(|_| pool.alloc(8_000)).collect();
         drop(large);

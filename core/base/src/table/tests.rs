@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 impl Table {
-    /// Every entry is found from its home, and slots in use come first.
+    /// Asserts that every entry is found from its home line, and that slots in use come first.
     fn check(&self) {
         let mut entries = 0;
         for (at, line) in self.lines.iter().enumerate() {
@@ -85,7 +85,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     // Few tags, close together at both ends of the range, so that runs of full lines form, wrap and
-    // shift.
+    // move.
     let hash = prop_oneof![
         (0..4u64).prop_map(|tag| tag << 32),
         (0..4u64).prop_map(|tag| (u64::from(u32::MAX) - tag) << 32),

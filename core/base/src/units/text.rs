@@ -1,64 +1,52 @@
-//! Quantities with their unit as people write them: `"10ms"`, `"1.5us"`, `"100Mbit"`, `"2Gbit/s"`,
+//! Parsing and formatting of quantities with a unit: `"10ms"`, `"1.5us"`, `"100Mbit"`, `"2Gbit/s"`,
 //! `"256KiB"`, `"1%"`.
 //!
-//! A number without a unit is refused, because a file that says `delay = "10"` means ten of
-//! something that only its author knows; a size alone may be a plain number of octets. Decimal
-//! fractions are exact: no floating point is involved, and a value finer than the unit that is
-//! stored (1 ns, 1 bit/s, 1 octet) is refused.
+//! A number without a unit is rejected, because only the author of a file knows what `delay = "10"`
+//! means. The exception is a size, which may be a plain number of bytes. Decimal fractions are
+//! exact: no floating point is involved. A value that is finer than the stored unit (1 ns, 1 bit/s,
+//! 1 byte) is rejected.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt::Write as _;
 
-/// Why a quantity was refused. The text says what to write instead.
+/// Why a quantity was rejected. The text says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     #[error("empty {quantity}; write for example {example:?}")]
     Empty {
         /// What was expected, for example "duration".
         quantity: &'static str,
-        /// A value that would be accepted.
         example: &'static str,
     },
     /// The text does not start with a number.
     #[error("{text:?} is not a {quantity}; write a number and its unit, for example {example:?}")]
-    NoNumber {
-        text: String,
-        quantity: &'static str,
-        /// A value that would be accepted.
-        example: &'static str,
-    },
+    NoNumber { text: String, quantity: &'static str, example: &'static str },
     #[error("{text:?} has no unit; write {suggestion}")]
     NoUnit {
         text: String,
-        /// Ways to write it with a unit, ready to print.
+        /// Ways to write it with a unit.
         suggestion: String,
     },
-    /// A unit that is none of this quantity.
+    /// The unit does not belong to this quantity.
     #[error("{unit:?} in {text:?} is no unit of {quantity}; use one of {accepted}")]
-    UnknownUnit {
-        text: String,
-        /// The part that is no unit.
-        unit: String,
-        quantity: &'static str,
-        accepted: &'static str,
-    },
-    /// Finer than what is stored.
-    #[error("{text:?} is not a whole number of {base}; write a value that is")]
+    UnknownUnit { text: String, unit: String, quantity: &'static str, accepted: &'static str },
+    /// Finer than the stored unit.
+    #[error("{text:?} is not a whole number of {base}; round it")]
     TooFine { text: String, base: &'static str },
-    /// Read, but of no use here.
+    /// Parsed, but not allowed here.
     #[error("{text:?} is not {expected}")]
     Refused {
         text: String,
-        /// What would be right, ready to print.
+        /// What is allowed.
         expected: &'static str,
     },
-    /// Does not fit.
+    /// Larger than the stored number.
     #[error("{text:?} is too large; the most is {max}")]
     TooLarge {
         text: String,
-        /// The largest value, ready to print.
+        /// The largest value.
         max: &'static str,
     },
 }
@@ -69,7 +57,7 @@ struct Quantity {
     base: &'static str,
     accepted: &'static str,
     max: &'static str,
-    /// Multiplier of a unit, or `None` when the unit is unknown.
+    /// The multiplier of a unit, or `None` if the unit is unknown.
     scale: fn(&str) -> Option<u128>,
     suggest: fn(&str) -> String,
 }
@@ -98,7 +86,7 @@ const RATE: Quantity = Quantity {
 const BYTES: Quantity = Quantity {
     name: "size",
     example: "256KiB",
-    base: "octets",
+    base: "bytes",
     accepted: "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB (in capital letters or small ones; k, M, G \
                and T mean KiB, MiB, GiB and TiB)",
     max: "16777215TiB",
@@ -164,14 +152,15 @@ fn bytes_scale(unit: &str) -> Option<u128> {
     })
 }
 
-/// Splits a text into its number (digits, `_`, one point) and what follows.
+/// Splits text into its number (digits, `_`, one point) and the rest.
 fn split_number(text: &str) -> (&str, &str) {
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
-/// `number * scale` exactly, or what is wrong with it.
+/// `number * scale` exactly. `None` if the text is no number; `Err(true)` if the value is too
+/// large, `Err(false)` if it is too fine.
 fn scaled(number: &str, scale: u128) -> Option<Result<u128, bool>> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |part: &str| part.chars().filter(|&c| c != '_').collect::<String>();
@@ -180,7 +169,7 @@ fn scaled(number: &str, scale: u128) -> Option<Result<u128, bool>> {
     if fraction.contains('.') || whole.is_empty() || (number.ends_with('.')) {
         return None;
     }
-    // 2^64 * 10^18 fits in 128 bits; more digits than that are too large or too fine anyway.
+    // 2^64 * 10^18 fits into 128 bits. With more digits the value is too large or too fine anyway.
     if whole.trim_start_matches('0').len() > 20 {
         return Some(Err(true));
     }
@@ -244,12 +233,12 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
     parse(text, &DURATION)
 }
 
-/// A rate in bits a second: `"100Mbit"`, `"2Gbit/s"`, `"10Mbps"`, `"1.5MB/s"` (octets).
+/// A rate in bits a second: `"100Mbit"`, `"2Gbit/s"`, `"10Mbps"`, `"1.5MB/s"` (bytes).
 pub fn parse_rate_bps(text: &str) -> Result<u64, UnitError> {
     parse(text, &RATE)
 }
 
-/// A size in octets: `"1500"`, `"1500B"`, `"64kB"` (64,000), `"256KiB"` (262,144).
+/// A size in bytes: `"1500"`, `"1500B"`, `"64kB"` (64,000), `"256KiB"` (262,144).
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     parse(text, &BYTES)
 }
@@ -280,7 +269,7 @@ pub fn parse_probability(text: &str) -> Result<f64, UnitError> {
     Ok(value)
 }
 
-/// Packets (or anything else) a second, above 0: `"15.94kpps"`, `"414pps"`, `"100/s"`, `"2kHz"`.
+/// A frequency above 0, of packets or other events: `"15.94kpps"`, `"414pps"`, `"100/s"`, `"2kHz"`.
 pub fn parse_frequency_hz(text: &str) -> Result<f64, UnitError> {
     let trimmed = text.trim();
     let (number, unit) = split_number(trimmed);
@@ -309,7 +298,7 @@ pub fn parse_frequency_hz(text: &str) -> Result<f64, UnitError> {
     })
 }
 
-/// Writes `value` in the largest of `units` that keeps at most three decimal digits exactly.
+/// Formats `value` in the largest of `units` that needs at most three decimal digits.
 fn format_exact(value: u64, units: &[(u64, &str)]) -> String {
     for &(scale, unit) in units {
         if value >= scale && (value % scale).is_multiple_of((scale / 1_000).max(1)) {
@@ -327,12 +316,12 @@ fn format_exact(value: u64, units: &[(u64, &str)]) -> String {
     format!("{value}{unit}")
 }
 
-/// A duration as [`parse_duration_ns`] reads it back exactly: 1,500,000 is `"1.5ms"`.
+/// A duration that [`parse_duration_ns`] parses exactly: 1,500,000 is `"1.5ms"`.
 pub(crate) fn format_duration_ns(ns: u64) -> String {
     format_exact(ns, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")])
 }
 
-/// A rate as [`parse_rate_bps`] reads it back exactly: 100,000,000 is `"100Mbit/s"`.
+/// A rate that [`parse_rate_bps`] parses exactly: 100,000,000 is `"100Mbit/s"`.
 pub(crate) fn format_rate_bps(bps: u64) -> String {
     const UNITS: [(u64, &str); 5] = [
         (1_000_000_000_000, "Tbit/s"),
@@ -344,7 +333,7 @@ pub(crate) fn format_rate_bps(bps: u64) -> String {
     format_exact(bps, &UNITS)
 }
 
-/// A size as [`parse_bytes`] reads it back exactly: 262,144 is `"256KiB"`, 64,000 is `"64kB"`.
+/// A size that [`parse_bytes`] parses exactly: 262,144 is `"256KiB"`, 64,000 is `"64kB"`.
 pub(crate) fn format_bytes(bytes: u64) -> String {
     let binary = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (scale, unit) in binary {
@@ -362,7 +351,7 @@ pub(crate) fn format_bytes(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Octets for people, in the largest binary unit and with three digits or so: `1.50 KiB`.
+/// A size for people, in the largest binary unit and with about three digits: `1.50 KiB`.
 pub fn approximate_bytes(count: u64) -> String {
     let (mut value, mut unit) = (count as f64, "");
     for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
