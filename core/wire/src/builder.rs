@@ -1,11 +1,11 @@
-//! What the builders of Interests and Data have in common.
+//! The common parts of the builders of Interests and Data.
 
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
 use sha2::{Digest, Sha256};
 
-/// Makes methods that set a field and return the builder.
+/// Declares methods that set a field and return the builder.
 macro_rules! setters {
     ($($(#[$meta:meta])* $field:ident: $type:ty => $value:expr;)+) => {
         $(
@@ -21,7 +21,7 @@ macro_rules! setters {
 
 pub(crate) use setters;
 
-/// What a signer that cannot fail has led to.
+/// The result of a signer that cannot fail.
 pub(crate) fn infallible<T>(result: Result<T, Infallible>) -> T {
     match result {
         Ok(value) => value,
@@ -29,7 +29,7 @@ pub(crate) fn infallible<T>(result: Result<T, Infallible>) -> T {
     }
 }
 
-/// SHA-256 of the octets of all portions.
+/// SHA-256 of all portions together.
 pub(crate) fn sha256_of(portions: &[&[u8]]) -> Vec<u8> {
     let mut hasher = Sha256::new();
     for portion in portions {

@@ -19,13 +19,13 @@ pub struct DataView<'a> {
     /// The whole Data TLV.
     pub wire: &'a [u8],
     pub name: NameView<'a>,
-    /// Octets of the TLV-VALUE of the name without its last component.
+    /// Octets of the name's TLV-VALUE without its last component.
     pub parent_len: usize,
-    /// FreshnessPeriod in milliseconds; 0 when absent.
+    /// FreshnessPeriod in milliseconds; 0 if absent.
     pub freshness_ms: u64,
-    /// ContentType; 0 (Blob) when absent.
+    /// ContentType; 0 (Blob) if absent.
     pub content_type: u64,
-    /// Value of Content; empty when absent.
+    /// Value of Content; empty if absent.
     pub content: &'a [u8],
     after_name: &'a [u8],
 }
@@ -50,18 +50,18 @@ fn final_block_id(value: &[u8]) -> Result<ComponentView<'_>, DecodeError> {
     })
 }
 
-/// The value of the child of this type among the TLVs in `value`; empty when absent. What a Data
-/// consists of is critical, so none is there twice.
+/// The value of the child of this type among the TLVs in `value`; empty if absent. All elements of
+/// a Data are critical, so none occurs twice.
 fn child(value: &[u8], typ: u32) -> &[u8] {
     let found = Reader::new(value).flatten().find(|element| element.typ == typ);
     found.map_or(&[], |element| element.value)
 }
 
 impl<'a> DataView<'a> {
-    /// Decodes exactly one Data TLV. The signature is not verified, see [`DataView::check_digest`].
+    /// Decodes exactly one Data TLV. The signature is not verified. See [`DataView::check_digest`].
     ///
     /// # Errors
-    /// What the packet format forbids.
+    /// The packet violates the format.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::read(wire, &mut NameHead::default())
     }
@@ -97,7 +97,7 @@ impl<'a> DataView<'a> {
         child(child(self.after_name, tlv::META_INFO), typ)
     }
 
-    /// Whether it is of ContentType Nack: its producer's word that it has no Data of this name.
+    /// Whether the ContentType is Nack: the producer says that it has no Data of this name.
     #[inline]
     pub fn is_nack(&self) -> bool {
         self.content_type == content_type::NACK
@@ -133,8 +133,8 @@ impl<'a> DataView<'a> {
         Sha256::digest(self.wire).into()
     }
 
-    /// Whether this Data satisfies `interest`; MustBeFresh restricts caches only and is not looked
-    /// at. Computes the implicit digest only for a name that asks for it.
+    /// Whether this Data satisfies `interest`. MustBeFresh applies to caches only and is ignored.
+    /// Computes the implicit digest only if the Interest's name needs it.
     pub fn satisfies(&self, interest: &InterestView<'_>) -> bool {
         if interest.name.component_count() == self.name.component_count() + 1 {
             return interest.name.last().is_some_and(|last| {
@@ -149,7 +149,7 @@ impl<'a> DataView<'a> {
         }
     }
 
-    /// Checks a signature of type DigestSha256; others need a key and pass here.
+    /// Checks a signature of type DigestSha256. Other types need a key and are not checked.
     ///
     /// # Errors
     /// [`DecodeError::SignatureDigestMismatch`].

@@ -7,13 +7,13 @@ use crate::tlv::{self, Writer};
 
 /// A Data to be signed and encoded.
 ///
-/// MetaInfo and Content are written only when they say more than their absence.
+/// MetaInfo and Content are left out if they would say no more than their absence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Data {
     pub name: Name,
     /// ContentType; 0 is Blob.
     pub content_type: u64,
-    /// FreshnessPeriod in milliseconds; 0 is never fresh.
+    /// FreshnessPeriod in milliseconds; 0 means never fresh.
     pub freshness_ms: u64,
     /// FinalBlockId.
     pub final_block_id: Option<Component>,
@@ -37,7 +37,7 @@ impl Data {
         content: impl Into<Vec<u8>> => content.into();
     }
 
-    /// Encodes the Data with the signature value that `sign` makes of the signed portion.
+    /// Encodes the Data. `sign` computes the signature value of the signed portion.
     pub fn encode_signed(
         &self,
         info: &SignatureInfo,

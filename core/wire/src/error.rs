@@ -1,6 +1,6 @@
 use crate::types::type_name;
 
-/// Why octets are not the packet they should be.
+/// Why octets are not a valid packet.
 ///
 /// Numbers in `within` and `element` are TLV-TYPEs ([`crate::tlv`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,19 +8,16 @@ pub enum DecodeError {
     /// The octets end inside a TLV-TYPE or TLV-LENGTH, or there are none.
     #[error("truncated: the octets end inside a TLV-TYPE or TLV-LENGTH")]
     Truncated,
-    /// A TLV-LENGTH reaches beyond the enclosing element or the end of the packet.
+    /// A TLV-LENGTH extends beyond the enclosing element or the end of the packet.
     #[error("TLV-LENGTH of {} exceeds the enclosing element", type_name(*.element))]
-    LengthOverrun {
-        /// The element whose length is too large.
-        element: u32,
-    },
+    LengthOverrun { element: u32 },
     /// A TLV-TYPE or TLV-LENGTH is not in its shortest form.
     #[error("TLV-TYPE or TLV-LENGTH not in its shortest form")]
     NonShortestNumber,
     /// TLV-TYPE 0, or above 2^32 - 1.
     #[error("TLV-TYPE {0} is not between 1 and 4294967295")]
     TypeOutOfRange(u64),
-    /// The outermost element is of another type than asked for.
+    /// The outermost element has another type than requested.
     #[error("the outermost element is {} (type {found})", type_name(*.found))]
     UnexpectedOuterType { found: u32 },
     /// Octets follow the packet.
@@ -123,7 +120,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// A short key of the reason, for counters.
+    /// A short key for counters.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Truncated => "truncated",

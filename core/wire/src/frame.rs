@@ -2,13 +2,13 @@ use crate::limits::PACKET_SIZE_MAX;
 use crate::lp::LP_PREFIX_MAX;
 use crate::tlv;
 
-/// Why a stream of TLVs cannot be followed any further.
+/// Why a stream of TLVs cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The octet where a packet should start is not the type of Interest, Data or LpPacket.
+    /// A packet would start with an octet that is not the type of Interest, Data or LpPacket.
     #[error("a packet cannot start with octet {0:#04x}")]
     UnexpectedType(u8),
-    /// The packet would be longer than a packet may be.
+    /// The packet would exceed the limit.
     #[error("a packet of {0} octets exceeds the limit")]
     TooLong(u64),
 }
@@ -16,14 +16,15 @@ pub enum FrameError {
 /// Largest LpPacket on a stream: the largest packet and its link headers.
 const LP_FRAME_SIZE_MAX: u64 = (PACKET_SIZE_MAX + LP_PREFIX_MAX) as u64;
 
-/// The total length of the packet that starts at the first of `octets`, a stretch of a stream.
+/// The total length of the packet at the start of `octets`, a part of a stream. `None` if more
+/// octets are needed.
 ///
-/// `None` asks for more octets. An Interest or Data may have [`PACKET_SIZE_MAX`] octets; an
-/// LpPacket [`LP_PREFIX_MAX`] more, because a largest Data still gets its PIT token. Whether the
-/// length is in its shortest form is left to the decoder: framing survives that.
+/// An Interest or Data may have [`PACKET_SIZE_MAX`] octets. An LpPacket may have [`LP_PREFIX_MAX`]
+/// more, because even the largest Data gets a PIT token. The decoder checks whether the length has
+/// its shortest form: framing does not depend on it.
 ///
 /// # Errors
-/// [`FrameError`] when framing is lost: the stream is of no more use.
+/// [`FrameError`] if framing is lost. The stream cannot be used any more.
 #[inline]
 pub fn peek_frame(octets: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some(&typ) = octets.first() else { return Ok(None) };

@@ -14,26 +14,26 @@ pub struct InterestView<'a> {
     pub wire: &'a [u8],
     /// Name, of at least one component.
     pub name: NameView<'a>,
-    /// Whether the name may be a proper prefix of the Data's.
+    /// Whether the name may be a proper prefix of the Data's name.
     pub can_be_prefix: bool,
-    /// Whether a cache may answer with fresh Data only.
+    /// Whether caches may only answer with fresh Data.
     pub must_be_fresh: bool,
-    /// ForwardingHint; empty when absent.
+    /// ForwardingHint; empty if absent.
     pub forwarding_hint: ForwardingHint<'a>,
     /// Nonce: its four octets as a big-endian number.
     pub nonce: Option<u32>,
     /// InterestLifetime in milliseconds.
     pub lifetime_ms: Option<u64>,
     pub hop_limit: Option<u8>,
-    /// Where Nonce ends in `wire`, if there is one.
+    /// Where Nonce ends in `wire`, if it exists.
     nonce_end: u32,
-    /// Where a Nonce belongs in `wire`: behind Name, CanBePrefix, MustBeFresh and ForwardingHint.
+    /// Where Nonce belongs in `wire`: behind Name, CanBePrefix, MustBeFresh and ForwardingHint.
     pub(crate) nonce_position: u32,
-    /// Start and end of the ForwardingHint TLV in `wire`; both 0 when absent.
+    /// Start and end of the ForwardingHint TLV in `wire`; both 0 if absent.
     pub(crate) forwarding_hint_at: (u32, u32),
     /// Offset of the Interest's TLV-VALUE in `wire`.
     pub(crate) body_at: u32,
-    /// Offset of what follows HopLimit, or its place, in `wire`.
+    /// Offset in `wire` of the end of HopLimit, or of the place where it belongs.
     tail_at: u32,
 }
 
@@ -64,7 +64,7 @@ impl<'a> ForwardingHint<'a> {
         self.value.is_empty()
     }
 
-    /// The names, in the order of the packet.
+    /// The names in the order of the packet.
     pub fn iter(&self) -> impl Iterator<Item = NameView<'a>> + Clone + use<'a> {
         Reader::new(self.value)
             .flatten()
@@ -89,12 +89,12 @@ impl<'a> SignatureView<'a> {
             .expect("InterestSignatureInfo was checked when the Interest was decoded")
     }
 
-    /// The signed octets, which are those of both slices one after the other.
+    /// The signed octets: those of both slices together.
     pub const fn signed_portion(&self) -> [&'a [u8]; 2] {
         self.signed_portion
     }
 
-    /// Checks a signature of type DigestSha256; others need a key and pass here.
+    /// Checks a signature of type DigestSha256. Other types need a key and are not checked.
     ///
     /// # Errors
     /// [`DecodeError::SignatureDigestMismatch`].
@@ -103,7 +103,7 @@ impl<'a> SignatureView<'a> {
     }
 }
 
-/// Checks `value` as the signature of `portions` when `typ` is DigestSha256.
+/// Checks `value` as the signature of `portions` if `typ` is DigestSha256.
 pub(crate) fn check_digest(typ: u64, portions: &[&[u8]], value: &[u8]) -> Result<(), DecodeError> {
     if typ != signature_type::DIGEST_SHA256 {
         return Ok(());
@@ -115,7 +115,7 @@ pub(crate) fn check_digest(typ: u64, portions: &[&[u8]], value: &[u8]) -> Result
     if hasher.finalize()[..] == *value { Ok(()) } else { Err(DecodeError::SignatureDigestMismatch) }
 }
 
-/// ApplicationParameters and what follows them, which most Interests lack.
+/// ApplicationParameters and everything behind them, which most Interests lack.
 struct InterestTail<'a> {
     parameters: Option<&'a [u8]>,
     digested: &'a [u8],
@@ -123,12 +123,12 @@ struct InterestTail<'a> {
 }
 
 impl<'a> InterestTail<'a> {
-    /// The tail at `offset` of the Interest `wire`.
+    /// The tail of the Interest `wire` at offset `at`.
     #[cold]
     fn read(wire: &'a [u8], at: u32, name: NameView<'a>) -> Result<Self, DecodeError> {
         let from = &wire[at as usize..];
         let mut fields = ChildReader::new(from, &INTEREST, tlv::HOP_LIMIT);
-        // Not even types before HopLimit.
+        // Types before HopLimit are out of order here.
         fields.expected_types = 0;
         let parameters = fields.take(tlv::APPLICATION_PARAMETERS)?;
         let digested = &from[from.len() - parameters.map_or(0, |value| fields.len_from(value))..];
@@ -151,7 +151,7 @@ impl<'a> InterestTail<'a> {
         Ok(Self { parameters, digested, signature })
     }
 
-    /// Checks that parameters, their digest in the name and the signature belong together.
+    /// Checks that parameters, their digest in the name, and signature are consistent.
     #[cold]
     fn check(&self, name: NameView<'_>, scan: &NameScan) -> Result<(), DecodeError> {
         match (self.parameters, scan.parameters_digests) {
@@ -192,7 +192,7 @@ static INTEREST: ElementFormat = ElementFormat::new(
     ],
 );
 
-/// Reads the Name that `body`, the value of an element of `format`, must start with.
+/// Reads the Name at the start of `body`, the value of an element with this format.
 #[inline(always)]
 pub(crate) fn read_name<'a>(
     body: &'a [u8],
@@ -219,12 +219,12 @@ fn fixed_bytes<const N: usize>(element: u32, value: &[u8]) -> Result<[u8; N], De
 }
 
 impl<'a> InterestView<'a> {
-    /// Decodes exactly one Interest TLV, the digest of its parameters included.
+    /// Decodes exactly one Interest TLV. Checks the digest of its parameters.
     ///
-    /// The signature of a signed Interest is not verified, see [`SignatureView::check_digest`].
+    /// The signature of a signed Interest is not verified. See [`SignatureView::check_digest`].
     ///
     /// # Errors
-    /// What the packet format forbids.
+    /// The packet violates the format.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::read(wire, &mut NameHead::default())
     }
@@ -236,7 +236,7 @@ impl<'a> InterestView<'a> {
         if name.is_empty() {
             return Err(DecodeError::EmptyName);
         }
-        // Fields end where the packet ends.
+        // The fields end where the packet ends.
         let position = |fields: &ChildReader<'_>| (wire.len() - fields.rest.len()) as u32;
         let mut nonce_place = position(&fields);
         let mut can_be_prefix = false;
@@ -291,13 +291,13 @@ impl<'a> InterestView<'a> {
         })
     }
 
-    /// Offset of the value of Nonce in `wire`.
+    /// Offset of Nonce's value in `wire`.
     #[inline]
     pub fn nonce_at(&self) -> Option<usize> {
         self.nonce.map(|_| self.nonce_end as usize - 4)
     }
 
-    /// Offset of the value of HopLimit in `wire`.
+    /// Offset of HopLimit's value in `wire`.
     #[inline]
     pub(crate) fn hop_limit_at(&self) -> Option<usize> {
         self.hop_limit.map(|_| self.tail_at as usize - 1)
@@ -322,7 +322,7 @@ impl<'a> InterestView<'a> {
         self.lifetime_ms.unwrap_or(DEFAULT_INTEREST_LIFETIME_MS)
     }
 
-    /// The signed octets of a signed Interest as slices to be taken one after the other.
+    /// The signed octets of a signed Interest: those of both slices together.
     pub fn signed_portion(&self) -> Option<[&'a [u8]; 2]> {
         self.signature().map(|signature| signature.signed_portion)
     }

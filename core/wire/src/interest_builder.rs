@@ -9,21 +9,21 @@ use crate::tlv::{self, Writer};
 
 /// An Interest to be encoded.
 ///
-/// With parameters the name gets its ParametersSha256Digest component when it is encoded: in the
-/// place of one that is there already, else at the end. Receivers refuse an Interest whose name is
-/// empty, or has a ParametersSha256Digest component without parameters; encoding does not check.
+/// If there are parameters, encoding adds the ParametersSha256Digest component to the name: in
+/// place of an existing one, or at the end. Receivers reject an Interest with an empty name, or
+/// with a ParametersSha256Digest component but no parameters. Encoding does not check this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     pub name: Name,
-    /// Whether the name may be a proper prefix of the Data's.
+    /// Whether the name may be a proper prefix of the Data's name.
     pub can_be_prefix: bool,
-    /// Whether a cache may answer with fresh Data only.
+    /// Whether caches may only answer with fresh Data.
     pub must_be_fresh: bool,
-    /// Names of the ForwardingHint, which is absent when there are none.
+    /// The names of ForwardingHint, which is absent if there are none.
     pub forwarding_hint: Vec<Name>,
     /// Nonce, its four octets as a big-endian number.
     pub nonce: Option<u32>,
-    /// InterestLifetime in milliseconds; absent it is 4000.
+    /// InterestLifetime in milliseconds. If absent, receivers assume 4000.
     pub lifetime_ms: Option<u64>,
     /// HopLimit.
     pub hop_limit: Option<u8>,
@@ -72,8 +72,8 @@ impl Interest {
         finish(&body)
     }
 
-    /// Encodes a signed Interest with the signature value that `sign` makes of the signed portion,
-    /// given as slices to be taken one after the other. Adds empty parameters when there are none.
+    /// Encodes a signed Interest. `sign` computes the signature value of the signed portion, which
+    /// is given as consecutive slices. Adds empty parameters if there are none.
     pub fn encode_signed(
         &self,
         info: &SignatureInfo,
@@ -107,7 +107,7 @@ impl Interest {
     }
 
     /// Encodes a signed Interest with a DigestSha256, which proves integrity only. `info` gives
-    /// SignatureNonce, SignatureTime and SignatureSeqNum; its type is not looked at.
+    /// SignatureNonce, SignatureTime and SignatureSeqNum; its type is ignored.
     pub fn encode_with_digest(&self, info: &SignatureInfo) -> Vec<u8> {
         let info = SignatureInfo {
             signature_type: signature_type::DIGEST_SHA256,
@@ -117,7 +117,7 @@ impl Interest {
         self.encode_signed(&info, sha256_of)
     }
 
-    /// The name with one ParametersSha256Digest component, of zeros, at `index` or the end.
+    /// The name with one ParametersSha256Digest component, of zeros, at `index` or at the end.
     fn name_with_digest(&self, index: usize) -> Name {
         let placeholder = Component::parameters_digest([0; DIGEST_SIZE]);
         let mut name = Name::new();
@@ -134,7 +134,7 @@ impl Interest {
         name
     }
 
-    /// Writes what stands between Name and ApplicationParameters.
+    /// Writes the elements between Name and ApplicationParameters.
     fn write_guiders(&self, body: &mut Writer) {
         if self.can_be_prefix {
             body.tlv(tlv::CAN_BE_PREFIX, &[]);
@@ -161,7 +161,8 @@ impl Interest {
     }
 }
 
-/// Writes a name with one ParametersSha256Digest component; the offset of the digest in `body`.
+/// Writes a name with one ParametersSha256Digest component. Returns the offset of the digest in
+/// `body`.
 fn write_name(name: &Name, body: &mut Writer) -> usize {
     body.tlv(tlv::NAME, name.value());
     let mut components = name.as_view().components();
@@ -170,7 +171,7 @@ fn write_name(name: &Name, body: &mut Writer) -> usize {
     body.len() - components.as_name().value().len() - DIGEST_SIZE
 }
 
-/// Puts the digest of all octets from `parameters_at` on at `digest_at`.
+/// Writes the digest of all octets from `parameters_at` on at `digest_at`.
 fn fill_digest(body: &mut Writer, digest_at: usize, parameters_at: usize) {
     let octets = body.as_mut_slice();
     let digest = Sha256::digest(&octets[parameters_at..]);

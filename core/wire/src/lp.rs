@@ -11,7 +11,7 @@ pub const LP_PREFIX_MAX: usize = 160;
 
 /// Most octets of a PIT token.
 pub(crate) const PIT_TOKEN_SIZE_MAX: usize = 32;
-/// Most octets of a [`ShortToken`]: no router that is known gives longer ones.
+/// Most octets of a [`ShortToken`]. No known router uses longer tokens.
 const SHORT_TOKEN_SIZE_MAX: usize = 12;
 
 const CACHE_POLICY_NO_CACHE: u64 = 1;
@@ -26,7 +26,7 @@ pub struct PitToken {
 impl PitToken {
     pub const EMPTY: Self = Self { octets: [0; PIT_TOKEN_SIZE_MAX], size: 0 };
 
-    /// A token of up to 32 octets; `None` when there are more.
+    /// A token of up to 32 octets; `None` if there are more.
     #[inline]
     pub fn new(token: &[u8]) -> Option<Self> {
         let mut octets = [0; PIT_TOKEN_SIZE_MAX];
@@ -45,7 +45,7 @@ impl PitToken {
         self.size == 0
     }
 
-    /// The same in less room; `None` when it has more than 12 octets.
+    /// The same token in less space; `None` if it has more than 12 octets.
     #[inline(always)]
     pub fn to_short(&self) -> Option<ShortToken> {
         let octets = *self.octets.first_chunk()?;
@@ -54,7 +54,7 @@ impl PitToken {
     }
 }
 
-/// A PIT token of at most 12 octets, in little room.
+/// A PIT token of at most 12 octets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShortToken {
     octets: [u8; SHORT_TOKEN_SIZE_MAX],
@@ -90,8 +90,8 @@ impl core::fmt::Debug for PitToken {
     }
 }
 
-/// Why an Interest was not forwarded. None is the most severe; of the others, the larger the number
-/// the more severe.
+/// Why an Interest was not forwarded. `None` is the most severe reason; of the others, a larger
+/// number is more severe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NackReason {
     /// No reason given.
@@ -101,7 +101,7 @@ pub enum NackReason {
     /// The nonce has been seen before.
     Duplicate,
     NoRoute,
-    /// A number without a meaning here.
+    /// An unknown number.
     Other(u64),
 }
 
@@ -117,7 +117,7 @@ impl NackReason {
         }
     }
 
-    /// The reason of a number in a packet.
+    /// The reason with this number in a packet.
     pub(crate) const fn from_code(code: u64) -> Self {
         match code {
             0 => Self::None,
@@ -128,7 +128,7 @@ impl NackReason {
         }
     }
 
-    /// The less severe of two reasons: the smaller number, but any other before None.
+    /// The less severe of two reasons: the smaller number, but any other reason before `None`.
     pub const fn less_severe(self, other: Self) -> Self {
         match (self.code(), other.code()) {
             (0, _) => other,
@@ -139,7 +139,7 @@ impl NackReason {
     }
 }
 
-/// The header fields of an LpPacket that matter only to the link that it crosses; the default is
+/// The header fields of an LpPacket that matter only to the link that it crosses. The default is
 /// that of a bare packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LpFraming {
@@ -147,7 +147,7 @@ pub struct LpFraming {
     pub sequence: Option<u64>,
     /// FragIndex, from 0.
     pub frag_index: u64,
-    /// FragCount, 1 when not fragmented.
+    /// FragCount; 1 if not fragmented.
     pub frag_count: u64,
     /// TxSequence, one per transmission.
     pub tx_sequence: Option<u64>,
@@ -157,33 +157,33 @@ impl LpFraming {
     pub const BARE: Self = Self { sequence: None, frag_index: 0, frag_count: 1, tx_sequence: None };
 }
 
-/// The header fields of an LpPacket that belong to the packet in it; the default is that of a bare
+/// The header fields of an LpPacket that belong to the packet in it. The default is that of a bare
 /// packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LpHeader {
     pub pit_token: PitToken,
-    /// Reason when the packet is a Nack of the Interest it holds.
+    /// The reason, if the packet is a Nack of the Interest in it.
     pub nack: Option<NackReason>,
     pub incoming_face: Option<u64>,
     pub next_hop_face: Option<u64>,
     /// CachePolicy NoCache.
     pub no_cache: bool,
-    /// CongestionMark: what it says as a [`CongestionMark`]; 0 is unmarked.
+    /// CongestionMark, the value of a [`CongestionMark`]; 0 is unmarked.
     pub congestion_mark: u64,
     pub non_discovery: bool,
 }
 
-/// What the congestion marks of one packet mean (NDNLPv2, CongestionMark; decision 0016): a set of
-/// kinds, since several routers may have marked it. Routers copy the value along, which carries the
-/// meaning to the consumer; one that knows no kinds takes any of them for congestion.
+/// The meaning of a packet's congestion marks (NDNLPv2, CongestionMark; decision 0016): a set of
+/// kinds, since several routers may have marked the packet. Routers copy the value, so its meaning
+/// reaches the consumer. A router or consumer that knows no kinds treats any of them as congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CongestionMark(u64);
 
 impl CongestionMark {
     pub const NONE: Self = Self(0);
-    /// One mark is a whole signal of congestion, and few are set: NFD's value.
+    /// One mark is a complete signal of congestion, and few packets are marked: NFD's value.
     pub const SPARSE: Self = Self(1);
-    /// The share of marked packets says how congested a router is, and one mark says little.
+    /// The share of marked packets states how congested a router is. A single mark says little.
     pub const PROPORTIONAL: Self = Self(2);
 
     #[inline]
@@ -208,33 +208,33 @@ impl CongestionMark {
         self.0 != 0
     }
 
-    /// Whether a mark among them is one whose share counts.
+    /// Whether the share of this kind of marks counts.
     pub const fn is_proportional(self) -> bool {
         self.0 & Self::PROPORTIONAL.0 != 0
     }
 
-    /// Whether a mark among them is a whole signal, as are those of kinds that nothing is known of.
+    /// Whether a single mark is a complete signal. Unknown kinds count as such.
     pub const fn is_sparse(self) -> bool {
         self.0 & !Self::PROPORTIONAL.0 != 0
     }
 }
 
-/// What a router tells the router at the other end of one link, about itself and not about a
-/// packet. Links and drivers carry it without looking inside: a new signal is a variant here, its
-/// octets below, and the code of the two routers that means something by it.
+/// A signal from a router to the router at the other end of one link, about itself and not about a
+/// packet. Links and drivers carry it without interpreting it. A new signal needs a variant here,
+/// its encoding below, and code in the two routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopSignal {
-    /// The sender's store has no room for Interests that could go elsewhere (Nack-alpha and
+    /// The sender's store has no capacity for Interests that could go elsewhere (Nack-alpha and
     /// Nack-beta of paper nb-cache, III-E; decision 0011).
     Unavailable {
-        /// For how long, milliseconds; 0 when it has room again.
+        /// For how long, in milliseconds; 0 if it has capacity again.
         for_ms: u64,
     },
 }
 
 impl HopSignal {
-    /// An LpPacket without fragment (IDLE) that holds the signal. A receiver that does not know the
-    /// field ignores it.
+    /// Encodes an LpPacket without fragment (IDLE) that holds the signal. Receivers that do not
+    /// know the field ignore it.
     pub fn encode(self) -> Vec<u8> {
         let Self::Unavailable { for_ms } = self;
         let mut body = Writer::with_capacity(16);
@@ -244,8 +244,8 @@ impl HopSignal {
         out.into_vec()
     }
 
-    /// The signal in a field that NDNLPv2 does not assign. The numbers of signals are not assigned
-    /// either, so a value of another form is no error: it is no signal.
+    /// The signal in a field that NDNLPv2 does not assign. A value in another form is no error and
+    /// no signal.
     fn parse(field: &Element<'_>) -> Option<Self> {
         match field.typ {
             tlv::LP_UNAVAILABLE => tlv::nni(field.value).map(|for_ms| Self::Unavailable { for_ms }),
@@ -255,7 +255,7 @@ impl HopSignal {
 }
 
 impl LpHeader {
-    /// Whether a bare packet says the same.
+    /// Whether a bare packet would say the same.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.pit_token.is_empty()
@@ -267,8 +267,9 @@ impl LpHeader {
             && !self.non_discovery
     }
 
-    /// Writes all of an LpPacket that precedes a fragment of `fragment_len` octets and returns its
-    /// length: type and length of LpPacket, the header fields, type and length of Fragment.
+    /// Writes everything of an LpPacket that precedes a fragment of `fragment_len` octets: type and
+    /// length of LpPacket, the header fields, type and length of Fragment. Returns the number of
+    /// octets.
     pub fn encode_prefix(
         &self,
         framing: &LpFraming,
@@ -278,10 +279,10 @@ impl LpHeader {
         self.encode_prefix_with_acks(framing, &[], fragment_len, out)
     }
 
-    /// As [`LpHeader::encode_prefix`], with an Ack field for each number in `acks`, of 12 octets.
+    /// Like [`LpHeader::encode_prefix`], with an Ack field of 12 octets for each number in `acks`.
     ///
     /// # Panics
-    /// If all that does not fit into [`LP_PREFIX_MAX`] octets.
+    /// If the result does not fit into [`LP_PREFIX_MAX`] octets.
     #[inline]
     pub fn encode_prefix_with_acks(
         &self,
@@ -304,7 +305,7 @@ impl LpHeader {
         at + fields.size
     }
 
-    /// Encodes an LpPacket, one without fragment (IDLE) when `fragment` is `None`.
+    /// Encodes an LpPacket; one without fragment (IDLE) if `fragment` is `None`.
     pub fn encode(&self, framing: &LpFraming, acks: &[u64], fragment: Option<&[u8]>) -> Vec<u8> {
         let mut fields = FieldWriter { octets: [0; LP_PREFIX_MAX], size: 0 };
         self.write_before_acks(framing, &mut fields);
@@ -340,7 +341,7 @@ impl LpHeader {
         }
         if let Some(reason) = self.nack {
             let code = tlv::encode_nni(reason.code());
-            // Some implementations refuse a Nack without NackReason, so it is always there.
+            // Some implementations reject a Nack without NackReason, so it is always written.
             fields.header(tlv::LP_NACK, 4 + code.len());
             fields.tlv(tlv::LP_NACK_REASON, &code);
         }
@@ -369,7 +370,7 @@ impl LpHeader {
     }
 }
 
-/// Header fields in the making; [`LP_PREFIX_MAX`] has room for all of them at their largest.
+/// Header fields being encoded. [`LP_PREFIX_MAX`] octets hold all of them at their largest.
 struct FieldWriter {
     octets: [u8; LP_PREFIX_MAX],
     size: usize,
@@ -402,19 +403,19 @@ pub struct LpView<'a> {
     pub framing: LpFraming,
     /// The header fields of the packet.
     pub header: LpHeader,
-    /// Value of Fragment, a whole packet when FragCount is 1; `None` is an IDLE packet.
+    /// Value of Fragment: a whole packet if FragCount is 1; `None` for an IDLE packet.
     pub fragment: Option<&'a [u8]>,
-    /// Offset of the fragment's octets in the decoded octets.
+    /// Offset of the fragment in the decoded octets.
     pub fragment_at: usize,
-    /// CachePolicyType, also one without a meaning here.
+    /// CachePolicyType, including unknown ones.
     pub cache_policy: Option<u64>,
-    /// Value of PrefixAnnouncement: a Data TLV, whose outermost type and length have been checked.
+    /// Value of PrefixAnnouncement: a Data TLV. Only its type and length were checked.
     pub prefix_announcement: Option<&'a [u8]>,
-    /// The first signal of an IDLE packet; beside a fragment a signal is ignored.
+    /// The first signal of an IDLE packet. A signal next to a fragment is ignored.
     pub signal: Option<HopSignal>,
-    /// What makes several Interests of the fragment.
+    /// Present if the fragment stands for several Interests.
     pub run: Option<RunFields<'a>>,
-    /// The first offer of an IDLE packet; beside a fragment an offer is ignored.
+    /// The first offer of an IDLE packet. An offer next to a fragment is ignored.
     pub run_offer: Option<RunOffer>,
     /// From the first Ack to the last.
     acks: &'a [u8],
@@ -425,10 +426,10 @@ pub struct LpView<'a> {
 impl<'a> LpView<'a> {
     /// Decodes exactly one LpPacket, Interest or Data TLV.
     ///
-    /// Of the packet in an unfragmented one only the outermost type and length are checked here.
+    /// Of the packet in an unfragmented LpPacket, only type and length are checked.
     ///
     /// # Errors
-    /// What NDNLPv2 forbids.
+    /// The packet violates NDNLPv2.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         let (typ, body) = tlv::read_single(wire)?;
         let mut view = Self {
@@ -465,7 +466,7 @@ impl<'a> LpView<'a> {
             .filter_map(|element| tlv::nni(element.value))
     }
 
-    /// All fields as they are in the packet; none for a bare Interest or Data.
+    /// All fields of the packet; none for a bare Interest or Data.
     pub fn fields(&self) -> impl Iterator<Item = Element<'a>> + Clone + use<'a> {
         Reader::new(self.body).flatten()
     }
@@ -482,7 +483,7 @@ impl<'a> LpView<'a> {
                 self.fragment_at = body_at + field.value_offset();
                 continue;
             }
-            // Says nothing, and comes often.
+            // Frequent and without meaning.
             if field.typ == tlv::LP_PADDING {
                 continue;
             }
@@ -504,7 +505,7 @@ impl<'a> LpView<'a> {
         Ok(())
     }
 
-    /// A field that whoever does not know it passes over.
+    /// A field that receivers ignore if they do not know it.
     #[cold]
     fn read_unassigned_field(&mut self, field: &Element<'a>) {
         match field.typ {
@@ -608,7 +609,8 @@ const fn is_field(typ: u32) -> bool {
     )
 }
 
-/// NDNLPv2 has its own rule for unrecognised fields: 800 to 959 divisible by 4 may be skipped.
+/// NDNLPv2 has its own rule for unrecognised fields: types from 800 to 959 that are divisible by 4
+/// may be skipped.
 fn check_unrecognised(within: u32, element: u32) -> Result<(), DecodeError> {
     if (800..=959).contains(&element) && element.is_multiple_of(4) {
         Ok(())
@@ -626,7 +628,7 @@ fn eight_octets(field: &Element<'_>) -> Result<u64, DecodeError> {
     Ok(u64::from_be_bytes(octets))
 }
 
-/// The one number of type `element` in the value of `within`.
+/// The number of type `element` in the value of `within`.
 fn nested_number(value: &[u8], within: u32, element: u32) -> Result<Option<u64>, DecodeError> {
     let mut reader = Reader::new(value);
     let mut number = None;

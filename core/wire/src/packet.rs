@@ -4,7 +4,7 @@ use crate::interest::InterestView;
 use crate::name::{NameHead, NameView};
 use crate::tlv;
 
-/// A network packet of either kind.
+/// An Interest or a Data.
 #[derive(Clone, Copy, Debug)]
 pub enum PacketView<'a> {
     Interest(InterestView<'a>),
@@ -15,17 +15,17 @@ impl<'a> PacketView<'a> {
     /// Decodes exactly one Interest or Data TLV.
     ///
     /// # Errors
-    /// What [`InterestView::decode`] and [`DataView::decode`] refuse, and any other outer type.
+    /// Those of [`InterestView::decode`] and [`DataView::decode`], and any other outer type.
     #[inline(always)]
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::decode_after(wire, &mut NameHead::default())
     }
 
-    /// The same after another packet, the head of whose name is `head`, which becomes that of this
-    /// one.
+    /// The same, after another packet. `head` is the head of that packet's name, and becomes the
+    /// head of this one's.
     ///
     /// # Errors
-    /// As [`PacketView::decode`]; then `head` is of no use any more.
+    /// Those of [`PacketView::decode`]. Afterwards `head` must not be used any more.
     #[inline(always)]
     pub fn decode_after(wire: &'a [u8], head: &mut NameHead<'a>) -> Result<Self, DecodeError> {
         match wire.first() {

@@ -1,37 +1,40 @@
-//! Link headers that are made longer, so that several frames have one length: what a system cuts
-//! out of one message (GSO of Linux) are datagrams of one length.
+//! Padding of link headers, so that several frames have the same length. The system can then send
+//! them in one message (GSO of Linux), which it cuts into datagrams of equal length.
 
 use alloc::vec::Vec;
 
 use crate::tlv;
 
-/// The least octets by which a link header can be made longer: type and length of Padding.
+/// The smallest padding in octets: type and length of the Padding field.
 pub const PADDING_MIN: usize = 4;
-/// The most.
+/// The largest padding.
 pub const PADDING_MAX: usize = PADDING_MIN + 252;
-/// The least payload of a frame that can be made longer: what has fewer octets has lengths that
-/// take more room when they grow.
+/// The smallest payload of a frame that can be padded. The length fields of shorter frames may
+/// themselves grow.
 const PADDED_PAYLOAD_MIN: usize = 253;
 
 /// Octets of a type below 253 and a length from 253 to 65,535.
 const LONG_HEAD: usize = 4;
 
-/// Appends the link header `prefix` of a frame with `payload_len` octets to `out`, made longer by
-/// `by` octets with a field Padding, which whoever does not know it passes over.
+/// Appends the link header `prefix` of a frame with `payload_len` octets to `out`, with a Padding
+/// field that makes it `by` octets longer. Receivers that do not know the field ignore it.
 ///
 /// # Panics
-/// When `prefix` is not what [`LpHeader::encode_prefix`](crate::LpHeader::encode_prefix) writes
-/// before such a payload, when the payload is shorter than 253 octets, when all of it would be
-/// longer than 65,535 octets, and when `by` is not from [`PADDING_MIN`] to [`PADDING_MAX`].
+/// If `prefix` is not what [`LpHeader::encode_prefix`](crate::LpHeader::encode_prefix) writes for
+/// such a payload; if the payload is shorter than 253 octets; if the whole frame would exceed
+/// 65,535 octets; or if `by` is not from [`PADDING_MIN`] to [`PADDING_MAX`].
 pub fn pad_prefix(prefix: &[u8], payload_len: usize, by: usize, out: &mut Vec<u8>) {
-    assert!(payload_len >= PADDED_PAYLOAD_MIN, "lengths of {payload_len} octets may grow");
-    assert!((PADDING_MIN..=PADDING_MAX).contains(&by), "{by} octets of padding");
+    assert!(
+        payload_len >= PADDED_PAYLOAD_MIN,
+        "a payload of {payload_len} octets is too short to be padded"
+    );
+    assert!((PADDING_MIN..=PADDING_MAX).contains(&by), "padding of {by} octets is out of range");
     let long_head = |typ: u32| [typ as u8, 253];
     let fragment_at = prefix.len().saturating_sub(LONG_HEAD);
     assert!(
         prefix.starts_with(&long_head(tlv::LP_PACKET))
             && prefix[fragment_at..].starts_with(&long_head(tlv::LP_FRAGMENT)),
-        "a link header before its payload"
+        "`prefix` must be a link header with long lengths"
     );
     let (fields, zeros) = (&prefix[LONG_HEAD..prefix.len() - LONG_HEAD], by - PADDING_MIN);
     push_head(tlv::LP_PACKET, fields.len() + by + LONG_HEAD + payload_len, out);
@@ -78,7 +81,8 @@ mod tests {
                     assert_eq!((&view.header, view.fragment), (&header, Some(&*packet)));
                     assert!(view.acks().eq(acks.iter().copied()));
                     assert!(view.signal.is_none() && view.run_offer.is_none());
-                    // Others refuse fields whose numbers do not ascend up to Fragment.
+                    // Other implementations reject fields whose numbers do not ascend up to
+                    // Fragment.
                     let types: Vec<u32> = view.fields().map(|field| field.typ).collect();
                     assert!(types.ends_with(&[tlv::LP_PADDING, tlv::LP_FRAGMENT]), "{types:?}");
                     assert!(types[..types.len() - 1].is_sorted(), "{types:?}");

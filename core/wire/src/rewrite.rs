@@ -3,13 +3,12 @@ use crate::tlv;
 
 const NONCE_TLV_SIZE: usize = 6;
 
-/// Copies an Interest into `out` as a forwarder sends it on, without allocation; the number of
-/// octets written, `None` when `out` is too short for them.
+/// Copies an Interest into `out` as a forwarder sends it, without allocation. Returns the number of
+/// octets, or `None` if `out` is too short.
 ///
-/// Nonce becomes `nonce`, inserted when absent. HopLimit becomes `hop_limit` when both exist, and
-/// stays as it is when `hop_limit` is `None`. With `strip_forwarding_hint` the ForwardingHint is
-/// left out. ApplicationParameters and all that follows them are never touched, so their digest
-/// stays right.
+/// Nonce becomes `nonce`, and is inserted if absent. HopLimit becomes `hop_limit` if both exist;
+/// otherwise it is left as it is. With `strip_forwarding_hint`, ForwardingHint is removed.
+/// ApplicationParameters and everything behind them are never changed, so their digest stays valid.
 #[inline(always)]
 pub fn rewrite_interest(
     view: &InterestView<'_>,
@@ -27,7 +26,7 @@ pub fn rewrite_interest(
         }
         _ => copy_changed(view, strips, out)?,
     };
-    // What follows Nonce keeps its distance from the end.
+    // Nonce and everything behind it keep their distance from the end.
     let moved = |at: usize| total - (wire.len() - at);
     let nonce_end = moved(view.nonce_at().map_or(view.nonce_position as usize, |at| at + 4));
     out[nonce_end - 4..nonce_end].copy_from_slice(&nonce.to_be_bytes());
@@ -37,12 +36,12 @@ pub fn rewrite_interest(
     Some(total)
 }
 
-/// Copies an Interest without its ForwardingHint, if it is to be stripped, and with the header and
-/// room of a Nonce, if it has none.
+/// Copies an Interest without its ForwardingHint if `strips` is set, and with an empty Nonce if it
+/// has none.
 #[cold]
 fn copy_changed(view: &InterestView<'_>, strips: bool, out: &mut [u8]) -> Option<usize> {
     let (wire, body_at) = (view.wire, view.body_at as usize);
-    // Where ForwardingHint ends, it is the last element before Nonce, so its end is Nonce's place.
+    // ForwardingHint is the last element before Nonce, so it ends where Nonce belongs.
     let hint_end = view.nonce_position as usize;
     let hint_start = if strips { view.forwarding_hint_at.0 as usize } else { hint_end };
     let added = if view.nonce.is_none() { NONCE_TLV_SIZE } else { 0 };

@@ -1,5 +1,10 @@
-//! Runs: Interests that differ in their segment number and nonce alone, as one LpPacket
+//! Runs: Interests that differ only in their segment number and nonce, as one LpPacket
 //! (`docs/run-interests.md`, decision 0017).
+//!
+//! A run consists of the first Interest, a bitmap, and optionally the PIT tokens of the others. Bit
+//! `i` stands for the Interest whose segment number and nonce are both `i` higher. Example: an
+//! Interest for segment 100 with nonce 7 and the bitmap `0b1011` stand for the segments 100, 101
+//! and 103 with the nonces 7, 8 and 10. So up to 64 Interests take little more space than one.
 
 use alloc::vec::Vec;
 
@@ -7,29 +12,30 @@ use crate::error::DecodeError;
 use crate::interest::InterestView;
 use crate::tlv::{self, Element, Writer};
 
-/// How many segment numbers one run reaches over at most: the bits of its bitmap.
+/// Most consecutive segment numbers that a run covers: the bits of its bitmap.
 pub const RUN_SPAN_MAX: u8 = 64;
 
-/// Most octets of what precedes the Interest in a run's LpPacket: those of 64 tokens of 32 octets,
-/// and of all other fields.
+/// Most octets that precede the Interest in a run's LpPacket: 64 tokens of 32 octets, and all other
+/// fields.
 pub const RUN_PREFIX_MAX: usize = 32 * RUN_SPAN_MAX as usize + 32;
 
-/// The fields that make an LpPacket a run; its fragment is the Interest of the lowest segment.
+/// The fields that make an LpPacket a run. Its fragment is the Interest with the lowest segment
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFields<'a> {
-    /// Run: bit i, from the least significant, asks for the segment i above that of the fragment.
+    /// Run: bit i, from the least significant, requests the segment i above that of the fragment.
     pub bitmap: u64,
-    /// RunTokens: the PIT tokens of all Interests but the first, each as long as the first's.
-    /// Absent, all have the token of the first.
+    /// RunTokens: the PIT tokens of all Interests but the first, each as long as the first one's.
+    /// If absent, all have the token of the first.
     pub tokens: Option<&'a [u8]>,
 }
 
 impl RunFields<'_> {
-    /// Writes all that precedes the Interest of `interest_len` octets, which has the PIT token
-    /// `token`; the octets written.
+    /// Writes everything that precedes the Interest of `interest_len` octets, whose PIT token is
+    /// `token`. Returns the number of octets.
     ///
     /// # Panics
-    /// If `out` is too short; [`RUN_PREFIX_MAX`] octets are enough, without tokens 32.
+    /// If `out` is too short. [`RUN_PREFIX_MAX`] octets suffice; without tokens, 32.
     pub fn encode_prefix(&self, token: &[u8], interest_len: usize, out: &mut [u8]) -> usize {
         let bitmap = tlv::encode_nni(self.bitmap);
         let field_len = |typ: u32, len: usize| {
@@ -61,9 +67,9 @@ impl RunFields<'_> {
         header(out, tlv::LP_FRAGMENT, interest_len, &[])
     }
 
-    /// Whether they fit the first Interest, of `pattern`, and the length of its token: two or more
-    /// Interests, the first among them, no segment number beyond what its octets can hold, a token
-    /// for each.
+    /// Whether the fields are valid for a first Interest with this pattern and token length: at
+    /// least two Interests including the first, no segment number that needs more octets, and a
+    /// token for each.
     pub fn is_valid(&self, pattern: &RunPattern, token_len: usize) -> bool {
         let &Self { bitmap, tokens } = self;
         let last_offset = u64::from(63 - (bitmap | 1).leading_zeros());
@@ -75,7 +81,7 @@ impl RunFields<'_> {
     }
 }
 
-/// Where an Interest may differ from the others of its run.
+/// Where the Interests of a run differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunPattern {
     segment: u64,
@@ -86,8 +92,8 @@ pub struct RunPattern {
 }
 
 impl RunPattern {
-    /// That of an Interest which may be the first of a run: its name ends with a segment number,
-    /// and it has a nonce.
+    /// The pattern of an Interest that may be the first of a run: its name ends with a segment
+    /// number, and it has a nonce.
     pub fn from_interest(interest: &[u8]) -> Option<Self> {
         let view = InterestView::decode(interest).ok()?;
         let last = view.name.last()?;
@@ -104,13 +110,14 @@ impl RunPattern {
         })
     }
 
-    /// The greatest segment number that as many octets hold.
+    /// The greatest segment number with the same number of octets.
     const fn segment_max(&self) -> u64 {
         u64::MAX >> (64 - 8 * self.segment_len as u32)
     }
 
-    /// How far the segment of `other` is above that of `first`, whose pattern this is, if `other`
-    /// may be in a run with it: nothing but the segment and, as much, the nonce is greater.
+    /// How far the segment of `other` is above that of `first`, whose pattern this is. `None` if
+    /// `other` cannot be in a run with it: something else differs, or segment and nonce differ by
+    /// different amounts.
     #[inline]
     pub fn offset_of(&self, first: &[u8], other: &[u8]) -> Option<u64> {
         let &Self { segment_at, segment_len, nonce_at, .. } = self;
@@ -129,7 +136,7 @@ impl RunPattern {
             .then_some(offset)
     }
 
-    /// Makes of a copy of the first Interest the one `offset` above it.
+    /// Turns a copy of the first Interest into the one `offset` above it.
     ///
     /// # Panics
     /// If `copy` is shorter than the first Interest.
@@ -143,22 +150,22 @@ impl RunPattern {
     }
 }
 
-/// What one end of a link tells the other of the runs that it takes.
+/// Announces to the other end of a link which runs this end accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOffer {
-    /// How many segment numbers a run that it takes may reach over, up to [`RUN_SPAN_MAX`].
+    /// Most segment numbers that an accepted run covers, up to [`RUN_SPAN_MAX`].
     pub span_max: u8,
-    /// What the answer, an offer too, is to repeat; 0 wants none.
+    /// A number that the answer, which is an offer as well, must repeat; 0 requests no answer.
     pub question: u32,
-    /// What an offer that this one answers asked; 0 where it answers none.
+    /// The number in the offer that this one answers; 0 if it answers none.
     pub answer: u32,
 }
 
 const OFFER_LEN: usize = 9;
 
 impl RunOffer {
-    /// An LpPacket without fragment (IDLE) that holds the offer. A receiver that does not know the
-    /// field ignores it.
+    /// Encodes an LpPacket without fragment (IDLE) that holds the offer. Receivers that do not know
+    /// the field ignore it.
     pub fn encode(self) -> Vec<u8> {
         let mut value = [self.span_max; OFFER_LEN];
         value[1..5].copy_from_slice(&self.question.to_be_bytes());
@@ -170,8 +177,8 @@ impl RunOffer {
         out.into_vec()
     }
 
-    /// The offer in a field of its type. That number is not assigned by NDNLPv2, so a value of
-    /// another form is no error: it is no offer. What follows is for versions to come.
+    /// The offer in a field of its type. NDNLPv2 does not assign that type, so a value in another
+    /// form is no error and no offer. Further octets are left to future versions.
     pub(crate) fn parse(field: &Element<'_>) -> Option<Self> {
         let (value, _) = field.value.split_first_chunk::<OFFER_LEN>()?;
         let &[span, q0, q1, q2, q3, a0, a1, a2, a3] = value;
@@ -183,6 +190,6 @@ impl RunOffer {
     }
 }
 
-/// Run without which RunTokens means nothing.
+/// RunTokens without Run.
 pub(crate) const RUN_MISSING: DecodeError =
     DecodeError::Missing { within: tlv::LP_PACKET, element: tlv::LP_RUN };

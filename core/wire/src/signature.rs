@@ -25,7 +25,7 @@ pub enum KeyLocatorView<'a> {
 }
 
 impl<'a> KeyLocatorView<'a> {
-    /// Decodes the TLV-VALUE of a KeyLocator; `None` if it is none of these.
+    /// Decodes the TLV-VALUE of a KeyLocator; `None` if it is neither.
     fn from_value(value: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(value);
         let first = reader.next_element().ok()??;
@@ -47,7 +47,7 @@ impl<'a> KeyLocatorView<'a> {
     }
 }
 
-/// Whether what is left may be skipped.
+/// `None` if the reader contains an element that may not be skipped.
 fn check_rest_skippable(mut reader: Reader<'_>, within: u32) -> Option<()> {
     while let Some(more) = reader.next_element().ok()? {
         tlv::check_skippable(within, more.typ).ok()?;
@@ -55,7 +55,7 @@ fn check_rest_skippable(mut reader: Reader<'_>, within: u32) -> Option<()> {
     Some(())
 }
 
-/// When a certificate is valid, borrowed: two timestamps `YYYYMMDDThhmmss`, UTC, both inclusive.
+/// The validity of a certificate, borrowed: two timestamps `YYYYMMDDThhmmss`, UTC, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidityPeriodView<'a> {
     pub not_before: &'a str,
@@ -95,20 +95,20 @@ impl<'a> ValidityPeriodView<'a> {
 pub struct SignatureInfoView<'a> {
     /// SignatureType, see [`signature_type`].
     pub signature_type: u64,
-    /// KeyLocator, if there is one that can be read.
+    /// KeyLocator, if there is one that can be decoded.
     pub key_locator: Option<KeyLocatorView<'a>>,
     /// SignatureNonce: 1 or more octets.
     pub nonce: Option<&'a [u8]>,
     /// SignatureTime, milliseconds since the Unix epoch.
     pub time_ms: Option<u64>,
     pub seq_num: Option<u64>,
-    /// ValidityPeriod, in Data only, if there is one that can be read.
+    /// ValidityPeriod, in Data only, if there is one that can be decoded.
     pub validity_period: Option<ValidityPeriodView<'a>>,
-    /// The TLV-VALUE as a whole, for elements that are not listed here.
+    /// The whole TLV-VALUE, for elements that are not listed here.
     pub value: &'a [u8],
 }
 
-/// The children of SignatureInfo; InterestSignatureInfo lacks the last.
+/// The children of SignatureInfo. InterestSignatureInfo lacks the last.
 const CHILDREN: &[u32] = &[
     tlv::SIGNATURE_TYPE,
     tlv::KEY_LOCATOR,
@@ -128,15 +128,15 @@ impl<'a> SignatureInfoView<'a> {
     /// InterestSignatureInfo.
     ///
     /// # Errors
-    /// What the packet format forbids.
+    /// The packet violates the format.
     #[inline(always)]
     pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
         let is_of_data = within == tlv::SIGNATURE_INFO;
         let format = if is_of_data { &DATA_FORMAT } else { &INTEREST_FORMAT };
         let mut fields = ChildReader::new(value, format, 0);
         let signature_type = fields.take_nni(tlv::SIGNATURE_TYPE)?;
-        // Whether a signature counts its verifier decides. Who forwards a packet carries what it
-        // cannot read, as NFD does; to whom it matters there is no KeyLocator then.
+        // Only a verifier decides whether a signature is acceptable. A forwarder passes on what it
+        // cannot decode, as NFD does. A verifier then finds no KeyLocator.
         let key_locator = fields.take(tlv::KEY_LOCATOR)?;
         let key_locator = key_locator.and_then(KeyLocatorView::from_value);
         let nonce = fields.take(tlv::SIGNATURE_NONCE)?;
@@ -156,7 +156,7 @@ impl<'a> SignatureInfoView<'a> {
         Ok(Self { signature_type, key_locator, nonce, time_ms, seq_num, validity_period, value })
     }
 
-    /// The elements after the known ones that a decoder may skip, such as AdditionalDescription.
+    /// Elements besides the known ones that a decoder may skip, such as AdditionalDescription.
     pub(crate) fn extensions(&self) -> impl Iterator<Item = tlv::Element<'a>> {
         let known = |typ| {
             matches!(
@@ -195,7 +195,7 @@ pub enum KeyLocator {
     Digest(Vec<u8>),
 }
 
-/// When a certificate is valid, both instants inclusive.
+/// The validity of a certificate, both instants inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValidityPeriod {
     /// NotBefore, seconds since the Unix epoch.
@@ -205,7 +205,7 @@ pub struct ValidityPeriod {
 }
 
 impl ValidityPeriod {
-    /// Whether the period includes an instant.
+    /// Whether the period includes this instant.
     pub const fn contains(&self, unix_s: i64) -> bool {
         self.not_before_unix_s <= unix_s && unix_s <= self.not_after_unix_s
     }
@@ -227,7 +227,7 @@ pub struct SignatureInfo {
     /// SignatureType, see [`signature_type`].
     pub signature_type: u64,
     pub key_locator: Option<KeyLocator>,
-    /// SignatureNonce; others expect 8 octets.
+    /// SignatureNonce. Other implementations expect 8 octets.
     pub nonce: Option<Vec<u8>>,
     /// SignatureTime, milliseconds since the Unix epoch.
     pub time_ms: Option<u64>,
@@ -239,7 +239,7 @@ pub struct SignatureInfo {
 }
 
 impl SignatureInfo {
-    /// A SignatureInfo of a type, without anything else.
+    /// A SignatureInfo with only a type.
     pub fn new(signature_type: u64) -> Self {
         Self { signature_type, ..Self::default() }
     }
@@ -251,7 +251,7 @@ impl SignatureInfo {
         self
     }
 
-    /// Appends the element of type `typ`: SignatureInfo or InterestSignatureInfo.
+    /// Appends the element `typ`: SignatureInfo or InterestSignatureInfo.
     pub fn write(&self, typ: u32, writer: &mut Writer) {
         writer.nested(typ, |writer| {
             writer.nni(tlv::SIGNATURE_TYPE, self.signature_type);

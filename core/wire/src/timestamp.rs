@@ -4,7 +4,7 @@ pub(crate) const TIMESTAMP_SIZE: usize = 15;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Seconds since the Unix epoch of a timestamp, `None` when it is malformed or no such day exists.
+/// Seconds since the Unix epoch; `None` if the timestamp is malformed or the day does not exist.
 pub fn parse_timestamp(octets: &[u8]) -> Option<i64> {
     if octets.len() != TIMESTAMP_SIZE || octets[8] != b'T' {
         return None;
@@ -24,7 +24,7 @@ pub fn parse_timestamp(octets: &[u8]) -> Option<i64> {
     Some(days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second)
 }
 
-/// The timestamp of `unix_s` seconds since the Unix epoch, held to the years 0 to 9999.
+/// The timestamp of `unix_s` seconds since the Unix epoch, limited to the years 0 to 9999.
 pub fn format_timestamp(unix_s: i64) -> [u8; TIMESTAMP_SIZE] {
     const EARLIEST: i64 = -62_167_219_200;
     const LATEST: i64 = 253_402_300_799;
@@ -47,8 +47,8 @@ pub fn format_timestamp(unix_s: i64) -> [u8; TIMESTAMP_SIZE] {
     out
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar; years run from March here, so that
-/// the leap day is the last of a year.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar. Years start in March here, so that
+/// the leap day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

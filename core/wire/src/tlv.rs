@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::error::DecodeError;
 pub use crate::types::*;
 
-/// Reads a VAR-NUMBER at the start of `input`: its value and its length in octets.
+/// Reads a VAR-NUMBER at the start of `input`. Returns its value and its length in octets.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] and [`DecodeError::NonShortestNumber`].
@@ -40,10 +40,10 @@ pub const fn var_number_size(number: u64) -> usize {
     }
 }
 
-/// Writes a VAR-NUMBER to the start of `out` and returns its length in octets.
+/// Writes a VAR-NUMBER to the start of `out`. Returns its length in octets.
 ///
 /// # Panics
-/// When `out` is shorter than [`var_number_size`].
+/// If `out` is shorter than [`var_number_size`].
 #[inline]
 pub fn write_var_number(number: u64, out: &mut [u8]) -> usize {
     let size = var_number_size(number);
@@ -92,7 +92,7 @@ pub fn decode_nni(element: u32, value: &[u8]) -> Result<u64, DecodeError> {
     nni(value).ok_or(DecodeError::IntegerLength { element, length: value.len() })
 }
 
-/// A non-negative integer in its shortest form; the octets are the slice it dereferences to.
+/// A non-negative integer in its shortest form. Dereferences to its octets.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedNni {
     octets: [u8; 8],
@@ -114,7 +114,7 @@ pub const fn encode_nni(number: u64) -> EncodedNni {
     EncodedNni { octets: number.to_be_bytes(), size: nni_size(number) as u8 }
 }
 
-/// One TLV within a [`Reader`]'s input.
+/// One TLV in a [`Reader`]'s input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
     pub typ: u32,
@@ -141,7 +141,7 @@ impl Element<'_> {
     }
 }
 
-/// Reads TLVs one after another; after an error it yields nothing more.
+/// Reads TLVs one after another. After an error it returns nothing more.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     input: &'a [u8],
@@ -149,7 +149,6 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of a sequence of TLVs.
     #[inline]
     pub const fn new(input: &'a [u8]) -> Self {
         Self { input, at: 0 }
@@ -167,10 +166,10 @@ impl<'a> Reader<'a> {
         self.at >= self.input.len()
     }
 
-    /// The next TLV, `None` at the end.
+    /// The next TLV; `None` at the end.
     ///
     /// # Errors
-    /// What makes the octets no TLV; the reader is at its end afterwards.
+    /// The octets are no TLV. The reader is at its end afterwards.
     #[inline]
     pub fn next_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         if self.is_empty() {
@@ -199,7 +198,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-/// Type, value and whole length of the TLV at the start of `input`.
+/// Type, value and total length of the TLV at the start of `input`.
 #[inline(always)]
 pub(crate) fn read_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
     // Nearly every element has a type and a length of one octet each.
@@ -229,10 +228,10 @@ fn read_long_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
     Ok((typ, &rest[..length], type_size + length_size + length))
 }
 
-/// The TLV that `wire` is as a whole: exactly one, of any type.
+/// Type and value of `wire`, which must be exactly one TLV of any type.
 ///
 /// # Errors
-/// What makes the octets no TLV, and [`DecodeError::TrailingOctets`].
+/// The octets are no TLV, or [`DecodeError::TrailingOctets`].
 #[inline]
 pub fn read_single(wire: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     let (typ, value, size) = read_element(wire)?;
@@ -242,7 +241,7 @@ pub fn read_single(wire: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     Ok((typ, value))
 }
 
-/// The number if `wire` is exactly one Segment component.
+/// The segment number, if `wire` is exactly one Segment component.
 #[inline]
 pub fn segment(wire: &[u8]) -> Option<u64> {
     match *wire {
@@ -255,10 +254,10 @@ pub fn segment(wire: &[u8]) -> Option<u64> {
     }
 }
 
-/// The TLV-VALUE of the one TLV of type `typ` that `wire` is as a whole.
+/// The TLV-VALUE of `wire`, which must be exactly one TLV of type `typ`.
 ///
 /// # Errors
-/// What [`read_single`] refuses, and [`DecodeError::UnexpectedOuterType`].
+/// Those of [`read_single`], and [`DecodeError::UnexpectedOuterType`].
 #[inline]
 pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
     let (found, value, size) = read_element(wire)?;
@@ -271,12 +270,12 @@ pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
     Ok(value)
 }
 
-/// The children that an element has by its format.
+/// The children that an element may have, in their order.
 #[derive(Debug)]
 pub(crate) struct ElementFormat {
     pub(crate) within: u32,
     order: &'static [u32],
-    /// A bit for each type below 64.
+    /// A bit for each child type below 64.
     short_types: u64,
 }
 
@@ -299,30 +298,30 @@ impl ElementFormat {
     }
 }
 
-/// Reads the children of an element by its format. One that is unrecognised, repeated or out of
-/// order is refused when critical and else skipped.
+/// Reads the children of an element in the order of its format. A child that is unrecognised,
+/// repeated or out of order is an error if its type is critical, and skipped otherwise.
 ///
-/// Ask for every type in its order, so that the compiler knows at each which may follow, and end
-/// with [`Fields::finish`].
+/// Callers must request every type of the format in order, so that the compiler knows at each point
+/// which types may follow, and must end with [`ChildReader::finish`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildReader<'a> {
-    /// What has not been read.
+    /// The children that have not been read.
     pub(crate) rest: &'a [u8],
     format: &'static ElementFormat,
-    /// Of the format's short types those that have not been asked for.
+    /// The short types of the format that have not been requested yet.
     pub(crate) expected_types: u64,
-    /// The type that was taken last.
+    /// The type of the child read last.
     last: u32,
 }
 
 impl<'a> ChildReader<'a> {
-    /// The children in `rest`, of which `last` was the one before; 0 if there was none.
+    /// The children in `rest`. `last` is the type of the one before; 0 if there is none.
     #[inline(always)]
     pub(crate) const fn new(rest: &'a [u8], format: &'static ElementFormat, last: u32) -> Self {
         Self { rest, format, expected_types: format.short_types, last }
     }
 
-    /// The TLV-VALUE of the next child, if that is of type `typ`.
+    /// The TLV-VALUE of the next child, if that has type `typ`.
     #[inline(always)]
     pub(crate) fn take(&mut self, typ: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let Some(&next) = self.rest.first() else { return Ok(None) };
@@ -347,25 +346,25 @@ impl<'a> ChildReader<'a> {
         Ok(found)
     }
 
-    /// The same as a non-negative integer.
+    /// The same, as a non-negative integer.
     #[inline(always)]
     pub(crate) fn take_nni(&mut self, typ: u32) -> Result<Option<u64>, DecodeError> {
         self.take(typ)?.map(|value| decode_nni(typ, value)).transpose()
     }
 
-    /// Octets from the start of the child that was taken last, whose TLV-VALUE is `value`, to the
-    /// end. Its type is below 253.
+    /// The number of octets from the start of the child read last, whose TLV-VALUE is `value`, to
+    /// the end. Its type must be below 253.
     pub(crate) fn len_from(&self, value: &[u8]) -> usize {
         1 + var_number_size(value.len() as u64) + value.len() + self.rest.len()
     }
 
-    /// Checks that nothing follows that must be understood.
+    /// Checks that no critical child follows.
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { self.take_uncommon(0).map(|_| ()) }
     }
 
-    /// The same, where something is to be skipped or has long numbers, and what follows. Type 0
+    /// Like `take`, if a child must be skipped or has long numbers. Also returns the rest. Type 0
     /// comes after all others.
     #[cold]
     fn take_uncommon(mut self, typ: u32) -> Result<(Option<&'a [u8]>, &'a [u8]), DecodeError> {
@@ -394,7 +393,7 @@ impl<'a> ChildReader<'a> {
     }
 }
 
-/// Passes over a child of `within` that is not recognised.
+/// Checks that an unrecognised child of `within` may be skipped.
 ///
 /// # Errors
 /// [`DecodeError::UnrecognisedCritical`].
@@ -405,7 +404,7 @@ pub(crate) fn check_skippable(within: u32, element: u32) -> Result<(), DecodeErr
     }
 }
 
-/// Appends TLVs to a vector of octets.
+/// Appends TLVs to a vector.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     octets: Vec<u8>,
@@ -416,12 +415,11 @@ impl Writer {
         Self { octets: Vec::new() }
     }
 
-    /// An empty writer with room for `capacity` octets.
+    /// An empty writer with space for `capacity` octets.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { octets: Vec::with_capacity(capacity) }
     }
 
-    /// The number of octets written.
     pub fn len(&self) -> usize {
         self.octets.len()
     }
@@ -430,22 +428,20 @@ impl Writer {
         self.octets.is_empty()
     }
 
-    /// The octets written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets
     }
 
-    /// The octets written so far, to be patched.
+    /// The octets written so far, to be modified.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.octets
     }
 
-    /// The octets written.
     pub fn into_vec(self) -> Vec<u8> {
         self.octets
     }
 
-    /// Appends octets that are TLVs already.
+    /// Appends octets that are encoded already.
     pub fn raw(&mut self, octets: &[u8]) {
         self.octets.extend_from_slice(octets);
     }
@@ -456,7 +452,7 @@ impl Writer {
         self.octets.extend_from_slice(&octets[..size]);
     }
 
-    /// Appends TLV-TYPE and TLV-LENGTH; the TLV-VALUE is to follow.
+    /// Appends TLV-TYPE and TLV-LENGTH. The caller appends the TLV-VALUE.
     pub fn header(&mut self, typ: u32, length: usize) {
         self.var_number(u64::from(typ));
         self.var_number(length as u64);
@@ -481,7 +477,7 @@ impl Writer {
         let length = (self.octets.len() - length_at - 1) as u64;
         let size = var_number_size(length);
         if size > 1 {
-            // Short values are the rule; a longer length field moves the value up.
+            // Most values are short. A longer length field moves the value back.
             self.octets.splice(length_at..length_at, core::iter::repeat_n(0, size - 1));
         }
         write_var_number(length, &mut self.octets[length_at..]);

@@ -1,4 +1,4 @@
-//! Properties of the codec: what is encoded decodes to itself, and no octets bring it down.
+//! Properties of the codec: an encoded packet decodes to itself, and no input causes a panic.
 
 #[path = "../../../fuzz/checks.rs"]
 mod checks;
@@ -146,7 +146,7 @@ fn encode_all(elements: &[(u32, Vec<u8>)]) -> Vec<u8> {
     writer.into_vec()
 }
 
-/// Valid packets to be damaged.
+/// Valid packets, to be damaged.
 fn encoded() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         interest().prop_map(|interest| interest.encode()),
@@ -169,8 +169,7 @@ fn check_all(octets: &[u8]) {
     checks::run("frame", octets);
 }
 
-/// Names that often share all but the last component, and packets of them, one damaged now and
-/// then.
+/// Packets whose names often share all but the last component, some of them damaged.
 fn related_packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let packet = (0..3_usize, option::of(component()), any::<bool>(), any::<bool>(), 0..20_usize);
     (vec(name(1..5), 3), vec(packet, 1..12)).prop_map(|(objects, packets)| {

@@ -1,5 +1,4 @@
-//! Signals from hop to hop: LpPackets without fragment, and what receivers that do not know the
-//! field make of them.
+//! Signals between neighbours: LpPackets without fragment, and how receivers handle unknown ones.
 
 use weir_wire::lp::{HopSignal, LpHeader, LpView};
 
@@ -25,7 +24,8 @@ fn octets_are_these() {
     }
 }
 
-/// Who does not know the type sees what we see of the next type of its kind: an IDLE packet.
+/// A receiver that does not know the type sees an IDLE packet, as this one does for the next type
+/// of the same kind.
 #[test]
 fn unknown_signal_is_skipped() {
     for (low, is_known) in [(0xB8, true), (0xBC, false), (0xB4, false)] {
@@ -34,7 +34,7 @@ fn unknown_signal_is_skipped() {
         assert_eq!(view.header, LpHeader::default());
         assert_eq!((view.signal.is_some(), view.fragment), (is_known, None));
     }
-    // Of numbers that do not end in 00, and beyond 959, it would be refused.
+    // Numbers that are not divisible by 4, or above 959, are rejected.
     for number in [[0x03, 0xB9], [0x03, 0xC0]] {
         let octets = [0x64, 5, 0xFD, number[0], number[1], 1, 30];
         assert!(LpView::decode(&octets).is_err());
@@ -43,7 +43,7 @@ fn unknown_signal_is_skipped() {
 
 #[test]
 fn malformed_signal_is_ignored() {
-    // No number, empty, twice, out of order; beside acknowledgements.
+    // No number, an empty value, a repeated or misplaced field, and one next to acknowledgements.
     for octets in [&[0x64, 7, 0xFD, 0x03, 0xB8, 3, 1, 2, 3][..], &[0x64, 4, 0xFD, 0x03, 0xB8, 0]] {
         assert_eq!(decode(octets).signal, None);
     }
@@ -54,7 +54,7 @@ fn malformed_signal_is_ignored() {
     assert_eq!(decode(&before_mark).header.congestion_mark, 1);
 }
 
-/// The field concerns the neighbour, not a packet: it comes alone.
+/// The field concerns the neighbour and not a packet, so it is sent alone.
 #[test]
 fn signal_with_fragment_is_ignored() {
     let interest = [5, 5, 7, 3, 8, 1, b'a'];

@@ -1,4 +1,4 @@
-//! All test vectors, which come from four other implementations.
+//! All test vectors. They come from four other implementations.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The records of a `.jsonl` file, of which the first line is a header that tells their number.
+/// The records of a `.jsonl` file. Its first line is a header with their number.
 fn records(file: &str) -> Vec<Value> {
     let text = read(file);
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -33,7 +33,7 @@ fn sha256(portions: &[&[u8]]) -> String {
     hex::encode(Sha256::digest(portions.concat()))
 }
 
-/// Compares found fields with the expected ones; neither may have a field that the other lacks.
+/// Compares the decoded fields with the expected ones. Both must have the same fields.
 fn compare(record: &Value, found: &[(&str, Option<Value>)]) {
     let name = &record["name"];
     let expect = record["expect"].as_object().expect("expect");
@@ -230,9 +230,9 @@ fn valid_packets_decode_to_the_expected_fields() {
     }
 }
 
-/// Packets that say with more octets what can be said with fewer, or hold what the owned form
-/// leaves out: empty MetaInfo or Content, ContentType 0, long numbers, Nack without NackReason,
-/// elements to be skipped, PrefixAnnouncement.
+/// Packets that are longer than necessary, or hold what the owned form leaves out: empty MetaInfo
+/// or Content, ContentType 0, long numbers, Nack without NackReason, skipped elements,
+/// PrefixAnnouncement.
 const ENCODED_OTHERWISE: &[&str] = &[
     "py-data-min",
     "py-data-content-empty",
@@ -268,7 +268,7 @@ fn valid_packets_encode_to_the_same_octets() {
     assert_eq!(otherwise, ENCODED_OTHERWISE);
 }
 
-/// The vectors hold two fragments of three; the third is made here.
+/// The vectors hold two of three fragments. This test builds the third.
 #[test]
 fn fragments_reassemble() {
     let records = records("valid.jsonl");
@@ -296,7 +296,7 @@ fn fragments_reassemble() {
     DataView::decode(&joined).expect("the whole decodes");
 }
 
-/// Decodes as the kind that `expect.as` names, and checks a DigestSha256 signature.
+/// Decodes as the kind in `expect.as`, and checks a DigestSha256 signature.
 fn verdict(record: &Value) -> Result<(), DecodeError> {
     let wire = octets(record);
     match record["expect"]["as"].as_str() {
@@ -309,7 +309,7 @@ fn verdict(record: &Value) -> Result<(), DecodeError> {
     }
 }
 
-/// What is wrong in these only a verifier needs: routers carry them, as ndn-cxx does.
+/// Only a verifier needs the invalid parts of these packets: routers forward them, as ndn-cxx does.
 const CARRIED: [&str; 2] = ["inv-data-keylocator-empty", "inv-data-validity-malformed"];
 
 #[test]
@@ -435,7 +435,7 @@ fn a_link_packet_of_many_fields_decodes() {
     let (wire, expect) = management("cxx-lp-many-fields");
     let view = LpView::decode(&wire).expect("decodes");
     let header = &view.header;
-    // `expect` says 05280703, which is not what the packet holds.
+    // `expect` says 05280703, but that is not in the packet.
     assert_eq!(hex::encode(header.pit_token.as_slice()), "05240703");
     assert_eq!(header.incoming_face.map(Value::from), Some(expect["incomingFaceId"].clone()));
     assert_eq!(header.next_hop_face.map(Value::from), Some(expect["nextHopFaceId"].clone()));

@@ -20,7 +20,7 @@ impl<'a> ComponentView<'a> {
     /// Decodes a whole component TLV.
     ///
     /// # Errors
-    /// What makes the octets no name component.
+    /// The octets are no name component.
     pub(crate) fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         NameScan::of(wire)?;
         let component = Self::take(wire).ok_or(DecodeError::Truncated)?;
@@ -30,7 +30,7 @@ impl<'a> ComponentView<'a> {
         }
     }
 
-    /// The component at the start of octets that have been validated; `None` when there are none.
+    /// The component at the start of validated octets; `None` if there are none.
     #[inline]
     pub(crate) fn take(octets: &'a [u8]) -> Option<Self> {
         if let [typ @ 1..=252, length @ 0..=252, rest @ ..] = octets {
@@ -48,7 +48,7 @@ impl<'a> ComponentView<'a> {
         self.typ as u32 == tlv::GENERIC_NAME_COMPONENT
     }
 
-    /// Whether this is a KeywordNameComponent of this value.
+    /// Whether this is a KeywordNameComponent with this value.
     #[inline]
     pub fn is_keyword(&self, keyword: &[u8]) -> bool {
         u32::from(self.typ) == tlv::KEYWORD_NAME_COMPONENT && self.value == keyword
@@ -66,7 +66,7 @@ impl<'a> ComponentView<'a> {
         self.typ as u32 == tlv::PARAMETERS_SHA256_DIGEST_COMPONENT
     }
 
-    /// The value as a non-negative integer, whatever the type; `None` if it is none.
+    /// The value as a non-negative integer, for any type; `None` if it is none.
     #[inline]
     pub fn as_number(&self) -> Option<u64> {
         tlv::nni(self.value)
@@ -132,7 +132,7 @@ impl Component {
     ///
     /// # Errors
     /// [`DecodeError::ComponentType`] for type 0, [`DecodeError::DigestComponentLength`] for a
-    /// digest component that is not of 32 octets.
+    /// digest component that does not have 32 octets.
     pub fn new(typ: u16, value: &[u8]) -> Result<Self, DecodeError> {
         if typ == 0 {
             return Err(DecodeError::ComponentType(0));
@@ -144,7 +144,7 @@ impl Component {
         Ok(Self::of(u32::from(typ), value))
     }
 
-    /// A component of a type and value that are known to be well.
+    /// A component whose type and value are known to be valid.
     pub(super) fn of(typ: u32, value: &[u8]) -> Self {
         let mut writer = tlv::Writer::with_capacity(value.len() + 8);
         writer.tlv(typ, value);

@@ -21,15 +21,15 @@ pub const DIGEST_SIZE: usize = 32;
 
 /// A validated Name: the octets of its TLV-VALUE, borrowed.
 ///
-/// Equality and hash are those of the octets. Because numbers are in their shortest form, the order
-/// of the octets is the canonical order of names.
+/// Equality and hash are those of the octets. Numbers have their shortest form, so the order of the
+/// octets is the canonical order of names.
 #[derive(Clone, Copy, Default)]
 pub struct NameView<'a> {
     value: &'a [u8],
     count: u32,
 }
 
-/// What one pass over a Name's TLV-VALUE finds.
+/// The result of one pass over a Name's TLV-VALUE.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NameScan {
     pub(crate) count: u32,
@@ -40,8 +40,8 @@ pub(crate) struct NameScan {
     pub(crate) parameters_digest_at: usize,
 }
 
-/// All but the last component of the name of a packet that was decoded before: what comes next
-/// often belongs to the same object, and that part of its name need not be looked at again.
+/// All but the last component of the name of the packet decoded before. The next packet often
+/// belongs to the same object, and this part of its name need not be checked again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameHead<'a> {
     value: &'a [u8],
@@ -50,23 +50,23 @@ pub struct NameHead<'a> {
 }
 
 impl<'a> NameHead<'a> {
-    /// No head: the next name is that of the first packet.
+    /// No head: the next packet is the first.
     pub const NONE: Self = Self { value: &[], count: 0, is_repeated: false };
 
-    /// The octets of its components. None where there is no head, as the name has one component or
-    /// is bound to parameters.
+    /// The octets of its components. Empty if there is no head, because the name has only one
+    /// component or a parameters digest.
     #[inline]
     pub const fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// Whether the packet before had the same.
+    /// Whether the packet before had the same head.
     #[inline]
     pub const fn is_repeated(&self) -> bool {
         self.is_repeated
     }
 
-    /// Scans a name, whose head this becomes.
+    /// Scans a name, and becomes its head.
     #[inline(always)]
     pub(crate) fn scan(&mut self, value: &'a [u8]) -> Result<NameScan, DecodeError> {
         if let Some((head, [3..=252, length @ 0..=252, last @ ..])) =
@@ -90,7 +90,7 @@ impl<'a> NameHead<'a> {
         Ok(scan)
     }
 
-    /// The ends are compared first: there the names of objects differ.
+    /// Compares the ends first, since the names of objects differ there.
     #[inline(always)]
     fn is_equal(&self, head: &[u8]) -> bool {
         let end = |octets: &[u8]| octets.last_chunk().map(|end| u64::from_le_bytes(*end));
@@ -102,7 +102,7 @@ impl NameScan {
     #[inline]
     pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {
         let mut scan = Self::default();
-        // Apart from `scan`, whose address is known elsewhere: these stay in registers.
+        // Separate from `scan`, whose address escapes: these stay in registers.
         let (mut count, mut last, mut rest) = (0, value, value);
         loop {
             // Nearly every component has a type and a length of one octet each.
@@ -119,7 +119,7 @@ impl NameScan {
         }
     }
 
-    /// Checks the component at `offset`, of digest type, in longer numbers or malformed.
+    /// Checks the component at `at`, which is a digest, has long numbers, or is malformed.
     fn scan_uncommon_component(&mut self, value: &[u8], at: usize) -> Result<usize, DecodeError> {
         let rest = &value[at..];
         let (typ, _) = tlv::read_var_number(rest)?;
@@ -145,7 +145,7 @@ impl<'a> NameView<'a> {
     /// Decodes a whole Name TLV.
     ///
     /// # Errors
-    /// What makes the octets no Name.
+    /// The octets are no Name.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::from_value(tlv::read_single_of(wire, tlv::NAME)?)
     }
@@ -153,13 +153,13 @@ impl<'a> NameView<'a> {
     /// Checks the TLV-VALUE of a Name.
     ///
     /// # Errors
-    /// What makes the octets no sequence of name components.
+    /// The octets are no sequence of name components.
     #[inline]
     pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
         Ok(Self { value, count: NameScan::of(value)?.count })
     }
 
-    /// A view of octets that have been scanned already.
+    /// A view of octets that were scanned before.
     #[inline]
     pub(crate) const fn from_scanned(value: &'a [u8], count: u32) -> Self {
         Self { value, count }
@@ -204,7 +204,7 @@ impl<'a> NameView<'a> {
         self.components().last()
     }
 
-    /// The first `count` components, or the whole name when it has no more.
+    /// The first `count` components, or the whole name if it has fewer.
     #[inline]
     pub fn prefix(self, count: usize) -> Self {
         if count >= self.component_count() {
@@ -230,7 +230,7 @@ impl<'a> NameView<'a> {
         Self { value: &self.value[prefix.value.len()..], count: self.count - prefix.count }
     }
 
-    /// Whether `name` starts with all components of this name; a name is a prefix of itself.
+    /// Whether `name` starts with all components of this name. A name is a prefix of itself.
     #[inline]
     pub fn is_prefix_of(self, name: NameView<'_>) -> bool {
         // A common octet prefix that ends at the end of a name ends at a component boundary.
@@ -242,7 +242,7 @@ impl<'a> NameView<'a> {
         Name::from(self)
     }
 
-    /// The URI form in `style`, to be displayed.
+    /// The URI form in this style, for display.
     pub const fn uri(self, style: UriStyle) -> UriDisplay<'a> {
         UriDisplay::new(self, style)
     }
@@ -303,7 +303,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// The components not yet yielded, as a name.
+    /// The components that are left, as a name.
     #[inline]
     pub(crate) const fn as_name(&self) -> NameView<'a> {
         NameView { value: self.rest, count: self.remaining as u32 }

@@ -23,7 +23,7 @@ impl Name {
     /// Decodes a whole Name TLV.
     ///
     /// # Errors
-    /// What makes the octets no Name.
+    /// The octets are no Name.
     pub fn decode(wire: &[u8]) -> Result<Self, DecodeError> {
         NameView::decode(wire).map(NameView::to_name)
     }
@@ -67,7 +67,7 @@ impl Name {
         self.push(&Component::generic(value))
     }
 
-    /// Appends a GenericNameComponent of the octets of `text`, which is not taken as a URI.
+    /// Appends a GenericNameComponent with the octets of `text`, which is not parsed as a URI.
     pub fn append_str(&mut self, text: &str) -> &mut Self {
         self.append_generic(text.as_bytes())
     }

@@ -8,10 +8,10 @@ use crate::tlv;
 /// How components are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum UriStyle {
-    /// With aliases where there is one: `/A/v=1/seg=0/sha256digest=00..`.
+    /// With aliases where they exist: `/A/v=1/seg=0/sha256digest=00..`.
     #[default]
     Alternate,
-    /// With type numbers, but digest components by keyword: `/A/54=%01/50=%00/sha256digest=00..`.
+    /// With type numbers, but keywords for digests: `/A/54=%01/50=%00/sha256digest=00..`.
     Numeric,
     /// With the type number of every component: `/8=A/54=%01/50=%00/1=%00..`.
     Canonical,
@@ -29,7 +29,7 @@ pub enum NameUriError {
     /// The text after an alias is not a decimal number below 2^64 without leading zeros.
     #[error("not a decimal number below 2^64 without leading zeros")]
     Number,
-    /// A digest that is not of 32 octets (64 hexadecimal digits after a keyword).
+    /// A digest that does not have 32 octets (64 hexadecimal digits after a keyword).
     #[error("a digest component holds 32 octets, as 64 hexadecimal digits")]
     Digest,
 }
@@ -45,7 +45,7 @@ const ALIASES: [(&str, u32); 5] = [
     ("seq", tlv::SEQUENCE_NUM_NAME_COMPONENT),
 ];
 
-/// A name to be displayed in one of the URI styles.
+/// A name to be displayed in a URI style.
 #[derive(Clone, Copy, Debug)]
 pub struct UriDisplay<'a> {
     name: NameView<'a>,
@@ -106,8 +106,8 @@ impl fmt::Display for ComponentView<'_> {
     }
 }
 
-/// Alias and number of a component that has them. A number that is not in its shortest form has no
-/// alias: text must lead back to the same octets.
+/// Alias and number of a component that has both. A number that does not have its shortest form
+/// gets no alias, because the text must parse to the same octets.
 fn aliased(component: &ComponentView<'_>) -> Option<(&'static str, u64)> {
     let (alias, _) = ALIASES.iter().find(|(_, typ)| *typ == u32::from(component.typ))?;
     let number = component.as_number()?;
@@ -134,8 +134,7 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, NameUriError> {
         let text = text.strip_prefix("ndn:").unwrap_or(text);
         let path = match text.strip_prefix("//") {
-            // What lies between two slashes and the next one is an authority, which names do not
-            // have.
+            // Text between two slashes and the next one is an authority, which names do not have.
             Some(authority) => authority.split_once('/').map_or("", |(_, path)| path),
             None => text.strip_prefix('/').unwrap_or(text),
         };
@@ -176,7 +175,7 @@ impl FromStr for Component {
     }
 }
 
-/// A decimal number as a component's text has it: digits alone, no leading zero.
+/// A decimal number in a component's text: only digits, no leading zero.
 fn parse_decimal(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|octet| octet.is_ascii_digit());
     let has_leading_zero = text.len() > 1 && text.starts_with('0');
@@ -200,7 +199,7 @@ fn hex_octet(high: u8, low: u8) -> Option<u8> {
     Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
-/// Undoes the escapes; a `%` without two hexadecimal digits stands for itself.
+/// Decodes escapes. A `%` without two hexadecimal digits stands for itself.
 fn unescape(text: &str) -> Result<Vec<u8>, NameUriError> {
     let mut value = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
