@@ -1,13 +1,13 @@
-//! How long the answers of a disk are held back: by its pace and by stalls, which experiments and
-//! tests ask for. A program without the feature `lab` never holds one back.
+//! Delays of a disk's answers, by its pace and by stalls. Experiments and tests use them; without
+//! the feature `lab` nothing is ever delayed.
 
 use std::time::Instant;
 
 use crate::config::DiskFileConfig;
 
-/// Shared by all lanes of a disk.
+/// Shared by all ports of a disk.
 #[cfg(not(feature = "lab"))]
-pub(crate) struct Hold;
+pub(crate) struct AnswerDelay;
 
 #[cfg(not(feature = "lab"))]
 impl AnswerDelay {
@@ -15,7 +15,7 @@ impl AnswerDelay {
         Self
     }
 
-    pub(crate) fn due(&self, _operations: u32) -> Option<Instant> {
+    pub(crate) fn answer_due(&self, _operations: u32) -> Option<Instant> {
         None
     }
 
@@ -36,11 +36,11 @@ mod with_lab {
     use super::{DiskFileConfig, Instant};
     use crate::pace::Pacer;
 
-    /// Shared by all lanes of a disk.
+    /// Shared by all ports of a disk.
     pub(crate) struct AnswerDelay {
         pacer: Option<Mutex<Pacer>>,
         epoch: Instant,
-        /// Nanoseconds after `epoch`; 0 when it is not stalled.
+        /// Nanoseconds after `epoch`; 0 if the disk is not stalled.
         stalled_until_ns: AtomicU64,
     }
 
@@ -54,7 +54,7 @@ mod with_lab {
             }
         }
 
-        /// When `operations` that came now are over at a paced disk.
+        /// When a paced disk would finish `operations` that arrive now.
         pub(crate) fn answer_due(&self, operations: u32) -> Option<Instant> {
             let mut pacer = self.pacer.as_ref()?.lock().ok()?;
             Some(pacer.due(Instant::now(), operations))
@@ -65,9 +65,9 @@ mod with_lab {
             (until_ns > 0).then(|| self.epoch + Duration::from_nanos(until_ns))
         }
 
-        /// From now on; zero ends a stall.
+        /// Stalls the disk for this time from now on; zero ends a stall.
         pub(crate) fn stall_for(&self, time: Duration) {
-            // A century is for ever, and does not overflow an instant.
+            // A century is as good as for ever, and does not overflow an instant.
             let until = self.epoch.elapsed() + time.min(Duration::from_secs(100 * 365 * 86_400));
             let until_ns = if time.is_zero() { 0 } else { until.as_nanos() as u64 };
             self.stalled_until_ns.store(until_ns, Ordering::Release);

@@ -1,25 +1,25 @@
-//! Memory that devices may read and write directly: aligned, of fixed size, handed from owner to
-//! owner so that it is not seen while the kernel works on it.
+//! Aligned buffers of fixed size that devices may read and write directly. Each has one owner at a
+//! time, so no code touches it while the kernel uses it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// What direct I/O wants of addresses at most: a page.
+/// The largest alignment that direct I/O requires: a page.
 const ALIGNMENT: usize = 4096;
 
-/// A record of 8,192 octets with its name, signature and header fits.
+/// Fits a record of 8192 bytes with its name, signature and header.
 const SMALL_BYTES: usize = 16 << 10;
-/// What is written at once by default.
+/// The default size of a write.
 const LARGE_BYTES: usize = 256 << 10;
-/// More large ones under way at once take memory of their own for as long as they last.
+/// Large buffers that are kept. Further ones are allocated when needed and freed afterwards.
 const LARGE_MAX: usize = 16;
 
-/// Aligned octets, all initialised.
+/// Aligned, initialised bytes.
 pub(crate) struct Buffer {
     memory: NonNull<u8>,
     capacity: usize,
-    /// Its number among those that are kept and registered with the kernel.
+    /// Its number among the buffers that are kept and registered with the kernel.
     index: Option<u16>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Cleared octets.
+    /// Zeroed bytes.
     pub(crate) fn new(capacity: usize, index: Option<u16>) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGNMENT);
         let layout = Self::layout(capacity);
@@ -39,7 +39,7 @@ impl Buffer {
     }
 
     fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, ALIGNMENT).expect("an operation fits in memory")
+        Layout::from_size_align(capacity, ALIGNMENT).expect("an operation fits into memory")
     }
 
     pub(crate) fn index(&self) -> Option<u16> {
@@ -49,7 +49,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout by `new`, and nobody else knows it.
+        // SAFETY: allocated with this layout by `new`, and no other reference exists.
         unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.capacity)) };
     }
 }
@@ -58,7 +58,7 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory has that many octets, all initialised, and lives as long as `self`.
+        // SAFETY: the memory has `capacity` bytes, all initialised, and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.capacity) }
     }
 }
@@ -70,14 +70,14 @@ impl DerefMut for Buffer {
     }
 }
 
-/// The buffers of one disk that are at rest.
+/// The idle buffers of one disk.
 pub(crate) struct Buffers {
     small: Vec<Buffer>,
     large: Vec<Buffer>,
 }
 
 impl Buffers {
-    /// Buffers for `operations_max` operations at once.
+    /// Buffers for `operations_max` operations at a time.
     pub(crate) fn new(operations_max: usize) -> Self {
         let make = |first: usize, count: usize, capacity: usize| {
             (first..first + count)
@@ -91,12 +91,12 @@ impl Buffers {
         }
     }
 
-    /// All that are kept, by their numbers.
+    /// All buffers that are kept, by number.
     pub(crate) fn pooled(&self) -> impl Iterator<Item = &Buffer> {
         self.small.iter().rev().chain(self.large.iter().rev())
     }
 
-    /// A buffer of at least `len` octets.
+    /// A buffer of at least `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Buffer {
         let kept = match len {
             0..=SMALL_BYTES => self.small.pop(),
@@ -106,7 +106,7 @@ impl Buffers {
         kept.unwrap_or_else(|| Buffer::new(len, None))
     }
 
-    /// Takes one back.
+    /// Returns a buffer.
     pub(crate) fn put(&mut self, buffer: Buffer) {
         if buffer.index.is_some() {
             let list =

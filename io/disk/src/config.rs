@@ -5,32 +5,31 @@ use std::time::Duration;
 /// One disk of a set: a file or a block device.
 #[derive(Clone, Debug)]
 pub struct DiskFileConfig {
-    /// The file, which is made when it does not exist, or the block device.
+    /// The file, which is created if it does not exist, or the block device.
     pub path: PathBuf,
-    /// A new file in the path's folder, without a name: nothing is left of it once it is closed,
-    /// however the program ends. Where the file system has no such files (`O_TMPFILE`) it has the
-    /// name of the path, which nothing else may have, for a moment while it is empty.
+    /// Create a file without a name in the path's folder, which disappears once it is closed,
+    /// however the program ends. On file systems without such files (`O_TMPFILE`), the file has the
+    /// name of the path for a moment while it is empty; that name must be unused.
     pub unnamed: bool,
-    /// Octets that it takes. None: all of a block device; a file keeps the size that it has.
+    /// Size in bytes. `None`: a block device is used completely; a file keeps its size.
     pub bytes: Option<u64>,
-    /// Octets of a region, the unit of eviction: a multiple of 4,096, from 64 KiB to 1 GiB. None: a
-    /// 64th of the disk, within 1 and 64 MiB, or what the disk was made with. Another value than
-    /// the disk was made with empties the store.
+    /// Bytes of a region, which is evicted as a whole: a multiple of 4096, from 64 KiB to 1 GiB.
+    /// `None`: what the disk was created with; for a new disk, a 64th of it, within 1 and 64 MiB.
     pub region_bytes: Option<u64>,
-    /// Past the page cache (`O_DIRECT`). Where the file system cannot, there is a warning.
+    /// Bypass the page cache (`O_DIRECT`). If the file system cannot do that, there is a warning.
     pub direct: bool,
-    /// How it is read and written.
+    /// How the disk is read and written.
     pub engine: Engine,
-    /// Holds answers back, so that the disk seems to be as slow as this.
+    /// Delays answers, so that the disk seems to be this slow.
     #[cfg(feature = "lab")]
     pub pace: Option<Pace>,
-    /// What goes wrong, for tests. Needs [`Engine::Threads`], and gets it from [`Engine::Auto`].
+    /// Injects faults, for tests. Requires [`Engine::Threads`]; [`Engine::Auto`] selects it.
     #[cfg(feature = "lab")]
     pub faults: Option<Faults>,
 }
 
 impl DiskFileConfig {
-    /// Defaults for a file or device of `bytes` octets.
+    /// Default values for a file or device of `bytes` bytes.
     pub fn new(path: impl Into<PathBuf>, bytes: Option<u64>) -> Self {
         Self {
             path: path.into(),
@@ -50,18 +49,18 @@ impl DiskFileConfig {
 /// How a disk is read and written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Engine {
-    /// io_uring, or 16 threads where the system does not let us use it.
+    /// io_uring, or 16 threads if the system does not permit it.
     #[default]
     Auto,
-    /// io_uring, or it does not start.
+    /// io_uring, or an error.
     IoUring,
     /// This number of threads (1 to 256), each with one operation at a time.
     Threads(u16),
 }
 
-/// How fast a paced disk seems to be: operations are served by `parallelism` servers from one queue
-/// in order of arrival. A write of several records counts as one operation for each. A disk that is
-/// slower by itself stays so.
+/// The speed of a paced disk: `parallelism` servers process operations from one queue in order of
+/// arrival. A write of several records counts as one operation for each. The real disk may be
+/// slower.
 #[cfg(feature = "lab")]
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Pace {
@@ -69,11 +68,11 @@ pub struct Pace {
     pub ops_per_s: f64,
     /// Operations served at the same time, at least 1.
     pub parallelism: u32,
-    /// How the time of an operation is drawn.
+    /// The distribution of service times.
     pub service: Service,
 }
 
-/// How the time of an operation of a paced disk is drawn.
+/// The distribution of service times of a paced disk.
 #[cfg(feature = "lab")]
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Service {
@@ -85,28 +84,28 @@ pub enum Service {
     },
 }
 
-/// What goes wrong with a disk, each with its probability in a million operations. For tests.
+/// Faults to inject, each with its probability in a million operations. For tests.
 #[cfg(feature = "lab")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub seed: u64,
-    /// Reads that end in an error.
+    /// Reads that end with an error.
     pub read_errors_ppm: u32,
-    /// Writes that end in an error after a part was written.
+    /// Writes that end with an error after a part was written.
     pub write_errors_ppm: u32,
-    /// Writes that end for want of space, nothing written.
+    /// Writes that end with an error for lack of space; nothing is written.
     pub no_space_ppm: u32,
-    /// Reads of which one bit is flipped.
+    /// Reads in which one bit is flipped.
     pub flips_ppm: u32,
-    /// Writes of which only a part is written although all of it is acknowledged.
+    /// Writes that are acknowledged although only a part reaches the disk.
     pub torn_writes_ppm: u32,
-    /// Reads and writes that do a part of what was asked and say so, which is no error.
+    /// Reads and writes that transfer less than requested and report it, which is no error.
     pub short_ppm: u32,
-    /// Reads and writes that are interrupted by a signal.
+    /// Reads and writes that a signal interrupts.
     pub interrupts_ppm: u32,
     /// Reads and writes that take [`Self::stall`] longer.
     pub stalls_ppm: u32,
     pub stall: Duration,
-    /// The operation that ends with a panic of the thread that does it.
+    /// The operation during which the thread panics.
     pub panic_at: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! One shard's way to one disk: takes operations, has a backend read and write, checks and lays out
-//! records, answers.
+//! The connection of one shard to one disk: accepts operations, lets a backend read and write,
+//! encodes and checks records, and reports outcomes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,10 +15,10 @@ use weir_store::disk::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, W
 use crate::buffer::{Buffer, Buffers};
 use crate::monitor::DiskShared;
 
-/// Times that an operation is tried again after it was interrupted.
+/// How often an interrupted operation is repeated.
 const INTERRUPTIONS_MAX: u32 = 1000;
 
-/// A read or write of a backend: all of `range` of the buffer at `offset`.
+/// A read or write for a backend: `range` of the buffer, at `offset` on the disk.
 pub(crate) struct Transfer {
     pub(crate) token: u32,
     pub(crate) is_write: bool,
@@ -27,32 +27,32 @@ pub(crate) struct Transfer {
     pub(crate) range: Range<usize>,
 }
 
-/// How a [`Transfer`] ended: octets done, or the error number.
+/// The end of a [`Transfer`]: bytes transferred, or the error number.
 pub(crate) struct Completion {
     pub(crate) token: u32,
     pub(crate) buffer: Buffer,
     pub(crate) result: Result<usize, i32>,
 }
 
-/// Reads and writes. An error of a method is the end of the disk.
+/// Reads and writes. If a method returns an error, the disk is unusable.
 pub(crate) trait Backend: Send {
     fn start(&mut self, transfer: Transfer) -> io::Result<()>;
 
-    /// Begins all that was taken.
+    /// Starts all accepted transfers.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Appends what has ended.
+    /// Appends the transfers that have ended.
     fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()>;
 
-    /// Begins all that was taken and sleeps until something has ended or the time is over.
+    /// Starts all accepted transfers, and sleeps until one has ended or the time is over.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 }
 
-/// What an operation is about, once it is under way.
+/// The kind of an operation in progress.
 enum OpTask {
     Record(RecordLocation),
     Raw,
-    /// The parts hold their packets until the write is over.
+    /// The chunks own their packets, which must stay until the write has ended.
     Write {
         _parts: Vec<WriteChunk>,
     },
@@ -65,11 +65,11 @@ struct RunningOp {
     len: usize,
     done: usize,
     interruptions: u32,
-    /// Before which it is not answered.
+    /// The earliest time to report the outcome.
     due: Option<Instant>,
 }
 
-/// An answer that is held back. Ordered by time, then by arrival.
+/// An outcome that is delayed. Ordered by time, then by arrival.
 struct DelayedAnswer {
     due: Instant,
     number: u64,
@@ -103,7 +103,7 @@ impl Ord for DelayedAnswer {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct DiskPort {
     backend: Box<dyn Backend>,
     shared: Arc<DiskShared>,
@@ -115,12 +115,12 @@ pub(crate) struct DiskPort {
     delayed: BinaryHeap<Reverse<DelayedAnswer>>,
     delayed_count: u64,
     answers: Vec<(DiskOpId, DiskOutcome)>,
-    /// Taken and not drained.
+    /// Operations that were submitted and whose outcome was not drained yet.
     under_way: usize,
 }
 
 impl DiskPort {
-    /// For a bounded number of operations at once. Keeps `pool_bytes` of packet blocks for reads.
+    /// For at most `depth` operations at a time. Keeps `pool_bytes` of packet blocks for reads.
     pub(crate) fn new(
         backend: Box<dyn Backend>,
         shared: Arc<DiskShared>,
@@ -143,12 +143,12 @@ impl DiskPort {
         }
     }
 
-    /// Takes an operation.
+    /// Accepts an operation.
     ///
     /// # Panics
-    /// When there are as many as may be.
+    /// If there are `depth` already.
     pub(crate) fn submit(&mut self, op: DiskOp) {
-        assert!(self.under_way < self.running.len(), "a store keeps to its depth");
+        assert!(self.under_way < self.running.len(), "the store exceeded its depth");
         self.under_way += 1;
         if self.shared.is_dead() {
             return self.answers.push((op.id, DiskOutcome::Failed(DiskFailure::Io)));
@@ -164,7 +164,7 @@ impl DiskPort {
         }
     }
 
-    /// Appends what is to be answered.
+    /// Appends the outcomes that are due.
     pub(crate) fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
         if !self.shared.is_dead() {
             let finished = self.reap_completions();
@@ -188,16 +188,16 @@ impl DiskPort {
         self.under_way
     }
 
-    /// When an answer is held back until, if one is.
+    /// When the next delayed outcome is due, if there is one.
     pub(crate) fn next_release(&self) -> Option<Instant> {
         let next = self.delayed.peek().map(|held| held.0.due)?;
         Some(self.shared.answer_delay.stalled_until().map_or(next, |until| until.max(next)))
     }
 
-    /// Waits for what is under way, no longer than until then. Whether nothing is any more.
+    /// Waits for operations in progress until `until`. Returns whether all have ended.
     pub(crate) fn close(&mut self, until: Instant) -> bool {
         while !self.is_idle() && !self.shared.is_dead() {
-            // At least once: what has ended is there though the time is over.
+            // Wait at least once: operations may have ended although the time is over.
             let left = until.saturating_duration_since(Instant::now());
             let finished = self.backend.wait(left).and_then(|()| self.reap_completions());
             self.check_backend(finished);
@@ -213,14 +213,14 @@ impl DiskPort {
         self.free.len() == self.running.len()
     }
 
-    /// An error of the backend is the end of the disk, for all shards.
+    /// After an error of the backend, the disk is unusable for all shards.
     fn check_backend(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
             self.shared.mark_dead(&error);
         }
     }
 
-    /// Answers all for a dead disk. What it was about to read or write stays with the backend.
+    /// Reports a failure of all operations of a dead disk. Their buffers stay with the backend.
     fn fail_all(&mut self) {
         while let Some(Reverse(held)) = self.delayed.pop() {
             self.answers.push((held.id, held.outcome));
@@ -234,7 +234,7 @@ impl DiskPort {
         RecordLocation { store_id: self.shared.store_id, offset, sequence }
     }
 
-    /// Answers now, or when a paced or stalled disk would.
+    /// Reports an outcome now, or when a paced or stalled disk would.
     fn answer_or_delay(&mut self, running: &RunningOp, outcome: DiskOutcome) {
         let RunningOp { id, due, .. } = *running;
         let stalled_until = self.shared.answer_delay.stalled_until();
@@ -242,13 +242,13 @@ impl DiskPort {
         let Some(now) = until.map(|_| Instant::now()).filter(|&now| until > Some(now)) else {
             return self.answers.push((id, outcome));
         };
-        // Not until the stall is over: that may be ended before.
+        // Not delayed until the end of the stall, which may be cancelled.
         self.delayed_count += 1;
         let due = due.unwrap_or(now);
         self.delayed.push(Reverse(DelayedAnswer { due, number: self.delayed_count, id, outcome }));
     }
 
-    /// Answers what has been held back long enough.
+    /// Reports the delayed outcomes that are due.
     fn answer_delayed(&mut self, now: Instant) {
         if self.shared.answer_delay.stalled_until().is_some_and(|until| until > now) {
             return;
@@ -259,7 +259,7 @@ impl DiskPort {
         }
     }
 
-    /// What came of an operation of which `done` octets were transferred.
+    /// The outcome of an operation that has ended without an error.
     fn outcome(&mut self, running: &RunningOp, buffer: &Buffer) -> DiskOutcome {
         let octets = &buffer[..running.done];
         match &running.task {
@@ -317,9 +317,9 @@ impl DiskPort {
         self.start(running, buffer)
     }
 
-    /// Reads or writes what is left of an operation.
+    /// Starts the rest of an operation.
     fn start(&mut self, running: RunningOp, buffer: Buffer) -> io::Result<()> {
-        let token = self.free.pop().expect("the depth bounds what is under way");
+        let token = self.free.pop().expect("the depth limits the operations in progress");
         let is_write = matches!(running.task, OpTask::Write { .. });
         let range = running.done..running.len;
         let offset = running.offset + running.done as u64;
@@ -335,11 +335,11 @@ impl DiskPort {
         reaped.and(finished)
     }
 
-    /// Ends an operation, or goes on with it.
+    /// A transfer has ended: continues the operation, or ends it.
     fn on_completion(&mut self, done: Completion) -> io::Result<()> {
         let Completion { token, buffer, result } = done;
         let running = self.running[token as usize].take();
-        let mut running = running.expect("a backend ends what it was given, once");
+        let mut running = running.expect("a backend completes each transfer once");
         self.free.push(token);
         let is_write = matches!(running.task, OpTask::Write { .. });
         let must_continue = match result {
@@ -359,8 +359,8 @@ impl DiskPort {
             }
             Ok(octets) => {
                 running.done += octets;
-                // Direct I/O goes on at a block only. A read that ends within one is at the end of
-                // the file.
+                // Direct I/O can continue only at a block boundary. A read that ends within a block
+                // has reached the end of the file.
                 let rest = running.done % self.shared.block_bytes as usize;
                 if is_write {
                     running.done -= rest;

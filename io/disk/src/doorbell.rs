@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Tells the owner of a [`DiskPorts`](crate::DiskPorts) that outcomes have come in. Threads ring it
-/// through `self`, io_uring rings the eventfd itself.
+/// Wakes the owner of a [`DiskPorts`](crate::DiskPorts) when outcomes have arrived. Threads ring it
+/// through [`Doorbell::ring`]; io_uring signals the eventfd itself.
 pub(crate) struct Doorbell {
     event: EventFd,
     is_ringing: AtomicBool,
@@ -18,18 +18,18 @@ impl Doorbell {
         Ok(Self { event, is_ringing: AtomicBool::new(false) })
     }
 
-    /// Rings, unless it was rung since the last [`Self::clear`]. What the caller published before
-    /// is seen by whoever clears it after.
+    /// Signals the eventfd, unless it was signalled since the last [`Self::clear`]. The thread that
+    /// clears it sees everything that the caller published before.
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
         if !self.is_ringing.load(Ordering::Relaxed) && !self.is_ringing.swap(true, Ordering::SeqCst)
         {
-            // Fails only when the counter is full, and then it is readable.
+            // Fails only if the counter is full, and then it is readable.
             let _ = self.event.write(1);
         }
     }
 
-    /// The owner looks for outcomes next.
+    /// The owner will look for outcomes next.
     pub(crate) fn clear(&self) {
         self.is_ringing.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -9,7 +9,7 @@ use weir_store::disk::superblock::{DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockHolder {
     pub pid: u32,
-    /// Its name, where the system tells it.
+    /// Its name, if the system reports it.
     pub name: Option<String>,
 }
 
@@ -26,26 +26,22 @@ fn holder_text(holder: &Option<LockHolder>) -> String {
     holder.as_ref().map_or_else(|| "another process".into(), ToString::to_string)
 }
 
-/// Why the disks of a store cannot be used. Each says what to do next.
+/// Why the disks of a store cannot be used. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No disk, or more than there may be.
+    /// No disk, or too many.
     #[error("a store has 1 to {DISKS_MAX} disks, not {0}; name at least one file or device")]
     DiskCount(usize),
-    /// No shard, or more than there may be.
-    #[error("a store is divided between 1 to 65536 packet threads, not {0}")]
+    /// No shard, or too many.
+    #[error("a store is divided between 1 to 65536 worker threads, not {0}")]
     Shards(u32),
-    /// A value of the configuration makes no sense.
+    /// An invalid configuration value.
     #[error("{}: {reason}", path.display())]
-    Config {
-        path: PathBuf,
-        /// What is wrong, and what would be right.
-        reason: String,
-    },
-    /// The size of a region is out of bounds.
+    Config { path: PathBuf, reason: String },
+    /// The size of a region is out of range.
     #[error(
-        "{}: regions are multiples of 4096 octets from {REGION_BYTES_MIN} to {REGION_BYTES_MAX}, \
-         not {region_bytes}; leave the size out to have one chosen", path.display()
+        "{}: regions are multiples of 4096 bytes from {REGION_BYTES_MIN} to {REGION_BYTES_MAX}, \
+         not {region_bytes}; leave the size out for a default", path.display()
     )]
     RegionBytes { path: PathBuf, region_bytes: u64 },
     /// One file or device is named twice.
@@ -56,23 +52,23 @@ pub enum OpenError {
     Duplicate {
         /// The disk, as it is named the second time.
         path: PathBuf,
-        /// Which disk it is the first time.
+        /// The number of its first occurrence.
         first: usize,
-        /// Which it is the second time.
+        /// The number of its second occurrence.
         second: usize,
     },
     /// The size of a new file is missing.
-    #[error("{}: say how many octets the file may take", path.display())]
+    #[error("{}: no size; configure how many bytes the file may use", path.display())]
     SizeNeeded { path: PathBuf },
-    /// A call of the system failed.
+    /// A system call failed.
     #[error("{}: cannot {what}: {source}", path.display())]
     System { path: PathBuf, what: &'static str, source: io::Error },
     /// The folder of a new file does not exist.
-    #[error("{}: its folder does not exist; make it, or mount what belongs there", path.display())]
+    #[error("{}: its folder does not exist; create it, or mount the file system", path.display())]
     NoFolder { path: PathBuf },
-    /// A symbolic link to nothing.
+    /// A symbolic link to a path that does not exist.
     #[error(
-        "{}: a symbolic link that leads nowhere, to {}; mount what belongs there, or remove the \
+        "{}: a symbolic link to {}, which does not exist; mount the file system, or remove the \
          link", path.display(), target.display()
     )]
     DanglingLink { path: PathBuf, target: PathBuf },
@@ -82,29 +78,29 @@ pub enum OpenError {
         path.display()
     )]
     NotADisk { path: PathBuf, kind: &'static str },
-    /// The user of the process may not open it.
+    /// The process may not open it.
     #[error(
         "{}: permission denied; give it to the user that the router runs as (chown), or run the \
          router as its owner", path.display()
     )]
     Permission { path: PathBuf },
-    /// It holds something else.
+    /// It holds other data.
     #[error(
         "{}: not empty and not a disk of Weir, so nothing was written to it; name another path, or \
-         empty it first if its content is of no use (rm FILE, or wipefs -a DEVICE and \
+         empty it first if its content is not needed (rm FILE, or wipefs -a DEVICE and \
          dd if=/dev/zero of=DEVICE bs=1M count=1)", path.display()
     )]
     Foreign { path: PathBuf },
     /// A superblock of another version.
     #[error(
-        "{}: made by another version of Weir (format {version}); use that version, or remove the \
-         file to begin anew", path.display()
+        "{}: created by another version of Weir (format {version}); use that version, or remove \
+         the file to start empty", path.display()
     )]
     Version { path: PathBuf, version: u32 },
     /// Both copies of the superblock are damaged.
     #[error(
         "{}: both copies of its superblock are damaged; check the disk, then remove the file (or \
-         zero the first MiB and the last of the device) to begin anew", path.display()
+         zero the first MiB and the last of the device) to start empty", path.display()
     )]
     Damaged { path: PathBuf },
     /// Another process has it open.
@@ -115,80 +111,80 @@ pub enum OpenError {
     )]
     Locked {
         path: PathBuf,
-        /// Who, if it can be known.
+        /// The process, if known.
         holder: Option<LockHolder>,
     },
-    /// The device is mounted or part of something else.
+    /// The device is mounted or part of another device.
     #[error("{}: the system uses this device (is it mounted?); unmount it first", path.display())]
     DeviceInUse { path: PathBuf },
-    /// It belongs to another store than those before it.
+    /// It belongs to another store than the disks named before it.
     #[error(
         "{}: belongs to another store than {}; name the disks of one store, or remove one of the \
-         files to begin anew with it", path.display(), first.display()
+         files to start empty with it", path.display(), first.display()
     )]
     SetMismatch {
         path: PathBuf,
         /// The disk that it was compared with.
         first: PathBuf,
     },
-    /// The disks are in another order than they were.
+    /// The disks are named in another order than before.
     #[error(
         "{}: is disk {disk} of its store, but named as disk {place} (from 0); name the disks in \
-         the order they had", path.display()
+         their former order", path.display()
     )]
     WrongOrder { path: PathBuf, disk: u32, place: u32 },
-    /// A disk of the set is not there.
+    /// A disk of the set is missing.
     #[error(
-        "disk {disk} (from 0) of the {disks} disks of this store is not there{}; mount or name it, \
-         or, if it is lost, put an empty file in its place",
+        "disk {disk} (from 0) of the {disks} disks of this store is missing{}; mount or name it, or, if it \
+         is lost, put an empty file in its place",
         path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
     )]
     Missing {
         disk: u32,
         disks: u32,
-        /// Where it should be, if it was named.
+        /// Its path, if it was named.
         path: Option<PathBuf>,
     },
-    /// The store was made with another number of threads, between which its disks are divided.
+    /// The store was created for another number of threads, between which its disks are divided.
     #[error(
-        "{}: the store was made with {made} packet thread{}, not {wanted}, and keeps that number; \
-         set `threads = {made}` again, or remove all files of the store (zero the first MiB of \
-         devices) to begin anew", path.display(), if *made == 1 { "" } else { "s" }
+        "{}: the store was created with {made} worker thread{}, not {wanted}, and keeps that \
+         number; set `threads = {made}` again, or remove all files of the store (zero the first \
+         MiB of devices) to start empty", path.display(), if *made == 1 { "" } else { "s" }
     )]
     ThreadsMismatch {
         path: PathBuf,
         made: u32,
-        /// Threads there are now.
+        /// The configured number of threads.
         wanted: u32,
     },
-    /// The disk was made with regions of another size.
+    /// The disk was created with regions of another size.
     #[error(
-        "{}: made with `region_size = {made}`, not {wanted}, and keeps that; set it again or \
-         leave it out, or remove all files of the store (zero the first MiB of devices) to begin \
-         anew", path.display()
+        "{}: created with `region_size = {made}`, not {wanted}, and keeps that; set it again or \
+         leave it out, or remove all files of the store (zero the first MiB of devices) to start \
+         empty", path.display()
     )]
     RegionsMismatch {
         path: PathBuf,
-        /// Octets of its regions.
+        /// Bytes of its regions.
         made: u64,
         wanted: u64,
     },
-    /// The disk was made with smaller blocks than direct I/O takes where it is now.
+    /// The disk was created with smaller blocks than direct I/O requires here.
     #[error(
-        "{}: made with blocks of {made} octets, but direct I/O takes {wanted} here; set \
+        "{}: created with blocks of {made} bytes, but direct I/O requires {wanted} here; set \
          `direct = false` for this disk, or remove all files of the store (zero the first MiB of \
-         devices) to begin anew", path.display()
+         devices) to start empty", path.display()
     )]
     BlocksMismatch {
         path: PathBuf,
-        /// Octets of its blocks.
+        /// Bytes of its blocks.
         made: u32,
-        /// Octets of blocks here.
+        /// Bytes that direct I/O requires.
         wanted: u32,
     },
-    /// The file system has no room for the file.
+    /// The file system has no space for the file.
     #[error(
-        "{}: {} do not fit: its file system lacks {}; free them, or configure a smaller disk",
+        "{}: no space for {}: the file system lacks {}; free them, or configure a smaller disk",
         path.display(),
         approximate_bytes(*bytes),
         approximate_bytes(*missing_bytes)
@@ -197,10 +193,10 @@ pub enum OpenError {
         path: PathBuf,
         /// How large it was to be.
         bytes: u64,
-        /// How many more octets are needed.
+        /// How many more bytes are needed.
         missing_bytes: u64,
     },
-    /// The process, or the file system, does not allow a file so large.
+    /// The process or the file system does not permit a file of this size.
     #[error(
         "{}: a file of {} is larger than this process (ulimit -f) or the file system allows; the \
          file system has {} free; raise the limit, or configure a smaller disk",
@@ -212,25 +208,25 @@ pub enum OpenError {
         path: PathBuf,
         /// Its configured size.
         bytes: u64,
-        /// What its file system has free.
+        /// Bytes that the file system has free.
         free_bytes: u64,
     },
-    /// It has no room for two regions for each thread.
+    /// It has no space for two regions for each thread.
     #[error(
-        "{}: {bytes} octets are too few, at least {bytes_min} are needed (two regions for each \
-         packet thread); make it larger, or its regions smaller", path.display()
+        "{}: {bytes} bytes are too few, at least {bytes_min} are needed (two regions for each \
+         worker thread); make it larger, or its regions smaller", path.display()
     )]
     TooSmall { path: PathBuf, bytes: u64, bytes_min: u64 },
-    /// It cannot be written to and holds no store.
+    /// It is read-only and holds no store.
     #[error("{}: read-only, and there is no store on it; make it writable", path.display())]
     ReadOnlyEmpty { path: PathBuf },
     /// No random numbers for the keys.
-    #[error("the system gives no random numbers: {0}")]
+    #[error("the system provides no random numbers: {0}")]
     Random(String),
 }
 
 impl OpenError {
-    /// What the system says, if it was asked: a number of `errno`.
+    /// The `errno` of the system call, if one failed.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::System { source, .. } => source.raw_os_error(),
@@ -248,42 +244,42 @@ impl OpenError {
 /// What the operator should know although the disks can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenWarning {
-    /// Octets are not reserved.
+    /// Space is not reserved.
     #[error(
-        "{}: the file system cannot reserve {bytes} octets; writes fail when it is full",
+        "{}: the file system cannot reserve {bytes} bytes; writes will fail when it is full",
         path.display()
     )]
     Sparse { path: PathBuf, bytes: u64 },
-    /// No direct input and output.
+    /// Direct I/O is not available.
     #[error("{}: no direct I/O on this file system; the page cache is used", path.display())]
     Buffered { path: PathBuf },
-    #[error("{}: read-only; what is there is served, nothing is stored", path.display())]
+    #[error("{}: read-only; its data is served, nothing is stored", path.display())]
     ReadOnly { path: PathBuf },
-    /// Others may read it, keys included.
-    #[error("{}: mode {mode:o} lets others read the store's keys; chmod 600", path.display())]
+    /// Other users may read the file, which contains keys.
+    #[error("{}: mode {mode:o} lets other users read the store's keys; run chmod 600", path.display())]
     Mode { path: PathBuf, mode: u32 },
-    /// It is shorter than it was.
+    /// The file is shorter than before.
     #[error(
-        "{}: {bytes} octets of {bytes_before} are left; made as long as it was, what was there is \
+        "{}: only {bytes} of {bytes_before} bytes are left; extended again, but the lost data is \
          gone", path.display()
     )]
     Truncated { path: PathBuf, bytes: u64, bytes_before: u64 },
-    /// It has more octets now.
-    #[error("{}: grown from {bytes_before} to {bytes} octets", path.display())]
+    /// The disk was enlarged.
+    #[error("{}: enlarged from {bytes_before} to {bytes} bytes", path.display())]
     Grown { path: PathBuf, bytes_before: u64, bytes: u64 },
-    /// It has fewer octets now; the regions at its end are gone.
+    /// The disk was reduced. The regions at its end are gone.
     #[error(
-        "{}: shrunk from {bytes_before} to {bytes} octets; what was at its end is gone",
+        "{}: reduced from {bytes_before} to {bytes} bytes; the data at its end is gone",
         path.display()
     )]
     Shrunk { path: PathBuf, bytes_before: u64, bytes: u64 },
-    /// A disk of the set was replaced by an empty one, or one was added.
+    /// An empty disk replaced a disk of the set, or was added.
     #[error("{}: a new disk of the store, empty", path.display())]
     NewDisk { path: PathBuf },
-    /// The store begins empty.
-    #[error("the store begins empty: {reason}")]
+    /// The store starts empty.
+    #[error("the store starts empty: {reason}")]
     Emptied { reason: String },
-    /// One copy of the superblock was damaged and has been written anew.
-    #[error("{}: one copy of the superblock was damaged", path.display())]
+    /// One copy of the superblock was damaged and has been rewritten.
+    #[error("{}: one copy of the superblock was damaged and has been rewritten", path.display())]
     Repaired { path: PathBuf },
 }

@@ -1,4 +1,4 @@
-//! Things that go wrong, on purpose.
+//! Injected faults, for tests.
 
 use std::io;
 use std::sync::Mutex;
@@ -8,11 +8,11 @@ use weir_base::Rng;
 use crate::config::Faults;
 use crate::threads::PositionedIo;
 
-/// A disk of which some operations fail.
+/// A disk that fails some operations.
 pub(crate) struct FaultyIo<F> {
     inner: F,
     faults: Faults,
-    /// Parts of operations are cut to multiples of it, as direct I/O needs.
+    /// Partial transfers are multiples of this size, as direct I/O requires.
     block_bytes: usize,
     state: Mutex<(Rng, u64)>,
 }
@@ -24,11 +24,11 @@ struct FaultPlan {
     is_no_space: bool,
     is_torn: bool,
     is_stalled: bool,
-    /// Octets done, if not all.
+    /// Bytes transferred, if not all.
     short: Option<usize>,
     /// The bit to flip, if any.
     flip: Option<usize>,
-    /// Octets of a write that fails or is torn that reach the disk.
+    /// Bytes that reach the disk when a write fails or is torn.
     partial_len: usize,
 }
 
@@ -60,7 +60,7 @@ impl<F> FaultyIo<F> {
             short: None,
         };
         drop(state);
-        assert!(!is_last, "a fault that was asked for");
+        assert!(!is_last, "an injected panic");
         FaultPlan { short: (is_short && fate.partial_len > 0).then_some(fate.partial_len), ..fate }
     }
 

@@ -1,4 +1,4 @@
-//! One file or block device: what it is, what is on it, and room for what will be.
+//! One file or block device: opens and locks it, checks its contents, and reserves its space.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -16,10 +16,10 @@ use crate::config::DiskFileConfig;
 use crate::error::{OpenError, OpenWarning};
 use crate::lock::{LockOutcome, lock};
 
-/// What is looked at to tell an empty device from one in use.
+/// Bytes at each end of a device that must be zero for it to count as empty.
 const PROBE_BYTES: usize = 1 << 20;
 
-/// One disk, ready to be read and written.
+/// A disk that is ready to be read and written.
 pub(crate) struct ReadyDisk {
     pub(crate) config: DiskFileConfig,
     pub(crate) file: File,
@@ -32,11 +32,11 @@ pub(crate) struct OpenDisk {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
     pub(crate) is_device: bool,
-    /// Made just now.
+    /// Whether the file was just created.
     pub(crate) is_new: bool,
     pub(crate) is_writable: bool,
     pub(crate) bytes: u64,
-    /// What reads and writes must be aligned to.
+    /// The required alignment of reads and writes.
     pub(crate) block_bytes: u32,
     pub(crate) superblock: Option<Superblock>,
     identity: (u64, u64),
@@ -54,7 +54,7 @@ impl OpenDisk {
             false => open_file(path)?,
         };
         let system = |what| move |source| system_error(path, what, source);
-        let metadata = file.metadata().map_err(system("look at it"))?;
+        let metadata = file.metadata().map_err(system("read its metadata"))?;
         let is_device = metadata.file_type().is_block_device();
         let identity = match is_device {
             true => (u64::MAX, metadata.rdev()),
@@ -73,7 +73,7 @@ impl OpenDisk {
             check_not_mounted(path, is_writable)?;
         }
         let end = lseek(&file, 0, Whence::SeekEnd)
-            .map_err(|error| system("learn its size")(io::Error::from(error)))?;
+            .map_err(|error| system("determine its size")(io::Error::from(error)))?;
         let block_bytes = configure_direct_io(&file, is_device, config.direct, path, warnings);
         let mut disk = Self {
             path: path.clone(),
@@ -100,7 +100,8 @@ impl OpenDisk {
         Ok(disk)
     }
 
-    /// Keeps the keys from others: in a file that becomes ours, or by telling the operator.
+    /// Keeps other users from reading the keys: restricts the mode of a new disk, and warns about
+    /// an existing one.
     fn check_mode(&self, mode: u32, warnings: &mut Vec<OpenWarning>) {
         if self.is_device || mode & 0o077 == 0 {
             return;
@@ -111,8 +112,8 @@ impl OpenDisk {
         }
     }
 
-    /// The copy at the start, and the other one, which lies at the end unless the disk is old or
-    /// its size has changed.
+    /// Reads both copies of the superblock and returns the newer one. The second copy lies at the
+    /// end, unless the disk is old or its size has changed.
     fn read_superblock(
         &self,
         bytes_wanted: Option<u64>,
@@ -126,7 +127,7 @@ impl OpenDisk {
         let in_use = if self.is_device { bytes_wanted.unwrap_or(self.bytes) } else { self.bytes };
         let mut others = vec![COPY_OFFSET_V1, last_copy_offset(in_use)];
         if let Ok(first) = &first {
-            // With it at hand no other place is looked at.
+            // The first copy says where the second one is.
             others = vec![first.copy_offset];
         }
         let mut faults = Vec::new();
@@ -159,7 +160,7 @@ impl OpenDisk {
         Ok(None)
     }
 
-    /// Refuses what holds something else.
+    /// Rejects a disk that holds other data.
     fn check_empty(&self) -> Result<(), OpenError> {
         let is_empty = if self.is_device {
             let last = self.bytes.saturating_sub(PROBE_BYTES as u64).next_multiple_of(4096);
@@ -175,7 +176,7 @@ impl OpenDisk {
         Ok(self.read(offset, PROBE_BYTES)?.iter().all(|&octet| octet == 0))
     }
 
-    /// What can be read of `len` octets at `offset`.
+    /// Up to `len` bytes at `offset`; fewer at the end of the file.
     fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, OpenError> {
         let mut buffer = Buffer::new(len, None);
         let mut done = 0;
@@ -187,13 +188,13 @@ impl OpenDisk {
                 Err(source) => return Err(system_error(&self.path, "read it", source)),
             }
             if !done.is_multiple_of(self.block_bytes as usize) {
-                break; // The end of the file, beyond which direct I/O cannot go on.
+                break; // The end of the file, where direct I/O cannot continue.
             }
         }
         Ok(buffer[..done].to_vec())
     }
 
-    /// Writes both copies of the superblock, the second first, and has them reach the disk.
+    /// Writes both copies of the superblock, the second first, and waits until each is on the disk.
     pub(crate) fn write_superblock(&mut self, superblock: Superblock) -> Result<(), OpenError> {
         let octets = superblock.encode(checksum);
         let mut buffer = Buffer::new(SUPERBLOCK_BYTES, None);
@@ -208,7 +209,7 @@ impl OpenDisk {
         Ok(())
     }
 
-    /// Makes a file so long, with its octets reserved where the file system can.
+    /// Sets the length of a file, and reserves its space if the file system can.
     pub(crate) fn set_len(
         &mut self,
         bytes: u64,
@@ -253,16 +254,16 @@ impl OpenDisk {
                         OpenError::NoSpace { path: self.path.clone(), bytes, missing_bytes }
                     }
                     EFBIG => too_large(),
-                    other => system_error(&self.path, "reserve its octets", other.into()),
+                    other => system_error(&self.path, "reserve its space", other.into()),
                 })
             }
         }
     }
 
-    /// Leaves no octets reserved that will not be used.
+    /// Releases reserved space after a failure.
     fn undo_reservation(&self) {
         if let Err(error) = self.file.set_len(self.bytes) {
-            tracing::warn!(path = %self.path.display(), %error, "cannot give octets back");
+            tracing::warn!(path = %self.path.display(), %error, "cannot release reserved space");
         }
     }
 
@@ -271,14 +272,14 @@ impl OpenDisk {
         bytes.saturating_sub(taken).saturating_sub(self.free_bytes()).max(1)
     }
 
-    /// Octets that its file system has left for this process.
+    /// Bytes that the file system has free for this process.
     fn free_bytes(&self) -> u64 {
         nix::sys::statvfs::fstatvfs(&self.file)
             .map_or(0, |status| status.blocks_available() * status.fragment_size())
     }
 }
 
-/// Where the second copy of the superblock lies when so many octets are in use.
+/// Where the second copy of the superblock lies if `bytes` bytes are in use.
 pub(crate) fn last_copy_offset(bytes: u64) -> u64 {
     let copy_bytes = SUPERBLOCK_BYTES as u64;
     (bytes / copy_bytes * copy_bytes).saturating_sub(copy_bytes)
@@ -288,7 +289,8 @@ fn system_error(path: &Path, what: &'static str, source: io::Error) -> OpenError
     OpenError::System { path: path.into(), what, source }
 }
 
-/// Opens for reading and writing, or for reading alone. Says whether it is new and writable.
+/// Opens for reading and writing, or else for reading only. Returns whether the file is new and
+/// whether it is writable.
 fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
     if let Ok(metadata) = std::fs::metadata(path) {
         let kind = metadata.file_type();
@@ -331,18 +333,18 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
     }
 }
 
-/// Makes a file without a name in the folder of the path.
+/// Creates a file without a name in the folder of the path.
 fn make_unnamed(path: &Path) -> Result<File, OpenError> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
-    // Exclusively: it never gets a name.
+    // O_EXCL: the file can never be given a name.
     options.custom_flags(libc::O_TMPFILE | libc::O_EXCL | libc::O_CLOEXEC);
-    // What else is wrong with the folder is found again, and told of the path.
+    // If the folder has another problem, the second attempt finds it again and reports the path.
     options.open(folder).or_else(|_| make_and_unlink(path))
 }
 
-/// As [`make_unnamed`], on any file system: the name goes before there is anything in the file.
+/// The same on any file system: removes the name before anything is written.
 fn make_and_unlink(path: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_CLOEXEC);
@@ -351,7 +353,7 @@ fn make_and_unlink(path: &Path) -> Result<File, OpenError> {
         _ => open_error(path, error),
     })?;
     let removed = std::fs::remove_file(path);
-    removed.map_err(|source| system_error(path, "take its name away", source))?;
+    removed.map_err(|source| system_error(path, "remove its name", source))?;
     Ok(file)
 }
 
@@ -362,7 +364,7 @@ fn open_error(path: &Path, source: io::Error) -> OpenError {
     system_error(path, "open it", source)
 }
 
-/// Refuses a device that is mounted: the system opens those exclusively.
+/// Rejects a mounted device, which the system opens exclusively.
 fn check_not_mounted(path: &Path, is_writable: bool) -> Result<(), OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(is_writable).custom_flags(libc::O_EXCL | libc::O_CLOEXEC);
@@ -375,7 +377,7 @@ fn check_not_mounted(path: &Path, is_writable: bool) -> Result<(), OpenError> {
     }
 }
 
-/// Turns direct I/O on if it is wanted and possible. What reads and writes must be aligned to.
+/// Turns direct I/O on if it is wanted and possible. Returns the required alignment.
 fn configure_direct_io(
     file: &File,
     is_device: bool,
@@ -402,7 +404,7 @@ fn set_direct(file: &File) -> bool {
     fcntl(file, FcntlArg::F_SETFL(flags)).is_ok()
 }
 
-/// The blocks of direct I/O, if there is any: 512 or 4,096 octets.
+/// The block size of direct I/O, 512 or 4096 bytes; `None` if it is not available.
 fn direct_block_bytes(file: &File, is_device: bool) -> Option<u32> {
     let known = if is_device { sector_bytes(file) } else { None };
     match known.or_else(|| statx_block_bytes(file)) {
@@ -410,7 +412,7 @@ fn direct_block_bytes(file: &File, is_device: bool) -> Option<u32> {
         Some(1..=512) => Some(512),
         Some(513..=4096) => Some(4096),
         Some(_) => None,
-        // The file system does not say. Pages are aligned enough for all that are known.
+        // The file system does not say. A page is enough for all that are known.
         None => Some(4096),
     }
 }
@@ -422,7 +424,7 @@ fn sector_bytes(device: &File) -> Option<u32> {
     if result == 0 { u32::try_from(bytes).ok().filter(|&bytes| bytes > 0) } else { None }
 }
 
-/// 0 when there is no direct I/O on the file, nothing when the kernel does not say.
+/// 0 if the file has no direct I/O; `None` if the kernel does not say.
 fn statx_block_bytes(file: &File) -> Option<u32> {
     let mut status = std::mem::MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is empty and ends with 0; the kernel writes one statx to the pointer.
@@ -448,7 +450,7 @@ fn statx_block_bytes(file: &File) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Nothing is left of a file, whoever ends when: it has no name before it has octets.
+    /// However the program ends, no file is left: it has no name before it has content.
     #[test]
     fn an_unnamed_file_has_no_name_while_it_is_empty() {
         let folder = tempfile::tempdir().unwrap();

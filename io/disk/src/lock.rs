@@ -1,4 +1,4 @@
-//! One router for one store, one producer for one repository.
+//! The lock of a store's files: one router for each store, one producer for each repository.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use crate::error::LockHolder;
 
-/// How long to wait for a holder that is alive, or unknown: it may be about to end.
+/// How long to wait for a holder that is alive or unknown, as it may be about to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long to wait for one that is dead: the kernel still carries out what it asked of the disk.
+/// How long to wait if the holder is dead: the kernel still completes its disk operations.
 const DEAD_HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How it went.
+/// The result of [`lock`].
 #[derive(Debug)]
 pub enum LockOutcome {
     Acquired,
-    /// Another process holds it: which, if it can be known.
+    /// Another process holds the lock: which one, if known.
     HeldByOther(Option<LockHolder>),
 }
 
-/// Locks the file until all that is open of this opening is closed. Waits a moment for a holder
-/// that may be about to end.
+/// Locks the file until all descriptors of this opening are closed. Waits a moment for a holder
+/// that may be about to exit.
 pub fn lock(file: &File) -> io::Result<LockOutcome> {
     let begin = Instant::now();
     loop {
@@ -41,7 +41,7 @@ pub fn lock(file: &File) -> io::Result<LockOutcome> {
     }
 }
 
-/// Who holds the lock, as far as the system says, and whether it is alive.
+/// The holder of the lock, as far as the system says, and whether it is alive.
 fn holder(file: &File) -> Option<(LockHolder, bool)> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
@@ -52,7 +52,7 @@ fn holder(file: &File) -> Option<(LockHolder, bool)> {
     Some((LockHolder { pid, name: name.map(|name| name.trim().to_owned()) }, is_alive))
 }
 
-/// The holder of the lock on `record_location` (device and inode) in the text of `/proc/locks`.
+/// The holder of the lock on `inode` (device and inode number) in the text of `/proc/locks`.
 fn holder_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -14,7 +14,7 @@ use crate::answer_delay::AnswerDelay;
 use crate::doorbell::Doorbell;
 use crate::file::ReadyDisk;
 
-/// What all lanes of one disk share with each other and with who looks on.
+/// State shared by all ports of one disk and its monitor.
 pub(crate) struct DiskShared {
     #[cfg(feature = "lab")]
     path: PathBuf,
@@ -56,15 +56,16 @@ impl DiskShared {
         self.death.get().is_some()
     }
 
-    /// Nothing can be read or written any more. Every shard learns of it.
+    /// Nothing can be read or written any more. Wakes every shard.
     pub(crate) fn mark_dead(&self, error: &io::Error) {
         let _ = self.death.set(error.to_string());
         self.bells.iter().for_each(|bell| bell.ring());
     }
 
-    /// Keeps an error for whoever asks, the first until then.
+    /// Keeps the first error until [`DiskMonitor::take_error`] takes it.
     pub(crate) fn record_failure(&self, is_write: bool, offset: u64, errno: i32) {
-        // Somebody is taking one at this moment: there will be others.
+        // If the monitor is taking an error at this moment, this one is dropped. There will be
+        // others.
         if let Ok(mut failure) = self.failure.try_lock() {
             failure.get_or_insert_with(|| DiskError {
                 is_write,
@@ -74,7 +75,7 @@ impl DiskShared {
         }
     }
 
-    /// The device may still use the file: the lock goes when the kernel lets go of it.
+    /// The device may still use the file. The lock ends when the kernel closes it.
     pub(crate) fn abandon_lock(&self) {
         self.is_lock_abandoned.store(true, Ordering::Release);
     }
@@ -83,13 +84,13 @@ impl DiskShared {
 impl Drop for DiskShared {
     fn drop(&mut self) {
         if !self.is_lock_abandoned.load(Ordering::Acquire) {
-            // Otherwise a ring that is closed keeps the file, and with it the lock, some time yet.
+            // Otherwise a closed ring would keep the file, and its lock, for some time.
             let _ = self.lock.unlock();
         }
     }
 }
 
-/// What the system's own text does not say: which limit was reached.
+/// Names the limit that was reached, which the system's own text does not.
 fn limit_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
@@ -108,12 +109,12 @@ fn limit_hint(error: &io::Error) -> &'static str {
 )]
 pub struct DiskError {
     pub is_write: bool,
-    /// Octets from the beginning of the disk.
+    /// Bytes from the start of the disk.
     pub offset: u64,
     pub source: io::Error,
 }
 
-/// Counters of one disk, written by all its lanes.
+/// Counters of one disk, incremented by all of its ports.
 #[derive(Default)]
 pub(crate) struct Counters {
     reads: AtomicU64,
@@ -144,14 +145,14 @@ impl Counters {
 /// What the engine of one disk has done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiskCounters {
-    /// Reads that came to their end.
+    /// Completed reads.
     pub reads: u64,
     pub read_bytes: u64,
-    /// Writes that came to their end.
+    /// Completed writes.
     pub writes: u64,
-    /// Octets that they wrote, padding included.
+    /// Bytes written, including padding.
     pub written_bytes: u64,
-    /// Reads that did not find the record that should be there.
+    /// Reads that did not find the expected record.
     pub damaged: u64,
     /// Reads and writes that the system reported an error for.
     pub failures: u64,
@@ -164,8 +165,8 @@ pub struct StallHandle(Arc<DiskShared>);
 
 #[cfg(feature = "lab")]
 impl StallHandle {
-    /// For this long from now, operations are taken but not answered. A later call replaces it;
-    /// zero ends it.
+    /// For this time from now on, operations are accepted but not answered. A later call replaces
+    /// the time; zero ends the stall.
     pub fn stall_for(&self, time: Duration) {
         self.0.answer_delay.stall_for(time);
         self.0.bells.iter().for_each(|bell| bell.ring());
@@ -179,8 +180,8 @@ impl fmt::Debug for StallHandle {
     }
 }
 
-/// What becomes of the disks of a store, for others than the shards. The methods panic when there
-/// is no such disk.
+/// The state of a store's disks, for other threads than the shards'. Methods panic if there is no
+/// such disk.
 pub struct DiskMonitor {
     disks: Vec<(Arc<DiskShared>, &'static str)>,
 }
@@ -209,14 +210,14 @@ impl DiskMonitor {
         self.disks[disk].1
     }
 
-    /// What a disk died of, for good: all operations are answered with
+    /// The error that made a disk unusable for good. All of its operations end with
     /// [`DiskFailure::Io`](weir_store::disk::DiskFailure::Io).
     pub fn death(&self, disk: usize) -> Option<&str> {
         self.disks[disk].0.death.get().map(String::as_str)
     }
 
-    /// Whether something was under way at a disk when a shard left it, so that the thread of that
-    /// shard may not end before the device answers.
+    /// Whether operations were in progress when a shard closed the disk. Then the shard's thread
+    /// may not be able to exit before the device responds.
     pub fn has_unfinished_io(&self, disk: usize) -> bool {
         self.disks[disk].0.is_lock_abandoned.load(Ordering::Acquire)
     }
@@ -239,7 +240,7 @@ impl fmt::Debug for DiskMonitor {
     }
 }
 
-/// Whether an outcome tells of octets that are not what was written.
+/// Whether the outcome means that the bytes are not what was written.
 fn is_damage(outcome: &DiskOutcome) -> bool {
     matches!(
         outcome,

@@ -4,7 +4,7 @@ use weir_base::Rng;
 
 use crate::config::{Pace, Service};
 
-/// Says when a paced disk would be done with an operation.
+/// Computes when a paced disk would finish an operation.
 pub(crate) struct Pacer {
     service: Duration,
     servers: Vec<Instant>,
@@ -25,7 +25,8 @@ impl Pacer {
         }
     }
 
-    /// When operations that came `now` would be done, served by one server one after another.
+    /// When operations that arrive at `now` would be finished, if one server processed them one
+    /// after another.
     pub(crate) fn due(&mut self, now: Instant, operations: u32) -> Instant {
         let mut service = Duration::ZERO;
         for _ in 0..operations {

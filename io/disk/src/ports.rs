@@ -11,14 +11,16 @@ use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
 use crate::disk_port::DiskPort;
 use crate::doorbell::Doorbell;
 
-/// One shard's way to all disks of its store. Used by one thread; waits for no disk.
+/// The connections of one shard to all disks of its store. Used by one thread. Never waits for a
+/// disk, except in [`Self::close`].
 ///
-/// A turn of its thread: [`drain`](Self::drain), let the store work, [`submit`](Self::submit) what
-/// it wants, [`flush`](Self::flush), wait for [`sources`](Self::sources) among others.
+/// In each turn, the thread calls [`drain`](Self::drain), lets the store process the outcomes,
+/// calls [`submit`](Self::submit) for new operations, then [`flush`](Self::flush), and waits for
+/// [`sources`](Self::sources) and its other events.
 pub struct DiskPorts {
     ports: Vec<DiskPort>,
     bell: Arc<Doorbell>,
-    /// For answers that are held back, by paced and stalled disks.
+    /// For outcomes that are delayed, by paced and stalled disks.
     timer: TimerFd,
     timer_at: Option<Instant>,
 }
@@ -34,22 +36,22 @@ impl DiskPorts {
         self.ports.push(lane);
     }
 
-    /// Descriptors that become readable when outcomes have come in. To be watched for edges, since
-    /// they are not read: `EPOLLET`, as mio does.
+    /// Descriptors that become readable when outcomes have arrived. They are never read, so watch
+    /// them edge-triggered (`EPOLLET`), as mio does.
     pub fn sources(&self) -> [BorrowedFd<'_>; 2] {
         [self.bell.as_fd(), self.timer.as_fd()]
     }
 
-    /// Takes an operation, which begins with [`Self::flush`] at the latest.
+    /// Accepts an operation, which starts with [`Self::flush`] at the latest.
     ///
     /// # Panics
-    /// When the disk does not exist, or has as many operations under way as it was started for: the
-    /// store never asks for more.
+    /// If the disk does not exist, or has `depth` operations in progress already. A store never
+    /// exceeds its depth.
     pub fn submit(&mut self, op: DiskOp) {
         self.ports[usize::from(op.disk)].submit(op);
     }
 
-    /// Begins all that was taken. Once a turn, whatever happened in it.
+    /// Starts all accepted operations. Call it once in each turn, whether or not there are any.
     pub fn flush(&mut self) {
         self.ports.iter_mut().for_each(DiskPort::flush);
         if self.ports.iter().any(DiskPort::has_answers) {
@@ -58,7 +60,7 @@ impl DiskPorts {
         self.set_timer();
     }
 
-    /// Appends what has ended since the last call.
+    /// Appends the outcomes since the last call.
     pub fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
         self.bell.clear();
         for lane in &mut self.ports {
@@ -74,11 +76,11 @@ impl DiskPorts {
         }
         self.timer_at = next;
         let Some(next) = next else { return };
-        // A time of zero would switch it off.
+        // A time of zero would disable the timer.
         let left = next.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(left));
         let set = self.timer.set(expiration, TimerSetTimeFlags::empty());
-        set.expect("a timer can be set to any time to come");
+        set.expect("a timer can be set to any future time");
     }
 
     /// Operations that were submitted and not drained yet.
@@ -86,12 +88,12 @@ impl DiskPorts {
         self.ports.iter().map(DiskPort::under_way).sum()
     }
 
-    /// Waits for what is under way, no longer than `within`. Called by the thread that submitted
-    /// it: io_uring refuses others, and nothing ends for them. False when a device did not answer:
-    /// the buffers that it may still write to and the lock are left to it then.
+    /// Waits for operations in progress, at most `within`. The thread that submitted them must call
+    /// it: io_uring accepts no other, and nothing completes for others. Returns false if a device
+    /// did not respond. Then the buffers that it may still write to and the lock are left to it.
     pub fn close(mut self, within: Duration) -> bool {
         let until = Instant::now() + within;
-        // One that hangs does not keep the others from theirs.
+        // A disk that hangs does not take time from the others.
         self.ports.iter_mut().fold(true, |all_ended, lane| all_ended & lane.close(until))
     }
 }

@@ -1,6 +1,6 @@
-//! Reads and writes by io_uring: the file and the buffers are registered with the kernel once, what
-//! came up in a turn is submitted by one system call. The kernel rings the bell when something has
-//! ended.
+//! Reads and writes by io_uring. The file and the buffers are registered with the kernel once, and
+//! one system call submits the operations of a turn. The kernel signals the doorbell when
+//! operations have ended.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -21,31 +21,31 @@ use crate::buffer::{Buffer, Buffers};
 use crate::disk_port::{Backend, Completion, Transfer};
 use crate::doorbell::Doorbell;
 
-/// The file's place among the registered ones.
+/// The index of the file among the registered ones.
 const FILE: Fixed = Fixed(0);
 
-/// `IORING_ENTER_GETEVENTS`: completions that the kernel has put off until it is asked come now.
+/// `IORING_ENTER_GETEVENTS`: the kernel runs deferred completions now.
 const GET_EVENTS: u32 = 1;
 
-/// A buffer that the kernel works on, and what is written from it.
+/// A buffer that the kernel uses, and the range of the disk that is written from it.
 struct InFlight {
     buffer: Buffer,
     write: Option<Range<u64>>,
 }
 
 thread_local! {
-    /// Operations that this thread may have under way at all the rings that it uses.
+    /// Operations that this thread may have in progress on all of its rings.
     static OPERATIONS_MAX: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Workers of the kernel that one ring may keep waiting.
+/// The kernel's worker threads that one ring may block.
 ///
-/// They belong to the thread that uses a ring, not to the ring, and their bound is one for all its
-/// rings: that of the ring used last holds. So it counts all of them, or those that wait for one
-/// disk would keep the others waiting.
+/// Workers belong to the thread that uses a ring, and their limit applies to all rings of the
+/// thread: the last limit set is in force. So each ring sets the sum over all rings. Otherwise
+/// operations that block on one disk would delay those of the others.
 struct WorkerShare {
     workers: usize,
-    /// Whose bound counts it.
+    /// The thread whose limit includes it.
     thread: ThreadId,
 }
 
@@ -53,7 +53,7 @@ impl WorkerShare {
     fn take(ring: &Submitter<'_>, workers: usize) -> Self {
         let all = OPERATIONS_MAX.get() + workers;
         let bounded = u32::try_from(all).unwrap_or(u32::MAX);
-        // 0 leaves those alone that wait for things other than files.
+        // 0 leaves the limit of workers for other things than files unchanged.
         if let Err(error) = ring.register_iowq_max_workers(&mut [bounded, 0]) {
             static LOGGED: Once = Once::new();
             LOGGED.call_once(|| {
@@ -77,24 +77,24 @@ impl Drop for WorkerShare {
     }
 }
 
-/// A ring and what the kernel works on. Made by any thread, then used by one.
+/// A ring, and the operations that the kernel has. Created by any thread, then used by one.
 pub(crate) struct RingBackend {
     ring: IoUring,
-    /// What is under way, by token.
+    /// Operations in progress, by token.
     transfers: Vec<Option<InFlight>>,
     under_way: usize,
     has_registered_buffers: bool,
     is_direct: bool,
-    /// What was written before; nothing for a device, which has no file system.
+    /// The ranges written so far; `None` for a device, which has no file system.
     written: Option<RangeSet<u64>>,
-    /// Its part of the kernel's workers, once a thread uses it.
+    /// Its share of the kernel's workers, once a thread uses it.
     worker_share: Option<WorkerShare>,
     bell: Arc<Doorbell>,
 }
 
 impl RingBackend {
     /// # Errors
-    /// When the system has no io_uring, or not enough of it, or does not let us use it.
+    /// The system has no io_uring, or an old version, or does not permit it.
     pub(crate) fn start(
         file: &File,
         buffers: &Buffers,
@@ -124,15 +124,15 @@ impl RingBackend {
         })
     }
 
-    /// Whether a write goes where nothing was written yet since the file was opened. For that,
-    /// file systems may have whoever writes wait for their journal. Direct reads, and writes over
-    /// what is there, begin without waiting for anything.
+    /// Whether a range has not been written since the file was opened. For such a write, a file
+    /// system may block the submitter on its journal. Direct reads and overwrites start without
+    /// blocking.
     fn is_first_write(&self, write: &Range<u64>) -> bool {
         let Some(written) = &self.written else { return false };
         written.get(&write.start).is_none_or(|known| known.end < write.end)
     }
 
-    /// Submits what was pushed, and has the kernel end what it has put off.
+    /// Submits the queued operations, and lets the kernel run deferred completions.
     fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         if self.worker_share.is_none() {
@@ -165,7 +165,7 @@ impl RingBackend {
     }
 }
 
-/// A ring with the cheapest way to learn of completions that the kernel knows.
+/// A ring with the cheapest notification of completions that the kernel supports.
 fn build_ring(entries: u32) -> io::Result<IoUring> {
     let newest = IoUring::builder()
         .setup_single_issuer()
@@ -182,8 +182,8 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
     newer.or_else(|_| IoUring::builder().setup_r_disabled().dontfork().build(entries))
 }
 
-/// Whether operations may be submitted at all: filters of system calls may let rings be made and
-/// not used. The ring has yet to be enabled, and the system says so.
+/// Whether operations can be submitted at all: a filter of system calls may permit creating rings
+/// but not using them. The ring is not enabled yet, so the system must say so.
 fn check_entry_allowed(ring: &Submitter<'_>) -> io::Result<()> {
     // SAFETY: nothing is submitted, and there is no signal mask to point to.
     match unsafe { ring.enter::<()>(0, 0, 0, None) } {
@@ -192,8 +192,8 @@ fn check_entry_allowed(ring: &Submitter<'_>) -> io::Result<()> {
     }
 }
 
-/// Registers the buffers that are kept. Where that fails, as when the user may not lock that much
-/// memory, the kernel looks them up each time.
+/// Registers the buffers that are kept. If that fails, for instance because the user may not lock
+/// so much memory, the kernel maps them for each operation.
 fn register(ring: &IoUring, buffers: &Buffers) -> bool {
     let kept: Vec<_> = buffers
         .pooled()
@@ -229,14 +229,14 @@ impl Backend for RingBackend {
         let may_wait =
             !self.is_direct || write.as_ref().is_some_and(|write| self.is_first_write(write));
         let entry = if may_wait { entry.flags(squeue::Flags::ASYNC) } else { entry };
-        let place = &mut self.transfers[token as usize];
-        assert!(place.is_none(), "a token stands for one operation");
-        *place = Some(InFlight { buffer, write });
+        let slot = &mut self.transfers[token as usize];
+        assert!(slot.is_none(), "a token belongs to one operation at a time");
+        *slot = Some(InFlight { buffer, write });
         self.under_way += 1;
         // SAFETY: what the entry points to is a buffer, which stays with `self` until the
         // completion is there; `drop` leaks those that are still under way.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(u64::from(token))) };
-        pushed.map_err(|_| io::Error::other("the ring has no place for an operation"))
+        pushed.map_err(|_| io::Error::other("the submission queue of io_uring is full"))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -245,7 +245,7 @@ impl Backend for RingBackend {
         }
         self.enter(None)?;
         if !self.ring.submission().is_empty() {
-            // The kernel was short of memory, say: once more in the next turn.
+            // The kernel was short of memory, for instance. Try again in the next turn.
             self.bell.ring();
         }
         Ok(())
@@ -256,8 +256,9 @@ impl Backend for RingBackend {
         let has_deferred = submission.taskrun() || submission.cq_overflow();
         drop(submission);
         if has_deferred {
-            // The bell has rung for them, and would once more when they are fetched: for a look
-            // before the thread sleeps, which is worth it unless nothing more can come.
+            // The doorbell has been signalled for these completions, and would be once more when
+            // they are fetched. That costs the thread one extra turn before it sleeps. Suppress it
+            // if nothing else can complete.
             let is_last = self.under_way == 1;
             if is_last {
                 self.ring.completion().disable_eventfd();
@@ -291,7 +292,7 @@ impl Backend for RingBackend {
 impl Drop for RingBackend {
     fn drop(&mut self) {
         if self.under_way > 0 {
-            // The kernel may still write to them, when it pleases.
+            // The kernel may still write to these buffers at any time.
             std::mem::forget(std::mem::take(&mut self.transfers));
         }
     }
@@ -302,21 +303,21 @@ mod tests {
     use super::*;
 
     fn bound(ring: &RingBackend) -> u32 {
-        // Nothing is changed, and what held is told.
+        // Zeros change nothing; the call returns the current limits.
         let mut workers = [0, 0];
         ring.ring.submitter().register_iowq_max_workers(&mut workers).unwrap();
         workers[0]
     }
 
-    /// Disks of several producers are used by one thread.
+    /// One thread uses the disks of several producers.
     #[test]
     fn worker_limit_sums_rings_of_a_thread() {
         const DEPTH: usize = 8;
         let (file, bell) = (tempfile::tempfile().unwrap(), Arc::new(Doorbell::new().unwrap()));
         let use_one = || {
             let mut ring = RingBackend::start(&file, &Buffers::new(DEPTH), DEPTH, &bell)?;
-            // Its bound holds from the first operation on.
-            // SAFETY: it does nothing, with no memory.
+            // The limit applies from the first operation on.
+            // SAFETY: the operation does nothing and uses no memory.
             unsafe { ring.ring.submission().push(&opcode::Nop::new().build()) }.unwrap();
             ring.enter(None)?;
             io::Result::Ok(ring)

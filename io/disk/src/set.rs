@@ -17,13 +17,13 @@ use crate::start::{StartError, start};
 
 const MIB: u64 = 1 << 20;
 
-/// Sizes of files and places of regions are multiples of it, whatever the blocks.
+/// Sizes of files and offsets of regions are multiples of this, for any block size.
 const ALIGNMENT: u64 = 4096;
 
-/// Disks from this size on keep their regions at whole mebibytes, as flash likes it.
+/// Disks of at least this size align their regions to 1 MiB, which suits flash.
 const ALIGNED_FROM: u64 = 64 * MIB;
 
-/// Regions that each shard needs on a disk to store anything.
+/// Regions of a disk that each shard needs to store anything.
 const REGIONS_MIN: u64 = 2;
 
 /// All disks of one store, open and locked.
@@ -37,20 +37,20 @@ pub struct DiskSet {
 struct SetDisk {
     ready: ReadyDisk,
     superblock: Superblock,
-    /// Its records are of this store.
+    /// Whether its records belong to this store.
     is_current: bool,
 }
 
-/// Opens the disks of a store, and makes them where they are not there yet. Nothing is written to
-/// a file or device that holds anything else.
+/// Opens the disks of a store, and creates those that do not exist. Never writes to a file or
+/// device that holds other data.
 ///
-/// What the disks remember holds unless the configuration says otherwise: more octets add regions,
-/// fewer drop those at the end. An empty file or device in the place of a disk, or behind the last,
-/// becomes part of the set. The number of shards and the sizes of regions and blocks are those that
-/// the disks were made with: with others what is there could not be found any more.
+/// The disks keep the layout that they were created with. The configuration may change their size:
+/// more bytes add regions, fewer bytes drop those at the end. An empty file or device in place of a
+/// disk, or behind the last, joins the set. A different number of shards, region size or block size
+/// is rejected, because nothing on the disks could be found any more.
 ///
 /// # Errors
-/// See [`OpenError`]. What was opened until then is closed again, files that were made are gone.
+/// See [`OpenError`]. Everything opened so far is closed again, and created files are removed.
 pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenError> {
     check_configs(configs, shards)?;
     let mut made = CreatedFiles(Vec::new());
@@ -59,14 +59,14 @@ pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenErro
     Ok(set)
 }
 
-/// Files that were made just now, held open so that they stay locked. Dropping it removes them.
+/// Files that were just created, held open so that they stay locked. Dropping it removes them.
 struct CreatedFiles(Vec<(PathBuf, File)>);
 
 impl Drop for CreatedFiles {
     fn drop(&mut self) {
         for (path, _) in &self.0 {
             if let Err(error) = std::fs::remove_file(path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove a file just made");
+                tracing::warn!(path = %path.display(), %error, "cannot remove a file that was just created");
             }
         }
     }
@@ -104,7 +104,7 @@ fn open_all(
         warnings.push(OpenWarning::NewDisk { path: disk.path.clone() });
     }
     let mut set = DiskSet { disks: Vec::new(), hash_key: identity.hash_key, store_id, warnings };
-    // The first disk last: while it does not tell of the others, they are not missed.
+    // The first disk comes last. While it does not list the others, they are not missed.
     let together = disks.into_iter().zip(configs).zip(plan).rev();
     for ((disk, config), superblock) in together {
         let superblock = Superblock { store_id, ..superblock };
@@ -145,7 +145,7 @@ fn check_configs(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenErro
     Ok(())
 }
 
-/// What is wrong with how an experiment changes the disk.
+/// What is wrong with the configuration of an experiment.
 #[cfg(feature = "lab")]
 fn lab_config_error(config: &DiskFileConfig) -> Option<&'static str> {
     match &config.pace {
@@ -167,7 +167,7 @@ fn hook_fault(_config: &DiskFileConfig) -> Option<&'static str> {
     None
 }
 
-/// Refuses disks of several sets, in another order, or not all of them.
+/// Rejects disks of several sets, in another order, or if some are missing.
 fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
     let mut first: Option<(&OpenDisk, &Superblock)> = None;
     let mut count = 0;
@@ -183,7 +183,7 @@ fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
         }
         count = count.max(superblock.disks);
     }
-    // A file that had to be made is not a new disk but one that is not mounted, say.
+    // A file that had to be created is no new disk: the real one may not be mounted.
     let made = disks.iter().take(count as usize).position(|disk| disk.is_new);
     let named = disks.len() as u32;
     let missing = made.map(|at| at as u32).or_else(|| (named < count).then_some(named));
@@ -200,7 +200,7 @@ fn random() -> Result<u64, OpenError> {
     getrandom::u64().map_err(|error| OpenError::Random(error.to_string()))
 }
 
-/// What all disks of a set have in common.
+/// What all disks of a set share.
 struct SetIdentity {
     set_id: u64,
     store_id: u64,
@@ -208,7 +208,7 @@ struct SetIdentity {
 }
 
 impl SetIdentity {
-    /// That of the disks, or a new one.
+    /// The identity of the disks, or a new one.
     fn of(disks: &[OpenDisk]) -> Result<Self, OpenError> {
         let known = disks.iter().find_map(|disk| disk.superblock.as_ref());
         Ok(match known {
@@ -223,7 +223,7 @@ impl SetIdentity {
         })
     }
 
-    /// What the superblock of a disk shall be, but for the store and the generation.
+    /// The superblock that a disk will get, except for store and generation.
     fn superblock(
         &self,
         disk: &OpenDisk,
@@ -244,7 +244,7 @@ impl SetIdentity {
             None if bytes >= ALIGNED_FROM => MIB,
             None => DATA_OFFSET_MIN,
         };
-        // The regions of an old disk may reach to its end.
+        // The regions of an old disk may extend to its end.
         let copy_offset = match alike {
             Some(before) if before.copy_offset == COPY_OFFSET_V1 => COPY_OFFSET_V1,
             _ => last_copy_offset(bytes),
@@ -274,7 +274,7 @@ fn target_bytes(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenErr
             return Err(OpenError::Config {
                 path: path(),
                 reason: format!(
-                    "the device has {} octets, not {bytes}; leave the size out to take all of it",
+                    "the device has {} bytes, not {bytes}; leave the size out to use all of it",
                     disk.bytes
                 ),
             });
@@ -287,12 +287,12 @@ fn target_bytes(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenErr
             None => return Err(OpenError::SizeNeeded { path: path() }),
         },
     };
-    // What cannot be written to stays as it is.
+    // A read-only disk keeps its size.
     let bytes = if disk.is_writable { bytes } else { known.unwrap_or(bytes).min(disk.bytes) };
     Ok(bytes / ALIGNMENT * ALIGNMENT)
 }
 
-/// Refuses what would make all that is on the disk impossible to find.
+/// Rejects changes that would make everything on the disk impossible to find.
 fn check_layout_unchanged(disk: &OpenDisk, wanted: &Superblock) -> Result<(), OpenError> {
     let Some(before) = &disk.superblock else { return Ok(()) };
     let path = disk.path.clone();
@@ -321,8 +321,8 @@ fn check_size(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError>
     Err(OpenError::TooSmall { path, bytes: superblock.bytes, bytes_min })
 }
 
-/// The store that the disks hold, or a new one when they do not agree: somebody died while emptying
-/// it.
+/// The store that the disks hold, or a new one if they do not agree because a process died while it
+/// emptied the store.
 fn store_id(
     disks: &[OpenDisk],
     identity: &SetIdentity,
@@ -332,12 +332,12 @@ fn store_id(
         disk.superblock.as_ref().is_some_and(|before| before.store_id != identity.store_id)
     };
     let Some(other) = disks.iter().find(is_other) else { return Ok(identity.store_id) };
-    let reason = format!("{} was not there when it was emptied", other.path.display());
+    let reason = format!("{} was missing when the store was emptied", other.path.display());
     warnings.push(OpenWarning::Emptied { reason });
     random()
 }
 
-/// Makes a disk what its superblock will say, then writes that.
+/// Gives a disk the size in its new superblock, then writes the superblock.
 fn apply_superblock(
     mut disk: OpenDisk,
     config: &DiskFileConfig,
@@ -355,7 +355,8 @@ fn apply_superblock(
         if is_changed || needs_repair(&disk, warnings) {
             superblock.generation += 1;
             match disk.write_superblock(superblock.clone()) {
-                // One copy is as good as two: a full file system need not keep it from being used.
+                // One valid copy is enough: a full file system does not prevent the disk from being
+                // used.
                 Err(error) if !is_changed => tracing::warn!("{error}"),
                 written => written?,
             }
@@ -398,12 +399,12 @@ fn warn_about_size(
 }
 
 impl DiskSet {
-    /// The key of the name hashes, the same in all lives of the store.
+    /// The key of the name hashes, the same for the lifetime of the store.
     pub fn hash_key(&self) -> HashKey {
         HashKey::new(self.hash_key)
     }
 
-    /// What marks the records of the store.
+    /// The number that marks the records of the store.
     pub fn store_id(&self) -> u64 {
         self.store_id
     }
@@ -412,25 +413,26 @@ impl DiskSet {
         self.disks.len()
     }
 
-    /// The part of a disk that belongs to a shard's store. Without regions when the disk is
-    /// read-only and holds another store's records.
+    /// One shard's share of a disk. Without regions if the disk is read-only and holds the records
+    /// of another store.
     ///
     /// # Panics
-    /// When there is no such disk or shard.
+    /// If there is no such disk or shard.
     pub fn geometry(&self, disk: usize, shard: u32) -> DiskGeometry {
         let SetDisk { ready, superblock, is_current } = &self.disks[disk];
         let geometry = superblock.geometry(shard, ready.is_writable);
         if *is_current { geometry } else { DiskGeometry { regions: 0, ..geometry } }
     }
 
-    /// What the operator should know. It has been logged.
+    /// Warnings for the operator. They have been logged already.
     pub fn warnings(&self) -> &[OpenWarning] {
         &self.warnings
     }
 
-    /// One port to the disks for each shard. `depth` is
-    /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): how many operations each
-    /// shard may have under way at each disk. The disks stay locked until all of it is dropped.
+    /// The ports of each shard. `depth` is
+    /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): the most operations that
+    /// each shard has in progress on each disk. The disks stay locked until all ports and the
+    /// monitor are dropped.
     pub fn start(
         self,
         depth: u32,

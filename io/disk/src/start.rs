@@ -1,4 +1,4 @@
-//! Makes the ways of all shards to all disks.
+//! Starts the engines of all disks, and creates the ports of all shards.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,32 +16,32 @@ use crate::ports::DiskPorts;
 use crate::ring::RingBackend;
 use crate::threads::{DiskThreads, PositionedIo};
 
-/// Octets of packet blocks that are kept for reads to come, for all shards and disks together.
+/// Bytes of packet blocks kept for future reads, for all shards and disks together.
 const POOL_BYTES: usize = 64 << 20;
 
-/// Threads where io_uring is missing.
+/// Threads for each disk if io_uring is not available.
 const THREADS_DEFAULT: u16 = 16;
 
 /// Why the engine of a disk does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// io_uring was asked for and cannot be used.
+    /// io_uring was requested and cannot be used.
     #[error(
         "{}: io_uring cannot be used ({source}); allow it (sysctl kernel.io_uring_disabled, \
          seccomp), or set the engine to threads", path.display()
     )]
     IoUring { path: PathBuf, source: io::Error },
-    /// No descriptor is left.
-    #[error("cannot watch the disks: {0}; raise the limits of the process (ulimit -n)")]
+    /// No file descriptor is available.
+    #[error("cannot watch the disks: {0}; raise the limit of open files (ulimit -n)")]
     Descriptor(#[source] io::Error),
-    /// No thread is left.
+    /// No thread is available.
     #[error(
-        "{}: cannot start its threads: {source}; raise the limits of the process", path.display()
+        "{}: cannot start its threads: {source}; raise the limit of threads (ulimit -u)", path.display()
     )]
     Threads { path: PathBuf, source: io::Error },
 }
 
-/// What reads and writes a disk for one shard.
+/// The backend and buffers of one shard for one disk.
 type ShardBackend = (Box<dyn Backend>, Buffers);
 
 pub(crate) fn start(
@@ -72,8 +72,8 @@ pub(crate) fn start(
     Ok((DiskMonitor::new(monitored), ports))
 }
 
-/// How a disk is read and written, and what does it, by shard. A shard has `depth` operations under
-/// way at it at most.
+/// The kind of engine of a disk, and a backend for each shard, with at most `depth` operations in
+/// progress.
 fn backends(
     index: usize,
     disk: ReadyDisk,

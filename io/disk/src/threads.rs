@@ -1,4 +1,4 @@
-//! Reads and writes by a pool of threads, each with one at a time.
+//! Reads and writes by a pool of threads, each with one operation at a time.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::disk_port::{Backend, Completion, Transfer};
 use crate::doorbell::Doorbell;
 
-/// Reads and writes at places of a file.
+/// Reads and writes at offsets of a file.
 pub(crate) trait PositionedIo: Send + Sync {
     fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize>;
     fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize>;
@@ -28,22 +28,22 @@ impl PositionedIo for File {
     }
 }
 
-/// The threads of one disk, for all shards. They end with the last [`ThreadBackend`], but for those
-/// that the device holds, which end when it lets them go.
+/// The threads of one disk, for all shards. They exit with the last [`ThreadBackend`]. A thread
+/// that the device blocks exits when the operation returns.
 pub(crate) struct DiskThreads {
     jobs: Sender<Job>,
 }
 
 struct Job {
     transfer: Transfer,
-    /// Nothing when the thread died of it.
+    /// Receives `None` if the thread panicked.
     reply: Sender<Option<Completion>>,
     bell: Arc<Doorbell>,
 }
 
 impl DiskThreads {
     pub(crate) fn start(disk: usize, io: &Arc<dyn PositionedIo>, threads: u16) -> io::Result<Self> {
-        // Bounded by the operations under way.
+        // Limited by the operations in progress.
         let (jobs, to_do) = unbounded();
         for number in 0..threads {
             let (to_do, io) = (to_do.clone(), Arc::clone(io));
@@ -77,7 +77,7 @@ fn run_worker(to_do: &Receiver<Job>, io: &dyn PositionedIo) {
     while let Ok(Job { transfer, reply, bell }) = to_do.recv() {
         let done = catch_unwind(AssertUnwindSafe(|| execute(transfer, io))).ok();
         let is_dead = done.is_none();
-        // No shard waits for it when its shard is gone.
+        // Fails if the shard no longer exists.
         let _ = reply.send(done);
         bell.ring();
         if is_dead {
@@ -102,13 +102,13 @@ fn execute(mut transfer: Transfer, io: &dyn PositionedIo) -> Completion {
     Completion { token: transfer.token, buffer: transfer.buffer, result }
 }
 
-/// One shard's side of the pool.
+/// One shard's side of the thread pool.
 pub(crate) struct ThreadBackend {
     jobs: Sender<Job>,
     reply: Sender<Option<Completion>>,
     results: Receiver<Option<Completion>>,
     bell: Arc<Doorbell>,
-    /// Taken while waiting.
+    /// Completions received while waiting.
     reaped: Vec<Option<Completion>>,
 }
 
@@ -124,7 +124,7 @@ impl Backend for ThreadBackend {
 
     fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
         for result in self.reaped.drain(..).chain(self.results.try_iter()) {
-            done.push(result.ok_or_else(|| io::Error::other("one of its threads died of a bug"))?);
+            done.push(result.ok_or_else(|| io::Error::other("one of its threads panicked"))?);
         }
         Ok(())
     }

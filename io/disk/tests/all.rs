@@ -1,4 +1,4 @@
-//! Tests of the engines, in one program: each file would link all libraries again.
+//! The tests of the engines in one program, because linking each file separately takes long.
 
 mod common;
 mod engines;

@@ -31,7 +31,8 @@ fn reads_back_only_what_was_written() {
         let (monitor, mut shards) = start(set, 8, 1);
         let shard = &mut shards[0];
         let at = geometry.data_offset;
-        // Small, one block, several, longer than the small and than the large buffers.
+        // Smaller than a block, one block, several, more than a small buffer and more than a large
+        // one.
         let sizes = [1, 400, 464, 465, 8192, 20_000, 300_000];
         let packets: Vec<_> = (0..).zip(sizes).map(|(seed, len)| data(len, seed)).collect();
         let parts: Vec<_> = packets.iter().cloned().map(record).collect();
@@ -96,7 +97,7 @@ fn raw_reads_end_with_the_file() {
     }
 }
 
-/// A model of one shard's part: what each slot of 16 KiB holds.
+/// A model of one shard's share: the contents of each slot of 16 KiB.
 struct Model {
     slots: Vec<Option<(u64, usize)>>,
     busy: Vec<bool>,
@@ -260,6 +261,7 @@ fn faults_are_reported_and_not_served() {
 fn system_errors_fail_one_operation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
+    // The lock is free immediately.
     open(&[config(&path, 4)], 1).unwrap();
     for way in ways() {
         let set = open(&[with(config(&path, 4), way)], 1).unwrap();
@@ -325,7 +327,7 @@ fn a_paced_disk_is_never_faster_than_its_pace() {
             done += shards[0].wait(LONG).len();
         }
         assert!(begin.elapsed() >= Duration::from_millis(100), "{:?}", begin.elapsed());
-        // Ten records in one write are ten operations, one after another at one server.
+        // A write of ten records takes as long as ten operations of one server.
         while shards[0].ports.under_way() > 0 {
             shards[0].wait(LONG);
         }
@@ -375,7 +377,7 @@ fn a_device_that_hangs_is_left_to_itself() {
     assert!(!shards.remove(0).ports.close(Duration::from_millis(100)));
     drop(monitor);
     assert!(begin.elapsed() < Duration::from_secs(19), "it waited for the device");
-    // Which may still read and write.
+    // The hung device may still read and write.
     assert!(matches!(open(&[config], 1), Err(OpenError::Locked { .. })));
 }
 
@@ -398,7 +400,7 @@ fn hung_disk_does_not_delay_close() {
             shards[0].submit(disk, DiskOpKind::ReadRaw { offset: at, len: 4096 });
         }
         shards[0].ports.flush();
-        // The first uses up all of the time, in which the second surely ends.
+        // The first disk uses up all of the time. The second one has certainly finished by then.
         assert!(!shards.remove(0).ports.close(Duration::from_millis(500)));
         assert_eq!((monitor.has_unfinished_io(0), monitor.has_unfinished_io(1)), (true, false));
         assert_eq!(monitor.counters(1).reads, 1);
@@ -426,7 +428,7 @@ fn dead_thread_fails_only_its_disk() {
             }
         }
     };
-    // The second shard waits in the kernel for answers that only the death of the disk gives.
+    // The second shard waits in the kernel for answers that only the death of the disk releases.
     monitor.stall_handle(0).stall_for(Duration::from_secs(3600));
     for _ in 0..4 {
         shards[1].submit(0, raw());
@@ -453,7 +455,7 @@ fn dead_thread_fails_only_its_disk() {
     count(waiting.join().unwrap());
     assert!(monitor.death(0).is_some_and(|cause| cause.contains("bug")));
     assert!(monitor.death(1).is_none());
-    // What the disk had read before it died is answered with it.
+    // Data that the disk had read before its death is returned with it.
     assert!(bad >= 72 && good + bad == 84, "{good} {bad}");
     assert!(matches!(first.one(1, raw()), DiskOutcome::Raw(_)));
 }

@@ -1,4 +1,4 @@
-//! What is found on a disk, and what is done about it.
+//! Opening disks with every kind of content.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ fn open_one(config: &DiskFileConfig) -> Result<DiskSet, OpenError> {
     open(std::slice::from_ref(config), 1)
 }
 
-/// Writes a record at the start of region 0 of disk 0, and says where and how long it is.
+/// Writes a record at the start of region 0 of disk 0. Returns its offset and length.
 fn put(set: DiskSet) -> (u64, u32) {
     let geometry = set.geometry(0, 0);
     let (monitor, mut shards) = start(set, 4, 1);
@@ -47,7 +47,7 @@ fn a_new_file_is_reserved_secret_and_remembered() {
     let (id, key) = (set.store_id(), set.hash_key().hash(b"name"));
     assert_eq!(set.geometry(0, 0).regions, 7);
     let place = put(set);
-    // Size and size of regions are remembered.
+    // Size and region size are remembered.
     let set = open_one(&DiskFileConfig::new(&path, None)).unwrap();
     assert_eq!((set.store_id(), set.hash_key().hash(b"name")), (id, key));
     assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 0).region_bytes), (7, MIB));
@@ -81,11 +81,11 @@ fn what_is_not_ours_is_never_written_to() {
         assert!(error.to_string().contains("nothing was written"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), content);
     }
-    // Octets far inside are octets too.
+    // Data in the middle of a file counts.
     let file = File::create(&path).unwrap();
     file.write_all_at(b"data", 5 * MIB).unwrap();
     assert!(matches!(open_one(&config(&path, 8)), Err(OpenError::Foreign { .. })));
-    // A hole is empty.
+    // A hole counts as empty.
     File::create(&path).unwrap().set_len(3 * MIB).unwrap();
     open_one(&config(&path, 8)).unwrap();
 }
@@ -111,7 +111,7 @@ fn paths_that_are_no_disks_are_refused() {
         matches!(error, OpenError::FileSizeLimit { .. } | OpenError::NoSpace { .. }),
         "{error}"
     );
-    // The size that was asked for, and what the file system has, as people write them.
+    // The configured size and the free space, in human-readable form.
     let text = error.to_string();
     assert!(text.contains("900 TiB") && text.matches("iB").count() == 2, "{text}");
     assert!(!path.exists(), "nothing is left behind");
@@ -201,12 +201,12 @@ fn sets_keep_their_disks_and_their_order() {
     open(&[at("x"), at("y")], 2).unwrap();
     let error = open(&[at("a"), at("y"), at("c")], 2).unwrap_err();
     assert!(matches!(error, OpenError::SetMismatch { .. }), "{error}");
-    // Not mounted is not empty; and nothing is left where it should be mounted.
+    // A missing file may be a disk that is not mounted. Nothing is left where it should be mounted.
     fs::remove_file(folder.path().join("b")).unwrap();
     let error = open(&[at("a"), at("b"), at("c")], 2).unwrap_err();
     assert!(matches!(error, OpenError::Missing { disk: 1, path: Some(_), .. }), "{error}");
     assert!(!folder.path().join("b").exists());
-    // But an empty file takes its place, and one more its place behind.
+    // An empty file replaces it, and another one behind it joins the set.
     File::create(folder.path().join("b")).unwrap();
     let set = open(&[at("a"), at("b"), at("c"), at("d")], 2).unwrap();
     assert_eq!((set.store_id(), set.disks()), (id, 4));
@@ -260,12 +260,12 @@ fn rejects_changed_layout() {
     let error = open_one(&other).unwrap_err();
     assert!(matches!(error, OpenError::RegionsMismatch { .. }), "{error}");
     assert!(error.to_string().contains("region_size = 1048576"), "{error}");
-    // With a new disk beside it, that is not made either.
+    // If a new disk is next to it, that one is not created either.
     let new = folder.path().join("new");
     assert!(open(&[made.clone(), config(&new, 8)], 2).is_err() && !new.exists());
     assert!(fs::read(&path).unwrap() == before, "written to");
     assert!(is_there(open_one(&made).unwrap(), place));
-    // Blocks smaller than direct I/O takes, where it takes no such blocks.
+    // Blocks that are smaller than direct I/O requires here.
     let small = DiskFileConfig { direct: false, ..config(&new, 8) };
     let place = put(open_one(&small).unwrap());
     match open_one(&config(&new, 8)) {
@@ -297,7 +297,7 @@ fn repairs_one_damaged_superblock() {
         let set = open_one(&config(&path, 8)).unwrap();
         assert!(!set.warnings().iter().any(|w| matches!(w, OpenWarning::Repaired { .. })));
     }
-    // One MiB at either end may be lost whole.
+    // One MiB at either end may be lost.
     for at in [0, last + 4096 - (1 << 20)] {
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(&vec![0; 1 << 20], at).unwrap();
@@ -312,7 +312,7 @@ fn repairs_one_damaged_superblock() {
     assert!(matches!(error, OpenError::Version { version: 9, .. }), "{error}");
 }
 
-/// Its second copy lies behind the first, and its regions may reach to the end.
+/// Its second copy follows the first, and its regions may extend to the end.
 #[test]
 fn a_disk_of_format_1_is_used_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -355,7 +355,7 @@ fn recovers_from_crash_between_superblocks() {
         let octets = fs::read(folder.path().join(name)).unwrap();
         Superblock::decode(&octets[..4096], weir_disk::checksum).unwrap()
     };
-    // As if the store had been emptied, with one disk done and the other not.
+    // As if the process had died while it emptied the store, between two disks.
     let mut changed = superblock("b");
     changed.store_id ^= 1;
     changed.generation += 1;
@@ -378,7 +378,7 @@ fn warns_about_readable_keys() {
     assert!(set.warnings().iter().any(is_told), "{:?}", set.warnings());
 }
 
-/// A mount that ends with the test; none without the right to mount.
+/// A mount that ends with the test. `None` without the right to mount.
 struct Mount(std::path::PathBuf);
 
 impl Mount {
@@ -396,7 +396,7 @@ impl Mount {
     }
 
     fn remount(&self, options: &str) {
-        // Busy until the kernel has let go of what was just closed.
+        // Busy until the kernel has released what was just closed.
         for _ in 0..100 {
             let mut mount = Command::new("mount");
             mount.args(["-o", options]).arg(&self.0).stderr(Stdio::null());
@@ -425,7 +425,7 @@ fn a_read_only_disk_serves_and_stores_nothing() {
     mount.remount("remount,ro");
     let error = open_one(&config(&folder.path().join("empty"), 8)).unwrap_err();
     assert!(matches!(error, OpenError::ReadOnlyEmpty { .. }), "{error}");
-    // Another size is not asked of it.
+    // The configured size is ignored.
     let set = open_one(&config(&path, 16)).unwrap();
     assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::ReadOnly { .. })));
     let geometry = set.geometry(0, 0);
@@ -458,14 +458,14 @@ fn a_full_file_system_says_how_much_is_missing() {
     assert_eq!(set.geometry(0, 0).regions, 5);
 }
 
-/// Takes all the space that is left.
+/// Uses up all space.
 fn fill_up(path: &Path) {
     let mut hog = File::create(path).unwrap();
     while hog.write(&[1; 4096]).is_ok() {}
 }
 
-/// Each case has a file system of its own. The kernel lets go of a ring's files some time after the
-/// ring was closed, so that the space of a file which was removed may come back at any moment.
+/// Each case has its own file system. The kernel releases the files of a ring some time after the
+/// ring was closed, so the space of a removed file may come back at any moment.
 #[test]
 fn full_disk_fails_writes_and_still_reads() {
     for direct in [true, false] {
@@ -475,7 +475,7 @@ fn full_disk_fails_writes_and_still_reads() {
             let path = folder.path().join("disk");
             let config = DiskFileConfig { direct, engine, ..config(&path, 4) };
             let place = put(open_one(&config).unwrap());
-            // As if the file were sparse: its end is given back, and somebody else takes it.
+            // As if the file were sparse: its end is released, and another file uses the space.
             File::options().write(true).open(&path).unwrap().set_len(2 * MIB).unwrap();
             File::options().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
             fill_up(&folder.path().join("hog"));
@@ -493,7 +493,7 @@ fn full_disk_fails_writes_and_still_reads() {
     }
 }
 
-/// Nothing of it is ever in the folder, and it is as good as any other.
+/// The folder never contains the file, which otherwise works like any other.
 #[test]
 fn unnamed_file_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -501,7 +501,7 @@ fn unnamed_file_leaves_nothing() {
     let names = || fs::read_dir(&folder).unwrap().count();
     for (engine, direct) in common::ways() {
         let config = DiskFileConfig { unnamed: true, engine, direct, ..config(&path, 8) };
-        // Two have nothing in common.
+        // Two unnamed files are independent.
         let (set, other) = (open_one(&config).unwrap(), open_one(&config).unwrap());
         assert_eq!((names(), set.geometry(0, 0).regions), (0, 7));
         assert_ne!(set.store_id(), other.store_id());

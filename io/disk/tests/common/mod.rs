@@ -1,4 +1,4 @@
-//! A small stand-in for the store: keeps to its depth, knows what it wrote.
+//! A small replacement for the store. It respects the depth and remembers what it wrote.
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use weir_store::disk::{DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WriteChunk};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// Longer than anything takes; only a hang gets there.
+/// Longer than anything takes. Only a hang gets there.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn config(path: &std::path::Path, mib: u64) -> DiskFileConfig {
     DiskFileConfig { region_bytes: Some(MIB), ..DiskFileConfig::new(path, Some(mib * MIB)) }
 }
 
-/// All ways to read and write a disk.
+/// All combinations of engine and direct I/O.
 pub(crate) fn ways() -> Vec<(Engine, bool)> {
     let mut ways = vec![(Engine::Threads(4), true), (Engine::Threads(4), false)];
     if has_io_uring() {
@@ -35,7 +35,7 @@ fn has_io_uring() -> bool {
     open(&[config], 1).unwrap().start(1, 1).is_ok()
 }
 
-/// One shard's driver.
+/// The driver of one shard.
 pub(crate) struct Shard {
     pub(crate) ports: DiskPorts,
     poll: Poll,
@@ -67,12 +67,12 @@ impl Shard {
         id
     }
 
-    /// What has ended, at least one unless the time is over.
+    /// The outcomes, at least one unless the time is over.
     pub(crate) fn wait(&mut self, time: Duration) -> Vec<(DiskOpId, DiskOutcome)> {
         let until = Instant::now() + time;
         loop {
             self.ports.drain(&mut self.outcomes);
-            // Also for what had to be begun again.
+            // Operations may have to be started again.
             self.ports.flush();
             if !self.outcomes.is_empty() {
                 return std::mem::take(&mut self.outcomes);
@@ -88,7 +88,7 @@ impl Shard {
         }
     }
 
-    /// The outcome of one operation, when it is the only one.
+    /// The outcome of an operation that is the only one in progress.
     pub(crate) fn one(&mut self, disk: u8, kind: DiskOpKind) -> DiskOutcome {
         let id = self.submit(disk, kind);
         let outcomes = self.wait(LONG);
