@@ -1,4 +1,4 @@
-//! Which objects there are, and what is planned for each.
+//! The registered objects and the plan in force for each of them.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,16 +13,18 @@ use crate::file::{File, List};
 use crate::objects::Objects;
 use crate::plan::{Part, Plan, segment_count};
 
+/// A plan in force, with what the controller derived from it.
 pub(crate) struct ActivePlan {
     pub(crate) plan: Plan,
-    /// Octets of memory that a segment takes where it is kept.
+    /// Bytes of memory that one segment takes in a store.
     pub(crate) bytes_each: u64,
-    /// The file's manifest.
+    /// The lists of the file's manifest. A router that keeps segments also keeps the packets of
+    /// these lists with the same numbers.
     lists: Vec<List>,
-    /// Routers whose configuration speaks of it: consumers, those that keep a part, and those
-    /// between.
+    /// Routers whose configuration mentions this plan: the consumers, the keepers, and the routers
+    /// on the paths between them.
     pub(crate) involved: BTreeSet<String>,
-    /// How much of each part its router has said to hold, and when that last became more.
+    /// For each part: how many of its segments its router holds, and when that number last grew.
     pub(crate) progress: Vec<(u64, Instant)>,
 }
 
@@ -33,8 +35,8 @@ impl ActivePlan {
         Self { plan, bytes_each, lists, involved: concerned, progress }
     }
 
-    /// Ranges of packets that the router of a part keeps, by what is before their numbers: of each
-    /// list the numbers of its segments, and these.
+    /// The ranges of packets that the router of a part keeps: the segments of the part, and from
+    /// each list of the manifest the packets with the same numbers.
     pub(crate) fn kept_ranges<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = KeptRange<'a>> {
         let listed = self.lists.iter().filter(|list| part.first < list.packets);
         let listed = listed.map(|list| (&list.name, part.first, part.last.min(list.packets - 1)));
@@ -43,12 +45,13 @@ impl ActivePlan {
         kept.map(|(name, first, last)| KeptRange { name, first, last })
     }
 
-    /// Octets of memory that the router of a part has promised.
+    /// Bytes of memory that a part takes in the store of its router.
     fn part_bytes(&self, part: &Part) -> u64 {
         self.kept_ranges(part).map(|kept| kept.packets() * self.bytes_each).sum()
     }
 
-    /// What is known of parts that are in the former plan of the same object, too.
+    /// Copies the progress of parts that the previous plan of the object had as well, so that a
+    /// router that keeps its part is not measured from zero again.
     pub(crate) fn inherit_progress(&mut self, former: &Self) {
         for (part, progress) in self.plan.parts.iter().zip(&mut self.progress) {
             if let Some(at) = former.plan.parts.iter().position(|other| other == part) {
@@ -58,7 +61,7 @@ impl ActivePlan {
     }
 }
 
-/// Packets of consecutive numbers that a router keeps.
+/// Packets `first` to `last` below a name, which a router keeps.
 pub(crate) struct KeptRange<'a> {
     pub(crate) name: &'a Name,
     pub(crate) first: u64,
@@ -71,36 +74,36 @@ impl KeptRange<'_> {
     }
 }
 
+/// How many store rules the plans need on one router.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RuleCounts {
     pub(crate) total: usize,
-    /// Those that have it keep something.
+    /// Rules that keep packets; the other rules refuse them.
     pub(crate) keeping: usize,
 }
 
-/// Objects and plans.
+/// The objects, the plans, and indexes of the plans by router.
 #[derive(Default)]
 pub(crate) struct DataMap {
     pub(crate) objects: Objects,
     pub(crate) plans: BTreeMap<Name, ActivePlan>,
-    /// Octets of a router's store that plans have promised.
+    /// For each router: bytes of its store that plans have promised.
     promised: BTreeMap<String, u64>,
-    /// Rules that plans have for a router's store, and how many of them have it keep something.
+    /// For each router: the store rules that plans need on it.
     rules: BTreeMap<String, RuleCounts>,
-    /// Objects whose plans concern a router.
+    /// For each router: the objects whose plans involve it.
     by_router: BTreeMap<String, BTreeSet<Name>>,
-    /// Objects whose plan would be another one if stores had more room, or ways were others: those
-    /// with segments in no part.
+    /// Objects with segments that are in no part. Their plan may improve when a store gets more
+    /// space or paths change.
     incomplete: BTreeSet<Name>,
 }
 
 impl DataMap {
-    /// Rules that plans have for a router's store.
     pub(crate) fn rule_counts_of(&self, router: &str) -> RuleCounts {
         self.rules.get(router).copied().unwrap_or_default()
     }
 
-    /// Octets of memory that plans have promised of a router's store.
+    /// Bytes of a router's store that plans have promised.
     pub(crate) fn promised_bytes(&self, router: &str) -> u64 {
         self.promised.get(router).copied().unwrap_or(0)
     }
@@ -113,27 +116,27 @@ impl DataMap {
         self.plans.values()
     }
 
-    /// The next so many objects after one of which some segments are in no part, by name.
+    /// Up to `count` incomplete objects after `after`, in the order of names.
     pub(crate) fn incomplete_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.incomplete.range::<Name, _>((from, Bound::Unbounded));
         later.take(count).cloned().collect()
     }
 
-    /// The next so many plans after that of an object, by name.
+    /// Up to `count` objects with a plan after `after`, in the order of names.
     pub(crate) fn planned_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.plans.range::<Name, _>((from, Bound::Unbounded));
         later.take(count).map(|(object, _)| object.clone()).collect()
     }
 
-    /// The plans that concern a router.
+    /// The plans that involve a router.
     pub(crate) fn plans_of(&self, router: &str) -> impl Iterator<Item = &ActivePlan> {
         let objects = self.by_router.get(router).into_iter().flatten();
         objects.filter_map(|object| self.plans.get(object))
     }
 
-    /// Puts a plan into force in place of the file's former one, which is returned.
+    /// Puts a plan into force. Returns the previous plan of the object.
     pub(crate) fn insert_plan(&mut self, active: ActivePlan) -> Option<ActivePlan> {
         let former = self.remove_plan(&active.plan.object.clone());
         for part in &active.plan.parts {
@@ -181,8 +184,8 @@ impl DataMap {
     }
 }
 
-/// How many rules a plan has for each router's store: one for each range that it keeps, and one for
-/// all else.
+/// Counts the store rules of a plan for each involved router: one to keep each range, and one to
+/// refuse the rest of the object.
 fn rule_counts(active: &ActivePlan) -> BTreeMap<&str, RuleCounts> {
     let mut rules = BTreeMap::new();
     if active.plan.parts.is_empty() {

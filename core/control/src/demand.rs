@@ -1,4 +1,17 @@
-//! How often objects are asked for.
+//! How often routers request each object, with older requests weighted less.
+//!
+//! Time is divided into periods of ten minutes. A request of one period counts half as much as a
+//! request of the next. Instead of halving all scores every ten minutes, the score of a new request
+//! doubles: a request in period `base + n` adds 2^n. Scores can be compared at any time without an
+//! update. After 32 periods all scores are shifted down by the elapsed periods, so that no score
+//! overflows.
+//!
+//! Example: 4 requests for `/a` in period 0 give it the score 4. One request for `/b` in period 1
+//! gives it the score 2, half as much. One more request for `/b` in period 2 adds 4: `/b` now leads
+//! 6 to 4.
+//!
+//! A router could inflate an object by repeating its request. So at most 10 requests of one router
+//! for one object count in a period, and at most 4,096 requests of one router in all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,29 +21,30 @@ use weir_wire::Name;
 
 use crate::objects::RouterId;
 
-/// A question counts half as much as one of the period after it.
+/// Length of a period.
 const PERIOD_NS: u64 = 600 * NS_PER_S;
-/// Periods after which all counts are reckoned anew, so that none overflows.
+/// Periods after which all scores are shifted down.
 const PERIODS_MAX: u64 = 32;
-/// Objects that are counted at most. Beyond that the half that is asked for least is forgotten.
+/// Maximum number of objects with a score. When it is reached, the half with the lowest scores is
+/// dropped.
 const OBJECTS_MAX: usize = 100_000;
-/// Questions of one router about one object that count in a period: as many as an agent asks that
-/// is answered, one a minute. And about all objects: fewer than an agent may ask, which is 64 a
-/// second, so that a busy edge counts with the first of a period. It has its answers all the same,
-/// but no router has everything moved by asking again and again.
+/// Requests of one router for one object that count in a period. An agent repeats a request once a
+/// minute, so it stays within this number.
 const PER_OBJECT_MAX: u32 = 10;
+/// Requests of one router that count in a period. An agent may send 64 a second; beyond this number
+/// only the first requests of a period count, and all of them are answered.
 const PER_ROUTER_MAX: u32 = 4096;
-/// Routers and objects of which it is remembered how often the one has asked about the other.
+/// Maximum number of (router, object) pairs with a count in the present period. When it is reached,
+/// all counts start again from zero.
 const REQUESTERS_MAX: usize = 200_000;
 
-/// Questions about objects, the older the less they count.
+/// Scores of objects by demand; see the module's description.
 #[derive(Default)]
 pub(crate) struct Demand {
-    /// A question of this period counts 1, one of the period after it 2, and so on: counts need not
-    /// change with time to be compared.
+    /// The period in which a request adds 1.
     base_period: u64,
     scores: BTreeMap<Name, u64>,
-    /// Of the present period: what each router has asked about an object, and in all.
+    /// The period that the fields below belong to.
     period: u64,
     counts_by_router: BTreeMap<RouterId, BTreeMap<Name, u32>>,
     counts_len: usize,
@@ -38,7 +52,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// A router asks for an object. Whether that counts, or it has asked too often.
+    /// Records a request. Returns false if it does not count because the router has requested too
+    /// much in this period.
     pub(crate) fn record(&mut self, now: Instant, router: RouterId, object: &Name) -> bool {
         let period = now.as_ns() / PERIOD_NS;
         if !self.try_count(period, router, object) {
@@ -61,7 +76,7 @@ impl Demand {
         true
     }
 
-    /// Whether another question of a router is to count, which it then does.
+    /// Counts a request against the router's limits of the period, unless it exceeds them.
     fn try_count(&mut self, period: u64, router: RouterId, object: &Name) -> bool {
         if self.period != period || self.counts_len >= REQUESTERS_MAX {
             self.counts_by_router.clear();
@@ -90,12 +105,12 @@ impl Demand {
         self.scores.retain(|_, asked| *asked > median);
     }
 
-    /// How much an object is asked for, to compare with others.
+    /// The score of an object. Only comparisons between scores have a meaning.
     pub(crate) fn score(&self, object: &Name) -> u64 {
         self.scores.get(object).copied().unwrap_or(0)
     }
 
-    /// An object is none any more.
+    /// Drops the score of an object that is no longer registered.
     pub(crate) fn forget(&mut self, object: &Name) {
         self.scores.remove(object);
     }
@@ -146,7 +161,6 @@ mod tests {
     fn forgets_least_requested_objects() {
         let mut demand = Demand::default();
         (0..2).for_each(|_| assert!(demand.record(period(0), 0, &name(0))));
-        // As many routers as it takes.
         let asker = |number: usize| number as RouterId / PER_ROUTER_MAX + 1;
         for number in 1..2 * OBJECTS_MAX {
             assert!(demand.record(period(0), asker(number), &name(number)));

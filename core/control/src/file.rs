@@ -1,6 +1,6 @@
-//! Files that producers have.
+//! Files that producers register.
 
-// What derived schemas name.
+// Derived schemas use this name.
 #[cfg(feature = "openapi")]
 use alloc::string::String;
 use alloc::string::ToString;
@@ -9,11 +9,12 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use weir_wire::Name;
 
-/// Octets of memory that a packet takes in a store beside its own: an entry, a name node, and what
-/// its block is larger. Rather too many than too few: a part that is larger than planned does not
-/// stay whole.
+/// Bytes of memory that a packet takes in a store in addition to its own: the entry, a name node,
+/// and unused bytes of its block. An overestimate is safe; after an underestimate a store would
+/// evict segments of its part.
 const STORE_OVERHEAD_BYTES: u64 = 512;
-/// Blocks have sizes an eighth apart.
+/// Block sizes of a store grow in steps of an eighth, so a packet wastes at most this share of its
+/// size.
 const BLOCK_SHARE: u64 = 8;
 
 /// A file: an object that a producer serves in numbered segments.
@@ -21,48 +22,49 @@ const BLOCK_SHARE: u64 = 8;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// The name of its segments without the segment number, with the version.
+    /// The name of its segments without the segment number; it includes the version.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub name: Name,
-    /// How many segments it has: 0 to one less.
+    /// The number of segments. They are numbered from 0.
     pub segments: u64,
-    /// Octets of its content.
+    /// Size of the content in bytes.
     pub size_bytes: u64,
-    /// Octets of its largest Data packet.
+    /// Size of the largest Data packet in bytes.
     pub packet_bytes: u64,
-    /// What those who read it fetch beside its segments: its digest manifest, a list for each
+    /// The digest manifest, which readers fetch in addition to the segments: one list for each
     /// level.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manifest: Vec<List>,
 }
 
-/// Packets that are numbered like segments and list digests of those of a file. `multipath` asks
-/// for number k of a list where it asks for segment k.
+/// Numbered packets that list the digests of a file's segments. Strategy `multipath` sends an
+/// Interest for packet k of a list to the router that it uses for segment k.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct List {
-    /// The name of the packets without their number: the file's, and what comes before the number.
+    /// The name of the packets without their number. It begins with the file's name.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub name: Name,
-    /// How many there are: 0 to one less.
+    /// The number of packets. They are numbered from 0.
     pub packets: u64,
 }
 
 impl File {
-    /// Segments that a file may have at most.
+    /// Maximum number of segments.
     const SEGMENTS_MAX: u64 = 1 << 48;
-    /// Lists that it may have at most.
+    /// Maximum number of lists in a manifest.
     const LISTS_MAX: usize = 4;
-    /// Octets of a name as text, at most: databases have names as keys.
+    /// Maximum length of a name as text, in bytes. Databases use names as keys.
     const NAME_BYTES_MAX: usize = 2000;
-    /// Octets that a packet has at most (NDN packet format, by convention of NFD).
+    /// Maximum size of a packet in bytes (NDN packet format; NFD's convention).
     const PACKET_BYTES_MAX: u64 = 8800;
 
-    /// Whether there can be such a file.
+    /// Whether a file can have these properties. Producers and databases may report anything.
     pub fn is_valid(&self) -> bool {
         let name = self.name.as_view();
-        // Each lists several packets of the file or of the list before.
+        // A list holds several digests in each packet. So it has no more packets than the file, and
+        // its name is below the file's.
         let is_below = |list: &List| {
             list.name != self.name
                 && name.is_prefix_of(list.name.as_view())
@@ -76,23 +78,23 @@ impl File {
             && self.manifest.iter().all(is_below)
     }
 
-    /// Whether another one is the same, but that it has a manifest and this has none.
+    /// Whether `other` is this file with a manifest, and this one has none.
     pub(crate) fn lacks_manifest_of(&self, other: &Self) -> bool {
         self.manifest.is_empty() && *self == Self { manifest: Vec::new(), ..other.clone() }
     }
 
-    /// Octets of memory that its manifest takes in a store, at most.
+    /// Bytes of memory that the manifest takes in a store, at most.
     pub(crate) fn manifest_bytes(&self) -> u64 {
         let packets: u64 = self.manifest.iter().map(|list| list.packets).sum();
         packets.saturating_mul(self.stored_bytes_per_segment())
     }
 
-    /// Octets of memory that one of its segments takes in a store, at most.
+    /// Bytes of memory that one segment takes in a store, at most.
     pub(crate) fn stored_bytes_per_segment(&self) -> u64 {
         self.packet_bytes + self.packet_bytes / BLOCK_SHARE + STORE_OVERHEAD_BYTES
     }
 
-    /// Octets of memory that it takes in a store as a whole, at most.
+    /// Bytes of memory that all segments take in a store, at most.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.segments.saturating_mul(self.stored_bytes_per_segment())
     }

@@ -1,4 +1,4 @@
-//! Shortest paths between routers, by number.
+//! The graph of routers and links, with shortest paths. Routers are numbers here.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -10,30 +10,31 @@ use core::cmp::Reverse;
 
 use crate::objects::RouterId;
 
-/// No router has this number.
+/// A number that no router has.
 pub(crate) const NO_ROUTER: RouterId = RouterId::MAX;
-/// Trees that are remembered at most.
+/// Maximum number of shortest-path trees in the cache.
 const PATH_CACHE_MAX: usize = 4096;
 
-/// The links between routers, with what they cost.
+/// Routers, and the links between them with their costs in nanoseconds.
 #[derive(Default)]
 pub(crate) struct Graph {
-    /// Links of a router, one to each neighbour.
+    /// By router: its neighbours with the cost of the link, one entry for each neighbour.
     outgoing: Vec<Vec<(RouterId, u64)>>,
     incoming: Vec<Vec<(RouterId, u64)>>,
-    /// The place of a router's name among all. Of equal paths that over the first neighbour is
-    /// taken, so that a controller that begins anew finds the same.
+    /// By router: the position of its name in the sorted list of names. Of several paths with equal
+    /// cost, the one over the neighbour of lowest rank is used. So a restarted controller finds the
+    /// same paths.
     rank: Vec<u32>,
     links: usize,
     path_cache: RefCell<BTreeMap<Box<[RouterId]>, Arc<Paths>>>,
 }
 
-/// The paths of all routers to the nearest of some.
+/// The shortest path of each router to the nearest of several destinations.
 pub(crate) struct Paths {
-    /// Of each router; `u64::MAX` of one without a path.
+    /// By router: the cost of the path, or `u64::MAX` without a path.
     distance: Vec<u64>,
     next: Vec<RouterId>,
-    /// Routers with a path, the nearest first.
+    /// Routers that have a path, the nearest first.
     order: Vec<RouterId>,
 }
 
@@ -42,7 +43,7 @@ impl Paths {
         self.distance.get(router as usize).copied().filter(|distance| *distance != u64::MAX)
     }
 
-    /// The routers after `from` on its path, the destination included.
+    /// The routers after `from` on its path, including the destination.
     pub(crate) fn path(&self, from: RouterId) -> impl Iterator<Item = RouterId> {
         let next = |router: &RouterId| {
             self.next.get(*router as usize).copied().filter(|next| *next != NO_ROUTER)
@@ -50,15 +51,15 @@ impl Paths {
         core::iter::successors(next(&from), next)
     }
 
-    /// Routers with a path, the nearest first.
+    /// Routers that have a path, the nearest first.
     pub(crate) fn order(&self) -> &[RouterId] {
         &self.order
     }
 }
 
 impl Graph {
-    /// Of routers with these ranks, `NO_ROUTER` of numbers that are not in use, and of links from a
-    /// router to another at a cost above 0.
+    /// Builds a graph. `rank` has `NO_ROUTER` for unused numbers. Of several links between two
+    /// routers the cheapest counts. Costs must be above 0.
     pub(crate) fn new(
         rank: Vec<u32>,
         links: impl Iterator<Item = (RouterId, RouterId, u64)>,
@@ -77,22 +78,22 @@ impl Graph {
         Self { outgoing: out, incoming: into, rank, links: count, path_cache: RefCell::default() }
     }
 
-    /// Routers, links included: what a tree takes to compute.
+    /// The number of routers and links: an estimate of the work for one tree.
     pub(crate) fn size(&self) -> usize {
         self.rank.len() + self.links
     }
 
-    /// Numbers of routers are below this.
+    /// All router numbers are below this.
     pub(crate) fn id_count(&self) -> usize {
         self.rank.len()
     }
 
-    /// Links from one router to another, both ways counted.
+    /// The number of links; each direction counts.
     pub(crate) fn links_count(&self) -> usize {
         self.links
     }
 
-    /// The neighbours of a router and what it costs to reach them.
+    /// The neighbours of a router, with the cost to reach each.
     pub(crate) fn neighbours(&self, router: RouterId) -> &[(RouterId, u64)] {
         self.outgoing.get(router as usize).map_or(&[], Vec::as_slice)
     }
@@ -101,7 +102,8 @@ impl Graph {
         self.rank.get(router as usize).copied().unwrap_or(NO_ROUTER)
     }
 
-    /// Shortest paths to the nearest of `destinations`.
+    /// Shortest paths to the nearest of `destinations`, from the cache if they were computed
+    /// before.
     pub(crate) fn paths(&self, destinations: &[RouterId]) -> Arc<Paths> {
         if let Some(paths) = self.path_cache.borrow().get(destinations) {
             return Arc::clone(paths);
@@ -115,6 +117,7 @@ impl Graph {
         paths
     }
 
+    /// Dijkstra's algorithm from all destinations at once, against the direction of the links.
     fn compute(&self, destinations: &[RouterId]) -> Paths {
         let size = self.rank.len();
         let mut paths = Paths {
@@ -143,8 +146,9 @@ impl Graph {
         paths
     }
 
-    /// The neighbours that are strictly nearer to the destinations than a router, with the distance
-    /// over each, the shortest first: whoever asks only these comes nearer with every hop.
+    /// The neighbours that are strictly nearer to the destinations than the router, with the
+    /// distance over each, the shortest first. An Interest that only follows such neighbours gets
+    /// nearer with every hop, so it never loops.
     pub(crate) fn nearer_neighbours(
         &self,
         paths: &Paths,
@@ -161,7 +165,8 @@ impl Graph {
     }
 }
 
-/// For each node of a graph of edges the number of its strongly connected component (Tarjan, 1972).
+/// For each node the number of its strongly connected component (Tarjan, 1972), without recursion.
+/// Two nodes are on a common cycle exactly if they have the same component.
 pub(crate) fn strong_components(edges: &[Vec<RouterId>]) -> Vec<u32> {
     const NEW: u32 = u32::MAX;
     let size = edges.len();
@@ -213,7 +218,7 @@ mod tests {
 
     #[test]
     fn finds_strong_components() {
-        // 0 -> 1 -> 2 -> 0, 2 -> 3 -> 4, 4 -> 3, 5 alone.
+        // 0 -> 1 -> 2 -> 0, 2 -> 3 -> 4, 4 -> 3, and 5 alone.
         let edges = [vec![1], vec![2], vec![0, 3], vec![4], vec![3], vec![]];
         let found = strong_components(&edges);
         assert!(found[0] == found[1] && found[1] == found[2]);
@@ -223,7 +228,7 @@ mod tests {
 
     #[test]
     fn picks_nearest_destination_then_rank() {
-        // 0 - 1 - 2 - 3, and 1 - 4 - 3, at 10 each; names in the order 4, 3, 2, 1, 0.
+        // 0 - 1 - 2 - 3 and 1 - 4 - 3, all at cost 10. Names sort in the order 4, 3, 2, 1, 0.
         let pairs = [(0, 1), (1, 2), (2, 3), (1, 4), (4, 3)];
         let both = pairs.iter().flat_map(|&(a, b)| [(a, b, 10), (b, a, 10)]);
         let graph = Graph::new(vec![4, 3, 2, 1, 0], both);

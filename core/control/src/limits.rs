@@ -1,33 +1,36 @@
-//! What of one router does not count, for being too much.
+//! Limits on what one router may report or request, and events when a router exceeds one.
 
 use weir_base::{Instant, NS_PER_S, words};
 
-/// By what something that a router says or asks does not count.
+/// Which limit a report or a request of a router exceeded. The excess is ignored and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitKind {
-    /// It holds segments that the file does not have.
+    /// Holdings: segments that the file does not have.
     BeyondFile,
-    /// It holds more than its store can, by the sizes that producers and the router itself told.
+    /// Holdings: more bytes than the router's store can hold, by the sizes that producers and the
+    /// router reported.
     BeyondStore,
-    /// It holds something of more objects than one router may speak of.
+    /// Holdings: more objects than one router may report (`objects_max`).
     Objects,
-    /// It holds something of more objects that are no files than are remembered of one router.
+    /// Holdings: more objects that no producer has registered than the controller remembers for one
+    /// router (`unregistered_max`).
     Unregistered,
-    /// What it tells takes more memory here than one router, or all together, may have.
+    /// Holdings: they would take more of the controller's memory than one router, or all routers
+    /// together, may use.
     Memory,
-    /// It asks for more new plans than one router may.
+    /// Requests that would make a new plan: more than one router may cause.
     Plans,
-    /// It asks for an object more often than one router's questions count, where objects are placed
-    /// by demand. Counted, but no event: it has its answer all the same.
+    /// Requests for one object: more than count as demand of one router. They are counted without
+    /// an event, because the router gets its answers all the same.
     Demand,
-    /// It gives an address as its own that another router gave before.
+    /// The router reports an address that another router reported earlier.
     Address,
-    /// It tells of prefixes that its token does not allow.
+    /// The router reports prefixes that its token does not cover.
     Prefix,
-    /// Plans have more rules for its store than it may have: those of the smallest files are left
-    /// out, so that it stores of them as without a controller.
+    /// Plans need more store rules on this router than it may have. Rules of the smallest files are
+    /// left out; the store treats these files as without a controller.
     Rules,
-    /// It reports by the name of a router that is there: all that it tells.
+    /// Another router with this name is already registered. The whole report is refused.
     Name,
 }
 
@@ -45,10 +48,11 @@ words!(LimitKind {
     Name = "name",
 });
 
-/// Between two events of one kind about one router.
+/// Minimum time between two events of one kind about one router.
 const EVENT_INTERVAL_NS: u64 = 60 * NS_PER_S;
 
-/// How often something of one router did not count, and what of it was told.
+/// Limits events about one router and one [`LimitKind`] to one a minute. Occurrences in between are
+/// added up, and the next event reports their sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventLimiter {
     unreported: u64,
@@ -56,13 +60,13 @@ pub(crate) struct EventLimiter {
 }
 
 impl EventLimiter {
-    /// It happened again. How often since it was told last, if it is to be told now.
+    /// Counts `count` more occurrences. Returns the sum to report if an event is due now.
     pub(crate) fn add(&mut self, now: Instant, count: u64) -> Option<u64> {
         self.unreported = self.unreported.saturating_add(count);
         self.due(now)
     }
 
-    /// How often it happened since it was told last, if it is to be told now.
+    /// Returns the occurrences since the last event if an event is due now.
     pub(crate) fn due(&mut self, now: Instant) -> Option<u64> {
         let is_silent = self.reported_at.is_some_and(|at| now.ns_since(at) < EVENT_INTERVAL_NS);
         if is_silent || self.unreported == 0 {

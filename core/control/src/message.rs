@@ -1,8 +1,8 @@
-//! What routers, producers and the controller say to each other: the bodies of the REST interface.
+//! Messages between routers, producers and the controller: the bodies of the REST interface.
 //!
-//! Names are URIs, segments lists of `[first, last]`, quantities integers with their unit in the
-//! name. What is not known by this version is refused in what a client sends, and passed over in
-//! what it gets, so that controllers may be newer than agents.
+//! Names are URIs. Sets of segments are lists of `[first, last]`. Quantities are integers with
+//! their unit in the key. The controller refuses a request with an unknown field; clients ignore
+//! unknown fields in answers. So a controller may be newer than its agents.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,34 +13,34 @@ use weir_wire::Name;
 use crate::plan::Share;
 use crate::segments::Segments;
 
-/// A router tells of itself: at its start, when something of it has changed, and every few seconds
+/// The state of a router. An agent sends it at its start, after each change, and every few seconds
 /// as a sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RouterReport {
-    /// FaceUris under which other routers reach it, the best first.
+    /// FaceUris under which other routers reach this router, the best first.
     pub uris: Vec<String>,
-    /// Octets that its store may hold in memory.
+    /// Capacity of the store in memory, in bytes.
     pub store_bytes: u64,
-    /// Octets that its store has on disks.
+    /// Capacity of the store on disks, in bytes.
     #[serde(default)]
     pub disk_bytes: u64,
-    /// Its faces to other routers.
+    /// Faces to other routers.
     #[serde(default)]
     pub faces: Vec<FaceReport>,
-    /// Prefixes that applications at this router have registered: producers are reached here.
+    /// Prefixes that applications have registered at this router: producers are reached here.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub prefixes: Vec<Name>,
-    /// The generation of the [`Configuration`] that it is set up as; 0 if there is none.
+    /// The generation of the [`Configuration`] that is completely set up; 0 without one.
     #[serde(default)]
     pub generation: u64,
-    /// What of a configuration is not set up, and is tried again.
+    /// What could not be set up. The agent tries it again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<SetupProblem>,
-    /// Drawn by each agent when it starts, so that two routers of one name are told apart; 0: not
-    /// told, as by agents that know nothing of it, and to controllers that do not.
+    /// A random number that each agent draws at its start. It distinguishes two routers with one
+    /// name. 0: not reported, by older agents or to older controllers.
     #[serde(default, skip_serializing_if = "is_not_told")]
     pub instance: u64,
 }
@@ -50,8 +50,8 @@ fn is_not_told(number: &u64) -> bool {
 }
 
 impl RouterReport {
-    /// The configuration by whose routes the router forwards: nothing of those before is left,
-    /// though a face may be missing, or rules of the store.
+    /// The generation by whose routes the router forwards: none of its older routes is left. A face
+    /// or store rules may still be missing.
     pub(crate) fn routed_generation(&self) -> u64 {
         let is_about_routes = |problem: &SetupProblem| match problem.part {
             SetupPart::Routes | SetupPart::Management => true,
@@ -64,24 +64,24 @@ impl RouterReport {
         }
     }
 
-    /// The highest generation that it has heard of.
+    /// The highest generation that the router has received.
     pub(crate) fn latest_generation(&self) -> u64 {
         let of_problems = self.problems.iter().map(|problem| problem.generation);
         of_problems.fold(self.generation, u64::max)
     }
 }
 
-/// Something of a [`Configuration`] that a router has not set up.
+/// A part of a [`Configuration`] that a router could not set up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetupProblem {
-    /// The configuration's number. That of the report is as high if the router counts as set up
-    /// all the same.
+    /// The generation of that configuration. If the report has the same generation, the
+    /// configuration counts as set up in spite of this problem.
     pub generation: u64,
-    /// What is not set up.
+    /// The part that is not set up.
     pub part: SetupPart,
-    /// What is wrong, for people.
+    /// The cause, for people.
     pub text: String,
 }
 
@@ -90,15 +90,15 @@ pub struct SetupProblem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SetupPart {
-    /// What the store keeps and refuses.
+    /// Rules of the store.
     Rules,
     /// Faces to other routers.
     Faces,
     /// Routes.
     Routes,
-    /// How the parts of objects are asked for.
+    /// Strategies that send Interests for parts of objects to several routers.
     Strategies,
-    /// Any of these: the router's management does not answer.
+    /// Any of these: the management of the router does not answer.
     Management,
 }
 
@@ -107,15 +107,15 @@ pub enum SetupPart {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FaceReport {
-    /// The FaceUri of its other end. It leads to a router if that one reports this URI.
+    /// The FaceUri of the other end. The face is a link if another router reports this URI.
     pub remote: String,
     /// Round-trip time to the other end in nanoseconds, if it is known.
     #[serde(default)]
     pub round_trip_ns: Option<u64>,
-    /// What it carries at most, in bits per second, if it is known.
+    /// Capacity in bits per second, if the operator has set it.
     #[serde(default)]
     pub rate_bps: Option<u64>,
-    /// What it has sent and received lately, in bits per second.
+    /// Recent traffic in both directions, in bits per second.
     #[serde(default)]
     pub load_bps: u64,
 }
@@ -124,19 +124,20 @@ pub struct FaceReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Registered {
-    /// The [`Configuration`] that the router is to have; 0 if there is none yet.
+    /// The generation of the [`Configuration`] that the router must set up; 0 if there is none yet.
     pub generation: u64,
-    /// The update that is expected next.
+    /// The update that the controller expects next.
     pub expected: UpdateNumber,
-    /// Nanoseconds after which a router that says nothing counts as gone.
+    /// A router that does not report for this many nanoseconds counts as lost.
     pub timeout_ns: u64,
 }
 
-/// The place of an [`Update`] in what a router tells.
+/// Changes of a router's holdings (paper multipath-cache-management, Table 1: Update).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UpdateNumber {
-    /// A new one tells everything anew. 0 before the first.
+    /// A new generation begins with an empty list of holdings and reports all of them again. 0
+    /// before the first.
     pub generation: u64,
     /// Counts from 1 in each generation.
     pub number: u64,
@@ -148,28 +149,28 @@ pub struct UpdateNumber {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Update {
-    /// Its place. Number 1 of a generation makes void what was told before.
+    /// Its position. Number 1 of a generation deletes the holdings of the generation before.
     #[serde(flatten)]
     pub at: UpdateNumber,
-    /// What has changed, at most one for each object and tier.
+    /// The changes, at most one for each object and tier.
     pub changes: Vec<Change>,
 }
 
-/// What has changed of one object in one tier of a store.
+/// A change of the segments that one tier of a store holds of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The name of its segments without the segment number.
+    /// The name of the segments without the segment number.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
-    /// Where.
+    /// The tier of the store.
     pub tier: Tier,
-    /// Segments that are held and were not.
+    /// Segments that the tier holds now and did not hold before.
     #[serde(default, skip_serializing_if = "Segments::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u64; 2]>))]
     pub added: Segments,
-    /// Segments that were held and are not.
+    /// Segments that the tier held before and does not hold now.
     #[serde(default, skip_serializing_if = "Segments::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u64; 2]>))]
     pub removed: Segments,
@@ -186,7 +187,7 @@ pub enum Tier {
     Disk,
 }
 
-/// A router was asked for segments of an object that it does not hold, and asks how to get them
+/// A router has received Interests for an object that it does not hold, and requests a decision
 /// (paper multipath-cache-management, Table 1: Forward).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -201,46 +202,48 @@ pub struct Forward {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Forwarded {
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// The router's [`Configuration`] with it; 0 if it has none.
+    /// The generation of the router's [`Configuration`] that contains the decision; 0 if it has
+    /// none.
     pub generation: u64,
 }
 
-/// What a controller decides about an object that a router is asked for.
+/// The controller's decision about an object that a router lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
-    /// Nobody has registered a file of this name: it goes as without a controller.
+    /// No producer has registered a file of this name. The router handles it as without a
+    /// controller.
     Unknown,
-    /// It fits into one store: it goes as without a controller.
+    /// The file fits into the router's own store. The router handles it as without a controller.
     Small,
-    /// No store has room for any of it, or none can be reached; or its producer has registered a
-    /// newer version of it, to which it gives way.
+    /// No plan: no reachable store has space for the file, or its producer has registered a newer
+    /// version of it.
     NoRoom,
-    /// Its parts are in the router's configuration.
+    /// The file has a plan, and the router's configuration contains its parts.
     Planned,
 }
 
-/// What a router is to be set up as, whole. It stays in force until one with a higher generation
-/// comes; routers refuse a lower one.
+/// Everything that a router must set up. It stays in force until one with a higher generation
+/// arrives; routers refuse a lower one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Configuration {
-    /// Its number. Every plan of the controller has one, so that numbers are passed over.
+    /// Its number. Plans use numbers of the same sequence, so generations have gaps.
     pub generation: u64,
-    /// The number of the one before, 0 for the first.
+    /// The generation of the configuration before it; 0 for the first.
     pub parent: u64,
-    /// The routers that the rest speaks of, and how they are reached.
+    /// The routers that the other fields mention, with their addresses.
     pub peers: Vec<Peer>,
-    /// Where names are found.
+    /// Routes to prefixes.
     pub routes: Vec<RouteOrder>,
-    /// Objects whose segments go to several routers.
+    /// Objects whose segments are requested from several routers.
     pub distributions: Vec<Distribution>,
-    /// What the store keeps and refuses.
+    /// Rules of the store: what it keeps and what it refuses.
     pub rules: Vec<StoreRule>,
-    /// What is to be fetched ahead of demand.
+    /// Segments to fetch before a consumer requests them.
     pub prefetch: Vec<Prefetch>,
 }
 
@@ -250,7 +253,7 @@ pub struct Configuration {
 pub struct Peer {
     /// Its name.
     pub router: String,
-    /// FaceUris that lead to it, the best first. A face that there is already is used.
+    /// Its FaceUris, the best first. If a face to one of them exists, the router uses it.
     pub uris: Vec<String>,
 }
 
@@ -258,26 +261,27 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RouteOrder {
-    /// Names below it.
+    /// The prefix of the names.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub prefix: Name,
     /// The next hop, one of [`Configuration::peers`].
     pub router: String,
-    /// Its cost: the lowest is used first.
+    /// Its cost. The route of lowest cost is used first.
     pub cost: u64,
 }
 
-/// The parts of an object that other routers have or are to have (paper
-/// multipath-cache-management, Algorithm 5).
+/// Which routers have, or will have, which parts of an object (paper multipath-cache-management,
+/// Algorithm 5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Distribution {
     /// The name of the segments without the segment number.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
-    /// By first segment, without overlap.
+    /// The parts in the order of segments, without overlap.
     pub parts: Vec<PartOrder>,
-    /// Who is asked for what is in no part, of [`Configuration::peers`]; empty: the routes say it.
+    /// Next hops for segments that are in no part, of [`Configuration::peers`]. If it is empty, the
+    /// routes decide.
     #[serde(default)]
     pub spread: Vec<Share>,
 }
@@ -286,16 +290,16 @@ pub struct Distribution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PartOrder {
-    /// Who is asked for it, one of [`Configuration::peers`].
+    /// The router to request it from, one of [`Configuration::peers`].
     pub router: String,
     /// The first segment.
     pub first: u64,
-    /// The last.
+    /// The last segment.
     pub last: u64,
 }
 
-/// What a store does with segments of an object. Of two that have a segment the one with the
-/// shorter range holds.
+/// How a store treats segments of an object. If two rules cover a segment, the one with the shorter
+/// range applies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoreRule {
@@ -304,27 +308,28 @@ pub struct StoreRule {
     pub object: Name,
     /// The first segment.
     pub first: u64,
-    /// The last.
+    /// The last segment.
     pub last: u64,
-    /// What becomes of them.
+    /// The treatment.
     pub retention: Retention,
 }
 
-/// What a store does with Data.
+/// How a store treats Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Retention {
-    /// It stays, up to this many octets of memory.
+    /// It is kept and never evicted, up to this much memory.
     Keep {
-        /// Octets of memory.
+        /// Bytes of memory.
         bytes_max: u64,
     },
     /// It is not stored.
     Refuse,
 }
 
-/// Segments that a router fetches by itself (paper multipath-cache-management, Algorithm 6).
+/// Segments that a router fetches before a consumer requests them (paper
+/// multipath-cache-management, Algorithm 6).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Prefetch {
@@ -333,17 +338,18 @@ pub struct Prefetch {
     pub object: Name,
     /// The first segment.
     pub first: u64,
-    /// The last.
+    /// The last segment.
     pub last: u64,
 }
 
-/// Why a request is refused: the body of every answer that is no success.
+/// The body of every answer that reports an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Refusal {
-    /// What is wrong and what to do next, for people.
+    /// The error and what to do next, for people.
     pub error: String,
-    /// For a refused [`Update`]: begin a new generation if this is another one.
+    /// After a refused [`Update`]: the update that the controller expects. If this is another one,
+    /// the router must begin a new generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<UpdateNumber>,
 }

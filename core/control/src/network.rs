@@ -1,4 +1,4 @@
-//! Routers, the links between them, and what their stores hold.
+//! Routers and the links between them, from their reports.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,63 +14,65 @@ use crate::limits::{EventLimiter, LimitKind};
 use crate::message::{FaceReport, RouterReport, UpdateNumber};
 use crate::objects::RouterId;
 
-/// What a hop costs beside its round-trip time, so that of two paths of one delay the one with
-/// fewer routers is taken.
+/// Added to the round-trip time of each link. So of two paths with equal delay, the one with fewer
+/// routers is shorter.
 const HOP_NS: u64 = NS_PER_MS / 10;
-/// By how long so much takes links are told apart that have rates: a range of 64 segments, in which
-/// parts are divided.
+/// Size of a range of 64 segments in bytes. The time that it takes over a link is part of a
+/// router's distance for placement.
 const RANGE_BYTES: u64 = 64 * 8192;
-/// Of a link that is full as much of its rate counts as left: transfers share it.
+/// Even a link under full load counts as having 1/16 of its rate left, because transfers share it.
 const FREE_RATE_DIVISOR: u64 = 16;
-/// For so long it is remembered what a router that is gone may go on doing, and of how many routers
-/// in any case.
+/// How long the controller remembers that a lost router may still forward by its old routes. At
+/// least `DEPARTED_MIN` such routers are remembered.
 const DEPARTED_NS: u64 = 600 * NS_PER_S;
 const DEPARTED_MIN: usize = 64;
-/// Packets that were sent by a route have arrived after so long.
+/// After this time, packets that were sent by an old route have arrived.
 const IN_FLIGHT_NS: u64 = NS_PER_S;
-/// Configurations that a router said it has and that are remembered.
+/// Maximum number of generations in `Router::reported_generations`.
 const REPORTED_GENERATIONS_MAX: usize = 8;
-/// What is assumed of a link whose round-trip time nobody knows, where no link's is known.
+/// Assumed round-trip time of a link if no link of the network has a known one.
 const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
 
-/// Agents of one name that came before the present one and are remembered, at most.
+/// Maximum number of earlier agents of one name, and of duplicates, that are remembered.
 const INSTANCES_MAX: usize = 4;
 
-/// New plans that one router may ask for at once, and in a second.
+/// New plans that the requests of one router may cause at once.
 pub(crate) const PLANS_MAX: u64 = 4096;
+/// New plans that the requests of one router may cause per second on average.
 pub(crate) const PLANS_PER_S: u64 = 64;
 
-/// A router, as far as it has told.
+/// A router that has reported recently.
 pub(crate) struct Router {
-    /// What it is called where there is no room for its name.
+    /// The number of the router in this process. It keeps it while it is lost for a short time.
     pub(crate) id: RouterId,
     pub(crate) report: RouterReport,
     pub(crate) last_seen: Instant,
-    /// The update that is to come next; number 0 asks for a new generation.
+    /// The update that the controller expects next. Number 0 asks for a new generation.
     pub(crate) expected: UpdateNumber,
-    /// Number of its configuration, and of the one before.
+    /// The numbers of its present configuration and of the one before.
     pub(crate) generation: u64,
     pub(crate) parent: u64,
-    /// What is reckoned with of each face of the report: the round-trip time of a report before, if
-    /// it is about the same.
+    /// For each face of the report: the round-trip time that routes use. A reported time replaces
+    /// it only if it differs clearly; see [`is_similar`].
     pub(crate) round_trips: Vec<Option<u64>>,
-    /// Configurations that it said it has, each with when it said so first, the newest last.
+    /// Generations that the router has reported, each with the time of the first report, the newest
+    /// last.
     pub(crate) reported_generations: VecDeque<(u64, Instant)>,
-    /// When it last said to hold something that it did not hold before.
+    /// When the router last reported a segment that it did not hold before.
     pub(crate) last_gain: Instant,
-    /// It has not kept what it was to keep: until then it gets nothing more to keep.
+    /// Until then it gets no new parts, because it did not fetch the segments of an earlier one.
     pub(crate) distrusted_until: Option<Instant>,
-    /// New plans that it may ask for at present.
+    /// New plans that its requests may cause now; refilled with time.
     pub(crate) plan_credits: u64,
-    /// What of it did not count.
+    /// For each kind of limit: occurrences, and when an event last reported them.
     pub(crate) event_limiters: [EventLimiter; LimitKind::ALL.len()],
-    /// Agents that have reported by its name before the present one, the last at the end.
+    /// Instance numbers of earlier agents that reported by this name, the latest last.
     former_instances: VecDeque<u64>,
-    /// Other routers that report by its name and were there later, the last to be found at the end.
+    /// Other routers that report by this name and came later. The one found last is at the end.
     pub(crate) duplicates: VecDeque<DuplicateRouter>,
 }
 
-/// A router that reports by the name of another one.
+/// A router that reports by the name of another router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DuplicateRouter {
     instance: u64,
@@ -100,9 +102,12 @@ impl Router {
 }
 
 impl Router {
-    /// Whether a report comes from another router than this one, which has the same name. An agent
-    /// that was not there before has been started anew, as far as is known; when the one before it
-    /// speaks again there are two, and the one that was there first stays.
+    /// Whether the report comes from another router with the same name.
+    ///
+    /// An unknown instance number is first taken for a restart of the agent. When the previous
+    /// agent reports again, there are two routers: the one that was there first stays, and the
+    /// other one is a duplicate. Example: instances 12, 77, 12, 77 report in turn. The first three
+    /// reports are accepted. The third shows that 77 is a duplicate, so the fourth is refused.
     pub(crate) fn is_from_duplicate(&mut self, report: &RouterReport, now: Instant) -> bool {
         let (instance, present) = (report.instance, self.report.instance);
         if instance == 0 || present == 0 || instance == present {
@@ -133,19 +138,20 @@ impl Router {
         false
     }
 
-    /// It says which configuration it has.
+    /// The router reports the generation whose routes it has.
     pub(crate) fn note_generation(&mut self, generation: u64, now: Instant) {
         if self.reported_generations.back().is_none_or(|(had, _)| *had != generation) {
             self.reported_generations.push_back((generation, now));
             if self.reported_generations.len() > REPORTED_GENERATIONS_MAX {
-                // The middle, so that neither the oldest nor the newest waits for ever.
+                // Drop one from the middle. If the oldest were dropped again and again, a router
+                // that changes often would never have an old enough entry.
                 self.reported_generations.remove(REPORTED_GENERATIONS_MAX / 2);
             }
         }
     }
 
-    /// The configuration that it has had for a while: packets that were sent as the one before had
-    /// it have arrived.
+    /// The newest generation that the router has reported for at least `IN_FLIGHT_NS`. Packets that
+    /// were sent by its older routes have arrived.
     pub(crate) fn settled_generation(&self, now: Instant) -> u64 {
         let old = self
             .reported_generations
@@ -163,38 +169,38 @@ pub struct Link {
     pub to: String,
     /// Round-trip time in nanoseconds, if it is known.
     pub round_trip_ns: Option<u64>,
-    /// What it carries at most, in bits per second, if it is known.
+    /// Capacity in bits per second, if it is known.
     pub rate_bps: Option<u64>,
-    /// What it has carried lately, in bits per second.
+    /// Recent traffic in bits per second.
     pub load_bps: u64,
 }
 
-/// A router that was there.
+/// A router that was lost.
 #[derive(Clone, Copy)]
 struct DepartedRouter {
     id: RouterId,
     since: Instant,
-    /// The configuration that it said last to have.
+    /// The last generation that it reported.
     last_generation: u64,
 }
 
-/// All routers that have told of themselves lately.
+/// All routers that have reported recently, with their addresses and prefixes.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) routers: BTreeMap<String, Router>,
     names: Vec<String>,
     free: Vec<RouterId>,
-    /// Routers that were there. They may go on forwarding as they did, and come back.
+    /// Lost routers. They may still forward by their last routes, and may come back.
     departed: BTreeMap<String, DepartedRouter>,
-    /// Whose each address is: of who gave it first.
+    /// The owner of each address: the router that reported it first.
     addresses: BTreeMap<String, RouterId>,
-    /// The routers at which names below a prefix are produced.
+    /// For each prefix: the routers at which applications have registered it.
     producers: BTreeMap<Name, BTreeSet<RouterId>>,
 }
 
 impl Network {
-    /// A router that is not there. It has the number that it had before, if it was; the
-    /// configuration that it said to have then is returned, 0 if none.
+    /// Adds a router. If it was lost recently, it gets its old number, and its last reported
+    /// generation is returned; otherwise 0.
     pub(crate) fn add(&mut self, name: &str, now: Instant) -> u64 {
         let gone = self.departed.remove(name);
         let id = match gone {
@@ -209,7 +215,7 @@ impl Network {
         gone.map_or(0, |gone| gone.last_generation)
     }
 
-    /// A router is there no longer: its number, and the prefixes that it produced.
+    /// Removes a lost router. Returns its number and its prefixes.
     pub(crate) fn remove(&mut self, name: &str, now: Instant) -> Option<(RouterId, Vec<Name>)> {
         let Router { id, report, reported_generations: has, .. } = self.routers.remove(name)?;
         let had = has.back().map_or(0, |(generation, _)| *generation);
@@ -222,8 +228,8 @@ impl Network {
         Some((id, report.prefixes))
     }
 
-    /// The numbers of routers that have been gone for long, which others get from now on. So have
-    /// those gone first, where there are more of them than of routers that are there.
+    /// Frees the numbers of routers that were lost long ago, and returns them. If more routers are
+    /// lost than present (and more than `DEPARTED_MIN`), those lost first are forgotten as well.
     pub(crate) fn forget_departed(&mut self, now: Instant) -> Vec<RouterId> {
         let mut since: Vec<Instant> = self.departed.values().map(|gone| gone.since).collect();
         since.sort_unstable();
@@ -252,8 +258,8 @@ impl Network {
         self.routers.get(self.name_of(id)).filter(|router| router.id == id)
     }
 
-    /// A router gives these addresses. Says how many others gave before, and whether one is its own
-    /// that was not.
+    /// Records the addresses that a router reports. Returns how many of them belong to other
+    /// routers, and whether it now owns one that it did not own before.
     pub(crate) fn claim_addresses(&mut self, id: RouterId, uris: &[String]) -> (u64, bool) {
         self.addresses.retain(|uri, owner| *owner != id || uris.contains(uri));
         let (mut taken, mut is_new) = (0, false);
@@ -267,12 +273,10 @@ impl Network {
         (taken, is_new)
     }
 
-    /// Names below a prefix are produced at a router, too.
     pub(crate) fn add_producer(&mut self, prefix: &Name, id: RouterId) {
         self.producers.entry(prefix.clone()).or_default().insert(id);
     }
 
-    /// They are not produced there any more.
     pub(crate) fn remove_producer(&mut self, prefix: &Name, id: RouterId) {
         if let Some(producers) = self.producers.get_mut(prefix) {
             producers.remove(&id);
@@ -282,13 +286,12 @@ impl Network {
         }
     }
 
-    /// The routers at which names below this very prefix are produced.
+    /// The routers at which exactly this prefix is registered.
     pub(crate) fn producers_at(&self, prefix: &Name) -> Vec<RouterId> {
         self.producers.get(prefix).into_iter().flatten().copied().collect()
     }
 
-    /// The routers at which a name is produced, by the longest prefix that one of them has
-    /// registered.
+    /// The routers at which the longest registered prefix of a name is registered.
     pub(crate) fn producers_of(&self, name: &Name) -> Vec<RouterId> {
         let view = name.as_view();
         let lengths = (0..=view.component_count()).rev();
@@ -297,8 +300,8 @@ impl Network {
         found.into_iter().flatten().copied().collect()
     }
 
-    /// Links by number. A face carries packets both ways, so that a link that one end alone tells
-    /// of has its way back.
+    /// The links, with the round-trip time that routes use. If only one end reports a link, the
+    /// reverse direction is added, because a face carries packets both ways.
     fn links_by_id(&self) -> Vec<(RouterId, RouterId, &FaceReport, Option<u64>)> {
         let mut links = Vec::new();
         for router in self.routers.values() {
@@ -320,7 +323,7 @@ impl Network {
         links
     }
 
-    /// The links between routers that are there.
+    /// The links between present routers.
     pub(crate) fn links(&self) -> Vec<Link> {
         let link = |(from, to, face, _): (RouterId, RouterId, &FaceReport, _)| Link {
             from: self.name_of(from).to_owned(),
@@ -332,8 +335,9 @@ impl Network {
         self.links_by_id().into_iter().map(link).collect()
     }
 
-    /// How long [`RANGE_BYTES`] take over each link of which somebody knows the rate, in
-    /// nanoseconds, by what its load leaves. The lower number of the two routers comes first.
+    /// For each link with a known rate: how many nanoseconds [`RANGE_BYTES`] take at the rate that
+    /// its load leaves. The lower router number comes first in the key. If both ends report, the
+    /// longer time counts.
     pub(crate) fn range_transfer_times(&self) -> BTreeMap<(RouterId, RouterId), u64> {
         let mut crowding = BTreeMap::new();
         for router in self.routers.values() {
@@ -354,7 +358,7 @@ impl Network {
         crowding
     }
 
-    /// The same for paths.
+    /// The graph for shortest paths.
     pub(crate) fn graph(&self) -> Graph {
         let mut rank = vec![NO_ROUTER; self.names.len()];
         for (place, router) in self.routers.values().enumerate() {
@@ -363,10 +367,10 @@ impl Network {
         let links = self.links_by_id();
         let known: BTreeMap<(RouterId, RouterId), u64> =
             links.iter().filter_map(|&(from, to, _, used)| Some(((from, to), used?))).collect();
-        // A round trip that one end knows takes as long from the other.
+        // If only one end has measured the round trip, its time counts for both directions.
         let used = |from, to, used: Option<u64>| used.or(known.get(&(to, from)).copied());
-        // A link that has not been measured yet is taken for one of the others: parts of files stay
-        // where they are put first.
+        // A link without a measurement gets the median of the others. Parts stay where they are
+        // placed first, so a guess of 0 or of infinity would have lasting effects.
         let mut others: Vec<u64> = known.values().copied().collect();
         let middle = others.len() / 2;
         let unknown = match others.is_empty() {
@@ -381,7 +385,8 @@ impl Network {
     }
 }
 
-/// Whether a link may go on costing what it did: round-trip times swing, and routes should not.
+/// Whether a link may keep its present cost: a new round-trip time counts only if it differs by
+/// more than a quarter and a millisecond. Round-trip times vary; routes should not.
 pub(crate) fn is_similar(used: Option<u64>, now: Option<u64>) -> bool {
     match (used, now) {
         (Some(used), Some(now)) => used.abs_diff(now) <= used / 4 + NS_PER_MS,

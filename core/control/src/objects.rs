@@ -1,4 +1,33 @@
-//! Objects: which are files, whose, and what routers say they hold of each.
+//! Objects: which of them are files, who owns each, and which segments each router holds.
+//!
+//! How the controller learns holdings:
+//!
+//! 1. A router's store records its changes in an index (docs/decisions/0022). Its agent reads them
+//!    in batches and sends each batch as an [`Update`](crate::message::Update) with a generation
+//!    and a number.
+//! 2. The controller accepts the update with the expected number, or number 1 of a new generation.
+//!    It refuses any other update and answers with the expected number. Number 1 deletes all
+//!    holdings of the router, because the new generation reports all of them again.
+//! 3. Each change names an object, a tier, and the segments added and removed. `apply` first cuts
+//!    off segments beyond the end of the file. Then it removes segments. Then it checks the limits
+//!    below for the added segments, and adds them or ignores all of them.
+//! 4. Each router has an account: its objects, the memory that its holdings take here, and the
+//!    bytes of content that it claims to hold in each tier. So no router can fill the controller's
+//!    memory, or claim more than its store can hold.
+//!
+//! Example: a file has 100 segments of 8,000 bytes. Router `one` reports segments 90 to 999 in
+//! memory. Segments 100 to 999 are ignored and counted as `BeyondFile` (900). Ten segments remain.
+//! They take one entry of 64 bytes, and 80,000 bytes of content are added to the account of tier
+//! memory. If the router later reports segments 95 to 99 as removed, the entry stays and the
+//! account has 40,000 bytes.
+//!
+//! A router reports only changes. So its holdings must survive when a file is withdrawn: the object
+//! becomes unregistered, and it becomes a file again if the producer registers it again. The
+//! holdings disappear only if the router reports their removal, begins a new generation, or is
+//! lost.
+//!
+//! Invariant: the accounts are always exactly the sum of the holdings. `objects/tests.rs` checks
+//! this after random steps.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,41 +43,42 @@ use crate::limits::LimitKind;
 use crate::message::{Change, Tier};
 use crate::segments::Segments;
 
-/// A router that is there, by number.
+/// The number of a router in this process.
 pub(crate) type RouterId = u32;
 type ObjectId = u32;
 type OwnerId = u32;
 
-/// Octets of memory that an entry about an object takes at least, a further range, and an object
-/// that is no file beside its name.
+/// Estimated memory in bytes: of one holding, of each further range in it, and of an unregistered
+/// object in addition to its name.
 const ENTRY_BYTES: u64 = 64;
 const RANGE_BYTES: u64 = 32;
 const UNREGISTERED_BYTES: u64 = 192;
 
-/// What one router may say.
+/// Limits on the holdings of one router.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Objects of which it holds something.
+    /// Objects of which it holds segments.
     pub(crate) objects_max: usize,
-    /// Those of them that are no files.
+    /// Those of them that no producer has registered.
     pub(crate) unregistered_max: usize,
-    /// Octets of memory here that what it says takes.
+    /// Bytes of memory that its holdings take in the controller.
     pub(crate) bytes_max: u64,
-    /// The same of all routers together.
+    /// Bytes of memory that the holdings of all routers take in the controller.
     pub(crate) total_bytes_max: u64,
-    /// Octets of content that it may hold by tier.
+    /// Bytes of content that it may hold in memory and on disks.
     pub(crate) content_bytes_max: [u64; 2],
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// It holds something that it did not hold.
+    /// Whether the router holds segments that it did not hold before.
     pub(crate) has_gained: bool,
-    /// Segments, or objects, that do not count, by what they are too many for.
+    /// What was ignored: the limit, and how many segments or objects exceeded it.
     pub(crate) refused: Vec<(LimitKind, u64)>,
 }
 
+/// The segments of one object in one tier of one router.
 struct Holding {
     router: RouterId,
     tier: Tier,
@@ -60,6 +90,7 @@ struct Object {
     holders: Vec<Holding>,
 }
 
+/// Whether a producer has registered the object.
 enum ObjectKind {
     File { file: File, owner: OwnerId },
     Unregistered(Name),
@@ -88,7 +119,7 @@ impl Object {
     }
 }
 
-/// What one router holds, as far as it counts.
+/// The holdings of one router in sum.
 #[derive(Default)]
 struct RouterAccount {
     objects: BTreeSet<ObjectId>,
@@ -97,27 +128,31 @@ struct RouterAccount {
     content_bytes: [u64; 2],
 }
 
+/// All objects that are registered, or that a router holds segments of. The module's description
+/// explains how they change.
 #[derive(Default)]
 pub(crate) struct Objects {
     by_name: BTreeMap<Name, ObjectId>,
     all: Vec<Option<Object>>,
     free: Vec<ObjectId>,
     files_count: usize,
-    /// Who has registered files. They have tokens, of which there are few.
+    /// Everyone who has registered a file. They need tokens, so there are few of them.
     owners: Vec<String>,
     owner_ids: BTreeMap<String, OwnerId>,
-    /// Files whose names end in a version: a hash of the rest of the name and the owner, which may
-    /// be that of others, too, and the version.
+    /// Files whose name ends in a version: (hash of owner and rest of the name, version, object).
+    /// Files with one hash are adjacent, so the next older and newer version are found quickly.
+    /// Hashes of different files may be equal, so a lookup compares owner and name.
     versions: BTreeSet<(u64, u64, ObjectId)>,
     accounts: BTreeMap<RouterId, RouterAccount>,
     total_bytes: u64,
 }
 
-/// It orders what is small, and whoever finds two names of one hash gains nothing.
+/// A constant key suffices: the number of files is limited, and an attacker who finds two names
+/// with one hash gains nothing.
 const VERSIONS_KEY: HashKey = HashKey::new([0, 0]);
 
-/// Where versions of an object that one owner has registered are beside each other, if this is one;
-/// and which it is.
+/// The key of a file in `versions`: a hash of its owner and of its name without the version, and
+/// the version. None if the name does not end in a version.
 fn version_of(name: &Name, owner: OwnerId) -> Option<(u64, u64)> {
     let view = name.as_view();
     let version = view.last()?.as_version()?;
@@ -134,12 +169,12 @@ fn tier_index(tier: Tier) -> usize {
     }
 }
 
-/// Octets of content of a segment, by what its producer says.
+/// Bytes of content in a segment, as its producer reports them.
 fn content_bytes_each(file: &File) -> u64 {
     (file.size_bytes / file.segments).min(file.packet_bytes)
 }
 
-/// Octets of memory that an entry takes.
+/// Bytes of memory that one holding takes.
 fn entry_bytes(segments: &Segments) -> u64 {
     ENTRY_BYTES + segments.ranges_count().saturating_sub(1) as u64 * RANGE_BYTES
 }
@@ -157,13 +192,13 @@ impl Objects {
         self.object(name)?.file()
     }
 
-    /// Who has registered a file.
+    /// The owner of a file.
     pub(crate) fn owner(&self, name: &Name) -> Option<&str> {
         let owner = self.object(name)?.owner()?;
         self.owners.get(owner as usize).map(String::as_str)
     }
 
-    /// The newest version of a file's object that its owner has registered, if that is newer.
+    /// The newest version of the file by the same owner, if it is newer than this one.
     pub(crate) fn newer_version(&self, name: &Name) -> Option<&File> {
         let (hash, version) = self.version(name)?;
         let last = (hash, u64::MAX, ObjectId::MAX);
@@ -171,7 +206,7 @@ impl Objects {
         self.first_of_owner(name, self.versions.range(newer).rev())
     }
 
-    /// The version before a file that its owner has registered, too.
+    /// The next older version of the file by the same owner.
     pub(crate) fn previous_version(&self, name: &Name) -> Option<&File> {
         let (hash, version) = self.version(name)?;
         let older = (hash, 0, 0)..(hash, version, 0);
@@ -182,7 +217,7 @@ impl Objects {
         version_of(name, self.object(name)?.owner()?)
     }
 
-    /// The first version of a file's object that is its owner's.
+    /// The first of the given entries that is a version of the same object by the same owner.
     fn first_of_owner<'a>(
         &'a self,
         name: &Name,
@@ -205,7 +240,7 @@ impl Objects {
         self.by_name.values().filter_map(|id| self.all[*id as usize].as_ref()?.file())
     }
 
-    /// The objects after one, in the order of their names, and of each the file if it is one.
+    /// The objects after a name in the order of names, each with its file if it is one.
     pub(crate) fn after(
         &self,
         name: Option<&Name>,
@@ -225,7 +260,7 @@ impl Objects {
         id
     }
 
-    /// An object becomes a file of an owner. What is held of it stays, as far as the file has it.
+    /// Makes an object a file. Holdings stay, except for segments beyond the end of the file.
     pub(crate) fn add_file(&mut self, owner: &str, file: File) {
         let owner = self.owner_id(owner);
         let id = self.id_of(&file.name);
@@ -242,6 +277,7 @@ impl Objects {
         let each = content_bytes_each(&file);
         object.kind = ObjectKind::File { file, owner };
         self.files_count += 1;
+        // A router may hold the object in both tiers. It pays once for the object.
         let mut charged = BTreeSet::new();
         for mut held in holders {
             let Some(account) = self.accounts.get_mut(&held.router) else { continue };
@@ -268,7 +304,7 @@ impl Objects {
         }
     }
 
-    /// What is read beside a file's segments.
+    /// Adds the manifest of a file that was registered without one.
     pub(crate) fn set_manifest(&mut self, name: &Name, manifest: Vec<List>) {
         let Some(&id) = self.by_name.get(name) else { return };
         if let Some(Object { kind: ObjectKind::File { file, .. }, .. }) = &mut self.all[id as usize]
@@ -277,8 +313,8 @@ impl Objects {
         }
     }
 
-    /// A file is one no longer. What is held of it stays known, for routers tell only what changes,
-    /// and the file may come back.
+    /// Makes a file an unregistered object. Holdings stay known, because routers report only
+    /// changes and the file may be registered again. Returns whether it was a file.
     pub(crate) fn remove_file(&mut self, name: &Name) -> bool {
         let Some(&id) = self.by_name.get(name) else { return false };
         let Some(object) = &mut self.all[id as usize] else { return false };
@@ -328,7 +364,7 @@ impl Objects {
         id
     }
 
-    /// A router says what has changed.
+    /// Applies a change that a router reports.
     pub(crate) fn apply(
         &mut self,
         router: RouterId,
@@ -358,7 +394,7 @@ impl Objects {
         applied
     }
 
-    /// Takes away what is removed.
+    /// Removes the segments that a change reports as removed.
     fn remove_segments(&mut self, router: RouterId, change: &Change, each: Option<u64>) {
         if change.removed.is_empty() {
             return;
@@ -386,7 +422,7 @@ impl Objects {
         }
     }
 
-    /// Why what a router adds does not count, and how much that is.
+    /// The limit that the added segments exceed, if any, and the number of segments or objects.
     fn exceeded_limit(
         &self,
         router: RouterId,
@@ -420,7 +456,7 @@ impl Objects {
         (each.is_some() && content > max).then_some((LimitKind::BeyondStore, count))
     }
 
-    /// Adds what is added. Whether it was not there.
+    /// Adds the segments of a change. Returns whether one of them is new.
     fn add_segments(&mut self, router: RouterId, change: &Change, each: u64) -> bool {
         let id = self.id_of(&change.object);
         let Some(object) = &mut self.all[id as usize] else { return false };
@@ -443,14 +479,15 @@ impl Objects {
         held.add(&change.added);
         let more = held.count() - count;
         let grown = entry_bytes(held) + gained;
-        // Ranges may have grown together.
+        // Adjacent ranges may have merged, so the entry may need less memory than before.
         account.bytes = account.bytes + grown - bytes;
         self.total_bytes = self.total_bytes + grown - bytes;
         account.content_bytes[tier_index(change.tier)] += more * each;
         more > 0
     }
 
-    /// What a router holds of one object is forgotten, and the object if nobody speaks of it.
+    /// Deletes the holdings of a router for one object. The object goes as well if it is
+    /// unregistered and no other router holds it.
     fn drop_holdings(&mut self, router: RouterId, id: ObjectId) {
         let Some(object) = &mut self.all[id as usize] else { return };
         let Some(account) = self.accounts.get_mut(&router) else { return };
@@ -480,7 +517,7 @@ impl Objects {
         }
     }
 
-    /// All that a router holds is forgotten. `on_object` hears of each object.
+    /// Deletes all holdings of a router. `on_object` is called with each object.
     pub(crate) fn forget(&mut self, router: RouterId, mut on_object: impl FnMut(&Name)) {
         let account = self.accounts.get(&router);
         let ids: Vec<ObjectId> =
@@ -494,7 +531,7 @@ impl Objects {
         self.accounts.remove(&router);
     }
 
-    /// What a router holds of an object, in either tier.
+    /// The segments of an object that a router holds in either tier.
     pub(crate) fn holdings_of(&self, router: RouterId, name: &Name) -> Segments {
         let mut segments = Segments::default();
         for held in self.object(name).into_iter().flat_map(|object| &object.holders) {

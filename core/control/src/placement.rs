@@ -1,4 +1,35 @@
-//! Which routers keep which part of a file.
+//! Placement: which routers keep which part of a file that no store holds as a whole.
+//!
+//! The input is a file, the segments to place, and the candidates: routers with space, each with
+//! its free bytes and its distance from the consumer. [`assign_parts`] divides the segments among
+//! them. Everything is counted in ranges of 64 segments, because stores list holdings and shards
+//! divide objects in such ranges.
+//!
+//! 1. Sort the candidates. `LargestFree` takes the largest free space first, `Nearest` and
+//!    `ByDemand` the smallest distance; the other property breaks ties.
+//! 2. Compute how many ranges fit into each candidate, from the bytes that a segment takes in a
+//!    store. Skip candidates with less than 1/32 of the file's ranges. Each part costs a face, a
+//!    rule and a detour, so a file has at most about 32 parts.
+//! 3. Choose candidates in order until all ranges fit together (Algorithm 4, line 3). If they never
+//!    fit, all candidates are chosen, and the end of the file stays without a part.
+//! 4. Go through the chosen candidates. Each gets a share of the ranges that are left, in
+//!    proportion to its free ranges among the free ranges that are left, rounded up. The last one
+//!    gets exactly the rest.
+//!
+//! Example: a file of 6,400 segments has 100 ranges, so the smallest part is 4 ranges. Three
+//! candidates have space for 30, 80 and 60 ranges, the nearest first. `Nearest` chooses the first
+//! two, because 30 + 80 is enough. The first gets 100 · 30 / 110 = 27.3, rounded up to 28 ranges:
+//! segments 0 to 1,791. The second gets the other 72: segments 1,792 to 6,399. `LargestFree`
+//! chooses those with 80 and 60. They get 100 · 80 / 140 = 57.1, rounded up to 58 ranges, and 42
+//! ranges.
+//!
+//! The result never promises a router more than its free bytes. Parts never overlap, and they
+//! follow each other without a gap from the first segment. The same input always gives the same
+//! parts, so two controllers agree.
+//!
+//! Not decided here: who is a candidate (`plans/selection.rs`: a router within reach of the
+//! producer and not farther than it), and when parts move (`plans/repair.rs`,
+//! `plans/displacement.rs`).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,31 +41,32 @@ use weir_base::NS_PER_MS;
 use crate::file::File;
 use crate::plan::Part;
 
-/// Parts begin at multiples of this many segments: stores list what they hold, and shards divide
-/// objects, in blocks of 64.
+/// Segments of a range. Parts begin at multiples of it, because stores list holdings and shards
+/// divide objects in ranges of 64.
 const RANGE_SEGMENTS: u64 = 64;
-/// A router that is farther than the producer by less than this is as near: routers tell the round
-/// trips of links to within a millisecond, and what routes are computed from swings as much.
+/// Distances that differ by less than this count as equal. Routers report round-trip times to
+/// within a millisecond, and the times that routes use vary by as much.
 pub(crate) const DISTANCE_TOLERANCE_NS: u64 = 4 * NS_PER_MS;
-/// Parts of a file at most. Who has no room for its share of so many is passed over, but for what
-/// is less than that: each part costs a face, a rule and a detour.
+/// Target for the maximum number of parts of a file. A router with space for less than this
+/// fraction of the file is skipped. Each part costs a face, a rule and a detour.
 const PARTS_MAX: u64 = 32;
 
-/// By what routers are chosen to keep parts of a file.
+/// The policy that chooses the routers for the parts of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// As few as possible: those with the largest free space first (paper
-    /// multipath-cache-management, Algorithm 4). Of equal ones the nearest to who asks.
+    /// As few routers as possible: the largest free space first, and the nearest to the consumer of
+    /// equal ones (paper multipath-cache-management, Algorithm 4).
     LargestFree,
-    /// The nearest to who asks first, by round-trip time, by hops where it is unknown, and by what
-    /// the loads of links leave of their rates, where these are known: a router is as far as half a
-    /// megabyte takes from there. None that is farther than the producer. Who asks later and is
-    /// nearer to the producer than to a keeper, by round-trip time alone, does not ask that one.
+    /// The nearest to the consumer first. The distance of a router is the round-trip time of the
+    /// path, plus the time that half a megabyte takes over the path's slowest link at the rate that
+    /// its load leaves. Routers that are farther than the producer keep nothing. A later consumer
+    /// that is nearer to the producer than to a keeper, by round-trip time alone, requests that
+    /// part from the producer.
     #[default]
     Nearest,
-    /// As `Nearest`; and where there is no room, an object that is asked for twice as much as
-    /// another has the parts of that one moved away from the routers nearest to who asks.
+    /// Like `Nearest`. In addition, if there is no space, an object with at least twice the demand
+    /// of another takes over the space of its parts near the consumer.
     ByDemand,
 }
 
@@ -42,15 +74,14 @@ pub enum Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) router: String,
-    /// Octets of memory that are not promised yet.
+    /// Bytes of its store that no plan has promised.
     pub(crate) free_bytes: u64,
-    /// From who asks, and how long a block takes from there, in nanoseconds.
+    /// Distance from the consumer in nanoseconds, including the transfer time of a range.
     pub(crate) distance: u64,
 }
 
-/// Divides segments `first` to `last` of a file among the candidates: in proportion to what each
-/// has free of those that are needed, or as much as fits if all together are too small. Parts
-/// come in order and side by side from `first`.
+/// Divides segments `first` to `last` of a file among the candidates. The module's description has
+/// the steps and an example.
 pub(crate) fn assign_parts(
     policy: Placement,
     file: &File,
@@ -68,7 +99,7 @@ pub(crate) fn assign_parts(
     let ranges = (last - first + 1).div_ceil(RANGE_SEGMENTS);
     let each = file.stored_bytes_per_segment() * RANGE_SEGMENTS;
     let min_ranges = ranges.min(file.segments.div_ceil(RANGE_SEGMENTS).div_ceil(PARTS_MAX));
-    // Algorithm 4, line 3: how many routers are needed.
+    // Algorithm 4, line 3: choose as many routers as are needed.
     let mut room = 0;
     let mut chosen = Vec::new();
     for candidate in candidates {
@@ -81,7 +112,7 @@ pub(crate) fn assign_parts(
     let mut parts = Vec::new();
     let (mut at, mut ranges_left, mut room_left) = (first, ranges.min(room), room);
     for (router, fits) in chosen {
-        // What is left is divided by what room is left, so that rounding leaves nothing over.
+        // Dividing the rest by the space that is left, rounded up, leaves nothing over at the end.
         let share = u128::from(ranges_left) * u128::from(fits);
         let share = share.div_ceil(u128::from(room_left)) as u64;
         let share = share.min(fits);
@@ -129,7 +160,7 @@ mod tests {
         let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
         assert_eq!(routers, ["1", "2"]);
         assert_eq!((parts[0].first, parts[1].last), (0, 6399));
-        // 100 blocks in proportion 80 to 60.
+        // 100 ranges in proportion 80 to 60.
         assert_eq!(parts[0].last, 58 * 64 - 1);
     }
 

@@ -1,4 +1,4 @@
-//! Plans: who keeps which part of a file.
+//! Plans: which router keeps which part of a file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,51 +6,50 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use weir_wire::Name;
 
-/// Segments that a router is to keep.
+/// A part of a file: consecutive segments that one router must keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Part {
     pub router: String,
     /// The first segment.
     pub first: u64,
-    /// The last.
+    /// The last segment.
     pub last: u64,
 }
 
-/// How many segments are in some parts.
+/// The number of segments in several parts.
 pub(crate) fn segment_count(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.last - part.first + 1).sum()
 }
 
-/// A plan for one file. It never changes; another takes its place.
+/// A plan for one file. A plan never changes; a new plan replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
-    /// Its number: higher than that of every plan before.
+    /// Its number, higher than that of every plan before it.
     pub number: u64,
-    /// The plan for this file before it, 0 if there was none.
+    /// The number of the file's plan before this one; 0 if there was none.
     pub parent: u64,
     /// The name of the segments without the segment number.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
-    /// Routers whose applications have asked for it, by name.
+    /// Names of the routers whose applications have requested the file.
     pub consumers: Vec<String>,
-    /// Who keeps what, by first segment. Empty in a plan that withdraws another one. What is in no
-    /// part is kept as without a controller.
+    /// The parts in the order of segments. A plan without parts and without `spread` ends the plan
+    /// before it. Segments that are in no part are cached as without a controller.
     pub parts: Vec<Part>,
-    /// Who is asked for what is in no part, in turn; empty: the routes say it.
+    /// Next hops for segments that are in no part, used in turn. If it is empty, the routes decide.
     #[serde(default)]
     pub spread: Vec<Share>,
 }
 
 impl Plan {
-    /// Whether it withdraws the plan before it and puts nothing in its place.
+    /// Whether it ends the plan before it and puts nothing in its place.
     pub fn is_end(&self) -> bool {
         self.parts.is_empty() && self.spread.is_empty()
     }
 
-    /// Whether there can be such a plan for a file of so many segments: its parts are in order, and
-    /// of the file.
+    /// Whether its parts are in order, do not overlap, and are within a file of this many segments.
     pub fn is_valid(&self, segments: u64) -> bool {
         let mut next = 0;
         self.parts.iter().all(|part| {
@@ -61,11 +60,11 @@ impl Plan {
     }
 }
 
-/// How much of an object a router is asked for.
+/// A next hop and the share of the Interests that it gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Share {
     pub router: String,
-    /// In proportion to the weights of the others, 1 to 1,000.
+    /// Its weight in proportion to the weights of the others, 1 to 1,000.
     pub weight: u64,
 }

@@ -1,5 +1,4 @@
-//! A configuration in the terms of a router: the same for routers of this machine and simulated
-//! ones.
+//! Translates a configuration into the terms of a router. Real and simulated routers use it alike.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -11,12 +10,13 @@ use weir_wire::Name;
 
 use crate::message::{Configuration, Distribution, Retention, StoreRule};
 
-/// The strategy that asks several next hops for the parts of an object, and its version.
+/// The strategy that sends Interests for the parts of an object to several next hops, and its
+/// version.
 const STRATEGY: &str = "multipath";
 const STRATEGY_VERSION: u64 = 1;
 
 impl Configuration {
-    /// What the store is to keep and refuse.
+    /// The rules of the store.
     pub fn store_rules(&self) -> store::Rules {
         let rule = |rule: &StoreRule| store::Rule {
             prefix: rule.object.clone(),
@@ -32,9 +32,10 @@ impl Configuration {
 }
 
 impl Distribution {
-    /// The name of the strategy instance that asks for each part where it is, and for the rest
-    /// those that it is spread over or else the routes, given the face to each router and those
-    /// that ordinary routes lead by. A part whose router has no face goes as the rest does.
+    /// The strategy name for an object: its parameters list the parts and the weights of next hops.
+    /// A part is requested over the face to its router. Other segments go to the routers of
+    /// `spread`, or to `routes`, the faces of ordinary routes, if `spread` is empty. A part whose
+    /// router has no face is treated like the other segments.
     pub fn strategy(&self, face_of: impl Fn(&str) -> Option<FaceId>, routes: &[FaceId]) -> Name {
         let mut name = Name::new();
         name.append_str("localhost").append_str("nfd").append_str("strategy");
@@ -42,7 +43,8 @@ impl Distribution {
         let spread = self.spread.iter();
         let mut weights: BTreeMap<FaceId, u64> =
             spread.filter_map(|share| Some((face_of(&share.router)?, share.weight))).collect();
-        // Of the next hops there are, those that no weight is named for have one.
+        // The strategy gives weight 1 to a next hop that has no `weight` parameter. So next hops
+        // that must get no such Interests need an explicit weight of 0.
         if weights.is_empty() {
             weights.extend(routes.iter().map(|&face| (face, 1)));
         } else {
@@ -62,7 +64,7 @@ impl Distribution {
         name
     }
 
-    /// The routers that it speaks of.
+    /// All routers that it mentions.
     pub fn routers(&self) -> impl Iterator<Item = &str> {
         let parts = self.parts.iter().map(|part| part.router.as_str());
         parts.chain(self.spread.iter().map(|share| share.router.as_str()))

@@ -1,4 +1,4 @@
-//! Sets of segment numbers, as ranges.
+//! Sets of segment numbers.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,33 +7,35 @@ use core::ops::RangeInclusive;
 use rangemap::RangeInclusiveSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A set of segment numbers. In messages: a list of `[first, last]`, both included.
+/// A set of segment numbers, stored as ranges. In JSON it is a list of `[first, last]`, both
+/// included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments(Ranges);
 
-/// Most sets that a controller keeps are one range, which needs no memory of its own.
+/// Most sets in a controller are one range. It needs no heap memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Ranges {
     #[default]
     None,
     One(u64, u64),
-    /// Two at least.
+    /// At least two ranges.
     Many(Box<RangeInclusiveSet<u64>>),
 }
 
-/// Why ranges are no set of segments.
+/// Why a list of ranges is not a valid set of segments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SegmentsError {
-    /// A range ends before it begins.
-    #[error("the range [{first}, {last}] ends before it begins")]
+    /// The first number is higher than the last.
+    #[error("the range [{first}, {last}] is reversed: its first segment is higher than its last")]
     Backward { first: u64, last: u64 },
-    /// A number that no file reaches.
-    #[error("segment {0} is beyond the last that a file may have, {max}", max = Segments::LAST_MAX)]
+    /// A number is higher than any segment number.
+    #[error("segment {0} is higher than {max}, the highest segment number", max = Segments::LAST_MAX)]
     TooHigh(u64),
 }
 
 impl Segments {
-    /// The highest segment number. 2^48 segments of 8,000 octets are two zettabytes.
+    /// The highest segment number. A file with that many segments of 8,000 bytes would have two
+    /// zettabytes.
     pub const LAST_MAX: u64 = (1 << 48) - 1;
 
     /// The segments from `first` to `last`.
@@ -81,7 +83,7 @@ impl Segments {
         self.normalize();
     }
 
-    /// One range or none is kept as such.
+    /// Replaces a set of no range or one range by the compact variant.
     fn normalize(&mut self) {
         let Ranges::Many(ranges) = &self.0 else { return };
         let mut all = ranges.iter();
@@ -92,21 +94,20 @@ impl Segments {
         }
     }
 
-    /// Adds all of `other`.
+    /// Adds all segments of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
         for (first, last) in other.ranges() {
             self.insert(first..=last);
         }
     }
 
-    /// Takes all of `other` away.
+    /// Removes all segments of `other`.
     pub(crate) fn remove(&mut self, other: &Self) {
         for (first, last) in other.ranges() {
             self.remove_range(first..=last);
         }
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.0, Ranges::None)
     }
@@ -123,7 +124,7 @@ impl Segments {
         }
     }
 
-    /// The ranges in order: first and last, with gaps between them.
+    /// The ranges in order, as first and last segment. Neighbouring ranges have a gap between them.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let (one, many) = match &self.0 {
             Ranges::None => (None, None),
@@ -134,7 +135,7 @@ impl Segments {
         one.into_iter().chain(many.map(|range| (*range.start(), *range.end())))
     }
 
-    /// How many of the segments `first` to `last` there are.
+    /// How many segments from `first` to `last` are in the set.
     pub fn count_within(&self, first: u64, last: u64) -> u64 {
         let within = |(from, to): (u64, u64)| (last.min(to) + 1).saturating_sub(first.max(from));
         match &self.0 {
@@ -148,7 +149,7 @@ impl Segments {
         }
     }
 
-    /// How many of `other` are here.
+    /// How many segments of `other` are in this set.
     pub(crate) fn overlap_count(&self, other: &Self) -> u64 {
         other.ranges().map(|(first, last)| self.count_within(first, last)).sum()
     }

@@ -1,4 +1,4 @@
-//! What a controller is started with.
+//! The configuration of a controller.
 
 use alloc::vec::Vec;
 
@@ -6,33 +6,34 @@ use weir_base::NS_PER_S;
 
 use crate::placement::Placement;
 
-/// What a controller is started with.
+/// The configuration of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerConfig {
-    /// A router that says nothing for this long is gone.
+    /// A router that does not report for this long is lost.
     pub router_timeout_ns: u64,
     pub placement: Placement,
     /// Whether routers fetch their parts of a file while it is read for the first time.
     pub prefetch: bool,
-    /// Whether that is so of the part that is read first, too. In the paper it is not; but some of
-    /// it has passed before there is a plan, and its keeper is nearer to the producer.
+    /// Whether this includes the part that is read first. The paper excludes it. But some of its
+    /// segments have passed before there is a plan, and its keeper is nearer to the producer than
+    /// the consumer is.
     pub prefetch_first: bool,
-    /// In what proportion routers share what several hold, or lead to, the nearest to who asks
-    /// first; all further ones as the last. Empty: alike.
+    /// Weights for routers among which Interests are spread, the nearest to the consumer first.
+    /// Further routers get the last weight. Empty: equal weights.
     pub ratio: Vec<u64>,
-    /// Whether routers get routes to the prefixes that producers have registered at others.
+    /// Whether routers get routes to the prefixes that producers have registered at other routers.
     pub routes: bool,
     pub routers_max: usize,
     pub files_max: usize,
-    /// Objects of which one router may tell that it holds something, at most, and of them those
-    /// that no producer has registered. What is beyond does not count.
+    /// Maximum number of objects in the holdings of one router, and of unregistered objects among
+    /// them. The excess is ignored.
     pub objects_max: usize,
     pub unregistered_max: usize,
-    /// Octets of memory that what one router holds may take here, at most, and what all hold.
+    /// Maximum memory in bytes for the holdings of one router, and of all routers.
     pub holdings_bytes_max: u64,
     pub holdings_total_bytes_max: u64,
-    /// Its numbers are those that leave the second when divided by the first, so that no two
-    /// controllers of a network give one number twice.
+    /// (step, remainder): all numbers of this controller leave the remainder when divided by the
+    /// step. So two controllers of a network never give the same number.
     pub numbers: (u64, u64),
 }
 

@@ -1,4 +1,4 @@
-//! What plans and routes mean for one router.
+//! Builds the configuration of one router from plans and routes.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -18,10 +18,10 @@ use crate::placement::{DISTANCE_TOLERANCE_NS, Placement};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
-/// Rules of one router, at most.
+/// Maximum number of store rules in a configuration.
 pub(super) const RULES_MAX: usize = 4096;
 
-/// What the configuration of a router is put together from.
+/// Everything that a configuration is built from.
 pub(super) struct ConfigurationSources<'a> {
     pub(super) config: &'a ControllerConfig,
     pub(super) network: &'a Network,
@@ -30,7 +30,7 @@ pub(super) struct ConfigurationSources<'a> {
 }
 
 impl ConfigurationSources<'_> {
-    /// The configuration of a router; none of one that is unknown or has none yet.
+    /// The configuration of a router. None if it is unknown or has none yet.
     pub(super) fn configuration(&self, name: &str) -> Option<Configuration> {
         let router = self.network.routers.get(name).filter(|router| router.generation > 0)?;
         let routes = self.routing.routes_of(self.network, router.id);
@@ -43,8 +43,8 @@ impl ConfigurationSources<'_> {
         for active in self.map.plans_of(name) {
             self.add_plan(name, active, &mut configuration);
         }
-        // What is kept comes before what is refused, and large files before small ones: without a
-        // rule these take the least room from others.
+        // Rules that keep segments go before rules that refuse them, and large files before small
+        // ones: without a rule, a small file takes the least space from others.
         if configuration.rules.len() > RULES_MAX {
             let segments = |rule: &StoreRule| {
                 self.map.objects.file(&rule.object).map_or(0, |file| file.segments)
@@ -58,8 +58,8 @@ impl ConfigurationSources<'_> {
                 let is_kept = matches!(rule.retention, Retention::Keep { .. });
                 is_kept.then(|| (rule.object.clone(), rule.first))
             };
+            // A router must not prefetch what it has no rule to keep.
             let kept: BTreeSet<_> = configuration.rules.iter().filter_map(kept).collect();
-            // What it would not keep it need not fetch.
             configuration
                 .prefetch
                 .retain(|order| kept.contains(&(order.object.clone(), order.first)));
@@ -71,7 +71,7 @@ impl ConfigurationSources<'_> {
         Some(configuration)
     }
 
-    /// What a plan means for a router.
+    /// Adds the rules, prefetch orders and next hops of one plan.
     fn add_plan(&self, name: &str, active: &ActivePlan, to: &mut Configuration) {
         let plan = &active.plan;
         let Plan { object, consumers, .. } = plan;
@@ -83,7 +83,8 @@ impl ConfigurationSources<'_> {
                 let (object, first, last) = (kept.name.clone(), kept.first, kept.last);
                 let retention = Retention::Keep { bytes_max: kept.packets() * active.bytes_each };
                 to.rules.push(StoreRule { object: object.clone(), first, last, retention });
-                // Who read the beginning before there was a plan asked others for the manifest.
+                // The segments that were read before there was a plan are in the part that is read
+                // first. The manifest is not: other routers sent it. So it is always prefetched.
                 let is_list = object != plan.object;
                 let is_ahead = self.config.prefetch_first || !is_read_first || is_list;
                 if self.config.prefetch && is_ahead {
@@ -116,8 +117,9 @@ impl ConfigurationSources<'_> {
         }
     }
 
-    /// Whether a consumer's router is to ask a keeper for its part: with `LargestFree` all do, else
-    /// those that the producer is not nearer to. Parts are where they are for who asked first.
+    /// Whether a consumer's router should request a part from its keeper. With `LargestFree` it
+    /// always does. With the other policies it does not if the producer is nearer than the keeper:
+    /// parts are placed for the first consumer, and a later one may be elsewhere.
     fn should_ask_keeper(&self, consumer: &str, object: &Name, keeper: &str) -> bool {
         let ids = (self.network.id_of(consumer), self.network.id_of(keeper));
         let (Placement::Nearest | Placement::ByDemand, (Some(consumer), Some(keeper))) =

@@ -1,4 +1,4 @@
-//! What a controller reports and refuses.
+//! Events and errors of the controller.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,81 +9,84 @@ use crate::limits::LimitKind;
 use crate::message::UpdateNumber;
 use crate::plan::Plan;
 
-/// What has come to pass, for a journal and for a database.
+/// A change for the journal and the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A router has told of itself for the first time, or again after it was gone.
+    /// A router has reported for the first time, or again after it was lost.
     RouterFound { router: String },
-    /// A router has said nothing for too long.
+    /// A router has not reported for too long.
     RouterLost { router: String },
-    /// A plan is in force, in place of the one with the number of its parent.
+    /// A plan came into force and replaced the plan with its parent's number.
     Planned(Plan),
-    /// Two routers report by one name: what one of them tells does not count. There is one event a
-    /// minute at most.
+    /// Two routers report by one name, and one of them is refused. At most one event a minute.
     DuplicateName {
         router: String,
-        /// Under which others reach the one that does not count.
+        /// The addresses of the refused router.
         uris: Vec<String>,
     },
-    /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
-    /// Others get its part, and it gets no other for ten minutes.
+    /// A router has gained no segment for a minute although its part lacks segments. Other routers
+    /// get the part, and this router gets no part for ten minutes.
     PartNotKept { router: String, object: Name, segments: u64 },
-    /// Something that a router says or asks does not count. Of each kind and router there is one
-    /// event a minute at most.
+    /// A report or a request of a router exceeds a limit, and the excess is ignored. At most one
+    /// event a minute for each router and kind of limit.
     LimitExceeded {
         router: String,
-        /// What it is too much for.
+        /// The limit.
         bound: LimitKind,
-        /// How much does not count, since the last such event: segments, objects or questions.
+        /// The number of segments, objects or requests ignored since the last such event.
         count: u64,
     },
 }
 
-/// What is new of a file that a producer tells of.
+/// What the registration of a file would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileStatus {
-    /// It is known as it is.
+    /// Nothing: the file is registered as it is.
     Unchanged,
-    /// It was registered without its manifest.
+    /// It adds the manifest to a file that was registered without one.
     AddsManifest,
-    /// It is not known.
+    /// The file is not registered yet.
     New,
 }
 
-/// Why something is not taken.
+/// Why the controller refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// The router has not reported, or not for long.
-    #[error("router {0} is not known here; it must report first")]
+    /// The router has not reported, or not for too long.
+    #[error("router {0} is unknown here; it must report first")]
     UnknownRouter(String),
-    /// An update does not follow the one before.
+    /// The update does not follow the one before.
     #[error(
-        "update {number} of generation {generation} is expected, or number 1 of another generation",
+        "the update is out of order: expected number {number} of generation {generation}, or \
+         number 1 of a new generation",
         number = expected.number,
         generation = expected.generation
     )]
     OutOfOrder { expected: UpdateNumber },
-    /// There are too many of something.
-    #[error("there are {max} {what} already, which is the most")]
+    /// A limit on a number of things is reached.
+    #[error("too many {what}: the limit is {max}")]
     TooMany { what: &'static str, max: usize },
-    /// Another router has this name, and was there first.
+    /// Another router had this name first.
     #[error(
-        "another router reports as {0}, and was here first: give this one a name and a token of \
+        "another router already reports as {0}: give this router a name and a token of \
          its own"
     )]
     NameTaken(String),
-    /// No controller has ever given a number as high.
-    #[error("no configuration has number {0}; start the router's agent anew without one")]
-    UnknownGeneration(u64),
-    /// A file without segments, without a name, or larger than can be.
+    /// No controller has given a generation as high as this.
     #[error(
-        "a file has a name of 2,000 octets at most, 1 to 2^48 segments, packets of 1 to 8,800 \
-         octets, and a manifest of 4 lists at most, below its name and no longer than itself"
+        "no controller has given configuration {0}; delete the agent's state file and restart it"
+    )]
+    UnknownGeneration(u64),
+    /// The file has no segments or no name, or is too large.
+    #[error(
+        "the file is invalid: it needs a name of at most 2,000 bytes, 1 to 2^48 segments, and \
+         packets of 1 to 8,800 bytes; its manifest may have at most 4 lists, whose names begin \
+         with its name and which have no more packets than the file"
     )]
     InvalidFile,
-    /// A file was registered before with another size, or with another manifest.
+    /// The file was registered before with another size or another manifest.
     #[error(
-        "{0} is registered with another size or manifest; a changed file has a new version in its \
+        "{0} is already registered with another size or manifest; put a new version into its \
          name"
     )]
     FileConflict(Name),

@@ -1,4 +1,4 @@
-//! The controller: what routers and producers report goes in, what they must do comes out.
+//! The controller: reports of routers and producers go in, plans and configurations come out.
 
 mod config;
 mod configuration;
@@ -35,22 +35,23 @@ use crate::objects::Limits;
 use crate::plan::Plan;
 use crate::segments::Segments;
 
-/// Numbers of configurations that routers may bring along, at most: one a millisecond takes 35
-/// years, in steps of 1,000. Else one router could use up all numbers.
+/// Highest generation that a router may report. At 1,000 numbers a millisecond it lasts 35 years.
+/// Without it one router could use up all numbers.
 const GENERATION_MAX: u64 = 1 << 50;
 
-/// Addresses, faces, prefixes and problems of one router, at most. Agents report fewer.
+/// Limits on one report. Agents report less.
 const URIS_MAX: usize = 64;
 const FACES_MAX: usize = 4096;
 const PREFIXES_MAX: usize = 8192;
 const PROBLEMS_MAX: usize = 256;
-/// Octets that a store may hold beyond what it reported.
+/// Bytes that a store may hold beyond the capacity that it reported.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// The controller's knowledge and decisions. It has no clock: `now` counts from its start.
+/// The controller's knowledge and decisions, without a clock: `now` counts from its start.
 ///
-/// Its components do not know it; the README has a table. `Registry` knows no other one, `Routing`
-/// reads the registry's network, and `Plans` replaces plans by a `Context` of the two.
+/// It owns three components and calls them in order; the README has a table. The components do not
+/// know the controller. `Registry` knows no other component, `Routing` reads the network of the
+/// registry, and `Plans` changes plans with a `PlanContext` that borrows both.
 pub struct Controller {
     config: ControllerConfig,
     registry: Registry,
@@ -59,15 +60,15 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that knows of nothing.
+    /// An empty controller.
     pub fn new(config: ControllerConfig) -> Self {
         let registry = Registry::new(config.numbers);
         Self { config, registry, plans: Plans::default(), routing: Routing::new() }
     }
 
-    /// Takes up files, each with its owner, and plans of a former run, the newest plan of each
-    /// file, but for those that cannot be. Routers that have not reported yet are not spoken of in
-    /// configurations.
+    /// Restores files with their owners, and the newest plan of each file, from an earlier run.
+    /// Invalid files and plans are ignored. Configurations do not mention routers that have not
+    /// reported yet.
     pub fn restore(&mut self, files: Vec<(String, File)>, plans: Vec<Plan>) {
         let files = files.into_iter().filter(|(_, file)| file.is_valid());
         files.for_each(|(owner, file)| self.plans.map.objects.add_file(&owner, file));
@@ -86,20 +87,21 @@ impl Controller {
             }
             self.plans.map.insert_plan(active);
         }
+        // Plans of older versions end, as if the newer version had been registered now.
         for object in &superseded {
             self.withdraw(object);
         }
     }
 
-    /// What has come to pass since this was called before.
+    /// The events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.registry.take_events()
     }
 
-    /// A router reports itself.
+    /// Handles a report of a router.
     ///
     /// # Errors
-    /// There are too many routers, or another one has its name.
+    /// Another router has this name, there are too many routers, or the report exceeds a limit.
     pub fn report(
         &mut self,
         now: Instant,
@@ -118,7 +120,7 @@ impl Controller {
             self.registry.note_duplicate(name, report.uris);
             return Err(ControlError::NameTaken(name.to_owned()));
         }
-        // A controller that has forgotten goes on above what its routers have.
+        // A restarted controller must continue above the generations that its routers have.
         self.registry.raise_generation(latest);
         let is_new = !self.registry.network.routers.contains_key(name);
         if is_new && latest > 0 {
@@ -141,14 +143,15 @@ impl Controller {
         let (id, expected) = (router.id, router.expected);
         if is_new {
             router.generation = latest;
-            // It, and who is gone, may be others than before.
+            // A new router changes the links, and a lost one may have come back under its old
+            // number.
             self.routing.links_changed();
         }
         had = router.reported_generations.back().map_or(had, |(generation, _)| *generation);
         let routed = report.routed_generation();
         router.note_generation(routed, now);
         if routed == 0 && had > 0 {
-            // It has begun anew, and has no routes.
+            // It has restarted and has no routes.
             self.routing.forget(id);
         }
         let has_room = is_new || report.store_bytes > router.report.store_bytes;
@@ -169,8 +172,7 @@ impl Controller {
         Ok(Registered { generation, expected, timeout_ns: self.config.router_timeout_ns })
     }
 
-    /// A report has come in place of another: passes on what it changes for routes. Returns whether
-    /// that is anything.
+    /// Passes on what a new report changes for routes. Returns whether it changes anything.
     fn apply_topology_change(&mut self, name: &str, former: &RouterReport) -> bool {
         let place = self.registry.update_topology(name, former);
         for prefix in &place.changed_prefixes {
@@ -182,10 +184,10 @@ impl Controller {
         place.has_link_change || !place.changed_prefixes.is_empty()
     }
 
-    /// A router reports what its store holds.
+    /// Handles changes of a router's holdings; `objects.rs` explains the sequence of updates.
     ///
     /// # Errors
-    /// It is not the update that is expected; the router is unknown.
+    /// The update is not the expected one, or the router is unknown.
     pub fn update(&mut self, now: Instant, name: &str, update: Update) -> Result<(), ControlError> {
         let Some(router) = self.registry.network.routers.get_mut(name) else {
             return Err(ControlError::UnknownRouter(name.to_owned()));
@@ -217,26 +219,28 @@ impl Controller {
         Ok(())
     }
 
-    /// Something that a router says or asks does not count. The operator gets an event.
+    /// Counts something of a router that exceeds a limit and was ignored. An event tells the
+    /// operator.
     pub fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.registry.note_limit_exceeded(name, bound, count);
     }
 
-    /// Routers that report by the names of others and so do not count, as far as they have done so
-    /// within a minute: the name, and under which addresses others reach the one that is refused.
+    /// Routers that were refused in the last minute because another router has their name: the
+    /// name, and the addresses of the refused router.
     pub fn duplicates(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.registry.duplicates()
     }
 
-    /// How often something that routers say or ask did not count, by what it was too much for.
+    /// For each kind of limit: how often it was exceeded.
     pub fn limit_counts(&self) -> impl Iterator<Item = (LimitKind, u64)> {
         self.registry.limit_counts()
     }
 
-    /// What is new of a file that a producer reports, which will be added after `after` others.
+    /// What a file that a producer registers would change. `after` is the number of new files that
+    /// will be added before it.
     ///
     /// # Errors
-    /// It is none, differs from what is known of it, or there are too many.
+    /// The file is invalid, differs from the registered one, or there are too many files.
     pub fn file_status(&self, file: &File, after: usize) -> Result<FileStatus, ControlError> {
         if !file.is_valid() {
             return Err(ControlError::InvalidFile);
@@ -254,10 +258,10 @@ impl Controller {
         Ok(FileStatus::New)
     }
 
-    /// An owner has a file. One that was registered without its manifest gets it now, and so do
-    /// those that keep parts of it; it stays whose it was. Of several versions that one owner has
-    /// registered of an object, the last components of their names, the newest alone is planned
-    /// for: the plan of an older one ends, and its room is free.
+    /// Registers a file. If it was registered without its manifest, it gets the manifest now, and
+    /// so do the keepers of its parts; its owner stays the same. Among versions of an object by one
+    /// owner (the last component of the name), only the newest has a plan. So the plan of an older
+    /// version ends, and its space becomes free.
     ///
     /// # Errors
     /// As [`Controller::file_status`].
@@ -267,7 +271,7 @@ impl Controller {
             FileStatus::New => {
                 let name = file.name.clone();
                 self.plans.map.objects.add_file(owner, file);
-                // Those before it have no plan already.
+                // Versions before this one have no plan any more.
                 if let Some(older) =
                     self.plans.map.objects.previous_version(&name).map(|older| older.name.clone())
                 {
@@ -286,7 +290,7 @@ impl Controller {
         Ok(())
     }
 
-    /// A file is no longer served: its plan ends. Returns whether it was known.
+    /// A file is no longer served, so its plan ends. Returns whether it was registered.
     pub fn remove_file(&mut self, name: &Name) -> bool {
         let is_known = self.plans.map.objects.remove_file(name);
         self.plans.demand.forget(name);
@@ -294,14 +298,13 @@ impl Controller {
         is_known
     }
 
-    /// The numbers of its plans and configurations are others from now on, see
-    /// [`ControllerConfig::numbers`].
+    /// Sets the remainder for new numbers; see [`ControllerConfig::numbers`].
     pub fn set_numbers(&mut self, numbers: (u64, u64)) {
         self.registry.set_numbers(numbers);
     }
 
-    /// A router asks how to get an object of which it lacks segments (paper
-    /// multipath-cache-management, Algorithms 3 and 4).
+    /// Decides about an object of which a router lacks segments (paper multipath-cache-management,
+    /// Algorithms 3 and 4).
     ///
     /// # Errors
     /// The router is unknown.
@@ -324,8 +327,8 @@ impl Controller {
         Ok(Forwarded { decision, generation: self.generation_of(name) })
     }
 
-    /// What time brings: routers that do not report any more are gone, and what they kept gets new
-    /// plans.
+    /// Handles the passing of time: silent routers are lost, their parts get new plans, and pending
+    /// routes and plans continue.
     pub fn tick(&mut self, now: Instant) {
         self.registry.now = self.registry.now.max(now);
         self.tick_startup(now);
@@ -345,8 +348,8 @@ impl Controller {
         }
         self.routing.begin_tick();
         self.refresh_routes();
-        // Other controllers plan for those that they hear; and nobody is left to ask for anything
-        // where no router is here.
+        // Other controllers plan for the routers that report to them. And without any router here,
+        // nobody could use a new plan.
         lost.retain(|router| !self.registry.startup.is_heard_elsewhere(router));
         if !self.registry.network.routers.is_empty() {
             let (plans, mut cx) = self.planning();
@@ -357,7 +360,7 @@ impl Controller {
         plans.run_upkeep(&mut cx);
     }
 
-    /// Whether it begins, waits, or has begun.
+    /// Ends the wait at the start when it is time.
     fn tick_startup(&mut self, now: Instant) {
         let Registry { startup, network, .. } = &mut self.registry;
         let step = startup.tick(now, self.config.router_timeout_ns, network);
@@ -366,8 +369,7 @@ impl Controller {
         }
         self.registry.end_startup();
         if step == StartupStep::FinishAndConfigure {
-            // All routers that are there have had the time to report: they get configurations
-            // again.
+            // All present routers have had time to report, so they get configurations again.
             self.routing.reset();
             self.routing.begin_tick();
             self.refresh_routes();
@@ -378,8 +380,8 @@ impl Controller {
         plans.repair_restored(&mut cx);
     }
 
-    /// Computes routes again that something has changed for, and touches the routers that get
-    /// others.
+    /// Computes the routes that are due, and gives new configurations to the routers whose routes
+    /// change.
     fn refresh_routes(&mut self) {
         if self.is_waiting() {
             return;
@@ -398,7 +400,7 @@ impl Controller {
         self.routing.apply(&self.registry.network, new);
     }
 
-    /// The plans, and what they are made from.
+    /// The plans, with the context to change them.
     fn planning(&mut self) -> (&mut Plans, PlanContext<'_>) {
         let Self { config, registry, plans, routing } = self;
         (plans, PlanContext { registry, graph: &routing.graph, config })
@@ -414,8 +416,8 @@ impl Controller {
         plans.end_plan(&mut cx, object);
     }
 
-    /// Other controllers hear these routers, as far as is known, each with the number of the one
-    /// that does. Plans that speak of them stay as they are while these are not here.
+    /// Sets which routers report to other controllers: each with the number of that controller.
+    /// Plans with these routers stay as they are, although the routers do not report here.
     pub fn set_heard_elsewhere(&mut self, routers: BTreeMap<String, u64>) {
         let before = self.registry.startup.set_heard_elsewhere(routers);
         if self.registry.network.routers.is_empty() || self.is_waiting() {
@@ -426,16 +428,19 @@ impl Controller {
         plans.repair(&mut cx, &silent);
     }
 
-    /// These routers were there at the end of a former run. Once all of them are here again, the
-    /// controller waits for no other: one that has begun anew meanwhile has nothing until then.
+    /// Sets the routers that were present at the end of an earlier run. When all of them have
+    /// reported, the controller stops waiting. Until then a restarted router has no configuration.
     pub fn expect_routers(&mut self, routers: BTreeSet<String>) {
         self.registry.startup.expect(routers);
     }
 
-    /// Another controller has made a plan. It is in force if it is newer than what is, or `counts`
-    /// in any case: if what is here was refused as it did not follow the newest one. One that
-    /// cannot be for its file is not, nor one for a file of which there is a newer version: who
-    /// made it did not know of that yet, and will end it.
+    /// Adopts a plan of another controller if its number is higher than that of the present plan.
+    /// With `counts` it replaces any plan: the present one was refused by the database, because it
+    /// did not follow the newest one.
+    ///
+    /// The plan is ignored if it is invalid for its file. It is also ignored if a newer version of
+    /// the file is registered: the other controller did not know of that version yet, and will end
+    /// the plan.
     pub fn adopt(&mut self, plan: Plan, counts: bool) {
         self.registry.raise_generation(plan.number);
         let own = self.plans.map.plan(&plan.object).map(|active| active.plan.number);
@@ -456,14 +461,15 @@ impl Controller {
         }
     }
 
-    /// A file was withdrawn at another controller, which reports the end of its plan.
+    /// Another controller reports that a file was withdrawn. That controller also records the end
+    /// of the plan.
     pub fn forget_file(&mut self, name: &Name) {
         self.plans.map.objects.remove_file(name);
         self.plans.demand.forget(name);
         self.end_plan(name);
     }
 
-    /// The configuration of a router; none of one that is unknown or has none yet.
+    /// The configuration of a router. None if the router is unknown or has none yet.
     pub fn configuration(&self, name: &str) -> Option<Configuration> {
         if self.is_waiting() {
             return None;
@@ -474,29 +480,29 @@ impl Controller {
         sources.configuration(name)
     }
 
-    /// Whether nobody gets a configuration or a new plan at present: routers may not have come back
-    /// yet, or others hear more of them.
+    /// Whether the controller gives no configurations and makes no plans at present: routers may
+    /// not have reported yet, or another controller has more routers.
     pub fn is_waiting(&self) -> bool {
         self.registry.is_waiting()
     }
 
-    /// The number of a router's configuration, 0 if it has none.
+    /// The generation of a router's configuration, 0 if it has none.
     pub fn generation_of(&self, name: &str) -> u64 {
         self.registry.generation_of(name)
     }
 
-    /// The highest number that a plan or a configuration has. It rises whenever a configuration
-    /// changes.
+    /// The highest number of a plan or a configuration. It rises with every change of a
+    /// configuration.
     pub fn generation(&self) -> u64 {
         self.registry.generation()
     }
 
-    /// The routers that are there, with what they reported.
+    /// The present routers with their latest reports.
     pub fn routers(&self) -> impl Iterator<Item = (&str, &RouterReport)> {
         self.registry.network.routers.iter().map(|(name, router)| (name.as_str(), &router.report))
     }
 
-    /// The links between routers that are there.
+    /// The links between present routers.
     pub fn links(&self) -> Vec<Link> {
         self.registry.network.links()
     }
@@ -505,12 +511,13 @@ impl Controller {
         self.routing.graph.links_count()
     }
 
-    /// The files that producers have told of.
+    /// The registered files.
     pub fn files(&self) -> impl Iterator<Item = &File> {
         self.plans.map.objects.files()
     }
 
-    /// The next files by name, of so many objects after one; and where to go on if there are more.
+    /// The next files in the order of names, among the next `objects_max` objects after `after`.
+    /// The second value is the name to continue after, if there are more.
     pub fn files_after(
         &self,
         after: Option<&Name>,
@@ -521,12 +528,11 @@ impl Controller {
         (objects.into_iter().filter_map(|(_, file)| file).collect(), last)
     }
 
-    /// How many files producers have told of.
     pub fn files_count(&self) -> usize {
         self.plans.map.objects.files_count()
     }
 
-    /// A file, if a producer has told of it.
+    /// A registered file.
     pub fn file(&self, name: &Name) -> Option<&File> {
         self.plans.map.objects.file(name)
     }
@@ -536,8 +542,8 @@ impl Controller {
         self.plans.map.objects.owner(name)
     }
 
-    /// The newest version of a file's object that the file's owner has registered, if that is newer
-    /// than the file, which then has no plan.
+    /// The newest version of a file by the same owner, if it is newer than this one. This file then
+    /// has no plan.
     pub fn newer_version(&self, name: &Name) -> Option<&File> {
         self.plans.map.objects.newer_version(name)
     }
@@ -546,8 +552,8 @@ impl Controller {
         self.plans.map.plans().map(|active| &active.plan)
     }
 
-    /// What each router says it holds of an object, by router; those that hold nothing are left
-    /// out.
+    /// The segments of an object that each router holds, in the order of router names. Routers
+    /// without segments are left out.
     pub fn holdings(&self, object: &Name) -> Vec<(&str, Segments)> {
         let holders = self.plans.map.objects.holders(object).into_iter();
         let mut holders: Vec<(&str, Segments)> =
@@ -557,7 +563,7 @@ impl Controller {
     }
 }
 
-/// Agents report no more than that.
+/// Checks the limits on one report.
 fn check_sizes(report: &RouterReport) -> Result<(), ControlError> {
     for (count, what, max) in [
         (report.uris.len(), "addresses of this router", URIS_MAX),
@@ -572,8 +578,9 @@ fn check_sizes(report: &RouterReport) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// What one router may say that it holds. Routers with several packet threads tell of the part of
-/// their memory that they are sure of, a quarter at least; all of it may be full.
+/// The limits on what a router may report to hold. A router with several workers reports the memory
+/// that it can guarantee for one object, at least a quarter of its store. All of the store may be
+/// full, so four times as much is accepted.
 fn holdings_limits(config: &ControllerConfig, report: &RouterReport) -> Limits {
     let memory = report.store_bytes.saturating_mul(4).saturating_add(SLACK_BYTES);
     let disk = report.disk_bytes.saturating_add(report.disk_bytes / 8).saturating_add(SLACK_BYTES);

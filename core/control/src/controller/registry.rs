@@ -1,4 +1,4 @@
-//! The routers that are there, the numbers of their configurations, and what is reported of them.
+//! The present routers, the numbers of their configurations, and events about them.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,20 +14,19 @@ use crate::limits::LimitKind;
 use crate::message::RouterReport;
 use crate::network::{DuplicateRouter, Network, PLANS_MAX, PLANS_PER_S, Router, is_similar};
 
-/// A router that is refused for its name tries again within half a minute.
+/// How long a refused duplicate is listed. It tries again within half a minute.
 const DUPLICATE_SHOWN_NS: u64 = 60 * NS_PER_S;
 
 /// What a report changes for routes.
 #[derive(Default)]
 pub(super) struct TopologyChange {
-    /// Links are others, or cost something else.
+    /// Links have changed, or their costs.
     pub(super) has_link_change: bool,
-    /// Prefixes that are produced at the router from now on, or not any more.
+    /// Prefixes that were added or removed at the router.
     pub(super) changed_prefixes: Vec<Name>,
 }
 
-/// The routers that are there. Each has the number of its configuration, which is drawn from the
-/// same sequence as those of plans.
+/// The present routers. Generations of configurations and numbers of plans come from one sequence.
 pub(super) struct Registry {
     pub(super) network: Network,
     pub(super) startup: Startup,
@@ -35,10 +34,10 @@ pub(super) struct Registry {
     pub(super) now: Instant,
     /// See [`ControllerConfig::numbers`](super::ControllerConfig::numbers).
     numbers: (u64, u64),
-    /// The highest number given to a plan or to a configuration, or heard of.
+    /// The highest number of a plan or a configuration that was given or heard of.
     generation: u64,
     events: Vec<Event>,
-    /// How often something of any router did not count.
+    /// For each kind of limit: how often any router exceeded it.
     limit_counts: [u64; LimitKind::ALL.len()],
     /// The time of the latest tick.
     ticked: Instant,
@@ -74,12 +73,13 @@ impl Registry {
         self.generation
     }
 
-    /// A plan or configuration with this number exists: the next one has a higher one.
+    /// A plan or a configuration has this number, so the next number must be higher.
     pub(super) fn raise_generation(&mut self, number: u64) {
         self.generation = self.generation.max(number);
     }
 
-    /// The next number, higher than any that it knows of.
+    /// Draws the next number: higher than all known ones, with this controller's remainder. With
+    /// step 1,000 and remainder 2, the numbers after 5,001 are 5,002, 6,002 and so on.
     pub(super) fn next_number(&mut self) -> u64 {
         let (step, rest) = (self.numbers.0.max(1), self.numbers.1);
         let next = self.generation - self.generation % step + rest % step;
@@ -91,17 +91,16 @@ impl Registry {
         self.startup.is_waiting()
     }
 
-    /// Whether any controller hears a router.
+    /// Whether the router reports to any controller.
     pub(super) fn is_heard(&self, router: &str) -> bool {
         self.network.routers.contains_key(router) || self.startup.is_heard_elsewhere(router)
     }
 
-    /// The number of a router's configuration, 0 if it has none.
     pub(super) fn generation_of(&self, name: &str) -> u64 {
         self.network.routers.get(name).map_or(0, |router| router.generation)
     }
 
-    /// A router must get a new configuration.
+    /// Gives a router's configuration a new number, so that the router fetches it.
     pub(super) fn new_generation(&mut self, name: &str) {
         if self.is_waiting() {
             return;
@@ -113,7 +112,7 @@ impl Registry {
         }
     }
 
-    /// Something that a router says or asks does not count. The operator gets an event.
+    /// Counts something of a router that exceeds a limit, with an event for the operator.
     pub(super) fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.count_limit_exceeded(bound, count);
         let Some(router) = self.network.routers.get_mut(name) else { return };
@@ -122,7 +121,7 @@ impl Registry {
         }
     }
 
-    /// The same without an event.
+    /// Counts it without an event.
     pub(super) fn count_limit_exceeded(&mut self, bound: LimitKind, count: u64) {
         let total = &mut self.limit_counts[bound as usize];
         *total = total.saturating_add(count);
@@ -132,7 +131,7 @@ impl Registry {
         LimitKind::ALL.iter().copied().zip(self.limit_counts)
     }
 
-    /// Another router reports by the name of one.
+    /// Counts a refused report of a router with the name of another one.
     pub(super) fn note_duplicate(&mut self, name: &str, uris: Vec<String>) {
         self.count_limit_exceeded(LimitKind::Name, 1);
         let Some(router) = self.network.routers.get_mut(name) else { return };
@@ -154,7 +153,7 @@ impl Registry {
         })
     }
 
-    /// A report has come in place of another: what it means for links and prefixes.
+    /// Compares a report with the one before, and updates addresses, prefixes and round-trip times.
     pub(super) fn update_topology(&mut self, name: &str, former: &RouterReport) -> TopologyChange {
         let Some(router) = self.network.routers.get_mut(name) else {
             return TopologyChange::default();
@@ -192,7 +191,7 @@ impl Registry {
         silent.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Routers that were expected and have not come are lost.
+    /// Ends the wait at the start. Expected routers that have not reported anywhere are lost.
     pub(super) fn end_startup(&mut self) {
         for router in self.startup.end() {
             if !self.is_heard(&router) {
@@ -201,14 +200,15 @@ impl Registry {
         }
     }
 
-    /// Routers may ask for more plans, and events are due about what did not count.
+    /// Lets routers cause new plans again as time passes, and creates the events about limits that
+    /// are due.
     pub(super) fn refill_plan_credits(&mut self, now: Instant) {
         let since = core::mem::replace(&mut self.ticked, now);
         let more = now.ns_since(since).saturating_mul(PLANS_PER_S) / NS_PER_S;
         for (name, router) in &mut self.network.routers {
             router.plan_credits = PLANS_MAX.min(router.plan_credits.saturating_add(more));
             for (tally, &bound) in router.event_limiters.iter_mut().zip(LimitKind::ALL) {
-                // Reported when the other one speaks.
+                // Duplicates have an event of their own; see [`Registry::note_duplicate`].
                 if bound == LimitKind::Name {
                     continue;
                 }
@@ -220,7 +220,8 @@ impl Registry {
     }
 }
 
-/// Which round-trip times count from now on. Returns whether they, or faces, are others.
+/// Decides which round-trip times routes use from now on. Returns whether one of them, or the set
+/// of faces, has changed.
 fn note_round_trips(router: &mut Router, former: &RouterReport) -> bool {
     let known: BTreeMap<&str, Option<u64>> = former
         .faces

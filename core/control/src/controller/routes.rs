@@ -1,13 +1,45 @@
-//! Links, and the routes of each router.
+//! Links, and the routes of each router, updated without loops (docs/decisions/0026).
 //!
-//! Routers get their routes at different times, keep old ones while they are away, and are told of
-//! others meanwhile. No mixture of what they have may lead an Interest in a circle. So the
-//! controller keeps, for each prefix, the next hops that each router may have at present: those
-//! that it was given, and those before until it says that it has another configuration. Together
-//! they have no circle at any time. A router gets a new next hop at once if that closes none,
-//! whatever the others have by then; else when that next hop leads to a producer over routers that
-//! all have, for sure, nothing but what they are to have. The nearest to the producer can always go
-//! first (decision 0026).
+//! Routers receive their routes at different times, and an unreachable router keeps its old ones.
+//! So at any moment the network forwards by a mixture of old and new routes. No such mixture may
+//! form a loop.
+//!
+//! For each group of prefixes with the same producers, the controller tracks the next hops that
+//! each router may have at present: those assigned last, and earlier ones until the router has
+//! reported for a second that it has a configuration without them ("retiring"; the second lets
+//! packets in flight arrive). These next hops are the edges of a graph. The invariant is: this
+//! graph never has a cycle.
+//!
+//! [`PrefixGroup::next_changes`] computes the next safe changes:
+//!
+//! 1. Compute shortest paths to the nearest producer. The best next hops of a router are up to
+//!    three neighbours that are strictly nearer to a producer than the router itself. Best next
+//!    hops alone cannot form a cycle.
+//! 2. Build the graph of all edges that routers may have, and add the best next hops of each router
+//!    that has others at present. Compute its strongly connected components.
+//! 3. Find settled routers, the nearest to a producer first. A router is settled if it has its best
+//!    next hops, has no retiring ones, and all its next hops are settled.
+//! 4. A router may get a new next hop if that is in another component, because then no cycle
+//!    contains the edge. It may also get it if the next hop is settled: an Interest there only
+//!    meets settled routers and gets nearer with each hop.
+//! 5. A router without any permitted next hop keeps its old ones, if their links exist.
+//! 6. The caller gives each changed router a new generation. Next hops that it loses become
+//!    retiring, with that generation. When reports show that they are gone, the next tick repeats
+//!    these steps.
+//!
+//! Example: routers A and B are linked. Producer P is behind A, so B has next hop A, and A has next
+//! hop P. The application moves to Q, behind B. Now A should use B, and B should use Q. Edges B-A
+//! and A-B together form a cycle, so they are in one component. B gets Q at once, in generation 10,
+//! because Q is in a component of its own; its edge to A retires. A waits and keeps P. When B has
+//! reported generation 10 for a second, the edge B-A is deleted. B is settled now, so A gets B. If
+//! the controller had changed both at once, and A had been faster, Interests would have looped
+//! between A and B.
+//!
+//! The router nearest to a producer never has to wait for others, then the next nearest, and so on.
+//! So all routers reach their best next hops when nothing else changes.
+//!
+//! This must never assume that a router has applied a configuration before it reports so, and never
+//! forget retiring edges of a lost router too early: it may still forward.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -21,15 +53,16 @@ use crate::message::RouteOrder;
 use crate::network::Network;
 use crate::objects::RouterId;
 
-/// Next hops of a prefix in one router, at most: the shortest, and others to go on with.
+/// Maximum number of next hops for a prefix in one router: the shortest, and others as a fallback.
 const HOPS_MAX: usize = 3;
-/// Routes are computed when something is told if that is so little work (routers and links, times
-/// sets of producers), so often between two ticks; else at the next tick.
+/// Routes are computed immediately after a report if the work (routers and links, times groups) is
+/// at most this, and at most `IMMEDIATE_RUNS` times between two ticks. Otherwise the next tick
+/// computes them, at most `WORK_PER_TICK` in one tick.
 const IMMEDIATE_WORK_MAX: usize = 20_000;
 const IMMEDIATE_RUNS: u32 = 64;
 const WORK_PER_TICK: usize = 100_000;
 
-/// A next hop and what it costs, in microseconds.
+/// A next hop with its cost in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hop {
     next: RouterId,
@@ -40,34 +73,36 @@ const NO_HOP: Hop = Hop { next: NO_ROUTER, cost_us: 0 };
 
 type Hops = [Hop; HOPS_MAX];
 
-/// Prefixes that are produced at the same routers and have the same routes.
+/// Prefixes that are registered at the same routers and have the same routes.
 #[derive(Clone, Default)]
 struct PrefixGroup {
     prefixes: BTreeSet<Name>,
     producers: Vec<RouterId>,
-    /// What each router was given last.
+    /// By router: the next hops that it was given last.
     assigned: Vec<Hops>,
-    /// What it was given before, until it has the configuration with this number.
+    /// By router: next hops that it was given earlier and may still have, each with the first
+    /// generation that is without it.
     retiring: BTreeMap<RouterId, Vec<(RouterId, u64)>>,
-    /// Some have not been given what they are to have.
+    /// Whether some routers do not have their best next hops yet.
     is_pending: bool,
 }
 
-/// A change of one router's next hops in a group.
+/// New next hops of one router in one group.
 struct HopChange {
     group: usize,
     router: RouterId,
     hops: Hops,
 }
 
-/// What [`Routing::compute`] has found.
+/// The result of [`Routing::compute`].
 pub(super) struct RouteChanges {
-    /// Routers whose routes are others.
+    /// Routers whose routes change.
     pub(super) changed_routers: BTreeSet<RouterId>,
     changes: Vec<HopChange>,
     groups: Vec<usize>,
 }
 
+/// The graph of links, and the routes of all groups.
 #[derive(Default)]
 pub(super) struct Routing {
     pub(super) graph: Graph,
@@ -75,21 +110,23 @@ pub(super) struct Routing {
     groups: BTreeMap<usize, PrefixGroup>,
     next_group: usize,
     group_of_prefix: BTreeMap<Name, usize>,
-    /// Prefixes whose producers are others.
+    /// Prefixes whose producers have changed.
     changed_prefixes: BTreeSet<Name>,
-    /// Groups that are to be computed anew.
+    /// Groups whose routes must be computed.
     due_groups: BTreeSet<usize>,
-    /// Where the last tick ended.
+    /// The group at which the next computation starts, so that each group gets its turn.
     resume_at: usize,
     immediate_runs_left: u32,
 }
 
 impl PrefixGroup {
+    /// A router gets these next hops in the configuration with this generation.
     fn assigned_hops(&self, router: RouterId) -> Hops {
         self.assigned.get(router as usize).copied().unwrap_or([NO_HOP; HOPS_MAX])
     }
 
-    /// Forgets next hops that routers do not have any more.
+    /// Deletes retiring next hops that routers have certainly given up. `settled` is the generation
+    /// that a router has reported for a while.
     fn drop_retired(&mut self, settled: impl Fn(RouterId) -> u64) {
         self.retiring.retain(|router, before| {
             before.retain(|(_, until)| settled(*router) < *until);
@@ -97,7 +134,7 @@ impl PrefixGroup {
         });
     }
 
-    /// The next hops that each router may have.
+    /// The next hops that each router may have at present.
     fn possible_edges(&self, size: usize) -> Vec<Vec<RouterId>> {
         let mut edges = vec![Vec::new(); size];
         for (from, hops) in edges.iter_mut().zip(&self.assigned) {
@@ -117,8 +154,8 @@ impl PrefixGroup {
         hops
     }
 
-    /// What routers are given now, where that is something else, and whether all have what they are
-    /// to have then.
+    /// The routers that get other next hops now, with these, and whether all routers then have
+    /// their best next hops. The module's description has the steps.
     fn next_changes(
         &self,
         graph: &Graph,
@@ -138,8 +175,10 @@ impl PrefixGroup {
         if wanted.is_empty() {
             return (Vec::new(), true);
         }
+        // Steps 2 and 4: two nodes of different components are on no common cycle.
         let component = strong_components(&edges);
-        // Who has nothing but what it is to have, and leads to none but such.
+        // Step 3: from the nearest router outwards, so that next hops are decided before the
+        // routers that use them.
         let mut is_settled = vec![false; edges.len()];
         for &router in paths.order() {
             let mut hops =
@@ -159,7 +198,8 @@ impl PrefixGroup {
             let mut may: Vec<Hop> = all.clone().filter(closes_none).copied().collect();
             is_whole &= may.len() == all.count();
             if may.is_empty() {
-                // Until then as before, where that leads anywhere.
+                // Step 5: keep the old next hops, as far as their links exist and the router should
+                // have a route.
                 let given = self.assigned_hops(router);
                 let neighbours = graph.neighbours(router);
                 let is_link =
@@ -194,7 +234,7 @@ impl PrefixGroup {
         }
     }
 
-    /// A router has none of its next hops any more.
+    /// A router has no next hops any more.
     fn forget(&mut self, router: RouterId) {
         self.retiring.remove(&router);
         if let Some(given) = self.assigned.get_mut(router as usize) {
@@ -208,7 +248,7 @@ impl Routing {
         Self { immediate_runs_left: IMMEDIATE_RUNS, ..Self::default() }
     }
 
-    /// Something is to be computed anew: the links, or where a prefix is produced.
+    /// The links have changed, so all routes are due.
     pub(super) fn links_changed(&mut self) {
         self.has_changed = true;
     }
@@ -217,7 +257,7 @@ impl Routing {
         self.changed_prefixes.insert(prefix.clone());
     }
 
-    /// All routes are given anew, as nobody has any.
+    /// No router has routes, so all of them are assigned from the beginning.
     pub(super) fn reset(&mut self) {
         for group in self.groups.values_mut() {
             group.assigned.clear();
@@ -226,7 +266,7 @@ impl Routing {
         self.has_changed = true;
     }
 
-    /// A router has come that has no routes, or one that was gone comes no more.
+    /// A router without routes has come, or a lost router is forgotten.
     pub(super) fn forget(&mut self, router: RouterId) {
         for (id, group) in &mut self.groups {
             group.forget(router);
@@ -234,6 +274,7 @@ impl Routing {
         }
     }
 
+    /// The routes of a router.
     pub(super) fn routes_of(&self, network: &Network, router: RouterId) -> Vec<RouteOrder> {
         let mut routes = Vec::new();
         for group in self.groups.values() {
@@ -254,8 +295,8 @@ impl Routing {
         self.graph.size() * (1 + due + self.changed_prefixes.len())
     }
 
-    /// Puts prefixes into the groups of those that are produced at the same routers. Returns the
-    /// routers whose routes are others by that.
+    /// Moves prefixes whose producers have changed into the group with these producers. Returns the
+    /// routers whose routes change by that.
     fn regroup_prefixes(&mut self, network: &Network) -> BTreeSet<RouterId> {
         let mut touched = BTreeSet::new();
         let mut moves: BTreeMap<(Option<usize>, Vec<RouterId>), BTreeSet<Name>> = BTreeMap::new();
@@ -272,7 +313,7 @@ impl Routing {
         }
         for ((from, producers), prefixes) in moves {
             let to = match from {
-                // Of a prefix that is new nobody has routes: any group will do.
+                // No router has a route to a new prefix, so any group with the same producers fits.
                 None => {
                     let same = |(_, group): &(&usize, &PrefixGroup)| group.producers == producers;
                     let known = self.groups.iter().find(same).map(|(id, _)| *id);
@@ -281,6 +322,8 @@ impl Routing {
                     })
                 }
                 Some(from) => {
+                    // A prefix that has routes keeps them as the state of its new group: the change
+                    // of producers must happen without loops as well.
                     let Some(group) = self.groups.get_mut(&from) else { continue };
                     group.prefixes.retain(|prefix| !prefixes.contains(prefix));
                     let state =
@@ -313,8 +356,8 @@ impl Routing {
         id
     }
 
-    /// Groups without prefixes, or whose prefixes nobody produces or has routes to, are forgotten;
-    /// those that have come to be the same are one.
+    /// Removes a group whose prefixes nobody produces and that has no routes left. Merges a group
+    /// into another one that has become the same.
     fn merge_or_remove(&mut self, id: usize) {
         let Some(group) = self.groups.get(&id) else { return };
         if group.is_pending || !group.retiring.is_empty() {
@@ -350,15 +393,15 @@ impl Routing {
         }
     }
 
-    /// Whether routes are computed now, after something that they depend on has changed, and not at
-    /// the next tick: if that is little work.
+    /// Whether routes are computed now, after a change, instead of at the next tick. If so, it
+    /// counts against `IMMEDIATE_RUNS`.
     pub(super) fn take_immediate_run(&mut self) -> bool {
         let is_little = self.immediate_runs_left > 0 && self.work() <= IMMEDIATE_WORK_MAX;
         self.immediate_runs_left -= u32::from(is_little);
         is_little
     }
 
-    /// A tick begins: what is pending is due.
+    /// A tick begins: groups with pending changes are due.
     pub(super) fn begin_tick(&mut self) {
         self.immediate_runs_left = IMMEDIATE_RUNS;
         let is_pending =
@@ -366,7 +409,7 @@ impl Routing {
         self.due_groups.extend(self.groups.iter().filter(is_pending).map(|(id, _)| *id));
     }
 
-    /// Takes over the links if they have changed. Returns whether they have.
+    /// Rebuilds the graph if links have changed. Returns whether they have.
     pub(super) fn update_graph(&mut self, network: &Network) -> bool {
         let has_changed = core::mem::take(&mut self.has_changed);
         if has_changed {
@@ -376,8 +419,8 @@ impl Routing {
         has_changed
     }
 
-    /// Computes routes again that something has changed for, as many as one tick may. The routers
-    /// that get others must get a new configuration before [`Routing::apply`].
+    /// Computes due routes, as many as one tick may. The caller must give new generations to the
+    /// changed routers before it calls [`Routing::apply`].
     pub(super) fn compute(&mut self, network: &Network, now: Instant) -> RouteChanges {
         let touched = self.regroup_prefixes(network);
         let mut new =
@@ -405,7 +448,7 @@ impl Routing {
         new
     }
 
-    /// Routers get their new routes in their present configurations.
+    /// Assigns the new next hops with the present generations of their routers.
     pub(super) fn apply(&mut self, network: &Network, new: RouteChanges) {
         for HopChange { group, router, hops } in new.changes {
             let generation = network.by_id(router).map_or(0, |router| router.generation);

@@ -1,7 +1,13 @@
-//! How a controller begins among routers that have configurations of a former run or of other
-//! controllers. There is no leader: each controller decides for the routers that report to it, and
-//! takes over what the others have planned. One that hears fewer routers than another one waits
-//! (decision 0028).
+//! The start of a controller among routers that have configurations of an earlier run or of other
+//! controllers.
+//!
+//! A new controller knows too little at first: a configuration that it gives now would lack the
+//! paths to routers that have not reported yet. So it waits until all routers have had time to
+//! report.
+//!
+//! There is no leader. Each controller decides for the routers that report to it, and adopts the
+//! plans of the others. A controller with fewer routers than another one waits
+//! (docs/decisions/0028).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -10,37 +16,39 @@ use weir_base::{Instant, NS_PER_S};
 
 use crate::network::Network;
 
-/// What else the stores of all hold has been reported so long after they have begun to report it.
+/// When all expected routers have begun to report their holdings, the controller waits this much
+/// longer for the rest of the holdings.
 const HOLDINGS_GRACE_NS: u64 = NS_PER_S;
 
-/// Whether it has been there long enough to know all routers.
+/// The phase of the start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No router has reported a configuration: there is none that could be taken away by mistake.
+    /// No router has reported a configuration. So no configuration can be replaced by a worse one,
+    /// and the controller gives configurations at once.
     Fresh,
-    /// Routers have configurations of a former run. They get no others until then, when all that
-    /// are there have reported; or until soon after those that are expected have.
+    /// A router has a configuration of an earlier run. Routers get no other configuration until
+    /// `until`, or until shortly after all expected routers have reported.
     Waiting { until: Instant },
-    /// All that are not known are gone.
+    /// All routers that have not reported by now are lost.
     Done,
 }
 
-/// What time brings at the start.
+/// The result of a tick.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StartupStep {
     Nothing,
-    /// Routers that have not come are gone.
+    /// The start is over: routers that have not reported are lost.
     Finish,
-    /// The same, and configurations can be given again.
+    /// The same, and routers get configurations again.
     FinishAndConfigure,
 }
 
-/// Which phase it is in, and which routers it knows of only from before or from others.
+/// The phase, and the routers that are known only from an earlier run or from other controllers.
 pub(super) struct Startup {
     phase: Phase,
-    /// Routers that were there at the end of a former run, until it has begun.
+    /// Routers that were present at the end of an earlier run; empty after the start.
     expected: BTreeSet<String>,
-    /// Routers that other controllers hear, and which of these does.
+    /// Routers that report to other controllers, with the number of that controller.
     heard_elsewhere: BTreeMap<String, u64>,
 }
 
@@ -55,12 +63,12 @@ impl Startup {
         matches!(self.phase, Phase::Waiting { .. })
     }
 
-    /// These routers were there at the end of a former run.
+    /// Sets the routers that were present at the end of an earlier run.
     pub(super) fn expect(&mut self, routers: BTreeSet<String>) {
         self.expected = routers;
     }
 
-    /// Other controllers hear these routers. Returns those that they heard before.
+    /// Sets the routers that report to other controllers. Returns the former ones.
     pub(super) fn set_heard_elsewhere(
         &mut self,
         routers: BTreeMap<String, u64>,
@@ -72,26 +80,29 @@ impl Startup {
         self.heard_elsewhere.contains_key(router)
     }
 
-    /// A new router reports that it has a configuration: others may have one that have not come.
+    /// A new router reports that it has a configuration. So other routers may have one as well and
+    /// may not have reported yet.
     pub(super) fn on_configured_router(&mut self, until: Instant) {
         if self.phase == Phase::Fresh {
             self.phase = Phase::Waiting { until };
         }
     }
 
-    /// Goes on to the next phase if it is time. `timeout_ns` is that of routers.
+    /// Enters the next phase if it is time. `timeout_ns` is the timeout of routers.
     pub(super) fn tick(&mut self, now: Instant, timeout_ns: u64, network: &Network) -> StartupStep {
         let here = &network.routers;
         if here.is_empty() {
             if !self.heard_elsewhere.is_empty() {
-                // The next router to come has a configuration of another controller.
+                // The next router that reports here will have a configuration of another
+                // controller.
                 self.phase = Phase::Fresh;
             }
             return StartupStep::Nothing;
         }
         if self.max_heard_by_one_other(network) > here.len() {
-            // What these have is of a controller that knows more. They keep it. Of several that
-            // hear equally many none waits: else all would, for ever.
+            // Another controller has more routers than this one, so it knows more. Its
+            // configurations stay in the routers here. If several controllers have equally many,
+            // none waits: otherwise all of them would, for ever.
             self.phase = Phase::Waiting { until: now.plus_ns(timeout_ns) };
             return StartupStep::Nothing;
         }
@@ -106,14 +117,14 @@ impl Startup {
         }
     }
 
-    /// Ends it. Returns the routers that were expected.
+    /// Ends the start. Returns the expected routers.
     pub(super) fn end(&mut self) -> BTreeSet<String> {
         self.phase = Phase::Done;
         core::mem::take(&mut self.expected)
     }
 
-    /// Whether all that are expected are here, and have begun to report what they hold; and so have
-    /// those that another controller hears, or heard until it ended.
+    /// Whether all expected routers, and all routers of other controllers, report here and have
+    /// begun to report their holdings.
     fn have_all_reported(&self, network: &Network) -> bool {
         let has_come = |name: &String| {
             network.routers.get(name).is_some_and(|router| router.expected.number > 1)
@@ -122,7 +133,7 @@ impl Startup {
             && self.expected.iter().chain(self.heard_elsewhere.keys()).all(has_come)
     }
 
-    /// How many routers that are not here the one of the other controllers hears that hears most.
+    /// The largest number of routers that one other controller has and that do not report here.
     fn max_heard_by_one_other(&self, network: &Network) -> usize {
         let mut heard: BTreeMap<u64, usize> = BTreeMap::new();
         let is_here = |router: &String| network.routers.contains_key(router);

@@ -1,4 +1,4 @@
-//! Plans come into force and end.
+//! Puts plans into force and ends them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::limits::LimitKind;
 use crate::plan::{Part, Plan, Share};
 
 impl Plans {
-    /// Makes a plan, which takes the place of the one before.
+    /// Makes a plan that replaces the present plan of the file.
     pub(super) fn make_plan(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -31,7 +31,8 @@ impl Plans {
         self.activate(cx, file, plan);
     }
 
-    /// Puts a plan into force in place of the one before.
+    /// Puts a plan into force in place of the present one. All routers that either plan involves
+    /// get a new configuration.
     pub(in crate::controller) fn activate(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -57,7 +58,7 @@ impl Plans {
         }
     }
 
-    /// Makes a plan that ends the present one of an object.
+    /// Ends the plan of an object, with a record of the end.
     pub(in crate::controller) fn withdraw(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         let Some(parent) = self.map.plan(object).map(|active| active.plan.number) else { return };
         let number = cx.registry.next_number();
@@ -67,7 +68,7 @@ impl Plans {
         self.end_plan(cx, object);
     }
 
-    /// Removes the plan of an object.
+    /// Removes the plan of an object, without a record.
     pub(in crate::controller) fn end_plan(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         if let Some(active) = self.map.remove_plan(object) {
             self.upkeep.note_more_room();
@@ -77,8 +78,7 @@ impl Plans {
         }
     }
 
-    /// Finds the routers between those that plans of a former run speak of, now that paths are
-    /// known.
+    /// Finds the routers on the paths of restored plans, now that paths are known.
     pub(super) fn recompute_involved(&mut self, cx: &mut PlanContext<'_>) {
         let objects: Vec<Name> =
             self.map.plans().map(|active| active.plan.object.clone()).collect();

@@ -1,4 +1,4 @@
-//! Room for what is asked for more, where what is asked for less has it.
+//! Space for objects in high demand, taken from objects in low demand.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,14 +10,15 @@ use crate::file::File;
 use crate::placement::{Candidate, Placement};
 use crate::plan::{Plan, segment_count};
 
-/// Routers whose parts are looked at, the nearest; and objects that one question may move.
+/// Maximum number of routers whose parts are examined (the nearest to the consumer), and of objects
+/// that one request may displace.
 const NEAR_MAX: usize = 8;
 const MOVED_MAX: usize = 4;
 
 impl Plans {
-    /// Takes parts of objects that are asked for less from the routers nearest to a consumer, until
-    /// so many segments of a file find room there. Returns the objects, which are to be examined
-    /// when the file has its plan.
+    /// Removes parts of objects with less demand from the routers nearest to a consumer, until
+    /// `segments` segments of a file find space there. Returns the displaced objects; the caller
+    /// must re-examine them when the file has its plan.
     pub(super) fn displace_less_demanded(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -46,7 +47,7 @@ impl Plans {
         moved
     }
 
-    /// Takes the parts of an object that some routers keep. Returns how many octets that frees.
+    /// Removes the parts of an object at the given routers. Returns how many bytes that frees.
     fn remove_parts_near(
         &mut self,
         cx: &mut PlanContext<'_>,

@@ -1,4 +1,4 @@
-//! Files, what routers hold of them, and the plans for them.
+//! Files, the holdings of routers, and the plans for files.
 
 mod activation;
 mod displacement;
@@ -24,13 +24,13 @@ use crate::message::{Change, Decision};
 use crate::objects::{Applied, Limits, RouterId};
 use crate::plan::{Plan, segment_count};
 
-/// Parts of objects that are looked at for room.
+/// Maximum number of parts examined in a search for space.
 const PARTS_EXAMINED_MAX: usize = 64;
-/// An object makes room for one that is asked for this many times as much: with less the two would
-/// change places again and again.
+/// An object may displace another one if its demand is at least this many times higher. With a
+/// lower factor two objects would displace each other again and again.
 const DEMAND_FACTOR: u64 = 2;
 
-/// What plans are made from, and whom they concern.
+/// What plans are made from, and the registry that they change.
 pub(super) struct PlanContext<'a> {
     pub(super) registry: &'a mut Registry,
     pub(super) graph: &'a Graph,
@@ -38,18 +38,17 @@ pub(super) struct PlanContext<'a> {
 }
 
 impl PlanContext<'_> {
-    /// The first of the consumers of a plan that is there.
+    /// The first consumer of a plan that is present.
     fn first_present(&self, consumers: &[String]) -> Option<String> {
         let is_there = |consumer: &&String| self.registry.network.routers.contains_key(*consumer);
         consumers.iter().find(is_there).cloned()
     }
 }
 
-/// Files, holdings, plans, and which plans must be looked at again.
+/// Files, holdings, plans, and which plans must be re-examined.
 ///
-/// The files of this module build on each other in this order: `selection` only reads, `activation`
-/// replaces one plan, `displacement` and `repair` replace plans until a state is reached, and this one
-/// answers routers.
+/// The files of this module form layers. `selection` only reads. `activation` replaces one plan.
+/// `displacement` and `repair` replace plans until a goal is reached. This file answers routers.
 #[derive(Default)]
 pub(super) struct Plans {
     pub(super) map: DataMap,
@@ -57,28 +56,29 @@ pub(super) struct Plans {
     upkeep: PlanUpkeep,
 }
 
-/// Which plans must be looked at.
+/// Which plans must be re-examined.
 #[derive(Default)]
 struct PlanUpkeep {
-    /// Those whose holders have changed, in turn.
+    /// Objects whose holders have changed, in order.
     due: VecDeque<Name>,
     is_due: BTreeSet<Name>,
-    /// Through those with segments in no part: where it is, whether it runs, and whether it is to
-    /// run again.
+    /// State of the sweep over incomplete plans: the last object of the previous tick, whether the
+    /// sweep runs, and whether it must run again afterwards.
     sweep_at: Option<Name>,
     is_sweeping: bool,
     sweep_again: bool,
+    /// The last object whose progress was checked.
     check_at: Option<Name>,
 }
 
 impl PlanUpkeep {
-    /// A store has room that it had not, or there are other ways.
+    /// A store has more space, or paths have changed, so incomplete plans may improve.
     fn note_more_room(&mut self) {
         self.sweep_again |= self.is_sweeping;
         self.is_sweeping = true;
     }
 
-    /// Other routers hold an object than before, or hold other segments of it.
+    /// The holders of an object have changed, so its plan is due.
     fn holders_changed(&mut self, object: &Name) {
         if self.is_due.insert(object.clone()) {
             self.due.push_back(object.clone());
@@ -93,12 +93,12 @@ impl PlanUpkeep {
 }
 
 impl Plans {
-    /// A store has room that it had not, or there are other ways.
+    /// A store has more space, or paths have changed, so incomplete plans may improve.
     pub(super) fn note_more_room(&mut self) {
         self.upkeep.note_more_room();
     }
 
-    /// A router says that it holds other segments than before.
+    /// A router reports a change of its holdings.
     pub(super) fn apply(&mut self, id: RouterId, limits: &Limits, change: Change) -> Applied {
         if self.map.plan(&change.object).is_some_and(|active| active.plan.parts.is_empty()) {
             self.upkeep.holders_changed(&change.object);
@@ -106,7 +106,7 @@ impl Plans {
         self.map.objects.apply(id, limits, change)
     }
 
-    /// What a router holds is not known any more.
+    /// The holdings of a router are no longer known.
     pub(super) fn forget_holdings(&mut self, id: RouterId) {
         let Self { map: DataMap { objects, plans, .. }, upkeep, .. } = self;
         objects.forget(id, |object| {
@@ -116,7 +116,7 @@ impl Plans {
         });
     }
 
-    /// A router asks for a file that is larger than its store.
+    /// A router requests a file that is larger than its store.
     pub(super) fn plan_for(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -132,7 +132,7 @@ impl Plans {
             return self.add_consumer(cx, name, &file);
         }
         if cx.registry.is_waiting() {
-            // Routers that hold or could keep it may not have reported yet.
+            // Routers that hold the file, or could keep parts of it, may not have reported yet.
             return Decision::NoRoom;
         }
         if !self.take_plan_credit(cx, name) {
@@ -156,7 +156,7 @@ impl Plans {
         decision
     }
 
-    /// A router asks for a file that has a plan: it becomes one of its consumers.
+    /// A router requests a file that has a plan: it becomes a consumer of the plan.
     fn add_consumer(&mut self, cx: &mut PlanContext<'_>, name: &str, file: &File) -> Decision {
         let Some(active) = self.map.plan(&file.name) else { return Decision::NoRoom };
         let Plan { parts, spread, consumers, .. } = active.plan.clone();
@@ -171,7 +171,8 @@ impl Plans {
         Decision::Planned
     }
 
-    /// Whether a router may ask for another plan now. One that asks for too many waits.
+    /// Whether a request of a router may make a new plan now. If so, it uses one of the router's
+    /// credits.
     fn take_plan_credit(&mut self, cx: &mut PlanContext<'_>, name: &str) -> bool {
         let Some(router) = cx.registry.network.routers.get_mut(name) else { return false };
         let is_left = router.plan_credits > 0;
@@ -182,8 +183,8 @@ impl Plans {
         is_left
     }
 
-    /// An object that has a plan is asked for: segments that are in no part get one, if others are
-    /// asked for less.
+    /// An object with a plan is requested again. If some segments are in no part, objects with less
+    /// demand may have to give up space for them.
     fn extend_for_demand(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };

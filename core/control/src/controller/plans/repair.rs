@@ -1,5 +1,4 @@
-//! Plans are looked at again when what they were made for has changed: routers are gone, stores
-//! have room, hold an object or hold it no more, or do not keep what they were to keep.
+//! Adapts plans when routers, stores or paths change.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -15,18 +14,18 @@ use crate::file::File;
 use crate::placement::assign_parts;
 use crate::plan::{Part, Plan, Share};
 
-/// Plans that are looked at in one tick, and parts whose progress is, at most: so that no
-/// router can have the controller do nothing else.
+/// Maximum number of plans re-examined, and of plans whose progress is checked, in one tick. So no
+/// router can keep the controller busy.
 const EXAMINED_MAX: usize = 16;
 const CHECKED_MAX: usize = 1024;
-/// A router that has gained nothing for so long, though a part of it lacks segments, does not keep
-/// it: others get it. It is asked for them once every 2 s, six times, and again after 10 s.
+/// A part is stalled if it lacks segments, and its router has gained no segment for this long. An
+/// agent retries a failing order after 10 s, so this leaves time for several attempts.
 const STALLED_NS: u64 = 60 * NS_PER_S;
-/// For so long it gets nothing more to keep.
+/// The router of a stalled part gets no new parts for this long.
 const DISTRUST_NS: u64 = 600 * NS_PER_S;
 
 impl Plans {
-    /// Plans of a former run: what was given to routers that have not come back gets a new plan.
+    /// Replaces the parts of lost routers. Other parts stay where they are.
     pub(in crate::controller) fn repair_restored(&mut self, cx: &mut PlanContext<'_>) {
         self.recompute_involved(cx);
         let named = self.map.plans().flat_map(|active| {
@@ -56,8 +55,8 @@ impl Plans {
         }
     }
 
-    /// Plans an object anew without some routers, or without some of their parts, of which the
-    /// first segment is given.
+    /// Replaces the plan of an object by one without the parts for which `is_gone` is true. It gets
+    /// the router and the first segment of each part.
     fn replan_without(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -71,15 +70,16 @@ impl Plans {
         parts.retain(|part| !is_gone(&part.router, part.first));
         spread.retain(|share| !is_gone(&share.router, 0));
         if consumers.is_empty() || (parts.is_empty() && spread.is_empty()) {
-            // Nobody asks at present, or nothing is left: who asks next gets a new plan.
+            // Without a consumer or a part, nothing is left to plan. The next request makes a new
+            // plan.
             return self.withdraw(cx, object);
         }
-        // First what is left, so that its room counts.
+        // First put the remaining parts into force, so that their space counts as promised.
         self.make_plan(cx, &file, parts, spread, consumers);
         self.fill_holes(cx, &file);
     }
 
-    /// Has segments that are in no part of a plan kept, as far as there is room now.
+    /// Gives segments that are in no part of a plan to routers with space.
     fn fill_holes(&mut self, cx: &mut PlanContext<'_>, file: &File) {
         let object = &file.name;
         let Some(active) = self.map.plan(object).filter(|active| !active.plan.parts.is_empty())
@@ -90,7 +90,7 @@ impl Plans {
         let Some(consumer) = cx.first_present(&consumers) else { return };
         let before = parts.len();
         for range in holes(&parts, file.segments) {
-            // What was placed a moment ago is promised, too.
+            // Parts of earlier holes are not in force yet, so their space must be subtracted here.
             let mut candidates = self.candidates(cx, &consumer, object, file);
             for candidate in &mut candidates {
                 let new = parts[before..].iter().filter(|part| part.router == candidate.router);
@@ -106,8 +106,7 @@ impl Plans {
         }
     }
 
-    /// Looks at a plan anew: room that has come is used, and who is asked in turn are those that
-    /// hold the object now.
+    /// Re-examines a plan: new space is used, and Interests are spread over the present holders.
     pub(super) fn reexamine(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         if cx.registry.is_waiting() {
             return;
@@ -138,7 +137,7 @@ impl Plans {
         }
     }
 
-    /// What is due of all that; a bounded part of it.
+    /// Re-examines due plans and checks the progress of parts, a limited number in each tick.
     pub(in crate::controller) fn run_upkeep(&mut self, cx: &mut PlanContext<'_>) {
         if cx.registry.is_waiting() {
             return;
@@ -163,7 +162,7 @@ impl Plans {
         }
     }
 
-    /// Finds routers that do not keep what they were to keep, and gives it to others.
+    /// Finds routers that do not fetch their parts, and gives these parts to other routers.
     fn check_progress(&mut self, cx: &mut PlanContext<'_>) {
         let now = cx.registry.now;
         for router in cx.registry.network.routers.values_mut() {
@@ -194,8 +193,8 @@ impl Plans {
         }
     }
 
-    /// The routers that have had the time to fetch a part of an object and lack some of it, with
-    /// the part's first segment and how much. None where it cannot be had at present.
+    /// The stalled parts of an object: router, first segment, and number of lacking segments.
+    /// Without a producer no part counts as stalled, because nobody could fetch it.
     fn stalled_parts(&mut self, cx: &PlanContext<'_>, object: &Name) -> Vec<(String, u64, u64)> {
         let (now, skips_first) = (cx.registry.now, !cx.config.prefetch_first);
         if cx.registry.network.producers_of(object).is_empty() {
@@ -222,7 +221,7 @@ impl Plans {
     }
 }
 
-/// The segments of a file that are in none of its parts, which are in order.
+/// The segments of a file that are in none of its parts; the parts are in order.
 fn holes(parts: &[Part], segments: u64) -> Vec<(u64, u64)> {
     let mut holes = Vec::new();
     let mut next = 0;

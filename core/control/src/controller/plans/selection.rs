@@ -1,5 +1,5 @@
-//! Who could keep which part of a file, and who could be asked for it (paper
-//! multipath-cache-management, Algorithms 3 and 4). Decides nothing: all of it only reads.
+//! Which routers could keep parts of a file, and which could serve it (paper
+//! multipath-cache-management, Algorithms 3 and 4). Everything here only reads.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,15 +18,16 @@ use crate::placement::{Candidate, DISTANCE_TOLERANCE_NS, Placement, assign_parts
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
-/// Of a store this share may be promised; the rest goes on as without a controller.
+/// The share of a store that plans may use. The rest caches as without a controller.
 const PROMISED_SHARE: (u64, u64) = (7, 8);
-/// Routers that the segments of a file are spread over at most, and their weights.
+/// Maximum number of routers that the Interests for a file are spread over, and their maximum
+/// weight.
 const SPREAD_MAX: usize = 32;
 const WEIGHT_MAX: u64 = 1000;
 
 impl Plans {
-    /// Whether a plan is one over all ways. These are those of one router: from another they may
-    /// lead back.
+    /// Whether a plan spreads Interests over all paths, because no router holds or can keep the
+    /// file. Such a plan is for one consumer: from another router the paths may lead back.
     pub(super) fn is_multipath(
         &self,
         cx: &PlanContext<'_>,
@@ -42,8 +43,9 @@ impl Plans {
         parts.is_empty() && !spread.iter().all(holds)
     }
 
-    /// How a file is to be had by a consumer's router: from those that hold it, else from those
-    /// that are to keep parts of it, else over all ways.
+    /// How a consumer's router gets a file. If other routers hold all of it, Interests are spread
+    /// over them. Otherwise routers with space get parts. If there are none, Interests are spread
+    /// over all loop-free paths, if there are at least two.
     pub(super) fn choose(
         &self,
         cx: &PlanContext<'_>,
@@ -69,7 +71,7 @@ impl Plans {
         (Vec::new(), if ways.len() < 2 { Vec::new() } else { ways })
     }
 
-    /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
+    /// The given routers with their weights, the nearest to the consumer first (paper
     /// multipath-cache-management, Algorithm 3).
     fn weighted_shares(
         &self,
@@ -92,8 +94,8 @@ impl Plans {
         chosen.into_iter().enumerate().map(share).take(SPREAD_MAX).collect()
     }
 
-    /// The neighbours of a consumer's router from which a path leads to the producer that does not
-    /// come back.
+    /// Neighbours of a consumer's router from which no path to the producer leads back over that
+    /// router.
     fn loop_free_neighbours(
         &self,
         cx: &PlanContext<'_>,
@@ -107,7 +109,7 @@ impl Plans {
         neighbours.filter(|id| paths.distance(*id).is_some() && !back.contains(id)).collect()
     }
 
-    /// Routers from which a way to the producers may lead over another one.
+    /// Routers from which a path to the producers may lead over router `over`.
     fn routers_leading_over(
         &self,
         cx: &PlanContext<'_>,
@@ -117,7 +119,7 @@ impl Plans {
         let graph = &cx.graph;
         let mut back = BTreeSet::from([over]);
         let Some(least) = paths.distance(over) else { return back };
-        // Nobody nearer asks it.
+        // Routers that are nearer to a producer never forward to a farther one.
         let farther = |id: &&RouterId| paths.distance(**id).is_some_and(|far| far > least);
         for &id in paths.order().iter().filter(farther) {
             if graph.nearer_neighbours(paths, id).iter().any(|(next, _)| back.contains(next)) {
@@ -127,7 +129,8 @@ impl Plans {
         back
     }
 
-    /// Routers that may keep a part of an object that `consumer` reads and have room for it.
+    /// Routers that may keep a part of an object for `consumer`, with the space that no plan has
+    /// promised.
     pub(super) fn candidates(
         &self,
         cx: &PlanContext<'_>,
@@ -139,15 +142,15 @@ impl Plans {
         self.keeper_candidates(cx, consumer, object, file, promised)
     }
 
-    /// Octets of a router's store that are promised to nobody.
+    /// Bytes of a router's store that plans may use and have not promised.
     pub(super) fn free_bytes(&self, cx: &PlanContext<'_>, name: &str) -> u64 {
         let promisable = cx.registry.network.routers.get(name).map_or(0, promisable_bytes);
         promisable.saturating_sub(self.map.promised_bytes(name))
     }
 
-    /// Routers that may keep a part of an object that `consumer` reads: those that have room beside
-    /// what is promised, and a path to the producer. It may lead over the consumer, which asks
-    /// others for what a keeper asks it for (strategy `multipath`).
+    /// Routers that may keep a part of an object for `consumer`. They need a path to the producer
+    /// and space beyond what `promised` returns. The path may lead over the consumer: strategy
+    /// `multipath` forwards Interests that a keeper sends to it.
     pub(super) fn keeper_candidates(
         &self,
         cx: &PlanContext<'_>,
@@ -160,7 +163,7 @@ impl Plans {
         let producers = cx.registry.network.producers_of(object);
         let to_producer = cx.graph.paths(&producers);
         let to_consumer = cx.graph.paths(&[consumer]);
-        // How far a router is, and that with how long a block takes from there.
+        // The distance of a router, without and with the transfer time of a range.
         let crowding = cx.registry.network.range_transfer_times();
         let far = |router: RouterId| {
             let distance = to_consumer.distance(router)?;
@@ -175,7 +178,8 @@ impl Plans {
             }
         };
         let candidate = |(name, router): (&String, &Router)| {
-            // Room for the manifest at each: which of them keeps it is not known yet.
+            // It is not known yet which part includes which packets of the manifest. So space for
+            // all of the manifest is reserved at each candidate.
             let taken = promised(name) + file.manifest_bytes();
             let free_bytes = promisable_bytes(router).saturating_sub(taken);
             let is_reached = to_producer.distance(router.id).is_some();
@@ -193,8 +197,8 @@ impl Plans {
         cx.registry.network.routers.iter().filter_map(candidate).collect()
     }
 
-    /// Routers that Data of a plan passes through: from the producer to those that keep it, and
-    /// from there to the consumers. Those that keep nothing are told to refuse it.
+    /// Routers that Data of a plan passes through: on the paths from the producer to the keepers,
+    /// and from there to the consumers. Those that keep nothing get a rule to refuse the Data.
     pub(super) fn involved_routers(&self, cx: &PlanContext<'_>, plan: &Plan) -> BTreeSet<String> {
         let mut concerned: BTreeSet<String> = plan.consumers.iter().cloned().collect();
         let keepers = plan.parts.iter().map(|part| &part.router);
@@ -220,12 +224,13 @@ impl Plans {
         concerned
     }
 
-    /// Whether some router holds all of a file: it needs no room.
+    /// Whether a router holds all of a file. Such a file needs no space elsewhere.
     pub(super) fn is_fully_held(&self, file: &File) -> bool {
         self.map.objects.holders(&file.name).values().any(|held| holds_all(held, file))
     }
 
-    /// Objects with parts at some routers that are asked for less than another, the least first.
+    /// Objects with parts at the given routers and with less demand than another object, the least
+    /// first.
     pub(super) fn less_demanded(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
         let wanted = self.demand.score(than);
         let with_part = near.iter().flat_map(|one| {
@@ -244,8 +249,7 @@ impl Plans {
     }
 }
 
-/// How long a block takes over the slowest of the links on a router's path, by what their loads
-/// leave; 0 where nobody knows the rate of one.
+/// The transfer time of a range over the slowest link of a router's path; 0 if no rate is known.
 fn bottleneck_ns(
     crowding: &BTreeMap<(RouterId, RouterId), u64>,
     paths: &Paths,
@@ -263,7 +267,7 @@ fn holds_all(held: &Segments, file: &File) -> bool {
     held.count_within(0, file.segments - 1) == file.segments
 }
 
-/// Octets of a store that plans may have.
+/// Bytes of a store that plans may use.
 pub(in crate::controller) fn promisable_bytes(router: &Router) -> u64 {
     router.report.store_bytes / PROMISED_SHARE.1 * PROMISED_SHARE.0
 }
