@@ -1,4 +1,4 @@
-//! Tells Cargo which folders of data become part of the library.
+//! Tells Cargo which data folders the library embeds.
 
 fn main() {
     for folder in [

@@ -1,4 +1,4 @@
-//! Congestion controllers of the papers.
+//! Congestion controllers of papers.
 
 mod chopcop;
 mod delay;
@@ -14,13 +14,13 @@ use self::icp::Icp;
 use self::ictp::Ictp;
 use self::nb_cc::NbCc;
 
-/// Those of every build, and those of the papers.
+/// The controllers of every build, and those of papers.
 pub const CONTROLLERS: Controllers = Controllers::new(&[
     Controller::CUBIC,
     Controller::AIMD,
     Controller::FIXED,
     Controller::of::<Icp>("icp"),
-    // What is different in HR-ICP is the shaping of Interests in the routers.
+    // HR-ICP differs only in the shaping of Interests by routers.
     Controller::of::<Icp>("hr-icp"),
     Controller::of::<Ictp>("ictp"),
     Controller::of::<Chopcop>("chopcop"),

@@ -1,5 +1,5 @@
-//! Queue disciplines and marking policies of the papers: tables from which text chooses, besides
-//! those of `weir-link`.
+//! Queue disciplines and marking policies of papers, as tables that text can choose from in
+//! addition to those of `weir-link`.
 
 mod hr_icp;
 mod interest_rate;

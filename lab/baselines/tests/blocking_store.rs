@@ -1,4 +1,4 @@
-//! A store that blocks, before disks that are octets in memory.
+//! A blocking store with disks in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -37,7 +37,7 @@ fn checksum(octets: &[u8]) -> u32 {
         .fold(0x811C_9DC5, |sum, &octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193))
 }
 
-/// The outcome of an operation that succeeds.
+/// The outcome of a successful operation.
 fn carry_out(disk: &mut [u8], op: &DiskOp) -> DiskOutcome {
     match &op.kind {
         DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
@@ -79,7 +79,7 @@ fn kind(out: &OutPacket) -> PacketKind {
     }
 }
 
-/// What left, as (face, kind).
+/// Sent packets as (face, kind).
 fn sent(packets: &[OutPacket]) -> Vec<(FaceId, PacketKind)> {
     packets.iter().map(|packet| (packet.face, kind(packet))).collect()
 }
@@ -97,20 +97,20 @@ fn busy(bypass: Bypass, mark: Mark) -> BusyPolicy {
     BusyPolicy { bypass, mark, ..BusyPolicy::default() }
 }
 
-/// A router whose store blocks, and its disks.
+/// A router with a blocking store, and its disks.
 struct Fixture {
     router: Router,
     driver: Box<dyn Driver>,
     now: Instant,
     out: Outbox,
     disks: Vec<Vec<u8>>,
-    /// What the router wants done and has not been done yet.
+    /// Operations that the router submitted and that have not run yet.
     ops: VecDeque<DiskOp>,
     nonce: u32,
 }
 
 impl Fixture {
-    /// No memory for Data, so that all Data is on one disk, and a threshold of 2.
+    /// No memory tier, so that all Data is on one disk, and a threshold of 2.
     fn new(busy: BusyPolicy, interests_max: u32) -> Self {
         Self::with(busy, interests_max, (0, 1), FilterKind::Bloom)
     }
@@ -190,7 +190,7 @@ impl Fixture {
         self.packet(face, interest(name, nonce).encode())
     }
 
-    /// A new Interest for `/d/seg=<segment>`.
+    /// Sends a new Interest for `/d/seg=<segment>`.
     fn request_segment(&mut self, segment: u32) -> Vec<OutPacket> {
         self.nonce += 1;
         self.ask(CONSUMER_FACE, &format!("/d/seg={segment}"), self.nonce)
@@ -212,7 +212,7 @@ impl Fixture {
         self.ops.extend(mem::take(&mut self.out.disk_ops));
     }
 
-    /// The disk carries out the oldest operation. Returns what the router then sends.
+    /// Runs the oldest disk operation. Returns what the router then sends.
     fn step(&mut self) -> Vec<OutPacket> {
         self.collect();
         let op = self.ops.pop_front().expect("an operation waits");
@@ -231,7 +231,7 @@ impl Fixture {
         }
     }
 
-    /// Stores `/d/seg=0` and so on, on disk.
+    /// Stores `/d/seg=0` and the following segments on disk.
     fn put_segments(&mut self, count: u32) {
         for segment in 0..count {
             let name = format!("/d/seg={segment}");
@@ -268,7 +268,7 @@ fn interests_wait_behind_a_read() {
     assert_eq!(fixture.ops.len(), 1, "one read at a time");
     assert_eq!(fixture.packet(U, data("/d/seg=2", 0)).len(), 0, "Data does not wait");
     assert_eq!(fixture.drops(DropReason::Unsolicited), 1);
-    // Beyond the bound, a Nack.
+    // Over the limit, a Nack.
     assert!(fixture.ask(V, "/miss/2", 2).is_empty());
     let out = fixture.ask(V, "/miss/3", 3);
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
@@ -323,7 +323,7 @@ fn data_of_interests_that_bypass_is_marked() {
     assert_eq!(fixture.busy().marked, 1);
 }
 
-/// What may happen to the router.
+/// An input of the router.
 #[derive(Clone, Debug)]
 enum FixtureStep {
     Interest { face: u64, name: u8, prefix: bool, fresh: bool },
@@ -399,8 +399,7 @@ impl Fixture {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// No face receives more Data and Nacks than it has sent Interests, and in the end nothing
-    /// waits.
+    /// No face receives more Data and Nacks than it sent Interests, and nothing waits at the end.
     #[test]
     fn every_interest_ends(
         happenings in proptest::collection::vec(any_step(), 1..160),

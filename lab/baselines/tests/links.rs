@@ -1,5 +1,5 @@
-//! Marking policies and queue disciplines of routers in simulated networks, those of the product
-//! next to those of papers.
+//! Marking policies and queue disciplines of routers in simulated networks: those of papers
+//! compared with the built-in ones.
 
 use weir_baselines::links::{DISCIPLINES, MARKERS};
 use weir_link::{DisciplineConfig, MarkingPolicy};
@@ -11,7 +11,7 @@ use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan};
 
 const S: u64 = 1_000_000_000;
 
-/// A consumer that asks at a constant rate, a router, a producer.
+/// A consumer with a constant rate, a router and a producer.
 fn plan(rate_hz: f64) -> Plan {
     let names = Names {
         prefix: "/p".into(),
@@ -55,8 +55,7 @@ fn router(plan: &mut Plan) -> &mut RouterPlan {
     }
 }
 
-/// How many Data the consumer has after a second, and in the end, with this discipline at the faces
-/// of the router.
+/// Data at the consumer after a second and at the end, with this discipline at the router's faces.
 fn received(text: &str) -> (usize, usize) {
     let mut plan = plan(100.0);
     router(&mut plan).discipline = discipline(text);
@@ -71,13 +70,14 @@ fn received(text: &str) -> (usize, usize) {
 #[test]
 fn discipline_timers_fire() {
     assert_eq!(received("fifo"), (100, 100));
-    // One at once and one each 50 ms; those that still wait come in the time to drain.
+    // One at once and one each 50 ms; the waiting ones leave during the drain time.
     assert_eq!(received("interest-rate interests_per_s=20 burst=1"), (20, 100));
 }
 
-/// What a second of 1,000 Interests a second for packets of about 1 kB at a bottleneck of 4 Mbit/s
-/// with a queue of 100 kB comes to: the longest queue in octets, frames that found no room, Data at
-/// the consumer, and marked ones. The queue is sampled each millisecond; a frame takes two.
+/// Results of one second with 1,000 Interests per second for packets of about 1 kB, over a
+/// bottleneck of 4 Mbit/s with a queue of 100 kB. Returns the longest queue in bytes, dropped
+/// frames, Data at the consumer, and marked Data. The queue is sampled each millisecond, and a
+/// frame takes two.
 fn overload(policy: &str, queueing: &str) -> (u64, u64, usize, usize) {
     let mut plan = plan(1000.0);
     let producer_bytes = Sizes::Fixed { bytes: 900 };
@@ -133,7 +133,7 @@ fn unsuitable_marking_policy_is_rejected() {
 #[test]
 fn every_policy_marks_by_the_link_queue() {
     for (policy, least, most) in [
-        // Twice q_max is three fifths of the queue, where the mean is for most of the time.
+        // Twice q_max is three fifths of the queue; the mean is there for most of the time.
         ("rem", 0.5, 0.95),
         ("rem q_min=90KB q_max=95KB", 0.001, 0.1),
         // 100 kB take 200 ms.
@@ -151,8 +151,8 @@ fn every_policy_marks_by_the_link_queue() {
     assert_eq!(overload("rem", "fifo"), overload("rem", "fifo"), "one seed, one result");
 }
 
-/// Interests leave the router as fast as the bottleneck carries their Data, whose size it learns:
-/// none is lost, and the queue stays at the burst and what sizes were misjudged at first.
+/// Interests leave the router as fast as the bottleneck carries their Data, whose size the router
+/// learns. None is lost. The queue stays at the burst plus the initial error of the sizes.
 #[test]
 fn shaping_keeps_data_within_link_rate() {
     let (queue_bytes, dropped, received, marks) =

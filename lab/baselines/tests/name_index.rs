@@ -1,4 +1,4 @@
-//! An ordered list of names, and decoding for every comparison, against a map of names.
+//! Compares the ordered index, and decoding for every comparison, with a map of names.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use weir_wire::{Data, DataView, Interest, LpHeader, Name};
 
 const LOCAL: FaceId = FaceId(256);
 
-/// A router that stores whatever it receives.
+/// A router that stores every Data.
 struct Fixture {
     router: Router,
     now: Instant,
@@ -76,7 +76,7 @@ impl Fixture {
         }
     }
 
-    /// Ends the Interests that wait, so that Data is unsolicited.
+    /// Expires pending Interests, so that Data is unsolicited.
     fn pass_ms(&mut self, ms: u64) {
         self.now = self.now.plus_ns(ms * NS_PER_MS);
         self.handle(Input::Wakeup);
@@ -129,7 +129,7 @@ fn uri(name: &[u8]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The model learns by exact lookups what the store has evicted.
+    /// The model finds evicted entries by exact lookups.
     #[test]
     fn equals_a_map_of_names(
         steps in steps(),
@@ -140,10 +140,10 @@ proptest! {
         let index = if is_ordered { IndexKind::Ordered } else { IndexKind::Hash };
         let compare = if decodes { Compare::Decode } else { Compare::Stored };
         let mut fixture = Fixture::new(capacity_bytes, index, compare);
-        // The time until which it is fresh, and when it came.
+        // The end of freshness, and the arrival time.
         let mut model = BTreeMap::<Vec<u8>, (Instant, Instant)>::new();
         for step in steps {
-            // No Interest waits for what is put.
+            // No Interest is pending for the inserted Data.
             fixture.pass_ms(2);
             match step {
                 Step::Put { name, freshness_ms, size } => {

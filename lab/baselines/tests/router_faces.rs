@@ -1,11 +1,11 @@
-//! Faces of a real router with a discipline of the papers.
+//! Faces of a real router with a queue discipline of a paper.
 
 use weir_baselines::links::DISCIPLINES;
 use weir_io_fixture::router::{TestRouter, interest, name, name_of};
 use weir_runtime::{DisciplineConfig, StaticFace};
 
-/// Interests that the face's discipline holds back leave when the packet thread's timer is due:
-/// nothing else would make it look at the face again.
+/// Interests held by the face's discipline leave when the packet thread's timer fires: nothing else
+/// makes it poll the face.
 #[test]
 fn held_interests_leave_by_timer() {
     let far = TestRouter::start();

@@ -3,38 +3,38 @@
 
 use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, Variable};
 
-/// A network, its files and what is asked for.
+/// A network, its files and the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementProblem {
-    /// Hops from a router to another.
+    /// Hops between routers.
     pub hops: Vec<Vec<u32>>,
-    /// The router at which each file is produced, and its blocks.
+    /// The router that produces each file, and the file's number of blocks.
     pub files: Vec<(usize, usize)>,
-    /// Blocks that each router has room for.
+    /// Capacity of each router in blocks.
     pub capacity: Vec<usize>,
-    /// How often each router asks for each file.
+    /// Number of requests of each router for each file.
     pub requests: Vec<Vec<u32>>,
 }
 
-/// How often a block may be kept.
+/// How many routers may store a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     One,
-    /// At as many as have room.
+    /// As many as have capacity.
     Any,
 }
 
-/// Why there is no best placement.
+/// Why there is no optimal placement.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimumError {
     #[error("the solver says: {0}")]
     Solver(#[from] Error),
-    /// It did not come to an end.
+    /// The solver did not finish.
     #[error("the solver has found no placement")]
     Unsolved,
 }
 
-/// The routers that keep each block, by file and block.
+/// The routers that store each block, by file and block.
 pub type BlockPlacement = Vec<Vec<Vec<usize>>>;
 
 impl PlacementProblem {
@@ -42,16 +42,15 @@ impl PlacementProblem {
         0..self.capacity.len()
     }
 
-    /// Hops that a router saves for all who ask for a file by keeping a block of it that nobody
-    /// else keeps.
+    /// Hops that a router saves for all requests of a file if it alone stores one of its blocks.
     fn saved(&self, consumer: usize, file: usize, keeper: usize) -> u32 {
         let (producer, _) = self.files[file];
         let per_request = self.hops[consumer][producer].saturating_sub(self.hops[consumer][keeper]);
         per_request * self.requests[consumer][file]
     }
 
-    /// The hops of all blocks of all requests, each from the nearest of its keepers and its
-    /// producer.
+    /// Total hops of all blocks of all requests, each from the nearest router that stores it or
+    /// from its producer.
     pub fn cost(&self, kept: &BlockPlacement) -> u64 {
         let mut hops = 0;
         for consumer in self.routers() {
@@ -72,7 +71,7 @@ impl PlacementProblem {
     }
 }
 
-/// A placement of the least [cost](Case::cost).
+/// A placement with the lowest [cost](PlacementProblem::cost).
 ///
 /// # Errors
 /// The solver failed.
@@ -121,7 +120,7 @@ pub fn best(case: &PlacementProblem, copies: Copies) -> Result<BlockPlacement, O
     Ok(kept)
 }
 
-/// Each consumer has a block from one of those that keep it.
+/// Each consumer gets a block from one of the routers that store it.
 fn add_consumer_terms(
     problem: &mut Problem,
     case: &PlacementProblem,
@@ -154,7 +153,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All placements of three blocks, of two files, in two routers with room for one or two.
+    /// The lowest cost over all placements of three blocks of two files in two routers with
+    /// capacity 1 or 2.
     fn brute_force_cost(case: &PlacementProblem, copies: Copies) -> u64 {
         let mut least = u64::MAX;
         for bits in 0_u32..64 {

@@ -1,4 +1,4 @@
-//! The controller's placements, and LRU in every router, beside the best that there is.
+//! Compares the controller's placements, and LRU in every router, with the optimal placement.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,14 @@ const CONSUMERS: usize = 6;
 const PRODUCERS: usize = 2;
 const REQUESTS: usize = 400;
 const SEEDS: u64 = 10;
-/// Blocks of each file, and those that a router has room for: no file fits into one.
+/// Blocks of each file. A router's `CAPACITY` is lower, so no file fits into one router.
 const BLOCKS: usize = 3;
 const CAPACITY: usize = 2;
-/// Segments of a block, and the octets of one.
+/// Segments of a block; `PACKET` is the size of one in bytes.
 const BLOCK: u64 = 64;
 const PACKET: u64 = 8200;
 
-/// A network, and who asks for which file, one after another.
+/// A network, and the requests in order.
 struct Network {
     topology: Topology,
     case: PlacementProblem,
@@ -42,7 +42,7 @@ fn network(seed: u64) -> Network {
     }
     let mut rng = Rng::from_seed(seed);
     let files = (0..FILES).map(|file| (file % PRODUCERS, BLOCKS)).collect();
-    // Zipf's law with exponent 1 over files whose order is drawn.
+    // Zipf's law with exponent 1 over files in random order.
     let mut order: Vec<usize> = (0..FILES).collect();
     (1..FILES).for_each(|at| order.swap(at, rng.below(at as u32 + 1) as usize));
     let weight = |rank: usize| 1_000_000 / (rank as u32 + 1);
@@ -96,8 +96,8 @@ fn file(at: usize) -> File {
     File { name, segments, size_bytes, packet_bytes: PACKET, manifest }
 }
 
-/// What the controller has kept when it has heard all requests, and the hops of all requests then:
-/// each router asks whom it is told to ask.
+/// The controller's placement after it has seen all requests, and the hops of all requests then.
+/// Each router queries the routers that the controller assigned.
 fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
     let config = ControllerConfig {
         placement,
@@ -106,7 +106,8 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
         ..ControllerConfig::default()
     };
     let mut controller = Controller::new(config);
-    // Seven eighths may be promised; a segment takes an eighth more than its packet, and 512 more.
+    // Seven eighths of the store may be assigned. A segment needs an eighth more than its packet,
+    // and 512 bytes.
     let block = BLOCK * (PACKET + PACKET / 8 + 512);
     let store_bytes = (block * CAPACITY as u64).div_ceil(7) * 8 + 64;
     for at in 0..ROUTERS {
@@ -147,7 +148,7 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
     (kept, hops)
 }
 
-/// Hops of all requests with LRU in every router: of the second time that they are all made.
+/// Hops of all requests with LRU in every router, counted in the second pass.
 fn lru(network: &Network) -> u64 {
     let planner = RoutePlanner::new(&network.topology, Metric::Hops);
     let to_producer: Vec<_> = (0..PRODUCERS).map(|producer| planner.routes_to(producer)).collect();
@@ -176,7 +177,7 @@ fn lru(network: &Network) -> u64 {
     hops
 }
 
-/// Mean and half of the 95 % confidence interval, of ten.
+/// Mean and half of the 95 % confidence interval, of ten values.
 fn interval(values: &[f64]) -> (f64, f64) {
     assert_eq!(values.len(), 10, "the quantile below is of nine degrees of freedom");
     let mean = values.iter().sum::<f64>() / 10.0;
@@ -205,12 +206,14 @@ fn placements_compared_with_the_optimum() {
         let costs =
             [placed[0].1 as f64, placed[1].1 as f64, placed[2].1 as f64, lru(&network) as f64, any];
         for (ratios, cost) in ratios.iter_mut().zip(costs) {
-            assert!(cost >= any - 0.5, "nothing is better than the best");
+            assert!(cost >= any - 0.5, "no placement is better than the optimum");
             ratios.push(cost / one);
         }
     }
     let names = ["by demand", "nearest", "largest free", "LRU everywhere", "best with copies"];
-    println!("hops over those of the best placement of one copy each, {SEEDS} networks:");
+    println!(
+        "hops relative to the optimal placement with one copy of each block, {SEEDS} networks:"
+    );
     for (name, ratios) in names.iter().zip(&ratios) {
         let (mean, half) = interval(ratios);
         println!("{name:>16}: {mean:.3} ± {half:.3}");

@@ -1,29 +1,30 @@
-//! The data of a figure: what is drawn, never how.
+//! The data of a figure, without its appearance.
 
 use serde::{Deserialize, Serialize};
 
 /// One figure: a title, two axes and the data.
 ///
-/// Values are plain numbers in the unit of their axis. Values that are not finite are not drawn
-/// (a line breaks there); the CSV keeps them.
+/// Values are plain numbers in the unit of their axis. Values that are not finite are not drawn (a
+/// line breaks there), but the CSV has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What the figure shows, one line.
+    /// One line about what the figure shows.
     pub title: String,
-    /// Second line in smaller type: parameters, number of seeds. May be empty.
+    /// A second line in smaller type, such as parameters and the number of seeds; may be empty.
     pub subtitle: String,
-    /// Horizontal axis. Bars and boxes use its label only. Unused for panels.
+    /// Horizontal axis. Bars and boxes use only its label, and panels ignore it.
     pub x: Axis,
-    /// Vertical axis. For a heat map, the rows. Unused for panels.
+    /// Vertical axis; for a heat map, the rows. Panels ignore it.
     pub y: Axis,
     pub kind: Kind,
-    /// Lines across the plot area: a bound, a paper's value, a link's capacity.
+    /// Lines across the plot area, such as a bound, a paper's value or a link's capacity.
     pub references: Vec<Reference>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Lines, steps, time series, distribution functions and scatter: all are series of points.
+    /// Lines, steps, time series, distribution functions and scatter plots, all as series of
+    /// points.
     Series(Vec<Series>),
     /// Grouped bars over categories.
     Bars(Bars),
@@ -31,7 +32,7 @@ pub enum Kind {
     Boxes(Boxes),
     /// A matrix of colours.
     Heat(Heat),
-    /// Several figures in a grid, lettered (a), (b), ...
+    /// Several figures in a grid, labelled (a), (b), ...
     Panels(Panels),
 }
 
@@ -40,25 +41,25 @@ pub struct Axis {
     /// The quantity: `Throughput`.
     pub label: String,
     /// Its unit: `bit/s`, `s`, `ns`, `B`, `packets/s`, `%`, or empty for a plain number. Units that
-    /// take SI prefixes get the one that fits the data (`12 Mbit/s`, `3 ms`).
+    /// take SI prefixes get a suitable one (`12 Mbit/s`, `3 ms`).
     pub unit: String,
     /// Linear or logarithmic.
     pub scale: Scale,
-    /// Least and greatest value shown; from the data when absent. A range that is empty, not
-    /// finite, or not positive on a logarithmic axis is ignored.
+    /// Smallest and largest value shown; `None` uses the data. A range that is empty, not finite,
+    /// or not positive on a logarithmic axis is ignored.
     pub range: Option<(f64, f64)>,
-    /// Whether a linear axis taken from the data must include zero (bars always do).
+    /// Whether a linear axis without a given range must include zero (bars always do).
     pub from_zero: bool,
 }
 
-/// How an axis maps values to places.
+/// How an axis maps values to positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scale {
     /// Equal steps are equal differences.
     #[default]
     Linear,
-    /// Equal steps are equal ratios. Values of zero and below are not drawn, and the figure says
-    /// how many there are.
+    /// Equal steps are equal ratios. Values of zero and below are not drawn, and the figure shows
+    /// their number.
     Log,
 }
 
@@ -67,17 +68,17 @@ pub(crate) fn drawable(value: f64, scale: Scale) -> bool {
     value.is_finite() && value.abs() < HUGE && (scale == Scale::Linear || value > 1e-300)
 }
 
-/// Values beyond this are treated as not finite: their differences overflow.
+/// Values beyond this count as not finite, because their differences overflow.
 pub(crate) const HUGE: f64 = 1e300;
 
-/// A line across the plot area, with a name at its end.
+/// A line across the plot area with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// What it stands for: `paper`, `capacity`.
+    /// Its meaning: `paper`, `capacity`.
     pub name: String,
-    /// Where it lies on its axis.
+    /// Its position on its axis.
     pub value: f64,
-    /// Vertical, at `value` of the horizontal axis; otherwise horizontal.
+    /// Vertical at `value` of the horizontal axis; otherwise horizontal.
     pub vertical: bool,
 }
 
@@ -89,11 +90,11 @@ pub struct Series {
     pub join: Join,
     /// Whether each point has a marker.
     pub markers: bool,
-    /// How `low` and `high` of the points are shown.
+    /// How `low` and `high` of the points are drawn.
     pub interval: Interval,
 }
 
-/// A point, with an interval about it if there is one.
+/// A point with an optional interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub x: f64,
@@ -110,9 +111,9 @@ pub struct Point {
 pub enum Join {
     #[default]
     Line,
-    /// Held until the next point: queue lengths, distribution functions.
+    /// Held until the next point, as for queue lengths and distribution functions.
     Step,
-    /// Not at all.
+    /// Not joined.
     Scatter,
 }
 
@@ -123,7 +124,7 @@ pub enum Interval {
     Band,
 }
 
-/// Grouped bars: for each category one bar of each group.
+/// Grouped bars: each category has one bar of each group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
     /// Names under the axis.
@@ -134,12 +135,12 @@ pub struct Bars {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BarGroup {
     pub name: String,
-    /// A value for each category, with an interval if there is one; missing ones are left out.
-    /// `x` of the points is not used.
+    /// A value for each category, with an optional interval. Missing ones are omitted, and `x` is
+    /// ignored.
     pub values: Vec<Point>,
 }
 
-/// Box plots: quartiles, whiskers to the last sample within 1.5 interquartile ranges, outliers.
+/// Box plots: quartiles, whiskers to the last sample within 1.5 interquartile ranges, and outliers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boxes {
     /// Names under the axis.
@@ -160,7 +161,7 @@ pub struct Heat {
     pub columns: Vec<String>,
     /// Names of the rows, top to bottom.
     pub rows: Vec<String>,
-    /// `values[row][column]`; missing and not finite cells are hatched.
+    /// `values[row][column]`. Missing cells and values that are not finite are hatched.
     pub values: Vec<Vec<f64>>,
     /// The quantity and unit of the colour bar.
     pub bar: Axis,
@@ -184,7 +185,7 @@ fn share_colours(figures: &mut [Figure]) {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panels {
-    /// Figures beside each other; at least 1.
+    /// Number of columns of the grid, at least 1.
     pub columns: usize,
     pub figures: Vec<Figure>,
 }
@@ -206,7 +207,7 @@ impl Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
     }
 
-    /// The same axis over a given range.
+    /// The same axis with a given range.
     #[must_use]
     pub fn range(mut self, least: f64, greatest: f64) -> Axis {
         self.range = Some((least, greatest));
@@ -248,7 +249,7 @@ impl Point {
 }
 
 impl Series {
-    /// Markers joined by lines, intervals as bars: measurements over a parameter.
+    /// Markers joined by lines, with intervals as bars: measurements over a parameter.
     pub fn line(name: impl Into<String>, points: Vec<Point>) -> Series {
         Series {
             name: name.into(),
@@ -259,7 +260,7 @@ impl Series {
         }
     }
 
-    /// A line without markers, intervals as a band: a model, or many points.
+    /// A line without markers, with intervals as a band: a model or many points.
     pub fn curve(name: impl Into<String>, points: Vec<Point>) -> Series {
         Series { markers: false, interval: Interval::Band, ..Series::line(name, points) }
     }
@@ -269,7 +270,7 @@ impl Series {
         Series { join: Join::Step, ..Series::curve(name, points) }
     }
 
-    /// Markers alone.
+    /// Markers only.
     pub fn scatter(name: impl Into<String>, points: Vec<Point>) -> Series {
         Series { join: Join::Scatter, ..Series::line(name, points) }
     }
@@ -313,8 +314,8 @@ impl Figure {
         Figure::with(title, x, y, Kind::Heat(heat))
     }
 
-    /// Figures in a grid of `columns`. Heat maps of one quantity get one colour scale, unless they
-    /// have ranges of their own.
+    /// Figures in a grid of `columns`. Heat maps of the same quantity get a common colour scale,
+    /// unless they have their own ranges.
     pub fn panels(title: impl Into<String>, columns: usize, mut figures: Vec<Figure>) -> Figure {
         share_colours(&mut figures);
         let none = Axis::linear("", "");

@@ -1,18 +1,18 @@
-//! The width of text, in the font that comes with the crate.
+//! The width of text in the font that the crate includes.
 
 use std::sync::OnceLock;
 
 use skrifa::instance::{LocationRef, Size};
 use skrifa::{FontRef, MetadataProvider};
 
-/// The regular face, a subset: Latin, Greek, superscripts, arrows, some mathematics.
+/// The regular face, a subset: Latin, Greek, superscripts, arrows and some mathematics.
 pub(crate) const REGULAR: &[u8] = include_bytes!("../fonts/DejaVuSans.ttf");
 /// The bold face, the same subset.
 pub(crate) const BOLD: &[u8] = include_bytes!("../fonts/DejaVuSans-Bold.ttf");
-/// Verdana has nearly the same widths, and is where DejaVu is not.
+/// Verdana has nearly the same widths, for systems without DejaVu.
 pub(crate) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
-/// Widths of the characters below this code are looked up once.
+/// Widths of characters below this code are cached.
 const TABLE: usize = 0x400;
 
 struct Widths {
@@ -21,7 +21,7 @@ struct Widths {
 }
 
 fn measure(bytes: &[u8]) -> Widths {
-    // A face that cannot be read would only make the layout coarse.
+    // An unreadable face only makes the layout imprecise.
     let mut widths = Widths { by_code: vec![0.6; TABLE], other: 0.64 };
     let Ok(font) = FontRef::new(bytes) else { return widths };
     let metrics = font.glyph_metrics(Size::new(1.0), LocationRef::default());
@@ -36,7 +36,7 @@ fn measure(bytes: &[u8]) -> Widths {
     widths
 }
 
-/// Width of `text` at `size`, in the same unit as `size`.
+/// Width of `text` at `size`, in the unit of `size`.
 pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
     static FACES: OnceLock<[Widths; 2]> = OnceLock::new();
     let faces = FACES.get_or_init(|| [measure(REGULAR), measure(BOLD)]);
@@ -48,7 +48,7 @@ pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
     ems * size
 }
 
-/// Breaks `text` at spaces into lines no wider than `limit`; a longer word has a line of its own.
+/// Breaks `text` at spaces into lines no wider than `limit`. A longer word gets its own line.
 pub(crate) fn wrap(text: &str, size: f64, bold: bool, limit: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -66,7 +66,7 @@ pub(crate) fn wrap(text: &str, size: f64, bold: bool, limit: f64) -> Vec<String>
     lines
 }
 
-/// Cuts `text` with an ellipsis so that it is no wider than `limit`.
+/// Truncates `text` with an ellipsis so that it is no wider than `limit`.
 pub(crate) fn cut(text: &str, size: f64, bold: bool, limit: f64) -> String {
     if width(text, size, bold) <= limit {
         return text.to_owned();

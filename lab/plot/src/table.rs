@@ -1,10 +1,10 @@
-//! The data of a figure as CSV, and what it shows in words.
+//! The data of a figure as CSV, and its description in words.
 
 use std::fmt::Write as _;
 
 use crate::{Bars, Boxes, Figure, Heat, Kind, Point, Series};
 
-/// One CSV field, quoted where it must be.
+/// One CSV field, quoted if necessary.
 pub fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -19,7 +19,7 @@ fn row(out: &mut String, fields: &[String]) {
     let _ = writeln!(out, "{}", fields.join(","));
 }
 
-/// A number that parses back to the same value; `NaN`, `inf` and `-inf` are kept as such.
+/// A number that parses back to the same value; `NaN`, `inf` and `-inf` are written as such.
 fn plain(value: f64) -> String {
     value.to_string()
 }

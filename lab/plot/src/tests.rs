@@ -56,7 +56,7 @@ fn bars_and_heat_maps_name_their_cells() {
     assert_eq!(heat.to_csv(), "load,k,Loss\n0.5,1,0.25\n0.5,2,0.125\n");
 }
 
-/// Colours of heat maps side by side mean the same, unless the maps are of different things.
+/// Adjacent heat maps of the same quantity use the same colours.
 #[test]
 fn heat_maps_of_one_quantity_share_their_colours() {
     let heat = |bar: Axis, value: f64| {
@@ -97,7 +97,7 @@ fn a_figure_becomes_three_files() {
     assert_eq!(std::fs::read_to_string(&written.csv).expect("csv"), lines().to_csv());
     assert_eq!(std::fs::read_to_string(&written.svg).expect("svg"), lines().to_svg());
     let png = std::fs::read(&written.png).expect("png");
-    // Width and height stand in the header of a PNG.
+    // Width and height are in the header of a PNG.
     assert_eq!(png[16..20], 1600u32.to_be_bytes());
     let again = lines().write(&inner, "again").expect("written");
     assert_eq!(png, std::fs::read(again.png).expect("png"), "same data, same bytes");

@@ -1,4 +1,4 @@
-//! From a figure to files.
+//! Writes figures to files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -7,9 +7,9 @@ use resvg::{tiny_skia, usvg};
 
 use crate::Figure;
 
-/// Pixels of the longest side that is drawn.
+/// Maximum pixels on the longest side.
 const SIDE_MAX: u32 = 8192;
-/// Pixels across of the PNG files: twice the width of a report's column.
+/// Width of PNG files in pixels: twice the width of a report's column.
 const PNG_WIDTH: u32 = 1600;
 
 /// Why a picture was not written.
@@ -19,11 +19,11 @@ pub enum PlotError {
     #[error("not a drawing: {0}")]
     Svg(String),
     /// The picture has no area, or a side of more than 8192 pixels.
-    #[error("a picture of {width} x {height} pixels cannot be drawn; ask for 1 to 8192 a side")]
+    #[error("a picture of {width} x {height} pixels cannot be drawn; choose 1 to 8192 per side")]
     Size {
-        /// Pixels across.
+        /// Width in pixels.
         width: u32,
-        /// Pixels down.
+        /// Height in pixels.
         height: u32,
     },
     /// A file was not written.
@@ -51,32 +51,33 @@ impl Written {
 }
 
 impl Figure {
-    /// The figure as SVG: text stays text, nothing outside the file is needed.
+    /// The figure as SVG. Text stays text, and the file needs no others.
     pub fn to_svg(&self) -> String {
         crate::draw::svg(self)
     }
 
-    /// The figure as PNG, `width` pixels across.
+    /// The figure as a PNG of `width` pixels.
     ///
     /// # Errors
-    /// A width of 0 or so large that the picture exceeds the bounds of [`PlotError::Size`].
+    /// The width is 0, or so large that the picture exceeds the limits of [`PlotError::Size`].
     pub fn to_png(&self, width: u32) -> Result<Vec<u8>, PlotError> {
         svg_to_png(&self.to_svg(), width)
     }
 
-    /// The data as CSV (RFC 4180, a heading line), all of it, not only what is drawn.
+    /// All data as CSV (RFC 4180, with a heading line), not only what is drawn.
     ///
     /// Panels follow each other, each after a line `# (a) title` and with its own headings.
     pub fn to_csv(&self) -> String {
         crate::table::csv(self)
     }
 
-    /// What the figure shows, in words: axes, series, ranges.
+    /// The figure in words: axes, series and ranges.
     pub(crate) fn description(&self) -> String {
         crate::table::description(self)
     }
 
-    /// Writes `stem.svg`, `stem.png` and `stem.csv` to `folder`, which is made if absent.
+    /// Writes `stem.svg`, `stem.png` and `stem.csv` to `folder`, which is created if it does not
+    /// exist.
     pub fn write(&self, folder: &Path, stem: &str) -> Result<Written, PlotError> {
         let at = |end: &str| folder.join(format!("{stem}.{end}"));
         let written = Written { svg: at("svg"), png: at("png"), csv: at("csv") };
@@ -94,11 +95,11 @@ impl Figure {
     }
 }
 
-/// Any SVG drawing as PNG, `width` pixels across, on white where it is transparent. Text is set in
-/// the font that comes with this crate, so that the picture is the same on every machine.
+/// Any SVG drawing as a PNG of `width` pixels, with a white background. Text uses the font of this
+/// crate, so the picture is the same on every machine.
 ///
 /// # Errors
-/// Text that is not SVG, or a size out of bounds.
+/// The text is not SVG, or the size is out of range.
 pub fn svg_to_png(svg: &str, width: u32) -> Result<Vec<u8>, PlotError> {
     let options = usvg::Options {
         font_family: "DejaVu Sans".to_owned(),
@@ -123,7 +124,7 @@ pub fn svg_to_png(svg: &str, width: u32) -> Result<Vec<u8>, PlotError> {
     pixels.encode_png().map_err(|error| PlotError::Svg(error.to_string()))
 }
 
-/// Only the faces that come with the crate, never those of the machine.
+/// Only the faces that the crate includes, never those of the machine.
 fn fonts() -> Arc<usvg::fontdb::Database> {
     static FONTS: OnceLock<Arc<usvg::fontdb::Database>> = OnceLock::new();
     let load = || {
@@ -135,8 +136,7 @@ fn fonts() -> Arc<usvg::fontdb::Database> {
     Arc::clone(FONTS.get_or_init(load))
 }
 
-/// Whatever family a drawing names, it gets ours: the machine's fonts are not looked at, and text
-/// must not vanish.
+/// Every font family resolves to ours: the machine's fonts are not used, and text must not vanish.
 fn any_font() -> usvg::FontResolver<'static> {
     usvg::FontResolver {
         select_font: Box::new(|font, fonts| {

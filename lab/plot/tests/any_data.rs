@@ -1,4 +1,4 @@
-//! Whatever the data, a figure is drawn, is XML, is the same every time, and hides nothing.
+//! For any data, a figure is valid XML, is the same every time, and hides no value.
 
 use proptest::prelude::*;
 use weir_plot::{
@@ -102,7 +102,7 @@ fn figure() -> impl Strategy<Value = Figure> {
     )
 }
 
-/// Every coordinate is a number, and none is so far away that a renderer would stumble.
+/// Every coordinate is a number in a range that renderers handle.
 fn check(svg: &str) -> Result<(), TestCaseError> {
     let document = roxmltree::Document::parse(svg)
         .map_err(|error| TestCaseError::fail(format!("{error}: {svg}")))?;

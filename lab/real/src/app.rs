@@ -1,15 +1,15 @@
-//! One consumer or producer as a process: `weir lab app FILE`.
+//! Runs one consumer or producer as a process: `weir lab app FILE`.
 //!
-//! It speaks with the coordinator over its standard input and output, a line at a time:
+//! It exchanges lines with the coordinator over standard input and output:
 //!
-//! | it says | it is told |
+//! | it prints | the coordinator sends |
 //! |---|---|
 //! | `{"bound":["udp4://..."]}`: a port for each link (none without UDP) | `connect URI` for each |
 //! | `{"ready":true}`: connected and registered | `start NS`: the common start (monotonic) |
 //! | `{"done":true}`: a consumer has nothing left to do | `stop` |
-//! | `{"report":{...}}`, and it ends | |
+//! | `{"report":{...}}`, and it exits | |
 //!
-//! When its standard input closes, its coordinator is gone, and it ends at once.
+//! If its standard input closes, the coordinator has exited, and the process exits at once.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -34,57 +34,57 @@ use super::AppReport;
 use super::codec::EventWriter;
 use crate::emulator::{LatenessHistogram, LatenessStats};
 
-/// Pause between attempts to reach a router that is away.
+/// Pause between attempts to reach a router that is down.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(5);
-/// Wake-ups of sleeping processes may be put together by the kernel within this time.
+/// The kernel may merge wake-ups of sleeping processes within this time.
 const TIMER_SLACK_NS: u64 = 1;
 
-/// What `weir lab app` is told in its file.
+/// The content of the file for `weir lab app`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct AppSpec {
-    /// An index into the nodes of the plan.
+    /// Index in the plan's nodes.
     pub node: u32,
     pub name: String,
     pub role: Role,
     pub seed: u64,
-    /// When consumers stop asking, ns from the start.
+    /// When consumers stop to request, ns from the start.
     pub duration_ns: u64,
-    /// When it gives up what is outstanding, ns from the start.
+    /// When the application stops to wait for answers, ns from the start.
     pub end_ns: u64,
-    /// Its window is sampled at this period, ns; 0: not at all.
+    /// Interval between samples of its window, ns; 0 for none.
     pub sample_ns: u64,
     pub transport: Transport,
-    /// Octets of a datagram at most, of each of its links.
+    /// Maximum datagram size on each of its links.
     pub mtus: Vec<usize>,
-    /// Prefixes that it registers: URI and cost.
+    /// Prefixes to register: URI and cost.
     pub register: Vec<(String, u64)>,
     pub events: PathBuf,
-    /// Its router may be away for a time: it connects again.
+    /// Whether to reconnect when its router goes down.
     pub reconnect: bool,
 }
 
-/// Why an application ended before its time.
+/// Why an application ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// Its file cannot be used.
+    /// Its file is invalid.
     #[error("cannot use {}: {reason}", .path.display())]
     Spec { path: PathBuf, reason: String },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
-    /// Its router refused to send it Interests.
-    #[error("the router refused to register {prefix}: {reason}")]
+    /// The router rejected a registration.
+    #[error("the router rejected the registration of {prefix}: {reason}")]
     Register { prefix: String, reason: String },
-    /// It received octets that no producer made.
+    /// It received bytes that no producer made.
     #[error("wrong octets: {0}")]
     WrongBytes(String),
-    /// The coordinator is gone.
-    #[error("the coordinator is gone")]
+    /// The coordinator has exited.
+    #[error("the coordinator has exited")]
     Orphaned,
 }
 
-/// The exit code of an application that received wrong octets.
+/// Exit code of an application that received wrong bytes.
 pub const EXIT_WRONG_BYTES: u8 = 3;
 
 fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> AppError {
@@ -96,18 +96,18 @@ fn connection_lost(error: ClientError) -> AppError {
     system("the connection to the router is lost")(io::Error::other(error))
 }
 
-/// Runs the application that the file at `path` describes.
+/// Runs the application described in the file at `path`.
 pub fn run_app(path: &Path) -> Result<(), AppError> {
     let bad = |reason: String| AppError::Spec { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     let spec: AppSpec = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
     let mut app = App::new(&spec.role, CONTROLLERS, spec.duration_ns, spec.seed)
         .map_err(|error| bad(error.to_string()))?
-        .ok_or_else(|| bad("a router is no application".into()))?;
+        .ok_or_else(|| bad("a router is not an application".into()))?;
     (1..spec.mtus.len()).for_each(|path| app.set_path(PathId(path as u16), true));
     let file = File::create(&spec.events)
         .map_err(system(format!("cannot write {}", spec.events.display())))?;
-    // Without it the process wakes up later than it asks for, and that is all.
+    // Without it, the process wakes up later than requested; nothing else changes.
     let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
     let mut control = CoordinatorInput::default();
     let client = connect_first(&spec, &mut control)?;
@@ -147,14 +147,14 @@ fn print_line(line: &serde_json::Value) -> Result<(), AppError> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| AppError::Orphaned)
 }
 
-/// What the coordinator says, line by line, without a reader's thread.
+/// Reads the coordinator's lines without another thread.
 #[derive(Default)]
 struct CoordinatorInput {
     octets: Vec<u8>,
 }
 
 impl CoordinatorInput {
-    /// Waits for the next line and gives what follows `word`.
+    /// Waits for the next line, and returns the text after `word`.
     fn argument(&mut self, word: &str) -> Result<String, AppError> {
         loop {
             if let Some(at) = self.octets.iter().position(|&octet| octet == b'\n') {
@@ -162,7 +162,7 @@ impl CoordinatorInput {
                 let line = String::from_utf8_lossy(&line);
                 return match line.trim_end().strip_prefix(word) {
                     Some(rest) => Ok(rest.to_owned()),
-                    // It said `stop` before the start.
+                    // The coordinator sent `stop` before the start.
                     None => Err(AppError::Orphaned),
                 };
             }
@@ -184,7 +184,7 @@ impl CoordinatorInput {
     }
 }
 
-/// Drives the state machine over the socket.
+/// Runs the state machine over the socket.
 struct Driver {
     spec: AppSpec,
     app: App,
@@ -217,12 +217,12 @@ impl Driver {
         }
     }
 
-    /// The time of the run; 0 until it begins.
+    /// Time in the run; 0 before its start.
     fn now(&self) -> Instant {
         Instant::from_ns(monotonic_now().as_ns().saturating_sub(self.start_ns))
     }
 
-    /// Waits for the common start, then works until it is told to stop.
+    /// Waits for the common start, then runs until the coordinator sends `stop`.
     fn run(&mut self, start_ns: u64, control: &mut CoordinatorInput) -> Result<(), AppError> {
         self.start_ns = start_ns;
         let wait_ns = start_ns.saturating_sub(monotonic_now().as_ns());
@@ -242,7 +242,7 @@ impl Driver {
                 control.argument("stop")?;
                 break;
             }
-            // What comes after the end is no part of the run.
+            // Packets after the end do not belong to the run.
             if is_done {
                 self.inputs.clear();
             } else {
@@ -260,10 +260,10 @@ impl Driver {
         self.now().as_ns() >= self.spec.end_ns
     }
 
-    /// Waits for packets or for what is due, and tells whether the coordinator has something to
-    /// say, or is gone.
+    /// Waits for packets or for the next wake-up time. Returns whether the coordinator has sent
+    /// something or exited.
     fn wait(&mut self, is_done: bool) -> Result<bool, AppError> {
-        // The client's time has another origin than that of the run.
+        // The client counts time from another origin than the run.
         let due = self.due().filter(|_| !is_done).map(|at| at.plus_ns(self.start_ns));
         match self.client.poll_with_fd(io::stdin().as_fd(), due, &mut self.packets) {
             Ok(is_control) => {
@@ -288,7 +288,7 @@ impl Driver {
         self.sample_at_ns <= self.spec.duration_ns
     }
 
-    /// One turn of the state machine: what came, what is due, and what follows from it.
+    /// One step of the state machine: inputs, timers and their results.
     fn step(&mut self) -> Result<(), AppError> {
         let now = self.now();
         let due = self.app.next_wakeup().filter(|&at| at <= now);
@@ -312,8 +312,8 @@ impl Driver {
         self.client.flush().or_else(|error| self.reconnect(error))
     }
 
-    /// What was due just before a consumer stops asking is asked for although this process woke up
-    /// late, so that a busy machine asks for as much as an idle one.
+    /// Handles what was due just before a consumer stops, even if the process woke up late. A busy
+    /// machine then requests as much as an idle one.
     fn before_stop(&self, due: Option<Instant>, now: Instant) -> Instant {
         let Role::Consumer(plan) = &self.spec.role else {
             return now;
@@ -328,7 +328,7 @@ impl Driver {
     fn carry_out(&mut self, now: Instant) -> Result<(), AppError> {
         self.report.packets_out += self.out.packets.len() as u64;
         for (path, header, packet) in self.out.packets.drain(..) {
-            // The link counts what its queue refuses.
+            // The link counts packets that its queue drops.
             let _: Result<(), LinkDrop> = self.client.send(path, header, packet);
         }
         let events = std::mem::take(&mut self.out.events);
@@ -362,7 +362,7 @@ impl Driver {
         system(format!("cannot write {}", self.spec.events.display()))(source)
     }
 
-    /// The router is gone, for a time perhaps.
+    /// Reconnects to a router that is down.
     fn reconnect(&mut self, error: ClientError) -> Result<(), AppError> {
         let uri = self.client.uri().clone();
         if !self.spec.reconnect || matches!(uri, FaceUri::Udp(_)) {
@@ -371,7 +371,7 @@ impl Driver {
         self.report.dropped += self.client.dropped();
         loop {
             if self.is_over() {
-                return Err(system("the router did not come back")(io::Error::other(error)));
+                return Err(system("the router did not restart")(io::Error::other(error)));
             }
             std::thread::sleep(RECONNECT_PAUSE);
             if let Ok(client) = Client::connect(&uri) {

@@ -1,11 +1,11 @@
-//! What processes on one machine cannot do is refused before any of them is started.
+//! Checks that processes on one machine can run a plan, before any process starts.
 
 use weir_netem::{Jitter, LinkConfig, Loss};
 use weir_plan::{ControllerPlan, DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
 
 use super::{RealError, disks};
 
-/// Whether a link does nothing to what it carries.
+/// Whether a link neither delays nor loses frames.
 fn is_ideal(link: &LinkConfig) -> bool {
     link.rate_bps.is_none()
         && link.delay_ns == 0
@@ -14,21 +14,21 @@ fn is_ideal(link: &LinkConfig) -> bool {
         && link.reorder.is_none()
 }
 
-/// Whether a link does something to what it carries. Between programs of one host none does.
+/// Whether a link must be emulated. Links between programs of one host never are.
 fn is_shaped(link: &LinkPlan) -> bool {
     let is_ideal = is_ideal(&link.a_to_b) && is_ideal(&link.b_to_a);
     !(link.is_local || is_ideal)
 }
 
-/// Whether the link emulator is needed for a link. Routers that tell a controller of their faces
-/// have addresses of their own for each of their neighbours, which are known before they start.
+/// Whether a link needs the link emulator. Routers with a controller also use it for ideal links:
+/// each then has its own address for each neighbour, known before the start.
 pub(super) fn is_emulated(plan: &Plan, index: usize) -> bool {
     let link = &plan.links[index];
     let is_cut = plan
         .faults
         .iter()
         .any(|planned| matches!(planned.fault, Fault::LinkDown { link, .. } if link == index));
-    // Faces are told apart by the address of their peer.
+    // Faces are identified by the address of their peer.
     let ends = |link: &LinkPlan| (link.a.min(link.b), link.a.max(link.b));
     let has_twin = plan.links[..index]
         .iter()
@@ -42,17 +42,17 @@ pub(super) fn is_router(plan: &Plan, node: usize) -> bool {
     matches!(plan.nodes[node].role, Role::Router(_))
 }
 
-/// Whether a node is a consumer or producer with a process of its own.
+/// Whether a node is a consumer or producer with its own process.
 pub(super) fn is_app(plan: &Plan, node: usize) -> bool {
     !is_router(plan, node) && !is_agents(plan, node)
 }
 
-/// Whether a node stands for what the agent of its router fetches ahead.
+/// Whether a node stands for the prefetches of a router's agent.
 pub(super) fn is_agents(plan: &Plan, node: usize) -> bool {
     matches!(&plan.nodes[node].role, Role::Consumer(consumer) if consumer.prefetches)
 }
 
-/// Whether hosts without a router of their own ask a router.
+/// Whether a router serves hosts without their own router.
 pub(super) fn has_hosts(plan: &Plan, router: usize) -> bool {
     links_of(plan, router).into_iter().any(|(link, other)| {
         let is_consumer = matches!(plan.nodes[other].role, Role::Consumer(_));
@@ -67,7 +67,7 @@ pub(super) fn disk(plan: &Plan, node: usize) -> Option<&DiskPlan> {
     }
 }
 
-/// The links of a node, each with the node at its other end. A consumer's paths are numbered in
+/// The links of a node, each with the node at the other end. A consumer's paths are numbered in
 /// this order.
 pub(super) fn links_of(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
     let links = plan.links.iter().enumerate();
@@ -79,7 +79,7 @@ pub(super) fn links_of(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
     others.collect()
 }
 
-/// Refuses what the real arm cannot run.
+/// Rejects plans that the real arm cannot run.
 pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
     let refuse = |what: String| Err(RealError::Unsupported(what));
     if plan.nodes.is_empty() {
@@ -99,20 +99,20 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
             && !(0.0..=1.0).contains(&router.store_filled)
         {
             return refuse(format!(
-                "node `{}`: `store_filled` is {}; it is a share, from 0 to 1",
+                "node `{}`: `store_filled` is {}; write a fraction from 0 to 1",
                 node.name, router.store_filled
             ));
         }
         if disk(plan, index).is_some_and(|disk| disk.shared_as.is_some()) {
             return refuse(format!(
-                "node `{}` shares its disk with others, and each process paces its own; run it \
-                 with --arm sim",
+                "node `{}` shares its disk, but each process paces only its own disk; use --arm \
+                 sim",
                 node.name
             ));
         }
         if let Some(what) = disk(plan, index).and_then(|disk| disks::unsupported(&disk.device)) {
             return refuse(format!(
-                "the disks of node `{}` have {what}, and real ones can only be paced",
+                "the disks of node `{}` have {what}, but real disks can only be paced",
                 node.name
             ));
         }
@@ -131,14 +131,14 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
     check_overlaps(plan)
 }
 
-/// Refuses what a controller of processes cannot do.
+/// Rejects plans that a real controller cannot run.
 fn check_controller(plan: &Plan, controller: &ControllerPlan) -> Result<(), RealError> {
     let refuse =
         |what: String| Err(RealError::Unsupported(format!("{what}; run it with --arm sim")));
     if controller.agents || controller.routes.is_some() {
         return refuse(
-            "its routers make faces to others that are no neighbours, or get their routes from \
-             the controller, and between processes there are the links of the plan alone"
+            "its routers create faces to routers that are not neighbours, or get routes from the \
+             controller, but processes have only the links of the plan"
                 .into(),
         );
     }
@@ -147,8 +147,8 @@ fn check_controller(plan: &Plan, controller: &ControllerPlan) -> Result<(), Real
         let is_name = (1..=64).contains(&node.name.len()) && node.name.bytes().all(is_letter);
         if is_router(plan, index) && !is_name {
             return refuse(format!(
-                "a controller knows routers by names of 1 to 64 of A-Z a-z 0-9 . _ -, and not by \
-                 `{}`",
+                "a controller accepts router names of 1 to 64 characters A-Z a-z 0-9 . _ -, and \
+                 not `{}`",
                 node.name
             ));
         }
@@ -156,8 +156,8 @@ fn check_controller(plan: &Plan, controller: &ControllerPlan) -> Result<(), Real
         let is_behind = links.any(|(link, _)| plan.links[link].transport != Transport::Unix);
         if matches!(node.role, Role::Producer(_)) && is_behind {
             return refuse(format!(
-                "a router tells a controller of producers on its own machine, and `{}` is behind \
-                 a link",
+                "a router reports only producers on its own machine to a controller, but `{}` is \
+                 behind a link",
                 node.name
             ));
         }
@@ -166,14 +166,14 @@ fn check_controller(plan: &Plan, controller: &ControllerPlan) -> Result<(), Real
         is_router(plan, link.a) && is_router(plan, link.b) && link.transport != Transport::Udp
     };
     match plan.links.iter().position(is_stream) {
-        Some(link) => {
-            refuse(format!("link {link} joins two routers that have a controller, and is no `udp`"))
-        }
+        Some(link) => refuse(format!(
+            "link {link} connects two routers with a controller, so it must be `udp`"
+        )),
         None => Ok(()),
     }
 }
 
-/// Refuses links that a consumer or producer cannot have.
+/// Rejects links that consumers and producers cannot have.
 fn check_app(plan: &Plan, node: usize) -> Result<(), RealError> {
     let refuse = |what: &str| {
         let name = &plan.nodes[node].name;
@@ -185,18 +185,19 @@ fn check_app(plan: &Plan, node: usize) -> Result<(), RealError> {
         return refuse("must have links, to routers alone");
     }
     if is_any(|link| link.reliability) {
-        return refuse("has a link with `reliability`, which routers have and programs have not");
+        return refuse("has a link with `reliability`, which only routers support");
     }
     if links.len() > 1 && is_any(|link| link.transport != Transport::Udp) {
-        return refuse("has several links, which between processes must be `udp`");
+        return refuse("has several links, so all must be `udp`");
     }
     if links.len() > 1 && !matches!(plan.nodes[node].role, Role::Consumer(_)) {
-        return refuse("has several links, which only consumers have between processes");
+        return refuse("has several links, which only consumers support");
     }
     Ok(())
 }
 
-/// Faults of one link or router one after the other: processes know no two reasons to be away.
+/// Faults of one link or router must not overlap, because a process has only one state of being
+/// down.
 fn check_overlaps(plan: &Plan) -> Result<(), RealError> {
     let target = |fault: &Fault| match *fault {
         Fault::LinkDown { link, .. }
@@ -215,7 +216,9 @@ fn check_overlaps(plan: &Plan) -> Result<(), RealError> {
             let is_same = target(&one.fault) == target(&other.fault);
             if is_same && one.at_ns <= end_ns(other) && other.at_ns <= end_ns(one) {
                 let (kind, number) = target(&one.fault);
-                let what = format!("two faults of {kind} {number} overlap; let one end first");
+                let what = format!(
+                    "two faults of {kind} {number} overlap; end one before the other begins"
+                );
                 return Err(RealError::Unsupported(what));
             }
         }
@@ -226,14 +229,14 @@ fn check_overlaps(plan: &Plan) -> Result<(), RealError> {
 fn check_link(plan: &Plan, index: usize, link: &LinkPlan) -> Result<(), RealError> {
     let refuse = |what: &str| Err(RealError::Unsupported(format!("link {index} {what}")));
     if link.a >= plan.nodes.len() || link.b >= plan.nodes.len() || link.a == link.b {
-        return refuse("must join two nodes of the plan");
+        return refuse("must connect two nodes of the plan");
     }
     if is_shaped(link) && link.transport != Transport::Udp {
-        return refuse("is not ideal, and only UDP passes the link emulator; give it `udp`");
+        return refuse("is not ideal, but only UDP passes through the link emulator; write `udp`");
     }
     let is_between_routers = is_router(plan, link.a) && is_router(plan, link.b);
     if is_between_routers && link.transport == Transport::Unix {
-        return refuse("joins two routers over a Unix socket; give it `udp` or `tcp`");
+        return refuse("connects two routers over a Unix socket; write `udp` or `tcp`");
     }
     Ok(())
 }
@@ -243,16 +246,16 @@ fn check_fault(plan: &Plan, fault: &Fault) -> Result<(), RealError> {
     match *fault {
         Fault::LinkDown { link, .. } => match plan.links.get(link) {
             Some(found) if found.transport == Transport::Udp => Ok(()),
-            Some(_) => refuse(format!("link {link} goes down, which only links over `udp` can")),
-            None => refuse(format!("a fault takes down link {link}, which is not there")),
+            Some(_) => refuse(format!("link {link} goes down, which needs `udp`")),
+            None => refuse(format!("a fault takes down link {link}, which does not exist")),
         },
         Fault::LinkSlow { link, .. } => match plan.links.get(link) {
             Some(found) if found.transport == Transport::Udp => Ok(()),
-            _ => refuse(format!("link {link} slows down, which only links over `udp` can")),
+            _ => refuse(format!("link {link} slows down, which needs `udp`")),
         },
         Fault::Crash { node, .. } => {
             if node >= plan.nodes.len() || !is_router(plan, node) {
-                return refuse(format!("node {node} crashes, but it is no router of the plan"));
+                return refuse(format!("node {node} crashes, but it is not a router of the plan"));
             }
             let has_stream_between_routers = plan.links.iter().any(|link| {
                 [link.a, link.b].contains(&node)
@@ -262,26 +265,26 @@ fn check_fault(plan: &Plan, fault: &Fault) -> Result<(), RealError> {
             });
             if has_stream_between_routers {
                 return refuse(format!(
-                    "router `{}` crashes, and its links to other routers must be `udp` for that",
+                    "router `{}` crashes, so its links to other routers must be `udp`",
                     plan.nodes[node].name
                 ));
             }
             Ok(())
         }
         Fault::StoreStall { node, .. } if disk(plan, node).is_none() => {
-            refuse("a store that stalls and has no disk is for the simulator alone".to_owned())
+            refuse("only the simulator can stall a store without a disk".to_owned())
         }
         Fault::DiskStall { node, disk: at, .. }
             if disk(plan, node).is_none_or(|disk| at >= disk.disks) =>
         {
-            refuse(format!("disk {at} of node {node} stalls, and there is none"))
+            refuse(format!("disk {at} of node {node} stalls, but it does not exist"))
         }
         Fault::StoreStall { .. } | Fault::DiskStall { .. } => Ok(()),
         Fault::WrongBytes { .. } => {
-            refuse("a link that flips octets is for the simulator alone".to_owned())
+            refuse("only the simulator can flip bytes on a link".to_owned())
         }
         Fault::DiskErrors { .. } | Fault::DiskDamage { .. } | Fault::DiskFull { .. } => {
-            refuse("faults of disks but stalls are for the simulator alone".to_owned())
+            refuse("only the simulator has disk faults other than stalls".to_owned())
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Events of one process in a file: a few octets each, so that writing them costs little.
+//! Events of one process in a file, a few bytes each, so that writing them is cheap.
 //!
-//! A record is the time since the previous record, in nanoseconds, and the event, in the encoding
-//! of the crate `postcard`.
+//! A record is the time since the previous record in nanoseconds, then the event in the encoding of
+//! the crate `postcard`.
 
 use std::io::{self, BufRead, Write};
 
 use weir_plan::event::EventKind;
 
-/// What a writer gathers before it writes.
+/// Bytes that a writer buffers.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Room for the texts of one record.
+/// Maximum text length in a record.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// Writes events in large blocks.
@@ -25,7 +25,7 @@ impl<W: Write> EventWriter<W> {
         Self { sink, block: Vec::with_capacity(BLOCK_BYTES + 4096), last_ns: 0 }
     }
 
-    /// Events come in the order of time.
+    /// Appends an event. Times must not decrease.
     pub(super) fn write(&mut self, at_ns: u64, kind: &EventKind) -> io::Result<()> {
         let at_ns = at_ns.max(self.last_ns);
         let record = (at_ns - self.last_ns, kind);
@@ -41,7 +41,7 @@ impl<W: Write> EventWriter<W> {
     }
 }
 
-/// Reads what [`EventWriter`] wrote.
+/// Reads the output of [`EventWriter`].
 #[derive(Debug)]
 pub(super) struct EventReader<R: BufRead> {
     source: R,

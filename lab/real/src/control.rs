@@ -18,33 +18,33 @@ use super::process::{Launch, OutputLine, Process};
 use super::relay::Relay;
 use super::{RealError, RealOptions, check};
 
-/// How often agents tell what is new: what the controller is to know at the start it knows soon.
+/// Reporting interval of agents. It is short, so that the controller soon knows the network.
 const INTERVAL: &str = "200ms";
-/// A router of a run is never taken for gone.
+/// The timeout for routers is longer than any run.
 const ROUTER_TIMEOUT: &str = "24h";
-/// How long the controller may take for an answer, and between two questions to it.
+/// Limit on the time of a controller's reply; `PAUSE` is the time between two requests to it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Files of one request that registers them.
+/// Limit on the files in one registration request.
 const LIST_MAX: usize = 1000;
 
-/// The controller, with what is known of it.
+/// The controller, and its addresses and files.
 pub(super) struct Control {
     process: Process,
-    /// Where agents reach it, and this program.
+    /// Where agents and this program reach it.
     agents_url: String,
     url: String,
     operator: String,
     tokens: BTreeMap<usize, String>,
     files: Vec<File>,
     http: ureq::Agent,
-    /// Only where it is some way off. Held, so that it goes on.
+    /// Present only if messages have a delay. It is kept here because dropping it stops the relay.
     _relay: Option<Relay>,
 }
 
 impl Control {
-    /// Starts the controller that `of` says, with its files in `dir`, and registers the files of
-    /// the plan's producers.
+    /// Starts the controller of the plan with its files in `dir`, and registers the producers'
+    /// files.
     pub(super) fn start(
         plan: &Plan,
         of: &ControllerPlan,
@@ -91,8 +91,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The part of a router's configuration that is about the controller. Neighbours send to it at
-    /// these addresses.
+    /// The controller section of a router's configuration. Neighbours send to it at `addresses`.
     pub(super) fn agent_text(&self, plan: &Plan, node: usize, addresses: &[SocketAddr]) -> String {
         let quoted = |text: &str| Value::from(text).to_string();
         let uris: Vec<String> =
@@ -110,7 +109,7 @@ impl Control {
         )
     }
 
-    /// Tells it of the files.
+    /// Registers the files.
     fn register(&self) -> Result<(), RealError> {
         for files in self.files.chunks(LIST_MAX) {
             let body = serde_json::to_vec(files).expect("files are plain data");
@@ -129,9 +128,9 @@ impl Control {
         Ok(())
     }
 
-    /// Waits until the controller knows what that of a simulation is told at the start: routers,
-    /// how far they are from each other, where there are producers, and what stores hold, which
-    /// were `filled` with so many packets.
+    /// Waits until the controller knows everything that a simulated one knows at the start:
+    /// routers, the distances between them, the producers, and the content of stores. `filled` has
+    /// the number of packets in each store.
     pub(super) fn await_network(
         &mut self,
         plan: &Plan,
@@ -155,7 +154,7 @@ impl Control {
         }
     }
 
-    /// Something that it does not know yet.
+    /// Something that the controller does not know yet; `None` if it knows everything.
     fn missing_knowledge(
         &self,
         plan: &Plan,
@@ -200,7 +199,7 @@ impl Control {
         Ok(None)
     }
 
-    /// Segments of the plan's files that a router says it holds.
+    /// Number of segments of the plan's files that a router reports.
     fn held_segments(&self, router: &str) -> Result<u64, ureq::Error> {
         let mut held = 0;
         for file in &self.files {
@@ -221,7 +220,7 @@ impl Control {
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// Ends it. One that has ended before is an error.
+    /// Stops the controller. It is an error if it has ended before.
     pub(super) fn stop(&mut self) -> Result<(), RealError> {
         self.process.stop()
     }
@@ -237,7 +236,7 @@ fn address_of(url: &str) -> io::Result<SocketAddr> {
     authority.ok_or_else(|| io::Error::other(format!("`{url}` is no address")))
 }
 
-/// What the controller decides by, as in the simulation.
+/// The decision settings, as in the simulation.
 fn config_text(of: &ControllerPlan, database: &Path) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let placement = serde_json::to_string(&of.placement).expect("a word");
@@ -256,7 +255,7 @@ fn config_text(of: &ControllerPlan, database: &Path) -> String {
     text
 }
 
-/// Where the controller's files are.
+/// The files of the controller.
 struct ControllerFiles<'a> {
     options: &'a RealOptions,
     dir: &'a Path,
@@ -290,7 +289,7 @@ impl ControllerFiles<'_> {
         Ok(text(&made.stdout))
     }
 
-    /// Starts the controller; with what it says when it is ready.
+    /// Starts the controller. Returns its process and its ready line.
     fn start(&self, deadline: Instant) -> Result<(Process, Value), RealError> {
         let (sender, received) = channel();
         let launch = Launch {

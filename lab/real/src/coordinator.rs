@@ -1,4 +1,4 @@
-//! A run from its start to its end.
+//! Coordinates a run from its start to its end.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::{
     AppReport, RealError, RealOptions, RealReport, RouterReport, check, links, merge, proc,
 };
 
-/// From the word to start until the common start, so that all have heard it.
+/// Time from sending the start to the common start, so that all processes receive it.
 const START_AHEAD_NS: u64 = 30 * NS_PER_MS;
-/// The same for each application: they hear it one after the other.
+/// Additional time for each application, because they receive it one after another.
 const START_AHEAD_EACH_NS: u64 = 2 * NS_PER_MS;
-/// How long consumers may take to notice that the run is over.
+/// How long consumers may take to notice the end of the run.
 const END_PATIENCE_NS: u64 = 10_000 * NS_PER_MS;
 /// How long an application may take to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// Something that is due at a time of the run.
+/// A task due at a time of the run.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     Sample,
@@ -52,7 +52,7 @@ struct Run<'a> {
     options: &'a RealOptions,
     site: Testbed<'a>,
     start_ns: u64,
-    /// What is due, the next one last.
+    /// Tasks by time, the next one last.
     tasks: Vec<(u64, Task)>,
     down_routers: Vec<usize>,
     events: Vec<Event>,
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         self.plan.duration_ns.saturating_add(self.plan.drain_ns)
     }
 
-    /// Counting and the clock begin.
+    /// Starts counting, and the clock of the run.
     fn begin(&mut self) -> Result<(), RealError> {
         for router in self.site.routers.values_mut() {
             router.begin()?;
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets it run until all consumers are done, or the time is over.
+    /// Runs until all consumers are done or the time is over.
     fn run_until_done(&mut self) -> Result<(), RealError> {
         loop {
             let now_ns = self.now_ns();
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         let mut apps = self.site.apps.values_mut();
         match apps.find(|app| app.is_consumer && !app.is_done) {
             Some(app) => app.process.failure("did not end with the run"),
-            // A router that a fault keeps away for longer than the run.
+            // A fault keeps a router down beyond the end of the run.
             None => RealError::Unsupported("a fault lasts beyond the end of the run".into()),
         }
     }
@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
                 self.site.stall_disks(node, Some(disk), begins)?;
                 node
             }
-            // Refused before the start.
+            // The check before the start rejects these.
             Fault::DiskErrors { node, .. }
             | Fault::DiskDamage { node, .. }
             | Fault::DiskFull { node, .. } => node,
@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes stock and ends all processes.
+    /// Collects the reports, and ends all processes.
     fn end(&mut self) -> Result<RealReport, RealError> {
         let elapsed_ns = self.now_ns();
         let mut report = RealReport {

@@ -1,4 +1,4 @@
-//! Disks of routers: files of the run, as fast as the plan says.
+//! Disks of routers: files of the run, paced to the plan's speed.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use weir_store::disk::{Admission, OfferAt};
 
 use super::RealError;
 
-/// Records that may wait to be written while a disk is filled.
+/// Limit on records that wait to be written while a disk is filled.
 const FILL_BACKLOG: Size = Size { bytes: 8 << 30 };
 
-/// Where the disks of one router are, and how they are drawn.
+/// The disk files of one router, and their random seed.
 #[derive(Clone, Debug)]
 pub(super) struct DiskFiles {
     dir: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// In `dir`; `seed` is the run's.
+    /// Disks in `dir`. `seed` is the run's.
     pub(super) fn new(dir: &Path, node: usize, seed: u64) -> Self {
         Self { dir: dir.to_owned(), node, seed }
     }
@@ -34,12 +34,12 @@ impl DiskFiles {
         self.dir.join(format!("node-{}-disk-{disk}", self.node))
     }
 
-    /// While this file is there, a disk answers nothing.
+    /// While this file exists, the disk does not respond.
     fn stall_path(&self, disk: u8) -> PathBuf {
         self.dir.join(format!("node-{}-disk-{disk}-stalled", self.node))
     }
 
-    /// Has a disk, or all for `None`, stall or go on.
+    /// Stalls a disk or lets it resume; `None` means all disks.
     pub(super) fn stall(
         &self,
         plan: &DiskPlan,
@@ -61,7 +61,7 @@ impl DiskFiles {
     }
 }
 
-/// What the device of a plan has that the pacing of a real one has not.
+/// A property of a plan's device that pacing cannot imitate.
 pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
     if device.read_ns_per_kib > 0 || device.write_ns_per_kib > 0 {
         Some("time that grows with the size of an operation")
@@ -76,8 +76,8 @@ pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
     }
 }
 
-/// The part of a configuration that is about disks. Disks that are being filled are as fast as
-/// they can be and take all that comes.
+/// The disk section of a configuration. While a disk is filled, it is not paced and accepts
+/// everything.
 pub(super) fn config_text(plan: &DiskPlan, place: &DiskFiles, is_filled: bool) -> String {
     let mut text = String::new();
     let quoted = |path: &Path| Value::from(path.display().to_string()).to_string();
@@ -109,12 +109,12 @@ pub(super) fn config_text(plan: &DiskPlan, place: &DiskFiles, is_filled: bool) -
     text
 }
 
-/// Options as a table of a configuration has them.
+/// Options in the form of a configuration table.
 pub(super) fn options_text(options: &impl Serialize) -> String {
     toml::to_string(options).expect("options are plain values")
 }
 
-/// How slow a disk is made; one of a plan that takes no time is left as it is.
+/// The pacing of a disk. A disk that takes no time in the plan is not paced.
 fn pace(device: &DiskConfig, seed: u64) -> String {
     let mean_ns = device.read.mean_ns();
     if mean_ns <= 0.0 {
@@ -129,12 +129,12 @@ fn pace(device: &DiskConfig, seed: u64) -> String {
         "pace = {{ ops_per_s = {ops_per_s:?}, parallelism = {}, service = \"{service}\", seed = {} \
          }}\n",
         device.parallelism,
-        // TOML has no larger numbers.
+        // TOML integers are signed.
         seed & i64::MAX as u64,
     )
 }
 
-/// Whether a plan puts anything on the disks.
+/// Whether a plan fills the disks.
 pub(super) fn is_filled(plan: &DiskPlan) -> bool {
     plan.filled_objects > 0 || plan.filled > 0.0 || !plan.filled_ranges.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Stores that hold something from the start: Data that was not asked for, over a Unix socket.
+//! Fills stores before a run: sends unsolicited Data over a Unix socket.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -16,13 +16,13 @@ use weir_wire::{DataView, LpHeader};
 use super::router::Router;
 use super::{RealError, check, metrics};
 
-/// Data between two looks at the store.
+/// Data sent between two checks of the store.
 const CHUNK: usize = 256;
 /// How long a router may take to store a chunk.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Puts into the store of `router` what the plan says, as far as it fits. How many packets the
-/// store then holds of it; `None` if it was not all.
+/// Sends the plan's initial content to the store of `router`, as far as it fits. Returns the number
+/// of packets stored; `None` if not all fit.
 pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<Option<u64>, RealError> {
     let Role::Router(settings) = &plan.nodes[router.node].role else {
         return Ok(Some(0));
@@ -31,7 +31,7 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<Option<u64>, Real
         return Ok(Some(0));
     }
     let packets = plan.stored_at_start(router.node).map_err(unsupported)?;
-    // Of producers that share their names each would put the same, which the store counts once.
+    // Producers with equal names send equal Data, which the store counts once.
     let mut seen = HashSet::new();
     let packets = packets.filter(|packet| {
         let data = DataView::decode(packet);
@@ -45,7 +45,7 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<Option<u64>, Real
     Ok(held)
 }
 
-/// Puts on the disks of `router` what the plan says.
+/// Writes the plan's initial content to the disks of `router`.
 pub(super) fn fill_disks(plan: &Plan, router: &Router) -> Result<(), RealError> {
     let packets = plan.on_disk_at_start(router.node).map_err(unsupported)?;
     let mut filler = Filler::connect(router, "Data for its disks")?;
@@ -60,11 +60,11 @@ fn unsupported(error: impl Display) -> RealError {
     RealError::Unsupported(error.to_string())
 }
 
-/// How far a router has taken in what was sent.
+/// How much of the sent Data a router has stored.
 struct Progress {
-    /// Data since the router started, what management has answered included.
+    /// Data inserted since the router started, including replies of its management.
     arrived: u64,
-    /// Whether more would only push out what came before.
+    /// Whether further Data would only evict earlier Data.
     is_full: bool,
 }
 
@@ -86,8 +86,8 @@ impl<'a> Filler<'a> {
         failure(self.router, self.what, reason)
     }
 
-    /// Sends all packets, or as many as there is room for, and waits for what was sent. How many
-    /// they were; `None` if there was no room for all.
+    /// Sends all packets, or as many as fit, and waits until they are stored. Returns their number;
+    /// `None` if not all fit.
     fn put(
         &mut self,
         packets: impl Iterator<Item = Packet>,
@@ -109,7 +109,7 @@ impl<'a> Filler<'a> {
             while seen.arrived < wanted {
                 if Instant::now() > deadline {
                     return Err(self.failed(format!(
-                        "{} of {wanted} have arrived; is there room enough?",
+                        "{} of {wanted} have arrived; check the capacity",
                         seen.arrived
                     )));
                 }
@@ -134,7 +134,7 @@ fn failure(router: &Router, what: &str, reason: impl Display) -> RealError {
     }
 }
 
-/// Waits until a router that has disks knows all that is on them.
+/// Waits until a router with disks has read their indexes.
 pub(super) fn await_disks(plan: &Plan, router: &Router) -> Result<(), RealError> {
     match check::disk(plan, router.node) {
         Some(_) => {
@@ -144,13 +144,13 @@ pub(super) fn await_disks(plan: &Plan, router: &Router) -> Result<(), RealError>
     }
 }
 
-/// Waits until a router knows what its disks hold: until then it writes nothing.
+/// Waits until a router has recovered its disks. It writes nothing before that.
 fn await_recovery(router: &Router) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     let is_recovering = || metrics::fetch_gauge(router.at.metrics, "weir_disk_recovering");
     while is_recovering().map_err(|error| error.to_string())? > 0 {
         if Instant::now() > deadline {
-            return Err("its disks are still being read in".into());
+            return Err("the recovery of its disks has not finished".into());
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -33,24 +33,24 @@ use weir_plan::event::Observer;
 pub use huge_pages::begin_with_huge_pages;
 pub use proc::{cores, end_with_parent, pin};
 
-/// How a plan is run on this machine.
+/// How a plan runs on this machine.
 #[derive(Clone, Debug)]
 pub struct RealOptions {
-    /// The `weir` program; [`RealOptions::default`] takes the one that runs.
+    /// The `weir` program; [`RealOptions::default`] uses the running one.
     pub program: PathBuf,
-    /// Cores on which routers may run; all when empty.
+    /// Cores for routers; empty for all.
     pub cpu_router: Vec<usize>,
-    /// Cores on which consumers, producers and the link emulator may run; all when empty.
+    /// Cores for consumers, producers and the link emulator; empty for all.
     pub cpu_apps: Vec<usize>,
-    /// A folder in which every router leaves `NODE.csv` (function, percent of its own samples,
-    /// samples): where its time went. Nothing is sampled when `None`.
+    /// A folder for a profile of each router, `NODE.csv` (function, percent of its own samples,
+    /// samples). `None` disables sampling.
     pub profile: Option<PathBuf>,
-    /// A folder that is made for configuration files, logs and events and stays; a temporary one
-    /// that goes when `None`.
+    /// A folder to create for configuration files, logs and events. `None` uses a temporary one,
+    /// which is removed at the end.
     pub keep: Option<PathBuf>,
     /// How long all processes together may take to become ready, ns.
     pub start_timeout_ns: u64,
-    /// Set to break off: the run ends with [`RealError::Interrupted`].
+    /// Set to stop: the run ends with [`RealError::Interrupted`].
     pub stop: Arc<AtomicBool>,
 }
 
@@ -68,80 +68,80 @@ impl Default for RealOptions {
     }
 }
 
-/// What the machine did in a run.
+/// The machine's work in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RealReport {
     /// From the common start to the end of the last consumer, ns.
     pub elapsed_ns: u64,
-    /// Events that the observer was given.
+    /// Events passed to the observer.
     pub events: u64,
-    /// Cores on which routers ran.
+    /// Cores that routers used.
     pub cpu_router: Vec<usize>,
-    /// Cores on which applications ran.
+    /// Cores that applications used.
     pub cpu_apps: Vec<usize>,
     /// Routers, in the order of the plan.
     pub routers: Vec<RouterReport>,
     /// Consumers and producers, in the order of the plan.
     pub apps: Vec<AppReport>,
-    /// Share of one core that the link emulator used.
+    /// Fraction of one core that the link emulator used.
     pub emulator_utilisation: f64,
 }
 
-/// What a router did between the common start and the end of the last consumer.
+/// A router's work between the common start and the end of the last consumer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RouterReport {
-    /// An index into [`Plan::nodes`].
+    /// Index in [`Plan::nodes`].
     pub node: u32,
     pub name: String,
     /// Processor time, ns.
     pub cpu_ns: u64,
-    /// Share of one core, 0 to the number of its threads. 1 with one shard is saturation; the rate
-    /// at saturation is the rate divided by this.
+    /// Processor time over elapsed time, from 0 to the number of its threads. With one shard, 1 is
+    /// saturation, and the rate divided by this is the rate at saturation.
     pub utilisation: f64,
-    /// Interests and Data that came in.
+    /// Interests and Data received.
     pub packets_in: u64,
-    /// Interests and Data that went out.
+    /// Interests and Data sent.
     pub packets_out: u64,
     /// Pending Interests at the end.
     pub pit_entries: u64,
 }
 
-/// What a consumer or producer did.
+/// The work of a consumer or producer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppReport {
-    /// An index into [`Plan::nodes`].
+    /// Index in [`Plan::nodes`].
     pub node: u32,
     pub name: String,
     /// Processor time between the common start and its end, ns.
     pub cpu_ns: u64,
-    /// Share of one core.
+    /// Processor time over elapsed time.
     pub utilisation: f64,
     pub packets_in: u64,
     pub packets_out: u64,
-    /// Turns of its loop that had something to do: packets a turn say how well it batches.
+    /// Iterations of its loop with work to do. Packets per iteration show how well it batches.
     pub turns: u64,
-    /// How late it was when it had asked to be called at a time: median, ns.
+    /// Median delay of its timers, ns.
     pub lateness_median_ns: u64,
-    /// The same: 99th percentile.
+    /// 99th percentile of that delay.
     pub lateness_p99_ns: u64,
-    /// The same: most.
+    /// Maximum of that delay.
     pub lateness_max_ns: u64,
-    /// Packets that its socket's queue refused.
+    /// Packets that its socket's queue dropped.
     pub dropped: u64,
-    /// Connections that it lost and made again.
+    /// Connections that it lost and restored.
     pub reconnects: u64,
 }
 
 /// Why a plan did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
-    /// The plan asks for something that processes on one machine cannot do.
+    /// Processes on one machine cannot run the plan.
     #[error("the real arm cannot run this plan: {0}")]
     Unsupported(String),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System { what: String, source: std::io::Error },
-    /// A process did not start, ended before its time, or ended with an error.
+    /// A process did not start, ended early, or ended with an error.
     #[error("{title} {what}{}", log_tail(.log))]
     Process {
         title: String,
@@ -149,7 +149,7 @@ pub enum RealError {
         /// The last lines that it wrote.
         log: String,
     },
-    /// A router refused a command.
+    /// A router rejected a command.
     #[error("router `{router}` refused {what}: {reason}")]
     Command {
         /// Its name in the plan.
@@ -157,7 +157,7 @@ pub enum RealError {
         what: String,
         reason: String,
     },
-    /// A consumer received octets that no producer made.
+    /// A consumer received bytes that no producer made.
     #[error("consumer `{node}` received wrong octets: {what}")]
     WrongBytes {
         /// Its name in the plan.
@@ -176,10 +176,10 @@ fn log_tail(log: &str) -> String {
     }
 }
 
-/// Runs `plan` to its end; `observer` gets what happened, in the order of time, after the end.
+/// Runs `plan` to its end. Afterwards, `observer` receives the events in the order of time.
 ///
 /// # Errors
-/// [`RealError`]; no process is left running.
+/// A [`RealError`]. No process is left running.
 pub fn run(
     plan: &Plan,
     options: &RealOptions,

@@ -1,4 +1,4 @@
-//! Links through the emulator: a thread of the coordinator for each.
+//! Emulated links, each with a thread of the coordinator.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::emulator::{
     UdpEnds,
 };
 
-/// A link, which runs from [`EmulatedLink::begin`] on. It stops when this is dropped.
+/// A link that runs from [`EmulatedLink::begin`] on. Dropping it stops it.
 pub(super) struct EmulatedLink {
     index: usize,
-    /// Where side a and side b send to.
+    /// The addresses that side a and side b send to.
     pub(super) a: SocketAddr,
     pub(super) b: SocketAddr,
     control: Arc<EmulatorControl>,
-    /// Until it runs.
+    /// Present until it runs.
     emulator: Option<Emulator>,
     thread: Option<JoinHandle<Result<EmulatorStats, EmulatorError>>>,
 }
@@ -34,7 +34,7 @@ fn failed(index: usize, error: &EmulatorError) -> RealError {
 }
 
 impl EmulatedLink {
-    /// Takes the ports of link `index`, so that others can be told of them before it runs.
+    /// Binds the ports of link `index`, so that their addresses are known before it runs.
     pub(super) fn bind(index: usize, plan: &LinkPlan, seed: u64) -> Result<Self, RealError> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let config = EmulatorConfig {
@@ -49,7 +49,7 @@ impl EmulatedLink {
         Ok(Self { index, a, b, control, emulator, thread })
     }
 
-    /// Runs between these two UDP ports, on `cores` (all when empty).
+    /// Starts forwarding between two UDP ports on `cores` (empty for all).
     pub(super) fn begin(
         &mut self,
         peers: (SocketAddr, SocketAddr),
@@ -75,18 +75,18 @@ impl EmulatedLink {
         Ok(())
     }
 
-    /// Takes the link down or up, both ways.
+    /// Takes the link up or down in both directions.
     pub(super) fn set_up(&self, is_up: bool) {
         self.control.a_to_b_is_up.store(is_up, Ordering::Relaxed);
         self.control.b_to_a_is_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// Gives the link this share of its rate, to a thousandth, both ways.
+    /// Sets the fraction of its rate in both directions, in steps of a thousandth.
     pub(super) fn set_rate_share(&self, share: f64) {
         self.control.rate_permille.store((share * 1000.0).round() as u32, Ordering::Relaxed);
     }
 
-    /// Ends it; what it did.
+    /// Stops it, and returns its counters.
     pub(super) fn finish(&mut self) -> Result<EmulatorStats, RealError> {
         self.control.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
@@ -107,7 +107,7 @@ impl Drop for EmulatedLink {
     }
 }
 
-/// What both directions carried, as events at `at_ns`.
+/// Counters of both directions, as events at `at_ns`.
 pub(super) fn samples(
     index: usize,
     plan: &LinkPlan,

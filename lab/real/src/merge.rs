@@ -1,4 +1,4 @@
-//! The events of all processes in the order of time.
+//! Merges the events of all processes by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,8 +12,8 @@ use super::codec::EventReader;
 
 const READ_BYTES: usize = 256 * 1024;
 
-/// Reads the files (node and path), adds `others`, which are in the order of time, and gives
-/// `observer` all of them; equal times go by node. The number of events.
+/// Reads the files (node and path), adds `others`, which are sorted by time, and passes all events
+/// to `observer`. Equal times are ordered by node. Returns the number of events.
 pub(super) fn merge(
     files: &[(u32, PathBuf)],
     others: &[Event],

@@ -1,5 +1,5 @@
-//! What a router counts, from its `/metrics`: unlike datasets of management, asking for them
-//! leaves no packets in the counters.
+//! Reads a router's counters from `/metrics`. Unlike a dataset of its management, this adds no
+//! packets to the counters.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,17 +8,17 @@ use std::time::Duration;
 use weir_base::{CounterKind, Counters};
 use weir_plan::event::{Queue, RouterSample};
 
-/// How long a router may take to answer.
+/// How long a router may take to reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a store has taken in and given up since its router started.
+/// Data that a store has inserted and evicted since its router started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreCounts {
     pub(super) insertions: u64,
     pub(super) evictions: u64,
 }
 
-/// What waits because of a router's disks.
+/// Queues before a router's disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queues {
     pub(super) reads: u32,
@@ -27,7 +27,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// As events tell of them.
+    /// The queues as events name them.
     pub(super) fn lengths(self) -> [(Queue, u32); 3] {
         [
             (Queue::DiskReads, self.reads),
@@ -37,7 +37,7 @@ impl Queues {
     }
 }
 
-/// The counters of the router whose metrics are at `address`, since it started, and its queues.
+/// The counters of a router since it started, and its queues. `address` is that of its metrics.
 pub(super) fn fetch(address: SocketAddr) -> io::Result<(RouterSample, Queues)> {
     let text = fetch_text(address)?;
     let length = |name| u32::try_from(value_of(&text, name)).unwrap_or(u32::MAX);
@@ -49,7 +49,7 @@ pub(super) fn fetch(address: SocketAddr) -> io::Result<(RouterSample, Queues)> {
     Ok((parse(&text), queues))
 }
 
-/// Those of its store that a sample lacks.
+/// The counters of its store that a sample lacks.
 pub(super) fn fetch_store(address: SocketAddr) -> io::Result<StoreCounts> {
     let text = fetch_text(address)?;
     Ok(StoreCounts {
@@ -58,14 +58,14 @@ pub(super) fn fetch_store(address: SocketAddr) -> io::Result<StoreCounts> {
     })
 }
 
-/// Records that a router has written to its disks, or had no room for.
+/// Records that a router has written to its disks or dropped for lack of space.
 pub(super) fn fetch_disk(address: SocketAddr) -> io::Result<u64> {
     let text = fetch_text(address)?;
     let counters = ["weir_disk_writes_total", "weir_disk_no_room_total"];
     Ok(counters.iter().map(|name| value_of(&text, name)).sum())
 }
 
-/// One that has no labels, by its name.
+/// A gauge without labels, by name.
 pub(super) fn fetch_gauge(address: SocketAddr, name: &str) -> io::Result<u64> {
     fetch_text(address).map(|text| value_of(&text, name))
 }
@@ -79,7 +79,7 @@ fn fetch_text(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
-    // HTTP/1.0, so that the answer comes in one piece.
+    // With HTTP/1.0, the reply is not chunked.
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -93,7 +93,7 @@ fn fetch_text(address: SocketAddr) -> io::Result<String> {
     Ok(body.to_owned())
 }
 
-/// Sums up the metrics that a sample is made of; others are left alone.
+/// Sums up the metrics of a sample, and ignores others.
 fn parse(text: &str) -> RouterSample {
     let mut sample = RouterSample::default();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -115,7 +115,7 @@ fn parse(text: &str) -> RouterSample {
             "weir_packets_total" => &mut sample.out_nacks,
             "weir_octets_total" if is_in => &mut sample.in_bytes,
             "weir_octets_total" => &mut sample.out_bytes,
-            // It tells what the forwarder counts as malformed once more.
+            // It repeats what the forwarder counts as malformed.
             "weir_drops_total" if !has("layer=\"decoder\"") => &mut sample.dropped,
             "weir_store_hits_total" => &mut sample.store_hits,
             "weir_store_misses_total" => &mut sample.store_misses,
@@ -144,7 +144,7 @@ fn table<T: Counters>(text: &str) -> T {
     table
 }
 
-/// The sum of the times that answers from disk took, ns.
+/// Total time of answers from disk, ns.
 fn answer_ns(text: &str) -> u64 {
     let mut rows = text.lines().filter_map(|line| {
         line.strip_prefix("weir_disk_read_latency_seconds_sum")?.trim().parse::<f64>().ok()

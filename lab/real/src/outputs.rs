@@ -1,4 +1,4 @@
-//! The standard output of a run's processes, as lines of JSON by node.
+//! The standard output of a run's processes, as JSON lines by node.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ pub(super) enum Interruption {
     Stop,
 }
 
-/// Collects what processes print until it is asked for.
+/// Buffers the output of processes.
 pub(super) struct Outputs {
     stop: Arc<AtomicBool>,
     received: Receiver<OutputLine>,
     sender: Sender<OutputLine>,
     next_number: usize,
-    /// The node of each process, by its number, without those that were made to end.
+    /// The node of each process by its number, without processes that were stopped on purpose.
     nodes: HashMap<usize, usize>,
-    /// Lines that have not been asked for yet, by node.
+    /// Unread lines by node.
     lines: HashMap<usize, VecDeque<Value>>,
     /// Nodes whose processes have ended, once ends are expected.
     ended: BTreeSet<usize>,
@@ -59,12 +59,12 @@ impl Outputs {
         (number, self.sender.clone())
     }
 
-    /// Ignores the processes of `node` from now on: they are made to end.
+    /// Ignores the processes of `node` from now on, because they are stopped on purpose.
     pub(super) fn remove(&mut self, node: usize) {
         self.nodes.retain(|_, &mut of| of != node);
     }
 
-    /// From here on the end of a process is no interruption.
+    /// From here on, the end of a process is expected.
     pub(super) fn expect_ends(&mut self) {
         self.is_ending = true;
     }
@@ -85,7 +85,7 @@ impl Outputs {
         None
     }
 
-    /// Whether a line of `node` that has `key` waits.
+    /// Whether an unread line of `node` has `key`.
     pub(super) fn has_line_with(&self, node: usize, key: &str) -> bool {
         let mut lines = self.lines.get(&node).into_iter().flatten();
         lines.any(|line| line.get(key).is_some())

@@ -1,4 +1,4 @@
-//! What the kernel says of processes, and what is asked of it when one starts.
+//! Processor time, cores and parent of processes, from the kernel.
 
 use std::io;
 
@@ -13,8 +13,8 @@ pub(super) fn own_cpu_ns() -> u64 {
     time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64
 }
 
-/// Processor time of a process, ns, that of threads which have ended included: a router has one for
-/// each scrape of its metrics.
+/// Processor time of a process, ns. It includes finished threads: a router has one for each scrape
+/// of its metrics.
 pub(super) fn cpu_ns(id: u32) -> io::Result<u64> {
     let id = i32::try_from(id).map_err(|_| io::ErrorKind::NotFound)?;
     let time = clock_getcpuclockid(Pid::from_raw(id)).and_then(clock_gettime)?;
@@ -27,10 +27,10 @@ pub fn cores() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect())
 }
 
-/// Keeps this process, and what it starts from now on, on `cores`.
+/// Restricts this process and its later children to `cores`.
 ///
 /// # Errors
-/// There are no such cores, or the process may not use them.
+/// The cores do not exist, or the process may not use them.
 pub fn pin(cores: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &core in cores {
@@ -39,7 +39,7 @@ pub fn pin(cores: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
-/// Has the kernel kill this process when its parent, which must be `parent_id`, ends.
+/// Makes the kernel kill this process when its parent, which must be `parent_id`, exits.
 pub fn end_with_parent(parent_id: u32) -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     match nix::unistd::getppid().as_raw() {

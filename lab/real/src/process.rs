@@ -1,4 +1,4 @@
-//! Processes of a run: started under the coordinator's eyes, and never left behind.
+//! Processes of a run, which end with the coordinator.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -13,23 +13,23 @@ use nix::unistd::Pid;
 
 use super::RealError;
 
-/// Lines of a log that are shown when its process fails.
+/// Log lines shown when a process fails.
 const LOG_LINES: usize = 20;
-/// How long a process may take to end once its sockets and its output are closed.
+/// How long a process may take to exit after its sockets and its output have closed.
 pub(super) const END_PATIENCE: Duration = Duration::from_millis(500);
-/// How long a process may take to end once it was asked to.
+/// How long a process may take to exit after a request.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A line of a process's standard output, or its end.
 #[derive(Debug)]
 pub(super) struct OutputLine {
-    /// Which process: the number it was started with.
+    /// The number the process was started with.
     pub(super) process: usize,
-    /// A line; `None` when the output is closed, which means that the process ended.
+    /// A line; `None` when the output closed because the process exited.
     pub(super) line: Option<String>,
 }
 
-/// A process, which is killed when this is dropped. What it says on standard error goes to a file.
+/// A process, killed when this is dropped. Its standard error goes to a file.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) title: String,
@@ -38,25 +38,25 @@ pub(super) struct Process {
     log: PathBuf,
 }
 
-/// How to start one.
+/// How to start a process.
 pub(super) struct Launch<'a> {
     pub(super) title: String,
     pub(super) program: &'a Path,
-    /// Another program in the place of `weir`, which ties it all the same.
+    /// Another program instead of `weir`; it also ends with the coordinator.
     pub(super) other: Option<&'a Path>,
     pub(super) dir: &'a Path,
-    /// The name of its log file, without ending.
+    /// Name of its log file, without extension.
     pub(super) file: String,
     pub(super) cores: &'a [usize],
-    /// Its number in what it prints.
+    /// The number of the process in its output lines.
     pub(super) number: usize,
-    /// Where the lines that it prints go.
+    /// The channel for its output lines.
     pub(super) output: &'a Sender<OutputLine>,
 }
 
 impl Process {
-    /// Starts `weir ARGUMENTS`, or another program, through `weir lab child`, which ties it to this
-    /// process and to its cores.
+    /// Starts `weir ARGUMENTS` or another program through `weir lab child`. That command ties the
+    /// process to this one and to its cores.
     pub(super) fn start(launch: &Launch<'_>, arguments: &[&str]) -> Result<Self, RealError> {
         let log = launch.dir.join(format!("{}.log", launch.file));
         let system = |what: String| move |source| RealError::System { what, source };
@@ -75,8 +75,8 @@ impl Process {
             command.arg("--program").arg(other);
         }
         command.arg("--").args(arguments);
-        // A folder of its own, so that the user's settings have no part in it; a process group of
-        // its own, so that Ctrl-C is the coordinator's to deal with.
+        // Its own folder, so that the user's settings do not apply; its own process group, so that
+        // the coordinator handles Ctrl-C.
         command
             .current_dir(launch.dir)
             .env("HOME", launch.dir)
@@ -101,7 +101,7 @@ impl Process {
                     return;
                 }
             }
-            // Nobody listens any more when the run is over.
+            // After the run, nothing receives the line.
             let _ = output.send(OutputLine { process: number, line: None });
         });
         let input = child.stdin.take();
@@ -116,14 +116,14 @@ impl Process {
         let told = self.input.as_mut().map(|input| writeln!(input, "{line}"));
         match told {
             Some(Ok(())) => Ok(()),
-            // It has ended.
-            _ => Err(self.failure("ended before its time")),
+            // It has exited.
+            _ => Err(self.failure("ended early")),
         }
     }
 
-    /// The error of a process that did `what`, with its exit status and last words.
+    /// The error of a process, with its exit status and its last log lines.
     pub(super) fn failure(&mut self, what: &str) -> RealError {
-        // Its output closes a moment before it can be waited for.
+        // Its output closes shortly before it can be waited for.
         self.ends_within(END_PATIENCE);
         let what = match self.child.try_wait().ok().flatten() {
             Some(status) => format!("{what} ({status})"),
@@ -132,37 +132,37 @@ impl Process {
         RealError::Process { title: self.title.clone(), what, log: last_lines(&self.log) }
     }
 
-    /// The last lines that it wrote to standard error.
+    /// The last lines of its standard error.
     pub(super) fn log(&self) -> String {
         last_lines(&self.log)
     }
 
-    /// Asks it to end and waits.
+    /// Requests its exit and waits.
     pub(super) fn stop(&mut self) -> Result<(), RealError> {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         self.wait()
     }
 
-    /// Waits for its end, which should be near, and expects success.
+    /// Waits for its exit, which should be near, and expects success.
     pub(super) fn wait(&mut self) -> Result<(), RealError> {
         let deadline = Instant::now() + STOP_PATIENCE;
         while Instant::now() < deadline {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(_)) | Err(_) => return Err(self.failure("did not end well")),
+                Ok(Some(_)) | Err(_) => return Err(self.failure("ended with an error")),
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
             }
         }
-        Err(self.failure("did not end when it was asked to"))
+        Err(self.failure("did not end after a request"))
     }
 
-    /// The code it ended with, if it has ended by itself.
+    /// The exit code, if it has exited by itself.
     pub(super) fn exit_code(&mut self) -> Option<i32> {
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
     }
 
-    /// Whether it has ended, or does within `patience`: its sockets close some time before.
+    /// Whether it has exited or does within `patience`: its sockets close shortly before.
     pub(super) fn ends_within(&mut self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         loop {
@@ -176,9 +176,9 @@ impl Process {
         }
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as a crash would.
     pub(super) fn kill(&mut self) {
-        // Both fail only when it has ended, which is what is wanted.
+        // Both fail only if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

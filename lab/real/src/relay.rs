@@ -1,4 +1,4 @@
-//! The way to a controller, which takes time: a TCP port that passes on what comes, later.
+//! A delayed path to a controller: a TCP port that forwards with a delay.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-/// Octets that are passed on at once, and so many such pieces may be under way each way.
+/// Bytes forwarded at once. `CHUNKS_MAX` such chunks may be in flight in each direction.
 const CHUNK_BYTES: usize = 64 << 10;
 const CHUNKS_MAX: usize = 1024;
 
-/// A relay. It takes no new connections when this is dropped; those that there are end with the
-/// processes at their ends.
+/// A relay. Dropping it stops new connections; existing ones end with the processes at their ends.
 #[derive(Debug)]
 pub(super) struct Relay {
     pub(super) address: SocketAddr,
@@ -20,7 +19,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// To `target`, `delay` away.
+    /// Starts a relay to `target` with the given one-way delay.
     pub(super) fn start(target: SocketAddr, delay: Duration) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -31,7 +30,7 @@ impl Relay {
                 if stops.load(Ordering::Relaxed) {
                     return;
                 }
-                // Who cannot be connected finds the connection closed, and tries again.
+                // If the target is unreachable, the connection closes and the sender retries.
                 let _ = stream.and_then(|stream| join(stream, target, delay));
             }
         })?;
@@ -42,7 +41,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Its thread waits for a connection.
+        // Wakes its thread, which waits for a connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -60,7 +59,7 @@ fn join(near: TcpStream, target: SocketAddr, delay: Duration) -> io::Result<()> 
     Ok(())
 }
 
-/// Passes on what comes, each piece as much later as it came.
+/// Forwards each chunk with the same delay.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     let (sender, receiver) = sync_channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
     let Ok(ends) = to.try_clone() else { return };
@@ -80,7 +79,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
             }
         }
     }
-    // The other end learns that there is no more.
+    // Signals the end of the data to the other end.
     let _ = ends.shutdown(Shutdown::Both);
 }
 
@@ -105,7 +104,7 @@ mod tests {
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"hello");
-        // There and back.
+        // Both directions.
         assert!(asked.elapsed() >= 2 * delay);
         echo.join().unwrap();
     }

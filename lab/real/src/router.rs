@@ -20,10 +20,10 @@ use super::disks::{self, DiskFiles};
 use super::process::Process;
 use super::{RealError, metrics, proc};
 
-/// The discard port: no program listens there, and nothing is ever sent to it.
+/// The discard port. No program listens there, and nothing is ever sent to it.
 const DISCARD_FACE: &str = "udp4://127.0.0.1:9";
-/// Entries of the FIB beyond those that the plan asks for: management, and what applications
-/// register, ten thousand of them in one scenario.
+/// Additional FIB entries: for management, and for registrations of applications, up to ten
+/// thousand in one scenario.
 const FIB_ENTRIES_SPARE: u64 = 1 << 15;
 
 #[derive(Clone, Debug)]
@@ -35,13 +35,13 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Before the first start: the system chooses the ports.
+    /// Before the first start; the system chooses the ports.
     pub(super) fn any(unix: PathBuf) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         Self { unix, udp: any, tcp: any, metrics: any }
     }
 
-    /// What a router's line says when it is ready.
+    /// Reads the addresses from a router's ready line; `None` if one is missing.
     pub(super) fn set_from_ready_line(&mut self, ready: &Value) -> Option<()> {
         let listening = ready["listening"].as_array()?;
         let address = |scheme: &str| {
@@ -59,24 +59,24 @@ impl Addresses {
     }
 }
 
-/// What a router's configuration says beside its plan.
+/// Configuration of a router beyond its plan.
 #[derive(Debug)]
 pub(super) struct RouterContext<'a> {
     pub(super) at: &'a Addresses,
     pub(super) routes: usize,
-    /// Whether one frame may stand for several Interests at its faces.
+    /// Whether its faces send run Interests.
     pub(super) runs: bool,
-    /// A file of prefixes that lead nowhere.
+    /// A file of prefixes without a destination.
     pub(super) filler: Option<&'a Path>,
-    /// Where its disks are, and whether this life of it is there to fill them.
+    /// The files of its disks, and whether this incarnation fills them.
     pub(super) disks: (&'a DiskFiles, bool),
-    /// Whether neighbours may ask what it holds.
+    /// Whether neighbours may query its holdings.
     pub(super) holdings: bool,
-    /// Its part about a controller, if there is one.
+    /// The controller section, if there is a controller.
     pub(super) control: Option<String>,
 }
 
-/// Octets of memory of a router that fills its disks.
+/// Memory tier of a router that fills its disks, bytes.
 const FILL_STORE_BYTES: u64 = 16 << 20;
 
 /// The configuration file of a router.
@@ -88,7 +88,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> Str
     let fib_entries_max = u64::from(plan.fib_filler) + routes as u64 + FIB_ENTRIES_SPARE;
     let store = StoreOptions {
         size: if is_filled { Size { bytes: FILL_STORE_BYTES } } else { plan.store.size },
-        // What is in the store from the start has to get there.
+        // The initial content must be admitted.
         admit: plan.store.admit || is_open,
         unsolicited: match is_open {
             true => UnsolicitedPolicy::AdmitLocal,
@@ -139,16 +139,16 @@ pub(super) struct Router {
     pub(super) name: String,
     pub(super) process: Process,
     pub(super) at: Addresses,
-    /// Its management. Stays open, because what a face has counted goes with it.
+    /// The management connection. It stays open, because its face's counters would vanish with it.
     client: Client,
-    /// What it had counted when the run began.
+    /// Its counters when the run began.
     before: RouterSample,
-    /// What earlier lives of it have counted.
+    /// Counters of its earlier incarnations.
     earlier: RouterSample,
 }
 
 impl Router {
-    /// Takes over a router that is ready.
+    /// Connects to a router that is ready.
     pub(super) fn attach(
         node: usize,
         name: &str,
@@ -180,7 +180,7 @@ impl Router {
         }
     }
 
-    /// Makes a face to `uri` and gives its number and its own end.
+    /// Creates a face to `uri`. Returns its number and its local address.
     pub(super) fn create_face(
         &mut self,
         uri: &FaceUri,
@@ -199,7 +199,7 @@ impl Router {
         let what = format!("a face to {uri}");
         let body = match self.client.command(Command::FacesCreate, &parameters) {
             Ok(body) => body,
-            // The other side was quicker.
+            // The router already has such a face, because the other end was faster.
             Err(CommandError::Refused(response)) if response.code == 409 => {
                 let body = response.body.map(|body| *body).unwrap_or_default();
                 let ControlParameters { flags, mask, .. } = parameters;
@@ -217,7 +217,7 @@ impl Router {
         }
     }
 
-    /// The face whose other end is `remote`, if there is one.
+    /// The face to `remote`, if there is one.
     pub(super) fn face_to(&mut self, remote: &str) -> Result<Option<FaceId>, RealError> {
         let faces = self.client.dataset::<weir_manage::FaceStatus>("faces/list");
         let faces = faces.map_err(|error| self.refused("its list of faces", &error))?;
@@ -248,7 +248,7 @@ impl Router {
         }
     }
 
-    /// Whether Data that passes is stored from now on.
+    /// Sets whether passing Data is stored from now on.
     pub(super) fn set_admission(&mut self, admits: bool) -> Result<(), RealError> {
         let flag = weir_manage::store_flags::ADMIT;
         let parameters = ControlParameters {
@@ -262,13 +262,13 @@ impl Router {
         }
     }
 
-    /// How many prefixes have next hops; `None` when it has no time to answer.
+    /// Number of prefixes with next hops; `None` if the router is too busy to reply.
     pub(super) fn fib_entries(&mut self) -> Option<u64> {
         metrics::fetch_gauge(self.at.metrics, "weir_fib_entries").ok()
     }
 
-    /// Takes what management has answered out of the store: it is no part of the run. The answer
-    /// to this stays, if the store admits it.
+    /// Removes replies of the management from the store, because they do not belong to the run. The
+    /// reply to this command stays, if the store admits it.
     pub(super) fn forget_management(&mut self) -> Result<(), RealError> {
         let parameters =
             ControlParameters { name: "/localhost".parse().ok(), ..ControlParameters::default() };
@@ -283,12 +283,12 @@ impl Router {
         Ok(())
     }
 
-    /// What it counted since the run began.
+    /// Its counters since the run began.
     pub(super) fn sample(&mut self) -> Result<RouterSample, RealError> {
         self.sample_with_queues().map(|(sample, _)| sample)
     }
 
-    /// The same, and what waits because of its disks.
+    /// The same, with the queues before its disks.
     pub(super) fn sample_with_queues(
         &mut self,
     ) -> Result<(RouterSample, metrics::Queues), RealError> {
@@ -296,7 +296,7 @@ impl Router {
         Ok((counted.since(&self.before).after(&self.earlier), queues))
     }
 
-    /// Its counters since it started. A router that does not answer has ended, most likely.
+    /// Its counters since it started. A router that does not reply has probably ended.
     fn counted(&mut self) -> Result<(RouterSample, metrics::Queues), RealError> {
         let sample = metrics::fetch(self.at.metrics).and_then(|(sample, queues)| {
             let cpu_ns = proc::cpu_ns(self.process.id())?;
@@ -306,10 +306,10 @@ impl Router {
     }
 
     fn unresponsive(&mut self, error: &std::io::Error) -> RealError {
-        self.process.failure(&format!("does not answer at {} ({error})", self.at.metrics))
+        self.process.failure(&format!("does not respond at {} ({error})", self.at.metrics))
     }
 
-    /// It crashes: no goodbye, and nothing is kept.
+    /// Kills it without a shutdown.
     pub(super) fn crash(&mut self) -> Result<(), RealError> {
         self.earlier = self.sample()?;
         self.before = RouterSample::default();
@@ -317,7 +317,7 @@ impl Router {
         Ok(())
     }
 
-    /// It is back: as another process at the same addresses.
+    /// Connects to the restarted process at the same addresses.
     pub(super) fn restart(&mut self, process: Process, at: Addresses) -> Result<(), RealError> {
         let earlier = self.earlier;
         *self = Self::attach(self.node, &self.name.clone(), process, at)?;

@@ -21,7 +21,7 @@ use super::process::{END_PATIENCE, Launch, Process};
 use super::router::{Addresses, Router, RouterContext, config_text};
 use super::{RealError, RealOptions, check, fill};
 
-/// How long a router may take for each prefix that leads nowhere, beyond the usual.
+/// Additional time that a router may take for each prefix without a destination.
 const FILLER_PATIENCE_NS: u64 = 100_000;
 
 /// A consumer or producer.
@@ -30,25 +30,25 @@ pub(super) struct Application {
     pub(super) is_consumer: bool,
     pub(super) is_done: bool,
     pub(super) events: PathBuf,
-    /// Its UDP ports, one for each of its links.
+    /// Its UDP ports, one for each link.
     bound: Vec<SocketAddr>,
 }
 
-/// The processes, and what joins them.
+/// The processes of a run and the links between them.
 pub(super) struct Testbed<'a> {
     pub(super) plan: &'a Plan,
     pub(super) options: &'a RealOptions,
     pub(super) routers: BTreeMap<usize, Router>,
     pub(super) apps: BTreeMap<usize, Application>,
     pub(super) links: BTreeMap<usize, EmulatedLink>,
-    /// Where the plan has a controller.
+    /// Present if the plan has a controller.
     control: Option<Control>,
-    /// Faces of routers by node and link.
+    /// Faces of routers, by node and link.
     faces: HashMap<(usize, usize), FaceId>,
     outputs: Outputs,
     /// Configuration, logs and events.
     dir: PathBuf,
-    /// Sockets, whose paths must be short; and all of `dir` where nothing is kept. Removed last.
+    /// Sockets, whose paths must be short; and all of `dir` if nothing is kept. Removed last.
     temporary: TempDir,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Testbed<'a> {
         let temporary = tempfile::Builder::new()
             .prefix("weir-real-")
             .tempdir()
-            .map_err(system("cannot make a temporary folder (see TMPDIR)".into()))?;
+            .map_err(system("cannot create a temporary folder (see TMPDIR)".into()))?;
         let dir = options.keep.clone().unwrap_or_else(|| temporary.path().to_path_buf());
         let folders = [Some(&dir), options.profile.as_ref()];
         for folder in folders.into_iter().flatten() {
@@ -86,13 +86,13 @@ impl<'a> Testbed<'a> {
         &self.dir
     }
 
-    /// Ends the routers and their controller, which should be all that is left.
+    /// Stops the routers and their controller, after everything else has ended.
     pub(super) fn stop(&mut self) -> Result<(), RealError> {
         self.routers.values_mut().try_for_each(|router| router.process.stop())?;
         self.control.as_mut().map_or(Ok(()), Control::stop)
     }
 
-    /// Starts everything and joins it; when this returns, all wait for the start.
+    /// Starts all processes and connects them. On return, all wait for the start.
     pub(super) fn start(&mut self) -> Result<(), RealError> {
         let deadline = self.start_deadline();
         self.bind_links()?;
@@ -123,7 +123,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Takes the ports of links: routers tell a controller of them when they start.
+    /// Binds the ports of links, because routers report them to a controller at their start.
     fn bind_links(&mut self) -> Result<(), RealError> {
         for (index, link) in self.plan.links.iter().enumerate() {
             if check::is_emulated(self.plan, index) {
@@ -134,7 +134,7 @@ impl<'a> Testbed<'a> {
         Ok(())
     }
 
-    /// Where a router's neighbours send to, one for each of its links through the emulator.
+    /// The addresses that a router's neighbours send to, one for each emulated link.
     fn addresses_of(&self, node: usize) -> Vec<SocketAddr> {
         let links = check::links_of(self.plan, node).into_iter();
         let address = |(index, _): (usize, usize)| {
@@ -144,7 +144,7 @@ impl<'a> Testbed<'a> {
         links.filter_map(address).collect()
     }
 
-    /// Large tables take their time, and more on a busy machine.
+    /// Large tables take time, and more on a busy machine.
     fn start_deadline(&self) -> Instant {
         let fillers = self.plan.nodes.iter().map(|node| match &node.role {
             Role::Router(router) => u64::from(router.fib_filler),
@@ -204,7 +204,7 @@ impl<'a> Testbed<'a> {
         Ok(())
     }
 
-    /// A life of a router in which it takes in what its disks hold from the start.
+    /// Runs a router once to write the initial content of its disks.
     fn fill_disks(&mut self, node: usize) -> Result<(), RealError> {
         let deadline = self.start_deadline();
         let at = Addresses::any(self.temporary.path().join(format!("{node}.sock")));
@@ -220,7 +220,7 @@ impl<'a> Testbed<'a> {
         DiskFiles::new(&self.dir, node, self.plan.app_seed(node))
     }
 
-    /// Has a disk of a router, or all of them, stall or go on.
+    /// Stalls one disk of a router or all, or lets them resume.
     pub(super) fn stall_disks(
         &self,
         node: usize,
@@ -233,7 +233,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Starts a router; `is_filled` has it fill its disks.
+    /// Starts a router. `is_filled`: it fills its disks.
     fn start_router(
         &mut self,
         node: usize,
@@ -257,7 +257,7 @@ impl<'a> Testbed<'a> {
             self.plan.links.iter().any(|link| link.runs && (link.a == node || link.b == node));
         let filler = filler.as_deref();
         let holdings = self.plan.asks_holdings();
-        // While it fills its disks it is nobody's business.
+        // While it fills its disks, the controller must not know it.
         let control = self.control.as_ref().filter(|_| !is_filled);
         let control =
             control.map(|control| control.agent_text(self.plan, node, &self.addresses_of(node)));
@@ -277,7 +277,7 @@ impl<'a> Testbed<'a> {
         self.launch(node, "router", &arguments)
     }
 
-    /// Waits until a router is ready and takes it over, or takes it over again.
+    /// Waits until a router is ready, and connects to it.
     fn await_router(
         &mut self,
         node: usize,
@@ -292,7 +292,7 @@ impl<'a> Testbed<'a> {
             Err(NoLine::Other(error)) => return Err(error),
         };
         if at.set_from_ready_line(&ready).is_none() {
-            return Err(process.failure("did not say where it listens"));
+            return Err(process.failure("did not report its addresses"));
         }
         match self.routers.remove(&node) {
             None => {
@@ -343,7 +343,8 @@ impl<'a> Testbed<'a> {
         let &(link, router) = links.first().expect("checked");
         let transport = plan.links[link].transport;
         let routes = plan.routes.iter().filter(|route| route.node == router && route.link == link);
-        // Commands are for local faces, and UDP faces are not: there the coordinator gives them.
+        // Commands need a local face, and UDP faces are not local. The coordinator sends the
+        // commands for those.
         let register = match transport {
             Transport::Udp => Vec::new(),
             Transport::Unix | Transport::Tcp => {
@@ -369,7 +370,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Makes the links, and tells applications where to connect.
+    /// Creates the links, and sends applications the addresses to connect to.
     fn join_links(&mut self) -> Result<(), RealError> {
         for index in 0..self.plan.links.len() {
             let link = &self.plan.links[index];
@@ -401,7 +402,7 @@ impl<'a> Testbed<'a> {
         check::is_router(self.plan, link.a) && check::is_router(self.plan, link.b)
     }
 
-    /// Where a node takes the datagrams of a link.
+    /// The address at which a node receives the datagrams of a link.
     fn udp_address(&self, node: usize, link: usize) -> Result<SocketAddr, RealError> {
         let address = match self.routers.get(&node) {
             Some(router) => Some(router.at.udp),
@@ -428,7 +429,7 @@ impl<'a> Testbed<'a> {
             }
             None => (ends.1, ends.0),
         };
-        // Routers first: a packet from a stranger would make a face with other settings.
+        // Routers first: a packet from an unknown address would create a face with other settings.
         let sides = [(link.a, peer_of_a), (link.b, peer_of_b)];
         for (node, peer) in sides {
             if check::is_router(self.plan, node) {
@@ -477,7 +478,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Adds the routes of a router that leave by faces that the coordinator has made.
+    /// Adds the routes of a router over faces that the coordinator has created.
     fn add_routes(&mut self, node: usize) -> Result<(), RealError> {
         let router = self.routers.get_mut(&node).expect("every router was started");
         for route in self.plan.routes.iter().filter(|route| route.node == node) {
@@ -488,7 +489,8 @@ impl<'a> Testbed<'a> {
         Ok(())
     }
 
-    /// Routes from a file are there a while after the router, which answers nothing until then.
+    /// Waits for routes from a file. They are complete some time after the router's start, and it
+    /// does not respond until then.
     fn wait_for_filler(&mut self, node: usize, deadline: Instant) -> Result<(), RealError> {
         let Role::Router(plan) = &self.plan.nodes[node].role else {
             return Ok(());
@@ -507,7 +509,7 @@ impl<'a> Testbed<'a> {
         Ok(())
     }
 
-    /// Starts a router that crashed once more, where it was, with its faces and routes.
+    /// Restarts a crashed router at the same addresses, with its faces and routes.
     pub(super) fn restart_router(&mut self, node: usize) -> Result<(), RealError> {
         let deadline = self.start_deadline();
         let at = self.routers[&node].at.clone();
@@ -530,7 +532,7 @@ impl<'a> Testbed<'a> {
         self.add_routes(node)
     }
 
-    /// A router ends now, and that is as it should be.
+    /// Crashes a router on purpose.
     pub(super) fn crash(&mut self, node: usize) -> Result<(), RealError> {
         self.outputs.remove(node);
         self.routers.get_mut(&node).expect("every router was started").crash()
@@ -541,7 +543,7 @@ impl<'a> Testbed<'a> {
         app.process.send_line(line).map_err(|_| self.failure_of(node))
     }
 
-    /// The next line of an application that has `key`.
+    /// The next line of an application with `key`.
     pub(super) fn line_with(
         &mut self,
         node: usize,
@@ -582,8 +584,8 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Waits for at most `patience` and notices consumers that are done; an error when a process
-    /// ends that should not.
+    /// Waits for output for at most `patience`, and records which consumers are done. It is an
+    /// error if a process ends unexpectedly.
     pub(super) fn poll_outputs(&mut self, patience: Duration) -> Result<(), RealError> {
         match self.outputs.receive(patience) {
             Ok(()) => {}
@@ -596,31 +598,31 @@ impl<'a> Testbed<'a> {
         Ok(())
     }
 
-    /// From here on the end of a process is no error.
+    /// From here on, the end of a process is not an error.
     pub(super) fn expect_ends(&mut self) {
         self.outputs.expect_ends();
     }
 
-    /// Why a process ended before its time.
+    /// Why a process ended early.
     pub(super) fn failure_of(&mut self, node: usize) -> RealError {
         let name = self.name(node).to_owned();
         if let Some(app) = self.apps.get_mut(&node) {
-            let error = app.process.failure("ended before its time");
+            let error = app.process.failure("ended early");
             if app.process.exit_code() == Some(i32::from(EXIT_WRONG_BYTES)) {
                 return RealError::WrongBytes { node: name, what: app.process.log() };
             }
-            // When a router dies, its applications follow; the router is the news.
+            // When a router ends, its applications follow, so report the router.
             for (_, router) in check::links_of(self.plan, node) {
                 if let Some(router) = self.routers.get_mut(&router)
                     && router.process.ends_within(END_PATIENCE)
                 {
-                    return router.process.failure("ended before its time");
+                    return router.process.failure("ended early");
                 }
             }
             return error;
         }
         match self.routers.get_mut(&node) {
-            Some(router) => router.process.failure("ended before its time"),
+            Some(router) => router.process.failure("ended early"),
             None => RealError::Process {
                 title: format!("the router `{name}`"),
                 what: "did not start".into(),
@@ -630,9 +632,9 @@ impl<'a> Testbed<'a> {
     }
 }
 
-/// Why no line came.
+/// Why no line was received.
 enum NoLine {
-    /// The process that should have said it has ended.
+    /// The process that should have printed it has ended.
     Process,
     Other(RealError),
 }
@@ -644,7 +646,7 @@ fn write_file(path: &Path, octets: &[u8]) -> Result<(), RealError> {
     })
 }
 
-/// Prefixes that lead nowhere, one a line.
+/// Writes prefixes without a destination, one per line.
 fn write_filler(path: &Path, count: u32) -> Result<(), RealError> {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(count as usize * 24);

@@ -1,4 +1,4 @@
-//! The events of a run as CSV, or as Parquet for large runs.
+//! Writes the events of a run as CSV, or as Parquet for large runs.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,19 +19,19 @@ use crate::record::{RecordError, file_error};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFormat {
-    /// Text, one event a line.
+    /// Text with one event per line.
     Csv,
-    /// Columns, compressed.
+    /// Compressed columns.
     Parquet,
 }
 
-/// Columns of either format: what of them an event has not is empty.
+/// The columns of both formats. A value that an event does not have is empty.
 ///
 /// - `at_ns`, `node` (its name), `event` (its kind)
 /// - `object`, `segment`: of Interests, Data and objects; the second is the link of a link sample,
 ///   and the number of a fault
-/// - `value`: octets of content, reason of a Nack, 1 for repeated Interests, length of a queue or
-///   window, octets of a link, 1 where a fault begins
+/// - `value`: content bytes, reason of a Nack, 1 for repeated Interests, length of a queue or
+///   window, bytes of a link, 1 where a fault begins
 /// - `elapsed_ns`: round-trip time, or time of a whole object
 /// - `detail`: queue, congestion mark, or the counters of a router as `name=value`
 const COLUMNS: [&str; 8] =
@@ -48,7 +48,7 @@ const SCHEMA: &str = "message event {
     optional binary detail (UTF8);
 }";
 
-/// Events of a Parquet row group.
+/// Events in a Parquet row group.
 const GROUP_ROWS: usize = 100_000;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -179,7 +179,7 @@ pub(crate) struct EventWriter {
     path: PathBuf,
     names: Vec<String>,
     sink: Sink,
-    /// The first error; the rest of the events is not written.
+    /// The first error. Later events are not written.
     error: Option<RecordError>,
 }
 
@@ -257,10 +257,10 @@ impl EventWriter {
         }
     }
 
-    /// Writes what is left and closes the file.
+    /// Writes buffered events and closes the file.
     ///
     /// # Errors
-    /// The first thing that went wrong since the file was created.
+    /// The first error since the file was created.
     pub(crate) fn finish(mut self) -> Result<(), RecordError> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -301,7 +301,7 @@ impl Columns {
     }
 }
 
-/// The values that are there, and for each row whether it has one.
+/// The present values, and for each row whether it has one.
 fn optional<T>(rows: &[Row], value: impl Fn(&Row) -> Option<T>) -> (Vec<T>, Vec<i16>) {
     let values: Vec<Option<T>> = rows.iter().map(value).collect();
     let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
@@ -353,7 +353,7 @@ fn parquet_error(path: &Path, error: &ParquetError) -> RecordError {
     file_error(path)(std::io::Error::other(error.to_string()))
 }
 
-/// Writes `text` lines to a file by way of a buffer.
+/// Writes text to a file through a buffer.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), RecordError> {
     let file = File::create(path).map_err(file_error(path))?;
     let mut writer = BufWriter::new(file);

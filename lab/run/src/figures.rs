@@ -1,4 +1,4 @@
-//! From records to figures.
+//! Draws figures from records.
 
 use weir_plot::{Axis as PlotAxis, BarGroup, BoxGroup, Figure, Heat, Point as Place, Series};
 use weir_scenario::metric::Metric;
@@ -7,10 +7,10 @@ use weir_scenario::{Axis, Cell, Experiment, Plot, PlotKind, Point};
 use crate::record::{Record, Results};
 use crate::stats::Estimate;
 
-/// Points of a line that still have markers.
+/// Maximum points of a line that is drawn with markers.
 const MARKERS_MAX: usize = 40;
 
-/// What of an experiment one panel, series or bar is about: for some axes the point.
+/// The part of an experiment that a panel, series or bar shows: the fixed points of some axes.
 #[derive(Clone, Debug, Default)]
 struct Selection {
     fixed: Vec<(usize, usize)>,
@@ -34,7 +34,7 @@ pub(crate) struct Drawer<'a> {
     results: &'a Results,
 }
 
-/// A quantity with its unit, and what its numbers are multiplied with for the picture.
+/// A quantity with its unit, scaled for the figure.
 fn axis(label: &str, unit: &str, is_log: bool) -> PlotAxis {
     if is_log { PlotAxis::log(label, unit) } else { PlotAxis::linear(label, unit) }
 }
@@ -88,7 +88,8 @@ impl<'a> Drawer<'a> {
         self.experiment.axes.iter().position(|axis| axis.id == id)
     }
 
-    /// Every combination of points of the axes `ids`, with a name; one without a name for none.
+    /// Every combination of points of the axes `ids`, each with a name. Without axes, one without a
+    /// name.
     fn combinations(&self, base: &Selection, ids: &[String]) -> Vec<(String, Selection)> {
         let mut all = vec![(String::new(), base.clone())];
         for id in ids {
@@ -182,7 +183,7 @@ impl<'a> Drawer<'a> {
         lines
     }
 
-    /// The metric's label, with its statistic where another metric has the same label.
+    /// The metric's label, with its statistic if another metric has the same label.
     fn metric_name(&self, metric: &Metric, others: &[&Metric]) -> String {
         use weir_scenario::metric::Statistic as S;
         let same = others.iter().filter(|other| other.label == metric.label).count();
@@ -200,7 +201,7 @@ impl<'a> Drawer<'a> {
         format!("{}, {statistic}", metric.label)
     }
 
-    /// For each seed the mean of a number over all selected points.
+    /// For each seed, the mean of a number over all selected points.
     fn samples(&self, selection: &Selection, number: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
         let of_seed = |seed: &u64| {
             let numbers: Vec<f64> = self
@@ -213,7 +214,7 @@ impl<'a> Drawer<'a> {
         self.experiment.seeds.iter().filter_map(of_seed).collect()
     }
 
-    /// A number of all selected points and seeds.
+    /// A number for all selected points and seeds.
     fn all_values(&self, selection: &Selection, metric: &Metric) -> impl Iterator<Item = f64> {
         let records = self.points(selection).flat_map(|point| self.results.of_point(point));
         records.filter_map(|record| record.measured.values.get(&metric.id).copied().flatten())
@@ -411,7 +412,7 @@ impl<'a> Drawer<'a> {
     }
 }
 
-/// What a point of an axis is called beside others: its label where that speaks for itself.
+/// The name of an axis point among others: its label alone if that is clear.
 fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
     if axis.is_numeric() || label.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         format!("{} {label}", axis.label)
@@ -422,7 +423,7 @@ fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
 
 fn plot_point(x: f64, estimate: &Estimate) -> Place {
     match estimate.low.zip(estimate.high) {
-        // No measure can be below 0; an interval of few seeds could.
+        // No measure is negative, but the interval of a few seeds can be.
         Some((low, high)) => Place::with_interval(x, estimate.mean, low.max(0.0), high),
         None => Place::new(x, estimate.mean),
     }

@@ -1,4 +1,4 @@
-//! Files that run the parts of a sweep on a cluster.
+//! Job files that run the parts of a sweep on a cluster.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
@@ -12,7 +12,7 @@ pub struct JobFile {
     pub text: String,
 }
 
-/// The arguments of `weir lab run` that every part has, such as `fig2 --smoke`, each its own.
+/// The common arguments of `weir lab run`, such as `fig2 --smoke`, each quoted.
 fn quoted(arguments: &[String]) -> String {
     let quote = |argument: &String| {
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./=".contains(&b);
@@ -29,16 +29,16 @@ fn quoted(arguments: &[String]) -> String {
 pub struct JobDivision {
     pub parts: usize,
     pub cores: usize,
-    /// Its runs at the same time.
+    /// Runs at the same time within a part.
     pub jobs: usize,
 }
 
 impl JobDivision {
-    /// Cores of a part when nothing else is said.
+    /// Default number of cores of a part.
     pub const CORES_DEFAULT: usize = 4;
 }
 
-/// The job file for the parts of a run with these arguments; `id` is the scenario's.
+/// The job file for the parts of a run. `id` is the scenario's.
 pub fn job_file(
     cluster: Cluster,
     id: &str,

@@ -1,4 +1,4 @@
-//! What a run leaves in its folder: one file for each point and seed, and one for all.
+//! The results in a folder: one file for each point and seed, and one for the whole run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -12,8 +12,8 @@ use weir_scenario::{Arm, Experiment, Size};
 
 use crate::metric::Measured;
 
-/// What one run, of one point and seed, amounted to. In the simulator it is the same whenever and
-/// wherever it runs.
+/// The result of one run, which has one point and one seed. In the simulator, it is the same on
+/// every machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub point: usize,
@@ -21,10 +21,10 @@ pub(crate) struct Record {
     pub coordinates: Vec<(String, String)>,
     pub seed: u64,
     pub measured: Measured,
-    /// What the simulator says of the run.
+    /// The simulator's part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
-    /// What the machine did, in the real arm.
+    /// The machine's work in the real arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<RealReport>,
     /// Why a trial measured nothing, and the remedy.
@@ -33,7 +33,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record of what was measured, at no point yet.
+    /// The record of a measurement, without a point.
     pub(crate) fn of(measured: Measured) -> Self {
         Self {
             point: 0,
@@ -47,10 +47,10 @@ impl Record {
     }
 }
 
-/// What the simulator says of a run.
+/// The simulator's part of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Simulated {
-    /// Hash of everything that happened, hexadecimal.
+    /// Event hash, hexadecimal.
     pub event_hash: String,
     /// Packets delivered over links.
     pub packet_hops: u64,
@@ -60,50 +60,50 @@ pub(crate) struct Simulated {
     pub virtual_ns: u64,
 }
 
-/// What all records of a folder have in common: with another one of these, nothing is resumed.
+/// What all records of a folder have in common. A folder with another identity is not resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunIdentity {
     pub scenario: String,
     pub paper: String,
-    /// Hash of what decides what is measured, see [`Experiment::hash`].
+    /// Hash of everything that decides what is measured, see [`Experiment::hash`].
     pub hash: String,
     pub size: Size,
     pub arm: Arm,
     pub commit: String,
     pub seeds: Vec<u64>,
-    /// How many points the sweep has.
+    /// Number of points in the sweep.
     pub points: usize,
 }
 
-/// A folder's `run.json`.
+/// The file `run.json` of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
-    /// What must be the same for results to go together.
+    /// Must be equal for results to be combined.
     pub identity: RunIdentity,
     pub version: String,
-    /// The command that began the run.
+    /// The command that started the run.
     pub command: String,
     pub machine: String,
     pub date: String,
-    /// Time spent on it so far, by all of its parts, s.
+    /// Total time spent so far by all parts, s.
     pub elapsed_s: f64,
     /// How the user named the scenario.
     pub reference: String,
 }
 
-/// A file that could not be read or written.
+/// A file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Reading or writing failed.
     #[error("{}: {source}; choose another folder with --out, or free some space", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    /// The file is not what this program writes.
+    /// The file's content is invalid.
     #[error("{}: {message}; remove the file, or start over with --fresh", path.display())]
     Content { path: PathBuf, message: String },
-    /// Verdicts that are kept, or the README that shows them, cannot be read or written.
+    /// Recorded verdicts, or the README that shows them, cannot be read or written.
     #[error(
-        "{}: {message}; mend the file or restore it, then give the same command again: no run is \
-            lost", path.display()
+        "{}: {message}; fix the file or restore it, then repeat the command: no run is lost",
+            path.display()
     )]
     Kept { path: PathBuf, message: String },
     /// The folder holds another run.
@@ -114,16 +114,16 @@ pub enum RecordError {
     Other { path: PathBuf, difference: String },
 }
 
-/// Wraps an error of the system.
+/// Wraps a system error.
 pub(crate) fn file_error(path: &Path) -> impl Fn(std::io::Error) -> RecordError + '_ {
     move |source| RecordError::File { path: path.to_path_buf(), source }
 }
 
-/// Writes a file so that it is there whole or not at all, whatever happens meanwhile.
+/// Writes a file atomically: after a crash it is complete or absent.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-    // Results are for all to read, as far as the user's mask lets them.
+    // Results are readable for everyone, as far as the umask permits.
     let mode = Permissions::from_mode(0o666);
     let mut file =
         tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(file_error(path))?;
@@ -133,7 +133,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordEr
 }
 
 impl RunIdentity {
-    /// What differs from `other`, if anything does.
+    /// The first difference from `other`, if any.
     fn difference(&self, other: &Self) -> Option<String> {
         let pairs = [
             ("scenario", &self.scenario, &other.scenario),
@@ -163,18 +163,18 @@ pub struct ResultFolder {
 }
 
 impl ResultFolder {
-    /// The folder at `path`, whether it is there or not.
+    /// The folder at `path`, which need not exist.
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// `run.json`, if it is there.
+    /// The content of `run.json`, if it exists.
     pub(crate) fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
         read_json(&self.path.join("run.json"))
     }
 
-    /// Makes the folder ready for a run: empties it when it is to be `fresh`, otherwise checks that
-    /// what it holds belongs to the same run.
+    /// Prepares the folder for a run. With `fresh` it removes old results; otherwise it checks that
+    /// they belong to the same run.
     pub(crate) fn open(&self, run: &RunFile, fresh: bool) -> Result<(), RecordError> {
         if fresh {
             self.clear()?;
@@ -187,7 +187,7 @@ impl ResultFolder {
         Ok(())
     }
 
-    /// Removes what runs write, and nothing else.
+    /// Removes the files that runs write, and no others.
     fn clear(&self) -> Result<(), RecordError> {
         for name in ["tasks", "figures", "events", "violations"] {
             let path = self.path.join(name);
@@ -220,7 +220,7 @@ impl ResultFolder {
         self.path.join("tasks").join(format!("{point:05}-{seed}.json"))
     }
 
-    /// The record of a task that has finished.
+    /// The record of a finished task.
     pub(crate) fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
         read_json(&self.record_path(point, seed))
     }
@@ -230,7 +230,7 @@ impl ResultFolder {
         write_atomically(&self.record_path(record.point, record.seed), &json(record))
     }
 
-    /// Every record of an experiment that is there.
+    /// All records of an experiment in this folder.
     pub(crate) fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
         let mut results = Results::default();
         for point in 0..experiment.points.len() {
@@ -244,7 +244,7 @@ impl ResultFolder {
     }
 }
 
-/// What a file holds; nothing where there is no file.
+/// Reads a JSON file; `None` if it does not exist.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
     path: &Path,
 ) -> Result<Option<T>, RecordError> {
@@ -257,9 +257,9 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// As JSON that people can read, with a line's end.
+/// Readable JSON with a final newline.
 pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
-    // Maps of text keys and numbers only: there is nothing that JSON cannot hold.
+    // Only maps with text keys, so JSON can represent them all.
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.push(b'\n');
     bytes
@@ -284,7 +284,7 @@ impl Results {
         reasons.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Whether every run of the experiment is there: parts may be missing.
+    /// Whether every run of the experiment is present.
     pub(crate) fn is_complete(&self, experiment: &Experiment) -> bool {
         (0..experiment.points.len()).all(|point| {
             experiment.seeds.iter().all(|seed| self.records.contains_key(&(point, *seed)))

@@ -1,4 +1,4 @@
-//! Tables, figures and the report of a folder of results.
+//! Writes the tables, the figures and the report of a folder of results.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::figures::Drawer;
 use crate::record::{RecordError, ResultFolder, Results, RunFile};
 use crate::stats::Estimate;
 
-/// Rows of a table that a report shows; the CSV has all.
+/// Maximum rows of a table in a report; the CSV has all.
 const ROWS_MAX: usize = 200;
 
 /// Why a report was not written.
@@ -26,7 +26,7 @@ pub enum ReportError {
     Plot(#[from] weir_plot::PlotError),
 }
 
-/// The part of a report that is about one scenario.
+/// The part of a report about one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct ScenarioReport<'a> {
     pub experiment: &'a Experiment,
@@ -36,8 +36,8 @@ pub(crate) struct ScenarioReport<'a> {
 }
 
 impl ScenarioReport<'_> {
-    /// Writes `metrics.csv`, `summary.csv` and the figures, and makes the section of them. `compared_arm`
-    /// is the folder of the report, to which links are relative.
+    /// Writes `metrics.csv`, `summary.csv` and the figures, and returns the section. Links are
+    /// relative to `beside`, the folder of the report.
     pub(crate) fn write(&self, beside: &Path) -> Result<Section, ReportError> {
         let path = &self.folder.path;
         std::fs::create_dir_all(path).map_err(crate::record::file_error(path))?;
@@ -213,7 +213,7 @@ fn line(fields: &[String]) -> String {
     format!("{}\n", fields.join(","))
 }
 
-/// The mean, and half the width of its interval where it has one.
+/// The mean, with half the width of its interval if it has one.
 pub fn with_interval(estimate: &Estimate) -> String {
     match estimate.half_width() {
         Some(half) => format!("{} ± {}", shown(estimate.mean), shown(half)),
@@ -221,7 +221,7 @@ pub fn with_interval(estimate: &Estimate) -> String {
     }
 }
 
-/// A number with four digits that matter.
+/// A number with four significant digits.
 pub(crate) fn shown(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
@@ -233,7 +233,7 @@ pub(crate) fn shown(value: f64) -> String {
     format!("{value:.*}", (3 - magnitude).max(0) as usize)
 }
 
-/// Lines of the table of claims.
+/// The rows of the table of claims.
 pub fn claim_table(claims: &[ClaimResult]) -> ClaimTable {
     let row = |claim: &ClaimResult| ClaimRow {
         id: claim.id.clone(),
@@ -281,7 +281,7 @@ pub(crate) fn report_head(title: &str, command: &str, parts: &[ScenarioReport<'_
         let there = part.results.records.len();
         if there < wanted {
             warnings.push(format!(
-                "{}: {there} of {wanted} runs are there; figures and claims are of these only.",
+                "{}: {there} of {wanted} runs are complete; figures and claims cover only these.",
                 part.experiment.header.id
             ));
         }
@@ -309,7 +309,7 @@ pub(crate) fn report_head(title: &str, command: &str, parts: &[ScenarioReport<'_
     }
 }
 
-/// Names the points at which round-trip times grew to the end in most runs.
+/// Names the points at which round-trip times grew until the end in most runs.
 fn unsettled_warning(part: &ScenarioReport<'_>) -> Option<String> {
     let experiment = part.experiment;
     let names: Vec<String> = (0..experiment.points.len())
@@ -329,7 +329,7 @@ fn unsettled_warning(part: &ScenarioReport<'_>) -> Option<String> {
         .collect();
     (!names.is_empty()).then(|| {
         format!(
-            "{}: did not settle (overload; times are those of a run of this length): {}.",
+            "{}: did not settle (overload; times depend on the length of the run): {}.",
             experiment.header.id,
             names.join("; ")
         )

@@ -1,4 +1,4 @@
-//! Runs the points and seeds of an experiment, in parallel, and keeps what they measured.
+//! Runs the points and seeds of an experiment in parallel, and saves their records.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -21,17 +21,17 @@ use crate::record::{Record, RecordError, ResultFolder, RunFile, Simulated};
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     pub arm: Arm,
-    /// Runs at the same time; `None`: in the simulator one a core, and one on real processes, which
-    /// side by side take time from each other.
+    /// Number of concurrent runs. `None`: one per core in the simulator, and one in the real arm,
+    /// where concurrent runs would compete for the processor.
     pub jobs: Option<usize>,
-    /// Part `k` of `n`, from 1: every `n`-th of the tasks.
+    /// Part `k` of `n`, counted from 1: every `n`-th task.
     pub part: Option<(usize, usize)>,
-    /// Begins anew in a folder that holds results.
+    /// Removes old results in the folder first.
     pub fresh: bool,
     /// Writes every event of every run.
     pub events: Option<EventFormat>,
     pub real: RealOptions,
-    /// Set to break off after the tasks that run.
+    /// Set to stop. Tasks in progress are abandoned and leave no record.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -66,21 +66,21 @@ pub struct Task {
     pub seed: u64,
 }
 
-/// How far a run is, for whoever shows it.
+/// Progress of a run, for display.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// How many tasks are to be done; results of the others are there from an earlier run.
+    /// Number of tasks. The results of others exist from an earlier run.
     Started {
         tasks: usize,
-        /// Done before.
+        /// Tasks completed earlier.
         resumed: usize,
     },
-    /// A task goes on.
+    /// A task makes progress.
     Running {
         task: Task,
         /// Virtual time so far, ns.
         virtual_ns: u64,
-        /// Virtual time in all, ns.
+        /// Total virtual time, ns.
         end_ns: u64,
     },
     Finished {
@@ -88,46 +88,46 @@ pub enum Progress {
     },
 }
 
-/// Takes progress, from several threads.
+/// Receives progress from several threads.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn(Progress) + Sync);
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The scenario cannot be run so.
+    /// The scenario cannot run like this.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The network refused a plan.
+    /// The network rejected a plan.
     #[error("{file}: {point}, seed {seed}: {source}; correct the scenario")]
     Plan { file: String, point: String, seed: u64, source: Box<PlanError> },
-    /// A promise was broken.
+    /// A check failed.
     #[error("{point}: {violation}")]
     Violation {
         point: String,
         violation: Box<Violation>,
-        /// Where the last events were written.
+        /// The file with the last events.
         file: PathBuf,
     },
     /// The real arm failed.
     #[error("{point}, seed {seed}: {source}")]
     Real { point: String, seed: u64, source: Box<RealError> },
-    /// Results could not be kept.
+    /// Results could not be saved.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Someone asked to stop.
-    #[error("interrupted; the same command goes on where it was")]
+    /// The user requested a stop.
+    #[error("interrupted; repeat the command to continue")]
     Interrupted,
 }
 
-/// Steps of the simulator between two looks at the wish to stop: some 20 ms.
+/// Simulator steps between two checks of the stop flag, about 20 ms.
 const SLICE_STEPS: u64 = 1 << 14;
 
-/// The tasks of an experiment that `part` has, in order.
+/// The tasks of an experiment that belong to `part`, in order.
 pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
     let all = (0..experiment.points.len())
         .flat_map(|point| experiment.seeds.iter().map(move |seed| Task { point, seed: *seed }));
     let mut all: Vec<Task> = all.collect();
-    // What trials compare is measured side by side: a machine is not the same all day.
+    // Trials that are compared run close in time, because a machine's speed changes over a day.
     if experiment.is_trial() {
         all.sort_by_key(|task| task.seed);
     }
@@ -139,11 +139,19 @@ pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Ve
         .collect()
 }
 
-/// Runs what of `experiment` is not in `folder` yet. The caller adds the time it took to the
-/// folder's `run.json`.
+/// Runs the tasks of `experiment` that `folder` does not have yet, in these steps:
+///
+/// 1. List all tasks: each point with each seed.
+/// 2. Skip tasks whose records exist.
+/// 3. Let `jobs` threads take the remaining tasks in order. Each writes its record at the end.
+/// 4. Stop early if `stop` is set, which abandons the tasks in progress, or if a task fails, after
+///    which the other threads finish their current tasks. Records are complete or absent.
+///
+/// The order of tasks and the number of threads never change a record. The caller adds the elapsed
+/// time to the folder's `run.json`.
 ///
 /// # Errors
-/// The first error of any task; the others end after the one they are at.
+/// The first error of any task. The other threads end after their current tasks.
 pub(crate) fn run(
     experiment: &Experiment,
     folder: &ResultFolder,
@@ -303,7 +311,7 @@ impl Runner<'_> {
         self.experiment.point_name(&self.experiment.points[task.point])
     }
 
-    /// Writes what happened last, and says where.
+    /// Writes the last events, and names the file in the error.
     fn violation(&self, task: Task, violation: Violation) -> RunError {
         let name = format!("{:05}-{}.txt", task.point, task.seed);
         let file = self.folder.path.join("violations").join(name);
@@ -324,12 +332,12 @@ impl Runner<'_> {
     }
 }
 
-/// The store of a router as its plan says.
+/// The store extension of a router's plan.
 fn store_of(plan: &RouterPlan) -> Option<Arc<dyn Extension>> {
     stores::extension(&plan.store_experiments, plan.disk.as_ref().map(|disk| &disk.experiments))
 }
 
-/// Counts events, and writes them where that is asked for.
+/// Counts events, and writes them if requested.
 struct RunObserver {
     collector: Collector,
     writer: Option<EventWriter>,

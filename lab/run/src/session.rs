@@ -1,4 +1,4 @@
-//! What the commands do: run a scenario, reproduce a paper, write a report.
+//! Implements the commands: run a scenario, reproduce a paper, write a report.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,50 +20,50 @@ use crate::stats::Estimate;
 #[derive(Clone, Debug)]
 pub struct Program {
     pub version: String,
-    /// The commit it was built from.
+    /// The commit of this build.
     pub commit: String,
     pub command: String,
-    /// Now, UTC, as `2026-11-20 13:45:00`.
+    /// Current time in UTC, as `2026-11-20 13:45:00`.
     pub date: String,
-    /// Processor, cores, memory, kernel.
+    /// Processor, cores, memory and kernel.
     pub machine: String,
 }
 
 /// Why a command of the laboratory failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// A scenario, claims or a trace is wrong; nothing has run.
+    /// A scenario, a claim or a trace is invalid; nothing has run.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// A run ended early.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Results could not be read or kept.
+    /// Results could not be read or saved.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A report could not be written.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// What was asked for makes no sense.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Usage(String),
 }
 
-/// What is asked of a scenario.
+/// Options of a scenario's run.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// How the user named the scenario.
     pub reference: String,
     pub size: Size,
-    /// One seed in the place of the scenario's.
+    /// Replaces the scenario's seeds.
     pub seed: Option<u64>,
-    /// The arm; the scenario's first one when `None`.
+    /// The arm; `None` means the scenario's first one.
     pub arm: Option<Arm>,
-    /// The folder of results; one named after the scenario when `None`.
+    /// The folder for results; `None` means one named after the scenario.
     pub out: Option<PathBuf>,
 }
 
-/// What a scenario measured, for machines.
+/// The results of a scenario as data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub scenario: String,
@@ -72,12 +72,12 @@ pub struct Outcome {
     pub arm: Arm,
     pub seeds: Vec<u64>,
     pub commit: String,
-    /// The folder of results.
+    /// The folder with the results.
     pub out: PathBuf,
     pub report: PathBuf,
-    /// Runs that are there, of those that the scenario has.
+    /// Runs present, and runs in the scenario.
     pub runs: (usize, usize),
-    /// Metrics that the arm cannot give.
+    /// Metrics that the arm cannot measure.
     pub not_measured: Vec<String>,
     pub points: Vec<OutcomePoint>,
     /// The paper's claims about the scenario.
@@ -89,7 +89,7 @@ pub struct Outcome {
 pub struct OutcomePoint {
     /// Axis and label.
     pub coordinates: Vec<(String, String)>,
-    /// For each metric its mean and interval; `None` where there was nothing to measure.
+    /// Mean and interval of each metric; `None` if nothing was measured.
     pub metrics: std::collections::BTreeMap<String, Option<Estimate>>,
 }
 
@@ -99,7 +99,7 @@ pub struct Session {
     pub experiment: Experiment,
     pub arm: Arm,
     pub folder: ResultFolder,
-    /// What goes into `run.json`.
+    /// The content of `run.json`.
     pub file: RunFile,
 }
 
@@ -109,7 +109,7 @@ impl Session {
         Self::of(weir_scenario::find_scenario(&order.reference)?, order, program)
     }
 
-    /// The same for a scenario that has been read.
+    /// The same for a scenario that was read before.
     pub(crate) fn of(
         scenario: Scenario,
         order: &SessionOptions,
@@ -161,10 +161,10 @@ impl Session {
         Ok(Self { experiment, arm, folder: ResultFolder::new(folder), file, scenario })
     }
 
-    /// Runs what is not there yet, and adds the time to `run.json`.
+    /// Runs the missing tasks, and adds the time to `run.json`.
     pub fn run(&self, options: &RunOptions, progress: OnProgress<'_>) -> Result<(), SessionError> {
         let options = RunOptions { arm: self.arm, ..options.clone() };
-        // What a claim asks in vain should not come out when everything has run.
+        // Checks the claims first, so that an invalid one does not surface after hours of runs.
         self.claims()?;
         let before = Instant::now();
         let done = runner::run(&self.experiment, &self.folder, &self.file, &options, progress);
@@ -187,7 +187,7 @@ impl Session {
         Ok(results.missing().into_iter().map(str::to_owned).collect())
     }
 
-    /// The claims of the scenario's paper about it, in this arm.
+    /// The paper's claims about this scenario in this arm.
     fn claims(&self) -> Result<Vec<Claim>, ScenarioError> {
         let Some(paper) = self.paper() else { return Ok(Vec::new()) };
         let claims = Claims::load(&paper)?.claims.into_iter().filter(|claim| {
@@ -214,7 +214,7 @@ impl Session {
         weir_scenario::papers().into_iter().find(|paper| paper.id == header.paper)
     }
 
-    /// Writes tables, figures and the report of what is there.
+    /// Writes tables, figures and the report of the records in the folder.
     pub fn report(&self) -> Result<Outcome, SessionError> {
         let results = self.folder.records(&self.experiment)?;
         let run = self.folder.run_file()?.unwrap_or_else(|| self.file.clone());
@@ -291,10 +291,10 @@ fn default_folder(identity: &RunIdentity, seed: Option<u64>) -> PathBuf {
     PathBuf::from("lab-results").join(paper).join(name)
 }
 
-/// Puts the parts of a sweep together in the first folder, and opens it.
+/// Copies the parts of a sweep into the first folder, and opens it.
 pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionError> {
     let Some((first, others)) = folders.split_first() else {
-        return Err(SessionError::Usage("no folder of results was named".into()));
+        return Err(SessionError::Usage("name at least one folder of results".into()));
     };
     let target = ResultFolder::new(first);
     let mut run = read_run(&target)?;
@@ -324,12 +324,12 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
             there += 1;
             if !to.exists() {
                 copied += 1;
-                // Copied, not written again: what is read may differ in the last bit of a number.
+                // Copies the file: a parsed number could differ in its last bit.
                 let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
                 record::write_atomically(&to, &bytes)?;
             }
         }
-        // The time of what was taken over before is in the sum already.
+        // The time of records copied earlier is already in the sum.
         run.elapsed_s += part.elapsed_s * f64::from(copied) / f64::from(there.max(1));
     }
     if !others.is_empty() {
@@ -341,13 +341,13 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
 fn read_run(folder: &ResultFolder) -> Result<RunFile, SessionError> {
     folder.run_file()?.ok_or_else(|| {
         SessionError::Usage(format!(
-            "{} holds no results (run.json); name a folder that `weir lab run` wrote",
+            "{} has no results (run.json); name a folder that `weir lab run` wrote",
             folder.path.display()
         ))
     })
 }
 
-/// What is asked of a paper.
+/// Options of a paper's reproduction.
 #[derive(Clone, Debug)]
 pub struct PaperOptions {
     /// Its name, or the folder of its files.
@@ -355,16 +355,16 @@ pub struct PaperOptions {
     pub size: Size,
     /// Only claims of this arm.
     pub arm: Option<Arm>,
-    /// Only claims about these scenarios; all when empty.
+    /// Only claims about these scenarios; all if empty.
     pub scenarios: Vec<String>,
-    /// The folder of results; one named after the paper when `None`.
+    /// The folder for results; `None` means one named after the paper.
     pub out: Option<PathBuf>,
 }
 
 /// A paper that is ready to be reproduced.
 pub struct PaperSession {
     pub claims: Claims,
-    /// The scenarios that claims need.
+    /// The scenarios that the claims need.
     pub sessions: Vec<Session>,
     pub folder: PathBuf,
     paper: Paper,
@@ -375,7 +375,7 @@ pub struct PaperSession {
 }
 
 impl PaperSession {
-    /// Reads and checks all claims of a paper and all scenarios that they need.
+    /// Reads and checks all claims of a paper, and all scenarios that they need.
     pub fn new(order: &PaperOptions, program: &Program) -> Result<Self, SessionError> {
         let paper = weir_scenario::paper(&order.reference)?;
         let claims = Claims::load(&paper)?;
@@ -454,7 +454,7 @@ impl PaperSession {
         Session::of(scenario, &order, program)
     }
 
-    /// The session whose results a claim is about, if it is one of those that run.
+    /// The session with the results of a claim, if it is among those that run.
     fn session_of(&self, claim: &Claim) -> Option<usize> {
         let ClaimSource::Scenario { name, arm } = &claim.source else { return None };
         self.sessions
@@ -462,18 +462,18 @@ impl PaperSession {
             .position(|session| session.scenario.header.id == *name && session.is_arm(*arm))
     }
 
-    /// The session of the arm that a claim is compared with, if it is and runs.
+    /// The session of the arm that a claim is compared with, if any.
     fn compared_session(&self, claim: &Claim) -> Option<usize> {
         let ClaimSource::Scenario { name, .. } = &claim.source else { return None };
         let beside = claim.compared_arm?;
         self.sessions.iter().position(|session| session.is(name, beside))
     }
 
-    /// Keeps the verdicts in the paper's folder, and at full size the numbers of all runs, and
-    /// shows the verdicts in its README. What was not run stays as it was kept.
+    /// Records the verdicts in the paper's folder and its README, and at full size the numbers of
+    /// all runs. A claim that did not run keeps its old verdict.
     ///
     /// # Errors
-    /// The paper is not a folder on disk, or a file could not be read or written.
+    /// The paper is not a folder on disk, or a file cannot be read or written.
     pub fn record(&self, reproduction: &Reproduction, date: &str) -> Result<PathBuf, SessionError> {
         let Folder::Disk(folder) = &self.paper.folder else {
             let message = format!(
@@ -506,7 +506,7 @@ impl PaperSession {
         Ok(folder.clone())
     }
 
-    /// Keeps the numbers of all runs of full size, one file a scenario: they took hours.
+    /// Records the numbers of all full-size runs, one file for each scenario: they took hours.
     fn record_metrics(&self, target: &Path) -> Result<(), RecordError> {
         std::fs::create_dir_all(target).map_err(record::file_error(target))?;
         for session in &self.sessions {
@@ -579,7 +579,7 @@ impl Session {
     }
 }
 
-/// Processor, cores, memory and kernel of this machine, as far as the system tells.
+/// Processor, cores, memory and kernel of this machine, as far as they are known.
 pub fn machine_description() -> String {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
     let field = |text: &str, name: &str| {

@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Estimate {
     pub mean: f64,
-    /// Lower end; `None` of one sample, which tells nothing of the others.
+    /// Lower end; `None` for a single sample.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
@@ -14,8 +14,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of samples that are independent and about normal, by Student's t with `n - 1` degrees of
-    /// freedom; `None` without any.
+    /// Estimates the mean of independent, roughly normal samples by Student's t with `n - 1`
+    /// degrees of freedom. `None` without samples.
     pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let count = samples.len();
         if count == 0 {
@@ -31,7 +31,7 @@ impl Estimate {
         Some(Self { mean, low, high, count })
     }
 
-    /// Of a number that is known.
+    /// An exact number.
     pub(crate) fn exact(value: f64) -> Self {
         Self { mean: value, low: Some(value), high: Some(value), count: 1 }
     }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn intervals_cover_the_mean() {
-        // Sums of twelve uniform numbers are about normal with mean 6.
+        // Sums of twelve uniform numbers are nearly normal with mean 6.
         let mut rng = weir_base::Rng::from_seed(5);
         let mut uniform = || f64::from(rng.next_u32()) / f64::from(u32::MAX);
         let trials = 4_000;

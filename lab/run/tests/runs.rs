@@ -1,5 +1,5 @@
-//! Runs of small scenarios in the simulator: the same seed gives the same records; runs that are
-//! cut short go on; parts put together are one run; papers give what is expected of them.
+//! Runs small scenarios in the simulator. Equal seeds give equal records, interrupted runs resume,
+//! merged parts equal one run, and papers give the expected verdicts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn interrupted_run_resumes() {
     let outcome = first.report().expect("a report of what is there");
     assert_eq!(outcome.runs, (3, 8));
     let html = std::fs::read_to_string(&outcome.report).expect("a page");
-    assert!(html.contains("3 of 8 runs are there"));
+    assert!(html.contains("3 of 8 runs are complete"));
     let kept = std::fs::metadata(cut.path().join("tasks/00000-1.json")).expect("there");
     assert_eq!(run(&session(TREE, cut.path()), &RunOptions::default()), (5, 3));
     let still = std::fs::metadata(cut.path().join("tasks/00000-1.json")).expect("there");
@@ -147,7 +147,7 @@ fn merged_parts_equal_the_whole_run() {
     let merged = merge(&parts, &program("c")).unwrap_or_else(|error| panic!("{error}"));
     assert!((elapsed_s(&parts[0]) - all_s).abs() < 1e-9);
     merge(&parts, &program("c")).unwrap_or_else(|error| panic!("{error}"));
-    assert!((elapsed_s(&parts[0]) - all_s).abs() < 1e-9, "the time was added once more");
+    assert!((elapsed_s(&parts[0]) - all_s).abs() < 1e-9, "the time was added twice");
     let merged = merged.report().expect("a report");
     assert_eq!(merged.runs, (8, 8));
     assert!(records(&whole) == records(&parts[0]));
@@ -159,7 +159,7 @@ fn merged_parts_equal_the_whole_run() {
     let other = folder.path().join("other");
     run(&session("examples/line", &other), &RunOptions::default());
     let mixed = merge(&[parts[0].clone(), other], &program("c"));
-    assert!(mixed.is_err(), "results of two scenarios were put together");
+    assert!(mixed.is_err(), "results of two scenarios were merged");
     assert!(merge(&[folder.path().join("none")], &program("c")).is_err());
 }
 
@@ -192,7 +192,7 @@ fn a_lossless_line_delivers_everything() {
     for point in &outcome.points {
         let value = |metric: &str| point.metrics[metric].expect("measured").mean;
         let window: f64 = point.coordinates[0].1.parse().expect("a number");
-        // Two links of 5 ms each way, or the queue of a link that is full.
+        // Two links of 5 ms each way, or a full link queue.
         assert!(value("rtt") >= 0.02, "{}", value("rtt"));
         let bound = (window * 8_000.0 / 0.02).min(20e6);
         assert!(value("goodput") <= bound, "{} {bound}", value("goodput"));

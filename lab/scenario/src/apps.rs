@@ -1,4 +1,4 @@
-//! `[[producer]]` and `[[consumer]]`: groups of applications that are alike.
+//! `[[producer]]` and `[[consumer]]`: groups of equal applications.
 
 mod consumers;
 mod producers;
@@ -10,7 +10,7 @@ use crate::links::{LinkSettings, LinkTable};
 pub(crate) use consumers::{ConsumerGroup, ConsumerTable, consumers};
 pub(crate) use producers::{ProducerGroup, ProducerTable, producers};
 
-/// What a group is read with: its place, and what it refers to.
+/// The context for reading a group: its path in the file, and the files it refers to.
 struct GroupContext<'a> {
     tree: &'a Tree,
     folder: &'a Folder,
@@ -37,7 +37,7 @@ impl GroupContext<'_> {
 
     fn check_at(&self, at: &[String]) -> Result<(), ScenarioError> {
         match at {
-            [] => Err(self.error("at", "names no place; write for example [\"leaves\"]")),
+            [] => Err(self.error("at", "selects no node; write for example [\"leaves\"]")),
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! `[router.disk]`: the disks of a router and what it does with them.
+//! `[router.disk]`: the disks of a router, and how it uses them.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use weir_plan::{DISKS_MAX, DiskExperiments, DiskPlan};
 
 use crate::document::{ScenarioError, Tree, ValueNode};
 
-/// How service times are distributed.
+/// The distribution of service times.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Service {
@@ -27,14 +27,14 @@ impl Service {
     }
 }
 
-/// What scenarios call options of a router's configuration.
+/// Scenario keys, and the options of a router's configuration that they stand for.
 const DISK_NAMES: &[(&str, &str)] = &[
     ("write_max", "write_size_max"),
     ("write_delay", "write_delay_max"),
     ("record", "record_size_typical"),
 ];
 
-/// The keys of a router's disks beside the options that a router's configuration has, too.
+/// Keys that the options of a router's configuration do not include.
 #[derive(Default, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 struct DiskTable {
@@ -58,7 +58,7 @@ struct DiskTable {
     false_positives: Option<Fraction>,
 }
 
-/// Reads a table of disks, which is at `path` in the file.
+/// Reads a table of disks at `path` in the file.
 pub(crate) fn read(
     tree: &Tree,
     path: &str,
@@ -102,7 +102,7 @@ impl DiskTable {
             return Err(("disks", format!("is {disks}; write 1 to {DISKS_MAX}")));
         }
         if self.device.is_some() && disks > 1 {
-            let message = format!("is {disks}; a router shares one disk with others");
+            let message = format!("is {disks}; a router that shares its disk has exactly 1");
             return Err(("disks", message));
         }
         let block_bytes = match self.block.map(|block| block.bytes) {
@@ -117,7 +117,7 @@ impl DiskTable {
         let is_whole = region_bytes.is_multiple_of(u64::from(block_bytes));
         if region_bytes == 0 || !is_whole || bytes / region_bytes < 2 {
             let message = format!(
-                "a disk of {bytes} octets with regions of {region_bytes} has no two whole ones of \
+                "a disk of {bytes} bytes does not hold two regions of {region_bytes} bytes in \
                  blocks of {block_bytes}; write for example bytes = \"1GiB\" and region = \"4MiB\""
             );
             return Err(("", message));
@@ -161,26 +161,26 @@ impl DiskTable {
     }
 }
 
-/// The time of one operation, given as such or as what the disk does one after another.
+/// The time of one operation, given directly or as the rate of operations one after another.
 fn operation_ns(
     key: &'static str,
     rate: Option<Frequency>,
     time: Option<Time>,
 ) -> Result<Option<u64>, KeyError> {
     match (rate, time) {
-        (Some(_), Some(_)) => Err((key, "a disk has a rate or a time; keep one".into())),
+        (Some(_), Some(_)) => Err((key, "a disk has either a rate or a time; remove one".into())),
         (Some(rate), None) => Ok(Some((1e9 / rate.hz).round() as u64)),
         (None, time) => Ok(time.map(|time| time.ns)),
     }
 }
 
-/// Refuses ranges of objects whose first is after their last.
+/// Rejects ranges of objects with the first after the last.
 pub(crate) fn check_ranges(ranges: &[(u64, u64)]) -> Result<(), String> {
     match ranges.iter().find(|(first, last)| first > last) {
         None => Ok(()),
         Some((first, last)) => Err(format!(
-            "[{first}, {last}] is no range; write first and last objects, counted from 0, such as \
-             [[0, 49], [100, 149]]"
+            "[{first}, {last}] is not a range; write the first and the last object, counted from \
+             0, such as [[0, 49], [100, 149]]"
         )),
     }
 }
@@ -295,7 +295,7 @@ record = "4500B"
             ("disks = 17", "disk.toml:2: router.disk.disks: is 17; write 1 to 16"),
             (
                 "device = \"ssd\"\ndisks = 2",
-                "disk.toml:3: router.disk.disks: is 2; a router shares one disk",
+                "disk.toml:3: router.disk.disks: is 2; a router that shares its disk",
             ),
             ("block = \"1KiB\"", "write \"512B\" or \"4KiB\""),
             ("bytes = \"4MiB\"", "has no two whole ones"),

@@ -1,5 +1,4 @@
-//! A TOML file as a tree that remembers lines, so that everything that is wrong with a scenario is
-//! told with its place.
+//! A TOML file as a tree with line numbers, so that every error names its line.
 
 mod de;
 
@@ -13,15 +12,15 @@ use serde_path_to_error::Segment;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with a scenario, a file of claims or a trace: the place, the problem, and what to
-/// write instead.
+/// An error in a scenario, a claims file or a trace: the location, the problem, and what to write
+/// instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ScenarioError {
     /// The file, as the user named it.
     pub file: String,
-    /// The line, from 1, where there is one.
+    /// The line, counted from 1, if there is one.
     pub line: Option<usize>,
-    /// The problem; what to do about it follows a semicolon.
+    /// The problem, then a semicolon and what to do about it.
     pub message: String,
 }
 
@@ -34,7 +33,7 @@ impl fmt::Display for ScenarioError {
     }
 }
 
-/// A value with the line it was written in.
+/// A value with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ValueNode {
     pub(crate) value: Value,
@@ -60,7 +59,7 @@ pub(crate) struct KeyEntry {
 }
 
 impl Value {
-    /// What it is, in a message.
+    /// The kind of value, for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",
@@ -74,7 +73,7 @@ impl Value {
 }
 
 impl ValueNode {
-    /// How the value is shown where it labels something.
+    /// The value as text, for labels.
     pub(crate) fn label(&self) -> String {
         match &self.value {
             Value::Text(text) => text.clone(),
@@ -90,7 +89,7 @@ impl ValueNode {
         }
     }
 
-    /// The value as a number, where it is one.
+    /// The value as a number, if it is one.
     pub(crate) fn number(&self) -> Option<f64> {
         match self.value {
             Value::Integer(number) => Some(number as f64),
@@ -106,7 +105,7 @@ impl ValueNode {
         }
     }
 
-    /// The value of a key of a table.
+    /// The value of a key in a table.
     pub(crate) fn at(&self, key: &str) -> Option<&ValueNode> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
@@ -123,7 +122,7 @@ pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
     Ok(Tree { file: file.into(), root })
 }
 
-/// The file that is being parsed.
+/// The file being parsed.
 struct SourceText<'a> {
     file: &'a str,
     text: &'a str,
@@ -174,7 +173,7 @@ impl SourceText<'_> {
     }
 }
 
-/// The known word nearest to `word`, when it is near enough to be meant.
+/// The known word closest to `word`, if it is close enough.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
@@ -184,7 +183,7 @@ fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// `; did you mean "x"?` or the list of what there is.
+/// `did you mean "x"?`, or the list of known words.
 pub fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
@@ -193,7 +192,7 @@ pub fn suggestion(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// A file as a tree, and what its errors call it.
+/// A file as a tree, with its name for errors.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub file: Arc<str>,
@@ -201,15 +200,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// What the whole file holds.
+    /// Deserializes the whole file.
     ///
     /// # Errors
-    /// It holds something else; the message says where, and what to write.
+    /// The content has another form. The message says where, and what to write.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
         self.read_at("", &self.root)
     }
 
-    /// What `node` holds, which is at `path` in the file, or comes from there.
+    /// Deserializes `node`, which is at `path` in the file or was merged from there.
     pub(crate) fn read_at<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -255,7 +254,7 @@ impl Tree {
         is_there.then_some(node)
     }
 
-    /// An error on a line about what is at `set_locality`.
+    /// An error about `place`, on a given line.
     pub(crate) fn error_on(&self, line: usize, place: &str, message: &str) -> ScenarioError {
         let message = match place {
             "" => message.to_owned(),
@@ -269,7 +268,7 @@ impl Tree {
         self.resolve(path).0.line
     }
 
-    /// As far as a path goes, and whether that is all of it.
+    /// Follows a path as far as it exists. Returns the last node, and whether the path is complete.
     fn resolve(&self, path: &str) -> (&ValueNode, bool) {
         let mut node = &self.root;
         let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
@@ -293,7 +292,7 @@ impl Tree {
 }
 
 impl ValueNode {
-    /// What a step of a path leads to; this again if that does not exist.
+    /// The child for one step of a path; the error is this node if it has none.
     fn child(&self, step: &Segment) -> Result<&Self, &Self> {
         let next = match step {
             Segment::Seq { index } => self.items().get(*index),
@@ -307,7 +306,7 @@ impl ValueNode {
         ValueNode { value: Value::Table(Vec::new()), line: 1 }
     }
 
-    /// A variant of an enum and what it holds.
+    /// An enum variant with its content.
     pub(crate) fn choice(variant: &str, node: ValueNode, line: usize) -> ValueNode {
         let entry = KeyEntry { key: variant.to_owned(), line, node };
         ValueNode { value: Value::Table(vec![entry]), line }
@@ -320,7 +319,7 @@ impl ValueNode {
         }
     }
 
-    /// The keys of this table that `T` has, and the others.
+    /// Splits a table into the keys that `T` has and the others.
     pub(crate) fn split<T: DeserializeOwned>(&self) -> (ValueNode, ValueNode) {
         let keys = de::keys_of::<T>();
         let (own, others) =
@@ -329,7 +328,7 @@ impl ValueNode {
         (table(own), table(others))
     }
 
-    /// This table with some keys by other names.
+    /// The table with some keys renamed.
     pub(crate) fn renamed(&self, names: &[(&str, &str)]) -> ValueNode {
         let mut node = self.clone();
         if let Value::Table(entries) = &mut node.value {
@@ -342,7 +341,7 @@ impl ValueNode {
         node
     }
 
-    /// This table with what `over` says in its place.
+    /// The table, with the values of `over` replacing its own.
     pub(crate) fn merged(&self, over: &ValueNode) -> ValueNode {
         let (Value::Table(entries), Value::Table(over_entries)) = (&self.value, &over.value) else {
             return over.clone();
@@ -364,7 +363,7 @@ impl ValueNode {
     }
 }
 
-/// Keys of which a table has one: what is written later takes the place of the others.
+/// Keys of which a table has only one: a later key replaces the others.
 const EXCLUSIVE: &[&[&str]] =
     &[&["size", "bytes", "packets"], &["rate", "time", "bins"], &["write_rate", "write_time"]];
 
@@ -384,7 +383,7 @@ pub fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
     })
 }
 
-/// The same where there may be none.
+/// The same for an optional key.
 pub(crate) fn texts_if_any<'de, D>(from: D) -> Result<Option<Vec<String>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -392,7 +391,7 @@ where
     texts(from).map(Some)
 }
 
-/// Puts the value for `size` (`"smoke"` or `"full"`) in the place of every `{ smoke, full }`.
+/// Replaces every `{ smoke, full }` by its value for `size` (`"smoke"` or `"full"`).
 fn choose_size(file: &str, node: &ValueNode, size: &str) -> Result<ValueNode, ScenarioError> {
     let value = match &node.value {
         Value::Array(nodes) => Value::Array(
@@ -430,8 +429,8 @@ fn choose_size(file: &str, node: &ValueNode, size: &str) -> Result<ValueNode, Sc
     Ok(ValueNode { value, line: node.line })
 }
 
-/// Sets the value at a dotted path. An element of a list is named by its `id` or by its number from
-/// 0. Tables on the way are made where they are missing: whoever reads them refuses unknown keys.
+/// Sets the value at a dotted path. A list element is named by its `id`, or by its number from 0.
+/// Missing tables are created; later checks reject unknown keys.
 fn set_path(
     file: &str,
     root: &mut ValueNode,

@@ -14,7 +14,7 @@ use crate::sweep::{self, Axis, Point};
 use crate::times::{RunTable, Seeds, times};
 use crate::{Arm, Size};
 
-/// Seeds that a full run has at least.
+/// Minimum number of seeds of a full run.
 pub(crate) const SEEDS_FULL_MIN: usize = 5;
 
 #[derive(Clone, Debug)]
@@ -22,11 +22,11 @@ pub struct Experiment {
     /// Its name and purpose.
     pub header: Header,
     pub size: Size,
-    /// Every point runs with each of them.
+    /// Every point runs with each seed.
     pub seeds: Vec<u64>,
-    /// Axes of the sweep; none is one point.
+    /// Axes of the sweep; without any, there is one point.
     pub axes: Vec<Axis>,
-    /// All combinations of the axes' values, the last axis fastest.
+    /// All combinations of the axes' values; the last axis varies fastest.
     pub points: Vec<Point>,
     pub metrics: Vec<Metric>,
     pub plots: Vec<Plot>,
@@ -65,8 +65,8 @@ impl Experiment {
             |metric: &Metric| arms.iter().any(|arm| metric.measure.is_measured_in(*arm));
         if let Some(metric) = metrics.iter().find(|metric| !is_measured(metric)) {
             let message = format!(
-                "metric \"{}\" cannot be measured in any of the scenario's arms; \"{}\" is for the \
-                    simulator: add \"sim\" to `arms`, or leave the metric out",
+                "metric \"{}\" cannot be measured in any of the scenario's arms; \"{}\" needs the \
+                 simulator: add \"sim\" to `arms`, or remove the metric",
                 metric.id,
                 metric.measure.word()
             );
@@ -92,12 +92,12 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Whether it measures trials, in the place of a workload.
+    /// Whether it measures trials instead of a workload.
     pub fn is_trial(&self) -> bool {
         self.tree.root.at("trial").is_some()
     }
 
-    /// Refuses metrics that no point gives.
+    /// Rejects metrics that no point measures.
     fn check_trial(&self) -> Result<(), ScenarioError> {
         let refuse = |metric: &Metric, why: &str| {
             let word = metric.measure.word();
@@ -120,7 +120,7 @@ impl Experiment {
         other.map_or(Ok(()), |metric| refuse(metric, "is given by no point of this [trial]"))
     }
 
-    /// Makes every plan once, so that nothing is found to be wrong when half of it has run.
+    /// Creates every plan once, so that an error does not appear halfway through the run.
     fn check_points(&self) -> Result<(), ScenarioError> {
         let seed = self.seeds.first().copied().unwrap_or(1);
         for point in &self.points {
@@ -141,13 +141,13 @@ impl Experiment {
         prepare(&tree, &self.folder, seed)
     }
 
-    /// The metrics that an arm cannot give.
+    /// The metrics that an arm cannot measure.
     pub fn not_measured_in(&self, arm: Arm) -> Vec<String> {
         let metrics = self.metrics.iter().filter(|metric| !metric.measure.is_measured_in(arm));
         metrics.map(|metric| metric.id.clone()).collect()
     }
 
-    /// For each metric the nodes it is measured at, indices into the plan; `None` for all.
+    /// For each metric, the nodes it is measured at, as indices in the plan; `None` for all.
     pub fn nodes_of_metrics(
         &self,
         prepared: &Prepared,
@@ -163,7 +163,7 @@ impl Experiment {
         pairs.map(|(axis, at)| (axis.id.as_str(), axis.points[*at].label.as_str())).collect()
     }
 
-    /// What a point is called in messages.
+    /// The name of a point in messages.
     pub fn point_name(&self, point: &Point) -> String {
         let pairs: Vec<String> =
             self.coordinates(point).iter().map(|(axis, label)| format!("{axis}={label}")).collect();
@@ -171,7 +171,7 @@ impl Experiment {
     }
 }
 
-/// `run.seeds`: how many, from `run.seed` on, or a list.
+/// `run.seeds`: a count of seeds from `run.seed` on, or a list.
 fn seeds(tree: &Tree, run: &RunTable, size: Size) -> Result<Vec<u64>, ScenarioError> {
     let first = run.seed.unwrap_or(1);
     let otherwise = if size == Size::Full { SEEDS_FULL_MIN as u64 } else { 1 };
@@ -198,8 +198,8 @@ fn seeds(tree: &Tree, run: &RunTable, size: Size) -> Result<Vec<u64>, ScenarioEr
 }
 
 impl Experiment {
-    /// A hash of everything that decides what is measured, hexadecimal: titles and figures may
-    /// change without the runs being repeated.
+    /// A hash of everything that decides what is measured, in hexadecimal. Titles and figures can
+    /// change without repeating the runs.
     pub fn hash(&self) -> Result<String, ScenarioError> {
         let mut text = String::new();
         for entry in self.tree.root.entries() {

@@ -8,14 +8,14 @@ use crate::document::{ScenarioError, Tree, suggestion};
 use crate::metric::Metric;
 use crate::sweep::Axis;
 
-/// A factorial design: letters of factors and the axes they are.
+/// A factorial design: the letters of its factors, and their axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Factorial {
     /// Letter and axis, in the order of the letters.
     pub factors: Vec<(String, String)>,
-    /// The metric that is explained.
+    /// The metric to explain.
     pub response: String,
-    /// A second one, with the logarithm of the metric.
+    /// Whether to analyse the logarithm of the metric as well.
     pub is_logarithmic: bool,
 }
 

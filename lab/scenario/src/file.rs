@@ -17,18 +17,18 @@ use crate::trial::Trial;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
-    /// Unique in its folder.
+    /// Unique within its folder.
     pub id: String,
     /// The paper it belongs to, or empty.
     pub paper: String,
     pub title: String,
-    /// What is shown, why so, and what differs from the paper; a small part of Markdown.
+    /// Purpose, choices, and differences from the paper, in a small subset of Markdown.
     pub description: String,
-    /// Where it can run; the first is the one when none is chosen.
+    /// Where it can run; the first is the default.
     pub arms: Vec<Arm>,
 }
 
-/// A file as a whole. What is read from the tree itself is only named here.
+/// The whole file. Tables that are read from the tree itself are only named here.
 #[derive(Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct File {
@@ -64,7 +64,7 @@ pub(crate) struct File {
     pub(crate) controller: Option<ControllerTable>,
 }
 
-/// The one table that is read before the size is known.
+/// The table that is read before the size is known.
 #[derive(Deserialize)]
 struct HeaderFile {
     scenario: HeaderTable,

@@ -1,18 +1,18 @@
-//! Where the files that a scenario names lie.
+//! The folders of the files that scenarios name.
 
 use std::path::PathBuf;
 
 use include_dir::Dir;
 
-/// A folder to which files are relative.
+/// A folder that file names are relative to.
 #[derive(Clone, Debug)]
 pub enum Folder {
     Disk(PathBuf),
-    /// In the program: its name, and the folder within it.
+    /// Embedded in the program: its name, and the folder within it.
     Embedded(&'static Dir<'static>, String),
 }
 
-/// Folds `a/b/../c` into `a/c`; `None` where it leads out.
+/// Normalises `a/b/../c` to `a/c`; `None` if the path leaves the folder.
 fn folded(path: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -28,7 +28,7 @@ fn folded(path: &str) -> Option<String> {
 }
 
 impl Folder {
-    /// The text of a file in it.
+    /// Reads a file as text.
     ///
     /// # Errors
     /// A message with the file and what to do.
@@ -47,14 +47,14 @@ impl Folder {
                 .and_then(|path| dir.get_file(path)?.contents_utf8().map(str::to_owned))
                 .ok_or_else(|| {
                     format!(
-                        "{file} does not come with the program; paths are relative to the \
-                        file that names them"
+                        "{file} is not part of the program; paths are relative to the file that \
+                        names them"
                     )
                 }),
         }
     }
 
-    /// The files directly in `folder` of it that end in `.toml`, sorted.
+    /// The `.toml` files directly in the folder, sorted.
     pub(crate) fn scenarios(&self) -> Vec<String> {
         let mut names: Vec<String> = match self {
             Self::Disk(folder) => std::fs::read_dir(folder.join("scenarios"))

@@ -38,18 +38,18 @@ pub use scenario::Scenario;
 pub use sweep::{Axis, AxisPoint, Point};
 pub use times::WarmUp;
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
-    /// Seconds; for tests and a first look.
+    /// Takes seconds; for tests and a first look.
     Smoke,
-    /// What a paper is compared with.
+    /// For comparison with a paper.
     Full,
 }
 
 impl Size {
-    /// The word that files use.
+    /// The word used in files.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,9 +62,9 @@ impl Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm {
-    /// In the simulator, under virtual time.
+    /// The simulator, in virtual time.
     Sim,
-    /// On real processes of this machine.
+    /// Real processes on this machine.
     Real,
 }
 
@@ -77,7 +77,7 @@ impl Arm {
         }
     }
 
-    /// What reports call it.
+    /// The name in reports.
     #[must_use]
     pub fn noun(self) -> &'static str {
         match self {

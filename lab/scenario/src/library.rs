@@ -1,4 +1,4 @@
-//! Scenarios and claims that come with the program, and those on disk.
+//! Scenarios and claims embedded in the program, and those on disk.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ static MULTIPATH: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../multipath-
 static SOCKET_API: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../socket-api");
 static EXAMPLES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../examples");
 
-/// The folders of the program: papers, and `examples` of no paper.
+/// Embedded folders: papers, and `examples`, which belong to none.
 const FOLDERS: [(&str, &Dir<'static>); 6] = [
     ("ccnx-measurement", &CCNX_MEASUREMENT),
     ("chopcop", &CHOPCOP),
@@ -25,14 +25,14 @@ const FOLDERS: [(&str, &Dir<'static>); 6] = [
     ("examples", &EXAMPLES),
 ];
 
-/// A paper's folder, or that of the examples.
+/// The folder of a paper or of the examples.
 #[derive(Clone, Debug)]
 pub struct Paper {
     pub id: String,
     pub folder: Folder,
 }
 
-/// All folders of the program.
+/// All embedded folders.
 pub fn papers() -> Vec<Paper> {
     FOLDERS
         .iter()
@@ -43,10 +43,10 @@ pub fn papers() -> Vec<Paper> {
         .collect()
 }
 
-/// The paper of a name, or the folder of a path that holds `claims.toml`.
+/// The paper with a name, or the folder of a path that contains `claims.toml`.
 ///
 /// # Errors
-/// There is none; the message names those that there are.
+/// There is none; the message lists the known ones.
 pub fn paper(reference: &str) -> Result<Paper, ScenarioError> {
     let path = Path::new(reference);
     if path.join("claims.toml").is_file() {
@@ -71,10 +71,10 @@ impl Paper {
         files.iter().map(|file| file.trim_end_matches(".toml").to_owned()).collect()
     }
 
-    /// A scenario of it.
+    /// One of its scenarios.
     ///
     /// # Errors
-    /// There is none of that name, or its file is wrong.
+    /// No scenario has that name, or its file is invalid.
     pub fn scenario(&self, name: &str) -> Result<Scenario, ScenarioError> {
         let file = format!("{}/scenarios/{name}.toml", self.id);
         let text = self.folder.read(&format!("scenarios/{name}.toml")).map_err(|_| {
@@ -87,10 +87,10 @@ impl Paper {
     }
 }
 
-/// The scenario of a path on disk, of `paper/name`, or of a name that only one paper has.
+/// A scenario by its path on disk, by `paper/name`, or by a name that only one paper has.
 ///
 /// # Errors
-/// There is none, several have the name, or its file is wrong.
+/// There is none, several have the name, or its file is invalid.
 pub fn scenario(reference: &str) -> Result<Scenario, ScenarioError> {
     let path = Path::new(reference);
     if path.is_file() {

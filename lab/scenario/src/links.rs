@@ -1,4 +1,4 @@
-//! `[link]`, `[access]` and the `link` of consumers and producers.
+//! `[link]`, `[access]`, and the `link` of consumers and producers.
 
 use std::num::NonZeroU32;
 
@@ -7,10 +7,10 @@ use weir_base::units::{Fraction, Rate, Size, Time};
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 use weir_plan::Transport;
 
-/// Largest datagram when nothing is said: what fits an Ethernet frame over IPv4.
+/// Default datagram size, which fits an Ethernet frame over IPv4.
 const MTU_DEFAULT: usize = 1_472;
 
-/// What a table says of links; what it leaves out comes from elsewhere.
+/// Settings of links in a table. Missing ones come from elsewhere.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct LinkTable {
@@ -87,13 +87,13 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     if (64..=65_507).contains(&size.bytes) {
         return Ok(Some(size.bytes as usize));
     }
-    Err(serde::de::Error::custom(format!("{size} cannot be; write 64B to 65507B")))
+    Err(serde::de::Error::custom(format!("{size} is out of range; write 64B to 65507B")))
 }
 
-/// Datagrams that a queue told in bandwidth-delay products has room for at least.
+/// Minimum of a queue given in bandwidth-delay products, in datagrams.
 const QUEUE_DATAGRAMS_MIN: u64 = 4;
 
-/// A queue of so many `products` of a link's rate and its delay there and back, in octets.
+/// The size in bytes of a queue of `products` bandwidth-delay products.
 fn queue_bytes(
     products: f64,
     config: &LinkConfig,
@@ -104,9 +104,9 @@ fn queue_bytes(
         return Err("`queue_bdp` must be above 0, and 1000 at most");
     }
     if table.queue.is_some() {
-        return Err("a queue has one bound in octets; leave `queue` or `queue_bdp` out");
+        return Err("both `queue` and `queue_bdp` are set; remove one");
     }
-    let rate_bps = config.rate_bps.ok_or("`queue_bdp` is of a rate; give the link a `rate`")?;
+    let rate_bps = config.rate_bps.ok_or("`queue_bdp` needs a rate; add `rate` to the link")?;
     let round_trip_s = 2.0 * config.delay_ns as f64 / 1e9;
     let bytes = (products * rate_bps as f64 * round_trip_s / 8.0) as u64;
     Ok(bytes.max(QUEUE_DATAGRAMS_MIN * table.mtu.unwrap_or(mtu) as u64))
@@ -143,10 +143,10 @@ impl LinkSettings {
         Self { transport: Transport::Unix, is_local: true, ..Self::default() }
     }
 
-    /// These settings with what `table` says in their place.
+    /// These settings with those of `table` applied.
     ///
     /// # Errors
-    /// What cannot be, in words.
+    /// What is wrong and what to write.
     pub(crate) fn with(&self, table: &LinkTable) -> Result<Self, String> {
         let mut settings = self.clone();
         let config = &mut settings.config;
@@ -165,7 +165,7 @@ impl LinkSettings {
         }
         if let Some(overhead) = table.overhead {
             config.overhead_bytes = u32::try_from(overhead.bytes)
-                .map_err(|_| "`overhead` is too large; write octets of a frame's headers")?;
+                .map_err(|_| "`overhead` is too large; write the bytes of a frame's headers")?;
         }
         config.jitter = match table.jitter {
             None => config.jitter,
@@ -196,8 +196,8 @@ impl LinkSettings {
         Ok(settings)
     }
 
-    /// Whether the link is within one host, and what carries it: a link with properties of its own
-    /// is no local one.
+    /// Decides whether the link is within one host, and its transport. A link with its own
+    /// properties is not local.
     fn set_locality(&mut self, table: &LinkTable) -> Result<(), String> {
         let is_emulated = table.rate.is_some()
             || table.delay.is_some()
@@ -207,7 +207,7 @@ impl LinkSettings {
         self.is_local = table.local.unwrap_or(self.is_local && !is_emulated);
         if self.is_local && is_emulated {
             return Err(
-                "a local link has no rate, delay or loss; leave `local` or those out".into()
+                "a local link has no rate, delay or loss; remove `local` or those keys".into()
             );
         }
         if is_emulated && self.transport == Transport::Unix {

@@ -1,5 +1,4 @@
-//! A network as it grows from the tables of a scenario: routers, links, applications, routes and
-//! faults.
+//! Builds a network from the tables of a scenario: routers, links, applications, routes and faults.
 
 pub(crate) mod controller;
 mod faults;
@@ -22,7 +21,7 @@ use crate::document::{ScenarioError, Tree, ValueNode, suggestion, texts};
 use crate::links::{LinkSettings, LinkTable};
 use crate::router::{self, RouterSettings};
 
-/// The key of `[[routers]]` beside those of a router.
+/// The key of `[[routers]]` that is not a router setting.
 #[derive(Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 struct Selected {
@@ -30,7 +29,7 @@ struct Selected {
     at: Vec<String>,
 }
 
-/// A plan as it grows.
+/// A plan under construction.
 pub(crate) struct Builder<'a> {
     tree: &'a Tree,
     pub(crate) topology: Topology,
@@ -40,15 +39,15 @@ pub(crate) struct Builder<'a> {
     pub(crate) routes: Vec<RoutePlan>,
     pub(crate) groups: BTreeMap<String, Vec<usize>>,
     settings: Vec<RouterSettings>,
-    /// For each node of the topology its index in the plan, for those that route.
+    /// For each node of the topology, its index in the plan, if it is a router.
     router_of: Vec<Option<usize>>,
-    /// For each link of the topology its index in the plan, for those between routers.
+    /// For each link of the topology, its index in the plan, if it connects routers.
     link_of: Vec<Option<usize>>,
     /// Settings of links between routers and hosts of the topology.
     host_links: Vec<LinkSettings>,
-    /// Prefix, router of the topology it is attached to, the plan's link to it.
+    /// For each attached prefix: its router in the topology, and the plan's link to it.
     attached: Vec<(String, usize, usize)>,
-    /// For each group of producers the prefixes.
+    /// Prefixes of each group of producers.
     prefixes: BTreeMap<String, Vec<String>>,
 }
 
@@ -102,7 +101,7 @@ impl<'a> Builder<'a> {
             for (other, two) in settings[..node].iter().enumerate() {
                 if let Some(key) = one.plan.conflict_with(&two.plan) {
                     let name = &self.topology.nodes()[other].name;
-                    let message = format!("is not that of \"{name}\", which shares it");
+                    let message = format!("differs from that of \"{name}\", which shares it");
                     return Err(tree.error(&format!("{}.{key}", paths[node]), message));
                 }
             }
@@ -125,7 +124,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Links of the topology: what `[link]` says holds for all of them.
+    /// Adds the links of the topology. The settings in `[link]` apply to all of them.
     pub(crate) fn links(&mut self, table: Option<&LinkTable>) -> Result<(), ScenarioError> {
         let mut all = Vec::new();
         for link in self.topology.links() {
@@ -213,7 +212,7 @@ impl<'a> Builder<'a> {
         self.tree.error(path, message)
     }
 
-    /// `count` different routers; the line of the file makes each selection one of its own.
+    /// `count` different routers. Their line in the file makes each selection different.
     fn random(&self, count: usize, line: usize) -> Vec<usize> {
         let mut routers: Vec<usize> =
             (0..self.router_of.len()).filter(|node| self.router_of[*node].is_some()).collect();
@@ -228,8 +227,8 @@ impl<'a> Builder<'a> {
         routers
     }
 
-    /// Adds a consumer or producer at a node of the topology, and returns its index, the router of
-    /// the topology it is attached to, and its link.
+    /// Adds a consumer or producer at a node of the topology. Returns its index, its router in the
+    /// topology, and its link.
     fn attach(
         &mut self,
         path: &str,
@@ -256,8 +255,10 @@ impl<'a> Builder<'a> {
         };
         let at = self.router_of[router].unwrap_or_default();
         if self.nodes.iter().any(|other| other.name == app.name) {
-            let message =
-                format!("two nodes would be called \"{}\"; give the group another `id`", app.name);
+            let message = format!(
+                "two nodes would have the name \"{}\"; give the group another `id`",
+                app.name
+            );
             return Err(self.tree.error(path, message));
         }
         self.nodes.push(app);
@@ -265,13 +266,13 @@ impl<'a> Builder<'a> {
         Ok((index, router, self.links.len() - 1))
     }
 
-    /// Links of the topology that end at `node`, in the order of its file.
+    /// Links of the topology that end at `node`, in file order.
     fn links_of_host(&self, node: usize) -> impl Iterator<Item = usize> {
         let links = self.topology.links();
         (0..links.len()).filter(move |&at| [links[at].a, links[at].b].contains(&node))
     }
 
-    /// Refuses a host with a link, beside its first one, that no path of its consumer takes.
+    /// Rejects a host with a further link that no path of its consumer uses.
     fn check_host(
         &self,
         path: &str,
@@ -287,7 +288,7 @@ impl<'a> Builder<'a> {
             None => Ok(()),
             Some(at) => {
                 let message = format!(
-                    "host \"{}\" has a link to \"{}\" that nothing uses; name it in a \
+                    "host \"{}\" has a link to \"{}\" that nothing uses; add it as a \
                      [[consumer.path]], or take it out of the topology",
                     self.topology.nodes()[place].name,
                     name(at)
@@ -297,8 +298,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Gives a consumer at `set_locality` a further link, to another router: that of the topology where a
-    /// host has one.
+    /// Adds a further link to a consumer, to another router. A host of the topology uses its own
+    /// link.
     fn attach_also(
         &mut self,
         path: &str,
@@ -353,7 +354,7 @@ impl<'a> Builder<'a> {
     }
 
     fn same_id(&self, path: &str, id: &str) -> ScenarioError {
-        let message = format!("\"{id}\" names two groups of nodes; give each an `id` of its own");
+        let message = format!("two groups of nodes have the id \"{id}\"; give each its own `id`");
         self.tree.error(&format!("{path}.id"), message)
     }
 
@@ -423,7 +424,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Shortest paths to every producer, then those that the file gives.
+    /// The plan's link between two routers.
     fn link_between(&self, a: usize, b: usize) -> Option<usize> {
         self.links.iter().position(|link| (link.a, link.b) == (a, b) || (link.a, link.b) == (b, a))
     }
@@ -433,12 +434,11 @@ impl<'a> Builder<'a> {
         self.nodes.iter().position(|node| node.name == name).ok_or_else(|| {
             let names = self.nodes.iter().take(50).map(|node| node.name.as_str());
             let remedy = suggestion(name, &names.collect::<Vec<_>>());
-            self.tree.error(path, format!("no node is called \"{name}\"; {remedy}"))
+            self.tree.error(path, format!("no node has the name \"{name}\"; {remedy}"))
         })
     }
 
-    /// Stores that are bounded in packets get the octets that this number of packets of the
-    /// workload takes.
+    /// Converts store limits in packets to bytes, by the packets of the workload.
     pub(crate) fn store_capacities(&mut self) -> Result<(), ScenarioError> {
         if self.settings.iter().all(|settings| settings.store_packets.is_none()) {
             return Ok(());
@@ -446,7 +446,7 @@ impl<'a> Builder<'a> {
         let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
         for node in &self.nodes {
             let Role::Producer(plan) = &node.role else { continue };
-            // Producers of one group differ in a digit of their prefix at most.
+            // Producers of one group differ in at most a digit of their prefix.
             let key = format!(
                 "{:?}",
                 ProducerPlan {

@@ -1,4 +1,4 @@
-//! `[[plot]]`: which figures a scenario makes.
+//! `[[plot]]`: the figures of a scenario.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,32 @@ use crate::sweep::Axis;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// Unique in the scenario; the name of its files.
+    /// Unique in the scenario; also the name of its files.
     pub id: String,
-    /// Above the figure.
+    /// Shown above the figure.
     pub title: String,
-    /// Under the figure in the report.
+    /// Shown under the figure in the report.
     pub caption: String,
     pub kind: PlotKind,
     /// `time`, `node`, `value`, or the id of an axis.
     pub x: String,
     /// Ids of metrics.
     pub y: Vec<String>,
-    /// Ids of axes whose points are series of their own.
+    /// Ids of axes whose points become series.
     pub series: Vec<String>,
-    /// Ids of axes for whose points there are panels; the last one goes across.
+    /// Ids of axes whose points become panels; the last one runs horizontally.
     pub panels: Vec<String>,
-    /// What a cell of a heat map is of the points and seeds that it stands for.
+    /// How a cell of a heat map combines its points and seeds.
     pub cell: Cell,
-    /// Axes of which only one point is drawn, by label.
+    /// Axes with a single drawn point, by label.
     pub filter: BTreeMap<String, String>,
-    /// Logarithmic axes.
+    /// Logarithmic horizontal axis.
     pub x_log: bool,
-    /// Logarithmic axes.
+    /// Logarithmic vertical axis.
     pub y_log: bool,
-    /// Label of the vertical axis; that of the metric when empty.
+    /// Label of the vertical axis; empty for that of the metric.
     pub y_label: String,
-    /// Greatest value of the vertical axis.
+    /// Maximum of the vertical axis.
     pub y_max: Option<f64>,
     /// Lines across the figure.
     pub references: Vec<ReferenceLine>,
@@ -47,9 +47,9 @@ pub struct Plot {
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct ReferenceLine {
     pub name: String,
-    /// Where it lies, in the unit of the axis.
+    /// Its position, in the unit of the axis.
     pub value: f64,
-    /// Vertical, else horizontal.
+    /// Vertical, otherwise horizontal.
     #[serde(default, rename = "vertical")]
     pub is_vertical: bool,
 }
@@ -58,7 +58,7 @@ pub struct ReferenceLine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlotKind {
-    /// Points joined by lines.
+    /// Points connected by lines.
     #[default]
     Line,
     /// Values held until the next one.
@@ -69,11 +69,11 @@ pub enum PlotKind {
     Boxes,
     /// Distribution functions of samples.
     Distribution,
-    /// A matrix of colours: x across, the series down.
+    /// A matrix of colours: x horizontally, series vertically.
     Heat,
 }
 
-/// What a cell of a heat map tells.
+/// What a cell of a heat map shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cell {
@@ -128,8 +128,7 @@ pub(crate) fn plots(
         let plot = plot(tree, &path, table, axes)?;
         check(tree, &path, &plot, axes, metrics)?;
         if plots.iter().any(|other| other.id == plot.id) {
-            let message =
-                format!("two plots are called \"{}\"; give each an `id` of its own", plot.id);
+            let message = format!("two plots have the id \"{}\"; give each its own `id`", plot.id);
             return Err(tree.error(&format!("{path}.id"), message));
         }
         plots.push(plot);
@@ -174,10 +173,10 @@ fn plot(tree: &Tree, path: &str, table: PlotTable, axes: &[Axis]) -> Result<Plot
     })
 }
 
-/// The indices of an axis and of its point of this label.
+/// The index of an axis, and of its point with this label.
 ///
 /// # Errors
-/// There is no such axis or point; the message names those that there are.
+/// There is no such axis or point; the message lists the known ones.
 pub fn find_point(axes: &[Axis], axis: &str, label: &str) -> Result<(usize, usize), String> {
     let ids: Vec<&str> = axes.iter().map(|axis| axis.id.as_str()).collect();
     let Some(at) = ids.iter().position(|id| *id == axis) else {
@@ -193,7 +192,7 @@ pub fn find_point(axes: &[Axis], axis: &str, label: &str) -> Result<(usize, usiz
     }
 }
 
-/// Refuses a plot of things that the scenario has not.
+/// Rejects a plot of metrics or axes that the scenario does not have.
 fn check(
     tree: &Tree,
     path: &str,
@@ -258,7 +257,7 @@ fn check(
     Ok(())
 }
 
-/// Whether any metric of `metrics` needs periodic samples.
+/// The first metric that needs periodic samples, if any.
 pub(crate) fn needs_samples(metrics: &[Metric]) -> Option<&Metric> {
     metrics.iter().find(|metric| {
         metric.measure.is_sampled()

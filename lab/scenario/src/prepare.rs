@@ -1,4 +1,4 @@
-//! From a scenario, at one size and one point of its sweep, to a [`Plan`].
+//! Turns a scenario, at one size and one point of its sweep, into a [`Plan`].
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use crate::times::{WarmUp, times};
 use crate::topology::topology;
 use crate::trial::Trial;
 
-/// What one run consists of.
+/// One run.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The plan for either arm.
+    /// The plan, for either arm.
     pub plan: Plan,
     /// Nodes of the plan by group: `routers`, `producers`, `consumers`, and the ids of groups.
     pub groups: BTreeMap<String, Vec<usize>>,
     /// The topology, without the consumers and producers that the scenario adds.
     pub topology: Topology,
-    /// What is not measured at the start.
+    /// Time at the start that is not measured.
     pub warm_up: WarmUp,
-    /// What is measured at its routers, in the place of consumers and producers.
+    /// What is measured at its routers instead of consumers and producers.
     pub trial: Option<Trial>,
 }
 
-/// Makes the plan of a scenario whose size and sweep point are settled.
+/// Creates the plan of a scenario whose size and sweep point are chosen.
 pub(crate) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepared, ScenarioError> {
     let file: File = tree.read()?;
     let times = times(tree, &file.run)?;
@@ -77,7 +77,7 @@ pub(crate) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
     })
 }
 
-/// A scenario has consumers, or a trial and neither consumers nor producers.
+/// A scenario has either consumers, or a trial without consumers and producers.
 fn check_apps(
     tree: &Tree,
     trial: Option<&Trial>,
@@ -86,23 +86,24 @@ fn check_apps(
 ) -> Result<(), ScenarioError> {
     match trial {
         None if consumers == 0 => {
-            Err(tree.error("", "no consumer asks for anything; write at least one [[consumer]]"))
+            Err(tree.error("", "there is no consumer; write at least one [[consumer]]"))
         }
         Some(_) if producers + consumers > 0 => {
-            let message = "stands in the place of [[producer]] and [[consumer]]; leave them out";
+            let message = "replaces [[producer]] and [[consumer]]; remove them";
             Err(tree.error("trial", message))
         }
         Some(
             Trial { transfers: 0, .. } | Trial { count: 0, .. } | Trial { subscribers: 0, .. },
         ) => {
-            let message = "measures nothing: `transfers`, `count` and `subscribers` are 1 at least";
+            let message = "measures nothing; write at least 1 for `transfers`, `count` and \
+                `subscribers`";
             Err(tree.error("trial", message))
         }
         Some(trial) if trial.size.bytes == 0 => {
-            Err(tree.error("trial", "measures nothing: `size` is 1 at least"))
+            Err(tree.error("trial", "measures nothing; write at least 1 for `size`"))
         }
         Some(trial) if trial.late > 100 => {
-            Err(tree.error("trial", "`late` is a share of a hundred"))
+            Err(tree.error("trial", "`late` is a percentage; write 0 to 100"))
         }
         _ => Ok(()),
     }

@@ -16,15 +16,15 @@ use weir_plan::{
 use crate::disk::{self, Service};
 use crate::document::{ScenarioError, Tree, ValueNode, suggestion};
 
-/// A router's plan, and what becomes part of it when the workload is known.
+/// A router's plan, and settings that need the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RouterSettings {
     pub(crate) plan: RouterPlan,
-    /// Capacity of the store in packets of the workload, in the place of octets.
+    /// Store capacity in packets of the workload, instead of bytes.
     pub(crate) store_packets: Option<u64>,
 }
 
-/// The keys of a router beside its `store` and its `disk`.
+/// The keys of a router without its `store` and `disk`.
 #[derive(Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 struct RouterTable {
@@ -57,7 +57,7 @@ impl Default for RouterTable {
     }
 }
 
-/// The keys of `store` and `disk` where they stand among those of a router.
+/// The keys `store` and `disk`.
 #[derive(Deserialize)]
 struct Nested {
     #[serde(rename = "store")]
@@ -66,10 +66,10 @@ struct Nested {
     _disk: Option<serde::de::IgnoredAny>,
 }
 
-/// What scenarios call options of a router's configuration.
+/// Scenario keys, and the options of a router's configuration that they stand for.
 const STORE_NAMES: &[(&str, &str)] = &[("bytes", "size"), ("admits", "admit")];
 
-/// The keys of a store beside its options.
+/// The keys of a store that are not options of a router's configuration.
 #[derive(Default, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 struct StoreTable {
@@ -89,7 +89,7 @@ struct StagesTable {
     fib: Option<StageTable>,
 }
 
-/// The processor: a time for packets of each kind.
+/// The processor: a service time for each kind of packet.
 #[derive(Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 struct CpuTable {
@@ -114,7 +114,7 @@ struct StageTable {
     when_full: Option<WhenFull>,
 }
 
-/// Reads a router's table, which is at `path` in the file.
+/// Reads a router's table at `path` in the file.
 pub(crate) fn read(
     tree: &Tree,
     path: &str,
@@ -163,7 +163,7 @@ pub(crate) fn read(
         if !has_size {
             plan.store.size = size;
         } else if own.packets.is_some() {
-            let message = "the store is bounded in `size` and in `packets`; keep one";
+            let message = "the store has both `size` and `packets`; remove one";
             return Err(tree.error(&format!("{path}.packets"), message));
         }
         if !has_policy {
@@ -194,10 +194,7 @@ impl StagesTable {
         let store_miss =
             self.store_miss.as_ref().map(|miss| match (miss.capacity, miss.when_full) {
                 (None, None) => miss.service(),
-                _ => Err(
-                    "holds the server of `store`, in its queue; leave `capacity` and `when_full` \
-                      out",
-                ),
+                _ => Err("uses the server and queue of `store`; remove `capacity` and `when_full`"),
             });
         Ok(StagesPlan {
             cpu: self.cpu.as_ref().map(CpuTable::plan).transpose()?,
@@ -214,7 +211,7 @@ impl StagesTable {
 impl CpuTable {
     fn plan(&self) -> Result<CpuPlan, KeyError> {
         if self.machine.is_none() && self.cores.is_some() {
-            let message = "has `cores`, but a router has one packet served at a time; name the \
+            let message = "has `cores`, but a router serves one packet at a time; name the \
                            `machine` whose cores several routers share";
             return Err(("cpu", message));
         }
@@ -248,7 +245,7 @@ impl StageTable {
         };
         match (&self.bins, mean_ns) {
             (Some(_), Some(_)) => {
-                Err("has `bins`, which say how long service takes; leave `rate` and `time` out")
+                Err("has `bins`, which give the service times; remove `rate` and `time`")
             }
             (Some(bins), None) => {
                 let bins = bins.iter().map(|(time, weight)| (time.ns, *weight)).collect();

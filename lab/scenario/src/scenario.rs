@@ -1,4 +1,4 @@
-//! A scenario as a file: what it is called, and experiments of both sizes.
+//! A scenario file: its header, and its experiments at both sizes.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::experiment::Experiment;
 use crate::file::{Header, header};
 use crate::folder::Folder;
 
-/// A scenario as its file states it.
+/// A scenario as written in its file.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name and purpose.
     pub header: Header,
     pub text: String,
-    /// What others are relative to: traces, topologies.
+    /// The folder for relative paths of traces and topologies.
     pub folder: Folder,
     /// The file, as the user named it.
     pub file: Arc<str>,
@@ -22,18 +22,18 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Reads the text of a file. Only its form and its header are checked; [`Scenario::experiment`]
-    /// checks the rest.
+    /// Parses a file. This checks only its syntax and header; [`Scenario::experiment`] checks the
+    /// rest.
     pub fn parse(file: &str, text: &str, folder: Folder) -> Result<Self, ScenarioError> {
         let tree = document::parse(file, text)?;
         let header = header(&tree)?;
         Ok(Self { header, text: text.to_owned(), folder, file: Arc::clone(&tree.file), tree })
     }
 
-    /// The scenario at one size, with everything checked that can be checked without running.
+    /// The scenario at one size, checked as far as possible without running.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and a remedy.
+    /// The first problem, with its line and a remedy.
     pub fn experiment(&self, size: Size) -> Result<Experiment, ScenarioError> {
         let tree = self.tree.of_size(size.as_str())?;
         Experiment::new(self.header.clone(), self.folder.clone(), tree, size)

@@ -1,4 +1,4 @@
-//! What a packet of a workload takes in a content store.
+//! The size of a workload's packets in a content store.
 
 use weir_base::{HashKey, Instant, Pool};
 use weir_plan::app::{AppInput, AppOutbox, PathId, Producer};
@@ -6,11 +6,11 @@ use weir_plan::workload::{Collection, ProducerPlan, WorkloadError};
 use weir_store::{NameHashes, NewData, Store, StoreConfig, UNKNOWN_SOURCE};
 use weir_wire::{DataView, Interest, LpHeader};
 
-/// Packets that are tried.
+/// Number of sampled packets.
 const SAMPLE: u64 = 512;
 
-/// Octets that one of a producer's packets takes in the store, with its share of the index: the
-/// mean over the first few hundred of them, put into a store of their own.
+/// Bytes that one of a producer's packets uses in the store, with its share of the index. This is
+/// the mean over the first few hundred packets, inserted into a temporary store.
 pub(crate) fn packet_bytes(plan: &ProducerPlan) -> Result<u64, WorkloadError> {
     let plan = ProducerPlan { delay_ns: 0, ..plan.clone() };
     let collection = Collection::new(&plan.names)?;

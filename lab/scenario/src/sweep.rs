@@ -1,4 +1,4 @@
-//! Axes of a sweep and their points.
+//! The axes of a sweep, and their points.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -6,7 +6,8 @@ use weir_base::units;
 
 use crate::document::{ScenarioError, Tree, Value, ValueNode, suggestion, texts_if_any};
 
-/// One axis of a sweep. Axes are crossed: every point of one with every point of the others.
+/// One axis of a sweep. Axes are crossed: every point of one combines with every point of the
+/// others.
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub id: String,
@@ -18,19 +19,19 @@ pub struct Axis {
 
 #[derive(Clone, Debug)]
 pub struct AxisPoint {
-    /// How figures, records and claims name it.
+    /// The name in figures, records and claims.
     pub label: String,
-    /// Its value where it is one number, in base units (bits a
-    /// second, octets, seconds, percent).
+    /// The value as a number in base units (bit/s, bytes, seconds, percent), if it is a single
+    /// number.
     pub number: Option<f64>,
-    /// What is set in the scenario, and to what.
+    /// The paths set in the scenario, and their values.
     pub(crate) set: Vec<(String, ValueNode)>,
 }
 
-/// One combination of values: for each axis the number of its point.
+/// One combination of values: for each axis, the number of its point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Indices into [`Axis::points`], in the order of the axes.
+    /// Indices in [`Axis::points`], in the order of the axes.
     pub at: Vec<usize>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct SweepTable {
     _zip: Option<IgnoredAny>,
 }
 
-/// Tables whose keys may be swept.
+/// Tables whose keys can be swept.
 const SWEPT: &[&str] = &[
     "run",
     "topology",
@@ -67,7 +68,7 @@ const SWEPT: &[&str] = &[
     "controller",
 ];
 
-/// Points that a sweep has at most.
+/// Limit on the points of a sweep.
 const POINTS_MAX: usize = 100_000;
 
 pub(crate) fn axes(tree: &Tree, tables: &[SweepTable]) -> Result<Vec<Axis>, ScenarioError> {
@@ -77,17 +78,14 @@ pub(crate) fn axes(tree: &Tree, tables: &[SweepTable]) -> Result<Vec<Axis>, Scen
         let axis = axis(tree, &path, table)?;
         if axes.iter().any(|other| other.id == axis.id) {
             let message =
-                format!("two axes are called \"{}\"; give each an `axis` of its own", axis.id);
+                format!("two axes have the name \"{}\"; give each its own `axis`", axis.id);
             return Err(tree.error(&format!("{path}.axis"), message));
         }
         axes.push(axis);
     }
     let count = axes.iter().try_fold(1usize, |count, axis| count.checked_mul(axis.points.len()));
     if count.is_none_or(|count| count > POINTS_MAX) {
-        let message = format!(
-            "the axes of the sweep have more than {POINTS_MAX} points together; leave some values \
-             out"
-        );
+        let message = format!("the sweep has more than {POINTS_MAX} points; remove some values");
         return Err(tree.error("sweep", message));
     }
     Ok(axes)
@@ -97,7 +95,7 @@ fn axis(tree: &Tree, path: &str, table: &SweepTable) -> Result<Axis, ScenarioErr
     let id = &table.axis;
     if ["time", "node", "metric", "seed"].contains(&id.as_str()) {
         let message = format!(
-            "an axis cannot be called \"{id}\", which figures know already; choose another"
+            "an axis cannot have the name \"{id}\", which is reserved for figures; choose another"
         );
         return Err(tree.error(&format!("{path}.axis"), message));
     }
@@ -121,7 +119,7 @@ fn axis(tree: &Tree, path: &str, table: &SweepTable) -> Result<Axis, ScenarioErr
         }
         let set = columns.iter().map(|(path, values)| (path.clone(), values[at].clone())).collect();
         let number = match &table.labels {
-            // Labels stand for more than the first value.
+            // Labels stand for all values of a point, not only the first.
             Some(_) => None,
             None => magnitude(first).map(|(number, of)| {
                 unit = of;
@@ -161,7 +159,7 @@ fn columns<'a>(
         }
     };
     let Some((first, values)) = columns.first() else {
-        return Err(tree.error(path, "sets nothing; name at least one path"));
+        return Err(tree.error(path, "sets nothing; write at least one path"));
     };
     for (set, node) in &columns {
         let (count, length) = (node.items().len(), values.items().len());
@@ -179,7 +177,7 @@ fn columns<'a>(
         let table = set.split('.').next().unwrap_or_default();
         if !SWEPT.contains(&table) {
             let message = format!(
-                "the path `{set}` cannot be swept: `{table}` is no table of the network; {}",
+                "the path `{set}` cannot be swept: `{table}` is not a table of the network; {}",
                 suggestion(table, SWEPT)
             );
             return Err(tree.error(&format!("{path}.path"), message));
@@ -188,7 +186,7 @@ fn columns<'a>(
     Ok(columns.into_iter().map(|(path, node)| (path, node.items())).collect())
 }
 
-/// The value as a number of base units (percent for shares), and that unit.
+/// The value in base units (percent for fractions), and that unit.
 fn magnitude(node: &ValueNode) -> Option<(f64, &'static str)> {
     let Value::Text(text) = &node.value else { return Some((node.number()?, "")) };
     if let Ok(share) = units::parse_probability(text) {
@@ -203,13 +201,13 @@ fn magnitude(node: &ValueNode) -> Option<(f64, &'static str)> {
 }
 
 impl Axis {
-    /// Whether every value is a number, so that the axis can be one of a figure.
+    /// Whether every value is a number, so that figures can use the axis.
     pub fn is_numeric(&self) -> bool {
         self.points.iter().all(|point| point.number.is_some())
     }
 }
 
-/// All points, the last axis fastest.
+/// All points; the last axis varies fastest.
 pub(crate) fn points(axes: &[Axis]) -> Vec<Point> {
     let mut points = vec![Point { at: Vec::new() }];
     for axis in axes {

@@ -6,7 +6,7 @@ use weir_plan::{Fault, Role, Transport};
 
 use super::*;
 
-/// A scenario that is right; tests change one line of it.
+/// A valid scenario; tests change one line of it.
 const GOOD: &str = r#"[scenario]
 id = "good"
 title = "Good"
@@ -59,7 +59,7 @@ fn read(text: &str) -> Result<Experiment, ScenarioError> {
     Scenario::parse("test.toml", text, folder)?.experiment(Size::Smoke)
 }
 
-/// What reading `GOOD` says when the line that begins with `line` is `instead`.
+/// The error of reading `GOOD` with the line that begins with `line` replaced by `instead`.
 fn error(line: &str, instead: &str) -> String {
     assert!(GOOD.lines().any(|l| l.starts_with(line)), "no line begins with {line}");
     let mut replaced = false;
@@ -77,7 +77,7 @@ fn error(line: &str, instead: &str) -> String {
     }
 }
 
-/// The line of `GOOD` that is replaced, what by, and what the error says.
+/// The replaced line of `GOOD`, its replacement, and the error.
 const WRONG: &[(&str, &str, &str)] = &[
     ("id = \"good\"", "id = \"a b\"", "test.toml:2: scenario.id: is \"a b\"; write letters"),
     ("title", "titel = \"x\"", "test.toml:3: scenario: unknown key `titel`; did you mean `title`?"),
@@ -134,7 +134,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "bytes",
         "bytes = \"1MiB\"\npackets = 3",
-        "test.toml:19: router.store.packets: the store is bounded in",
+        "test.toml:19: router.store.packets: the store has both",
     ),
     (
         "bytes",
@@ -189,7 +189,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "of = \"p\"\nspread = 2",
         "test.toml:31: consumer[0].spread: `spread` is 2, but group \"p\" has 1",
     ),
-    ("rate = \"100pps\"", "", "test.toml:27: consumer[0]: does not say how it asks"),
+    ("rate = \"100pps\"", "", "test.toml:27: consumer[0]: does not say what it requests"),
     (
         "rate = \"100pps\"",
         "rate = \"100\"",
@@ -246,13 +246,13 @@ const WRONG: &[(&str, &str, &str)] = &[
         "measure = \"godput\"",
         "test.toml:40: metric[0].measure: cannot be \"godput\"; did you mean `goodput`?",
     ),
-    ("measure", "measure = \"queue-length\"", "is one of a queue; write queue"),
+    ("measure", "measure = \"queue-length\"", "needs a queue; write"),
     (
         "measure",
         "measure = \"goodput\"\nat = \"d\"",
         "metric \"goodput\" is at \"d\", which is neither",
     ),
-    ("measure", "measure = \"goodput\"\nstatistic = \"max\"", "is no matter of samples"),
+    ("measure", "measure = \"goodput\"\nstatistic = \"max\"", "has no samples; remove"),
     (
         "x = ",
         "x = \"delays\"",
@@ -360,7 +360,7 @@ fn a_consumer_with_a_window_may_have_several_links() {
     let path = "[[consumer.path]]\nto = \"r2\"\nlink = { rate = \"8Mbit\" }\n\n[[sweep]]";
     let text = GOOD.replacen("[[sweep]]", path, 1);
     let refused = read(&text).expect_err("single Interests").to_string();
-    assert!(refused.contains("single Interests leave by one link"), "{refused}");
+    assert!(refused.contains("single Interests use one link"), "{refused}");
     let window = "window = 4\nschedule = \"parallel\"\nlink = { delay = \"3ms\" }";
     let text = text.replacen("rate = \"100pps\"", window, 1);
     let experiment = read(&text).expect("good");
@@ -412,7 +412,7 @@ fn store_of_n_packets_holds_n() {
     let experiment = read(&text).expect("good");
     let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
     let Role::Router(router) = &plan.nodes[0].role else { panic!("r0 routes") };
-    // 1,000 octets of content, a name, a signature, an entry of the index.
+    // 1,000 bytes of content, a name, a signature, and an index entry.
     let each = router.store.size.bytes / 100;
     assert!((1_050..1_500).contains(&each), "{each}");
 }
@@ -511,7 +511,7 @@ fn unmeasurable_metrics_are_rejected_by_arm() {
     let both = read(&with("[\"sim\", \"real\"]")).expect("right");
     assert!(both.not_measured_in(Arm::Sim).is_empty());
     assert_eq!(both.not_measured_in(Arm::Real), ["carried"]);
-    let refused = read(&with("[\"real\"]")).expect_err("no arm gives it").to_string();
+    let refused = read(&with("[\"real\"]")).expect_err("no arm measures it").to_string();
     assert!(refused.contains("\"carried\" cannot be measured"), "{refused}");
     let queue = "measure = \"queue-length\"\nqueue = \"store\"\n";
     let text = GOOD.replacen("measure = \"goodput\"\n", queue, 1);
@@ -552,7 +552,7 @@ fn disks_routes_by_object_and_controllers_are_read() {
     assert_eq!(objects, (0..25).map(|number| number % 10).collect::<Vec<u64>>());
     assert!(requests.iter().all(|request| request.1 < 10));
     let error = with_disk("controller = \"nb-cc\"\nrate = \"1kpps\"").unwrap_err().to_string();
-    assert!(error.contains("at a `rate` or as its `controller` allows"), "{error}");
+    assert!(error.contains("either a `rate` or a `controller`"), "{error}");
     for (wrong, says) in [
         ("cubik", "did you mean `cubic`?"),
         ("icp theta=1", "it has eta, beta"),
@@ -564,7 +564,8 @@ fn disks_routes_by_object_and_controllers_are_read() {
     assert!(with_disk("controller = \"chopcop beta_2=0.8 delta=3\"").is_ok());
 }
 
-/// The second router shares a disk and a machine with the first, and a consumer has `more` keys.
+/// The second router shares a disk and a machine with the first, and a consumer has the keys
+/// `more`.
 fn with_shared(first: &str, second: &str, more: &str) -> Result<Experiment, ScenarioError> {
     let routers =
         format!("[[routers]]\nat = \"r0\"\n{first}\n[[routers]]\nat = \"r1\"\n{second}\n");
@@ -598,8 +599,8 @@ fn shared_disks_must_agree() {
     });
     assert!(intervals.count() > 0);
     for (second, more, wanted) in [
-        (router.replace("1kpps", "2kpps"), "", "disk.device: is not that of \"r0\""),
-        (router.replace("cores = 4", "cores = 2"), "", "cores: is not that of \"r0\""),
+        (router.replace("1kpps", "2kpps"), "", "disk.device: differs from that of \"r0\""),
+        (router.replace("cores = 4", "cores = 2"), "", "cores: differs from that of \"r0\""),
         (router.replace("machine = \"pc\", ", ""), "", "name the `machine`"),
         (router.clone(), "repeats = \"apart\"", "repeats: has no meaning for this popularity"),
     ] {
@@ -608,7 +609,7 @@ fn shared_disks_must_agree() {
         assert!(error.line.is_some(), "{error}");
     }
     let error = with_disk("rate = \"1kpps\"\nlosses = \"lifetime\"").unwrap_err();
-    assert!(error.to_string().contains("are not asked for again"), "{error}");
+    assert!(error.to_string().contains("are not retransmitted"), "{error}");
     let error = with_disk("rate = \"1kpps\"\ndecrease_interval = \"50ms\"").unwrap_err();
     assert!(error.to_string().contains("only a `controller` has a window"), "{error}");
 }

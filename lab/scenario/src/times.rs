@@ -1,4 +1,4 @@
-//! `[run]`: how long a run takes, what of it is measured, and its seeds.
+//! `[run]`: the length of a run, the measured part of it, and its seeds.
 
 use std::num::NonZeroU64;
 
@@ -41,12 +41,12 @@ pub(crate) enum Seeds {
     List(Vec<u64>),
 }
 
-/// What is left out at the start of a run.
+/// The time at the start of a run that is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
     /// This time, ns.
     Fixed(u64),
-    /// What the round-trip times of the run say.
+    /// Estimated from the round-trip times of the run.
     Auto,
 }
 
@@ -66,11 +66,11 @@ pub(crate) fn times(tree: &Tree, run: &RunTable) -> Result<Times, ScenarioError>
         Some(WarmUpWord::Time(time)) => WarmUp::Fixed(time.ns),
     };
     if duration_ns == 0 {
-        let message = "a run of no time measures nothing; write for example \"10s\"";
+        let message = "a run of length 0 measures nothing; write for example \"10s\"";
         return Err(tree.error("run.duration", message));
     }
     if matches!(warm_up, WarmUp::Fixed(ns) if ns >= duration_ns) {
-        let message = "the warm-up takes the whole duration; leave some of it to be measured";
+        let message = "the warm-up takes the whole duration; write a shorter one";
         return Err(tree.error("run.warm_up", message));
     }
     let sample_ns = run.sample.map_or(duration_ns / 100, |time| time.ns);

@@ -1,4 +1,4 @@
-//! `[topology]`: one of the program, one of a file, or one by rule.
+//! `[topology]`: a built-in topology, one from a file, or a generated one.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use weir_topology::{Generator, LinkDefaults, ReadOptions, Topology};
 use crate::document::{ScenarioError, Tree, ValueNode, suggestion};
 use crate::folder::Folder;
 
-/// `[topology]`; the parameters of a generator stand beside these.
+/// `[topology]`; the parameters of a generator are in the same table.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 struct TopologyTable {
@@ -20,13 +20,13 @@ struct TopologyTable {
     seed: Option<u64>,
 }
 
-/// The topology of a scenario: connected, and not empty.
+/// The topology of a scenario: connected and not empty.
 pub(crate) fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topology, ScenarioError> {
     let node = tree.root.at("topology").unwrap_or(&tree.root);
     let (own, parameters) = node.split::<TopologyTable>();
     let table: TopologyTable = tree.read_at("topology", &own)?;
     if table.generator.is_none() {
-        // Refuses what else is there.
+        // Rejects unknown keys.
         tree.read_at::<TopologyTable>("topology", node)?;
     }
     let options = ReadOptions {
@@ -63,11 +63,11 @@ pub(crate) fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topolo
         }
     };
     if table.file.is_none() && !table.positions.is_empty() {
-        let message = "positions are for the nodes of a `file`; leave them out";
+        let message = "positions are for the nodes of a `file`; remove them";
         return Err(tree.error("topology.positions", message));
     }
     if let Some(name) = table.positions.keys().find(|name| topology.index_of(name).is_none()) {
-        let message = format!("the topology's file has no node \"{name}\"; leave it out");
+        let message = format!("the topology's file has no node \"{name}\"; remove it");
         return Err(tree.error("topology.positions", message));
     }
     if topology.nodes().is_empty() {
@@ -77,8 +77,8 @@ pub(crate) fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topolo
     if parts.len() > 1 {
         let name = &topology.nodes()[parts[1][0]].name;
         let message = format!(
-            "the topology is in {} parts that no link joins; node \"{name}\" cannot reach the \
-                first one. Choose a connected topology",
+            "the topology has {} unconnected components; node \"{name}\" cannot reach the first \
+             one. Choose a connected topology",
             parts.len()
         );
         return Err(tree.error("topology", message));

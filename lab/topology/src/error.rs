@@ -1,6 +1,6 @@
-//! What can be wrong with a topology or its file.
+//! Errors in a topology or its file.
 
-/// Why a text or a file was refused. Every message names the place and a remedy.
+/// Why a text or a file was rejected. Every message gives the location and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// The file could not be read.
@@ -13,20 +13,20 @@ pub enum TopologyError {
         /// Names that need no file.
         builtin: String,
     },
-    /// Something in the text is wrong.
+    /// The text has an error.
     #[error("{file}:{line}: {problem}; {remedy}")]
     Text {
-        /// The file, or the name that the caller gave to the text.
+        /// The file, or the caller's name for the text.
         file: String,
         /// The line, from 1.
         line: usize,
         problem: String,
         remedy: String,
     },
-    /// The text as a whole does not describe a topology.
+    /// The text as a whole is no topology.
     #[error("{file}: {problem}; {remedy}")]
     Whole {
-        /// The file, or the name that the caller gave to the text.
+        /// The file, or the caller's name for the text.
         file: String,
         problem: String,
         remedy: String,
@@ -48,7 +48,7 @@ impl TopologyError {
         Self::Whole { file: file.to_owned(), problem: problem.into(), remedy: remedy.into() }
     }
 
-    /// The line that the error is about, from 1, where there is one.
+    /// The line of the error, from 1, if there is one.
     pub fn line(&self) -> Option<usize> {
         match self {
             Self::Text { line, .. } => Some(*line),
@@ -57,24 +57,24 @@ impl TopologyError {
     }
 }
 
-/// Why nodes and links do not make a topology.
+/// Why nodes and links form no valid topology.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidTopology {
-    /// Two nodes of one name.
-    #[error("two nodes are named {name:?}; give each node a name of its own")]
+    /// Two nodes have the same name.
+    #[error("two nodes have the name {name:?}; give each node its own name")]
     DuplicateName { name: String },
-    /// A name that is empty, or holds space or control characters.
+    /// A name is empty, or contains spaces or control characters.
     #[error(
-        "node name {name:?} is empty or has space in it; use letters, digits, '-', '_' and '.'"
+        "node name {name:?} is empty or contains a space; use letters, digits, '-', '_' and '.'"
     )]
     BadName { name: String },
     /// A link names a node that does not exist.
     #[error("a link names node number {node}, but there are {nodes} nodes; number them from 0")]
     NoSuchNode { node: usize, nodes: usize },
-    /// A link from a node to itself.
+    /// A link connects a node to itself.
     #[error("node {name:?} has a link to itself; name two different nodes")]
     SelfLink { name: String },
-    /// A link attribute is impossible.
+    /// A link attribute is out of range.
     #[error("the link between {a:?} and {b:?} has {attribute}; {remedy}")]
     BadLink {
         a: String,
@@ -83,7 +83,7 @@ pub enum InvalidTopology {
         attribute: String,
         remedy: &'static str,
     },
-    /// A coordinate is not a finite number, or no place on earth.
+    /// A coordinate is not finite, or is not on earth.
     #[error("node {name:?} has position ({x}, {y}); {remedy}")]
     BadPosition {
         name: String,

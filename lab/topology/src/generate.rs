@@ -1,5 +1,5 @@
-//! Topologies by rule: regular ones, and random ones that follow from a seed. Plans are made from
-//! them, so they come from `libm`, whose results are the same on every machine.
+//! Generated topologies: regular ones, and random ones from a seed. Functions come from `libm`,
+//! which gives the same results on every machine.
 
 use serde::{Deserialize, Serialize};
 use weir_base::Rng;
@@ -7,33 +7,33 @@ use weir_base::Rng;
 use crate::error::InvalidTopology;
 use crate::model::{Coordinates, Link, Node, Role, Topology};
 
-/// Why a generator made nothing.
+/// Why a generator failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GeneratorError {
-    /// A parameter is out of bounds.
+    /// A parameter is out of range.
     #[error("{generator} with {parameter} = {value}; write {remedy}")]
     Parameter { generator: &'static str, parameter: &'static str, value: String, remedy: String },
-    /// The links' properties are impossible.
+    /// The links' properties are invalid.
     #[error(transparent)]
     Link(#[from] InvalidTopology),
 }
 
-/// Most nodes that a generator makes.
+/// Limit on the nodes of a generated topology.
 pub(crate) const NODES_MAX: usize = 100_000;
 
-/// Properties of the links that a generator makes.
+/// Properties of generated links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkDefaults {
     pub delay_ns: u64,
     pub rate_bps: Option<u64>,
-    /// What routing by cost adds up.
+    /// Cost for routing by cost.
     pub cost: u32,
-    /// Bound of the queue in packets.
+    /// Queue limit in packets.
     pub queue_packets: Option<u32>,
 }
 
 impl Default for LinkDefaults {
-    /// 1 ms, no bound on the rate, cost 1.
+    /// 1 ms, no rate limit, cost 1.
     fn default() -> Self {
         Self { delay_ns: 1_000_000, rate_bps: None, cost: 1, queue_packets: None }
     }
@@ -48,34 +48,34 @@ impl LinkDefaults {
     }
 }
 
-/// A generator and its parameters, by its name: `{ tree = { depth = 4, fan_out = 2 } }`.
+/// A generator by name with its parameters: `{ tree = { depth = 4, fan_out = 2 } }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
     /// Routers in a row.
     Line { nodes: usize },
-    /// Routers around one in the middle.
+    /// Routers around a central one.
     Star {
-        /// Routers around the one in the middle.
+        /// Routers around the central one.
         leaves: usize,
     },
-    /// A tree, the root first.
+    /// A tree with the root first.
     Tree {
-        /// Levels, the root's included.
+        /// Levels, including the root's.
         depth: usize,
         /// Children of each router.
         fan_out: usize,
     },
     /// A rectangle of routers, each linked to its neighbours.
     Grid {
-        /// Routers across.
+        /// Routers per row.
         width: usize,
-        /// Routers down.
+        /// Routers per column.
         height: usize,
     },
-    /// Two stars whose middles a single link joins.
+    /// Two stars with a single link between their centres.
     Dumbbell { left: usize, right: usize },
-    /// A random graph in which near nodes are joined more often than far ones (Waxman, 1988).
+    /// A random graph in which close nodes are linked more often than distant ones (Waxman, 1988).
     Waxman {
         nodes: usize,
         /// How far links reach, 0 < alpha <= 1.
@@ -86,13 +86,13 @@ pub enum Generator {
     /// See `barabasi_albert`.
     BarabasiAlbert {
         nodes: usize,
-        /// Links of each router that is added.
+        /// Links of each added router.
         links_per_node: usize,
     },
 }
 
 impl Generator {
-    /// Makes the topology. `seed` decides where chance does, and is ignored elsewhere.
+    /// Generates the topology. Only random generators use `seed`.
     pub fn generate(&self, link: &LinkDefaults, seed: u64) -> Result<Topology, GeneratorError> {
         match *self {
             Self::Line { nodes } => line(nodes, link),
@@ -146,7 +146,7 @@ pub(crate) fn line(nodes: usize, link: &LinkDefaults) -> Result<Topology, Genera
     make(format!("line-{nodes}"), routers(nodes, |index| (index as f64, 0.0)), links)
 }
 
-/// Router `r0` in the middle of `r1` to `r(leaves)`.
+/// Router `r0` in the centre of `r1` to `r(leaves)`.
 pub(crate) fn star(leaves: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
     check_count("star", "leaves", leaves, 1)?;
     let at = |index: usize| {
@@ -181,7 +181,7 @@ pub(crate) fn tree(
     let widest = level_of[count - 1].2 as f64;
     let at = |index: usize| {
         let (level, place, size) = level_of[index];
-        // Half as high as wide, so that the lowest level has room for its names.
+        // Half as high as wide, so that the names of the lowest level fit.
         let height = (widest / 2.0).max(depth as f64 / 2.0) / depth as f64;
         ((place as f64 + 0.5) / size as f64 * widest, -(level as f64) * height)
     };
@@ -214,7 +214,7 @@ pub(crate) fn grid(
     make(format!("grid-{width}-{height}"), routers(count, at), links)
 }
 
-/// Consumers `c0`.. on router `r0`, producers `p0`.. on router `r1`, and one `bottleneck` between.
+/// Consumers `c0`.. at router `r0`, producers `p0`.. at router `r1`, and one `bottleneck` between.
 pub(crate) fn dumbbell(
     left: usize,
     right: usize,
@@ -238,12 +238,12 @@ pub(crate) fn dumbbell(
     make(format!("dumbbell-{left}-{right}"), nodes, links)
 }
 
-/// Waxman's random graph: routers at random places of the unit square, two of them linked with
-/// probability `beta * exp(-distance / (alpha * longest))`; then the nearest routers of separate
-/// parts are linked until the graph is connected.
+/// Waxman's random graph. Routers have random positions in the unit square. Two are linked with the
+/// probability `beta * exp(-distance / (alpha * longest))`. Then the nearest routers of separate
+/// components are linked until the graph is connected.
 ///
-/// The link's delay is multiplied by `distance / mean distance of linked routers`, so that it is
-/// the given one on average, and at least a hundredth of it.
+/// The link's delay is multiplied by `distance / mean distance of linked routers`, so it is the
+/// given one on average, and at least a hundredth of it.
 pub(crate) fn waxman(
     nodes: usize,
     alpha: f64,
@@ -293,7 +293,7 @@ pub(crate) fn waxman(
     make(format!("waxman-{nodes}"), routers(nodes, |index| places[index]), links)
 }
 
-/// Links the part of node 0 to the nearest node outside it until there is one part (Prim).
+/// Links the component of node 0 to the nearest node outside it until one component is left (Prim).
 fn connect_components(
     nodes: usize,
     pairs: &mut Vec<(usize, usize)>,
@@ -331,9 +331,9 @@ fn connect_components(
     }
 }
 
-/// Barabási and Albert's graph of preferential attachment: a complete graph of
-/// `links_per_node + 1` routers, then routers that each link to `links_per_node` different ones,
-/// chosen with probability in proportion to the links they have. Connected.
+/// Barabási and Albert's graph of preferential attachment. It starts with a complete graph of
+/// `links_per_node + 1` routers. Each further router links to `links_per_node` different ones,
+/// chosen with a probability proportional to their number of links. The graph is connected.
 pub(crate) fn barabasi_albert(
     nodes: usize,
     links_per_node: usize,
@@ -354,7 +354,7 @@ pub(crate) fn barabasi_albert(
     }
     let mut rng = Rng::from_seed(seed);
     let core = links_per_node + 1;
-    // Every link puts both its ends here: a uniform draw is one in proportion to the degree.
+    // Every link adds both its ends, so a uniform draw is proportional to the degree.
     let (mut ends, mut links) = (Vec::<usize>::new(), Vec::new());
     for b in 1..core {
         for a in 0..b {

@@ -1,12 +1,12 @@
-//! Distances on earth, and the delay of light in fibre over them. The same on every machine,
-//! thanks to `libm`: plans are made from them.
+//! Distances on earth, and the delay of light in fibre. The results are the same on every machine
+//! because the functions come from `libm`; plans depend on them.
 
 /// Mean radius of the earth, in metres.
 const EARTH_RADIUS_M: f64 = 6_371_008.8;
-/// Two thirds of the speed of light in vacuum, in metres a second: light in fibre.
+/// Speed of light in fibre: two thirds of that in vacuum, in metres per second.
 const FIBRE_SPEED_M_PER_S: f64 = 299_792_458.0 * 2.0 / 3.0;
 
-/// Great-circle distance of two places `(longitude, latitude)` in degrees, in metres (haversine).
+/// Great-circle distance of two points `(longitude, latitude)` in degrees, in metres (haversine).
 pub(crate) fn distance_m(from: (f64, f64), to: (f64, f64)) -> f64 {
     let (latitude_a, latitude_b) = (from.1.to_radians(), to.1.to_radians());
     let half_latitude = libm::sin((latitude_b - latitude_a) / 2.0);
@@ -18,7 +18,7 @@ pub(crate) fn distance_m(from: (f64, f64), to: (f64, f64)) -> f64 {
 
 /// Delay of light in fibre (2/3 c) along the great circle, in nanoseconds, rounded to 1 us.
 ///
-/// Coordinates of towns are not exact enough for more.
+/// Coordinates of towns are not more precise.
 pub(crate) fn delay_ns(from: (f64, f64), to: (f64, f64)) -> u64 {
     let us = distance_m(from, to) / FIBRE_SPEED_M_PER_S * 1e6;
     us.round() as u64 * 1_000
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn distances_are_those_of_the_atlas() {
-        // London to New York is about 5,570 km, a quarter of a great circle 10,007.5 km.
+        // London to New York is about 5,570 km; a quarter of a great circle is 10,007.5 km.
         let km = distance_m((-0.1278, 51.5074), (-74.0060, 40.7128)) / 1e3;
         assert!((km - 5_570.0).abs() < 5.0, "{km}");
         let km = distance_m((10.0, 0.0), (10.0, 90.0)) / 1e3;

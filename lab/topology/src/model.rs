@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidTopology;
 
-/// What a node is for; decides its colour in pictures, and whether it may carry others' traffic.
+/// The role of a node. It decides its colour in pictures, and whether it forwards traffic.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -17,12 +17,12 @@ pub enum Role {
     Router,
     /// Serves content.
     Producer,
-    /// Asks for content.
+    /// Requests content.
     Consumer,
 }
 
 impl Role {
-    /// The word that files use.
+    /// The word used in files.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Router => "router",
@@ -32,30 +32,30 @@ impl Role {
     }
 }
 
-/// What the positions of nodes mean.
+/// The meaning of node positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Coordinates {
     /// Any unit; x to the right, y up.
     #[default]
     Plane,
-    /// x is the longitude, y the latitude, in degrees east and north.
+    /// x is the longitude and y the latitude, in degrees east and north.
     Geographic,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Unique in the topology; no space.
+    /// Unique in the topology, without spaces.
     pub name: String,
     pub role: Role,
-    /// Where it is, as the topology's coordinates say.
+    /// Its position in the topology's coordinates.
     pub position: Option<(f64, f64)>,
-    /// What else the file says of the node, as text.
+    /// Other keys of the node in the file, as text.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl Node {
-    /// A router of this name without a position.
+    /// A router with this name and no position.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -73,7 +73,7 @@ impl Node {
     }
 }
 
-/// A link of two directions with the same properties in both.
+/// A link with the same properties in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// Index of one end in [`Topology::nodes`].
@@ -82,24 +82,24 @@ pub struct Link {
     pub b: usize,
     /// Propagation delay of one direction, in nanoseconds.
     pub delay_ns: u64,
-    /// Rate of one direction in bits a second, or `None` when the link is never the bottleneck.
+    /// Rate of one direction in bit/s; `None` if the link is never the bottleneck.
     pub rate_bps: Option<u64>,
-    /// What routing by cost adds up; at least 1.
+    /// Cost for routing by cost; at least 1.
     pub cost: u32,
     /// Probability that a frame is lost, `0..=1`.
     pub loss: f64,
-    /// Most extra delay of a frame, in nanoseconds.
+    /// Maximum additional delay of a frame, in nanoseconds.
     pub jitter_ns: u64,
-    /// Bound of the queue of one direction in packets, where the file gives one.
+    /// Queue limit of one direction in packets, if the file gives one.
     pub queue_packets_max: Option<u32>,
-    /// Bound of the queue of one direction in octets, where the file gives one.
+    /// Queue limit of one direction in bytes, if the file gives one.
     pub queue_bytes_max: Option<u64>,
-    /// What else the file says of the link, as text.
+    /// Other keys of the link in the file, as text.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl Link {
-    /// An ideal link between two nodes: no delay, no bound on the rate, cost 1.
+    /// An ideal link between two nodes: no delay, no rate limit, cost 1.
     pub(crate) fn new(a: usize, b: usize) -> Self {
         Self {
             a,
@@ -121,11 +121,11 @@ impl Link {
     }
 }
 
-/// A network: nodes and the links between them, checked when made and after every change.
+/// A network of nodes and links, checked on creation and after every change.
 ///
-/// Names are unique and without space, links join two different nodes that exist, costs and rates
-/// are at least 1, probabilities and positions are possible. Several links between the same two
-/// nodes are allowed. A topology need not be connected; [`Topology::components`] tells.
+/// Names are unique and without spaces. Links connect two different existing nodes. Costs and rates
+/// are at least 1, and probabilities and positions are valid. Two nodes may have several links. A
+/// topology need not be connected, see [`Topology::components`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
     name: String,
@@ -136,7 +136,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Checks `nodes` and `links` and makes a topology of them.
+    /// Checks `nodes` and `links`, and creates a topology.
     pub(crate) fn new(
         name: impl Into<String>,
         coordinates: Coordinates,
@@ -159,7 +159,7 @@ impl Topology {
         Self { coordinates, ..Self::default() }
     }
 
-    /// The name, empty when it has none.
+    /// The name; empty if there is none.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -168,22 +168,22 @@ impl Topology {
         self.name = name.into();
     }
 
-    /// What positions mean.
+    /// The meaning of positions.
     pub(crate) fn coordinates(&self) -> Coordinates {
         self.coordinates
     }
 
-    /// The nodes in the order of the file.
+    /// The nodes in file order.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The links in the order of the file.
+    /// The links in file order.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// The index of the node of this name.
+    /// The index of the node with this name.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
@@ -207,7 +207,7 @@ impl Topology {
         Ok(self.links.len() - 1)
     }
 
-    /// Changes every link with `edit` (index and link); nothing changes when a result is invalid.
+    /// Changes every link with `edit` (index and link). If a result is invalid, nothing changes.
     pub fn edit_links(
         &mut self,
         mut edit: impl FnMut(usize, &mut Link),
@@ -221,7 +221,7 @@ impl Topology {
         Ok(())
     }
 
-    /// For each node its links and the node at their other end, in the order of links.
+    /// For each node, its links and their other ends, in the order of links.
     pub(crate) fn neighbours(&self) -> Vec<Vec<(usize, usize)>> {
         let mut neighbours = vec![Vec::new(); self.nodes.len()];
         for (index, link) in self.links.iter().enumerate() {
@@ -231,7 +231,8 @@ impl Topology {
         neighbours
     }
 
-    /// The connected parts, each a sorted list of node indices, in the order of their first node.
+    /// The connected components, each a sorted list of node indices, in the order of their first
+    /// node.
     pub fn components(&self) -> Vec<Vec<usize>> {
         let neighbours = self.neighbours();
         let mut seen = vec![false; self.nodes.len()];
@@ -258,13 +259,13 @@ impl Topology {
         components
     }
 
-    /// Whether every node reaches every other. A topology without nodes is connected.
+    /// Whether every node reaches every other one. A topology without nodes is connected.
     #[cfg(test)]
     pub(crate) fn is_connected(&self) -> bool {
         self.components().len() <= 1
     }
 
-    /// Pairs of nodes that more than one link joins, each pair once, sorted.
+    /// Pairs of nodes with more than one link, each pair once, sorted.
     #[cfg(test)]
     pub(crate) fn parallel_links(&self) -> Vec<(usize, usize)> {
         let mut seen = std::collections::HashSet::new();
@@ -308,11 +309,11 @@ impl Topology {
         let (attribute, remedy) = if link.cost == 0 {
             ("cost 0".to_owned(), "write a cost of 1 or more")
         } else if link.rate_bps == Some(0) {
-            ("rate 0".to_owned(), "leave the rate out for a link without a bound")
+            ("rate 0".to_owned(), "omit the rate for an unlimited link")
         } else if !(0.0..=1.0).contains(&link.loss) {
             (format!("loss {}", link.loss), "write a probability between 0 and 1")
         } else if link.queue_packets_max == Some(0) || link.queue_bytes_max == Some(0) {
-            ("a queue of 0".to_owned(), "write a queue of 1 or more, or leave it out")
+            ("a queue of 0".to_owned(), "write a queue of 1 or more, or omit it")
         } else {
             return Ok(());
         };

@@ -1,14 +1,14 @@
 //! Shortest paths.
 //!
-//! All results are deterministic: among equally short paths the one of fewest links wins, then the
-//! neighbour of lowest index, then the link of lowest index.
+//! All results are deterministic. Among equally short paths, the one with the fewest links wins,
+//! then the neighbour with the lowest index, then the link with the lowest index.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::model::Topology;
 
-/// What a path adds up.
+/// The quantity that paths minimise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
@@ -23,7 +23,7 @@ pub enum Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
     pub node: usize,
-    /// The link to it, index in [`Topology::links`].
+    /// The link to it, an index in [`Topology::links`].
     pub link: usize,
 }
 
@@ -31,16 +31,16 @@ pub struct Hop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
     pub destination: usize,
-    /// For each node the sum of the metric to the destination, `None` when there is no path.
+    /// For each node, the sum of the metric to the destination; `None` without a path.
     pub distance: Vec<Option<u64>>,
-    /// For each node the number of links of its path, 0 where there is none.
+    /// For each node, the number of links of its path; 0 without a path.
     pub hops: Vec<u32>,
-    /// For each node its next hop, `None` at the destination and where there is no path.
+    /// For each node, its next hop; `None` at the destination and without a path.
     pub next: Vec<Option<Hop>>,
 }
 
 impl Routes {
-    /// The hops from `node` to the destination, empty at it, `None` when there is no path.
+    /// The hops from `node` to the destination: empty at the destination, `None` without a path.
     #[cfg(test)]
     pub(crate) fn path_from(&self, node: usize) -> Option<Vec<Hop>> {
         self.distance.get(node).copied().flatten()?;
@@ -57,8 +57,8 @@ struct Edge {
 
 /// Computes routes over one topology to many destinations.
 ///
-/// Made once, it keeps its own compact copy of the links: a destination costs
-/// `O((nodes + links) log nodes)`. Links that change later need a new planner.
+/// It has its own compact copy of the links. A destination costs `O((nodes + links) log nodes)`.
+/// After changes of links, create a new planner.
 #[derive(Clone, Debug)]
 pub struct RoutePlanner {
     /// The edges of node `n` are `edges[starts[n]..starts[n + 1]]`, sorted by neighbour and link.
@@ -73,7 +73,7 @@ impl RoutePlanner {
         Self::over(topology, metric, |_| true)
     }
 
-    /// A planner over the links for which `usable(index)` holds: those that are up, for example.
+    /// A planner over the links for which `usable(index)` holds, such as those that are up.
     pub(crate) fn over(
         topology: &Topology,
         metric: Metric,
@@ -103,8 +103,8 @@ impl RoutePlanner {
         Self { starts, edges, forwards: vec![true; nodes] }
     }
 
-    /// The same planner, where no path leads through a node for which `forwards` does not hold;
-    /// paths may still start and end there.
+    /// Excludes paths through nodes for which `forwards` does not hold. Paths may still start and
+    /// end there.
     #[must_use]
     pub fn through(mut self, forwards: impl Fn(usize) -> bool) -> Self {
         for (node, value) in self.forwards.iter_mut().enumerate() {
@@ -117,7 +117,7 @@ impl RoutePlanner {
         self.starts[node]..self.starts[node + 1]
     }
 
-    /// Whether a path to `destination` may lead on through `node`.
+    /// Whether a path to `destination` may continue through `node`.
     fn can_transit(&self, node: usize, destination: usize) -> bool {
         node == destination || self.forwards[node]
     }
@@ -125,7 +125,7 @@ impl RoutePlanner {
     /// The shortest paths of all nodes to `destination` (Dijkstra).
     ///
     /// # Panics
-    /// When `destination` is not the index of a node.
+    /// `destination` is not the index of a node.
     pub fn routes_to(&self, destination: usize) -> Routes {
         let nodes = self.forwards.len();
         assert!(destination < nodes, "node {destination} of {nodes}");

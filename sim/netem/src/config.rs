@@ -3,17 +3,19 @@ use serde::{Deserialize, Serialize};
 
 use weir_base::units::{Fraction, Rate, Size, Time};
 
-/// Frames that wait for a link whose configuration says nothing about that.
+/// Default limit on frames that wait for a link.
 pub(crate) const QUEUE_PACKETS_DEFAULT: u32 = 1_000;
 
-/// One direction of a link. The default is an ideal one: no delay, any rate, no loss.
+/// The configuration of one direction of a link. The default link is ideal: no delay, no rate
+/// limit, no loss.
 ///
-/// In a file each quantity is a text under a bare key, or an integer under the key with its unit:
+/// In a file, each quantity is either text under a plain key, or an integer under a key that ends
+/// in its unit:
 ///
 /// ```toml
 /// rate = "40Mbit"                     # or rate_bps = 40000000
 /// delay = "10ms"                      # or delay_ns
-/// jitter = { normal = { sigma = "1ms" } }   # or a time: uniform from 0 to that
+/// jitter = { normal = { sigma = "1ms" } }   # or a time, for uniform jitter from 0 to that time
 /// loss = "1%"                         # or a number, or { gilbert_elliott = { good_to_bad = .. } }
 /// reorder = { probability = 0.01, extra = "5ms" }
 /// queue = "256KiB"                    # or queue_bytes_max
@@ -23,27 +25,27 @@ pub(crate) const QUEUE_PACKETS_DEFAULT: u32 = 1_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "LinkText")]
 pub struct LinkConfig {
-    /// Bits a second that leave the queue; `None` is a link that needs no time to send.
+    /// Rate in bits per second at which frames leave the queue. `None` sends every frame at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// Time from a frame's last bit sent to its arrival.
+    /// Time from sending the last bit of a frame to its arrival.
     pub delay_ns: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub jitter: Jitter,
-    /// Frames lost on the wire. They take their time to be sent as others do.
+    /// Loss on the wire. A lost frame still takes its sending time.
     #[serde(skip_serializing_if = "is_default")]
     pub loss: Loss,
-    /// Frames that arrive late, behind later ones. Without this, order is kept.
+    /// Delays some frames so that they arrive after later ones. `None` keeps the order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Reorder>,
-    /// Octets that may wait while another frame is being sent (which itself does not count), with
-    /// `overhead_bytes`. `u64::MAX` is no bound in octets.
+    /// Limit on the bytes that wait behind the frame being sent, `overhead_bytes` included.
+    /// `u64::MAX` means no limit.
     #[serde(skip_serializing_if = "is_unbounded")]
     pub queue_bytes_max: u64,
-    /// Frames that may wait while another one is being sent.
+    /// Limit on the frames that wait behind the frame being sent.
     pub queue_packets_max: u32,
-    /// Octets that each frame takes on the wire and in the queue beyond its own: headers of layers
-    /// below, preamble, gap.
+    /// Bytes added to each frame, on the wire and in the queue: lower-layer headers, preamble and
+    /// gap.
     pub overhead_bytes: u32,
 }
 
@@ -62,8 +64,8 @@ impl Default for LinkConfig {
     }
 }
 
-/// What a frame's delay has beyond `delay_ns`. A frame never overtakes another for it: it arrives
-/// with the one before it at the earliest.
+/// Random delay added to `delay_ns`. It never reorders: a frame arrives no earlier than the frame
+/// before it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
@@ -71,14 +73,14 @@ pub enum Jitter {
     None,
     /// Uniform from 0 to `max_ns`.
     Uniform { max_ns: u64 },
-    /// Normal around 0; the whole delay is never below 0.
+    /// Normal with mean 0. The total delay is never negative.
     Normal {
         /// Standard deviation.
         sigma_ns: u64,
     },
 }
 
-/// Which frames are lost on the wire.
+/// Which frames the wire loses.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
@@ -87,23 +89,24 @@ pub enum Loss {
     Independent {
         probability: f64,
     },
-    /// A Markov chain of two states that makes a step before each frame. It starts in its
-    /// stationary distribution, so that loss is the same in the mean from the first frame on:
-    /// `(good_to_bad loss_bad + bad_to_good loss_good) / (good_to_bad + bad_to_good)`.
+    /// A Markov chain with two states that takes one step before each frame (Gilbert-Elliott).
+    ///
+    /// It starts in its stationary distribution, so the mean loss is the same from the first frame
+    /// on: `(good_to_bad loss_bad + bad_to_good loss_good) / (good_to_bad + bad_to_good)`.
     GilbertElliott {
         /// Probability of a step from good to bad.
         good_to_bad: f64,
-        /// Probability of a step from bad to good; the mean burst has `1 / bad_to_good` frames.
+        /// Probability of a step from bad to good. The mean burst has `1 / bad_to_good` frames.
         bad_to_good: f64,
-        /// Probability of losing a frame in the good state.
+        /// Loss probability in the good state.
         loss_good: f64,
-        /// Probability of losing a frame in the bad state.
+        /// Loss probability in the bad state.
         loss_bad: f64,
     },
 }
 
 impl Loss {
-    /// Long-run share of frames lost.
+    /// Long-run fraction of lost frames.
     pub fn mean(&self) -> f64 {
         match *self {
             Self::None => 0.0,
@@ -115,7 +118,7 @@ impl Loss {
         }
     }
 
-    /// Stationary probability of the bad state; 0 where there is none or the chain never moves.
+    /// Stationary probability of the bad state; 0 if there is none or the chain never moves.
     pub(crate) fn bad_share(&self) -> f64 {
         match *self {
             Self::GilbertElliott { good_to_bad, bad_to_good, .. }
@@ -128,39 +131,40 @@ impl Loss {
     }
 }
 
-/// Frames that are held back.
+/// Frames that arrive late.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ReorderText")]
 pub struct Reorder {
-    /// Of holding back a frame.
+    /// Probability that a frame is delayed.
     pub probability: f64,
-    /// How much later such a frame arrives than it would have.
+    /// Additional delay of such a frame.
     pub extra_ns: u64,
 }
 
-/// Why a configuration cannot be.
+/// Why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A rate of 0.
-    #[error("a rate of 0 would carry nothing; leave the rate out for none, or take the link down")]
+    #[error(
+        "a rate of 0 carries nothing; omit the rate for an unlimited link, or use a link-down fault"
+    )]
     RateZero,
     /// A probability outside 0 to 1.
-    #[error("`{key}` is {value}; a probability is from 0 to 1")]
+    #[error("`{key}` is {value}; write a probability from 0 to 1")]
     Probability { key: &'static str, value: f64 },
-    /// One quantity in two ways.
-    #[error("both `{text}` and `{number}` are given; keep one of them")]
+    /// One quantity in both notations.
+    #[error("both `{text}` and `{number}` are set; remove one of them")]
     Twice {
         text: &'static str,
         /// The key of the integer.
         number: &'static str,
     },
-    /// A quantity that must be there.
+    /// A required quantity is missing.
     #[error("`{text}` is missing, for example {text} = \"{example}\"")]
     Missing { text: &'static str, example: &'static str },
-    /// Nobody would serve.
-    #[error("`{0}` is 0; give at least 1")]
+    /// A count that must be at least 1.
+    #[error("`{0}` is 0; write at least 1")]
     Zero(&'static str),
-    /// A histogram from which nothing can be drawn.
+    /// A histogram without a usable weight.
     #[error(
         "a histogram needs weights that are finite and not negative, and one above 0, for example \
          bins = [[100000, 0.9], [2000000, 0.1]]"
@@ -173,10 +177,10 @@ pub(crate) fn check_probability(key: &'static str, value: f64) -> Result<(), Con
 }
 
 impl LinkConfig {
-    /// Checks what files are checked for, for a configuration made by hand.
+    /// Checks a configuration built in code, as reading a file does.
     ///
     /// # Errors
-    /// A rate of 0, or a probability outside 0 to 1.
+    /// The rate is 0, or a probability is outside 0 to 1.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.rate_bps == Some(0) {
             return Err(ConfigError::RateZero);
@@ -207,7 +211,7 @@ fn is_unbounded(bytes: &u64) -> bool {
     *bytes == u64::MAX
 }
 
-/// One quantity given as text or as integer.
+/// A quantity given as text or as an integer.
 pub(crate) fn either<T>(
     text: (&'static str, Option<T>),
     number: (&'static str, Option<u64>),
@@ -220,7 +224,7 @@ pub(crate) fn either<T>(
     }
 }
 
-/// [`LinkConfig`] as files have it.
+/// [`LinkConfig`] as written in files.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]

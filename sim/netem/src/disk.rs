@@ -6,29 +6,29 @@ use crate::random::{self, Chance};
 use crate::server::{Server, ServerConfig};
 use crate::service::{Sampler, ServiceTime};
 
-/// A disk: reads and writes in one queue, served first come first served by `parallelism` channels.
+/// A disk with one queue for reads and writes, which `parallelism` channels serve in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskConfig {
-    /// Time of a read, whatever its size.
+    /// Time of a read, independent of its size.
     #[serde(default)]
     pub read: ServiceTime,
-    /// Time of a write, whatever its size.
+    /// Time of a write, independent of its size.
     #[serde(default)]
     pub write: ServiceTime,
-    /// Time of a read for each 1,024 octets, beside `read`.
+    /// Additional time for each 1,024 bytes of a read.
     #[serde(default)]
     pub read_ns_per_kib: u64,
-    /// Time of a write for each 1,024 octets, beside `write`.
+    /// Additional time for each 1,024 bytes of a write.
     #[serde(default)]
     pub write_ns_per_kib: u64,
     /// Operations served at the same time.
     #[serde(default = "one")]
     pub parallelism: u32,
-    /// Operations that may wait, beside those in service.
+    /// Operations that may wait; those in service do not count.
     #[serde(default = "queue_default")]
     pub queue_max: u32,
-    /// Of an operation to end in [`DiskError`], after its time.
+    /// Probability that an operation ends in [`DiskError`] after its normal time.
     #[serde(default)]
     pub error_probability: f64,
 }
@@ -43,7 +43,7 @@ fn queue_default() -> u32 {
 }
 
 impl Default for DiskConfig {
-    /// A disk that needs no time.
+    /// A disk that takes no time.
     fn default() -> Self {
         Self {
             read: ServiceTime::default(),
@@ -58,10 +58,10 @@ impl Default for DiskConfig {
 }
 
 impl DiskConfig {
-    /// Checks what makes no sense.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// No parallelism, a probability outside 0 to 1, a histogram from which nothing can be drawn.
+    /// The parallelism is 0, a probability is outside 0 to 1, or a histogram has no usable weight.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.parallelism == 0 {
             return Err(ConfigError::Zero("parallelism"));
@@ -72,7 +72,7 @@ impl DiskConfig {
     }
 }
 
-/// What a disk is asked for.
+/// An operation on a disk.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DiskOp {
     pub id: u64,
@@ -81,34 +81,34 @@ pub struct DiskOp {
     pub bytes: u32,
 }
 
-/// Kind of a [`DiskOp`].
+/// The kind of a [`DiskOp`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum DiskOpKind {
     Read,
     Write,
 }
 
-/// The queue is full; the operation was not taken.
+/// The queue is full, and the disk rejected the operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the disk's queue is full")]
 pub struct DiskFull(pub DiskOp);
 
-/// The disk failed to carry out an operation.
+/// The disk failed to execute an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the disk reports an error")]
 pub struct DiskError;
 
-/// An operation that has ended.
+/// A finished operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub id: u64,
-    /// Whether it was carried out.
+    /// Whether the operation succeeded.
     pub result: Result<(), DiskError>,
     pub op: DiskOp,
     pub at: Instant,
 }
 
-/// The disk of a [`DiskConfig`]; driven like a [`Server`].
+/// Models the disk of a [`DiskConfig`]. Drive it like a [`Server`].
 #[derive(Debug)]
 pub struct DiskModel {
     server: Server<(DiskOp, Result<(), DiskError>)>,
@@ -122,7 +122,7 @@ pub struct DiskModel {
 }
 
 impl DiskModel {
-    /// A disk at rest; all its draws follow from `seed`. A parallelism of 0 counts as 1.
+    /// An idle disk. All random numbers come from `seed`. A parallelism of 0 counts as 1.
     pub fn new(config: DiskConfig, seed: u64) -> Self {
         let parallelism = config.parallelism.max(1);
         let server = ServerConfig {
@@ -142,12 +142,12 @@ impl DiskModel {
         }
     }
 
-    /// Asks for an operation.
+    /// Submits an operation.
     ///
     /// # Errors
-    /// [`DiskFull`] with the operation; nothing is drawn for it.
+    /// [`DiskFull`] returns the operation. No random number is drawn for it.
     pub fn submit(&mut self, now: Instant, op: DiskOp) -> Result<(), DiskFull> {
-        // Brings the queue up to date.
+        // Updates the queue to `now`.
         self.server.busy_ns(now);
         if self.server.is_full() {
             return Err(DiskFull(op));
@@ -164,12 +164,12 @@ impl DiskModel {
         self.server.offer_with(now, (op, result), service_ns).map_err(|(op, _)| DiskFull(op))
     }
 
-    /// When the next operation is there to be taken: that may be in the past.
+    /// When the next operation ends; this may be in the past.
     pub fn next_completion(&self) -> Option<Instant> {
         self.server.next_completion()
     }
 
-    /// One operation that has ended by `now`, in the order of ending; call until `None`.
+    /// One operation that has ended by `now`, in the order of ending. Call until it returns `None`.
     pub fn complete(&mut self, now: Instant) -> Option<Completion> {
         let (at, (op, result)) = self.server.complete_timed(now)?;
         Some(Completion { id: op.id, result, op, at })
@@ -180,14 +180,13 @@ impl DiskModel {
         self.server.stall(now, until);
     }
 
-    /// From now on, operations end in [`DiskError`] with this probability. Those that have been
-    /// taken end as they would have.
+    /// Sets the probability of [`DiskError`] for operations submitted from now on.
     pub fn set_error_probability(&mut self, probability: f64) {
         self.error = Chance::new(probability);
     }
 
-    /// Forgets all operations, as when its host crashes, and gives them back in the order of their
-    /// numbers. They count as taken.
+    /// Drops all operations, as a crash of the host does, and returns them in the order of their
+    /// numbers.
     pub fn clear(&mut self) -> Vec<DiskOp> {
         let mut ops: Vec<_> = self.server.clear().map(|(op, _)| op).collect();
         ops.sort_unstable_by_key(|op| op.id);

@@ -5,57 +5,57 @@ use weir_base::{Instant, NS_PER_S, Rng};
 use crate::config::{Jitter, LinkConfig, Loss};
 use crate::random::{self, Chance};
 
-/// What becomes of a frame offered to a link.
+/// What happens to a frame that is sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Transit {
-    /// It arrives at that time, if the link is not cut before ([`LinkModel::cuts`]).
+    /// It arrives at this time, unless the link goes down before ([`LinkModel::cuts`]).
     Arrives(Instant),
-    /// It does not arrive.
+    /// The link drops it.
     Dropped(LinkDrop),
 }
 
 /// Why a frame does not arrive.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LinkDrop {
-    /// The octets that wait would be more than `queue_bytes_max`.
+    /// The queue would exceed `queue_bytes_max`.
     QueueBytes,
-    /// The frames that wait would be more than `queue_packets_max`.
+    /// The queue would exceed `queue_packets_max`.
     QueuePackets,
     /// Lost on the wire.
     Loss,
     Down,
 }
 
-/// What a link did, in frames and octets. Octets are those of the frames, without overhead.
+/// Counters of a link. Bytes exclude the overhead.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     pub offered_frames: u64,
     pub offered_bytes: u64,
-    /// Frames that have arrived, as [`LinkModel::survives`] was asked.
+    /// Frames that [`LinkModel::survives`] counted as arrived.
     pub delivered_frames: u64,
     pub delivered_bytes: u64,
-    /// Frames dropped for `queue_bytes_max`.
+    /// Frames dropped because of `queue_bytes_max`.
     pub dropped_queue_bytes: u64,
-    /// Frames dropped for `queue_packets_max`.
+    /// Frames dropped because of `queue_packets_max`.
     pub dropped_queue_packets: u64,
     /// Frames lost on the wire.
     pub dropped_loss: u64,
-    /// Frames offered while the link was down.
+    /// Frames sent while the link was down.
     pub dropped_down: u64,
-    /// Frames on their way when the link was cut, as [`LinkModel::survives`] was asked.
+    /// Frames in flight when the link went down, as counted by [`LinkModel::survives`].
     pub lost_in_cuts: u64,
-    /// Frames held back to arrive out of order.
+    /// Frames delayed to arrive out of order.
     pub reordered_frames: u64,
-    /// Time spent sending, whole nanoseconds: divided by the time that passed, the utilisation.
+    /// Time spent sending, ns. Divided by the elapsed time, it gives the utilisation.
     pub busy_ns: u64,
-    /// The most octets that ever waited.
+    /// Longest queue in bytes.
     pub queue_bytes_peak: u64,
-    /// The most frames that ever waited.
+    /// Longest queue in frames.
     pub queue_packets_peak: u32,
 }
 
 impl LinkStats {
-    /// Frames offered that did not arrive.
+    /// Frames that did not arrive.
     pub fn dropped_frames(&self) -> u64 {
         self.dropped_queue_bytes
             + self.dropped_queue_packets
@@ -65,10 +65,10 @@ impl LinkStats {
     }
 }
 
-/// A frame that waits for those before it to be sent.
+/// A frame in the queue.
 #[derive(Copy, Clone, Debug)]
 struct QueuedFrame {
-    /// When its turn comes and it leaves the queue.
+    /// When it leaves the queue and its sending starts.
     starts_ns: u64,
     bytes: u64,
 }
@@ -119,20 +119,23 @@ impl LossState {
     }
 }
 
-/// One direction of a link: says when each frame offered arrives, or why it does not.
+/// One direction of a link. It computes when each frame arrives, or why it is dropped.
 ///
-/// Sending is counted in fractions of a nanosecond carried from frame to frame, so that the rate is
-/// exact over any run. Frames are sent one after another; those that wait are bounded in octets and
-/// in frames, and the frame being sent does not count as waiting: a queue of 0 still carries what
-/// finds the link free. Times given must not decrease; an earlier one counts as the latest given.
+/// **Rate.** Frames are sent one after another. The model carries fractions of a nanosecond from
+/// frame to frame, so the rate is exact over any number of frames.
 ///
-/// **Down.** A link that is down takes nothing. Taking it down empties its queue, and what is on
-/// its way is lost: since its arrival was announced already, the driver keeps [`cuts`](Self::cuts)
-/// of the time of sending beside the frame, and asks [`survives`](Self::survives) on arrival.
+/// **Queue.** Waiting frames are limited in bytes and in number. The frame being sent does not
+/// count, so a queue of 0 still carries frames that find the link idle.
+///
+/// **Time.** Times must not decrease. An earlier time counts as the latest one given.
+///
+/// **Down.** A link that is down drops every frame. Going down also empties the queue and loses the
+/// frames in flight. Their arrivals were already announced, so the caller must do two things: store
+/// [`cuts`](Self::cuts) with each frame it sends, and call [`survives`](Self::survives) on arrival.
 #[derive(Clone, Debug)]
 pub struct LinkModel {
     config: LinkConfig,
-    /// The rate of which the link may have less for a time.
+    /// The rate without a fault that reduces it.
     full_rate_bps: Option<u64>,
     loss: LossState,
     reorders: Chance,
@@ -140,10 +143,11 @@ pub struct LinkModel {
     cuts: u32,
     /// The latest time given.
     now_ns: u64,
-    /// When the frame sent last has left, rounded down, and the rest in units of `1 / rate` ns.
+    /// When the last frame has left, rounded down; `busy_rest` holds the fraction in units of `1 /
+    /// rate` ns.
     busy_until_ns: u64,
     busy_rest: u64,
-    /// No frame arrives before this one, unless reordered.
+    /// No later frame may arrive before this time, unless it is reordered.
     latest_arrival_ns: u64,
     waiting: VecDeque<QueuedFrame>,
     waiting_bytes: u64,
@@ -154,11 +158,11 @@ pub struct LinkModel {
 }
 
 impl LinkModel {
-    /// A link that is up and free. All its draws follow from `seed`; loss, jitter and reordering
-    /// draw from separate streams, so that a change of one leaves the others as they were.
+    /// An idle link that is up. All random numbers come from `seed`. Loss, jitter and reordering
+    /// use separate streams, so changing one leaves the others as they are.
     ///
-    /// A configuration that [`LinkConfig::check`] refuses is bent: a rate of 0 is 1 bit/s, a
-    /// probability the nearest possible one.
+    /// Invalid values are clamped: a rate of 0 becomes 1 bit/s, and a probability the nearest valid
+    /// one.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         let mut loss_rng = random::stream(seed, 0);
         Self {
@@ -181,7 +185,7 @@ impl LinkModel {
         }
     }
 
-    /// Offers a frame of `bytes` octets at `now`.
+    /// Sends a frame of `bytes` bytes at `now`.
     #[inline]
     pub fn send(&mut self, now: Instant, bytes: u32) -> Transit {
         let now_ns = self.advance(now);
@@ -205,7 +209,7 @@ impl LinkModel {
         Transit::Arrives(Instant::from_ns(self.arrival_ns(left_ns)))
     }
 
-    /// Retires what has left the queue by `now`.
+    /// Removes frames from the queue whose sending has started by `now`.
     #[inline]
     fn advance(&mut self, now: Instant) -> u64 {
         self.now_ns = self.now_ns.max(now.as_ns());
@@ -218,7 +222,7 @@ impl LinkModel {
         self.now_ns
     }
 
-    /// When the frame's last bit has left.
+    /// Computes when the frame's last bit leaves.
     #[inline]
     fn transmit(&mut self, now_ns: u64, bytes: u32, rate_bps: u64) -> Result<u64, LinkDrop> {
         let wire_bytes = u64::from(bytes) + u64::from(self.config.overhead_bytes);
@@ -228,7 +232,7 @@ impl LinkModel {
             self.busy_until_ns = now_ns;
             self.busy_rest = 0;
         }
-        // At most 2^33 octets; for less than 2^31 all of it fits 64 bits.
+        // A frame has at most 2^33 bytes; below 2^31 the product fits in 64 bits.
         let (sending_ns, rest) = match (wire_bytes * 8).checked_mul(NS_PER_S) {
             Some(work) if work <= u64::MAX - self.busy_rest => {
                 let work = work + self.busy_rest;
@@ -289,7 +293,7 @@ impl LinkModel {
         arrival_ns
     }
 
-    /// Takes the link up or down. Down empties the queue and loses what is on its way, see
+    /// Takes the link up or down. Going down empties the queue and loses frames in flight, see
     /// [`LinkModel`].
     pub fn set_up(&mut self, up: bool) {
         if self.is_up && !up {
@@ -303,21 +307,22 @@ impl LinkModel {
         self.is_up = up;
     }
 
-    /// Whether the link takes frames.
+    /// Whether the link is up.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// How often the link was taken down. Keep it beside a frame that was sent.
+    /// How often the link went down. Store it with each frame that is sent.
     #[inline]
     pub fn cuts(&self) -> u32 {
         self.cuts
     }
 
-    /// Whether a frame whose arrival was announced when [`cuts`](Self::cuts) was `cuts_when_sent`
-    /// has arrived with its `bytes` octets, and counts it as delivered or lost. Ask once for each
-    /// frame, when its time of arrival has come: a frame counted as delivered on
-    /// sending would have to be taken back when a cut loses it, and counters never decrease.
+    /// Whether an announced frame arrives, given [`cuts`](Self::cuts) when it was sent. Counts the
+    /// frame as delivered or lost, so call it once for each frame, at its arrival.
+    ///
+    /// Counting on sending would not work: a link that goes down would have to decrease the
+    /// counter.
     #[inline]
     pub fn survives(&mut self, cuts_when_sent: u32, bytes: u32) -> bool {
         let survives = self.cuts == cuts_when_sent;
@@ -330,19 +335,19 @@ impl LinkModel {
         survives
     }
 
-    /// Octets that wait at `now`, with overhead, without the frame being sent.
+    /// Bytes waiting at `now`, with overhead and without the frame being sent.
     pub fn queue_bytes(&mut self, now: Instant) -> u64 {
         self.advance(now);
         self.waiting_bytes
     }
 
-    /// Frames that wait at `now`, without the one being sent.
+    /// Frames waiting at `now`, without the one being sent.
     pub fn queue_packets(&mut self, now: Instant) -> u32 {
         self.advance(now);
         self.waiting.len() as u32
     }
 
-    /// What the link did so far.
+    /// The counters so far.
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
@@ -351,15 +356,15 @@ impl LinkModel {
         &self.config
     }
 
-    /// Leaves the link this share of its configured rate for frames offered from now on; those
-    /// taken already keep their times.
+    /// Reduces the rate to a fraction of the configured one, for frames sent from now on. Frames
+    /// sent before keep their times.
     pub fn set_rate_share(&mut self, share: f64) {
         let full = self.full_rate_bps;
         self.set_rate(full.map(|rate_bps| (rate_bps as f64 * share).round() as u64));
     }
 
     fn set_rate(&mut self, rate_bps: Option<u64>) {
-        // What is left of a nanosecond is in units of the old rate.
+        // Converts the fraction of a nanosecond to units of the new rate.
         self.busy_rest = match (self.config.rate_bps, rate_bps) {
             (Some(old), Some(new)) => {
                 let rest = u128::from(self.busy_rest) * u128::from(new.max(1));

@@ -1,5 +1,5 @@
-//! Draws from the workspace's seeded generator. Logarithms come from `libm`, whose results are the
-//! same on every machine, unlike those of the platform's library.
+//! Random draws from the workspace's seeded generator. Logarithms come from `libm`: unlike the
+//! platform's library, it gives the same result on every machine.
 
 use weir_base::{Rng, mix};
 
@@ -21,23 +21,23 @@ pub(crate) fn normal(rng: &mut Rng) -> f64 {
     }
 }
 
-/// Uniform in 0 to `max`, both included. The bias is below `max` / 2^64.
+/// Uniform from 0 to `max`, both included. The bias is below `max` / 2^64.
 #[inline]
 pub(crate) fn up_to(rng: &mut Rng, max: u64) -> u64 {
     let product = u128::from(rng.next_u64()) * (u128::from(max) + 1);
     (product >> 64) as u64
 }
 
-/// A generator for one purpose of many that share `seed`, so that what one purpose draws changes
-/// nothing for the others.
+/// A generator for one of several purposes that share `seed`. Draws for one purpose do not affect
+/// the others.
 pub(crate) fn stream(seed: u64, purpose: u64) -> Rng {
-    // Neighbouring seeds and purposes give unrelated states.
+    // Adjacent seeds and purposes give unrelated states.
     Rng::from_seed(mix(
         seed.wrapping_add(purpose.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     ))
 }
 
-/// An event with a fixed probability, decided by comparing integers.
+/// An event with a fixed probability, decided by an integer comparison.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Chance {
     /// Probability in units of 2^-64; `None` is certainty.
@@ -45,16 +45,16 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// What is no number counts as 0, what is outside 0 to 1 as the nearer end.
+    /// NaN counts as 0. A value outside 0 to 1 counts as the nearer end.
     pub(crate) fn new(probability: f64) -> Self {
         if probability >= 1.0 {
             return Self { threshold: None };
         }
-        // The cast takes NaN and negative numbers to 0.
+        // The cast maps NaN and negative numbers to 0.
         Self { threshold: Some((probability * 18_446_744_073_709_551_616.0) as u64) }
     }
 
-    /// Draws only if the answer is open.
+    /// Draws a number only if the outcome is uncertain.
     #[inline]
     pub(crate) fn happens(self, rng: &mut Rng) -> bool {
         match self.threshold {

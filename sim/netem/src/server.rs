@@ -8,16 +8,16 @@ use crate::config::ConfigError;
 use crate::random;
 use crate::service::{Sampler, ServiceTime};
 
-/// How a [`Server`] is set up.
+/// The configuration of a [`Server`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Time that one job takes.
+    /// Service time of one job.
     pub service: ServiceTime,
     /// Jobs served at the same time.
     #[serde(default = "one")]
     pub parallelism: u32,
-    /// Jobs in the system, waiting and in service: the K of M/M/c/K.
+    /// Limit on the jobs in the system, waiting and in service: the K of M/M/c/K.
     pub capacity: u32,
 }
 
@@ -26,10 +26,10 @@ fn one() -> u32 {
 }
 
 impl ServerConfig {
-    /// Checks what makes no sense.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// No parallelism, no capacity, or a histogram from which nothing can be drawn.
+    /// The parallelism or the capacity is 0, or a histogram has no usable weight.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.parallelism == 0 {
             return Err(ConfigError::Zero("parallelism"));
@@ -43,7 +43,7 @@ impl ServerConfig {
 
 struct InService<T> {
     ends_ns: u64,
-    /// Order of starting, so that jobs that end together come out as they went in.
+    /// Order of starting, so that jobs which end at the same time keep their order.
     sequence: u64,
     service_ns: u64,
     job: T,
@@ -69,37 +69,37 @@ impl<T> PartialOrd for InService<T> {
     }
 }
 
-/// The one that ends first is the greatest, for the heap.
+/// Reversed, so that the heap returns the job that ends first.
 impl<T> Ord for InService<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-/// A queue, first come first served, with one or more servers and a bound: G/G/c/K.
+/// A first-come, first-served queue with one or more servers and a limit: G/G/c/K.
 ///
-/// The driver offers jobs, and calls [`complete`](Self::complete) until it gives `None` when the
-/// time of [`next_completion`](Self::next_completion) has come; a job taken later than that changes
-/// nothing, since the next one starts when its server became free, not when that was noticed. Jobs
-/// whose service has ended do not count for the bound. Times given must not decrease.
+/// The caller offers jobs. At the time of [`next_completion`](Self::next_completion) it calls
+/// [`complete`](Self::complete) until that returns `None`. A late call changes no times: a job
+/// starts when its server became idle, not when the caller noticed. Finished jobs do not count
+/// against the limit. Times must not decrease.
 pub struct Server<T> {
     sampler: Sampler,
     parallelism: usize,
     capacity: usize,
     rng: Rng,
-    /// Jobs with the service they will need.
+    /// Waiting jobs with their service times.
     waiting: VecDeque<(T, u64)>,
     serving: BinaryHeap<InService<T>>,
-    /// Jobs whose service has ended, with the time, until the driver takes them.
+    /// Finished jobs that the caller has not taken, with the time of completion.
     ended: VecDeque<(u64, T)>,
     sequence: u64,
     stalled_until_ns: u64,
-    /// Service of the jobs that have ended.
+    /// Total service time of finished jobs.
     served_ns: u64,
 }
 
 impl<T> Server<T> {
-    /// An empty server; all its draws follow from `seed`. A parallelism or capacity of 0 counts
+    /// An empty server. All random numbers come from `seed`. A parallelism or capacity of 0 counts
     /// as 1.
     pub fn new(config: ServerConfig, seed: u64) -> Self {
         Self {
@@ -116,10 +116,10 @@ impl<T> Server<T> {
         }
     }
 
-    /// Offers a job whose service time is drawn.
+    /// Offers a job with a random service time.
     ///
     /// # Errors
-    /// The job, when the system is full; nothing is drawn for it.
+    /// Returns the job if the system is full. No random number is drawn for it.
     pub fn offer(&mut self, now: Instant, job: T) -> Result<(), T> {
         self.advance(now);
         if self.is_full() {
@@ -132,7 +132,7 @@ impl<T> Server<T> {
     /// Offers a job that needs `service_ns`.
     ///
     /// # Errors
-    /// The job, when the system is full.
+    /// Returns the job if the system is full.
     pub fn offer_with(&mut self, now: Instant, job: T, service_ns: u64) -> Result<(), T> {
         self.advance(now);
         if self.is_full() {
@@ -153,7 +153,7 @@ impl<T> Server<T> {
         self.serving.push(InService { ends_ns, sequence, service_ns, job });
     }
 
-    /// Ends what has ended by `now`, and starts what waited for it.
+    /// Finishes the jobs that end by `now`, and starts waiting jobs in their place.
     fn advance(&mut self, now: Instant) {
         while let Some(first) = self.serving.peek()
             && first.ends_ns <= now.as_ns()
@@ -167,25 +167,25 @@ impl<T> Server<T> {
         }
     }
 
-    /// When the next job is there to be taken: that may be in the past.
+    /// When the next job ends; this may be in the past.
     pub fn next_completion(&self) -> Option<Instant> {
         let ended = self.ended.front().map(|&(ends_ns, _)| ends_ns);
         let next = ended.or_else(|| self.serving.peek().map(|first| first.ends_ns));
         next.map(Instant::from_ns)
     }
 
-    /// One job whose service has ended by `now`, in the order of ending.
+    /// One job that has ended by `now`, in the order of ending.
     pub fn complete(&mut self, now: Instant) -> Option<T> {
         self.complete_timed(now).map(|(_, job)| job)
     }
 
-    /// As [`complete`](Self::complete), with the time at which the service ended.
+    /// As [`complete`](Self::complete), with the time of completion.
     pub(crate) fn complete_timed(&mut self, now: Instant) -> Option<(Instant, T)> {
         self.advance(now);
         self.ended.pop_front().map(|(ends_ns, job)| (Instant::from_ns(ends_ns), job))
     }
 
-    /// Jobs waiting and in service, as of the latest time given to any other call.
+    /// Jobs waiting and in service, at the latest time given to any other call.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.serving.len()
     }
@@ -194,19 +194,19 @@ impl<T> Server<T> {
         self.len() == 0
     }
 
-    /// Jobs waiting, not in service.
+    /// Jobs waiting.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether another job would be refused.
+    /// Whether the server would reject another job.
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.capacity
     }
 
-    /// Serves nothing from `now` to `until`. Service that has begun goes on after that; a stall
-    /// that falls into another only prolongs it.
+    /// Serves nothing from `now` to `until`. Jobs in service resume afterwards. A stall within
+    /// another one only extends it.
     pub fn stall(&mut self, now: Instant, until: Instant) {
         self.advance(now);
         let from_ns = now.as_ns().max(self.stalled_until_ns);
@@ -215,7 +215,7 @@ impl<T> Server<T> {
             return;
         }
         self.stalled_until_ns = until.as_ns();
-        // All by the same time, so that their order stays.
+        // All jobs shift by the same time, so their order stays.
         let mut serving = std::mem::take(&mut self.serving).into_vec();
         for job in &mut serving {
             job.ends_ns = job.ends_ns.saturating_add(longer_ns);
@@ -223,8 +223,8 @@ impl<T> Server<T> {
         self.serving = serving.into();
     }
 
-    /// Service given until `now`, summed over the servers: divided by time and parallelism, the
-    /// utilisation. Stalls do not count.
+    /// Total service time until `now` over all servers, without stalls. Divided by time and
+    /// parallelism, it gives the utilisation.
     pub(crate) fn busy_ns(&mut self, now: Instant) -> u64 {
         self.advance(now);
         let from_ns = now.as_ns().max(self.stalled_until_ns);
@@ -233,8 +233,8 @@ impl<T> Server<T> {
         self.served_ns + self.serving.iter().map(given).sum::<u64>()
     }
 
-    /// Forgets every job, waiting, in service or ended, as when its host restarts; gives them back
-    /// in no particular order. What the jobs in service were given counts no more.
+    /// Drops all jobs, as a restart of the host does, and returns them in no particular order. The
+    /// service that unfinished jobs received no longer counts.
     pub(crate) fn clear(&mut self) -> impl Iterator<Item = T> + use<T> {
         let ended = std::mem::take(&mut self.ended).into_iter().map(|(_, job)| job);
         let serving = std::mem::take(&mut self.serving).into_vec().into_iter().map(|job| job.job);

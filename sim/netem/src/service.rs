@@ -5,21 +5,21 @@ use weir_base::units::Period;
 use crate::config::{ConfigError, either};
 use crate::random;
 
-/// How long one job takes.
+/// The service time of a job.
 ///
-/// In a file: `{ constant = { time = "213us" } }`, `{ exponential = { mean = "4700/s" } }` (a time
-/// or a rate of service; `ns` and `mean_ns` take integers), `{ histogram = { bins = [[100000, 0.9],
-/// [2000000, 0.1]] } }` with nanoseconds and weights.
+/// In a file: `{ constant = { time = "213us" } }`, or `{ exponential = { mean = "4700/s" } }` with
+/// a time or a rate, or `{ histogram = { bins = [[100000, 0.9], [2000000, 0.1]] } }` with
+/// nanoseconds and weights. The keys `ns` and `mean_ns` take integers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", try_from = "ServiceTable")]
 pub enum ServiceTime {
-    /// Always the same.
+    /// A fixed time.
     Constant { ns: u64 },
     /// Exponentially distributed, rounded down to whole nanoseconds.
     Exponential { mean_ns: u64 },
-    /// As measured: each time with its weight. Weights need not sum to 1.
+    /// A measured distribution: times with weights. The weights need not sum to 1.
     Histogram {
-        /// Time in nanoseconds, weight.
+        /// Time in nanoseconds, and weight.
         bins: Vec<(u64, f64)>,
     },
 }
@@ -31,8 +31,8 @@ impl Default for ServiceTime {
 }
 
 impl ServiceTime {
-    /// One time, in nanoseconds. A histogram is searched from its front: a
-    /// [`Server`](crate::Server) draws faster from one of many bins.
+    /// Draws a time in nanoseconds. A histogram is searched from its start; a
+    /// [`Server`](crate::Server) draws faster if there are many bins.
     pub fn sample(&self, rng: &mut Rng) -> u64 {
         match self {
             Self::Constant { ns } => *ns,
@@ -50,7 +50,7 @@ impl ServiceTime {
         }
     }
 
-    /// Whether it never takes any time.
+    /// Whether it is always 0.
     pub fn is_zero(&self) -> bool {
         matches!(self, Self::Constant { ns: 0 })
     }
@@ -67,10 +67,10 @@ impl ServiceTime {
         }
     }
 
-    /// Checks what files are checked for, for one made by hand.
+    /// Checks a service time built in code, as reading a file does.
     ///
     /// # Errors
-    /// A histogram without a positive weight, or with one that is negative or no number.
+    /// A histogram without a positive weight, or with one that is negative or not a number.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self::Histogram { bins } = self else { return Ok(()) };
         let is_good = bins.iter().all(|&(_, weight)| weight >= 0.0 && weight.is_finite());
@@ -88,7 +88,7 @@ fn exponential(mean_ns: u64, rng: &mut Rng) -> u64 {
     (random::exponential(rng) * mean_ns as f64) as u64
 }
 
-/// A [`ServiceTime`] made ready for many draws; the same draws give the same times.
+/// A [`ServiceTime`] prepared for many draws. Equal draws give equal times.
 #[derive(Clone, Debug)]
 pub(crate) enum Sampler {
     Constant { ns: u64 },
@@ -129,7 +129,7 @@ impl Sampler {
     }
 }
 
-/// [`ServiceTime`] as files have it.
+/// [`ServiceTime`] as written in files.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum ServiceTable {

@@ -1,15 +1,15 @@
-//! What can go wrong in a run.
+//! Errors of a run.
 
 use std::fmt;
 
-/// Which kind of promise a run broke. Each has an exit code of its own in the program.
+/// The kind of check that failed. Each kind has its own exit code in `weir`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViolationKind {
-    /// Something that must always hold did not: a bound, one Data for one Interest, an empty PIT.
+    /// A bound, the one answer for each Interest, or the empty PIT at the end was violated.
     Invariant,
-    /// A consumer with unfinished work made no progress although nothing excused it.
+    /// An unfinished consumer made no progress, and no fault explains it.
     Liveness,
-    /// A consumer was given other octets than were produced, or others than its twin.
+    /// A consumer received bytes other than those produced.
     Correctness,
 }
 
@@ -23,17 +23,17 @@ impl fmt::Display for ViolationKind {
     }
 }
 
-/// A run broke a promise and stopped there.
+/// A check failed, and the run ended there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} violated at {at_ns} ns at node `{node}` (seed {seed}): {what}")]
 pub struct Violation {
     pub kind: ViolationKind,
     pub what: String,
-    /// When, ns from the start of the run.
+    /// Virtual time, ns from the start of the run.
     pub at_ns: u64,
     pub node: String,
-    /// The seed with which it happens again.
+    /// The seed that repeats the failure.
     pub seed: u64,
-    /// What happened in the network just before, oldest first, one line each.
+    /// The last trace lines, oldest first.
     pub last_events: Vec<String>,
 }

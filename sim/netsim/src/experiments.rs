@@ -1,4 +1,5 @@
-//! Parts of nodes that only experiments need, and that the caller brings along.
+//! Extensions that only experiments need. The caller supplies them, so that the simulator does not
+//! depend on the crates that implement them.
 
 use std::sync::Arc;
 
@@ -6,20 +7,20 @@ use weir_forward::Extension;
 use weir_plan::{DiskPlan, PlanError, RouterPlan, StoreExperiments};
 use weir_transport::Controllers;
 
-/// What extends the store of a router, by its plan.
+/// Makes the store extension of a router from its plan; `None` if it needs none.
 pub type StoreExtension = fn(&RouterPlan) -> Option<Arc<dyn Extension>>;
 
-/// Makes what plans may request and routers do not have.
+/// The extensions that a plan may name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Experiments {
-    /// The congestion controllers that consumers may have.
+    /// Congestion controllers of consumers.
     pub controllers: Controllers,
-    /// Extends the store of a router as its plan says.
+    /// Extends the store of a router.
     pub store: Option<StoreExtension>,
 }
 
 impl Experiments {
-    /// What extends the shards of a router.
+    /// The extension of a router's shards.
     pub(crate) fn extension(
         &self,
         name: &str,
@@ -35,7 +36,9 @@ impl Experiments {
         } else {
             return Ok(None);
         };
-        let problem = "is of an experiment, whose parts the simulator was not given".into();
+        let problem = "belongs to an experiment, but the simulator was started without that \
+            experiment's extensions"
+            .into();
         Err(PlanError::Value { place: format!("node `{name}`"), key, problem })
     }
 }

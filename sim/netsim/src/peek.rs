@@ -1,7 +1,7 @@
-//! What the engine and the checkers need to know of a packet, read without decoding all of it.
+//! Reads the fields of a packet that the engine and the checks need, without decoding all of it.
 //!
-//! Whoever receives the packet decodes it with `weir-wire`; here only what is well-formed that far
-//! is looked at, and nothing is refused.
+//! The receiver decodes the packet with `weir-wire`. This module reads only the well-formed
+//! beginning, and rejects nothing.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ const LIFETIME_DEFAULT_MS: u64 = 4000;
 /// The beginning of an Interest or Data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peek {
-    /// An Interest, else a Data.
+    /// True for an Interest, false for a Data.
     pub(crate) is_interest: bool,
-    /// Where the name's TLV-VALUE lies.
+    /// Range of the name's TLV-VALUE.
     pub(crate) name: Range<usize>,
 }
 
 impl Peek {
-    /// The beginning of `packet`; nothing when it has no name.
+    /// Reads the beginning of `packet`; `None` if it has no name.
     #[inline]
     pub(crate) fn of(packet: &[u8]) -> Option<Self> {
         let (&first, rest) = packet.split_first()?;
@@ -46,7 +46,7 @@ impl Peek {
         &packet[self.name.clone()]
     }
 
-    /// CanBePrefix and the lifetime in ms of the Interest that this is the beginning of.
+    /// CanBePrefix and the lifetime in ms. The packet must be an Interest.
     #[inline]
     pub(crate) fn selectors(&self, packet: &[u8]) -> (bool, u64) {
         let mut can_be_prefix = false;
@@ -75,7 +75,7 @@ pub(crate) fn ends_in_digest(name: &[u8]) -> bool {
     last == Some(&DIGEST_COMPONENT)
 }
 
-/// The ends of the proper prefixes of a name, shortest first.
+/// End offsets of the proper prefixes of a name, shortest first.
 pub(crate) fn prefix_ends(name: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
@@ -89,7 +89,7 @@ pub(crate) fn prefix_ends(name: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Where the component that begins at `at` ends.
+/// End offset of the component that begins at `at`.
 #[inline]
 fn component_end(name: &[u8], at: usize) -> Option<usize> {
     let (_, type_octets) = read_number(name.get(at..)?)?;
@@ -97,7 +97,7 @@ fn component_end(name: &[u8], at: usize) -> Option<usize> {
     at.checked_add(type_octets + len_octets)?.checked_add(len)
 }
 
-/// A VAR-NUMBER and its octets.
+/// A VAR-NUMBER and its length in bytes.
 #[inline]
 fn read_number(octets: &[u8]) -> Option<(usize, usize)> {
     let (&first, rest) = octets.split_first()?;

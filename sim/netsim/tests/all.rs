@@ -1,4 +1,5 @@
-//! Tests of simulated networks, in one program: each file would link all libraries again.
+//! Tests of simulated networks, in one program: each further test program would link all libraries
+//! again.
 
 mod bottleneck;
 mod common;
@@ -13,9 +14,9 @@ mod runs;
 mod shaping;
 mod sharing;
 mod stages;
-/// The laboratory's, from its source: a crate of `sim` must not depend on one of `lab`.
+/// Included as source, because a crate of `sim` must not depend on one of `lab`.
 #[path = "../../../lab/baselines/src/stores/mod.rs"]
-#[expect(unreachable_pub, reason = "it is a part of a library")]
+#[expect(unreachable_pub, reason = "this file is also part of a library")]
 mod stores;
 mod sweep;
 mod theory;

@@ -1,4 +1,4 @@
-//! Controllers at a bottleneck between two routers: rates, queues and fairness.
+//! Congestion controllers at a bottleneck between two routers: rates, queues and fairness.
 
 use crate::common;
 
@@ -16,23 +16,24 @@ const EDGE: usize = 0;
 const CORE: usize = 1;
 const BOTTLENECK: usize = 0;
 const SAMPLE_NS: u64 = 5 * MS;
-/// CoDel with a target that no queue reaches.
+/// CoDel with a target that no queue reaches, so nothing is marked.
 const UNMARKED: &str = "codel target=1000s interval=1000s";
 
-/// Consumers at the first router, producers at the second, and the link between them. A random half
-/// of each object may be in the store of one of the routers.
+/// Consumers at the first router, producers at the second, and the link between them. The store of
+/// one router may hold a random half of each object.
 #[derive(Clone, Debug)]
 struct Path {
     rate_bps: u64,
     buffer_bytes: u64,
     segment_bytes: u32,
     marking: &'static str,
-    /// Of the Data that passes the bottleneck.
+    /// Loss of Data at the bottleneck.
     loss: f64,
     reorder: Option<Reorder>,
-    /// One way: from consumers to the first router, to the second, to producers.
+    /// One-way delays: consumers to the first router, first to second router, second router to
+    /// producers.
     delays_ns: [u64; 3],
-    /// Which of the two routers has half of the content.
+    /// The router that stores half of the content, if any.
     stored_at: Option<usize>,
     seed: u64,
 }
@@ -50,17 +51,17 @@ const THREE_NODES: Path = Path {
     seed: 7,
 };
 
-/// A controller that fetches without end, and when it begins.
+/// A controller that fetches without end, and its start time.
 type Flow = (&'static str, u64);
 
 impl Path {
-    /// The same path with this round trip, without a queue.
+    /// The same path with another round-trip time, without a queue.
     fn with_rtt(self, rtt_ns: u64) -> Self {
         let delays_ns = [rtt_ns / 100, rtt_ns / 25, rtt_ns / 2 - rtt_ns / 20];
         Self { delays_ns, ..self }
     }
 
-    /// Octets that fill the path without a queue.
+    /// Bytes that fill the path without a queue.
     fn bandwidth_delay_product(&self) -> f64 {
         let rtt_ns = 2 * self.delays_ns.iter().sum::<u64>();
         self.rate_bps as f64 / 8.0 * rtt_ns as f64 / S as f64
@@ -71,7 +72,7 @@ impl Path {
         let mut builder = PlanBuilder::new(self.seed, 0);
         builder.plan.sample_ns = SAMPLE_NS;
         for router in [EDGE, CORE] {
-            let marking = MarkingPolicy::read(self.marking, &[]).expect("a policy of core/link");
+            let marking = MarkingPolicy::read(self.marking, &[]).expect("a policy of weir-link");
             let plan = RouterPlan { marking, ..without_store() };
             builder.router(match self.stored_at == Some(router) {
                 true => RouterPlan {
@@ -101,8 +102,7 @@ impl Path {
         builder
     }
 
-    /// Names of the flow of this number. A store has room for half of the objects where there is
-    /// one, which are then asked for round and round.
+    /// Names of one flow. With a store, objects are requested cyclically, and half of them fit.
     fn names(&self, flow: usize) -> Names {
         let segments = if self.stored_at.is_some() { 20_000 } else { 1 << 40 };
         let bytes = u64::from(self.segment_bytes) * segments;
@@ -116,7 +116,7 @@ impl Path {
         ConsumerPlan { start_ns, ..consumer(content, demand) }
     }
 
-    /// Adds flows, each with names and a producer of its own.
+    /// Adds flows, each with its own names and producer.
     fn with_flows(&self, flows: impl IntoIterator<Item = Flow>) -> PlanBuilder {
         let mut builder = self.builder();
         for (number, flow) in flows.into_iter().enumerate() {
@@ -129,23 +129,23 @@ impl Path {
         builder
     }
 
-    /// What flows do between two times.
+    /// Measures flows in a time span.
     fn measure(&self, flows: impl IntoIterator<Item = Flow>, span: Range<u64>) -> Measured {
         let [measured] = measure(self.with_flows(flows), [span]);
         measured
     }
 
-    /// A flow alone: how it starts in 5 s, and the 20 s after.
+    /// Measures one flow: its first 5 s, and the next 20 s.
     fn alone(&self, controller: &'static str) -> [Measured; 2] {
         measure(self.with_flows([(controller, 0)]), [0..5 * S, 5 * S..25 * S])
     }
 
-    /// Two flows, the second of which begins after 5 s.
+    /// Measures two flows; the second one starts after 5 s.
     fn shares(&self, one: &'static str, other: &'static str, span: Range<u64>) -> Measured {
         self.measure([(one, 0), (other, 5 * S)], span)
     }
 
-    /// One flow of `weir` in the half second after the first.
+    /// Measures one flow of `weir` from 0.5 s to 1 s.
     fn short(&self) -> Measured {
         self.measure([("weir", 0)], S / 2..S)
     }
@@ -156,19 +156,19 @@ impl Path {
     }
 }
 
-/// What happens in a time.
+/// Measurements of one time span.
 #[derive(Clone, Debug, Default)]
 struct Measured {
     span: Range<u64>,
-    /// Packets that each flow received, in the order in which their consumers are in the plan.
+    /// Packets that each flow received, in the order of the plan's consumers.
     packets: Vec<(u32, u64)>,
-    /// What the bottleneck has carried and lost since the start: at the first sample and the last.
+    /// What the bottleneck carried and dropped since the start, at the first and the last sample.
     carried: Option<[Carried; 2]>,
     samples: u64,
-    /// Octets before the bottleneck: the sum of all samples, and the most.
+    /// Queue in bytes before the bottleneck: sum and maximum of all samples.
     queue_sum: u64,
     queue_max: u64,
-    /// When the second object of a flow was begun, if it was.
+    /// When a flow requested its second object, if it did.
     second_object_ns: Option<u64>,
 }
 
@@ -202,7 +202,7 @@ impl Measured {
         }
     }
 
-    /// Bits a second of each flow, as the bottleneck counts its packets, in the order of flows.
+    /// Rate of each flow in bit/s at the bottleneck.
     fn rates_bps(&self) -> Vec<f64> {
         let [first, last] = self.carried.expect("the link was sampled");
         let frame_bytes = (last.bytes - first.bytes) as f64 / (last.frames - first.frames) as f64;
@@ -216,7 +216,7 @@ impl Measured {
         self.rates_bps().iter().sum()
     }
 
-    /// Jain's index of fairness: 1 if all rates are the same.
+    /// Jain's fairness index: 1 if all rates are equal.
     fn fairness(&self) -> f64 {
         let rates = self.rates_bps();
         let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
@@ -241,7 +241,7 @@ impl<const N: usize> Observer for Meter<N> {
     }
 }
 
-/// Runs a network to the end of the last span, and measures each.
+/// Runs a network to the end of the last span, and measures each span.
 fn measure<const N: usize>(mut builder: PlanBuilder, spans: [Range<u64>; N]) -> [Measured; N] {
     builder.plan.duration_ns = spans[N - 1].end;
     let mut meter = Meter(spans.map(|span| Measured { span, ..Measured::default() }));
@@ -249,8 +249,8 @@ fn measure<const N: usize>(mut builder: PlanBuilder, spans: [Range<u64>; N]) -> 
     meter.0
 }
 
-/// What issue and paper measure: 99 % with a mean queue below a quarter of the 236 kB that CHoPCoP
-/// has, however routers mark, and no more than a bandwidth-delay product at the start.
+/// The requirement: 99 % of the rate, and a mean queue below a quarter of the 236 kB of CHoPCoP,
+/// for any marking. At the start the queue may reach one bandwidth-delay product.
 #[test]
 fn weir_fills_the_bottleneck_with_a_short_queue() {
     for marking in [UNMARKED, "nfd", "codel"] {
@@ -261,7 +261,7 @@ fn weir_fills_the_bottleneck_with_a_short_queue() {
         assert!(start.queue_max < 550_000, "{marking}: {start:?}");
         assert_eq!(start.dropped() + rest.dropped(), 0, "{marking}");
     }
-    // The network can tell: CUBIC fills the buffer.
+    // The network shows a difference: CUBIC fills the buffer.
     let [_, rest] = THREE_NODES.alone("cubic");
     assert!(rest.mean_queue_bytes() > 1_000_000.0, "{rest:?}");
 }
@@ -296,9 +296,9 @@ fn weir_needs_no_tuning_for_the_path() {
     }
 }
 
-/// In front of the bottleneck or behind it: the far half is not starved by the near one's round
-/// trips. A short round of near answers alone was once taken for the path: two thirds of the rate
-/// in some draws, a megabyte of queue in others.
+/// The store is before or after the bottleneck. Short round trips to the near half must not starve
+/// the far half. A short round of near answers alone once passed for the path: some seeds got two
+/// thirds of the rate, others a queue of a megabyte.
 #[test]
 fn weir_tolerates_a_store_on_the_path() {
     for (stored_at, delays_ns, share) in
@@ -339,7 +339,7 @@ fn weir_follows_a_longer_path() {
     path.assert_used(&after, 0.8);
 }
 
-/// From 40 to 20 and to 80 Mbit/s: the path is soon full again and the queue short.
+/// From 40 to 20 and to 80 Mbit/s: the path is soon full again, and the queue short.
 #[test]
 fn weir_follows_a_change_of_the_rate() {
     for (rate_bps, slow_ns) in [(40_000_000, 10 * S..u64::MAX), (80_000_000, 0..10 * S)] {
@@ -365,8 +365,8 @@ fn flows_of_weir_share_evenly() {
     }
 }
 
-/// Flows that came later took the queue of the others for the path, and those the newcomers for
-/// rivals: ten of them kept 1.3 MB waiting.
+/// Regression: later flows took the queue of earlier ones for the path, and those took the later
+/// ones for competitors. Ten flows kept a queue of 1.3 MB.
 #[test]
 fn many_flows_of_weir_keep_the_queue_short() {
     for flows in [3, 10] {
@@ -377,11 +377,11 @@ fn many_flows_of_weir_keep_the_queue_short() {
     }
 }
 
-/// Regression: ten flows with twelve packets each for the path keep a sixth of it waiting, which
-/// each took for rivals when its own drain left it there: Jain's index was 0.44 and 0.59.
+/// Regression: ten flows with twelve packets each fill a sixth of the path with their queue. Each
+/// took that for competition when its own drain left it, and Jain's index was 0.44 and 0.59.
 ///
-/// Not fixed for each distance between their starts: at 300, 600 and 650 ms the queue stays full
-/// and the index is 0.4 to 0.8, for good.
+/// Some distances between the starts still fail: at 300, 600 and 650 ms the queue stays full and
+/// the index is 0.4 to 0.8.
 #[test]
 fn small_weir_flows_do_not_compete() {
     for stagger_ns in [500 * MS, 800 * MS, 2 * S] {
@@ -394,7 +394,7 @@ fn small_weir_flows_do_not_compete() {
     }
 }
 
-/// A tenth of a bandwidth-delay product is enough.
+/// A buffer of a tenth of a bandwidth-delay product suffices.
 #[test]
 fn weir_needs_no_deep_buffer() {
     let path = Path { buffer_bytes: 55_000, ..THREE_NODES };
@@ -404,7 +404,7 @@ fn weir_needs_no_deep_buffer() {
 }
 
 /// Regression: lost segments occupied the window until routers accepted a second Interest for them,
-/// ten round trips here, which left 84, 87 and 97 %.
+/// here after ten round trips. The flows reached 84, 87 and 97 %.
 #[test]
 fn weir_needs_no_long_path() {
     for (rate_bps, buffer_bytes, loss) in [
@@ -418,8 +418,8 @@ fn weir_needs_no_long_path() {
     }
 }
 
-/// Regression: startup fills the queue in one round trip, and what waited for longer than the
-/// timeout was asked for again although answers came all the time, which left 66 %.
+/// Regression: startup fills the queue in one round trip. Segments that waited longer than the
+/// timeout were retransmitted although answers kept arriving, and the flow reached 66 %.
 #[test]
 fn fast_growing_queue_causes_no_timeouts() {
     for loss in [0.0, 0.001] {
@@ -430,8 +430,8 @@ fn fast_growing_queue_causes_no_timeouts() {
     }
 }
 
-/// Regression: after a drain the pace made up for the time in which the window was full, up to 2 ms
-/// at once, and the queue of that was taken for one of too large a window, which left 96 %.
+/// Regression: after a drain, pacing sent up to 2 ms worth of packets at once to catch up. The
+/// resulting queue looked like a window that was too large, and the flow reached 96 %.
 #[test]
 fn pacing_does_not_catch_up_after_full_window() {
     let path = Path {
@@ -444,8 +444,8 @@ fn pacing_does_not_catch_up_after_full_window() {
     path.assert_used(&path.short(), 0.99);
 }
 
-/// With the deepest buffer CUBIC's first window is so large that a flow of Weir which comes later
-/// needs a minute for its share.
+/// With the deepest buffer, CUBIC's first window is so large that a later flow of Weir needs a
+/// minute to reach its share.
 #[test]
 fn weir_and_cubic_leave_each_other_a_share() {
     for (marking, buffer_bytes, from_ns) in [
@@ -462,8 +462,8 @@ fn weir_and_cubic_leave_each_other_a_share() {
     }
 }
 
-/// A flow that gets next to nothing keeps next to nothing waiting, and must not take what is left
-/// of the queue for that of its own kind: 0.2 of 10 Mbit/s.
+/// A flow with a very low rate has a very short queue. It must not take the rest of the queue for
+/// its own kind: it got 0.2 of 10 Mbit/s.
 #[test]
 fn cubic_does_not_starve_weir_on_a_slow_link() {
     for marking in [UNMARKED, "nfd"] {

@@ -1,6 +1,6 @@
-//! A controller has a file that no store holds kept in parts (paper multipath-cache-management, 3.3
-//! and 5): a second reading asks its producer for nothing, and routers forward while nobody
-//! answers.
+//! A controller distributes the ranges of a file that fits no single store (paper
+//! multipath-cache-management, 3.3 and 5). A second read needs no Data from the producer, and
+//! routers keep forwarding while the controller does not respond.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity};
 use weir_plan::{ControllerPlan, Fault, Plan, RouterPlan};
 
 const SEGMENTS: u64 = 1_500;
-/// The second reading begins.
+/// The second read starts.
 const SECOND_NS: u64 = 10 * S;
 
 fn content(prefix: &str, segments: u64) -> Names {
@@ -25,8 +25,8 @@ fn reader(names: Names, segments: u64, start_ns: u64) -> ConsumerPlan {
     ConsumerPlan { start_ns, ..consumer(names, demand) }
 }
 
-/// An edge with two readers, one after the other, three routers beside each other, and an origin.
-/// Stores of the three hold 6 MB, and the file has 12.
+/// An edge router with two readers that start one after the other, three parallel routers, and an
+/// origin. The stores of the three hold 6 MB in total, and the file has 12 MB.
 fn plan(controller: Option<ControllerPlan>) -> Plan {
     let mut builder = PlanBuilder::new(3, 30 * S);
     let store =
@@ -65,7 +65,7 @@ fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
     })
 }
 
-/// Data that a consumer got within a time, and when the last of it came.
+/// Data that a consumer received in a time span, and the time of the last one.
 fn received(events: &[Event], node: usize, from_ns: u64) -> (u64, u64) {
     let received = events.iter().filter(|event| {
         let is_data = matches!(event.kind, EventKind::DataReceived { .. });
@@ -74,7 +74,7 @@ fn received(events: &[Event], node: usize, from_ns: u64) -> (u64, u64) {
     received.fold((0, 0), |(count, _), event| (count + 1, event.at_ns))
 }
 
-/// Data that the router of the producer has sent until then.
+/// Data that the producer's router sent until a time.
 fn produced(events: &[Event], node: u32, until_ns: u64) -> u64 {
     let mut samples = events.iter().filter_map(|event| match &event.kind {
         EventKind::RouterSample(sample) if event.node == node && event.at_ns <= until_ns => {
@@ -97,12 +97,15 @@ fn second_read_needs_no_producer() {
         assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
         let before = produced(&events, ORIGIN, SECOND_NS);
         assert_eq!(produced(&events, ORIGIN, u64::MAX), before, "prefetch: {prefetch}");
-        // Until the controller's answer came, some of another's part was fetched in the usual way.
+        // Until the controller replied, segments of other ranges took the normal routes.
         assert!((SEGMENTS..SEGMENTS + 100).contains(&before), "{before}");
     }
     let (_, events) = run(&plan(None));
     let before = produced(&events, ORIGIN, SECOND_NS);
-    assert!(produced(&events, ORIGIN, u64::MAX) > before + 500, "without it most comes from there");
+    assert!(
+        produced(&events, ORIGIN, u64::MAX) > before + 500,
+        "without the controller most Data comes from the producer"
+    );
 }
 
 #[test]
@@ -122,7 +125,8 @@ fn survives_crash_of_a_holding_router() {
     assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
 }
 
-/// An edge, a router behind it that keeps nothing, and behind that two that do, beside an origin.
+/// An edge router, a router behind it without a store, and behind that two routers with stores,
+/// next to an origin.
 fn behind(agents: bool) -> Plan {
     let mut builder = PlanBuilder::new(3, 30 * S);
     let store =
@@ -155,18 +159,18 @@ fn agents_reach_holders_that_are_no_neighbours() {
     let before = produced(&events, ORIGIN, SECOND_NS);
     assert_eq!(received(&events, FIRST, 0).0, SEGMENTS);
     let (count, last_ns) = received(&events, SECOND, SECOND_NS);
-    // What the first reader got before the controller's answer no keeper has had.
+    // The segments that the first reader fetched before the controller's reply are in no store.
     let second = produced(&events, ORIGIN, u64::MAX) - before;
     assert!(second < 100, "{second}");
-    // 75 rounds of 20 over 2 ms and 3 ms there and back, a few of them over the 23 ms to the origin
-    // as well, and not all over the 22 ms to the origin.
+    // 75 rounds of 20 segments, over the 2 ms and 3 ms round trips. A few also use the 23 ms to the
+    // origin, but not all of them use the 22 ms to the origin.
     let took_ns = last_ns - SECOND_NS;
     assert_eq!(count, SEGMENTS);
     assert!((750 * MS..1100 * MS).contains(&took_ns), "{took_ns}");
     let (_, events) = run(&behind(false));
     let before = produced(&events, ORIGIN, SECOND_NS);
     let after = produced(&events, ORIGIN, u64::MAX);
-    assert_eq!(after - before, SEGMENTS, "without agents it has no face to them");
+    assert_eq!(after - before, SEGMENTS, "without agents the edge has no face to the holders");
 }
 
 #[test]
@@ -179,6 +183,6 @@ fn faces_to_distant_holders_outlast_a_crash() {
     let (_, events) = run(&plan);
     assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
     let second = produced(&events, ORIGIN, u64::MAX) - produced(&events, ORIGIN, SECOND_NS);
-    // The keeper that crashed has lost its part, and the other has not.
+    // The router that crashed lost its ranges; the other one did not.
     assert!((SEGMENTS / 4..SEGMENTS * 3 / 4).contains(&second), "{second}");
 }

@@ -1,4 +1,4 @@
-//! Routers with disks: what is found there, what passes by, and what faults do.
+//! Routers with disks: hits, bypasses and faults.
 
 use crate::common;
 
@@ -21,7 +21,7 @@ fn received_between(events: &[Event], from_ns: u64, to_ns: u64) -> usize {
     events.iter().filter(is_in).filter(|event| is_data(&event.kind)).count()
 }
 
-/// What the disks of a node had done at the last sample.
+/// Disk counters of a node at the last sample.
 fn disk_of(events: &[Event], node: u32) -> RouterSample {
     let sample = events.iter().rev().find_map(|event| match event.kind {
         EventKind::RouterSample(ref sample) if event.node == node => Some(**sample),
@@ -30,7 +30,7 @@ fn disk_of(events: &[Event], node: u32) -> RouterSample {
     sample.expect("routers are sampled")
 }
 
-/// Disks that read in a millisecond, one record after the other.
+/// A disk that reads one record at a time, in a millisecond each.
 fn disk() -> DiskPlan {
     DiskPlan {
         bytes: 64 << 20,
@@ -54,8 +54,8 @@ fn disk_with(options: DisksOptions) -> DiskPlan {
 
 const OBJECTS: u64 = 2000;
 
-/// A consumer at router 0, which has everything on disk, and a producer behind it, 20 ms away and
-/// back.
+/// A consumer at router 0, which has all content on disk, and a producer 20 ms of round trip behind
+/// it.
 fn plan(disk: DiskPlan, rate_hz: f64) -> Plan {
     let mut builder = PlanBuilder::new(1, 2 * S);
     builder.plan.sample_ns = 10 * MS;
@@ -84,11 +84,11 @@ fn disk_data_is_read_once_and_shared() {
     assert_eq!(received(&events) as u64, disk.busy.answered);
     assert!(disk.disk.reads > 500 && disk.disk.read_errors + disk.disk.damaged == 0, "{disk:?}");
     let mean_ns = disk.disk_answer_ns / disk.busy.answered;
-    assert!((MS..2 * MS).contains(&mean_ns), "a bit more than a read: {mean_ns}");
+    assert!((MS..2 * MS).contains(&mean_ns), "slightly more than one read: {mean_ns}");
     assert_eq!(run(&plan), (summary, events), "twice alike");
 }
 
-/// The disks fill as Data passes; what has no room in them goes, the oldest first.
+/// The disks fill with passing Data and evict the oldest when full.
 #[test]
 fn disks_store_passing_data() {
     let mut plan =
@@ -98,13 +98,13 @@ fn disks_store_passing_data() {
     router.store = StoreOptions::with_bytes(100_000);
     let (_, events) = run(&plan);
     let disk = disk_of(&events, 0);
-    // A record takes one block of 4,096 octets.
+    // A record takes one block of 4,096 bytes.
     assert!((800..1024).contains(&disk.disk.entries), "{disk:?}");
     assert!(disk.disk.writes > 2000 && disk.disk.evictions > 1000, "{disk:?}");
-    assert!(disk.disk.reads == 0, "it is gone before it is asked for again: {disk:?}");
+    assert!(disk.disk.reads == 0, "it is evicted before the next request: {disk:?}");
 }
 
-/// Killed, and with the producer out of reach: what was on disk is served all the same.
+/// After a crash, and with an unreachable producer, the router still serves its disk.
 #[test]
 fn a_crash_loses_nothing_on_disk() {
     for shards in [1, 3] {
@@ -211,12 +211,12 @@ fn nb_cc_marks_over_threshold_and_lazily() {
     let (seen, set) = with(Mark::Ecn, Bypass::Off);
     assert!(seen > 1000 && set >= seen as u64, "{seen} {set}");
     let (seen, _) = with(Mark::NbCc, Bypass::Off);
-    assert!(seen > 1000, "nowhere else to go: {seen}");
+    assert!(seen > 1000, "no other next hop: {seen}");
     assert_eq!(with(Mark::NbCc, Bypass::Threshold), (0, 0), "there is another hop");
 }
 
-/// Router 1 is over its threshold and says so; router 0 sends it nothing that could go elsewhere,
-/// and marks what cannot.
+/// Router 1 exceeds its threshold and signals that. Router 0 then sends it only Interests without
+/// another next hop, and marks their Data.
 #[test]
 fn signals_unavailability_to_neighbours() {
     let mut builder = PlanBuilder::new(3, 2 * S);
@@ -229,7 +229,7 @@ fn signals_unavailability_to_neighbours() {
     let content = names("/p", Popularity::Uniform { objects: OBJECTS }, 1000, 1000);
     builder.consumer(near, consumer(content.clone(), poisson(2500.0)));
     builder.producer(next, producer(content.clone()));
-    // The way from router 1 to the producer is as good as cut: no other can take what it cannot.
+    // Router 1 has no route to the producer, so nothing else can serve its Interests.
     builder.plan.routes.retain(|route| route.node != next);
     let (_, events) = run(&builder.plan);
     let (near, next) = (disk_of(&events, 0), disk_of(&events, 1));
@@ -258,7 +258,7 @@ fn stalled_disk_does_not_block_forwarding() {
     assert!((400..500).contains(&during), "{during} of about 450 were answered");
     let disk = disk_of(&events, 0);
     assert!(disk.busy.bypassed_stalled > 100 && disk.busy.answered > 500, "{disk:?}");
-    // With all of them stalled everything comes from the producer.
+    // With all disks stalled, everything comes from the producer.
     plan.faults = vec![fault(S / 2, Fault::StoreStall { node: 0, for_ns: S })];
     let (_, events) = run(&plan);
     assert!(received_between(&events, S / 2 + 100 * MS, 3 * S / 2) > 400);
@@ -287,7 +287,7 @@ fn damage_and_errors_are_never_served() {
         assert_eq!(summary.damage_noticed, 0, "fault {number}");
         let disk = disk_of(&events, 0);
         let seen = [disk.disk.read_errors, disk.disk.damaged, disk.disk.write_errors][number];
-        // A full disk is left alone after a few attempts.
+        // After a few attempts the store stops writing to a full disk.
         assert!(seen > [10, 10, 2][number], "fault {number}: {disk:?}");
     }
 }

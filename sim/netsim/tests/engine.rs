@@ -1,4 +1,4 @@
-//! The engine as a whole: one seed, one result; faults; shards; bad plans.
+//! The engine as a whole: determinism, faults, shards and invalid plans.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{Fault, Plan, Role, RouterPlan};
 
-/// Looks at nothing.
+/// Ignores all events.
 struct Blind;
 
 impl Observer for Blind {
@@ -53,7 +53,7 @@ fn line_answers_every_interest_in_time() {
         EventKind::DataReceived { rtt_ns, .. } => Some(rtt_ns),
         _ => None,
     });
-    // Three links of 1 ms there and back, and the time to send a packet of 1 kB at 1 Gbit/s.
+    // Three links of 1 ms each way, plus the sending time of 1 kB packets at 1 Gbit/s.
     assert!((6 * MS..7 * MS).contains(&longest.max().unwrap()));
     assert!(summary.packet_hops > 4 * sent as u64);
     assert_eq!(summary.virtual_ns, 7 * S);
@@ -81,8 +81,8 @@ fn objects_survive_fragmentation_and_loss() {
     assert_eq!(completed, 10);
 }
 
-/// Interests that are asked once, over a link that loses one frame of a hundred: most losses are of
-/// one of the three fragments of a Data.
+/// Each Interest is sent once, over a link that loses one frame in a hundred. Most losses hit one
+/// of the three fragments of a Data.
 #[test]
 fn a_reliable_link_loses_nothing() {
     let lost = [false, true].map(|reliability| {
@@ -106,7 +106,7 @@ fn a_reliable_link_loses_nothing() {
     assert!(lost[0] > 30 && lost[1] == 0, "{lost:?}");
 }
 
-/// What a consumer received, in order.
+/// The segments that a consumer received, in order.
 fn segments_received(events: &[Event]) -> Vec<(u32, u64, u64)> {
     let data = events.iter().filter_map(|event| match event.kind {
         EventKind::DataReceived { object, segment, .. } => Some((event.node, object, segment)),
@@ -144,15 +144,14 @@ fn several_shards_deliver_what_one_does() {
     let sorted = |events: &[Event], node| {
         let mut data = segments_received(events);
         data.retain(|it| it.0 == node);
-        // Tokens make packets of several shards longer, so that what is nearly at one time may
-        // change places.
+        // Tokens make packets longer with several shards, so nearly simultaneous packets may swap.
         data.sort_unstable();
         data
     };
     assert!(segments_received(&one).len() > 1000);
     let mut openly = 0;
     for node in 0..one.iter().map(|event| event.node).max().unwrap() {
-        // Closed loops ask for more when answers come sooner; open loops ask for the same.
+        // Closed loops send more Interests if answers arrive sooner; open loops do not.
         let ours = sorted(&one, node);
         let is_open = node % 4 == 2;
         if is_open {
@@ -197,11 +196,11 @@ fn survives_and_reports_faults() {
     };
     assert!(between(0, S) > 100);
     assert!(between(8 * S, 10 * S) > 100, "everything works again");
-    assert_eq!(between(S + 100 * MS, 9 * S / 4), 0, "the only way is cut");
-    assert_eq!(between(3 * S + 100 * MS, 7 * S / 2), 0, "the router is away");
+    assert_eq!(between(S + 100 * MS, 9 * S / 4), 0, "the only path is down");
+    assert_eq!(between(3 * S + 100 * MS, 7 * S / 2), 0, "the router is down");
 }
 
-/// Frames were counted as carried on sending, and taken back when a cut had lost them.
+/// Regression: frames were counted when sent, and the counter decreased when a link went down.
 #[test]
 fn link_cut_never_decreases_counters() {
     let mut plan = without_stores(line(7, 10, window(64)));
@@ -222,7 +221,7 @@ fn link_cut_never_decreases_counters() {
         let before: [u64; 3] = last.insert((event.node, link), now).unwrap_or_default();
         assert!(before.iter().zip(now).all(|(before, now)| *before <= now), "{event:?}");
     }
-    assert!(last.values().any(|[_, _, dropped]| *dropped > 0), "something was on its way");
+    assert!(last.values().any(|[_, _, dropped]| *dropped > 0), "frames were in flight");
 }
 
 #[test]

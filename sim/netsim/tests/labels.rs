@@ -1,4 +1,4 @@
-//! What labels of paths do where there is room beyond the next hop, and where there is none.
+//! Path labels when routers beyond the next hop have capacity left, and when they have none.
 
 use crate::common;
 
@@ -10,13 +10,13 @@ use weir_plan::event::EventKind;
 use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{DiskExperiments, DiskPlan, Plan, RoutePlan};
 
-/// Reads that a disk does in a second.
+/// Reads per second of a disk.
 const READ_RATE_HZ: f64 = 4000.0;
 const LENGTH_NS: u64 = 2 * S;
 const WARM_UP_NS: u64 = S / 2;
 
-/// Routers that hold everything on a disk each, in a row or a ring, in which Interests may pass by
-/// to the next one. `pending`: at how many of them a consumer asks, with which window.
+/// Routers in a row or a ring, each with all content on its disk. Interests may bypass a disk to
+/// the next router. `asked`: number of routers with a consumer; then the window of each.
 fn plan(
     labels: Labels,
     seed: u64,
@@ -49,18 +49,18 @@ fn plan(
         builder.consumer(nodes[at], consumer(content.clone(), demand));
         builder.producer(nodes[routers - 1], producer(content));
     }
-    // Nobody asks the producers, who only make what is on the disks.
+    // No Interest goes to the producers, which only define the content of the disks.
     let route = |(at, &link)| RoutePlan { node: nodes[at], prefix: "/".into(), link, cost: 1 };
     builder.plan.routes = links.iter().enumerate().map(route).collect();
     builder.plan
 }
 
-/// What came of a run after its warm-up.
+/// Results of a run after its warm-up.
 #[derive(Debug)]
 struct Outcome {
-    /// Data that consumers got in each tenth of a second.
+    /// Data received by consumers, for each tenth of a second.
     data: Vec<f64>,
-    /// Interests that routers sent on, and announcements.
+    /// Interests that routers forwarded, and announcements.
     passed: u64,
     announced: u64,
 }
@@ -93,7 +93,7 @@ impl Outcome {
         self.data.iter().sum()
     }
 
-    /// Data a second over what so many disks can read.
+    /// Data per second, divided by the reads per second of `disks` disks.
     fn share(&self, disks: f64) -> f64 {
         self.total() / (LENGTH_NS - WARM_UP_NS) as f64 * 1e9 / (disks * READ_RATE_HZ)
     }
@@ -112,7 +112,7 @@ fn path_labels_use_all_disks_of_a_row() {
 
 #[test]
 fn path_labels_do_not_oscillate_in_a_ring() {
-    // One that asks for more than its own disk can read, and all of them.
+    // One consumer that requests more than its disk can read, and one at each router.
     for (asked, window, share) in [(1, 200, 0.75), (4, 30, 0.95)] {
         for seed in 1..=2 {
             let outcome = Outcome::of(&plan(Labels::Path, seed, 4, true, asked, window));
@@ -122,7 +122,7 @@ fn path_labels_do_not_oscillate_in_a_ring() {
                 outcome.data.iter().all(|data| (data - mean).abs() < 0.3 * mean),
                 "{outcome:?}"
             );
-            // Nothing goes round and round: each Interest takes two links on average at most.
+            // No Interest circulates: on average, each takes at most two links.
             assert!((outcome.passed as f64) < 2.5 * outcome.total(), "{outcome:?}");
             assert_eq!(outcome.announced, 0);
         }

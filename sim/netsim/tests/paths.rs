@@ -1,4 +1,4 @@
-//! Consumers with several links (paper chopcop, 4): bandwidths add up, and paths come and go.
+//! Consumers with several links (paper chopcop, 4): bandwidths add up, and paths fail and recover.
 
 use crate::common;
 
@@ -10,16 +10,16 @@ use weir_plan::workload::{ConsumerPlan, Demand, Popularity};
 use weir_plan::{Fault, PlanError, Role, RouterPlan};
 
 const DURATION_NS: u64 = 6 * S;
-/// What comes before is the start.
+/// Measurements exclude the time before this.
 const WARM_UP_NS: u64 = S;
-/// Links as [`builder`] numbers them: the consumer's two, one beyond the second, and that of the
-/// producer behind the first.
+/// Links as [`builder`] numbers them: the consumer's two, one behind the second, and the producer's
+/// link behind the first.
 const SECOND: usize = 1;
 const AFTER_SECOND: usize = 2;
 const PRODUCER: usize = 3;
 
-/// A consumer with a link of 40 Mbit/s to a router with a producer beside it, and one of 80 Mbit/s
-/// to a router whose producer is a router further on.
+/// A consumer with two links. One of 40 Mbit/s leads to a router with a producer, and one of 80
+/// Mbit/s to a router whose producer is one router further.
 fn builder(schedule: &str, links: &[usize]) -> PlanBuilder {
     let mut builder = PlanBuilder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;
@@ -47,7 +47,7 @@ fn builder(schedule: &str, links: &[usize]) -> PlanBuilder {
     builder
 }
 
-/// Octets of content received within a time.
+/// Content bytes received in a time span.
 fn received_in(events: &[Event], from_ns: u64, to_ns: u64) -> f64 {
     let bytes = events.iter().filter_map(|event| match event.kind {
         EventKind::DataReceived { content_bytes, .. }
@@ -60,12 +60,12 @@ fn received_in(events: &[Event], from_ns: u64, to_ns: u64) -> f64 {
     bytes.sum::<u64>() as f64
 }
 
-/// From the warm-up to the end.
+/// Content bytes received from the warm-up to the end.
 fn received(events: &[Event]) -> f64 {
     received_in(events, WARM_UP_NS, DURATION_NS)
 }
 
-/// What happens with one link alone.
+/// Events of a run with a single link.
 fn alone(link: usize) -> Vec<Event> {
     run(&builder("single", &[link]).plan).1
 }
@@ -76,7 +76,7 @@ fn the_bandwidths_of_two_links_add_up() {
     let (_, events) = run(&builder("parallel", &[0, 1]).plan);
     let share = received(&events) / sum;
     assert!((0.97..1.01).contains(&share), "{share}");
-    // What is sampled of the links says the same.
+    // The link samples agree.
     let mut by_path = [0; 2];
     for event in &events {
         if let EventKind::PathSample { path, content_bytes, window } = event.kind {
@@ -86,7 +86,7 @@ fn the_bandwidths_of_two_links_add_up() {
     }
     let ratio = by_path[1] as f64 / by_path[0] as f64;
     assert!((1.9..2.1).contains(&ratio), "{by_path:?}");
-    // One link carries all as long as it is there.
+    // One link carries everything while it is up.
     let share = received(&run(&builder("single", &[0, 1]).plan).1) / sum;
     assert!(share < 0.35, "{share}");
 }
@@ -96,25 +96,25 @@ fn down_link_is_avoided_then_reused() {
     let (slow, fast) = (alone(0), alone(1));
     let mut builder = builder("parallel", &[0, 1]);
     builder.fault(2 * S, Fault::LinkDown { link: SECOND, for_ns: 2 * S });
-    // From 4 to 6 s it begins anew.
+    // From 4 to 6 s the flow restarts.
     let of_fast = received_in(&fast, S, 2 * S) + received_in(&fast, 0, 2 * S);
     let share = received(&run(&builder.plan).1) / (received(&slow) + of_fast);
     assert!((0.97..1.02).contains(&share), "{share}");
 
-    // Both at once: it goes on when one is back.
+    // Both links are down; the transfer resumes when one is up again.
     builder.fault(3 * S, Fault::LinkDown { link: 0, for_ns: S / 2 });
     let of_slow = received_in(&slow, S, 3 * S) + received_in(&slow, 4 * S, 6 * S);
     let share = received(&run(&builder.plan).1) / (of_slow + of_fast);
     assert!(share > 0.95, "{share}");
 }
 
-/// The host cannot see that: nothing comes by its second link for a second.
+/// The host cannot see this failure: nothing arrives on its second link for a second.
 #[test]
 fn remote_link_failure_does_not_block() {
     let (slow, fast) = (received(&alone(0)), received(&alone(1)));
     let mut builder = builder("parallel", &[0, 1]);
     builder.fault(2 * S, Fault::LinkDown { link: AFTER_SECOND, for_ns: S });
-    // It is tried in growing distances: found again after twice the time at most.
+    // Retries have growing intervals, so the path is found after twice the outage at most.
     let measured_s = ((DURATION_NS - WARM_UP_NS) / S) as f64;
     let share = received(&run(&builder.plan).1) / (slow + fast * (1.0 - 2.0 / measured_s));
     assert!(share > 0.95, "{share}");
@@ -129,8 +129,8 @@ fn single_interests_have_one_link() {
     assert!(matches!(error, Some(PlanError::AppLinks { links: 2, others: 0, .. })), "{error:?}");
 }
 
-/// A consumer with links to three routers, each with a producer beside it, of 5, 10 and 20 ms there
-/// and back and of no other bound. Packets a second that came by each from the warm-up on.
+/// A consumer with links to three routers, each with its own producer, with round trips of 5, 10
+/// and 20 ms and no rate limit. Returns the packets per second from each after the warm-up.
 fn in_turn(windows: [u32; 3]) -> [f64; 3] {
     let mut builder = PlanBuilder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;
@@ -170,7 +170,7 @@ fn assert_near(rates: [f64; 3], expected: [f64; 3]) {
     }
 }
 
-/// A window of Interests each round trip, whatever the others do.
+/// Each link gets one window of Interests per round trip, independent of the others.
 #[test]
 fn round_robin_keeps_every_pipeline_full() {
     assert_near(in_turn([10, 10, 10]), [2000.0, 1000.0, 500.0]);
@@ -183,7 +183,7 @@ fn down_link_is_skipped_in_round_robin() {
     builder.fault(2 * S, Fault::LinkDown { link: AFTER_SECOND, for_ns: 2 * S });
     let (_, events) = run(&builder.plan);
     let (before, without) = (received_in(&events, S, 2 * S), received_in(&events, 3 * S, 4 * S));
-    // The other link, of 40 Mbit/s, does as much as it does alone.
+    // The other link, of 40 Mbit/s, carries as much as on its own.
     let alone = received_in(&alone(0), 3 * S, 4 * S);
     assert!(without > 0.9 * alone && before > without, "{before} {without} {alone}");
 }
@@ -198,7 +198,7 @@ fn link_that_halves_is_used_for_what_it_carries() {
     assert!((0.97..1.02).contains(&share), "{share}");
 }
 
-/// Whichever of the links it is that leads to a router without a route.
+/// Either link may lead to a router without a route.
 #[test]
 fn link_without_a_route_does_not_delay_the_other() {
     for (router, other) in [(0, 1), (1, 0)] {
@@ -207,7 +207,7 @@ fn link_without_a_route_does_not_delay_the_other() {
         let (_, events) = run(&builder.plan);
         let share = received(&events) / received(&alone(other));
         assert!(share > 0.97, "{share}");
-        // It is tried once in a second, before that some more, with a chunk of eight.
+        // The link is tried once per second, and more often before that, with a chunk of eight.
         let nacks = common::count(&events, |kind| matches!(kind, EventKind::NackReceived { .. }));
         assert!((2..50).contains(&(nacks / 8)), "{nacks}");
     }

@@ -1,6 +1,6 @@
-//! Random small networks with random workloads and faults must end without a violation, and twice
-//! alike. A failure prints its seed: `SEED=n cargo test -p weir-netsim --test all one_seed`,
-//! with `DISKS=1` for those with disks.
+//! Random small networks with random workloads and faults. Each runs twice, must pass all checks,
+//! and must give equal results. A failure prints its seed: repeat it with `SEED=n cargo test -p
+//! weir-netsim --test all one_seed`, and set `DISKS=1` for networks with disks.
 
 use crate::common;
 
@@ -24,7 +24,8 @@ use weir_plan::{
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 use weir_wire::CongestionMark;
 
-/// The last samples of routers and links: no counter ever decreases, whatever crashes or is cut.
+/// The last samples of routers and links. No counter may decrease, even after a crash or a link
+/// failure.
 #[derive(Default)]
 struct Counters {
     links: BTreeMap<(u32, u32), [u64; 3]>,
@@ -63,7 +64,7 @@ impl Observer for Counters {
     }
 }
 
-/// Marks one Data in four, in proportion: a marking policy of another crate.
+/// Marks one Data in four: a marking policy from outside the product.
 #[derive(Debug, Default)]
 struct Fourth {
     data: u32,
@@ -88,7 +89,7 @@ impl Marker for Fourth {
     }
 }
 
-/// Draws what a plan needs.
+/// Random choices for a plan.
 struct Draw(Rng);
 
 impl Draw {
@@ -370,7 +371,7 @@ fn plan(seed: u64) -> Plan {
     builder.plan.drain_ns = draw.between(0, 5 * S);
     builder.plan.sample_ns = if draw.one_in(2) { draw.between(10 * MS, S) } else { 0 };
     builder.local.delay_ns = draw.between(200_000, 2 * MS);
-    // What has no rate anywhere lets windows grow without end.
+    // Without any rate limit, windows would grow without end.
     builder.local.rate_bps = Some(draw.between(10_000_000, 200_000_000));
     let routers: Vec<_> = (0..draw.between(1, 8)).map(|_| builder.router(draw.router())).collect();
     for at in 1..routers.len() {
@@ -414,7 +415,7 @@ fn plan(seed: u64) -> Plan {
     builder.plan
 }
 
-/// The plan of a seed, with disks at some of its routers and faults of them.
+/// The plan of a seed, with disks at some routers, and disk faults.
 fn plan_with_disks(seed: u64) -> Plan {
     let mut plan = plan(seed);
     let mut draw = Draw(Rng::from_seed(!seed));
@@ -427,7 +428,7 @@ fn plan_with_disks(seed: u64) -> Plan {
         let disk = draw.disk();
         disks.push((node, disk.disks));
         router.disk = Some(disk);
-        // Else nothing ever reaches the disks.
+        // Otherwise nothing would reach the disks.
         if draw.one_in(2) {
             router.store.size.bytes = draw.between(0, 100_000);
         }
@@ -464,7 +465,7 @@ fn random_networks_pass_all_checks() {
     assert!(hops > 100_000, "something happens: {hops} hops");
 }
 
-/// The same with disks of any kind, under faults of their own.
+/// The same with all kinds of disks and disk faults.
 #[test]
 fn random_disk_networks_pass_all_checks() {
     let mut hops = 0;
@@ -479,14 +480,15 @@ fn random_disk_networks_pass_all_checks() {
     assert!(hops > 100_000, "something happens: {hops} hops");
 }
 
-/// Found by the long test: a fault made the lifetime of an Interest longer than any of the plan.
+/// Found by the long test: a fault lengthened an Interest's lifetime beyond every lifetime in the
+/// plan.
 #[test]
 fn waits_for_a_damaged_lifetime() {
     run(10_959);
 }
 
-/// Found by the long test: shards that are woken together send together, and the marks of the
-/// fourth were held against the queue of the first.
+/// Found by the long test: shards woken together send together, and the marks of the fourth were
+/// compared with the queue of the first.
 #[test]
 fn marks_of_simultaneous_shards_are_valid() {
     run_plan(&plan_with_disks(929));
@@ -511,7 +513,7 @@ fn thousands_of_disk_networks_pass_all_checks() {
 }
 
 #[test]
-#[ignore = "for one seed that failed, given in SEED (0 without); with disks if DISKS is set"]
+#[ignore = "repeats the seed in SEED (default 0), with disks if DISKS is set"]
 fn one_seed() {
     let seed = std::env::var("SEED").map_or(0, |seed| seed.parse().expect("SEED is a number"));
     let has_disks = std::env::var_os("DISKS").is_some();

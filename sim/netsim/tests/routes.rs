@@ -1,5 +1,5 @@
-//! Routers get routes from a controller late, some of them never, while what they tell it changes:
-//! no Interest comes to a router twice, and all are answered.
+//! Routes from the controller arrive late or never, while the reported links change. No Interest
+//! may visit a router twice, and all must be answered.
 
 use crate::common;
 
@@ -12,8 +12,8 @@ use weir_plan::{ControllerPlan, Plan, RoutesPlan};
 const SIDE: usize = 4;
 const DURATION_NS: u64 = 60 * S;
 
-/// A grid of routers with links of a millisecond, two producers of one prefix at opposite corners,
-/// and a consumer at each router.
+/// A grid of routers with 1 ms links, two producers of one prefix in opposite corners, and a
+/// consumer at each router.
 fn plan(seed: u64) -> Plan {
     let mut builder = PlanBuilder::new(seed, DURATION_NS);
     let routers: Vec<usize> = (0..SIDE * SIDE).map(|_| builder.router(without_store())).collect();

@@ -1,5 +1,5 @@
-//! Runs of Interests change frames, and nothing else: routers, stores and applications do what they
-//! do without.
+//! Run Interests change frames and nothing else: routers, stores and applications behave as
+//! without.
 
 use crate::common;
 
@@ -12,11 +12,11 @@ use weir_plan::event::EventKind;
 use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{Plan, RouterPlan, Transport};
 
-/// What consumers received: when, who, which segment.
+/// Deliveries to consumers: time, consumer, object and segment.
 type Deliveries = Vec<(u64, u32, u64, u64)>;
 
-/// Runs the plan with runs on all links, or on none: what was delivered, how many objects are
-/// complete, and how many frames left.
+/// Runs the plan with run Interests on all links or on none. Returns the deliveries, the completed
+/// objects and the frames sent.
 fn run(mut plan: Plan, runs: bool) -> (Deliveries, usize, u64) {
     plan.sample_ns = 10 * MS;
     for link in &mut plan.links {
@@ -42,8 +42,8 @@ fn run(mut plan: Plan, runs: bool) -> (Deliveries, usize, u64) {
     (deliveries, completed, frames.values().sum())
 }
 
-/// Three routers in a line, and consumers that ask for the same objects in chunks of several sizes:
-/// they meet pending Interests with other bitmaps, and stores that have a part of a run.
+/// Three routers in a line, and consumers that request the same objects in chunks of different
+/// sizes. Their Interests meet pending ones with other bitmaps, and stores that hold part of a run.
 fn three_routers(link: &LinkConfig, shards: u16, transport: Transport, store_bytes: u64) -> Plan {
     let mut builder = PlanBuilder::new(5, 20 * S);
     let router = || RouterPlan {
@@ -84,7 +84,7 @@ fn run_interests_deliver_like_single_ones() {
         (3, Transport::Udp, 64 << 20),
         (3, Transport::Tcp, 0),
     ] {
-        // Without rates a frame takes as long as any other.
+        // Without a rate limit, frame sizes do not matter.
         let link = LinkConfig { delay_ns: 3 * MS, ..LinkConfig::default() };
         let plan = three_routers(&link, shards, transport, store_bytes);
         let (single, completed, frames) = run(plan.clone(), false);

@@ -1,4 +1,4 @@
-//! A receiver that asks for more than its link carries, whatever is marked or lost.
+//! A receiver that requests more than its link carries, regardless of marks and losses.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use weir_plan::event::EventKind;
 use weir_plan::workload::{Arrivals, Demand, Popularity};
 use weir_plan::{Plan, RouterPlan};
 
-/// 600 Interests a second for 2 s, at 4 Mbit/s: 480 packets of 1,040 octets a second.
+/// 600 Interests per second for 2 s at 4 Mbit/s, which carry 480 packets of 1,040 bytes per second.
 fn plan(shaping: &str) -> Plan {
     let mut builder = PlanBuilder::new(3, 2 * S);
     let router = builder.router(RouterPlan { shaping: shaping.into(), ..RouterPlan::default() });
@@ -29,7 +29,7 @@ fn plan(shaping: &str) -> Plan {
     builder.plan
 }
 
-/// What was sent, what came, frames that the links lost.
+/// Interests sent, Data received, and frames that links dropped.
 fn run(shaping: &str) -> (Summary, usize, usize, u64) {
     let (summary, events) = common::run(&plan(shaping));
     let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
@@ -52,7 +52,7 @@ fn shaping_prevents_queue_overflow() {
     assert_eq!(summary, again, "one seed, one result");
 }
 
-/// More than may wait are refused with a Nack, and nothing is lost in silence.
+/// Interests over the limit get a Nack, and none is lost silently.
 #[test]
 fn refused_interests_get_nacks() {
     let (_, sent, received, lost) = run("fisp capacity=100000 held_max=20");

@@ -13,7 +13,7 @@ use weir_plan::{CpuPlan, DiskPlan, Fault, Plan, Role, RouterPlan, StagesPlan};
 
 const OBJECTS: u64 = 20_000;
 
-/// Reads take a millisecond.
+/// A read takes one millisecond.
 fn disk(shared_as: Option<&str>, parallelism: u32) -> DiskPlan {
     let service = ServiceTime::Constant { ns: MS };
     let device =
@@ -47,7 +47,7 @@ fn cpu(machine: Option<&str>, cores: u32) -> CpuPlan {
     }
 }
 
-/// Two routers that are asked 1,500 times a second each, for what they have on disk.
+/// Two routers that each receive 1,500 Interests per second for content on disk.
 fn plan(disk: &DiskPlan, cpu: Option<CpuPlan>) -> Plan {
     let mut builder = PlanBuilder::new(1, 2 * S);
     for prefix in ["/a", "/b"] {
@@ -62,7 +62,7 @@ fn plan(disk: &DiskPlan, cpu: Option<CpuPlan>) -> Plan {
     builder.plan
 }
 
-/// Data a second that the consumer of each router gets while both ask.
+/// Data per second of each router's consumer while both run.
 fn rates(plan: &Plan) -> [u64; 2] {
     let (summary, events) = run(plan);
     assert_eq!(run(plan).0, summary, "twice alike");
@@ -88,7 +88,7 @@ fn two_routers_on_one_disk_share_its_rate() {
     assert!(wider.iter().all(|&rate| is_about(rate, 1000)), "{wider:?}");
 }
 
-/// What a router asked for before it crashed is done for nothing, and the other goes on.
+/// Operations of the crashed router have no effect, and the other router continues.
 #[test]
 fn crash_leaves_shared_disk_to_other_router() {
     let mut plan = plan(&disk(Some("ssd"), 1), None);
@@ -111,7 +111,7 @@ fn crash_leaves_shared_disk_to_other_router() {
     assert!(between(1, 1000, 2000) > 400);
 }
 
-/// An Interest takes half a millisecond, and as much again for its read: 1,000 a second of a core.
+/// An Interest takes half a millisecond, and its read as much again: 1,000 per second and core.
 #[test]
 fn routers_of_one_machine_share_its_cores() {
     let fast = DiskPlan { device: DiskConfig::default(), ..disk(None, 1) };

@@ -54,7 +54,7 @@ fn last_sample(events: &[Event]) -> RouterSample {
         EventKind::RouterSample(ref sample) => Some(**sample),
         _ => None,
     });
-    samples.next().expect("samples were asked for")
+    samples.next().expect("the plan requests samples")
 }
 
 #[test]
@@ -72,17 +72,17 @@ fn every_stage_takes_its_time() {
     assert!(misses.len() > 90);
     assert!(misses.iter().all(|&rtt_ns| rtt_ns == 12_340), "{:?}", &misses[..3]);
     let hits = rtts_ns(&run(&plan(100.0, 1.0, stages.clone())).1);
-    assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000), "a hit ends in the store");
+    assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000), "a hit needs only the store");
     let filtered = StagesPlan { store_miss: Some(ServiceTime::Constant { ns: 5 }), ..stages };
     let misses = rtts_ns(&run(&plan(100.0, 0.0, filtered.clone())).1);
-    assert!(misses.iter().all(|&rtt_ns| rtt_ns == 2_345), "known to be a miss at once");
+    assert!(misses.iter().all(|&rtt_ns| rtt_ns == 2_345), "a miss takes no store time");
     let hits = rtts_ns(&run(&plan(100.0, 1.0, filtered)).1);
     assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000));
 }
 
 #[test]
 fn full_store_drops_or_is_bypassed() {
-    // Served: one in 2 ms. Asked for: one in 0.5 ms.
+    // The stage serves one in 2 ms and receives one in 0.5 ms.
     let stages =
         |when_full| StagesPlan { store: stage(2 * MS, 5, when_full), ..StagesPlan::default() };
     let (_, dropping) = run(&plan(2000.0, 1.0, stages(WhenFull::Drop)));
@@ -94,9 +94,9 @@ fn full_store_drops_or_is_bypassed() {
     let (passed, dropped) = full(&passing, Queue::Store);
     assert!(passed > 1400 && dropped == 0);
     let rtts = rtts_ns(&passing);
-    assert_eq!(rtts.len(), 2000, "the producer answers what passes by");
+    assert_eq!(rtts.len(), 2000, "the producer answers the bypassed Interests");
     assert_eq!(rtts.iter().filter(|&&rtt_ns| rtt_ns == 0).count(), passed);
-    assert!(rtts.iter().all(|&rtt_ns| rtt_ns <= 10 * MS), "five in the stage at most");
+    assert!(rtts.iter().all(|&rtt_ns| rtt_ns <= 10 * MS), "at most five in the stage");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn data_passes_when_the_write_queue_is_full() {
         StagesPlan { store_write: stage(10 * MS, 2, WhenFull::Drop), ..StagesPlan::default() };
     let (_, events) = run(&plan(1000.0, 0.0, stages));
     let (passed, _) = full(&events, Queue::StoreWrite);
-    assert_eq!(rtts_ns(&events).len(), 1000, "all Data goes its way");
+    assert_eq!(rtts_ns(&events).len(), 1000, "all Data is forwarded");
     assert_eq!(last_sample(&events).store_entries + passed as u64, 1000);
     assert!((850..950).contains(&passed), "{passed}: one in ten is written");
 }
@@ -126,7 +126,7 @@ fn stalled_store_answers_nothing() {
     let (_, events) = run(&staged);
     assert_eq!(quiet(&events), 0);
     assert_eq!(rtts_ns(&events).len(), 100, "they waited");
-    // Without a stage the store is as if it were not there.
+    // A stalled store without a stage behaves like no store.
     let mut plain = staged.clone();
     let weir_plan::Role::Router(router) = &mut plain.nodes[0].role else { panic!() };
     router.stages = None;
@@ -152,8 +152,8 @@ fn one_processor_serves_both_kinds() {
     assert!(rtts_ns(&events).iter().all(|&rtt_ns| rtt_ns == 400_000));
     let (_, events) = run(&plan(100.0, 1.0, cpu(100)));
     assert!(rtts_ns(&events).iter().all(|&rtt_ns| rtt_ns == 100_000));
-    // 5,000 a second are twice what it can do: it is always busy, and Interests are dropped; Data
-    // comes when there is room for sure, since it was served just before.
+    // 5,000 per second are twice its capacity: it is always busy and drops Interests. Data always
+    // finds a free slot, because its Interest was served just before.
     let (_, events) = run(&plan(5000.0, 0.0, cpu(40)));
     let (_, dropped) = full(&events, Queue::Cpu);
     assert!((2300..2700).contains(&rtts_ns(&events).len()), "{}", rtts_ns(&events).len());

@@ -1,6 +1,6 @@
-//! The adaptive bypass against every fixed threshold, over arrival rates, disk speeds and distances
-//! to the next hop. The whole grid, with its table:
-//! `cargo test --release -p weir-netsim --test all sweep -- --ignored --nocapture`.
+//! Compares the adaptive bypass with every fixed threshold, over arrival rates, disk speeds and
+//! distances to the next hop. For the whole grid and its table, run `cargo test --release -p
+//! weir-netsim --test all sweep -- --ignored --nocapture`.
 
 use crate::common;
 
@@ -15,27 +15,26 @@ use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Popularity};
 use weir_plan::{DiskPlan, Plan};
 
-/// Objects of one segment, asked for in turn: more than can wait or be on their way, so that no two
+/// Objects of one segment, requested in turn. There are more than can be in flight, so no two
 /// Interests share a read or an answer.
 const OBJECTS: u64 = 10_000;
-/// Answers are counted of Interests sent after this share of a run: in the beginning nothing has
-/// been measured yet.
+/// Fraction of a run to skip: the first Interests pass before anything was measured.
 const WARM_UP: f64 = 0.4;
-/// The least length of a run, in round trips.
+/// Minimum length of a run, in round trips.
 const ROUND_TRIPS: f64 = 40.0;
 const SEEDS: [u64; 2] = [1, 2];
 
-/// Fixed thresholds; `None` never passes by.
+/// Fixed thresholds; `None` never bypasses.
 const THRESHOLDS: [Option<u32>; 9] =
     [Some(0), Some(8), Some(16), Some(32), Some(64), Some(128), Some(256), Some(400), None];
 const DEFAULT: Option<u32> = Some(64);
 
-/// What lies behind the next hop.
+/// What is behind the next hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FarProducer {
     /// A producer that answers any number at once.
     Producer,
-    /// A router with such a disk of its own, and the producer behind it, as far away again.
+    /// A router with an equal disk, and the producer behind it at the same distance again.
     Disk,
 }
 
@@ -43,16 +42,16 @@ enum FarProducer {
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     beyond: FarProducer,
-    /// Mean time of a read, ns; one is read at a time.
+    /// Mean time of a read, ns. The disk reads one record at a time.
     read_ns: u64,
-    /// Arrivals over what the disk can read.
+    /// Arrival rate over read rate.
     load: f64,
-    /// There and back, ns.
+    /// Round trip to the next hop, ns.
     round_trip_ns: u64,
     interests: u64,
-    /// Interests come in bursts of this size, with a silence of this length between them, ns.
+    /// Size of arrival bursts, and the pause between them in ns.
     bursts: Option<(u32, u64)>,
-    /// Arrivals of others at the disk of the next hop over what it can read.
+    /// Arrival rate of other traffic at the next hop's disk, over its read rate.
     others: f64,
 }
 
@@ -67,7 +66,7 @@ impl Cell {
         Self { beyond, read_ns, load, round_trip_ns, interests, bursts: None, others: 0.0 }
     }
 
-    /// Interests of the consumer at the first router that come in a second.
+    /// Interests per second from the consumer at the first router.
     fn rate_hz(&self) -> f64 {
         match self.bursts {
             Some((size, off_ns)) => f64::from(size) * 1e9 / off_ns as f64,
@@ -76,7 +75,7 @@ impl Cell {
     }
 }
 
-/// Sums up how long answers took.
+/// Sums up answer times.
 struct Times {
     from_ns: u64,
     sum_ns: u64,
@@ -155,7 +154,7 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
     builder.plan
 }
 
-/// The mean time of an answer, ns.
+/// Mean answer time, ns.
 fn mean_ns(cell: &Cell, bypass: Bypass, threshold: u32) -> f64 {
     let means = SEEDS.map(|seed| {
         let plan = plan(cell, seed, bypass, threshold);
@@ -167,7 +166,7 @@ fn mean_ns(cell: &Cell, bypass: Bypass, threshold: u32) -> f64 {
     means.iter().sum::<f64>() / means.len() as f64
 }
 
-/// What a cell gave.
+/// Results of one point.
 struct Outcome {
     cell: Cell,
     best: (Option<u32>, f64),
@@ -187,12 +186,12 @@ impl Outcome {
         Self { cell, best, default_ns, adaptive_ns }
     }
 
-    /// How much longer than with the best threshold.
+    /// Extra time compared with the best threshold, as a fraction.
     fn regret(&self) -> f64 {
         self.adaptive_ns / self.best.1 - 1.0
     }
 
-    /// How much shorter than with the default.
+    /// Time saved compared with the default threshold, as a fraction.
     fn gain(&self) -> f64 {
         1.0 - self.adaptive_ns / self.default_ns
     }
@@ -236,7 +235,7 @@ fn sweep(cells: impl Iterator<Item = Cell>) {
         100.0 * most
     );
     assert!(worst <= 0.05, "adaptive is {:.1} % worse than the best threshold", 100.0 * worst);
-    assert!(most >= 0.2, "adaptive is nowhere more than {:.1} % better than 64", 100.0 * most);
+    assert!(most >= 0.2, "adaptive is at most {:.1} % better than 64", 100.0 * most);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Queueing theory checks the simulator: stages set up as a model that has a solution must agree
-//! with it within their confidence interval.
+//! Compares the simulator with queueing theory. Stages configured as a model with a known solution
+//! must agree with it within their confidence intervals.
 
 use crate::common;
 
@@ -15,9 +15,10 @@ use weir_plan::{DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
 use weir_queueing::pipeline::{Pipeline, Probabilities};
 
-/// Service of 1 ms in the mean, so that rates are loads in thousands.
+/// Mean service time of 1 ms, so a rate of 1000 per second is a load of 1.
 const SERVICE_NS: u64 = 1_000_000;
-/// Replications; two-sided 99.9 % point of Student's t with one less degrees of freedom.
+/// Replications. `T_999` is the two-sided 99.9 % point of Student's t with one degree of freedom
+/// less.
 const SEEDS: u64 = 8;
 const T_999: f64 = 5.408;
 
@@ -30,14 +31,15 @@ fn line(seed: u64, routers: usize, load: f64, router: &RouterPlan) -> Plan {
     for pair in numbers.windows(2) {
         builder.link(pair[0], pair[1], &LinkConfig::default());
     }
-    // No two Interests for one name at a time: the PIT would join them, or they would share a read.
+    // Two Interests must never have the same name at once: the PIT would aggregate them, or they
+    // would share a read.
     let content = names("/p", Popularity::Sequential { objects: 5000 }, 100, 100);
     builder.consumer(numbers[0], consumer(content.clone(), poisson(load * 1000.0)));
     builder.producer(numbers[routers - 1], producer(content));
     builder.plan
 }
 
-/// A router whose store is full of what is asked for and takes a while.
+/// A router whose store holds all content and takes time to serve it.
 fn with_stage(capacity: u32, when_full: WhenFull) -> RouterPlan {
     let stage = StagePlan {
         service: ServiceTime::Exponential { mean_ns: SERVICE_NS },
@@ -52,8 +54,8 @@ fn with_stage(capacity: u32, when_full: WhenFull) -> RouterPlan {
     }
 }
 
-/// A router with everything that is asked for on its disk, which reads one record after another.
-/// At most `reads` of them wait or are read.
+/// A router with all content on a disk that reads one record at a time. At most `reads` operations
+/// wait or are in service.
 fn with_disk(reads: u32, bypass: Bypass) -> RouterPlan {
     let disk = DiskPlan {
         bytes: 64 << 20,
@@ -75,7 +77,7 @@ fn with_disk(reads: u32, bypass: Bypass) -> RouterPlan {
     common::with_disk(disk)
 }
 
-/// The mean length of a queue in each router over a run.
+/// The mean length of a queue in each router.
 fn mean_lengths(plan: &Plan, routers: usize, of: Queue, events: &[Event]) -> Vec<f64> {
     let mut lengths = vec![(0u64, 0u64); routers];
     for event in events.iter().filter(|event| event.at_ns < plan.duration_ns) {
@@ -91,7 +93,7 @@ fn mean_lengths(plan: &Plan, routers: usize, of: Queue, events: &[Event]) -> Vec
     lengths.into_iter().map(|(sum, samples)| sum as f64 / samples as f64).collect()
 }
 
-/// What one run measured of the queues: blocking and mean length of each.
+/// Blocking probability and mean length of each queue in one run.
 fn measure(plan: &Plan, routers: usize) -> Vec<(f64, f64)> {
     let (_, events) = run(plan);
     let mut offered: u64 = 0;
@@ -125,7 +127,7 @@ fn assert_agrees(what: &str, values: &[f64], expected: f64) {
         (mean - expected).abs() <= half,
         "{what}: measured {mean:.5} +- {half:.5}, theory {expected:.5}"
     );
-    // An interval that contains everything would say nothing.
+    // A very wide interval would prove nothing.
     assert!(half < 0.12 * expected.max(0.05), "{what}: the interval +- {half:.5} is too wide");
 }
 
@@ -150,8 +152,8 @@ fn a_store_stage_is_an_mm1k_queue() {
     }
 }
 
-/// Routers that pass by what finds their store full are the N-queue bypass model of paper nb-cache,
-/// IV, checked against the solution of its Markov chain.
+/// Routers that bypass a full store form the N-queue bypass model of paper nb-cache, IV. Compares
+/// them with the solution of its Markov chain.
 #[test]
 fn a_chain_of_routers_is_the_bypass_model() {
     for (routers, load) in [(2, 1.5), (3, 2.4)] {
@@ -177,12 +179,12 @@ fn a_chain_of_routers_is_the_bypass_model() {
     }
 }
 
-/// What one run measured of the disks.
+/// Disk measurements of one run.
 struct Measured {
-    /// For each router the share of what it was asked that its disk did not take, and the mean
-    /// number of reads.
+    /// For each router: the fraction of Interests that bypassed its disk, and the mean number of
+    /// reads.
     disks: Vec<(f64, f64)>,
-    /// The mean time of an answer, ns.
+    /// Mean answer time, ns.
     answer_ns: f64,
 }
 
@@ -213,8 +215,8 @@ fn measure_disks(plan: &Plan, routers: usize) -> Measured {
     }
 }
 
-/// One at a time, exponential, with a hard bound: the time from an Interest to its Data is that of
-/// M/M/1/K, by Little's law its mean length over what it lets in.
+/// One read at a time, exponential, with a hard bound: the answer time is that of M/M/1/K. By
+/// Little's law, this is its mean length over its accepted rate.
 #[test]
 fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
     for (load, reads) in [(0.7, 4), (1.2, 6)] {
@@ -233,7 +235,7 @@ fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
     }
 }
 
-/// The store's own bypass over its threshold, on disks, is the N-queue bypass model of paper
+/// The store's own bypass over its threshold, with disks, forms the N-queue bypass model of paper
 /// nb-cache, IV.
 #[test]
 fn disks_with_a_threshold_are_the_bypass_model() {
@@ -254,14 +256,14 @@ fn disks_with_a_threshold_are_the_bypass_model() {
     }
     let loss: Vec<_> =
         runs.iter().map(|run| run.iter().map(|queue| queue.0).product::<f64>()).collect();
-    assert_agrees("what both pass by", &loss, theory.loss);
+    assert_agrees("bypass of both disks", &loss, theory.loss);
 }
 
 /// The stages in the order of paper nb-cache, Fig. 1: mu_1 to mu_5.
 const STAGES: [Queue; 5] =
     [Queue::Store, Queue::StoreWrite, Queue::Pit, Queue::PitData, Queue::Fib];
 
-/// One router with all five stages, 40 % of what is asked for in its store.
+/// One router with all five stages; its store holds 40 % of the requested objects.
 fn pipeline(seed: u64, service_rates: [f64; 5], arrival_rate: f64) -> Plan {
     let mut builder = PlanBuilder::new(seed, 60 * S);
     builder.plan.sample_ns = 7_000_000;
@@ -296,7 +298,7 @@ fn stage_lengths(plan: &Plan) -> [f64; 5] {
     STAGES.map(|stage| mean_lengths(plan, 1, stage, &events)[0])
 }
 
-/// Paper nb-cache, Eq. 1 to 5: every stage is an M/M/1 queue of its own throughput.
+/// Paper nb-cache, Eq. 1 to 5: every stage is an M/M/1 queue with its own throughput.
 #[test]
 fn a_router_with_all_stages_is_the_pipeline_model() {
     let (service_rates, arrival_rate) = ([800.0, 900.0, 550.0, 500.0, 600.0], 500.0);

@@ -1,5 +1,6 @@
-//! What follows from a plan and its seed alone. Both arms draw it here, and so ask for the same
-//! things at the same times and begin with the same content in stores and on disks.
+//! Random choices that depend on a plan and its seed only. Both arms draw them here, so they
+//! request the same content at the same times and start with the same content in stores and on
+//! disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +14,9 @@ use crate::hash::{SeedPurpose, seed_of};
 use crate::plan::{DiskPlan, Plan, Role, RouterPlan};
 use crate::workload::{Demand, Popularity};
 
-/// Objects of a producer that a controller is told of.
+/// Limit on the objects of a producer that are registered with a controller.
 const FILES_MAX: u64 = 10_000;
-/// Octets by which the name of a segment may be longer than that of the first.
+/// How many bytes longer a segment's name may be than that of the first segment.
 const NUMBER_BYTES: u64 = 8;
 
 impl Plan {
@@ -28,7 +29,7 @@ impl Plan {
         seed_of(self.seed, SeedPurpose::Link, 2 * link as u64)
     }
 
-    /// The producers, by node, to make their Data with.
+    /// The producers by node, to generate their Data.
     pub fn producers(&self) -> Result<BTreeMap<usize, Producer>, PlanError> {
         let mut producers = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -41,7 +42,7 @@ impl Plan {
         Ok(producers)
     }
 
-    /// What producers would tell a controller of: the node and each of its objects.
+    /// The files that producers register with a controller: the node and each of its objects.
     pub fn files(&self) -> Result<Vec<(usize, File)>, PlanError> {
         let mut files = Vec::new();
         for (node, mut producer) in self.producers()? {
@@ -59,9 +60,9 @@ impl Plan {
         Ok(files)
     }
 
-    /// The Data that is in the store of a router from the start
-    /// ([`RouterPlan::store_filled`](RouterPlan::store_filled)), in the order in which
-    /// it is put there; what does not fit is left out by whoever puts it there.
+    /// The Data in a router's store at the start
+    /// ([`RouterPlan::store_filled`](RouterPlan::store_filled)), in the order of insertion. The
+    /// caller omits what does not fit.
     pub fn stored_at_start(
         &self,
         node: usize,
@@ -83,10 +84,10 @@ impl Plan {
         }))
     }
 
-    /// The Data that is on the disks of a router from the start
+    /// The Data on a router's disks at the start
     /// ([`DiskPlan::filled_objects`](DiskPlan::filled_objects) and
-    /// [`DiskPlan::filled`](DiskPlan::filled)), in the order in which it is put there;
-    /// only what can be asked for, where all consumers follow traces.
+    /// [`DiskPlan::filled`](DiskPlan::filled)), in the order of insertion. If all consumers follow
+    /// traces, only content of the traces counts.
     pub fn on_disk_at_start(
         &self,
         node: usize,
@@ -106,7 +107,7 @@ impl Plan {
     }
 }
 
-/// A prefix of which nothing is asked: the entries of [`RouterPlan::fib_filler`] are those of 0 on.
+/// A prefix without traffic. The entries of [`RouterPlan::fib_filler`] are numbered from 0.
 pub fn filler_prefix(number: u32) -> Name {
     let mut name = Name::new();
     name.append_generic(b"filler");
@@ -114,13 +115,13 @@ pub fn filler_prefix(number: u32) -> Name {
     name
 }
 
-/// What can be asked for, by object and segment, when all consumers follow traces.
+/// The segments that can be requested, by object and segment, if all consumers follow traces.
 fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
     let mut asked = BTreeSet::new();
     for node in &plan.nodes {
         let Role::Consumer(consumer) = &node.role else { continue };
         let Popularity::Trace { requests } = &consumer.names.popularity else { return None };
-        // Whole objects are fetched of a trace's objects.
+        // A consumer of whole objects fetches every segment of a trace's objects.
         if matches!(consumer.demand, Demand::Objects { .. }) {
             return None;
         }
@@ -129,8 +130,8 @@ fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
     Some(asked)
 }
 
-/// What of the producers' is on the disks of a router from the start: a number of whole objects and
-/// a share of all segments, of what can be asked for. Producer, object, segment.
+/// Chooses the content on a router's disks at the start: a number of whole objects, and a share of
+/// all segments. Returns producer, object and segment.
 fn choose_on_disk(
     plan: &Plan,
     producers: &BTreeMap<usize, Producer>,
@@ -174,8 +175,8 @@ fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
     }
 }
 
-/// A share of all segments of all producers, in random order: what does not fit is as random as
-/// what does. Producer, object, segment.
+/// A share of all segments of all producers in random order, so what does not fit is as random as
+/// the rest. Returns producer, object and segment.
 fn choose_segments(
     producers: &BTreeMap<usize, Producer>,
     share: f64,

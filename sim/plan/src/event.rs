@@ -1,5 +1,5 @@
-//! What happens in a run, whether simulated or real. Every figure is computed from these events
-//! alone, so that both arms are measured by the same code.
+//! The events of a run, simulated or real. Every figure is computed from these events only, so the
+//! same code measures both arms.
 
 use std::collections::BTreeMap;
 
@@ -10,123 +10,118 @@ use weir_store::disk::DiskTierStats;
 
 use crate::hash::Digest;
 
-/// Something that happened at a node.
+/// An event at a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, ns from the start of the run.
+    /// Time, ns from the start of the run.
     pub at_ns: u64,
-    /// Where, an index into [`Plan::nodes`](crate::Plan::nodes).
+    /// Index of the node in [`Plan::nodes`](crate::Plan::nodes).
     pub node: u32,
-    /// What.
     pub kind: EventKind,
 }
 
-/// What happened. Objects are numbered by the workload, segments by the naming convention.
+/// The kinds of events. The workload numbers objects, and the naming convention numbers segments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// A consumer sent an Interest.
     InterestSent {
-        /// The object asked for.
         object: u64,
-        /// The segment asked for.
         segment: u64,
-        /// The segment had been asked for before.
+        /// The segment was requested before.
         is_repeated: bool,
     },
-    /// A consumer received Data that it had asked for, with the right octets.
+    /// A consumer received Data that it had requested, with the correct bytes.
     DataReceived {
         object: u64,
         segment: u64,
         content_bytes: u32,
-        /// Octets of the whole Data packet.
+        /// Bytes of the whole Data packet.
         packet_bytes: u32,
-        /// From the last Interest for it to the Data, ns, without the verification.
+        /// Time from the last Interest to the Data, ns, without the verification.
         rtt_ns: u64,
-        /// It bore a congestion mark.
+        /// The Data had a congestion mark.
         is_marked: bool,
     },
-    /// A consumer received Data with other octets than were produced. Within a window it asks
-    /// again, by the digest of the right Data.
+    /// A consumer received Data with wrong bytes. With a window, it requests the segment again by
+    /// the digest of the correct Data.
     DamagedData { object: u64, segment: u64 },
-    /// A consumer was told that its Interest will not be answered.
+    /// A consumer received a Nack.
     NackReceived {
         object: u64,
         segment: u64,
         /// NDNLPv2 reason.
         reason: u64,
     },
-    /// A consumer gave an Interest up: a single one at the end of its lifetime; one of a window
-    /// when its time-out had passed, or when later ones had been answered, and its segment is asked
-    /// for again. What is in flight at the end of the run is not given up.
+    /// An Interest timed out or was considered lost. A single Interest ends with its lifetime. One
+    /// of a window ends at its timeout, or when later Interests were answered, and its segment is
+    /// requested again. Interests in flight at the end of the run do not count.
     TimedOut { object: u64, segment: u64 },
-    /// A consumer began an object: its first Interest leaves.
+    /// A consumer sent the first Interest of an object.
     ObjectStarted { object: u64 },
-    /// A consumer has all segments of an object, with the right octets.
+    /// A consumer has all segments of an object, with the correct bytes.
     ObjectCompleted {
         object: u64,
-        /// Octets of content of the whole object.
+        /// Content bytes of the whole object.
         content_bytes: u64,
-        /// Time since it began, ns (paper ccnx-measurement, CDoT).
+        /// Time since its first Interest, ns (paper ccnx-measurement, CDoT).
         elapsed_ns: u64,
     },
-    /// A consumer gave an object up.
+    /// A consumer abandoned an object.
     ObjectFailed { object: u64 },
-    /// A sample of a consumer's congestion window, Interests.
+    /// A sample of a consumer's congestion window, in Interests.
     Window {
-        /// Interests that may be outstanding.
+        /// Interests that may be in flight.
         window: f64,
-        /// Interests that are.
+        /// Interests in flight.
         outstanding: u32,
     },
-    /// A sample of one of a consumer's links, where it has several.
+    /// A sample of one link of a consumer with several links.
     PathSample {
-        /// Which one, from 0 in the order of [`Plan::links`](crate::Plan::links).
+        /// The link, from 0 in the order of [`Plan::links`](crate::Plan::links).
         path: u32,
-        /// Its congestion window, chunks; 0 while it carries nothing.
+        /// Its congestion window in chunks; 0 while the link is unused.
         window: f64,
-        /// Octets of content that came by it since the start.
+        /// Content bytes received on it since the start.
         content_bytes: u64,
     },
     /// A sample of a queue.
     QueueLength {
-        /// Which one of the node's.
+        /// The queue of the node.
         queue: Queue,
         packets: u32,
     },
-    /// A packet found a stage full and was dropped or passed it by.
+    /// A packet found a stage full, and was dropped or bypassed the stage.
     StageFull {
-        /// The stage.
         queue: Queue,
-        /// It passed by, else it was dropped.
+        /// The packet bypassed the stage; otherwise it was dropped.
         is_bypass: bool,
     },
     /// A sample of a router's counters, all since the start of the run.
     RouterSample(Box<RouterSample>),
-    /// A sample of what one direction of a link has carried since the start; `node` sends.
+    /// A sample of one direction of a link, counted since the start; `node` is the sender.
     LinkSample {
-        /// An index into [`Plan::links`](crate::Plan::links).
+        /// Index in [`Plan::links`](crate::Plan::links).
         link: u32,
         /// Frames that arrived at the other end.
         frames: u64,
         bytes: u64,
-        /// Frames that were dropped, for whatever reason.
+        /// Frames that were dropped, for any reason.
         dropped: u64,
-        /// Octets that wait to be sent, at the sender's face and before the link; the simulator
-        /// alone knows them.
+        /// Bytes queued at the sender's face and before the link. Only the simulator knows them.
         waiting_bytes: u64,
     },
-    /// Something went wrong as planned, or ended to.
+    /// A planned fault began or ended.
     FaultChanged {
-        /// An index into [`Plan::faults`](crate::Plan::faults).
+        /// Index in [`Plan::faults`](crate::Plan::faults).
         fault: u32,
-        /// It begins, else it ends.
+        /// The fault begins; otherwise it ends.
         begins: bool,
     },
 }
 
 impl EventKind {
-    /// Adds the event to the digest of a run.
+    /// Adds the event to the event hash of a run.
     pub fn digest(&self, digest: &mut Digest) {
         let mut mix = |words: &[u64]| words.iter().for_each(|&word| digest.mix(word));
         match *self {
@@ -187,13 +182,13 @@ pub enum Queue {
     PitData,
     /// Interests before the FIB.
     Fib,
-    /// Interests before a store that blocks.
+    /// Interests before a blocking store.
     DiskBlocked,
-    /// Reads that wait for the disks of a router or are under way.
+    /// Reads in a router's disk queues or in service.
     DiskReads,
-    /// Records that wait to be written to the disks of a router or are being written.
+    /// Records in a router's disk write queues or in service.
     DiskWrites,
-    /// Frames before a link, an index into [`Plan::links`](crate::Plan::links).
+    /// Frames before a link, an index in [`Plan::links`](crate::Plan::links).
     Link(u32),
 }
 
@@ -215,56 +210,56 @@ impl Queue {
 }
 
 counters! {
-    /// Counters of a router since the start of the run. As data it is a map of those numbers that
-    /// are not 0, by their names; what the tables of the router tell goes by their metrics.
+    /// Counters of a router since the start of the run. They are serialized as a map from name to
+    /// value without zeros. Counters of the router's tables have the names of their metrics.
     #[derive(Copy)]
     pub struct RouterSample {
-        /// Interests in.
+        /// Interests received.
         in_interests: Total;
-        /// Data in.
+        /// Data received.
         in_data: Total;
-        /// Nacks in.
+        /// Nacks received.
         in_nacks: Total;
-        /// Interests out.
+        /// Interests sent.
         out_interests: Total;
-        /// Data out.
+        /// Data sent.
         out_data: Total;
-        /// Nacks out.
+        /// Nacks sent.
         out_nacks: Total;
-        /// Octets in, as the faces count them.
+        /// Bytes received, as the faces count them.
         in_bytes: Total;
-        /// Octets out.
+        /// Bytes sent.
         out_bytes: Total;
-        /// Answers from the store.
+        /// Interests answered from the store.
         store_hits: Total;
-        /// Look-ups that found nothing.
+        /// Lookups that found nothing in the store.
         store_misses: Total;
-        /// Data in the store.
+        /// Entries in the store.
         store_entries: Now;
         /// Pending Interests.
         pit_entries: Now;
-        /// Octets that wait to leave at all its faces, in the simulator those before the links
-        /// included; the real arm does not tell.
+        /// Bytes queued at all its faces. In the simulator, this includes the queues before the
+        /// links; the real arm does not report it.
         egress_bytes: Now;
-        /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu`
-        /// stage, 0 without one.
+        /// Processor time of the router, ns. In the simulator, it is that of the plan's `cpu`
+        /// stage, or 0.
         cpu_ns: Total;
-        /// Packets dropped, for whatever reason.
+        /// Packets dropped, for any reason.
         dropped: Total;
-        /// The time that answers from disks took, the wait included, ns: over
-        /// [`BusyStats::answered`] it is the mean.
+        /// Total time of answers from disks, ns, with their wait. Divided by
+        /// [`BusyStats::answered`], it is the mean.
         disk_answer_ns: Total;
     }
     also {
-        /// What is on its disks, and what they did.
+        /// Content and operations of its disks.
         disk: DiskTierStats,
-        /// What it did because of them. Times are not sampled, but for `disk_answer_ns`.
+        /// Decisions of the router about its disks. Only `disk_answer_ns` samples a time.
         busy: BusyStats,
     }
 }
 
 impl RouterSample {
-    /// As if counting had begun at `before`; what there is now is not counted.
+    /// The counters as if counting had started at `before`. Current values stay.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.subtract_totals(before);
@@ -273,7 +268,7 @@ impl RouterSample {
         self
     }
 
-    /// Of a router that lived before, with these counts, and lives again.
+    /// The counters of a restarted router, with `before` from its earlier incarnations added.
     #[must_use]
     pub fn after(mut self, before: &Self) -> Self {
         self.add_totals(before);
@@ -282,7 +277,7 @@ impl RouterSample {
         self
     }
 
-    /// Every number in the order of the tables.
+    /// Every number, in the order of the tables.
     fn numbers_of_all(&self) -> impl Iterator<Item = u64> {
         self.numbers().chain(self.disk.numbers()).chain(self.busy.numbers())
     }
@@ -311,7 +306,7 @@ impl Serialize for RouterSample {
         let tables = [RouterSample::TABLE, DiskTierStats::TABLE, BusyStats::TABLE];
         let rows = tables.into_iter().flatten().zip(self.numbers_of_all());
         let rows = rows.filter(|(_, number)| *number != 0);
-        // Collected first: binary encodings need the length of a map before its entries.
+        // Collected first, because binary encodings need the length of a map before its entries.
         serializer.collect_map(rows.map(|(row, number)| (name_of(row), number)).collect::<Vec<_>>())
     }
 }
@@ -326,9 +321,9 @@ impl<'de> Deserialize<'de> for RouterSample {
     }
 }
 
-/// Takes events as they happen. `Vec<Event>` keeps them all.
+/// Receives events as they occur. `Vec<Event>` stores them.
 pub trait Observer {
-    /// `event` happened; events come in the order of time.
+    /// Receives one event. Times never decrease.
     fn observe(&mut self, event: &Event);
 }
 

@@ -1,5 +1,5 @@
-//! Cheap hashes that are the same on every machine. For checks and digests of runs; nothing here
-//! faces strangers.
+//! Fast hashes that are equal on every machine, for checks and event hashes. They are not safe
+//! against attackers.
 
 use weir_base::mix;
 
@@ -17,49 +17,50 @@ pub fn of_octets(octets: &[u8]) -> u64 {
     mix(fold(hash ^ u64::from_le_bytes(last)).wrapping_add(MULTIPLIER))
 }
 
-/// Both halves of the product: a difference in any bit reaches all bits. With the lower half alone,
-/// names whose digits lie on both sides of a word's end collide.
+/// Combines both halves of the product, so that every input bit affects every output bit. With the
+/// lower half alone, names whose digits cross a word boundary collide.
 #[inline]
 fn fold(word: u64) -> u64 {
     let product = u128::from(word) * u128::from(MULTIPLIER);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The seed of one of many parts that share `seed`: what one part draws changes nothing for others.
+/// Derives the seed of one of many generators from `seed`. Draws of one generator do not affect
+/// others.
 pub fn seed_of(seed: u64, part: SeedPurpose, index: u64) -> u64 {
     mix(mix(seed.wrapping_add((part as u64 + 1).wrapping_mul(MULTIPLIER))).wrapping_add(index))
 }
 
-/// What draws random numbers.
+/// The purpose of a random generator. Existing values must not change: they are part of every seed.
 #[derive(Clone, Copy)]
 pub enum SeedPurpose {
     /// Consumers and producers.
     App,
-    /// Links: loss, jitter.
+    /// Links: loss and jitter.
     Link,
-    /// Routers: nonces, probes.
+    /// Routers: nonces and probes.
     Router,
     /// Keys of routers' name hashes.
     HashKey,
     /// Service times of stages.
     Stage,
-    /// What is in stores from the start.
+    /// Initial content of stores.
     Fill,
-    /// Octets that a fault flips.
+    /// Bytes that a fault flips.
     WrongBytes,
     /// Times and faults of disks.
     Disk,
-    /// What is on disks from the start.
+    /// Initial content of disks.
     FillDisk,
-    /// Times of disks that routers share.
+    /// Times of shared disks.
     SharedDisk,
     /// Marks and queues of faces.
     Egress,
-    /// Interests that faces hold.
+    /// Interest shaping of faces.
     Shaping,
 }
 
-/// The digest of a stream of numbers.
+/// A digest of a stream of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -70,7 +71,7 @@ impl Digest {
         self.0 = fold(self.0 ^ word).wrapping_add(MULTIPLIER);
     }
 
-    /// The digest of what was added so far.
+    /// The digest of the numbers so far.
     #[inline]
     #[must_use]
     pub fn value(self) -> u64 {
@@ -78,7 +79,7 @@ impl Digest {
     }
 }
 
-/// For maps whose keys are hashes already.
+/// A hasher for maps whose keys are already hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrehashedHasher(u64);
 
@@ -103,7 +104,7 @@ pub type HashedMap<T> =
 mod tests {
     use super::*;
 
-    /// Names that differ in a number, wherever words begin.
+    /// Names that differ in a number, with any alignment of words.
     #[test]
     fn numbered_names_do_not_collide() {
         for filler in 0..8 {

@@ -1,8 +1,8 @@
-//! What one run consists of, as plain data.
+//! The description of one run as plain data.
 //!
-//! A plan is complete: names, links, routes, workload, faults and seed. The simulator builds a
-//! network (`weir-netsim`) from it; the laboratory's real arm starts processes from it. Nothing
-//! in a plan refers to a file.
+//! A plan is complete: names, links, routes, workload, faults and seed. The simulator
+//! (`weir-netsim`) builds a network from it, and the laboratory's real arm starts processes. A plan
+//! refers to no files.
 
 mod disk;
 mod experiments;
@@ -23,30 +23,29 @@ use crate::workload::{ConsumerPlan, ProducerPlan};
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// All randomness of the run follows from it.
+    /// The source of all randomness in the run.
     pub seed: u64,
-    /// When consumers stop asking for new things, ns from the start.
+    /// When consumers stop to request new content, ns from the start.
     pub duration_ns: u64,
-    /// Time after `duration_ns` in which what is outstanding may end, ns. When it is over,
-    /// consumers and producers are silent, and once all lifetimes have passed the PIT of every
-    /// router must be empty.
+    /// Time after `duration_ns` for answers to arrive, ns. After it, consumers and producers stop.
+    /// Once all lifetimes have expired, the PIT of every router must be empty.
     pub drain_ns: u64,
-    /// Queue lengths, counters and windows are sampled at this period, ns; 0 samples nothing.
+    /// Interval between samples of queues, counters and windows, ns; 0 for none.
     pub sample_ns: u64,
-    /// Nodes; others refer to them by index.
+    /// Nodes. Other elements refer to them by index.
     pub nodes: Vec<NodePlan>,
-    /// Links between nodes; others refer to them by index.
+    /// Links between nodes. Other elements refer to them by index.
     pub links: Vec<LinkPlan>,
-    /// Entries of routers' FIBs.
+    /// FIB entries of routers.
     pub routes: Vec<RoutePlan>,
-    /// What goes wrong and when, in any order.
+    /// Faults, in any order.
     pub faults: Vec<FaultPlan>,
-    /// A controller that routers ask about large objects, if there is one.
+    /// A controller that routers query about large objects.
     pub controller: Option<ControllerPlan>,
 }
 
 impl Plan {
-    /// Whether a consumer asks routers what they hold.
+    /// Whether a consumer queries routers for their holdings.
     pub fn asks_holdings(&self) -> bool {
         let asks = |role: &Role| match role {
             Role::Consumer(consumer) => consumer.holdings != HoldingsMode::Ignore,
@@ -57,48 +56,49 @@ impl Plan {
 }
 
 /// A controller (paper multipath-cache-management, 3.3.2). It knows routers, links and files from
-/// the start; routers ask it, and it tells them, over links of its own.
+/// the start, and exchanges messages with routers over separate links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerPlan {
-    /// From a router to the controller, and back again, ns.
+    /// One-way delay of a message between a router and the controller, ns.
     pub delay_ns: u64,
     pub placement: Placement,
-    /// Whether routers are ordered to fetch their parts ahead, for which each needs a consumer with
-    /// [`prefetches`](ConsumerPlan::prefetches).
+    /// Whether the controller orders routers to prefetch their ranges. Each such router needs a
+    /// consumer with [`prefetches`](ConsumerPlan::prefetches).
     #[serde(default)]
     pub prefetch: bool,
-    /// Whether that is so of the part that is read first, too.
+    /// Whether this includes the range that is read first.
     #[serde(default)]
     pub prefetch_first: bool,
-    /// In what proportion routers share what several hold, the nearest first; empty: alike.
+    /// In what ratio routers share the ranges that several hold, nearest router first. Empty: equal
+    /// shares.
     #[serde(default)]
     pub ratio: Vec<u64>,
-    /// Whether routers do as those with an agent: they make faces to routers that are no
-    /// neighbours, by the least delay, and ask about an object again a minute later; and whether it
-    /// looks at the clock, and takes the routes of the plan for those with the least delay.
+    /// Whether routers behave as with an agent. They create faces to routers that are not
+    /// neighbours, by the least delay, and query an object again after a minute. The controller has
+    /// a timer, and computes routes by the least delay.
     #[serde(default)]
     pub agents: bool,
-    /// Whether routers get their routes from it, too: instead of those of the plan, but for those
-    /// to applications.
+    /// Whether routers also receive their routes from the controller. These replace the plan's
+    /// routes, except those to applications.
     #[serde(default)]
     pub routes: Option<RoutesPlan>,
 }
 
-/// Routers that get their routes from a controller while what they tell it changes, so that they
-/// have old and new ones side by side.
+/// Routes from a controller while the reported links change, so that routers have old and new
+/// routes at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoutesPlan {
-    /// Between two reports of a router, ns.
+    /// Interval between two reports of a router, ns.
     pub report_ns: u64,
-    /// Between two changes of what is told of some link's round-trip time, ns.
+    /// Interval between two changes of a reported round-trip time, ns.
     pub change_ns: u64,
-    /// That time is up to this, ns.
+    /// Maximum of the reported round-trip time, ns.
     pub round_trip_max_ns: u64,
-    /// A message takes up to so much longer than `delay_ns`, ns, each its own time.
+    /// Maximum random delay of a message in addition to `delay_ns`, ns.
     pub spread_ns: u64,
-    /// The share of messages that are lost.
+    /// Fraction of lost messages.
     pub loss: f64,
 }
 
@@ -108,54 +108,54 @@ pub struct NodePlan {
     pub role: Role,
 }
 
-/// What a node does.
+/// The role of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(clippy::large_enum_variant, reason = "a plan has few nodes, and each is made once")]
+#[allow(clippy::large_enum_variant, reason = "a plan has few nodes, each created once")]
 pub enum Role {
-    /// Forwards. Only plans of consumers and producers are passed between processes.
+    /// Forwards packets. Only plans of consumers and producers are passed between processes.
     #[serde(skip)]
     Router(RouterPlan),
-    /// Asks. It has one link, to a router; several if it asks with a window.
+    /// Requests content. It has one link to a router, or several if it has a window.
     Consumer(ConsumerPlan),
-    /// Answers. It has one link, to a router.
+    /// Answers Interests. It has one link to a router.
     Producer(ProducerPlan),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterPlan {
-    /// Its content store, that of all shards together.
+    /// The content store, for all shards together.
     pub store: StoreOptions,
-    /// What no operator chooses of it.
+    /// Store settings for experiments only.
     pub store_experiments: StoreExperiments,
-    /// The share of the segments of every producer of the plan that is in the store from the start,
-    /// 0 to 1, drawn by the seed, as far as it fits.
+    /// Fraction of every producer's segments in the store at the start, 0 to 1. The seed chooses
+    /// them, and those that do not fit are omitted.
     pub store_filled: f64,
-    /// Its disks, if it has any.
+    /// Its disks, if any.
     pub disk: Option<DiskPlan>,
-    /// Pending Interests held at most.
+    /// Limit on pending Interests.
     pub pit_entries_max: u32,
-    /// Strategy of `/`: one of `StrategyKind::WORDS`, or a whole name with parameters.
+    /// Strategy of `/`: one of `StrategyKind::WORDS`, or a full strategy name with parameters.
     pub strategy: String,
     /// Which packets its faces mark for congestion.
     pub marking: MarkingPolicy,
-    /// In which order and when packets leave its faces.
+    /// Order and times at which packets leave its faces.
     pub discipline: DisciplineConfig,
-    /// Which Interests its faces hold for a while, a [`ShapingConfig`](weir_link::ShapingConfig) as
-    /// text.
+    /// Which Interests its faces delay, as the text of a
+    /// [`ShapingConfig`](weir_link::ShapingConfig).
     pub shaping: String,
     pub shards: u16,
-    /// Routes beside those that traffic uses, which lead nowhere: what a large FIB holds.
+    /// Number of FIB entries without traffic, which make a large FIB.
     pub fib_filler: u32,
-    /// Queues and service times between the stages of the packet path; none in the simulator means
-    /// that a packet takes no time. The real arm has no use for them.
+    /// Queues and service times between the stages of the packet path. Without them, packets take
+    /// no time in the simulator. The real arm ignores them.
     pub stages: Option<StagesPlan>,
 }
 
 impl Default for RouterPlan {
     fn default() -> Self {
         Self {
-            // What is recorded was measured with this policy where a scenario names none.
+            // Recorded results used this policy where a scenario names none.
             store: StoreOptions {
                 policy: EvictionPolicy::S3Fifo,
                 ..StoreOptions::with_bytes(64 << 20)
@@ -175,22 +175,21 @@ impl Default for RouterPlan {
     }
 }
 
-/// The queueing network of paper nb-cache, Fig. 1: Interests pass store, PIT and FIB; Data passes
+/// The queueing network of paper nb-cache, Fig. 1. Interests pass store, PIT and FIB; Data passes
 /// the PIT and is written to the store. A stage that is `None` takes no time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StagesPlan {
-    /// The processor of a router that is the limit itself: every packet occupies it before all
-    /// else.
+    /// A processor that every packet occupies before all stages.
     pub cpu: Option<CpuPlan>,
-    /// Look-up of an Interest in the store (rate mu_1).
+    /// Lookup of an Interest in the store (rate mu_1).
     pub store: Option<StagePlan>,
-    /// How long an Interest holds the server of `store` when the store has not what it asks for, as
-    /// its filter or index tells without a read; it waits in the same queue. Which of the two an
-    /// Interest takes is found out when it joins the queue. `None`: as long as any other.
+    /// Service time of `store` for an Interest that misses, which a filter or index can tell
+    /// without a read. The Interest waits in the same queue, and its service time is chosen when it
+    /// joins. `None`: the same as for a hit.
     pub store_miss: Option<ServiceTime>,
-    /// Writing Data to the store (mu_2). Data is on its way already; when the queue is full, it is
-    /// not stored.
+    /// Writes of Data to the store (mu_2). The Data is forwarded first. When the queue is full, the
+    /// Data is not stored.
     pub store_write: Option<StagePlan>,
     /// Interests in the PIT (mu_3).
     pub pit: Option<StagePlan>,
@@ -200,26 +199,25 @@ pub struct StagesPlan {
     pub fib: Option<StagePlan>,
 }
 
-/// One processor for packets of both kinds, with one queue. A kind that takes no time does not wait
-/// for it.
+/// A processor with one queue for Interests and Data. A kind without service time skips the queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuPlan {
     pub interest: ServiceTime,
     pub data: ServiceTime,
-    /// What an Interest takes beside `interest` when a disk is asked for its Data.
+    /// Additional time of an Interest that causes a disk read.
     #[serde(default)]
     pub read: ServiceTime,
-    /// And when it passes by a disk that has its Data.
+    /// Additional time of an Interest that bypasses a disk with its Data.
     #[serde(default)]
     pub bypass: ServiceTime,
-    /// The machine whose cores it shares with all other routers that name it; `None`: it has
-    /// `cores` of its own. A router has one packet served at a time.
+    /// The machine whose cores this router shares with all others that name it. `None`: the router
+    /// has `cores` of its own. A router serves one packet at a time.
     #[serde(default)]
     pub machine: Option<String>,
     #[serde(default = "one")]
     pub cores: u32,
-    /// Packets that wait and are being served at most; others are dropped.
+    /// Limit on packets that wait or are in service. Further packets are dropped.
     pub capacity: u32,
 }
 
@@ -227,23 +225,23 @@ fn one() -> u32 {
     1
 }
 
-/// A stage: a bounded queue and a server.
+/// A stage: a bounded queue with one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
     pub service: ServiceTime,
-    /// Packets in the stage at most, the one in service included (K of M/M/1/K).
+    /// Limit on packets in the stage, the one in service included (K of M/M/1/K).
     pub capacity: u32,
-    /// What becomes of a packet that finds it full.
+    /// What happens to a packet when the stage is full.
     pub when_full: WhenFull,
 }
 
-/// What becomes of a packet that finds a stage full.
+/// What happens to a packet when a stage is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {
     Drop,
-    /// It passes the stage by, to the next one (paper nb-cache, III-C).
+    /// It skips the stage (paper nb-cache, III-C).
     Bypass,
 }
 
@@ -251,31 +249,31 @@ pub enum WhenFull {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPlan {
-    /// One end, an index into [`Plan::nodes`].
+    /// One end, an index in [`Plan::nodes`].
     pub a: usize,
     /// The other end.
     pub b: usize,
-    /// The way from `a` to `b`.
+    /// The direction from `a` to `b`.
     pub a_to_b: LinkConfig,
-    /// The way from `b` to `a`.
+    /// The direction from `b` to `a`.
     pub b_to_a: LinkConfig,
-    /// Both ends are on one host: the face is local, and nothing is emulated in the real arm.
+    /// Both ends are on one host. The face is local, and the real arm emulates nothing.
     pub is_local: bool,
-    /// What carries it in the real arm; the simulator takes the frame sizes from it: datagrams are
-    /// cut at `mtu`.
+    /// The transport in the real arm. The simulator uses it for frame sizes: datagrams are
+    /// fragmented at `mtu`.
     pub transport: Transport,
-    /// Octets of a datagram at most.
+    /// Maximum datagram size in bytes.
     pub mtu: usize,
-    /// Both ends send again what the link lost (NDNLPv2 reliability); of datagrams alone.
+    /// Whether both ends retransmit lost frames (NDNLPv2 reliability); datagrams only.
     #[serde(default)]
     pub reliability: bool,
-    /// One frame may stand for several Interests.
+    /// Whether one frame may carry several Interests.
     #[serde(default)]
     pub runs: bool,
 }
 
 impl LinkPlan {
-    /// A link within a host that is `way` in both directions.
+    /// A link within a host with the same configuration in both directions.
     pub fn local(a: usize, b: usize, way: &LinkConfig) -> Self {
         Self {
             a,
@@ -291,14 +289,14 @@ impl LinkPlan {
     }
 }
 
-/// What carries a link in the real arm.
+/// The transport of a link in the real arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     Unix,
     /// TCP over loopback.
     Tcp,
-    /// UDP over loopback, through the link emulator unless the link is ideal.
+    /// UDP over loopback. The link emulator is in between unless the link is ideal.
     Udp,
 }
 
@@ -306,116 +304,115 @@ pub enum Transport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoutePlan {
-    /// The router, an index into [`Plan::nodes`].
+    /// The router, an index in [`Plan::nodes`].
     pub node: usize,
     pub prefix: String,
-    /// The link it leaves by, an index into [`Plan::links`].
+    /// The outgoing link, an index in [`Plan::links`].
     pub link: usize,
     /// Lower is better.
     pub cost: u64,
 }
 
-/// Something that goes wrong.
+/// A planned fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultPlan {
-    /// When, ns from the start.
+    /// Time of the fault, ns from the start.
     pub at_ns: u64,
     pub fault: Fault,
 }
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// A link carries nothing for a time.
+    /// A link is down for a time.
     LinkDown {
-        /// An index into [`Plan::links`].
+        /// Index in [`Plan::links`].
         link: usize,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
     },
-    /// A link has less of its rate for a time, both ways. What waits already leaves as it would
-    /// have.
+    /// A link has a reduced rate for a time, in both directions. Queued frames keep their times.
     LinkSlow {
-        /// An index into [`Plan::links`].
+        /// Index in [`Plan::links`].
         link: usize,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
-        /// The share of its rate that is left.
+        /// Fraction of the rate that is left.
         share: f64,
     },
-    /// A router loses all its state and comes back with its routes after a time.
+    /// A router loses its state, and restarts with its routes after a time.
     Crash {
-        /// An index into [`Plan::nodes`].
+        /// Index in [`Plan::nodes`].
         node: usize,
-        /// For how long it is away, ns.
+        /// Time until the restart, ns.
         for_ns: u64,
     },
-    /// The store of a router (its disks, its stage, where it has them) serves nothing for a time.
+    /// A router's store, with its disks and its stage, serves nothing for a time.
     StoreStall {
-        /// An index into [`Plan::nodes`].
+        /// Index in [`Plan::nodes`].
         node: usize,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
     },
-    /// A link flips octets in what it carries for a time.
+    /// A link flips bytes of its frames for a time.
     WrongBytes {
-        /// An index into [`Plan::links`].
+        /// Index in [`Plan::links`].
         link: usize,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
-        /// The share of frames that are hit.
+        /// Fraction of damaged frames.
         probability: f64,
     },
-    /// One disk of a router answers nothing for a time.
+    /// One disk of a router does not respond for a time.
     DiskStall {
-        /// An index into [`Plan::nodes`].
+        /// Index in [`Plan::nodes`].
         node: usize,
-        /// Which of its disks, from 0.
+        /// Index of the disk, from 0.
         disk: u8,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
     },
-    /// One disk of a router fails operations for a time.
+    /// Operations of one disk fail for a time.
     DiskErrors {
-        /// An index into [`Plan::nodes`].
+        /// Index in [`Plan::nodes`].
         node: usize,
-        /// Which of its disks, from 0.
+        /// Index of the disk, from 0.
         disk: u8,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
-        /// The share of operations that fail. Of a write that fails, any part may be written.
+        /// Fraction of failed operations. A failed write may write any of its blocks.
         probability: f64,
     },
-    /// One disk of a router says that all is well for a time, and it is not.
+    /// One disk reports success for a time although operations go wrong.
     DiskDamage {
-        /// An index into [`Plan::nodes`].
+        /// Index in [`Plan::nodes`].
         node: usize,
-        /// Which of its disks, from 0.
+        /// Index of the disk, from 0.
         disk: u8,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
-        /// The share of reads in which bits are flipped.
+        /// Fraction of reads with flipped bits.
         flipped: f64,
-        /// The share of writes of which nothing is written.
+        /// Fraction of writes that write nothing.
         lost: f64,
-        /// The share of writes of which only the first blocks are written.
+        /// Fraction of writes that write only their first blocks.
         torn: f64,
     },
-    /// One disk of a router has no space left for a time: writes fail.
+    /// One disk has no space left for a time, and writes fail.
     DiskFull {
-        /// An index into [`Plan::nodes`].
+        /// Index in [`Plan::nodes`].
         node: usize,
-        /// Which of its disks, from 0.
+        /// Index of the disk, from 0.
         disk: u8,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
     },
 }
 
 impl Fault {
-    /// How long it lasts, ns.
+    /// Duration, ns.
     pub fn for_ns(&self) -> u64 {
         match *self {
             Self::LinkDown { for_ns, .. }

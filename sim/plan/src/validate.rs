@@ -1,4 +1,4 @@
-//! What makes no sense in a plan.
+//! Validates plans.
 
 mod disk;
 
@@ -11,17 +11,17 @@ use weir_wire::Name;
 use crate::error::PlanError;
 use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull};
 
-/// Links that a consumer with a window may have.
+/// Limit on the links of a consumer with a window.
 const LINKS_MAX: usize = 64;
-/// Shards that a router may have.
+/// Limit on the shards of a router.
 const SHARDS_MAX: u16 = 256;
 
 impl Plan {
-    /// Refuses a plan that contradicts itself, before anything is built from it.
+    /// Checks a plan before anything is built from it.
     ///
     /// # Errors
-    /// A number names nothing, a value is out of its range, a consumer or producer has not the one
-    /// link to a router that it must have.
+    /// A number is out of range, a value is invalid, or a consumer or producer lacks its link to a
+    /// router.
     pub fn check(&self) -> Result<(), PlanError> {
         check_nodes(self)?;
         check_links(self)?;
@@ -48,7 +48,7 @@ fn check_nodes(plan: &Plan) -> Result<(), PlanError> {
     check_shared(plan)
 }
 
-/// Routers that share a disk or a machine say the same of it.
+/// Routers that share a disk or a machine must agree about it.
 fn check_shared(plan: &Plan) -> Result<(), PlanError> {
     let routers = plan.nodes.iter().filter_map(|node| match &node.role {
         Role::Router(router) => Some((node, router)),
@@ -58,7 +58,8 @@ fn check_shared(plan: &Plan) -> Result<(), PlanError> {
     for (index, (node, router)) in routers.iter().enumerate() {
         for (other, plan) in &routers[..index] {
             if let Some(key) = router.conflict_with(plan) {
-                let problem = format!("is not that of node `{}`, which shares it", other.name);
+                let problem =
+                    format!("differs from that of node `{}`, which shares it", other.name);
                 return Err(value(&format!("node `{}`", node.name), key, problem));
             }
         }
@@ -72,7 +73,7 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
     router.check_marking(name, None)?;
     router.face_shaping(name)?;
     if !(0.0..=1.0).contains(&router.store_filled) {
-        let problem = format!("is {}; it is a share from 0 to 1", router.store_filled);
+        let problem = format!("is {}; write a fraction from 0 to 1", router.store_filled);
         return Err(value(&place, "store_filled", problem));
     }
     if router.shards == 0 || router.shards > SHARDS_MAX {
@@ -80,7 +81,11 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
         return Err(value(&place, "shards", problem));
     }
     if router.pit_entries_max == 0 {
-        return Err(value(&place, "pit_entries_max", "is 0; without a PIT nothing is forwarded"));
+        return Err(value(
+            &place,
+            "pit_entries_max",
+            "is 0; write at least 1, because a router forwards nothing without a PIT",
+        ));
     }
     if let Some(disk) = &router.disk {
         disk::check(disk, &place)?;
@@ -99,22 +104,21 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
         check_stage(stage, &place, key)?;
         let may_pass_by = matches!(key, "stages.store" | "stages.store_write");
         if stage.when_full == WhenFull::Bypass && !may_pass_by {
-            let problem = "passes by what finds it full, but no packet can do without this stage; \
-                           only the store can be passed by, so say `drop`";
+            let problem = "is `bypass`, but only the store can be bypassed; write `drop`";
             return Err(value(&place, key, problem));
         }
     }
     if let Some(miss) = &stages.store_miss {
         miss.check().map_err(|error| value(&place, "stages.store_miss", error.to_string()))?;
         if stages.store.is_none() {
-            let problem = "is given, but there is no `store` stage whose server it would hold";
+            let problem = "is set without a `store` stage; add one or remove this key";
             return Err(value(&place, "stages.store_miss", problem));
         }
     }
     Ok(())
 }
 
-/// The processor. What an Interest takes beside `interest` must be known when its turn is over.
+/// Checks the processor. The additional time of a read or bypass must be known when the turn ends.
 fn check_cpu(router: &RouterPlan, stages: &StagesPlan, place: &str) -> Result<(), PlanError> {
     let Some(cpu) = &stages.cpu else { return Ok(()) };
     let named = [
@@ -132,7 +136,7 @@ fn check_cpu(router: &RouterPlan, stages: &StagesPlan, place: &str) -> Result<()
         return Err(value(place, "stages.cpu.cores", "is 0; a machine has at least 1"));
     }
     if cpu.machine.is_none() && cpu.cores > 1 {
-        let problem = "is more than 1, but a router has one packet served at a time; name the \
+        let problem = "is more than 1, but a router serves one packet at a time; name the \
                        `machine` whose cores several routers share";
         return Err(value(place, "stages.cpu.cores", problem));
     }
@@ -140,8 +144,8 @@ fn check_cpu(router: &RouterPlan, stages: &StagesPlan, place: &str) -> Result<()
     let disk = router.disk.as_ref();
     let is_later = stages.store.is_some() || disk.is_some_and(crate::DiskPlan::is_blocking);
     if has_rest && is_later {
-        let problem = "takes `read` and `bypass`, but Interests wait before this store, which \
-                       decides later; leave them out";
+        let problem = "has `read` or `bypass`, but this store blocks and decides later; remove \
+            them";
         return Err(value(place, "stages.cpu", problem));
     }
     Ok(())
@@ -165,14 +169,14 @@ fn check_links(plan: &Plan) -> Result<(), PlanError> {
         }
         if link.transport == Transport::Udp && link.mtu < weir_link::MTU_MIN {
             let problem = format!(
-                "is {}; a datagram of less than {} octets carries nothing",
+                "is {}; write at least {} bytes, because a smaller datagram carries nothing",
                 link.mtu,
                 weir_link::MTU_MIN
             );
             return Err(value(&place, "mtu", problem));
         }
         if link.reliability && link.transport != Transport::Udp {
-            let problem = "is for links that lose frames: those over UDP";
+            let problem = "requires a link over UDP; only those lose frames";
             return Err(value(&place, "reliability", problem));
         }
         let check = |config: &LinkConfig, key| {
@@ -184,7 +188,7 @@ fn check_links(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Consumers and producers have one link, to a router; consumers with a window may have several.
+/// Consumers and producers have one link to a router. Consumers with a window may have several.
 fn check_apps(plan: &Plan) -> Result<(), PlanError> {
     let is_router = |node: usize| matches!(plan.nodes[node].role, Role::Router(_));
     let mut links = vec![(0, 0); plan.nodes.len()];
@@ -252,7 +256,7 @@ fn check_routes(plan: &Plan) -> Result<(), PlanError> {
             });
         }
         let prefix: Name = route.prefix.parse().map_err(|error| {
-            value(&place, "prefix", format!("is no name: {error}; write one like /a/b"))
+            value(&place, "prefix", format!("is not a valid name: {error}; write one like /a/b"))
         })?;
         if prefix.component_count() > PREFIX_COMPONENTS_MAX {
             let problem = format!("has more than {PREFIX_COMPONENTS_MAX} components");
@@ -266,7 +270,7 @@ fn check_share(place: &str, key: &'static str, share: f64) -> Result<(), PlanErr
     if (0.0..=1.0).contains(&share) {
         return Ok(());
     }
-    Err(value(place, key, format!("is {share}; a probability is from 0 to 1")))
+    Err(value(place, key, format!("is {share}; write a probability from 0 to 1")))
 }
 
 fn check_disk(plan: &Plan, node: usize, disk: u8, place: &str) -> Result<(), PlanError> {
@@ -283,13 +287,16 @@ fn check_disk(plan: &Plan, node: usize, disk: u8, place: &str) -> Result<(), Pla
     Err(value(place, "disk", problem))
 }
 
-/// The disk is the router's alone.
+/// The disk must not be shared.
 fn check_own_disk(plan: &Plan, node: usize, place: &str) -> Result<(), PlanError> {
     match plan.nodes.get(node).map(|node| (&node.name, &node.role)) {
         Some((name, Role::Router(RouterPlan { disk: Some(disk), .. })))
             if disk.shared_as.is_some() =>
         {
-            let problem = format!("is of the disk of node `{name}`, which others share");
+            let problem = format!(
+                "concerns the disk of node `{name}`, which other routers share; use a disk of its \
+                own"
+            );
             Err(value(place, "kind", problem))
         }
         _ => Ok(()),

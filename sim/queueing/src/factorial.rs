@@ -1,9 +1,13 @@
 //! Two-level factorial designs with replications: which factor explains how much.
 //!
-//! With k factors at two levels each and r replications, the responses are fitted by
-//! `y = q_0 + q_A x_A + q_B x_B + q_AB x_A x_B + ...`, x = -1 or 1. An effect explains
-//! `2^k r q^2` of the total sum of squares; what is left within treatments is error. This is the
-//! method of paper ccnx-measurement, section 3.5.
+//! With k factors at two levels each and r replications, the responses are fitted by `y = q_0 + q_A
+//! x_A + q_B x_B + q_AB x_A x_B + ...` with x = -1 or 1. An effect with coefficient q explains `2^k
+//! r q^2` of the total sum of squares. The variation within treatments is error. This is the method
+//! of paper ccnx-measurement, section 3.5.
+//!
+//! Example with one factor and two replications: the responses are 10 and 12 at the low level, 20
+//! and 22 at the high level. The mean is `q_0 = 16`, and `q_A = (21 - 11) / 2 = 5`. A explains `2 *
+//! 2 * 25 = 100` of the total 104, and the error 4.
 
 mod parse;
 
@@ -15,54 +19,54 @@ use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
 pub use parse::parse;
 
-/// The most factors of a design: it has 2^k treatments.
+/// Limit on the factors of a design, which has 2^k treatments.
 pub(crate) const FACTORS_MAX: usize = 16;
 
-/// A factor and what its levels are called.
+/// A factor and the names of its levels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Factor {
     pub name: String,
-    /// What level -1 is called in the file.
+    /// The name of level -1 in the file.
     pub low: String,
-    /// What level 1 is called in the file.
+    /// The name of level 1 in the file.
     pub high: String,
 }
 
-/// A complete design: every combination of levels, each with as many responses.
+/// A complete design: every combination of levels, each with the same number of responses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Design {
     factors: Vec<Factor>,
-    /// Responses of each treatment; bit i of a treatment's number is set when factor i is high.
+    /// Responses of each treatment. Bit i of a treatment's number is set if factor i is high.
     responses: Vec<Vec<f64>>,
 }
 
-/// What a design tells.
+/// The result of an analysis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
-    /// The factors in the order of the file.
+    /// The factors in file order.
     pub factors: Vec<Factor>,
     /// Responses of each treatment, r.
     pub replications: usize,
-    /// The mean of all responses, q_0.
+    /// Mean of all responses, q_0.
     pub mean: f64,
-    /// All effects, single factors and interactions, the most important first.
+    /// All effects of single factors and of interactions, largest first.
     pub effects: Vec<Effect>,
-    /// Share of the variation that is error, in percent; absent without replications.
+    /// Percentage of the variation that is error; absent without replications.
     pub error_percent: Option<f64>,
-    /// Standard deviation of the error of a response; absent without replications.
+    /// Standard deviation of a response's error; absent without replications.
     pub error_deviation: Option<f64>,
     pub confidence: f64,
 }
 
-/// An effect of a factor, or of several together.
+/// The effect of one factor, or of several together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// The names of its factors: joined without a sign when all are single letters (`BC`), with `*`
-    /// otherwise.
+    /// Names of its factors: joined without a separator if all are single letters (`BC`), otherwise
+    /// with `*`.
     pub effect: String,
     /// q: half the change of the response from -1 to 1.
     pub coefficient: f64,
-    /// Share of the total variation, in percent.
+    /// Percentage of the total variation.
     pub variation_percent: f64,
     /// Lower end of the confidence interval of q; absent without replications.
     pub low: Option<f64>,
@@ -76,14 +80,14 @@ pub enum FactorialError {
     /// No rows.
     #[error("no rows: give a header such as `A,B,y` and a row for each run")]
     Empty,
-    /// The heading is not factors and then y.
+    /// The header is not a list of factors followed by y.
     #[error("line {line}: {problem}: the header names the factors and then `y`, such as `A,B,y`")]
     Header { line: u64, problem: String },
-    /// Something is wrong with a row.
+    /// A row is invalid.
     #[error("line {line}: {problem}")]
     Row {
         line: u64,
-        /// What is wrong and what to do.
+        /// What is wrong and what to write.
         problem: String,
     },
     /// The file is not CSV.
@@ -98,7 +102,7 @@ pub enum FactorialError {
         /// Its only level.
         level: String,
     },
-    /// Treatments without a run.
+    /// Treatments without a row.
     #[error(
         "{count} of {all} combinations have no row, such as {example}: a design needs every one"
     )]
@@ -117,8 +121,8 @@ pub enum FactorialError {
 }
 
 impl Design {
-    /// A design from its factors and the responses of each treatment: `responses[t]` has those of
-    /// the treatment in which factor i is high when bit i of t is set.
+    /// A design from its factors and responses. `responses[t]` belongs to the treatment in which
+    /// factor i is high if bit i of t is set.
     pub fn new(factors: Vec<Factor>, responses: Vec<Vec<f64>>) -> Result<Self, FactorialError> {
         let problem = |text: String| FactorialError::Header { line: 1, problem: text };
         if factors.is_empty() || factors.len() > FACTORS_MAX {
@@ -140,7 +144,7 @@ impl Design {
         Ok(design)
     }
 
-    /// A treatment in words: `A=10K B=4`.
+    /// A treatment as text: `A=10K B=4`.
     fn treatment(&self, number: usize) -> String {
         let levels = self.factors.iter().enumerate().map(|(index, factor)| {
             let level = if number >> index & 1 == 1 { &factor.high } else { &factor.low };
@@ -157,10 +161,10 @@ impl Design {
         names.join(if short { "" } else { "*" })
     }
 
-    /// Effects, variation and, when there are replications, intervals of the given confidence.
+    /// Computes effects, variation and, with replications, confidence intervals.
     ///
-    /// The error of every effect is `s / sqrt(2^k r)`, with `s^2` the squares within treatments
-    /// over their `2^k (r - 1)` degrees of freedom.
+    /// The error of every effect is `s / sqrt(2^k r)`, where `s^2` is the sum of squares within
+    /// treatments over its `2^k (r - 1)` degrees of freedom.
     pub fn analyse(&self, confidence: f64) -> Result<Analysis, FactorialError> {
         if !(confidence > 0.0 && confidence < 1.0) {
             return Err(FactorialError::Confidence(confidence));
@@ -212,8 +216,8 @@ impl Design {
     }
 }
 
-/// The coefficients of all effects, by number of the set of factors: Yates' sums and differences,
-/// one factor after the other.
+/// The coefficients of all effects, indexed by the set of factors: Yates' sums and differences, one
+/// factor after another.
 fn contrasts(mut values: Vec<f64>) -> Vec<f64> {
     let count = values.len();
     let mut stride = 1;

@@ -1,5 +1,19 @@
-//! How long a file takes over one path or several (paper multipath-cache-management, section 6),
-//! and a simulation that shows where the paper's formulas are too simple.
+//! The time to transfer a file over one path or several (paper multipath-cache-management, section
+//! 6).
+//!
+//! [`latencies`] evaluates the paper's formulas and one that adds rates. [`simulate`] transfers
+//! packet by packet, which shows where the formulas are too simple.
+//!
+//! | value | formula |
+//! |---|---|
+//! | default, one Interest at a time | `s_num delta` |
+//! | pipelined over one path | `s_num delta / DP` |
+//! | multipath | `sum_i(s_i delta_i / DP_i) / paths` |
+//! | limited | `max_i(delta_i + (s_i - 1) max(delta_i / DP_i, packet / B_i))` |
+//!
+//! Example: 100 segments over one path of 10 ms take 1 s with one Interest at a time, and 200 ms
+//! with a pipeline of 5. On a 10 Mbit/s link a packet of 1250 bytes takes 1 ms, so ten Interests
+//! fill the path: a pipeline of 20 gains nothing over 10, although the pipelined formula says so.
 
 mod simulate;
 
@@ -13,17 +27,17 @@ pub use simulate::{PathResult, Simulation, SimulationOptions, simulate};
 /// A path from the consumer to the content.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Path {
-    /// delta_i: time from an Interest to its Data when nothing else is on the path, in nanoseconds.
+    /// delta_i: time from an Interest to its Data on an idle path, ns.
     pub latency_ns: u64,
-    /// DP_i: Interests kept outstanding; at least 1.
+    /// DP_i: number of Interests in flight, at least 1.
     pub pipeline_depth: u32,
-    /// B_i: rate of the path's slowest link in bits a second. The formulas ignore it.
+    /// B_i: rate of the path's slowest link in bit/s. The paper's formulas ignore it.
     pub rate_bps: u64,
-    /// Segments that are fetched over this path.
+    /// Segments fetched over this path.
     pub segments: u64,
 }
 
-/// What the paper's formulas and ours say of a transfer, in nanoseconds.
+/// Transfer times by the paper's formulas and by ours, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Latencies {
     /// One Interest at a time over the first path: `s_num delta`.
@@ -32,30 +46,30 @@ pub struct Latencies {
     pub pipelined_ns: f64,
     /// All paths: the sum of `s_i delta_i / DP_i` over the number of paths.
     pub multipath_ns: f64,
-    /// The last path to finish, each limited by its pipeline or by its rate, whichever is slower:
-    /// `max_i(delta_i + (s_i - 1) max(delta_i / DP_i, packet / B_i))`. What the formulas leave out
-    /// except queueing before links that paths share.
+    /// The last path to finish, each limited by its pipeline or its rate, whichever is slower:
+    /// `max_i(delta_i + (s_i - 1) max(delta_i / DP_i, packet / B_i))`. It ignores only the queues
+    /// before shared links.
     pub limited_ns: f64,
 }
 
-/// Why a transfer is impossible.
+/// Why a transfer is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultipathError {
     #[error("no paths: give at least one")]
     NoPaths,
-    /// A path that keeps no Interest outstanding.
+    /// A pipeline depth of 0.
     #[error("path {path} has a pipeline depth of 0: give 1 or more")]
     Depth {
         /// Number of the path, from 1.
         path: usize,
     },
-    /// A path with no rate.
+    /// A rate of 0.
     #[error("path {path} has a rate of 0: give bits a second")]
     Rate {
         /// Number of the path, from 1.
         path: usize,
     },
-    /// A path faster than its own link.
+    /// The path's latency is below the transmission time on its own link.
     #[error(
         "path {path} has a latency of {latency_ns} ns, but its link needs {transmission_ns} ns for \
          a packet: give more latency or a higher rate"
@@ -64,27 +78,27 @@ pub enum MultipathError {
         /// Number of the path, from 1.
         path: usize,
         latency_ns: u64,
-        /// What a packet takes on its link.
+        /// Transmission time of a packet on its link.
         transmission_ns: u64,
     },
-    /// No segments, or more than can be simulated.
+    /// No segments, or too many to simulate.
     #[error("{0} segments: give 1 to {SEGMENTS_MAX}")]
     Segments(u64),
-    /// Packets of no size.
-    #[error("packets of 0 octets: give 1 or more")]
+    /// A packet size of 0.
+    #[error("packets of 0 bytes: give 1 or more")]
     PacketBytes,
-    /// A link that all paths share has no rate.
+    /// The shared link has a rate of 0.
     #[error("the shared link has a rate of 0: give bits a second, or leave it out")]
     SharedRate,
-    /// A queue without room.
+    /// A queue of 0 packets.
     #[error("a queue of 0 packets: give 1 or more")]
     Queue,
 }
 
-/// The most segments of a transfer.
+/// Limit on the segments of a transfer.
 pub(crate) const SEGMENTS_MAX: u64 = 100_000_000;
 
-/// Nanoseconds that `bytes` take at `rate_bps`, rounded up.
+/// Transmission time of `bytes` at `rate_bps` in ns, rounded up.
 pub(crate) fn transmission_ns(bytes: u32, rate_bps: u64) -> u64 {
     let bit_ns = u128::from(bytes) * 8 * 1_000_000_000;
     u64::try_from(bit_ns.div_ceil(u128::from(rate_bps.max(1)))).unwrap_or(u64::MAX)
@@ -93,13 +107,13 @@ pub(crate) fn transmission_ns(bytes: u32, rate_bps: u64) -> u64 {
 /// How a file is divided over paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// As many segments over each.
+    /// The same number of segments on each path.
     Equal,
-    /// In proportion to what each can carry: `min(DP_i / delta_i, B_i / packet)`.
+    /// Proportional to the capacity of each path: `min(DP_i / delta_i, B_i / packet)`.
     Proportional,
 }
 
-/// Divides `segments` over `paths`, whose `segments` are overwritten; every segment is assigned.
+/// Assigns all `segments` to `paths`, and overwrites their `segments`.
 pub fn divide(paths: &mut [Path], segments: u64, packet_bytes: u32, split: Split) {
     let capacity = |path: &Path| match split {
         Split::Equal => 1.0,
@@ -115,13 +129,13 @@ pub fn divide(paths: &mut [Path], segments: u64, packet_bytes: u32, split: Split
     }
 }
 
-/// Mean time between two Data of a busy path.
+/// Mean time between two Data on a busy path.
 fn spacing_ns(path: &Path, packet_bytes: u32) -> f64 {
     let window = path.latency_ns as f64 / f64::from(path.pipeline_depth);
     window.max(transmission_ns(packet_bytes, path.rate_bps) as f64)
 }
 
-/// Checks that paths are possible for packets of `packet_bytes`.
+/// Checks that paths are valid for packets of `packet_bytes`.
 pub(crate) fn check(paths: &[Path], packet_bytes: u32) -> Result<(), MultipathError> {
     if paths.is_empty() {
         return Err(MultipathError::NoPaths);
@@ -150,7 +164,7 @@ pub(crate) fn check(paths: &[Path], packet_bytes: u32) -> Result<(), MultipathEr
     Ok(())
 }
 
-/// The paper's formulas for all segments of `paths`, and one that knows rates and the last path.
+/// The paper's formulas for all segments of `paths`, and one that includes rates and the last path.
 pub fn latencies(paths: &[Path], packet_bytes: u32) -> Result<Latencies, MultipathError> {
     check(paths, packet_bytes)?;
     let segments: u64 = paths.iter().map(|path| path.segments).sum();

@@ -1,12 +1,23 @@
-//! Queues that bypass to each other: the N-queue model (paper nb-cache, section IV).
+//! The N-queue bypass model (paper nb-cache, section IV).
 //!
-//! Packets arrive as a Poisson stream and enter the first queue that holds fewer packets than the
-//! threshold; when all are full the packet is lost. Every queue has one server with exponential
-//! service. A queue's packets include the one in service.
+//! Packets arrive as a Poisson stream. Each enters the first queue that holds fewer packets than
+//! the threshold K; if all queues are full, it is lost. Each queue has one server with exponential
+//! service times. A queue's length includes the packet in service. The load is the arrival rate
+//! over the service rate of one server.
 //!
-//! Three methods give the same [`Solution`]: [`chain()`] solves the Markov chain of all queues,
-//! [`renewal()`] takes one queue after the other and is exact for any number of them, and
-//! [`simulate()`] counts events. `docs/models/nqueue.md` derives them.
+//! | method | idea | cost |
+//! |---|---|---|
+//! | [`chain()`] | solves the balance equations of all `(K + 1)^N` states (Eq. 13) | N states per sweep |
+//! | [`renewal()`] | solves one queue after another; exact for any N | N (S^2 K + S K^2), S ~ 75 |
+//! | [`simulate()`] | counts events and gives confidence intervals | events |
+//!
+//! One queue is M/M/1/K: `p_n = load^n / (1 + load + ... + load^K)`. Example with K = 1 and load 1:
+//! a packet finds the server busy with `p_1 = 1/2`, so half of all packets bypass the first queue.
+//! With N queues of K = 1 the model is Erlang's loss system; for N = 2 and load 1, a fifth of the
+//! packets is lost (`(1/2) / (1 + 1 + 1/2)`).
+//!
+//! All three give the same [`Solution`]. `docs/models/nqueue.md` has the derivations. A method must
+//! never return a solution in which served and lost packets do not add up to the arrivals.
 
 mod chain;
 mod diagram;
@@ -23,10 +34,10 @@ pub use diagram::{Diagram, Move, MoveKind, diagram};
 pub use renewal::{RenewalSolution, renewal};
 pub use simulate::{SimulateOptions, Simulation, simulate};
 
-/// The most queues that a model may have.
+/// Limit on the queues of a model.
 pub(crate) const QUEUES_MAX: usize = 100_000;
 
-/// The highest threshold of a queue.
+/// Limit on the threshold of a queue.
 pub(crate) const THRESHOLD_MAX: usize = 100_000;
 
 /// An N-queue bypass model.
@@ -37,27 +48,27 @@ pub struct Model {
     load: f64,
 }
 
-/// What a model predicts.
+/// The result for a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Solution {
-    /// The share of all packets that find every queue full.
+    /// Fraction of packets that find every queue full.
     pub loss: f64,
     /// Mean number of packets in the system, those in service included (paper nb-cache, Eq. 8).
     pub packets: f64,
-    /// Mean share of servers that are busy (paper nb-cache, Eq. 9 and 10, for any N).
+    /// Mean fraction of busy servers (paper nb-cache, Eq. 9 and 10, for any N).
     pub utilisation: f64,
     /// The queues in order of priority.
     pub queues: Vec<QueueSolution>,
 }
 
-/// What a model predicts of one queue.
+/// The result for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct QueueSolution {
     /// Mean number of packets, the one in service included.
     pub mean_packets: f64,
-    /// The share of time in which its server is busy.
+    /// Fraction of time in which its server is busy.
     pub utilisation: f64,
-    /// The share of the packets offered to this queue that find it full and go on to the next.
+    /// Fraction of the packets offered to this queue that find it full and continue to the next.
     pub blocking: f64,
 }
 
@@ -67,10 +78,10 @@ pub enum NQueueError {
     /// No queues, or too many.
     #[error("a model of {0} queues: give 1 to {QUEUES_MAX}")]
     Queues(usize),
-    /// No room in a queue, or too much.
+    /// The threshold is 0 or too high.
     #[error("a threshold of {0} packets: give 1 to {THRESHOLD_MAX}")]
     Threshold(usize),
-    /// A load that is negative or no number.
+    /// The load is negative or not a number.
     #[error("a load of {0}: give the arrival rate over the service rate, 0 or more")]
     Load(f64),
     /// The chain has more states than allowed.
@@ -81,25 +92,25 @@ pub enum NQueueError {
     States {
         queues: usize,
         threshold: usize,
-        /// Values that a queue's length takes.
+        /// Number of possible lengths of a queue.
         threshold_and_one: usize,
-        /// States of the chain, in words.
+        /// Number of states, as text.
         states: String,
-        /// The most that were allowed.
+        /// Limit on the states.
         states_max: usize,
     },
     /// The iteration did not reach its residual.
     #[error(
-        "no convergence after {sweeps} sweeps (residual {residual:.1e}, asked for {wanted:.1e}): \
+        "no convergence after {sweeps} sweeps (residual {residual:.1e}, required {wanted:.1e}): \
          allow more sweeps or use the renewal method"
     )]
     Convergence {
         sweeps: usize,
         residual: f64,
-        /// Residual asked for.
+        /// Required residual.
         wanted: f64,
     },
-    /// The threshold is beyond what the renewal method handles in memory.
+    /// The threshold exceeds the memory of the renewal method.
     #[error(
         "a threshold of {threshold} packets: the renewal method takes at most {most}; use the \
          simulation"
@@ -107,13 +118,13 @@ pub enum NQueueError {
     RenewalThreshold { threshold: usize, most: usize },
     /// Two resolutions of the renewal method disagree.
     #[error(
-        "the renewal method is only good to {estimate:.1e} for this model (wanted {wanted:.1e}); \
-         use the chain or the simulation"
+        "the renewal method is only accurate to {estimate:.1e} for this model (required \
+         {wanted:.1e}); use the chain or the simulation"
     )]
     Accuracy {
         /// Difference of the two resolutions.
         estimate: f64,
-        /// The largest difference allowed.
+        /// Largest difference allowed.
         wanted: f64,
     },
     /// Too few replications for an interval, or no events.
@@ -125,7 +136,7 @@ pub enum NQueueError {
 }
 
 impl Model {
-    /// `queues` queues of at most `threshold` packets each; `load` is the arrival rate of the whole
+    /// `queues` queues of at most `threshold` packets each. `load` is the arrival rate of the whole
     /// system over the service rate of one server.
     pub fn new(queues: usize, threshold: usize, load: f64) -> Result<Self, NQueueError> {
         if !(1..=QUEUES_MAX).contains(&queues) {
@@ -145,12 +156,12 @@ impl Model {
         self.queues
     }
 
-    /// The most packets in a queue, the one in service included: K, the paper's m - 1.
+    /// Limit on the packets in a queue, the one in service included: K, the paper's m - 1.
     pub fn threshold(&self) -> usize {
         self.threshold
     }
 
-    /// Arrival rate over service rate, over the whole system.
+    /// Arrival rate of the whole system over the service rate of one server.
     pub fn load(&self) -> f64 {
         self.load
     }
@@ -165,7 +176,7 @@ impl Model {
 }
 
 impl Solution {
-    /// From the queues; the loss is the product of their blockings.
+    /// Combines the queues. The loss is the product of their blockings.
     fn from_queues(queues: Vec<QueueSolution>) -> Self {
         let mean = queues.iter().map(|queue| queue.utilisation).sum::<f64>() / queues.len() as f64;
         Self {
@@ -176,7 +187,7 @@ impl Solution {
         }
     }
 
-    /// Packets served, in packets per mean service time: all servers together.
+    /// Packets served per mean service time by all servers together.
     pub(crate) fn throughput(&self) -> f64 {
         self.queues.iter().map(|queue| queue.utilisation).sum()
     }
@@ -199,7 +210,7 @@ impl Solution {
                 (one.blocking, two.blocking),
             ]
         });
-        // Something that is no number must not pass for none.
+        // NaN must not pass as a small difference.
         let most = |most: f64, (one, two): (f64, f64)| {
             let next = measure(one, two);
             if next.is_nan() || next > most { next } else { most }

@@ -1,7 +1,15 @@
 //! The stages of a router as an open network of queues (paper nb-cache, section II).
 //!
-//! Five M/M/1 stages: an Interest passes the store, on a miss the PIT, on a miss there the FIB; the
-//! Data that answers passes the PIT again and, when it is to be cached, the store.
+//! There are five M/M/1 stages. An Interest passes the store; after a miss, the PIT; after a miss
+//! there, the FIB. The Data passes the PIT again and, if it is cached, the store.
+//!
+//! Each stage i receives T_i packets per second (Eq. 4) of the arrival rate lambda, and serves
+//! mu_i. Its utilisation is T_i / mu_i (Eq. 5). The router is stable while all utilisations are
+//! below 1. The stage with the lowest limit `mu_i lambda / T_i` (Eq. 6) is the bottleneck (Eq. 7).
+//!
+//! Example: at a store hit ratio of 25 %, three quarters of all Interests reach the PIT. A PIT of
+//! 4000 packets per second then allows 4000 / 0.75 = 5333 Interests per second, while a store of
+//! 4700 lookups per second allows 4700: the store is the bottleneck.
 
 use serde::Serialize;
 
@@ -11,15 +19,15 @@ pub const STAGES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// 1: an Interest looks for Data in the content store.
+    /// 1: lookup of an Interest in the content store.
     StoreRead,
-    /// 2: Data is written into the content store.
+    /// 2: write of Data to the content store.
     StoreWrite,
-    /// 3: an Interest looks for others like it that are pending.
+    /// 3: lookup of an Interest among the pending ones.
     PitInterest,
-    /// 4: Data looks for the Interests that it answers.
+    /// 4: lookup of the pending Interests that a Data answers.
     PitData,
-    /// 5: an Interest looks for its next hop.
+    /// 5: lookup of an Interest's next hop.
     Fib,
 }
 
@@ -44,56 +52,56 @@ impl Stage {
     }
 }
 
-/// A router's stages and how packets go between them.
+/// A router's stages, and the probabilities of the paths between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pipeline {
-    /// mu_1 .. mu_5: packets that each stage can serve in a second.
+    /// mu_1 .. mu_5: packets per second that each stage can serve.
     service_rates: [f64; STAGES],
     probabilities: Probabilities,
 }
 
-/// Which share of packets goes which way; each in 0..=1 (paper nb-cache, Table I).
+/// Probabilities of the paths, each in 0..=1 (paper nb-cache, Table I).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Probabilities {
     /// alpha: Interests that the store answers.
     pub store_hit: f64,
-    /// beta: Interests of the rest that join one that is pending.
+    /// beta: of the other Interests, those that a pending one aggregates.
     pub pit_hit: f64,
-    /// theta: Interests of the rest that the FIB has a next hop for.
+    /// theta: of the remaining Interests, those with a next hop in the FIB.
     pub fib_hit: f64,
-    /// phi: Data that is written into the store.
+    /// phi: Data that is written to the store.
     pub caching: f64,
 }
 
-/// What the model says of one stage.
+/// The model's result for one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StageReport {
     pub stage: Stage,
-    /// The packets of this stage for each Interest that arrives (Eq. 4 over lambda).
+    /// Packets at this stage for each arriving Interest (Eq. 4 over lambda).
     pub visits: f64,
-    /// Packets a second that the stage can serve, mu_i.
+    /// Packets per second that the stage can serve, mu_i.
     pub service_rate: f64,
-    /// Packets that reach it in a second, T_i (Eq. 4).
+    /// Packets per second that reach it, T_i (Eq. 4).
     pub throughput: f64,
-    /// T_i over mu_i (Eq. 5); above 1 its queue grows without bound.
+    /// T_i over mu_i (Eq. 5). Above 1 the queue grows without bound.
     pub utilisation: f64,
-    /// Mean packets in the stage, the one in service included, of an M/M/1 queue; absent at a
+    /// Mean packets in the stage, the one in service included, as an M/M/1 queue; absent at a
     /// utilisation of 1 or more.
     pub mean_packets: Option<f64>,
-    /// The arrival rate at which it is busy all the time (Eq. 6); absent when no packet reaches it.
+    /// Arrival rate at which it is always busy (Eq. 6); absent if no packet reaches it.
     pub arrival_rate_max: Option<f64>,
 }
 
-/// What the model says of the router.
+/// The model's result for the router.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// lambda: Interests that arrive in a second.
+    /// lambda: Interests per second that arrive.
     pub arrival_rate: f64,
-    /// The largest arrival rate that every stage can serve (Eq. 7).
+    /// Largest arrival rate that every stage can serve (Eq. 7).
     pub arrival_rate_max: f64,
-    /// The stage that limits it; of several the first.
+    /// The stage that limits it; the first of several.
     pub bottleneck: Stage,
-    /// Whether every stage serves what reaches it: `arrival_rate` below `arrival_rate_max`.
+    /// Whether every stage serves what reaches it: `arrival_rate` is below `arrival_rate_max`.
     pub stable: bool,
     /// The stages in the paper's order.
     pub stages: Vec<StageReport>,
@@ -103,14 +111,14 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SweepRow {
     pub store_hit: f64,
-    /// The largest arrival rate (Eq. 7).
+    /// Largest arrival rate (Eq. 7).
     pub arrival_rate_max: f64,
     pub bottleneck: Stage,
-    /// The arrival rate that each stage allows; absent when no packet reaches it.
+    /// Arrival rate that each stage allows; absent if no packet reaches it.
     pub stage_limits: [Option<f64>; STAGES],
 }
 
-/// Why a pipeline is impossible.
+/// Why a pipeline is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PipelineError {
     /// A service rate that is not positive.
@@ -135,7 +143,7 @@ pub enum PipelineError {
 }
 
 impl Pipeline {
-    /// A router with service rates mu_1 .. mu_5 in packets a second.
+    /// A router with service rates mu_1 .. mu_5 in packets per second.
     pub fn new(
         service_rates: [f64; STAGES],
         probabilities: Probabilities,
@@ -156,7 +164,7 @@ impl Pipeline {
         Ok(Self { service_rates, probabilities })
     }
 
-    /// Packets that reach each stage for each Interest that arrives (Eq. 4 over lambda).
+    /// Packets at each stage for each arriving Interest (Eq. 4 over lambda).
     pub(crate) fn visits(&self) -> [f64; STAGES] {
         let Probabilities { store_hit, pit_hit, fib_hit, caching } = self.probabilities;
         let misses = 1.0 - store_hit;
@@ -165,7 +173,7 @@ impl Pipeline {
         [1.0, caching * answered, misses, answered, forwarded]
     }
 
-    /// The arrival rate that each stage allows (Eq. 6); `None` when no packet reaches it.
+    /// Arrival rate that each stage allows (Eq. 6); `None` if no packet reaches it.
     pub(crate) fn stage_limits(&self) -> [Option<f64>; STAGES] {
         let visits = self.visits();
         std::array::from_fn(|index| {
@@ -173,7 +181,7 @@ impl Pipeline {
         })
     }
 
-    /// The stage that limits the arrival rate, of several the first, and that rate (Eq. 7).
+    /// The stage that limits the arrival rate (the first of several), and that rate (Eq. 7).
     pub fn bottleneck(&self) -> (Stage, f64) {
         let limits = self.stage_limits();
         let mut found = (Stage::StoreRead, f64::INFINITY);
@@ -185,7 +193,7 @@ impl Pipeline {
         found
     }
 
-    /// What happens when `arrival_rate` Interests arrive in a second.
+    /// The result for `arrival_rate` Interests per second.
     pub fn report(&self, arrival_rate: f64) -> Result<Report, PipelineError> {
         if !arrival_rate.is_finite() || arrival_rate < 0.0 {
             return Err(PipelineError::ArrivalRate(arrival_rate));
@@ -219,7 +227,7 @@ impl Pipeline {
         Self::new(self.service_rates, Probabilities { store_hit, ..self.probabilities })
     }
 
-    /// The bottleneck as the store's hit ratio goes from 0 to 1 in `steps` equal steps.
+    /// The bottleneck for store hit ratios from 0 to 1 in `steps` equal steps.
     pub fn sweep(&self, steps: usize) -> Result<Vec<SweepRow>, PipelineError> {
         if !(1..=10_000).contains(&steps) {
             return Err(PipelineError::Steps(steps));
@@ -261,9 +269,10 @@ mod tests {
 
     #[test]
     fn bottleneck_moves_from_pit_to_store() {
-        // The text of Fig. 2: at 25 % the PIT (4 kpps, 75 % of all) is the bottleneck by Eq. 6 only
-        // if 4000 / 0.75 is below the store's 4700, which it is not: by rates alone it is the store
-        // from a hit ratio of 1 - 4000 / 4700 on.
+        // The text of Fig. 2 says that the PIT (4 kpps) is the bottleneck at 25 % hits, where 75 %
+        // of all Interests reach it. By Eq. 6 this requires 4000 / 0.75 to be below the store's
+        // 4700, which it is not. By the rates, the store is the bottleneck from a hit ratio of 1 -
+        // 4000 / 4700 on.
         let rows = paper().sweep(100).unwrap();
         assert_eq!(rows.len(), 101);
         for row in &rows {

@@ -11,31 +11,31 @@ use weir_transport::controller_constants;
 /// Constants of [`Chopcop`]. The paper gives none of them; the laboratory varies them.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ChopcopConfig {
-    /// Growth for each window of chunks received, in chunks (1: TCP's).
+    /// Growth per window of received chunks, in chunks (1: TCP's).
     alpha: f64,
-    /// What a timeout leaves of the window (0.5: TCP's).
+    /// Factor of the window after a timeout (0.5: TCP's).
     beta_0: f64,
-    /// What a chunk with all packets marked leaves of the window (Eq. 3): as after a timeout, since
-    /// the queue is at least twice q_max then.
+    /// Factor of the window after a chunk with all packets marked (Eq. 3). It equals that after a
+    /// timeout, because the queue then is at least twice q_max.
     beta_1: f64,
-    /// What a chunk without marked packets would leave of it (Eq. 3). 0.9: with one packet of 32
-    /// marked the window shrinks by a ninth, which the paper's deviation of its window (2.57 of
-    /// 23.27) allows.
+    /// Factor of the window after a chunk without marked packets, if such a chunk shrank it (Eq.
+    /// 3). With 0.9 and one marked packet of 32, the window shrinks by a ninth. This agrees with
+    /// the deviation of the paper's window (2.57 of 23.27).
     beta_2: f64,
-    /// Weight of what is known in the mean round trip (Eq. 4). 0.875: TCP's.
+    /// Weight of the previous mean round trip (Eq. 4). 0.875: TCP's.
     sigma: f64,
-    /// Mean round trips in a timeout (Eq. 5). 4: the paper's router can hold 300 ms of Data, and
-    /// its path has a round trip of 110 ms: together 3.7 times that.
+    /// Timeout in mean round trips (Eq. 5). 4: the paper's router holds up to 300 ms of Data, and
+    /// its path has a round trip of 110 ms, which together are 3.7 times that round trip.
     delta: f64,
-    /// Mean round trips after a decrease in which marked chunks neither shrink the window nor let
-    /// it grow. 0: every marked chunk shrinks it.
+    /// Mean round trips after a decrease in which marked chunks neither shrink nor grow the window.
+    /// 0: every marked chunk shrinks it.
     rest: f64,
-    /// Window at which slow start ends, in chunks; without bound by default, so that the first mark
+    /// Window at which slow start ends, in chunks. By default unlimited, so that the first mark
     /// ends it.
     threshold: f64,
 }
 
-/// Window at the start, in chunks.
+/// Initial window, in chunks.
 const INITIAL_WINDOW: f64 = 2.0;
 
 impl Default for ChopcopConfig {
@@ -64,17 +64,17 @@ controller_constants!(ChopcopConfig {
     threshold in 1.0..=f64::INFINITY,
 } beta_1 <= beta_2);
 
-/// A window of chunks that grows until packets come marked, and shrinks by each chunk with marked
-/// packets, the more of them the more.
+/// A window of chunks that grows until packets are marked. A chunk with marked packets shrinks it,
+/// in proportion to the fraction of marked packets.
 #[derive(Clone, Debug)]
 pub(super) struct Chopcop {
     config: ChopcopConfig,
     window: f64,
     window_max: f64,
     is_slow_start: bool,
-    /// Mean round trip in nanoseconds (Eq. 4); `None` before the first.
+    /// Mean round trip in nanoseconds (Eq. 4); `None` before the first one.
     rtt_ns: Option<f64>,
-    /// Marked chunks are not heard until then.
+    /// Marked chunks are ignored until then.
     rests_until: Instant,
 }
 
@@ -124,7 +124,7 @@ impl CongestionControl for Chopcop {
         }
     }
 
-    /// The path reports only Nacks here. The paper has none.
+    /// Here the path reports only Nacks, which the paper does not have.
     fn on_congestion(&mut self, now: Instant, _cause: Congestion) {
         self.on_timeout(now);
     }

@@ -1,6 +1,6 @@
 //! Remote adaptive active queue management (Carofiglio, Gallo, Muscariello: Optimal multipath
 //! congestion control and request forwarding in information-centric networks, Computer Networks
-//! 110, 2016): what the transport of paper socket-api used, with two ideas of BBR.
+//! 110, 2016). The transport of paper socket-api used it, with two ideas of BBR.
 
 use weir_base::{Instant, NS_PER_S};
 
@@ -13,17 +13,17 @@ use weir_transport::controller_constants;
 /// Constants of [`Delay`].
 #[derive(Copy, Clone, Debug)]
 pub(super) struct DelayConfig {
-    /// Growth in a round trip, in Interests (eta: 1).
+    /// Growth per round trip, in Interests (eta: 1).
     eta: f64,
-    /// What a decrease leaves of the window (beta: 0.8, as hICN's transport has it).
+    /// Factor of the window after a decrease (beta: 0.8, as in hICN's transport).
     beta: f64,
-    /// Probability of a decrease, for each Data, at the greatest delay (0.2, as there).
+    /// Probability of a decrease per Data at the largest delay (0.2, as there).
     p_max: f64,
-    /// The same without any delay (0.00001, as there).
+    /// The same without delay (0.00001, as there).
     p_min: f64,
-    /// How long a round trip counts among the least and the greatest, in seconds. 10: BBR's window
-    /// for the least; the paper's 30 samples would be a part of one round trip on a fast path, and
-    /// forget what it is without a queue.
+    /// How long a round trip counts for the minimum and the maximum, in seconds. 10 is BBR's window
+    /// for the minimum. The paper's 30 samples would be a fraction of a round trip on a fast path,
+    /// and would forget the round trip without a queue.
     memory_s: f64,
 }
 
@@ -41,16 +41,15 @@ controller_constants!(DelayConfig {
     memory_s in 0.1..=3600.0,
 } p_min <= p_max);
 
-/// Window at the start, in Interests.
+/// Initial window, in Interests.
 const INITIAL_WINDOW: f64 = 2.0;
-/// What a loss leaves of the window (RFC 5681).
+/// Factor of the window after a loss (RFC 5681).
 const LOSS_FACTOR: f64 = 0.5;
-/// Slow start ends when a round trip is above the least by this part of it (as in HyStart++, RFC
-/// 9406).
+/// Slow start ends when a round trip exceeds the minimum by this fraction (HyStart++, RFC 9406).
 const DELAY_PARTS: u64 = 8;
 
-/// The window shrinks with a probability that grows with the delay: from `p_min` at the least
-/// recent round trip to `p_max` at the greatest.
+/// The window shrinks with a probability that grows with the delay: from `p_min` at the smallest
+/// recent round trip to `p_max` at the largest.
 #[derive(Clone, Debug)]
 pub(super) struct Delay {
     config: DelayConfig,
@@ -58,13 +57,13 @@ pub(super) struct Delay {
     window_max: f64,
     is_slow_start: bool,
     rtts_ns: WindowedMinMax,
-    /// Sum of the probabilities since the last decrease: the next one comes when it reaches 1. A
-    /// controller has no randomness; the mean is the same.
+    /// Sum of the probabilities since the last decrease. The next decrease happens when it reaches
+    /// 1: a controller has no random numbers, and the mean is the same.
     owed: f64,
 }
 
 impl Delay {
-    /// The probability of a decrease, by the delay.
+    /// The probability of a decrease at this delay.
     fn probability(&self, rtt_ns: u64) -> f64 {
         let DelayConfig { p_max, p_min, .. } = self.config;
         let share = match self.rtts_ns.bounds() {

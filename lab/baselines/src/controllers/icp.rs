@@ -1,4 +1,4 @@
-//! The Interest Control Protocol (Carofiglio, Gallo, Muscariello: ICP, INFOCOM NOMEN 2012), the
+//! The Interest Control Protocol (Carofiglio, Gallo, Muscariello: ICP, INFOCOM NOMEN 2012), a
 //! baseline of paper chopcop (2.2, 6.1).
 
 use weir_base::Instant;
@@ -12,20 +12,20 @@ use weir_transport::controller_constants;
 /// Constants of [`Icp`].
 #[derive(Copy, Clone, Debug)]
 pub(super) struct IcpConfig {
-    /// Growth in a round trip, in Interests (eta: 1).
+    /// Growth per round trip, in Interests (eta: 1).
     eta: f64,
-    /// What a decrease leaves of the window (beta: 0.5).
+    /// Factor of the window after a decrease (beta: 0.5).
     beta: f64,
-    /// Where the timeout lies between the least and the greatest round trip of the history (0.5:
-    /// in their middle).
+    /// Position of the timeout between the smallest and the largest round trip of the history (0.5:
+    /// the middle).
     delta: f64,
-    /// Round trips in the history (20), at most [`HISTORY_MAX`].
+    /// Number of round trips in the history (20), at most [`HISTORY_MAX`].
     history: f64,
 }
 
 /// Longest history, in round trips.
 const HISTORY_MAX: usize = 128;
-/// Window at the start, in Interests: there is no slow start.
+/// Initial window, in Interests; there is no slow start.
 const INITIAL_WINDOW: f64 = 2.0;
 
 impl Default for IcpConfig {
@@ -41,15 +41,15 @@ controller_constants!(IcpConfig {
     history in 2.0..=HISTORY_MAX as f64,
 });
 
-/// Additive increase for each Data, multiplicative decrease when a timer expires, and no other sign
-/// of congestion. The timer lies between the least and the greatest of the last round trips, of all
-/// sources together.
+/// Additive increase for each Data and multiplicative decrease on each timeout; no other congestion
+/// signal. The timeout lies between the smallest and the largest of the last round trips, over all
+/// sources.
 #[derive(Clone, Debug)]
 pub(super) struct Icp {
     config: IcpConfig,
     window: f64,
     window_max: f64,
-    /// The last round trips, in nanoseconds; the oldest is overwritten.
+    /// The last round trips in nanoseconds; the oldest is overwritten.
     history_ns: [u64; HISTORY_MAX],
     samples: usize,
 }
@@ -59,7 +59,7 @@ impl Icp {
         self.config.history as usize
     }
 
-    /// The timer in nanoseconds; `None` until the history is full.
+    /// The timeout in nanoseconds; `None` until the history is full.
     fn tau_ns(&self) -> Option<u64> {
         if self.samples < self.len() {
             return None;
@@ -91,7 +91,7 @@ impl CongestionControl for Icp {
         }
     }
 
-    /// The path reports only Nacks here. The paper has none.
+    /// Here the path reports only Nacks, which the paper does not have.
     fn on_congestion(&mut self, now: Instant, _cause: Congestion) {
         self.on_timeout(now);
     }

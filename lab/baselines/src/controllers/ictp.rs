@@ -1,6 +1,6 @@
 //! The Information Centric Transport Protocol (Salsano and others: Transport-layer issues in
-//! information centric networks, ACM ICN 2012): what TCP does, at the receiver. A baseline of paper
-//! chopcop (2.2, 6.1).
+//! information centric networks, ACM ICN 2012): TCP's behaviour at the receiver. A baseline of
+//! paper chopcop (2.2, 6.1).
 
 use weir_base::Instant;
 
@@ -13,7 +13,7 @@ use weir_transport::controller_constants;
 /// Constants of [`Ictp`].
 #[derive(Copy, Clone, Debug)]
 pub(super) struct IctpConfig {
-    /// What a fast retransmission leaves of the window (RFC 5681: 0.5).
+    /// Factor of the window after a fast retransmission (RFC 5681: 0.5).
     beta: f64,
 }
 
@@ -25,7 +25,7 @@ impl Default for IctpConfig {
 
 controller_constants!(IctpConfig { beta in 0.01..=0.99, });
 
-/// Window at the start, in Interests (RFC 5681).
+/// Initial window, in Interests (RFC 5681).
 const INITIAL_WINDOW: f64 = 2.0;
 /// Window after a timeout, in Interests (RFC 5681, loss window).
 const LOSS_WINDOW: f64 = 1.0;
@@ -33,7 +33,7 @@ const LOSS_WINDOW: f64 = 1.0;
 const THRESHOLD_MIN: f64 = 2.0;
 
 /// TCP Reno's slow start, congestion avoidance and fast retransmission, with Data as
-/// acknowledgements. Data that comes out of order is a loss to it, and marks mean nothing.
+/// acknowledgements. Data out of order counts as a loss, and marks are ignored.
 #[derive(Clone, Debug)]
 pub(super) struct Ictp {
     config: IctpConfig,

@@ -6,18 +6,18 @@ use weir_transport::congestion::{
 };
 use weir_transport::controller_constants;
 
-/// Window at the start, in Interests.
+/// Initial window, in Interests.
 const INITIAL_WINDOW: f64 = 2.0;
 
-/// It has none to change.
+/// It has no constants.
 #[derive(Debug, Default)]
 pub(super) struct NbCcConfig;
 
 controller_constants!(NbCcConfig {});
 
-/// One Interest more for each unmarked Data, half as many on a mark: the window doubles each round
-/// trip until a router reports that its store, and the stores behind it, can take no more. Routers
-/// report that late (lazy notification), so the window grows boldly.
+/// One Interest more for each unmarked Data, and half as many after a mark. The window doubles each
+/// round trip until a router signals that its store and the stores behind it are at capacity.
+/// Routers signal this late (lazy notification), so the window may grow fast.
 #[derive(Clone, Debug)]
 pub(super) struct NbCc {
     window: f64,
@@ -41,7 +41,7 @@ impl CongestionControl for NbCc {
         }
     }
 
-    /// The paper has marks only; a loss or a Nack for congestion means the same.
+    /// The paper has only marks. A loss or a Nack for congestion is treated like one.
     fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
         self.window = (self.window / 2.0).max(1.0);
     }

@@ -1,4 +1,4 @@
-//! Controllers of the papers against their equations, and all controllers within their bounds.
+//! Compares the controllers of papers with their equations, and all controllers with their bounds.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_US};
 use weir_transport::congestion::{
@@ -10,7 +10,7 @@ use super::*;
 
 const BOUNDS: WindowBounds = WindowBounds { initial: None, max: 4096 };
 
-/// A controller by its text, with no bounds that matter.
+/// A controller from its text, with bounds that have no effect.
 fn control(text: &str) -> Box<dyn CongestionControl> {
     control_from(text, None)
 }
@@ -20,7 +20,7 @@ fn control_from(text: &str, initial: Option<u32>) -> Box<dyn CongestionControl> 
     config.controller.make(&config.constants, WindowBounds { initial, ..BOUNDS })
 }
 
-/// An answer after `rtt_ms`, a chunk of 32 packets, to a consumer that the window limits.
+/// An answer after `rtt_ms` with a chunk of 32 packets; the window limits the consumer.
 fn sample(rtt_ms: u64, marked_packets: u32) -> Sample {
     Sample {
         now: Instant::from_ns(NS_PER_MS),
@@ -52,7 +52,7 @@ fn timeout_ms(control: &dyn CongestionControl) -> Option<u64> {
     }
 }
 
-/// Eq. 3: of a window of 100, beta_2 - (beta_2 - beta_1) * marked / packets.
+/// Eq. 3 with a window of 100: beta_2 - (beta_2 - beta_1) * marked / packets.
 #[test]
 fn chopcop_shrinks_by_the_share_of_marked_packets() {
     for (marked, expected) in [(1, 90.0 - 40.0 / 32.0), (8, 80.0), (32, 50.0)] {
@@ -92,7 +92,7 @@ fn chopcop_adds_one_a_chunk_then_alpha_a_window() {
     assert_window(&*chopcop, 12.0 + 1.0 / 12.0);
 }
 
-/// Eq. 4 and 5, by hand: 100, then 0.5 * 100 + 0.5 * 300 = 200, then 0.5 * 200 + 0.5 * 100 = 150.
+/// Eq. 4 and 5 by hand: 100, then 0.5 * 100 + 0.5 * 300 = 200, then 0.5 * 200 + 0.5 * 100 = 150.
 #[test]
 fn chopcop_waits_for_a_multiple_of_the_mean_round_trip() {
     let mut control = control_from("chopcop sigma=0.5 delta=3 beta_0=0.7", Some(10));
@@ -108,8 +108,8 @@ fn chopcop_waits_for_a_multiple_of_the_mean_round_trip() {
     assert_eq!((rules.loss_detection, rules.marks), (LossDetection::Never, Marks::Unreported));
 }
 
-/// The timer is delta of the way from the least to the greatest round trip of the history, and what
-/// has left the history counts no more.
+/// The timeout lies at delta between the smallest and the largest round trip of the history.
+/// Samples that left the history no longer count.
 #[test]
 fn icp_has_a_timer_between_least_and_greatest() {
     let mut control = control("icp history=4 delta=0.25");
@@ -156,7 +156,7 @@ fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
         assert_window(&*control, window);
         round(&mut *control);
     }
-    // Neither marked Data nor a timeout is a reason to grow.
+    // The window grows neither on marked Data nor on a timeout.
     let window = control.allowance().window;
     control.on_data(&sample(100, 1));
     assert_window(&*control, window);
@@ -194,13 +194,13 @@ fn ictp_behaves_like_tcp() {
     assert_eq!(rules.marks, Marks::Unreported);
 }
 
-/// p = p_min + (p_max - p_min) * (R - R_min) / (R_max - R_min): at the greatest round trip each
-/// fourth Data shrinks the window here, at the least none, in the middle each eighth.
+/// p = p_min + (p_max - p_min) * (R - R_min) / (R_max - R_min). At the largest round trip each
+/// fourth Data shrinks the window here, at the smallest none, and in the middle each eighth.
 #[test]
 fn delay_shrinks_more_often_with_more_delay() {
     for (rtt_ms, each) in [(200, 4), (150, 8), (100, 1000)] {
         let mut control = control_from("delay p_max=0.25 p_min=0 eta=0.01 beta=0.5", Some(1000));
-        // The first sample ends slow start, the two are the bounds.
+        // The first sample ends slow start, and the two samples are the bounds.
         for rtt_ms in [100, 200] {
             control.on_data(&sample(rtt_ms, 0));
         }
@@ -212,7 +212,7 @@ fn delay_shrinks_more_often_with_more_delay() {
                 decreases.push(answer);
             }
         }
-        // The Data at 200 ms before has 0.25 of the first decrease.
+        // The earlier Data at 200 ms has contributed 0.25 to the first decrease.
         let first = if each == 4 { 3 } else { each - each / 4 };
         let expected: Vec<u32> = (first..=24).step_by(each as usize).collect();
         assert_eq!(decreases, expected, "{rtt_ms} ms");
@@ -239,7 +239,7 @@ fn constants_are_part_of_the_text() {
         let error = parse(wrong).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
-    // Of one constant the last value counts, and contradictions are looked for at the end.
+    // The last value of a constant counts, and contradictions are checked at the end.
     for right in ["chopcop beta_1=0.95 beta_2=0.97", "chopcop beta_2=0.4 beta_1=0.4"] {
         assert!(parse(right).is_ok(), "{right}");
     }
@@ -282,7 +282,7 @@ fn windows_stay_within_their_bounds() {
     for controller in CONTROLLERS.iter() {
         let bounds = WindowBounds { initial: Some(64), max: 128 };
         let mut control = controller.make(&Default::default(), bounds);
-        // Rounds of 10 ms without a queue, in which the window is used.
+        // Rounds of 10 ms without a queue, in which the window is fully used.
         let mut order = 0;
         for round in 1..=50 {
             let sent = control.allowance().window as u64;
@@ -306,7 +306,7 @@ fn windows_stay_within_their_bounds() {
     }
 }
 
-/// A round trip of zero, and losses.
+/// Round trips of zero, and losses.
 #[test]
 fn windows_stay_within_their_bounds_while_the_clock_stands() {
     for controller in CONTROLLERS.iter() {

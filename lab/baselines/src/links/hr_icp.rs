@@ -9,26 +9,26 @@ use weir_wire::{InterestView, NameView, PACKET_SIZE_MAX, PacketView};
 pub(super) const KIND: DisciplineKind =
     DisciplineKind { name: "hr-icp", read: |options| Ok(Arc::new(Config::read(options)?)) };
 
-/// What a flow's credit grows by when its turn comes and does not suffice: the largest packet, so
-/// that one turn more is enough.
+/// Credit that a flow gains in a turn whose credit does not suffice. It is the largest packet, so
+/// that one more turn is enough.
 const QUANTUM_BYTES: u64 = PACKET_SIZE_MAX as u64;
-/// A new size weighs one part in this in the mean size of a flow's Data.
+/// Inverse weight of a new size in the mean size of a flow's Data.
 const AVERAGE_OVER: u64 = 8;
 
 /// How Interests are shaped to the Data that they will bring.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Config {
-    /// What the other end sends in Data, in bits a second, at least 1.
+    /// Rate at which the other end sends Data, in bit/s, at least 1.
     rate_bps: u64,
-    /// Leading components of a name that tell flows apart.
+    /// Leading components of a name that identify its flow.
     components: u32,
-    /// Octets of Data that may be asked for at once after a pause.
+    /// Bytes of Data that may be requested at once after a pause.
     burst_bytes: u32,
-    /// Octets that the Data of a flow is expected to have until some came, at least 1.
+    /// Assumed size of a flow's Data before the first one arrives, at least 1.
     data_bytes: u32,
-    /// Flows that are told apart, at least 1; those beyond share places.
+    /// Limit on separate flows, at least 1. Further flows share slots.
     flows_max: u32,
-    /// Interests of one flow that wait for their turn; more are dropped.
+    /// Limit on waiting Interests of one flow; more are dropped.
     held_max: u32,
 }
 
@@ -53,7 +53,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Sets option `key` to `value`. False: there is no such option, or it cannot have this value.
+    /// Sets option `key` to `value`. Returns false if the option does not exist or rejects the
+    /// value.
     fn set(&mut self, key: &str, value: u64) -> bool {
         let (field, least) = match key {
             "rate_bps" => {
@@ -78,29 +79,30 @@ impl Config {
 }
 
 /// The hop-by-hop Interest shaping of HR-ICP (Carofiglio, Gallo, Muscariello, "Joint hop-by-hop and
-/// receiver-driven interest control protocol for content-centric networks", ICN 2012) at the face
-/// towards the content: Interests leave no faster than the link brings back the Data they ask for.
-/// While it has credit they pass; then those of each flow wait in a queue of their own, and a
-/// deficit round robin, in octets of Data, gives every flow the same share of the link. Data and
-/// Nacks pass.
+/// receiver-driven interest control protocol for content-centric networks", ICN 2012), at the face
+/// towards the content.
+///
+/// Interests leave no faster than the link can carry their Data back. With credit they pass at
+/// once. Without it, the Interests of each flow wait in their own queue, and a deficit round robin
+/// over bytes of Data gives every flow an equal share of the link. Data and Nacks pass unshaped.
 #[derive(Debug)]
 struct HrIcp {
     config: Config,
     key: HashKey,
     flows: Vec<Flow>,
-    /// The flows of which Interests wait, in the order of their turns.
+    /// Flows with waiting Interests, in the order of their turns.
     turns: VecDeque<usize>,
     load: Load,
-    /// When there will be credit for a whole burst, as in the generic cell rate algorithm.
+    /// When the credit covers a whole burst, as in the generic cell rate algorithm.
     full_at: Instant,
 }
 
 #[derive(Debug)]
 struct Flow {
     hash: u64,
-    /// Interests that wait, and until when each of them is worth sending.
+    /// Waiting Interests, each with the time until which sending it makes sense.
     held: VecDeque<(Outgoing, Instant)>,
-    /// Octets of Data that it may ask for in its turn.
+    /// Bytes of Data that it may request in its turn.
     deficit_bytes: u64,
     /// Mean size of its Data.
     data_bytes: u64,
@@ -118,12 +120,12 @@ impl HrIcp {
         self.full_at = self.full_at.max(now).plus_ns(self.config.time_ns(bytes));
     }
 
-    /// The place of a flow that there is.
+    /// The slot of an existing flow.
     fn find(&self, hash: u64) -> Option<usize> {
         self.flows.iter().position(|flow| flow.hash == hash)
     }
 
-    /// The place of a flow: its own, a new one, that of the flow idle longest, or one to share.
+    /// The slot for a flow: its own, a new one, that of the flow idle longest, or a shared one.
     fn place(&mut self, now: Instant, hash: u64) -> usize {
         if let Some(place) = self.find(hash) {
             return place;
@@ -153,8 +155,8 @@ impl HrIcp {
         self.key.hash(name.prefix(self.config.components as usize).value())
     }
 
-    /// The flow of an Interest that may have to wait, and its lifetime in nanoseconds. One of
-    /// management never does.
+    /// The flow of an Interest and its lifetime in nanoseconds; `None` for packets that never wait,
+    /// such as management Interests.
     fn shaped(&self, outgoing: &Outgoing) -> Option<(u64, u64)> {
         if outgoing.kind != PacketKind::Interest {
             return None;
@@ -188,7 +190,7 @@ impl HrIcp {
             }
             self.load.remove(outgoing.packet.len());
             if is_late {
-                // Its lifetime is over, so the previous hop would drop the Data.
+                // The Interest has expired, so the previous hop would drop the Data.
                 out.counters.drops.count(LinkDrop::ShapingExpired);
                 continue;
             }
@@ -250,7 +252,7 @@ impl Discipline for HrIcp {
             && let Some(place) = self.find(self.hash_of(data.name()))
         {
             let mean_bytes = &mut self.flows[place].data_bytes;
-            // Rounded up, so that it comes to rest at the size of all Data that have the same.
+            // Rounded up, so that the mean reaches the size of Data that all have equal sizes.
             let sum_bytes = *mean_bytes * (AVERAGE_OVER - 1) + packet.len() as u64;
             *mean_bytes = sum_bytes.div_ceil(AVERAGE_OVER);
         }
@@ -271,7 +273,7 @@ impl Discipline for HrIcp {
     }
 
     fn drop_newest(&mut self) -> Option<Outgoing> {
-        // Of the flow whose turn comes last.
+        // An Interest of the flow whose turn is last.
         let &place = self.turns.back()?;
         let flow = &mut self.flows[place];
         let (newest, _) = flow.held.pop_back()?;

@@ -11,11 +11,11 @@ pub(super) const KIND: DisciplineKind =
 /// How many Interests may leave.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Config {
-    /// Interests a second in the long run, at least 1.
+    /// Interests per second in the long run, at least 1.
     interests_per_s: u32,
     /// Interests that may leave at once after a pause, at least 1.
     burst: u32,
-    /// Interests that wait for their turn; more are dropped.
+    /// Limit on waiting Interests; more are dropped.
     held_max: u32,
 }
 
@@ -33,7 +33,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Sets option `key` to `value`. False: there is no such option, or it cannot have this value.
+    /// Sets option `key` to `value`. Returns false if the option does not exist or rejects the
+    /// value.
     fn set(&mut self, key: &str, value: u64) -> bool {
         let field = match key {
             "interests_per_s" => &mut self.interests_per_s,
@@ -55,14 +56,14 @@ impl Config {
     }
 }
 
-/// Holds Interests to a rate, by a token bucket. Data and Nacks pass.
+/// Limits Interests to a rate with a token bucket. Data and Nacks pass unshaped.
 #[derive(Debug)]
 struct InterestRate {
     config: Config,
     held: VecDeque<Outgoing>,
     load: Load,
-    /// When the bucket will be full: the theoretical arrival time of the generic cell rate
-    /// algorithm (ITU-T I.371).
+    /// When the bucket is full: the theoretical arrival time of the generic cell rate algorithm
+    /// (ITU-T I.371).
     full_at: Instant,
 }
 

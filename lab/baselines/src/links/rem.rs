@@ -12,16 +12,16 @@ pub(super) const KIND: MarkerKind =
 
 const WHAT: &str = "marking policy";
 
-/// Parts of which there are a million in one, so that options can be compared.
+/// Factor of options in millionths. Integers make options comparable.
 const MILLION: f64 = 1e6;
 
 /// The averaging and the curve of random early marking.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct RemOptions {
-    /// Mean queue in octets from which Data are marked; a tenth of its capacity if left out.
+    /// Mean queue in bytes from which Data is marked; by default a tenth of the capacity.
     q_min_bytes: Option<u64>,
-    /// Mean queue in octets at which the curve gets steep, and half of that at which every Data is
-    /// marked; three tenths of its capacity if left out.
+    /// Mean queue in bytes at which the curve becomes steep. At twice this value every Data is
+    /// marked. By default three tenths of the capacity.
     q_max_bytes: Option<u64>,
     /// Probability of a mark at `q_max`, in millionths.
     p_max_millionths: u32,
@@ -48,7 +48,8 @@ impl RemOptions {
         Ok(chosen)
     }
 
-    /// Sets option `key` to `value`. False: there is no such option, or it cannot have this value.
+    /// Sets option `key` to `value`. Returns false if the option does not exist or rejects the
+    /// value.
     fn set(&mut self, key: &str, value: &str) -> bool {
         let millionths = || {
             let share: Fraction = value.parse().ok()?;
@@ -70,7 +71,7 @@ impl RemOptions {
         }
     }
 
-    /// `q_min` and `q_max` before a queue of `capacity_bytes`.
+    /// `q_min` and `q_max` for a queue of `capacity_bytes`.
     fn thresholds_bytes(&self, capacity_bytes: u64) -> (f64, f64) {
         let capacity = capacity_bytes as f64;
         let or = |given: Option<u64>, default| given.map_or(default, |bytes| bytes as f64);
@@ -78,7 +79,7 @@ impl RemOptions {
     }
 }
 
-/// Random early marking (paper chopcop, 3.1): a moving average of the queue, sampled before each
+/// Random early marking (paper chopcop, 3.1). A moving average of the queue, sampled before each
 /// Data, gives the probability that this Data is marked.
 #[derive(Debug)]
 struct Rem {
@@ -88,7 +89,7 @@ struct Rem {
     rng: Rng,
 }
 
-/// The probability of a mark by the mean queue (paper chopcop, Fig. 2).
+/// The probability of a mark as a function of the mean queue (paper chopcop, Fig. 2).
 #[derive(Debug)]
 struct Curve {
     q_min_bytes: f64,
@@ -207,13 +208,13 @@ mod tests {
         }
     }
 
-    /// A queue that stays as long gives as many marks as the curve says, within four standard
-    /// deviations of a binomial count.
+    /// A constant queue gives as many marks as the curve says, within four standard deviations of a
+    /// binomial count.
     #[test]
     fn marking_rate_follows_the_curve() {
         for queue_bytes in [200_000, 400_000, 500_000, 800_000] {
             let mut rem = rem(&RemOptions::default());
-            // The mean has come within 1e-8 of the queue after so many samples.
+            // After this many samples, the mean is within 1e-8 of the queue.
             (0..400).for_each(|_| _ = join(&mut rem, true, queue_bytes));
             let probability = rem.curve.probability(queue_bytes as f64);
             let tries = 200_000;
@@ -229,7 +230,7 @@ mod tests {
         let mut rem = rem(&RemOptions { mu_millionths: 1_000_000, ..RemOptions::default() });
         assert!((0..1000).all(|_| join(&mut rem, true, 900_000)));
         assert!(!(0..1000).any(|_| join(&mut rem, true, 150_000)));
-        assert!(!(0..1000).any(|_| join(&mut rem, false, 1_500_000)), "Data alone are marked");
+        assert!(!(0..1000).any(|_| join(&mut rem, false, 1_500_000)), "only Data is marked");
         assert_eq!(rem.mean_bytes, 150_000.0, "and sampled");
     }
 
@@ -247,8 +248,8 @@ mod tests {
     }
 
     proptest! {
-        /// Eq. 1 written out: the newest sample weighs mu, each older one 1 - mu times as much as
-        /// the next.
+        /// Eq. 1 written out: the newest sample has weight mu, and each older one 1 - mu times the
+        /// next one's.
         #[test]
         fn the_mean_is_that_of_equation_1(
             samples in prop::collection::vec(0u64..CAPACITY_BYTES, 1..100),
@@ -265,7 +266,7 @@ mod tests {
             prop_assert!((rem.mean_bytes - mean).abs() < 1e-3, "{} {mean}", rem.mean_bytes);
         }
 
-        /// The curve is monotone, from 0 to 1, and has no jump.
+        /// The curve is monotone from 0 to 1 and has no jump.
         #[test]
         fn the_curve_is_monotone_and_continuous(
             q_min in 1u64..1_000_000,

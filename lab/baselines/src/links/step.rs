@@ -13,7 +13,7 @@ pub(super) const KIND: MarkerKind =
 /// When `step` marks.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct StepOptions {
-    /// For how long the oldest packet of the queue may wait without marks, ns.
+    /// How long the oldest packet of the queue may wait without marks, ns.
     target_ns: u64,
 }
 
@@ -34,8 +34,8 @@ impl StepOptions {
     }
 }
 
-/// Marks every Data that joins while the oldest packet of the queue waits for longer than a target,
-/// as the queue of DualPI2 for scalable controllers does (RFC 9332, 2.5.1).
+/// Marks every Data that is enqueued while the oldest packet has waited longer than a target.
+/// DualPI2's queue for scalable controllers does the same (RFC 9332, 2.5.1).
 #[derive(Debug)]
 struct Step {
     sojourn: Sojourn,

@@ -1,4 +1,4 @@
-//! Disciplines and marking policies in the link of a face.
+//! Queue disciplines and marking policies in the link of a face.
 
 mod hr_icp;
 mod interest_rate;
@@ -17,7 +17,7 @@ fn pool() -> Pool {
     Pool::new(1 << 20)
 }
 
-/// A Data TLV whose value has `len` octets.
+/// A Data TLV whose value has `len` bytes.
 fn data(len: usize) -> Packet {
     let mut head = [0; 10];
     let mut size = tlv::write_var_number(u64::from(tlv::DATA), &mut head);
@@ -27,7 +27,7 @@ fn data(len: usize) -> Packet {
     Packet::from(octets)
 }
 
-/// The queued frames as octets, taken off the queue.
+/// Dequeues all frames, as bytes.
 fn sent(link: &mut Link) -> Vec<Packet> {
     let octets = link.frames().map(|frame| [frame.prefix(), frame.payload()].concat().into());
     let frames: Vec<Packet> = octets.collect();

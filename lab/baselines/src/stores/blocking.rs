@@ -1,5 +1,5 @@
-//! A store that blocks (paper nb-cache, cases A and C): Interests queue in front of it while it
-//! reads for one of them, as in front of a thread that does nothing else.
+//! A blocking store (paper nb-cache, cases A and C). Interests queue before it while it reads for
+//! one of them, as before a thread that does nothing else.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -8,10 +8,10 @@ use weir_base::Instant;
 use weir_forward::{Driver, Input, Outbox, QueuedInterest, Router, Turn};
 use weir_wire::tlv;
 
-/// The queue in front of the store of a shard.
+/// The queue before the store of a shard.
 pub(super) struct StoreQueue {
     queue: VecDeque<QueuedInterest>,
-    /// Interests that queue at most. Beyond it, their senders get a Nack for congestion.
+    /// Limit on queued Interests. Further ones get a Nack for congestion.
     interests_max: usize,
 }
 
@@ -62,8 +62,8 @@ impl StoreQueue {
         turn.count_queued(self.queue.len());
     }
 
-    /// Continues after reads that have ended: looks at the queued Interests, until the store reads
-    /// for one of them.
+    /// Continues after finished reads: looks up queued Interests until the store reads for one of
+    /// them.
     fn settle(&mut self, turn: &mut Turn<'_>) {
         turn.finish_reads();
         while !turn.is_reading()

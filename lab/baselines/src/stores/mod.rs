@@ -1,4 +1,4 @@
-//! Stores of the papers.
+//! Stores of papers.
 
 mod blocking;
 mod names;
@@ -11,11 +11,11 @@ use weir_plan::{DiskExperiments, StoreExperiments, StoreIo};
 
 use self::blocking::StoreQueue;
 
-/// The store of a router as an experiment wants it.
+/// The store extension of an experiment.
 #[derive(Debug)]
 struct PaperStore {
     store: StoreExperiments,
-    /// Interests that may queue before a store that blocks.
+    /// Limit on Interests before a blocking store; `None` if it does not block.
     blocking: Option<usize>,
 }
 
@@ -30,8 +30,7 @@ impl Extension for PaperStore {
     }
 }
 
-/// What makes the store of a router as an experiment wants it. `None` if that is the store that
-/// every router has.
+/// Makes the store extension of an experiment. `None` if the normal store suffices.
 #[must_use]
 pub fn extension(
     store: &StoreExperiments,

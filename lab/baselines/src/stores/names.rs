@@ -1,5 +1,5 @@
-//! How CCNx found Data by name (paper ccnx-measurement, 2.2.2 and 5): in a list in the order of
-//! names, decoding the stored packet for every comparison.
+//! CCNx's lookup of Data by name (paper ccnx-measurement, 2.2.2 and 5): a list in name order that
+//! decodes the stored packet for every comparison.
 
 use weir_plan::{Compare, IndexKind, StoreExperiments};
 use weir_store::{NameIndex, StoredNames};
@@ -7,8 +7,7 @@ use weir_wire::DataView;
 
 use super::skip_list::{ENTRY_BYTES, SkipList};
 
-/// An index that compares names as the experiment says. `None` where that is what the store does
-/// itself.
+/// The index of an experiment; `None` if the store's own index does the same.
 pub(super) fn name_index(experiments: &StoreExperiments) -> Option<Box<dyn NameIndex>> {
     let compare = experiments.compare;
     match (experiments.index, compare) {
@@ -18,7 +17,7 @@ pub(super) fn name_index(experiments: &StoreExperiments) -> Option<Box<dyn NameI
     }
 }
 
-/// The hash table of the store, with packets decoded for every comparison.
+/// The hash table of the store, but every comparison decodes a packet.
 struct Decoded;
 
 impl NameIndex for Decoded {
@@ -27,7 +26,7 @@ impl NameIndex for Decoded {
     }
 }
 
-/// Names in their canonical order.
+/// Names in canonical order.
 struct Ordered {
     list: SkipList,
     compare: Compare,
@@ -70,7 +69,7 @@ impl NameIndex for Ordered {
     }
 }
 
-/// The name of a stored packet as if only its bytes were known.
+/// The name of a stored packet, decoded from its bytes.
 fn decoded_name(stored: StoredNames<'_>, entry: u32) -> &[u8] {
     DataView::decode(stored.packet(entry)).expect("only Data is stored").name.value()
 }

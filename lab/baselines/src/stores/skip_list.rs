@@ -1,21 +1,21 @@
 //! Entries in the canonical order of their names.
 
-/// The index of no entry.
+/// The index that means no entry.
 const NONE: u32 = u32::MAX;
-/// With one entry in four on each further level, enough for 4^12 entries.
+/// Each further level has one entry in four, which suffices for 4^12 entries.
 const LEVELS: usize = 12;
 
-/// The position of a name: on each level the last entry before it, or [`NONE`].
+/// The position of a name: on each level, the last entry before it, or [`NONE`].
 type Path = [u32; LEVELS];
 
-/// CCNx's content skip list (paper ccnx-measurement, 2.2.2): a lookup compares about log n names.
+/// CCNx's content skip list (paper ccnx-measurement, 2.2.2). A lookup compares about log n names.
 ///
-/// The list knows no names; the caller compares.
+/// The list does not store names; the caller compares them.
 pub(super) struct SkipList {
     /// By entry index: the next entry on each level.
     towers: Vec<Path>,
     heads: Path,
-    /// Levels that have entries.
+    /// Number of levels in use.
     height: usize,
 }
 
@@ -24,7 +24,7 @@ impl SkipList {
         Self { towers: Vec::new(), heads: [NONE; LEVELS], height: 0 }
     }
 
-    /// The path to the first entry that is not before the wanted one.
+    /// The path to the first entry that is not before the searched one.
     pub(super) fn seek(&self, is_before: impl Fn(u32) -> bool) -> Path {
         let mut path = [NONE; LEVELS];
         let mut at = NONE;
@@ -41,7 +41,7 @@ impl SkipList {
         path
     }
 
-    /// The entry that follows a path.
+    /// The entry after a path.
     pub(super) fn at(&self, path: &Path) -> Option<u32> {
         self.next(path[0])
     }
@@ -51,7 +51,7 @@ impl SkipList {
         Some(self.after(index, 0)).filter(|&next| next != NONE)
     }
 
-    /// Inserts an entry where `path` leads. `hash` decides how tall it is.
+    /// Inserts an entry after `path`. `hash` determines its height.
     pub(super) fn insert(&mut self, path: &Path, index: u32, hash: u64) {
         let at = index as usize;
         if self.towers.len() <= at {
@@ -90,10 +90,10 @@ impl SkipList {
     }
 }
 
-/// The number of levels of an entry, drawn by the hash of its name.
+/// Number of levels of an entry, from the hash of its name.
 fn height(hash: u64) -> usize {
     1 + (hash.trailing_zeros() as usize / 2).min(LEVELS - 1)
 }
 
-/// Bytes of memory for each entry.
+/// Memory for each entry.
 pub(super) const ENTRY_BYTES: u64 = size_of::<Path>() as u64;

@@ -7,7 +7,7 @@ use super::notes::Notes;
 use super::{Frame, NOTE, font, series, style};
 use crate::figure::drawable;
 
-/// Bars up to which each has its value written above it.
+/// Maximum number of bars that have their values written above them.
 const LABELLED: usize = 16;
 
 /// The values that the vertical axis must span.
@@ -17,7 +17,7 @@ pub(super) fn extent(bars: &Bars) -> impl Iterator<Item = f64> + '_ {
     let ends = points
         .filter(|point| point.y.is_finite())
         .flat_map(|point| [Some(point.y), point.low, point.high].into_iter().flatten());
-    // Room for the values above the tallest bar.
+    // Space for the values above the tallest bar.
     ends.map(|value| value * 1.03)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn draw_bars(
     let slot = frame.area.width / bars.categories.len().max(1) as f64;
     let width = (slot * 0.78 / groups as f64).min(90.0);
     if figure.y.scale == Scale::Log {
-        notes.add("On this logarithmic axis the length of a bar has no meaning; its end has.");
+        notes.add("On this logarithmic axis only the end of a bar has a meaning, not its length.");
     }
     let mut drawn = 0;
     for category in 0..bars.categories.len() {
@@ -79,7 +79,7 @@ fn bar(canvas: &mut Canvas, frame: &Frame<'_>, x: f64, width: f64, value: f64, i
     style::hatch(canvas, area, index);
 }
 
-/// The interval at the end of a bar, and its value beyond.
+/// The interval at the end of a bar, and its value beyond it.
 fn ends(
     canvas: &mut Canvas,
     frame: &Frame<'_>,
@@ -95,7 +95,7 @@ fn ends(
     {
         let interval = (low.min(high), low.max(high));
         let cap = (width * 0.2).min(5.0);
-        // A wide stroke of paper beneath keeps the bar visible against its own bar's colour.
+        // A wide background stroke keeps the interval visible on its bar.
         series::error_bar(canvas, frame, x, interval, stroke(PAPER, 3.2), cap + 0.8);
         series::error_bar(canvas, frame, x, interval, stroke(INK, 1.4), cap);
         notes.error_bars = true;
@@ -117,7 +117,7 @@ pub(crate) struct Summary {
     pub(crate) outliers: Vec<f64>,
 }
 
-/// Summary of the samples that are drawable, `None` of none. Quartiles interpolate linearly.
+/// Summary of the drawable samples; `None` if there are none. Quartiles are interpolated linearly.
 pub(crate) fn summary(samples: &[f64], scale: Scale) -> Option<Summary> {
     let mut sorted: Vec<f64> = samples.iter().copied().filter(|v| drawable(*v, scale)).collect();
     sorted.sort_by(f64::total_cmp);
@@ -212,7 +212,7 @@ fn one_box(
     }
 }
 
-/// The box from quartile to quartile, with its median.
+/// The box between the quartiles, with its median.
 pub(super) fn box_body(canvas: &mut Canvas, area: Area, median: f64, index: usize, ink: Ink) {
     let Area { x, y, width, height } = area;
     canvas.rectangle(area, PAPER, 1.0);

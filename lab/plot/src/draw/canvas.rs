@@ -1,21 +1,21 @@
-//! SVG text, element by element.
+//! Writes SVG text, element by element.
 //!
-//! Colours are attributes, so that the drawing stands alone, and classes, so that a report may
-//! restyle it. Nothing has an id: many drawings live in one page.
+//! Colours are attributes, so that the drawing needs no style sheet, and also classes, so that a
+//! report can restyle it. No element has an id, because many drawings share a page.
 
 use std::fmt::Write as _;
 
-/// A colour with the class that a page may restyle.
+/// A colour, with the class that a page can restyle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ink {
-    /// Class without its letter: `f` for fill, `k` for stroke is put before it.
+    /// Class without its prefix: `f` for fill or `k` for stroke.
     pub(crate) class: &'static str,
     pub(crate) colour: &'static str,
 }
 
 /// Text and marks.
 pub(crate) const INK: Ink = Ink { class: "ink", colour: "#1d2129" };
-/// Lesser text.
+/// Secondary text.
 pub(crate) const DIM: Ink = Ink { class: "dim", colour: "#59616e" };
 /// Axes and ticks.
 pub(crate) const AXIS: Ink = Ink { class: "axis", colour: "#7c8593" };
@@ -29,7 +29,7 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// How text looks.
+/// The style of text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Type {
     pub(crate) size: f64,
@@ -40,7 +40,7 @@ pub(crate) struct Type {
     pub(crate) turn: f64,
 }
 
-/// Regular text that starts at its place.
+/// Regular, left-aligned text.
 pub(crate) const fn text_of(size: f64, ink: Ink) -> Type {
     Type { size, bold: false, ink, anchor: Anchor::Start, turn: 0.0 }
 }
@@ -59,7 +59,7 @@ impl Type {
     }
 }
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stroke {
     pub(crate) ink: Ink,
@@ -86,7 +86,7 @@ pub(crate) struct Canvas {
     out: String,
 }
 
-/// A length in user units: two decimals are finer than a pixel of any printer.
+/// A length in user units. Two decimals are finer than a printer's pixel.
 pub(crate) fn number(value: f64) -> String {
     let rounded = (value * 100.0).round() / 100.0;
     if !rounded.is_finite() {
@@ -96,7 +96,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{}", rounded + 0.0)
 }
 
-/// Text for element content and quoted attributes. Characters that XML forbids become U+FFFD.
+/// Escapes text for elements and quoted attributes. Characters that XML forbids become U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -135,7 +135,7 @@ impl Canvas {
         let _ = writeln!(self.out, "{element}");
     }
 
-    /// A line from one place to another.
+    /// A line between two points.
     pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: Stroke) {
         self.push(format_args!(
             "<path d=\"M{} {}L{} {}\" {}/>",
@@ -147,14 +147,14 @@ impl Canvas {
         ));
     }
 
-    /// An outline given as path data.
+    /// An outline of path data.
     pub(crate) fn path(&mut self, data: &str, stroke: Stroke) {
         if !data.is_empty() {
             self.push(format_args!("<path d=\"{data}\" {}/>", stroke_attributes(stroke)));
         }
     }
 
-    /// Points given as path data of segments without length.
+    /// Points as path data with segments of length 0.
     pub(crate) fn dots(&mut self, data: &str, stroke: Stroke, cap: &str) {
         if !data.is_empty() {
             let look = stroke_attributes(stroke);
@@ -162,7 +162,7 @@ impl Canvas {
         }
     }
 
-    /// A filled shape given as path data.
+    /// A filled shape of path data.
     pub(crate) fn shape(&mut self, data: &str, fill: Ink, opacity: f64) {
         if !data.is_empty() {
             self.push(format_args!("<path d=\"{data}\" {}/>", fill_attributes(fill, opacity)));
@@ -190,12 +190,12 @@ impl Canvas {
         ));
     }
 
-    /// A filled rectangle in a colour that no page restyles.
+    /// A filled rectangle in a colour that pages do not restyle.
     pub(crate) fn tile(&mut self, area: Area, colour: &str) {
         self.push(format_args!("<rect {} fill=\"{colour}\"/>", area_attributes(area)));
     }
 
-    /// One line of text; `place` is on its base line.
+    /// One line of text with its baseline at `place`.
     pub(crate) fn text(&mut self, place: (f64, f64), text: &str, look: Type) {
         if text.is_empty() {
             return;
@@ -220,7 +220,7 @@ impl Canvas {
         ));
     }
 
-    /// Centred text in a colour that no page restyles, over a tile.
+    /// Centred text on a tile, in a colour that pages do not restyle.
     pub(crate) fn fixed_text(&mut self, place: (f64, f64), text: &str, size: f64, colour: &str) {
         self.push(format_args!(
             "<text x=\"{}\" y=\"{}\" font-size=\"{}\" \
@@ -232,12 +232,12 @@ impl Canvas {
         ));
     }
 
-    /// Adds what another canvas holds.
+    /// Adds the content of another canvas.
     pub(crate) fn append(&mut self, other: Canvas) {
         self.out.push_str(&other.out);
     }
 
-    /// Starts a group; `title` is shown when a pointer rests on it.
+    /// Starts a group. `title` is its tooltip.
     pub(crate) fn open(&mut self, title: Option<&str>) {
         match title {
             Some(title) => self.push(format_args!("<g><title>{}</title>", escape(title))),
@@ -250,7 +250,7 @@ impl Canvas {
         self.push(format_args!("</g>"));
     }
 
-    /// Starts a part in which nothing shows outside of `area`; places stay those of the page.
+    /// Starts a part that is clipped to `area`. Coordinates stay those of the page.
     pub(crate) fn open_clipped(&mut self, area: Area) {
         let Area { x, y, width, height } = area;
         let view = [x, y, width, height].map(number).join(" ");
@@ -300,7 +300,7 @@ fn stroke_attributes(stroke: Stroke) -> String {
     )
 }
 
-/// Path data through places, in straight lines.
+/// Path data of straight lines through points.
 pub(crate) fn through(places: &[(f64, f64)]) -> String {
     let mut data = String::new();
     for (index, (x, y)) in places.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! Names under bars, boxes and cells: on one line, on several, or turned.
+//! Names under bars, boxes and cells: on one line, on several lines, or rotated.
 
 use super::canvas::{Anchor, Area, Canvas, INK, text_of};
 use super::{TICK, font};
 
-/// Names that have been fitted to the room that each has.
+/// Names fitted to the width that each has.
 pub(crate) struct Names {
     lines: Vec<Vec<String>>,
     turned: bool,
@@ -32,7 +32,7 @@ impl Names {
         Names { lines, turned: true, height }
     }
 
-    /// How far turned names reach beyond the left end of the axis.
+    /// How far rotated names reach beyond the left end of the axis.
     pub(crate) fn overhang(&self, width: f64) -> f64 {
         if !self.turned {
             return 0.0;
@@ -49,7 +49,7 @@ impl Names {
     pub(crate) fn draw(&self, canvas: &mut Canvas, area: Area) {
         let slot = area.width / self.lines.len().max(1) as f64;
         let base = area.y + area.height;
-        // Turned names that stand closer than a line is high would cover each other.
+        // Rotated names closer than a line's height would overlap.
         let stride = if self.turned { (TICK * 1.5 / slot).ceil().max(1.0) as usize } else { 1 };
         for (index, lines) in self.lines.iter().enumerate().step_by(stride) {
             let middle = area.x + (index as f64 + 0.5) * slot;

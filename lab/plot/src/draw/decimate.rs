@@ -1,12 +1,12 @@
-//! Fewer points that draw the same line.
+//! Reduces points without changing the drawn line.
 //!
-//! Of the points that fall on one column of pixels the first, the least, the greatest and the last
-//! are kept (the method known as M4): every peak stays, and the line covers the same pixels.
-//! Columns are half a unit wide, finer than the pixels of the pictures that we write.
+//! Of the points in one column of pixels, the first, the smallest, the largest and the last are
+//! kept (the M4 method). Every peak stays, and the line covers the same pixels. Columns are half a
+//! unit wide, which is finer than the pixels of the written pictures.
 
 const COLUMNS_PER_UNIT: f64 = 2.0;
 
-/// Places in drawing order, reduced.
+/// Reduces points in drawing order.
 pub(crate) fn decimate(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let column = |place: &(f64, f64)| (place.0 * COLUMNS_PER_UNIT).floor();
     let mut kept = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn decimate(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Markers of which one covers another exactly are drawn once.
+/// Removes markers that another marker covers exactly.
 pub(crate) fn distinct(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut seen = std::collections::BTreeSet::new();
     places

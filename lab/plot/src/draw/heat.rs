@@ -8,12 +8,12 @@ use super::scale;
 use super::{LABEL, MARGIN, NOTE, TICK, font, series, style};
 use crate::figure::drawable;
 
-/// Room for the colour bar.
+/// Width of the colour bar with its labels.
 pub(super) const RIGHT: f64 = 120.0;
 const ROW_NAME_MAX: f64 = 150.0;
 const LABELLED: usize = 200;
 
-/// Room for the names of the rows.
+/// Width of the row names.
 pub(super) fn left(heat: &Heat, axis: &Axis) -> f64 {
     let widest = heat.rows.iter().map(|name| font::width(name, TICK, false)).fold(0.0, f64::max);
     let label = if axis.label.is_empty() { 0.0 } else { LABEL * 1.6 };
@@ -38,7 +38,7 @@ pub(super) fn draw(
     for row in 0..rows {
         let y = area.y + row as f64 * height;
         let name = font::cut(&heat.rows[row], TICK, false, ROW_NAME_MAX);
-        // Rows lower than a line is high name only some.
+        // If rows are lower than a line of text, only some are named.
         if row % (TICK * 1.2 / height).ceil().max(1.0) as usize == 0 {
             let look = text_of(TICK, INK).anchor(Anchor::End);
             canvas.text((area.x - 8.0, y + height / 2.0 + TICK * 0.36), &name, look);
@@ -53,7 +53,7 @@ pub(super) fn draw(
                 continue;
             };
             if !bar.contains(value) {
-                notes.add("Colours end where the colour bar ends; values beyond have its last.");
+                notes.add("Values beyond the colour bar have its last colour.");
             }
             let (colour, dark) = style::heat(bar.share(value));
             let name = format!("{}, {}", heat.columns[column], heat.rows[row]);

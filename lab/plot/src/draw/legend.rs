@@ -1,4 +1,4 @@
-//! The legend, above the plot area, where it covers nothing.
+//! The legend, above the plot area.
 
 use crate::{Figure, Interval, Join, Kind};
 
@@ -24,7 +24,7 @@ struct Entry {
     sample: Sample,
 }
 
-/// Entries with their places.
+/// Entries with their positions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Legend {
     placed: Vec<(f64, f64, Entry)>,
@@ -42,12 +42,12 @@ impl Entry {
 }
 
 impl Legend {
-    /// The legend of one figure; none when nothing has a name.
+    /// The legend of one figure; `None` if nothing has a name.
     pub(crate) fn of(figure: &Figure, width: f64) -> Option<Legend> {
         Legend::place(entries(figure), width)
     }
 
-    /// One legend for panels, if all have the same entries.
+    /// A common legend for panels, if all have the same entries.
     pub(crate) fn shared(figures: &[Figure], width: f64) -> Option<Legend> {
         let (first, rest) = figures.split_first()?;
         let common = entries(first);
@@ -74,7 +74,7 @@ impl Legend {
         Some(Legend { placed, height })
     }
 
-    /// Draws it below `at`; returns where it ends.
+    /// Draws it below `at`, and returns its lower end.
     pub(crate) fn draw(&self, canvas: &mut Canvas, at: (f64, f64)) -> f64 {
         for (x, y, entry) in &self.placed {
             let (x, y) = (at.0 + x, at.1 + y);

@@ -1,7 +1,7 @@
-//! From figures to SVG.
+//! Draws figures as SVG.
 //!
-//! A figure is a block: a head (title, subtitle, legend), the plot area between its axes, and below
-//! it the notes that say what was left out. Panels are blocks in a grid whose plot areas line up.
+//! A figure has a head (title, subtitle, legend), the plot area between its axes, and notes below
+//! that say which values are not shown. Panels are such figures in a grid with aligned plot areas.
 
 mod bars;
 mod canvas;
@@ -30,13 +30,13 @@ const TICK: f64 = 12.0;
 const NOTE: f64 = 11.0;
 const MARGIN: f64 = 16.0;
 
-/// The horizontal axis of a block, or the rows of a heat map.
+/// The horizontal axis of a figure, or the rows of a heat map.
 enum HorizontalAxis {
     Values(FittedAxis),
     Names(categories::Names),
 }
 
-/// A figure that has been measured for its width.
+/// A figure with its measured sizes.
 struct FigureLayout<'a> {
     figure: &'a Figure,
     title_size: f64,
@@ -51,7 +51,7 @@ struct FigureLayout<'a> {
     right: f64,
 }
 
-/// Where things of a block lie once it is placed.
+/// The coordinates of a figure that has been placed.
 struct Frame<'a> {
     area: Area,
     x: Option<&'a FittedAxis>,
@@ -142,7 +142,7 @@ fn grid(canvas: &mut Canvas, figure: &Figure, panels: &crate::Panels) -> (f64, f
 }
 
 impl<'a> FigureLayout<'a> {
-    /// `panel`: whether this is a panel, and then whether it has a legend of its own.
+    /// `panel`: `Some` for a panel, with whether it has its own legend.
     fn measure(
         figure: &'a Figure,
         width: f64,
@@ -351,7 +351,7 @@ fn horizontal_axis(canvas: &mut Canvas, frame: &Frame<'_>, axis: &FittedAxis) {
         let length = if tick.label.is_empty() { 3.0 } else { 5.0 };
         canvas.line((at, base), (at, base + length), stroke(AXIS, 1.0));
         let half = font::width(&tick.label, TICK, false) / 2.0;
-        // A label that would touch the one before it is left out; its tick stays.
+        // Omits a label that would touch the previous one; its tick stays.
         if !tick.label.is_empty() && at - half > free_from {
             let look = text_of(TICK, INK).anchor(Anchor::Middle);
             canvas.text((at, base + 6.0 + TICK), &tick.label, look);

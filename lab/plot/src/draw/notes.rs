@@ -1,9 +1,9 @@
-//! What a reader must be told about a drawing: what was left out, and what marks mean.
+//! Notes about a drawing: which values are not shown, and what marks mean.
 
 use super::canvas::{Canvas, DIM, text_of};
 use super::{NOTE, font};
 
-/// Collected while drawing, written once below.
+/// Collected while drawing, and written once below the figure.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     not_finite: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// A sentence; each is written once.
+    /// Adds a sentence; repetitions are ignored.
     pub(crate) fn add(&mut self, line: impl Into<String>) {
         let line = line.into();
         if !self.lines.contains(&line) {
@@ -23,7 +23,7 @@ impl Notes {
         }
     }
 
-    /// A value that was not drawn since its axis cannot show it.
+    /// Counts a value that its axis cannot show.
     pub(crate) fn count_undrawn(&mut self, value: f64) {
         if value.is_finite() && value <= 1e-300 {
             self.not_positive += 1;
@@ -32,7 +32,7 @@ impl Notes {
         }
     }
 
-    /// A value beyond a given range.
+    /// Counts a value outside a given range.
     pub(crate) fn outside(&mut self) {
         self.outside += 1;
     }
@@ -64,7 +64,7 @@ impl Notes {
         lines.join(" ")
     }
 
-    /// Writes the notes below `at`; returns the height that is then used.
+    /// Writes the notes below `at`, and returns their height.
     pub(crate) fn draw(&self, canvas: &mut Canvas, at: (f64, f64), width: f64) -> f64 {
         let mut y = at.1;
         for line in font::wrap(&self.sentences(), NOTE, false, width) {

@@ -1,12 +1,12 @@
-//! From values to places: ranges, ticks, and units with the SI prefix that fits.
+//! Maps values to positions: ranges, ticks, and units with a suitable SI prefix.
 
 use crate::figure::{HUGE, drawable};
 use crate::{Axis, Scale};
 
-/// Ranges narrower than this share of their values are one value to a reader.
+/// A range narrower than this fraction of its values counts as one value.
 const NARROW: f64 = 1e-9;
 
-/// A tick: its value, its label (empty for a minor one).
+/// A tick: its value and its label (empty for a minor tick).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) value: f64,
@@ -19,25 +19,25 @@ pub(crate) struct FittedAxis {
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) log: bool,
-    /// Label and unit, as written beside the axis.
+    /// Label and unit as written at the axis.
     pub(crate) title: String,
     pub(crate) ticks: Vec<Tick>,
-    /// How values are written beside it.
+    /// How values are written next to it.
     pub(crate) values: Values,
 }
 
-/// How values are written, so that they read as the ticks of their axis do.
+/// How values are written, so that they look like the ticks of their axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
-    /// Over this power of ten, with this behind it.
+    /// Divided by this power of ten, followed by this text.
     Scaled(i32, &'static str),
-    /// With this unit, prefixed as each value needs.
+    /// With this unit, prefixed for each value.
     WithUnit(String),
 }
 
 impl FittedAxis {
-    /// Where `value` lies, 0 at the low end and 1 at the high end; outside for values beyond, but
-    /// never far enough to trouble a renderer.
+    /// The position of `value`: 0 at the low end and 1 at the high end. It is outside for values
+    /// beyond, but never so far that a renderer fails.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             let value = value.max(1e-300);
@@ -48,7 +48,7 @@ impl FittedAxis {
         if share.is_nan() { 0.5 } else { share.clamp(-10.0, 11.0) }
     }
 
-    /// `value` to so many significant digits, as the axis writes its own.
+    /// `value` with this number of significant digits, in the axis's notation.
     pub(crate) fn shown(&self, value: f64, digits: usize) -> String {
         let decimals = digits - 1;
         let rounded = |value: f64| format!("{value:.decimals$e}").parse().unwrap_or(value);
@@ -60,13 +60,13 @@ impl FittedAxis {
         }
     }
 
-    /// Whether `value` lies within the axis, with a little tolerance for rounding.
+    /// Whether `value` lies within the axis, with a tolerance for rounding.
     pub(crate) fn contains(&self, value: f64) -> bool {
         (-1e-9..=1.0 + 1e-9).contains(&self.share(value))
     }
 }
 
-/// Fits an axis to values. `zero` demands that a linear axis include zero; `roomy` leaves a margin
+/// Fits an axis to values. With `zero`, a linear axis includes zero; with `roomy`, it has a margin
 /// beyond the data.
 pub(crate) fn fit(
     axis: &Axis,
@@ -97,7 +97,7 @@ pub(crate) fn fit(
     } else {
         fit_linear(axis, &unit, low, high, ticks)
     };
-    // An axis without data has no values to show.
+    // An axis without data shows no values.
     if given.is_none() && least > greatest {
         FittedAxis { ticks: Vec::new(), ..fitted }
     } else {
@@ -125,7 +125,7 @@ fn widen(least: f64, greatest: f64, zero: bool, roomy: bool) -> (f64, f64) {
     let margin = if roomy { (high - low) * 0.05 } else { 0.0 };
     let below = if low >= 0.0 && low - margin < 0.0 { 0.0 } else { low - margin };
     let above = if high <= 0.0 && high + margin > 0.0 { 0.0 } else { high + margin };
-    // Zero itself needs no margin: it is where the axis stands.
+    // Zero needs no margin.
     (if low == 0.0 { 0.0 } else { below }, if high == 0.0 { 0.0 } else { above })
 }
 
@@ -137,12 +137,12 @@ fn widen_log(least: f64, greatest: f64, roomy: bool) -> (f64, f64) {
     ((least / margin).max(1e-300), (greatest * margin).min(HUGE))
 }
 
-/// What is known of a unit.
+/// A parsed unit.
 struct Unit<'a> {
     name: &'a str,
-    /// The unit without its prefix, when it takes prefixes.
+    /// The unit without its prefix, if it takes prefixes.
     base: Option<&'a str>,
-    /// Power of ten of the prefix it came with.
+    /// Power of ten of its own prefix.
     exponent: i32,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The prefix that suits the largest value: an exponent, a multiple of three.
+    /// The prefix for the largest value, as an exponent that is a multiple of three.
     fn fitting(&self, largest: f64) -> i32 {
         if largest <= 0.0 {
             return self.base.map_or(0, |_| self.exponent);
@@ -220,7 +220,7 @@ fn prefix(exponent: i32) -> &'static str {
     }
 }
 
-/// An exponent in raised digits.
+/// An exponent in superscript digits.
 pub(crate) fn superscript(exponent: i32) -> String {
     exponent
         .to_string()
@@ -240,7 +240,7 @@ fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) 
     let exponent = unit.fitting(largest);
     let shift = exponent - unit.exponent;
     let step = nice_step((high - low) / wanted.max(1) as f64);
-    // Labels in thousands or millions for plain numbers: 15k reads better than 15000.
+    // Plain numbers are labelled in thousands or millions: 15k reads better than 15000.
     let (suffix, thousands) = match largest {
         _ if unit.base.is_some() || exponent != 0 => ("", 0),
         l if l >= 2e9 => ("G", 9),
@@ -248,7 +248,7 @@ fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) 
         l if l >= 1e4 => ("k", 3),
         _ => ("", 0),
     };
-    // Data that ends just short of a tick lets the axis reach it.
+    // If the data ends just below a tick, the axis extends to it.
     let high = match (high / step).ceil() * step {
         next if axis.range.is_none() && next - high < 0.05 * step => next,
         _ => high,
@@ -326,7 +326,7 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> FittedAxis {
         for digit in 1..=9u32 {
             let value = f64::from(digit) * 10f64.powi(power);
             let major = labelled.contains(&digit) && power.rem_euclid(stride) == 0;
-            // Minor ticks would be a smear over many decades.
+            // Minor ticks would be too dense over many decades.
             if !inside(value) || (!major && (decades > 8.0 || stride > 1) && digit != 1) {
                 continue;
             }
@@ -334,7 +334,7 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> FittedAxis {
             ticks.push(Tick { value, label });
         }
     }
-    // Tick labels carry the prefixed unit, so the axis names the plain one.
+    // Tick labels have the prefixed unit, so the axis has the plain one.
     let title = match unit.base {
         Some(base) => Unit { name: base, base: None, exponent: 0 }.title(&axis.label, 0),
         None => unit.title(&axis.label, 0),
@@ -346,14 +346,14 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> FittedAxis {
     FittedAxis { low, high, log: true, title, ticks, values }
 }
 
-/// How decades are written: one way for a whole axis.
+/// The notation of decades, the same for a whole axis.
 enum LogLabels<'a> {
     Prefixed(&'a Unit<'a>),
-    /// `thousands`: 1k rather than 1000, since 10k follows.
+    /// `thousands`: 1k instead of 1000, because 10k follows.
     Plain {
         thousands: bool,
     },
-    /// Powers of ten; the exponent of the unit's own prefix is added.
+    /// Powers of ten, with the exponent of the unit's own prefix added.
     Powers(i32),
 }
 
@@ -406,7 +406,7 @@ fn trimmed(value: &str) -> &str {
     if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { value }
 }
 
-/// A value in words for a reader: three or four significant digits and the unit.
+/// A value for a reader: three or four significant digits and the unit.
 pub fn readable(value: f64, unit: &str) -> String {
     if value.is_nan() {
         return "not a number".to_owned();
@@ -426,7 +426,7 @@ pub fn readable(value: f64, unit: &str) -> String {
     if unit.is_empty() { text } else { format!("{text} {unit}") }
 }
 
-/// Four significant digits; powers of ten for the very large and the very small.
+/// Four significant digits; powers of ten for very large and very small values.
 pub(crate) fn significant(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -1,4 +1,4 @@
-//! Lines, steps and scatter, with their intervals and the reference lines.
+//! Lines, steps and scatter plots, with their intervals and reference lines.
 
 use crate::{Axis, Figure, Interval, Join, Kind, Point, Series};
 
@@ -8,12 +8,12 @@ use super::scale::{self, FittedAxis};
 use super::{Frame, LABEL, decimate, style};
 use crate::figure::drawable;
 
-/// Lines of more points are not dashed, and bear markers on some points only.
+/// Lines with more points are solid, and only some of their points have markers.
 const DENSE: usize = 200;
-/// Joined series of more points bear markers on some points only.
+/// Joined series with more points have markers on some points only.
 const MARKED: usize = 60;
 const MARKERS: usize = 12;
-/// Marked points up to which each tells its values to a resting pointer.
+/// Maximum number of markers with tooltips.
 const TITLED: usize = 400;
 const MARKER: f64 = 4.2;
 
@@ -24,12 +24,12 @@ pub(super) fn fit_x(figure: &Figure, ticks: usize) -> FittedAxis {
     };
     let values = all.iter().flat_map(|one| one.points.iter().map(|point| point.x));
     let references = figure.references.iter().filter(|r| r.vertical).map(|r| r.value);
-    // Curves and steps may touch the frame; markers need room.
+    // Curves and steps may touch the frame; markers need a margin.
     let roomy = all.iter().any(|one| one.markers);
     scale::fit(&figure.x, values.chain(references), false, roomy, ticks.clamp(2, 9))
 }
 
-/// Dense lines would be garbled by dashes.
+/// Dashes would make dense lines unreadable.
 pub(super) fn dash_of(series: &Series, index: usize) -> &'static str {
     if series.points.len() > DENSE { "" } else { style::dash(index) }
 }
@@ -39,7 +39,7 @@ fn width_of(series: &Series) -> f64 {
     if series.points.len() > DENSE { 1.4 } else { 2.0 }
 }
 
-/// Whether a series bears markers, its own or those that tell dense lines apart.
+/// Whether a series has markers, its own or those that distinguish dense lines.
 pub(super) fn marked(series: &Series, count: usize) -> bool {
     series.markers || (series.points.len() > DENSE && count > 1)
 }
@@ -94,7 +94,7 @@ pub(super) fn draw(
     }
 }
 
-/// Says that there is nothing to see.
+/// Writes that there is no data.
 pub(super) fn no_data(canvas: &mut Canvas, area: Area) {
     let place = (area.x + area.width / 2.0, area.y + area.height / 2.0);
     canvas.text(place, "no data", text_of(LABEL, DIM).anchor(Anchor::Middle));
@@ -109,7 +109,7 @@ fn grown(area: Area, by: f64) -> Area {
     }
 }
 
-/// Parts of a series between the points that cannot be drawn.
+/// The sections of a series between points that cannot be drawn.
 fn runs<'a>(series: &'a Series, figure: &Figure) -> impl Iterator<Item = &'a [Point]> {
     let (x, y) = (figure.x.scale, figure.y.scale);
     series
@@ -124,7 +124,7 @@ fn joined(canvas: &mut Canvas, frame: &Frame<'_>, figure: &Figure, series: &Seri
             run.iter().map(|point| (frame.at_x(point.x), frame.at_y(point.y))).collect();
         let places = decimate::decimate(&places);
         if let [only] = places[..] {
-            // A line of one point would be invisible without its marker.
+            // A line of one point is visible only with a marker.
             if !series.markers {
                 style::mark(canvas, only, style::Marker::Circle, look.ink, 2.5);
             }
@@ -135,7 +135,7 @@ fn joined(canvas: &mut Canvas, frame: &Frame<'_>, figure: &Figure, series: &Seri
     }
 }
 
-/// Each height is held until the next point.
+/// Holds each value until the next point.
 fn stairs(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut corners = Vec::with_capacity(places.len() * 2);
     let mut before: Option<f64> = None;
@@ -202,7 +202,7 @@ fn bars(
     }
 }
 
-/// An interval at `x`, with caps; an end beyond the axes has none, so that it is seen to go on.
+/// An interval at `x` with caps. An end beyond the axes has no cap, which shows that it continues.
 pub(super) fn error_bar(
     canvas: &mut Canvas,
     frame: &Frame<'_>,
@@ -243,7 +243,7 @@ fn markers(
     let thinned = series.join != Join::Scatter
         && (series.points.len() > DENSE || series.points.len() > MARKED);
     let stride = if thinned { shown.len().div_ceil(MARKERS).max(1) } else { 1 };
-    // Series of equal abscissas show their markers at different ones.
+    // Series with equal abscissas show their markers at different points.
     let first = if thinned { stride * (2 * index + 1) / (2 * count.max(1)) } else { 0 };
     for point in shown.into_iter().skip(first).step_by(stride) {
         canvas.open(Some(&tooltip(figure, &series.name, point)));
@@ -262,7 +262,7 @@ fn tooltip(figure: &Figure, name: &str, point: &Point) -> String {
     format!("{name}: {}, {}{interval}", with(&figure.x, point.x), with(&figure.y, point.y))
 }
 
-/// Lines across the plot area; their names stand in the legend.
+/// Lines across the plot area; their names are in the legend.
 pub(super) fn references(canvas: &mut Canvas, frame: &Frame<'_>, figure: &Figure) {
     let Area { x, y, width, height } = frame.area;
     for (index, reference) in figure.references.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! How series are told apart: in colour, in grey, and with any common colour blindness.
+//! Distinguishes series by colour, in greyscale, and with any common colour blindness.
 //!
-//! Colours are those of Okabe and Ito, ordered so that neighbours differ in lightness too; the
-//! yellow of theirs, which vanishes on white, is left out.
+//! The colours are those of Okabe and Ito, ordered so that adjacent ones also differ in lightness.
+//! Their yellow is omitted, because it is hardly visible on white.
 
 use super::canvas::{Area, Canvas, DIM, INK, Ink, PAPER, Stroke, number, stroke};
 
-/// Colours of series, in order. Their classes are `s0` to `s6`.
+/// Colours of series in order. Their classes are `s0` to `s6`.
 pub(crate) const COLOURS: [Ink; 7] = [
     Ink { class: "s0", colour: "#0072b2" },
     Ink { class: "s1", colour: "#d55e00" },
@@ -45,7 +45,7 @@ pub(crate) fn colour(index: usize) -> Ink {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Dash pattern of a series: shifted when the colours come round again.
+/// Dash pattern of a series; it shifts when the colours repeat.
 pub(crate) fn dash(index: usize) -> &'static str {
     DASHES[(index + index / (COLOURS.len() * DASHES.len())) % DASHES.len()]
 }
@@ -54,13 +54,13 @@ pub(crate) fn marker(index: usize) -> Marker {
     MARKERS[(index + index / (COLOURS.len() * MARKERS.len())) % MARKERS.len()]
 }
 
-/// Lines of the references, told apart by dashes alone.
+/// Lines of references, distinguished by dashes only.
 pub(crate) fn reference(index: usize) -> Stroke {
     let dash = ["10 4", "2 3", "10 3 2 3", "5 2"][index % 4];
     Stroke { ink: if index < 4 { INK } else { DIM }, width: 1.3, dash }
 }
 
-/// Draws a marker about `place`.
+/// Draws a marker centred at `place`.
 pub(crate) fn mark(canvas: &mut Canvas, place: (f64, f64), marker: Marker, ink: Ink, size: f64) {
     let (x, y) = place;
     let s = size;
@@ -76,7 +76,7 @@ pub(crate) fn mark(canvas: &mut Canvas, place: (f64, f64), marker: Marker, ink: 
         let d = number(2.0 * s);
         format!("M{} {}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z", number(x - s), number(y))
     };
-    // A thin rim of paper keeps overlapping markers apart.
+    // A thin background rim separates overlapping markers.
     let rim = stroke(PAPER, 0.7);
     match marker {
         Marker::Circle => canvas.outlined(&circle(), ink, rim),
@@ -110,17 +110,17 @@ pub(crate) fn mark(canvas: &mut Canvas, place: (f64, f64), marker: Marker, ink: 
     }
 }
 
-/// Many small points as one element: round ones, square ones for every second series.
+/// Many small points as one element: round ones, and square ones for every second series.
 pub(crate) fn dots(canvas: &mut Canvas, places: &[(f64, f64)], index: usize) {
     let data: String =
         places.iter().map(|(x, y)| format!("M{} {}h0", number(*x), number(*y))).collect();
     let cap = if index.is_multiple_of(2) { "round" } else { "square" };
-    // Fewer, larger; many, smaller, so that a cloud shows where it is thin.
+    // Many points are smaller, so that the density of a cloud shows.
     let width = if places.len() > 2000 { 1.7 } else { 3.4 };
     canvas.dots(&data, stroke(colour(index), width), cap);
 }
 
-/// Hatches a rectangle for the bars of group `index`; the first is plain.
+/// Hatches a rectangle for the bars of group `index`; the first group is plain.
 pub(crate) fn hatch(canvas: &mut Canvas, area: Area, index: usize) {
     let (rising, falling, gap) = match index % 5 {
         0 => return,
@@ -146,7 +146,7 @@ pub(crate) fn diagonals(area: Area, gap: f64, rising: bool) -> String {
     if !(width > 0.5 && height > 0.5 && width < 1e4 && height < 1e4) {
         return data;
     }
-    // Lines u + v = offset in a frame whose v grows downwards; mirrored for falling ones.
+    // Lines u + v = offset in a frame whose v axis points down; mirrored for the other direction.
     let count = ((width + height) / gap) as usize;
     for step in 1..=count {
         let offset = step as f64 * gap;
@@ -161,7 +161,7 @@ pub(crate) fn diagonals(area: Area, gap: f64, rising: bool) -> String {
     data
 }
 
-/// Colours of a heat map: viridis, dark to light, which reads in grey too.
+/// Colours of a heat map: viridis from dark to light, which also works in greyscale.
 const VIRIDIS: [(u8, u8, u8); 9] = [
     (68, 1, 84),
     (71, 45, 123),
@@ -174,7 +174,7 @@ const VIRIDIS: [(u8, u8, u8); 9] = [
     (253, 231, 37),
 ];
 
-/// Colour at `share` of the scale, and whether dark text reads on it.
+/// The colour at `share` of the scale, and whether dark text is readable on it.
 pub(crate) fn heat(share: f64) -> (String, bool) {
     let place = share.clamp(0.0, 1.0) * (VIRIDIS.len() - 1) as f64;
     let below = (place as usize).min(VIRIDIS.len() - 2);

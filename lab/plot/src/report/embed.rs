@@ -1,7 +1,7 @@
-//! Drawings inside a page.
+//! Embeds drawings in a page.
 
-/// An SVG text as it may stand in HTML: without its XML head, and with ids made its own, since many
-/// drawings share one page. A drawing that could run or fetch something is refused.
+/// Prepares SVG text for HTML: removes its XML head, and makes its ids unique, because many
+/// drawings share a page. Rejects a drawing that could run or fetch something.
 pub(super) fn drawing(svg: &str, number: usize) -> String {
     let refused = "<p>This drawing was left out: it is not plain SVG.</p>\n".to_owned();
     let Some(start) = svg.find("<svg") else { return refused };
@@ -18,7 +18,7 @@ pub(super) fn drawing(svg: &str, number: usize) -> String {
     if body.ends_with('\n') { body } else { format!("{body}\n") }
 }
 
-/// The inner text of every tag. Quoted `>` ends one early, which can only refuse more.
+/// The inner text of every tag. A quoted `>` ends one early, which can only cause a rejection.
 fn tags(lower: &str) -> impl Iterator<Item = &str> {
     lower.split('<').skip(1).map(|tag| tag.split('>').next().unwrap_or(""))
 }
@@ -32,7 +32,7 @@ fn handler(lower: &str) -> bool {
     })
 }
 
-/// Whether a tag or a style names something outside of the drawing.
+/// Whether a tag or a style refers to something outside the drawing.
 fn fetches(lower: &str) -> bool {
     let outside = |text: &str, mark: &str| {
         text.match_indices(mark).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! The report as one HTML file.
+//! Writes the report as one HTML file.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const STYLE: &str = include_str!("style.css");
 pub(super) fn html(report: &Report) -> String {
     let mut out = String::new();
     let title = escape(&report.title);
-    // Nothing may be fetched and nothing may run, whatever a text contains.
+    // The page must fetch and run nothing, for any text in it.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
     put(
         &mut out,
@@ -190,7 +190,7 @@ fn figure(out: &mut String, graphic: &Graphic, number: usize) {
     put(out, format_args!("</figcaption>\n</figure>"));
 }
 
-/// A file name as a relative address: it can neither leave the folder by a scheme nor run.
+/// A file name as a relative address. It cannot leave the folder or run a script.
 fn relative(name: &str) -> String {
     let mut out = String::from("./");
     for byte in name.bytes() {

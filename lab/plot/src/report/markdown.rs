@@ -1,6 +1,6 @@
-//! A small part of Markdown: paragraphs, lists, fenced code, `**bold**`, code and links.
+//! A small subset of Markdown: paragraphs, lists, fenced code, `**bold**`, code and links.
 //!
-//! Everything is escaped first and marked up after, so that no text can become markup of its own.
+//! All text is escaped before it is marked up, so it cannot become HTML.
 
 use crate::draw::escape;
 
@@ -96,7 +96,7 @@ fn enclosed<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, &'a 
     Some((&inner[..end], &inner[end + close.len()..]))
 }
 
-/// `[label](address)`, where the address is of the web, a place in this page, or a file beside it.
+/// `[label](address)`, where the address is on the web, in this page, or a file next to it.
 fn link(text: &str) -> Option<(&str, &str, &str)> {
     let (label, after) = enclosed(text, "[", "]")?;
     let (address, after) = enclosed(after, "(", ")")?;

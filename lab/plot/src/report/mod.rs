@@ -1,4 +1,4 @@
-//! A report: what a run measured, beside what a paper says, in one HTML file.
+//! A report: the results of a run next to a paper's claims, in one HTML file.
 
 mod embed;
 mod html;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// One run's report. Every string is plain text and escaped when written; `text` of a section also
-/// takes a small part of Markdown.
+/// One run's report. Every string is plain text and escaped when written. `text` of a section may
+/// also use a small subset of Markdown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// `Paper ccnx-measurement, reproduced`.
@@ -21,9 +21,9 @@ pub struct Report {
     pub command: String,
     pub seeds: Vec<u64>,
     pub commit: String,
-    /// When it ran, if it may be told (absent where output must not change from run to run).
+    /// When it ran; `None` if the output must not change between runs.
     pub date: Option<String>,
-    /// Seconds that the run took.
+    /// Duration of the run in seconds.
     pub duration_s: Option<f64>,
     /// `simulator`, `real processes`, or both.
     pub arm: String,
@@ -31,13 +31,13 @@ pub struct Report {
     pub machine: String,
     pub claims: ClaimTable,
     pub sections: Vec<Section>,
-    /// What a reader must know before believing a figure; shown at the top.
+    /// What a reader must know before trusting a figure; shown at the top.
     pub warnings: Vec<String>,
-    /// More facts of the run, name and value.
+    /// Further facts of the run, as name and value.
     pub facts: Vec<(String, String)>,
 }
 
-/// What a paper claims and what was found, as a table.
+/// A paper's claims and their verdicts, as a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimTable {
     pub rows: Vec<ClaimRow>,
@@ -45,7 +45,7 @@ pub struct ClaimTable {
     pub outcomes: Vec<Outcome>,
 }
 
-/// What can be found of a claim.
+/// An outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub words: String,
@@ -58,7 +58,7 @@ pub struct Outcome {
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
     Tick,
-    /// More than expected: an arrow up.
+    /// Better than expected: an arrow up.
     Up,
     /// Not as expected: a cross.
     Cross,
@@ -66,7 +66,7 @@ pub enum Mark {
     None,
 }
 
-/// One line of the table of claims.
+/// One row of the table of claims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimRow {
     /// Short name, unique in the report.
@@ -76,29 +76,29 @@ pub struct ClaimRow {
     pub metric: String,
     /// The paper's value, if it gives a number.
     pub paper: Option<f64>,
-    /// What is as the paper says: lower and upper end.
+    /// Lower and upper end of the band.
     pub band: [f64; 2],
-    /// Whether the claim is an order, and what is measured a lead.
+    /// Whether the claim is an order, and the measured value a lead.
     pub is_order: bool,
     pub is_run: bool,
-    /// Ours: the mean over seeds.
+    /// Our mean over seeds.
     pub measured: Option<f64>,
-    /// The measured 95 % confidence interval.
+    /// Our 95 % confidence interval.
     pub interval: Option<[f64; 2]>,
     pub unit: String,
     pub outcome: Outcome,
-    /// Why the band has these ends, and what the paper says.
+    /// The reason for the band, and the paper's text.
     pub note: String,
-    /// Why it is not as the paper says; empty where it is.
+    /// Why the result is not as in the paper; empty if it is.
     pub cause: String,
 }
 
-/// A part of the body.
+/// A section of the body.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     pub heading: String,
-    /// Paragraphs separated by empty lines; `- ` lists, `**bold**`, `` `code` ``, fenced code,
-    /// and `[text](https://...)` links.
+    /// Paragraphs separated by empty lines; `- ` lists, `**bold**`, `` `code` ``, fenced code, and
+    /// `[text](https://...)` links.
     pub text: String,
     /// Figures, drawn inline.
     pub graphics: Vec<Graphic>,
@@ -109,15 +109,15 @@ pub struct Section {
 /// A drawing in a section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graphic {
-    /// The drawing, as SVG text (from [`Figure::to_svg`], or a topology's).
+    /// The drawing as SVG text (from [`Figure::to_svg`], or of a topology).
     pub svg: String,
-    /// The caption, without a number; figures are numbered in order.
+    /// The caption without a number; figures are numbered in order.
     pub caption: String,
-    /// What it shows, for those who cannot see it. The caption serves when empty.
+    /// A description for those who cannot see it; empty uses the caption.
     pub alt: String,
-    /// The command that made it. May be empty.
+    /// The command that made it; may be empty.
     pub command: String,
-    /// Names of the files beside the report: CSV, SVG, PNG. Linked.
+    /// Names of the linked files next to the report: CSV, SVG, PNG.
     pub files: Vec<String>,
 }
 
@@ -126,12 +126,12 @@ pub struct Graphic {
 pub struct Table {
     pub caption: String,
     pub columns: Vec<String>,
-    /// Cells; those that read as numbers are aligned right.
+    /// Cells; numbers are aligned right.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Graphic {
-    /// A figure with its caption; the alternative text lists axes and series.
+    /// A figure with its caption. The alternative text lists axes and series.
     pub fn of(figure: &Figure, caption: impl Into<String>) -> Graphic {
         Graphic {
             svg: figure.to_svg(),
@@ -149,7 +149,7 @@ impl Graphic {
         self
     }
 
-    /// The same with the names of the files beside the report.
+    /// The same with the names of the files next to the report.
     #[must_use]
     pub fn files<S: Into<String>>(mut self, files: impl IntoIterator<Item = S>) -> Graphic {
         self.files.extend(files.into_iter().map(Into::into));
@@ -160,8 +160,8 @@ impl Graphic {
 impl Report {
     /// One self-contained HTML file.
     ///
-    /// It fetches nothing and runs nothing, which it also forbids to browsers. Drawings that
-    /// contain scripts or outside references are left out, with a line that says so.
+    /// It fetches and runs nothing, and tells browsers to forbid both. Drawings with scripts or
+    /// external references are replaced by a line that says so.
     pub fn to_html(&self) -> String {
         html::html(self)
     }

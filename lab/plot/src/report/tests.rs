@@ -83,7 +83,7 @@ fn the_page_stands_alone() {
     for mark in ["<script", "<link", "<iframe", "<img", "src=", "@import", "url("] {
         assert!(!html.contains(mark), "{mark}");
     }
-    // Addresses are those of anchors and of the SVG name space, which nothing fetches.
+    // These addresses are links and the SVG namespace, which nothing fetches.
     let outside: Vec<&str> =
         html.split("http").skip(1).map(|rest| &rest[..rest.len().min(27)]).collect();
     for address in outside {

@@ -3,7 +3,7 @@
 use super::{ClaimRow, ClaimTable, Outcome};
 use crate::readable;
 
-/// Columns wider than this are wrapped by the terminal anyway; the note goes to its own line.
+/// The terminal would wrap wider columns, so longer text gets its own line.
 const METRIC_MAX: usize = 44;
 
 /// See [`ClaimTable::to_text`].
@@ -69,7 +69,7 @@ fn row(claim: &ClaimRow) -> Vec<String> {
     ]
 }
 
-/// On one line and without control characters, which a terminal would obey.
+/// One line without control characters, which a terminal would interpret.
 fn one_line(text: &str) -> String {
     text.split_whitespace()
         .map(|word| word.replace(char::is_control, "\u{fffd}"))

@@ -7,26 +7,26 @@ use weir_netem::{LinkConfig, LinkModel, Transit};
 use super::port::UdpEnd;
 use super::stats::{DirectionStats, LatenessHistogram, LatenessStats};
 
-/// Frames sent between two looks at the sockets, so that neither direction starves the other.
+/// Frames sent before the sockets are read again, so that neither direction starves the other.
 const SEND_BATCH_MAX: usize = 64;
-/// Frames that pending queues have room for from the start.
+/// Initial capacity of the pending queue, in frames.
 const PENDING_RESERVED: usize = 4_096;
 
-/// A frame on the link.
+/// A frame in flight.
 struct Pending {
     due_ns: u64,
     cuts: u32,
     frame: Packet,
 }
 
-/// One direction: the model, the frames on their way, and those that are due.
+/// One direction: the model, the frames in flight, and the frames that are due.
 pub(crate) struct Direction {
     model: LinkModel,
-    /// By due time; those due together in the order in which they came.
+    /// By due time, then by arrival.
     pending: VecDeque<Pending>,
     in_flight_bytes: usize,
     in_flight_bytes_max: usize,
-    /// Frames due and not yet taken by the socket, and when they were due.
+    /// Frames that are due but not yet sent. `due_ns` has their due times.
     due: Vec<Packet>,
     due_ns: Vec<u64>,
     lateness: LatenessHistogram,
@@ -47,8 +47,8 @@ impl Direction {
         }
     }
 
-    /// Takes a frame that reached the emulator at `arrived_ns`. Without a peer at the far side it
-    /// is dropped before the link sees it.
+    /// Passes a frame that arrived at `arrived_ns` to the model. Without a peer at the other side,
+    /// the frame is dropped first.
     pub(crate) fn accept(&mut self, arrived_ns: u64, frame: Packet, has_peer: bool) {
         self.stats.received_frames += 1;
         self.stats.received_bytes += frame.len() as u64;
@@ -69,7 +69,7 @@ impl Direction {
         self.insert(pending);
     }
 
-    /// Only what was reordered is ever behind a later arrival, and it is near the end.
+    /// Only a reordered frame is due after a later arrival, and it is near the end of the queue.
     fn insert(&mut self, pending: Pending) {
         match self.pending.back() {
             Some(last) if last.due_ns > pending.due_ns => {
@@ -86,12 +86,12 @@ impl Direction {
         }
     }
 
-    /// From now on the link has this share of its rate.
+    /// Sets the fraction of its rate that the link has from now on.
     pub(crate) fn set_rate_share(&mut self, share: f64) {
         self.model.set_rate_share(share);
     }
 
-    /// When the next frame is due; `None` too while frames wait for the socket.
+    /// When the next frame is due; `None` also while frames wait for the socket.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         if self.is_blocked() {
             return None;
@@ -104,7 +104,7 @@ impl Direction {
         !self.due.is_empty()
     }
 
-    /// Hands frames that are due by `now_ns` to `port`, a batch at most.
+    /// Sends the frames that are due by `now_ns` to `port`, at most one batch.
     pub(crate) fn send_due(
         &mut self,
         now_ns: u64,
@@ -140,7 +140,7 @@ impl Direction {
         Ok(())
     }
 
-    /// The counts, with those of the port it receives from.
+    /// The counters, with those of the receiving port.
     pub(crate) fn stats(&self, receiving: &UdpEnd) -> DirectionStats {
         let mut stats = self.stats.clone();
         stats.add_link(self.model.stats());

@@ -9,14 +9,14 @@ use weir_face::{Datagram, FramesSent, RecvStatus, UdpOptions, UdpPath, UdpPort};
 
 use super::config::EmulatorError;
 
-/// Receive buffer: what comes while the emulator has no processor, 30 ms at 1 Gbit/s, and what the
-/// system adds for each datagram.
+/// Receive buffer: 30 ms of datagrams at 1 Gbit/s while the emulator has no processor, plus the
+/// system's overhead for each.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
-/// A frame that reached the emulator.
+/// A frame that arrived.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) frame: Packet,
-    /// How long ago the system took it in.
+    /// How long ago the system received it.
     pub(crate) age_ns: u64,
 }
 
@@ -49,7 +49,7 @@ impl UdpEnd {
         Ok(end)
     }
 
-    /// Says who is at the other end of its traffic.
+    /// Sets the peer.
     pub(crate) fn set_peer(&mut self, peer: SocketAddr) -> Result<(), EmulatorError> {
         let port = self.local_addr();
         if peer.is_ipv4() != port.is_ipv4() {
@@ -63,7 +63,7 @@ impl UdpEnd {
         self.port.local_addr()
     }
 
-    /// Takes some of the frames that wait, without blocking. Returns whether there are more.
+    /// Reads waiting frames without blocking. Returns whether there are more.
     pub(crate) fn receive(
         &mut self,
         pool: &mut Pool,
@@ -76,7 +76,8 @@ impl UdpEnd {
                 self.strangers += 1;
                 continue;
             }
-            // By how long ago it was; a step of the wall clock in between is bounded on both sides.
+            // Uses the age of the datagram: a step of the wall clock in between has a bounded
+            // effect.
             let taken_in_unix_ns = datagram.received_unix_ns.unwrap_or(now_unix_ns);
             let age_ns = now_unix_ns.saturating_sub(taken_in_unix_ns);
             arrivals.push(Arrival { frame: datagram.frame, age_ns });
@@ -84,7 +85,7 @@ impl UdpEnd {
         Ok(status == RecvStatus::More)
     }
 
-    /// Sends frames from the front, as many as the system takes.
+    /// Sends frames from the front until the system accepts no more.
     pub(crate) fn send(&mut self, frames: &[Packet]) -> io::Result<FramesSent> {
         match self.peer {
             Some(peer) => self.port.send_frames(peer, frames),
@@ -96,12 +97,12 @@ impl UdpEnd {
         self.peer.is_some()
     }
 
-    /// Frames that did not come from the peer, dropped.
+    /// Frames dropped because another address sent them.
     pub(crate) fn foreign_frames(&self) -> u64 {
         self.strangers
     }
 
-    /// Frames that the system dropped before the emulator saw them.
+    /// Frames that the system dropped before the emulator read them.
     pub(crate) fn overflows(&self) -> u64 {
         self.port.counters().receive_overflows
     }

@@ -15,22 +15,22 @@ use super::direction::Direction;
 use super::port::{Arrival, UdpEnd};
 use super::stats::EmulatorStats;
 
-/// How long the thread sleeps at most, and so how late it notices that it should stop.
+/// Maximum sleep of the thread, which also bounds the delay of a stop.
 const SLEEP_NS_MAX: u64 = 10_000_000;
 const POOL_BYTES_MAX: usize = 64 << 20;
-/// Batches read from one port before frames that are due get their turn.
+/// Batches read from one port before due frames are sent.
 const BATCHES_MAX: usize = 4;
 
-/// What can be done to a running emulator from another thread. Takes effect within 10 ms.
+/// Controls a running emulator from another thread. Changes take effect within 10 ms.
 #[derive(Debug)]
 pub(crate) struct EmulatorControl {
     /// Set to end [`Emulator::run`].
     pub stop: AtomicBool,
-    /// Whether the link from a to b is up. Taking it down loses what is on it.
+    /// Whether the link from a to b is up. Going down loses the frames in flight.
     pub a_to_b_is_up: AtomicBool,
     /// Whether the link from b to a is up.
     pub b_to_a_is_up: AtomicBool,
-    /// The share of its rate that the link has, both ways, in thousandths.
+    /// The fraction of its rate that the link has in both directions, in thousandths.
     pub rate_permille: AtomicU32,
 }
 
@@ -45,7 +45,7 @@ impl Default for EmulatorControl {
     }
 }
 
-/// One side: its port, and when the latest frame came from there.
+/// One side: its port, and the time of its latest frame.
 #[derive(Debug)]
 struct EmulatorSide {
     port: UdpEnd,
@@ -65,10 +65,10 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// A link between two UDP ports. Checks the configuration and takes them.
+    /// Checks the configuration and binds both ports.
     ///
     /// # Errors
-    /// A configuration that cannot be, a port that cannot be had.
+    /// The configuration is invalid, or a port cannot be bound.
     pub fn bind(ends: UdpEnds, config: EmulatorConfig) -> Result<Self, EmulatorError> {
         check(&config)?;
         let a = UdpEnd::bind(ends.a, ends.peer_a)?;
@@ -76,7 +76,7 @@ impl Emulator {
         let bytes_max = config.in_flight_bytes_max;
         Ok(Self {
             a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
-            // Another stream of draws, as the other direction may be configured alike.
+            // Another random stream, because both directions may have equal configurations.
             b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
             a: EmulatorSide { port: a, latest_ns: 0 },
             b: EmulatorSide { port: b, latest_ns: 0 },
@@ -87,7 +87,7 @@ impl Emulator {
         })
     }
 
-    /// Who is at the two sides, where that was not known when the ports were taken.
+    /// Sets the peers if they were unknown when the ports were bound.
     pub(crate) fn set_peers(&mut self, a: SocketAddr, b: SocketAddr) -> Result<(), EmulatorError> {
         self.a.port.set_peer(a)?;
         self.b.port.set_peer(b)
@@ -103,12 +103,12 @@ impl Emulator {
         self.b.port.local_addr()
     }
 
-    /// Forwards until `stop` is set. The calling thread's timer slack is 1 ns meanwhile.
+    /// Forwards until `stop` is set. The calling thread's timer slack is 1 ns until then.
     pub fn run(self, stop: &AtomicBool) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|_, _| !stop.load(Ordering::Relaxed))
     }
 
-    /// As [`run`](Self::run), with links that can be taken down and up and be slowed down.
+    /// As [`run`](Self::run), with links that can go down and slow down.
     pub(crate) fn run_controlled(
         self,
         control: &EmulatorControl,
@@ -128,7 +128,7 @@ impl Emulator {
         mut goes_on: impl FnMut(&mut Direction, &mut Direction) -> bool,
     ) -> Result<EmulatorStats, EmulatorError> {
         let slack_ns = nix::sys::prctl::get_timerslack();
-        // Without it, wake-ups come up to 50 us late, and the statistics say so.
+        // Without it, wake-ups are up to 50 us late, which the statistics show.
         let _ = nix::sys::prctl::set_timerslack(1);
         self.start = Clock::now();
         let processor_start_ns = processor_ns();
@@ -156,7 +156,7 @@ impl Emulator {
         nanoseconds(self.start.elapsed())
     }
 
-    /// Waits for a frame to come or for a frame to be due, and does what is to be done then.
+    /// Waits for a frame or for a due time, and handles both.
     fn step(&mut self) -> Result<(), EmulatorError> {
         let dues_ns = [self.a_to_b.next_due_ns(), self.b_to_a.next_due_ns()];
         let next_due_ns = dues_ns.into_iter().flatten().min();
@@ -209,7 +209,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Sleeps until a port is ready or `sleep_ns` have passed. Says which ports can be read.
+    /// Sleeps until a port is ready or `sleep_ns` have passed. Returns which ports are readable.
     fn wait(&self, sleep_ns: u64) -> io::Result<(bool, bool)> {
         let interest = |is_blocked: bool| {
             if is_blocked { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
@@ -221,11 +221,11 @@ impl Emulator {
         let timeout = TimeSpec::from(Duration::from_nanos(sleep_ns));
         match ppoll(&mut watched, Some(timeout), None) {
             Ok(_) => {}
-            // A signal; whoever caught it sets the flag to stop.
+            // A signal arrived; its handler sets the stop flag.
             Err(Errno::EINTR) => return Ok((false, false)),
             Err(error) => return Err(error.into()),
         }
-        // An error that waits at the port is taken by reading it.
+        // Reading a port also clears its pending error.
         let readable = PollFlags::POLLIN | PollFlags::POLLERR;
         let can_read = |watched: &PollFd<'_>| {
             watched.revents().is_some_and(|events| events.intersects(readable))
@@ -241,7 +241,7 @@ fn check(config: &EmulatorConfig) -> Result<(), EmulatorError> {
     Ok(())
 }
 
-/// Reads what waits at `side` into `direction`.
+/// Reads the waiting frames of `side` into `direction`.
 fn receive(
     side: &mut EmulatorSide,
     direction: &mut Direction,

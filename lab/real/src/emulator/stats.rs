@@ -4,7 +4,7 @@ use weir_netem::LinkStats;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EmulatorStats {
-    /// Time that it ran.
+    /// How long it ran.
     pub duration_ns: u64,
     /// Processor time of its thread.
     pub processor_ns: u64,
@@ -13,43 +13,42 @@ pub struct EmulatorStats {
     pub b_to_a: DirectionStats,
 }
 
-/// What became of the datagrams of one direction. `received_frames` is the sum of `sent_frames`,
-/// `in_flight_frames` and everything dropped but `dropped_socket`.
+/// Counters of one direction. `received_frames` is the sum of `sent_frames`, `in_flight_frames` and
+/// all drops except `dropped_socket`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DirectionStats {
-    /// Datagrams from the peer, and their octets.
+    /// Datagrams from the peer.
     pub received_frames: u64,
-    /// Octets of those datagrams.
+    /// Bytes of those datagrams.
     pub received_bytes: u64,
     pub sent_frames: u64,
-    /// Octets of the datagrams sent on.
+    /// Bytes of the datagrams sent.
     pub sent_bytes: u64,
-    /// Datagrams on the link when the emulator stopped.
+    /// Datagrams in flight when the emulator stopped.
     pub in_flight_frames: u64,
-    /// Dropped for the model's bound in octets.
+    /// Dropped by the model's limit in bytes.
     pub dropped_queue_bytes: u64,
-    /// Dropped for the model's bound in frames.
+    /// Dropped by the model's limit in frames.
     pub dropped_queue_packets: u64,
     /// Lost by the model.
     pub dropped_loss: u64,
-    /// Dropped because the link was down, or cut while they were on it.
+    /// Dropped because the link was down, or went down while they were in flight.
     pub dropped_down: u64,
-    /// Dropped because no peer at the other side was known yet.
+    /// Dropped because the peer at the other side was unknown.
     pub dropped_no_peer: u64,
-    /// Dropped for the bound of memory.
+    /// Dropped by the memory limit.
     pub dropped_memory: u64,
-    /// Dropped because the system would not send them.
+    /// Dropped because the system did not send them.
     pub dropped_send: u64,
-    /// Datagrams that did not come from the peer; not in `received_frames`.
+    /// Datagrams from other addresses than the peer; not in `received_frames`.
     pub strangers: u64,
-    /// Lost in the receiving socket before the emulator saw them: it was too slow. Not in
-    /// `received_frames`.
+    /// Lost in the receive buffer because the emulator was too slow; not in `received_frames`.
     pub dropped_socket: u64,
-    /// Frames held back by the model to arrive out of order.
+    /// Frames that the model reordered.
     pub reordered_frames: u64,
-    /// The most octets that waited in the model's queue.
+    /// Longest queue of the model in bytes.
     pub queue_bytes_peak: u64,
-    /// The most frames that waited in the model's queue.
+    /// Longest queue of the model in frames.
     pub queue_packets_peak: u32,
     /// How late frames left.
     pub lateness: LatenessStats,
@@ -58,19 +57,19 @@ pub struct DirectionStats {
 /// Time from when a frame was due to when the system had sent it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LatenessStats {
-    /// Half were no later than that.
+    /// Median.
     pub p50_ns: u64,
-    /// 90 % were no later than that.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99 % were no later than that.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 % were no later than that.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// None was later than that.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// How late things happened, in nanoseconds, to one part in 32.
+/// A histogram of lateness in nanoseconds, precise to one part in 32.
 pub(crate) type LatenessHistogram = Histogram<32, { bucket_count(32) }>;
 
 impl LatenessStats {
@@ -87,7 +86,7 @@ impl LatenessStats {
 }
 
 impl DirectionStats {
-    /// Adds what the model counted.
+    /// Adds the counters of the model.
     pub(crate) fn add_link(&mut self, link: &LinkStats) {
         self.dropped_queue_bytes += link.dropped_queue_bytes;
         self.dropped_queue_packets += link.dropped_queue_packets;
@@ -98,7 +97,7 @@ impl DirectionStats {
         self.queue_packets_peak = self.queue_packets_peak.max(link.queue_packets_peak);
     }
 
-    /// Everything dropped after it was received.
+    /// All frames dropped after they were received.
     pub(crate) fn dropped_frames(&self) -> u64 {
         self.dropped_queue_bytes
             + self.dropped_queue_packets

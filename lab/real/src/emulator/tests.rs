@@ -11,10 +11,10 @@ use weir_netem::{Jitter, LinkConfig, LinkModel, Loss, Transit};
 use super::*;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// Far beyond what any of this takes, so that only a hang runs into it.
+/// Far longer than these tests take, so only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An emulator on a thread of its own, and somebody at each side.
+/// An emulator on its own thread, with a socket at each side.
 struct EmulatorFixture {
     near: UdpPort,
     far: UdpPort,
@@ -26,7 +26,7 @@ struct EmulatorFixture {
 }
 
 impl EmulatorFixture {
-    /// Side b is known from the start, side a is learnt.
+    /// Side b is known from the start; side a is learned.
     fn new(link: LinkConfig) -> Self {
         let far = UdpPort::bind(ANY, &UdpOptions::default()).unwrap();
         let ends = UdpEnds { peer_b: Some(far.local_addr()), ..UdpEnds::new(ANY, ANY) };
@@ -83,7 +83,7 @@ fn receive(port: &mut UdpPort, pool: &mut Pool, count: usize) -> Vec<Datagram> {
     datagrams
 }
 
-/// A frame that carries its number.
+/// A frame that contains its number.
 fn frame(number: u32, len: usize) -> Packet {
     let mut octets = vec![number as u8; len.max(4)];
     octets[..4].copy_from_slice(&number.to_be_bytes());
@@ -115,7 +115,7 @@ fn frames_keep_order_delay_and_rate() {
         }
         let least_ns = sent_bytes * 8_000_000_000 / u128::from(rate_bps)
             + (index as u128 + 1) * u128::from(delay_ns);
-        // What chunks the sender is late with only adds to it.
+        // A late sender only increases the time.
         let elapsed_ns = start.elapsed().as_nanos();
         assert!(elapsed_ns * 100 >= least_ns * 99, "{elapsed_ns} ns, at least {least_ns} ns");
     }
@@ -128,7 +128,7 @@ fn frames_keep_order_delay_and_rate() {
     assert!(stats.processor_ns > 0 && stats.duration_ns > 0);
 }
 
-/// The seed alone says which frames are lost: those that the model loses.
+/// The seed alone determines which frames are lost, the same ones as in the model.
 #[test]
 fn model_losses_are_applied() {
     let link = LinkConfig {
@@ -157,7 +157,8 @@ fn model_losses_are_applied() {
     assert_eq!(rig.stop().a_to_b.dropped_loss, lost);
 }
 
-/// One system call sends them, one carries them; they come out as the datagrams they were.
+/// One system call sends several datagrams, and one receives them. They leave as separate
+/// datagrams.
 #[test]
 fn datagram_runs_are_split_and_queue_is_bounded() {
     let mut rig = EmulatorFixture::new(LinkConfig { delay_ns: 1_000, ..LinkConfig::default() });
@@ -168,7 +169,7 @@ fn datagram_runs_are_split_and_queue_is_bounded() {
     assert_eq!(arrived, frames);
     rig.stop();
 
-    // A run arrives at one time: one frame is being sent, five wait.
+    // A run of datagrams arrives at one time: one frame is sent, and five wait.
     let mut rig = EmulatorFixture::new(LinkConfig {
         rate_bps: Some(1_000_000),
         queue_packets_max: 5,
@@ -182,7 +183,7 @@ fn datagram_runs_are_split_and_queue_is_bounded() {
     assert_eq!((stats.a_to_b.dropped_queue_packets, stats.a_to_b.queue_packets_peak), (44, 5));
 }
 
-/// Ends the emulator when a test fails in the scope that waits for it.
+/// Ends the emulator if a test fails in the scope that waits for it.
 struct StopOnDrop<'a>(&'a EmulatorControl);
 
 impl Drop for StopOnDrop<'_> {
@@ -211,7 +212,7 @@ fn learns_peer_and_drops_foreign_frames() {
             let (len, sender) = socket.recv_from(&mut octets).unwrap();
             assert_eq!((&octets[..len], sender), (text, from));
         };
-        // No peer is known at b. Port a is read first, so whatever happens when, this one is lost.
+        // No peer is known at b. Port a is read first, so this frame is lost in any case.
         near.send_to(b"early", at_a).unwrap();
         far.send_to(b"hello", at_b).unwrap();
         expect(&near, b"hello", at_a);
@@ -228,7 +229,7 @@ fn learns_peer_and_drops_foreign_frames() {
 
 #[test]
 fn a_link_that_is_taken_down_loses_what_is_on_it() {
-    // Longer than the test takes, so that it is on its way when the link goes down.
+    // The delay exceeds the test's duration, so the frame is in flight when the link goes down.
     let mut rig =
         EmulatorFixture::new(LinkConfig { delay_ns: 3_600_000_000_000, ..LinkConfig::default() });
     rig.send(&[frame(0, 50)]);

@@ -1,4 +1,4 @@
-//! The processes of a trial beside its routers.
+//! The processes of a trial other than its routers.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::super::process::{Launch, OutputLine, Process};
 use super::super::{RealError, RealOptions};
 use super::part::{Role, RoleSpec};
 
-/// How often the wish to stop is looked for.
+/// How often the stop flag is checked.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
-/// Processes, which end with this.
+/// Processes that end when this is dropped.
 pub(super) struct ProcessGroup<'a> {
     options: &'a RealOptions,
     dir: &'a Path,
@@ -36,7 +36,7 @@ struct GroupProcess {
 pub(super) struct GroupProcessId(usize);
 
 impl<'a> ProcessGroup<'a> {
-    /// A crew that works in `dir` and has to be done by `deadline`.
+    /// Processes that work in `dir` and must finish by `deadline`.
     pub(super) fn new(options: &'a RealOptions, dir: &'a Path, deadline: Instant) -> Self {
         let (sender, received) = channel();
         Self { options, dir, deadline, members: Vec::new(), received, sender }
@@ -46,7 +46,7 @@ impl<'a> ProcessGroup<'a> {
         self.dir
     }
 
-    /// Starts a part and waits until it is ready; with what it says then.
+    /// Starts a process with a role, and waits until it is ready. Returns its ready line.
     pub(super) fn part(
         &mut self,
         role: Role,
@@ -67,7 +67,7 @@ impl<'a> ProcessGroup<'a> {
         Ok((id, ready))
     }
 
-    /// Starts a program that is not ours.
+    /// Starts another program.
     pub(super) fn program(
         &mut self,
         program: &Path,
@@ -102,7 +102,7 @@ impl<'a> ProcessGroup<'a> {
         self.members[id.0].process.send_line(line)
     }
 
-    /// The next line of a part that has `key`.
+    /// The next line of a process with `key`.
     pub(super) fn value(&mut self, id: GroupProcessId, key: &str) -> Result<Value, RealError> {
         loop {
             while let Some(line) = self.members[id.0].lines.pop_front() {
@@ -114,13 +114,13 @@ impl<'a> ProcessGroup<'a> {
             }
             let member = &mut self.members[id.0];
             if member.has_ended {
-                return Err(member.process.failure("ended before its time"));
+                return Err(member.process.failure("ended early"));
             }
             self.receive_output(id)?;
         }
     }
 
-    /// All that a program prints until it ends; whether it ended with success.
+    /// Everything that a program prints until it exits, and whether it succeeded.
     pub(super) fn output(&mut self, id: GroupProcessId) -> Result<(String, bool), RealError> {
         while !self.members[id.0].has_ended {
             self.receive_output(id)?;
@@ -134,7 +134,7 @@ impl<'a> ProcessGroup<'a> {
         self.members[id.0].process.failure(what)
     }
 
-    /// Takes in what processes say, for a moment; `id` is the one that is waited for.
+    /// Receives output for a short time. `id` is the process that is waited for.
     fn receive_output(&mut self, id: GroupProcessId) -> Result<(), RealError> {
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(RealError::Interrupted);
@@ -147,7 +147,7 @@ impl<'a> ProcessGroup<'a> {
                 self.members[process].lines.push_back(line)
             }
             Ok(OutputLine { process, line: None }) => self.members[process].has_ended = true,
-            // The crew holds a sender itself.
+            // The group itself holds a sender.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
         Ok(())
@@ -161,7 +161,7 @@ pub(super) fn write(path: &Path, octets: &[u8]) -> Result<(), RealError> {
     })
 }
 
-/// A program of the system, where the shell would find it, and where daemons are.
+/// A program of the system, from the shell's search path or the folders of daemons.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);

@@ -1,5 +1,5 @@
-//! Keys of a trial: those that the program has, and those that it refuses for their age, which
-//! papers measured with. Such keys live as long as their process and protect nothing.
+//! Keys of a trial: the algorithms that the product has, and old ones that papers measured with and
+//! the product rejects. Such keys live only as long as their process and protect nothing.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ const SHA256_INFO: [u8; 19] = [
     0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05,
     0x00, 0x04, 0x20,
 ];
-/// Signatures that are verified together.
+/// Signatures verified together.
 const BATCH: usize = 32;
 const RSA_BITS: usize = 1024;
-/// Octets of a number of P-192.
+/// Bytes of a P-192 number.
 const P192_LEN: usize = 24;
 
-/// Who signs, and what others need to verify: a public key, or the shared one.
+/// A signer, and what others need to verify: a public key or the shared key.
 pub(super) struct Key {
     pub(super) signer: Arc<dyn Signer>,
     pub(super) shown: Vec<u8>,
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// What verifies that key's signatures.
+/// A verifier of that key's signatures.
 pub(super) fn verifier(algorithm: Algorithm, shown: &[u8]) -> Result<Arc<dyn Verifier>, String> {
     Ok(match algorithm {
         Algorithm::None => Arc::new(NothingVerifier),
@@ -95,8 +95,7 @@ pub(super) fn verifier(algorithm: Algorithm, shown: &[u8]) -> Result<Arc<dyn Ver
     })
 }
 
-/// Verifies all of them, one after the other or, where the algorithm says so, as many together as a
-/// consumer does.
+/// Verifies all packets, one by one or, if the algorithm says so, in batches as a consumer does.
 pub(super) fn verify_all(
     algorithm: Algorithm,
     verifier: &dyn Verifier,
@@ -123,7 +122,7 @@ fn shared(secret: &[u8]) -> Result<PrivateKey, String> {
     PrivateKey::from_hmac_secret(secret).map_err(|error| error.to_string())
 }
 
-/// Believes that nothing was signed.
+/// Accepts unsigned packets.
 struct NothingVerifier;
 
 impl Verifier for NothingVerifier {
@@ -151,7 +150,7 @@ impl Verifier for SharedVerifier {
     }
 }
 
-/// A number of P-192 that is not 0.
+/// A random P-192 number other than 0.
 fn p192_number() -> Option<Scalar> {
     // All but one in 2^95 are below the order.
     Option::from(Scalar::from_repr(random_octets::<P192_LEN>().into()))
@@ -225,7 +224,7 @@ impl Verifier for Rsa1024Verifier {
     }
 }
 
-/// The system's entropy for the library of RSA.
+/// The system's entropy for the RSA library.
 struct SystemRandom;
 
 impl RngCore for SystemRandom {

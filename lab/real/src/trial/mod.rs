@@ -1,9 +1,9 @@
-//! Trials: what is measured where no events of a plan are: sockets as applications use them, TCP
-//! and HTTPS beside them, and what cryptography costs.
+//! Trials: measurements without the events of a plan. They cover sockets as applications use them,
+//! TCP and HTTPS for comparison, and the cost of cryptography.
 //!
-//! The routers are those of the plan, a line; producers are at its last one, consumers at its first
-//! one. Everything else is processes of [`part`](part::run_part) and programs of the system, which
-//! end with the trial.
+//! The routers are those of the plan, in a line. Producers are at the last one and consumers at the
+//! first one. All other processes are roles of [`part`](part::run_part) and programs of the system,
+//! which end with the trial.
 
 mod crew;
 mod keys;
@@ -31,7 +31,7 @@ use super::{RealError, RealOptions, check};
 /// Runs a trial at the routers of `plan`, within its duration.
 ///
 /// # Errors
-/// [`RealError`]; no process is left running.
+/// A [`RealError`]. No process is left running.
 pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialReport, RealError> {
     plan.check().map_err(|error| RealError::Unsupported(error.to_string()))?;
     check::check(plan)?;
@@ -57,13 +57,13 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
     Ok(report)
 }
 
-/// Where applications find each router.
+/// The addresses of the routers for applications.
 fn routers_at(site: &Testbed<'_>) -> Vec<String> {
     let at = |router: &super::router::Router| FaceUri::Unix(router.at.unix.clone()).to_string();
     site.routers.values().map(at).collect()
 }
 
-/// Where applications find the first and the last router.
+/// The addresses of the first and the last router.
 fn ends(site: &Testbed<'_>) -> (String, String) {
     let at = routers_at(site);
     let end = |at: Option<&String>| at.expect("a plan has routers").clone();
@@ -76,7 +76,7 @@ fn number(
     of: &Value,
     key: &str,
 ) -> Result<u64, RealError> {
-    of[key].as_u64().ok_or_else(|| crew.failure(id, &format!("did not say its `{key}`")))
+    of[key].as_u64().ok_or_else(|| crew.failure(id, &format!("did not report its `{key}`")))
 }
 
 fn samples(report: &mut TrialReport, measure: &'static str, of: &Value) {
@@ -133,7 +133,7 @@ fn transfer(
     Ok(report)
 }
 
-/// Has all consumers fetch at once.
+/// Makes all consumers fetch at the same time.
 fn fetch(
     crew: &mut ProcessGroup<'_>,
     consumers: &[GroupProcessId],

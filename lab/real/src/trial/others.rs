@@ -1,5 +1,5 @@
-//! What sockets are compared with: TCP by iperf3, HTTPS by nginx and curl. The script
-//! `lab/socket-api/comparison.py` runs these programs; where one is missing the record says what to
+//! Comparisons with other protocols: TCP by iperf3, HTTPS by nginx and curl. The script
+//! `lab/socket-api/comparison.py` runs these programs. If one is missing, the record says what to
 //! install.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use super::crew::{ProcessGroup, find, write};
 use super::report::TrialReport;
 
 const SCRIPT: &str = include_str!("../../../socket-api/comparison.py");
-/// The measures that the script gives.
+/// The measures of the script.
 const MEASURES: [&str; 2] = ["goodput", "fairness"];
 
-/// What the script prints.
+/// The output of the script.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -66,7 +66,7 @@ mod tests {
 
     const SHELL: &str = "#!/bin/sh\n";
 
-    /// Programs of the names that the script runs, and a folder for its files.
+    /// Fake versions of the programs that the script runs, with a folder for their files.
     struct FakePrograms(tempfile::TempDir);
 
     impl FakePrograms {

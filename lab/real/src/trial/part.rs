@@ -1,8 +1,8 @@
 //! The processes of a trial: `weir lab trial FILE`.
 //!
-//! They speak with the coordinator over standard input and output, a line at a time: they say
-//! `{"ready":true,...}` and are told what to do; what they measured is a line, too. When its
-//! standard input closes, a part ends.
+//! They exchange lines with the coordinator over standard input and output. A process prints
+//! `{"ready":true,...}`, receives commands, and prints its measurements. It exits when its standard
+//! input closes.
 
 mod answers;
 mod costs;
@@ -29,16 +29,16 @@ pub(super) use self::subscribers::late_count;
 
 use super::keys;
 
-/// What `weir lab trial` is told in its file.
+/// The content of the file for `weir lab trial`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct RoleSpec {
     pub(super) role: Role,
     pub(super) trial: Trial,
-    /// Its router's FaceUri; the address to connect to, of a relay or a client; or empty.
+    /// FaceUri of its router; the address to connect to, for a relay or a client; or empty.
     pub(super) at: String,
-    /// Which one of its kind it is.
+    /// Its number among the processes of its role.
     pub(super) index: u32,
-    /// What verifies, hexadecimal; or empty.
+    /// What verifies, in hexadecimal; or empty.
     pub(super) key: String,
 }
 
@@ -47,50 +47,50 @@ pub(super) struct RoleSpec {
 pub(super) enum Role {
     /// Publishes an object.
     Produce,
-    /// Fetches an object whenever it is told to.
+    /// Fetches an object on each command.
     Consume,
-    /// Makes a packet for each Interest.
+    /// Creates a packet for each Interest.
     Answer,
-    /// Asks for such packets, one after the other.
+    /// Requests such packets, one after another.
     Ask,
-    /// Sends messages back.
+    /// Returns messages.
     EchoServer,
-    /// Passes messages on.
+    /// Forwards messages.
     EchoRelay,
-    /// Sends messages and waits for them to come back.
+    /// Sends messages and waits for their return.
     EchoClient,
     /// Signs, verifies, and computes digests.
     Cryptography,
-    /// Publishes with nobody to ask.
+    /// Publishes without consumers.
     Publication,
-    /// Makes sockets and counts their memory.
+    /// Creates sockets and measures their memory.
     Sockets,
-    /// Publishes an object that grows.
+    /// Publishes a growing object.
     Publish,
     /// Follows such an object with many consumers.
     Subscribe,
 }
 
-/// Why a part ended before its time.
+/// Why a process ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
-    /// Its file cannot be used.
+    /// Its file is invalid.
     #[error("cannot use {0}: {1}")]
     Spec(String, String),
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// Something is not as it should be.
+    /// A result is not as expected.
     #[error("{0}")]
     Wrong(String),
-    /// The coordinator is gone.
-    #[error("the coordinator is gone")]
+    /// The coordinator has exited.
+    #[error("the coordinator has exited")]
     Orphaned,
 }
 
-/// Does what the file at `path` says.
+/// Runs the role in the file at `path`.
 pub fn run_part(path: &Path) -> Result<(), RoleError> {
     let bad = |reason: String| RoleError::Spec(path.display().to_string(), reason);
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
@@ -110,7 +110,7 @@ pub fn run_part(path: &Path) -> Result<(), RoleError> {
         Role::Subscribe => subscribers::subscribe(&spec),
     };
     match done {
-        // Standard input has closed: that is how most parts end.
+        // Standard input has closed, which is how most processes end.
         Err(RoleError::Orphaned) => Ok(()),
         done => done,
     }
@@ -125,7 +125,7 @@ impl RoleSpec {
         Ok(Session::connect(&self.router()?)?)
     }
 
-    /// The prefix of the part and of its counterpart.
+    /// The prefix of this process and its counterpart.
     fn prefix(&self) -> Name {
         let mut name = trial_prefix();
         name.append_str(&self.index.to_string());
@@ -156,7 +156,7 @@ fn print_ready() -> Result<(), RoleError> {
     print_line(&json!({ "ready": true }))
 }
 
-/// The next line that it is told.
+/// The next command line.
 fn read_input_line() -> Result<String, RoleError> {
     let mut line = String::new();
     match io::stdin().lock().read_line(&mut line)? {
@@ -165,7 +165,7 @@ fn read_input_line() -> Result<String, RoleError> {
     }
 }
 
-/// What it is told, line by line; the channel ends with standard input.
+/// The command lines. The channel ends with standard input.
 fn input_lines() -> Receiver<String> {
     let (lines, told_lines) = channel();
     std::thread::spawn(move || {
@@ -185,7 +185,7 @@ fn octets(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// Octets that no compression shortens, the same for the same number.
+/// Incompressible bytes, the same for the same number.
 pub(super) fn content(len: u64, number: u64) -> Vec<u8> {
     let mut octets = vec![0; len as usize];
     weir_base::Rng::from_seed(number + 1).fill(&mut octets);

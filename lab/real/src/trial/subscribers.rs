@@ -1,4 +1,4 @@
-//! One object that grows and many that follow it, some from the middle on.
+//! One growing object with many subscribers, some of which join in the middle.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::part::{Role, late_count};
 use super::report::TrialReport;
 use super::{number, routers_at, samples};
 
-/// Subscribers of a process at most: each has some files open.
+/// Limit on the subscribers of a process, because each has some open files.
 const PER_PROCESS_MAX: u32 = 100;
 
-/// Measures them. What a subscriber misses is an error.
+/// Runs the measurement. A missed message is an error.
 pub(super) fn measure(
     trial: &Trial,
     crew: &mut ProcessGroup<'_>,
@@ -36,7 +36,7 @@ pub(super) fn measure(
     }
     crew.send_line(publisher, "begin")?;
     crew.value(publisher, "half")?;
-    // None gets older metadata from a router any more, which tell of fewer messages.
+    // After this, no subscriber gets older metadata from a router, which would name fewer messages.
     std::thread::sleep(stale_after(routers.len()));
     for &(id, _) in &crowds {
         crew.send_line(id, "join")?;
@@ -75,14 +75,14 @@ fn list(of: &Value) -> Vec<u64> {
     of.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
 }
 
-/// After how long no router of a line of so many counts metadata as fresh that came before: each
-/// has them from the next one as if they were new.
+/// Time after which no router in a line of this length has fresh metadata from before: each router
+/// receives them from the next one as if they were new.
 fn stale_after(routers: usize) -> Duration {
     let fresh_ns = ProducerOptions::default().metadata_freshness.ns;
     Duration::from_nanos(fresh_ns.saturating_mul(routers as u64 + 1))
 }
 
-/// Subscribers of each process, so many processes at each of the routers.
+/// Subscribers of each process, with equally many processes at each router.
 fn shares(subscribers: u32, routers: u32) -> Vec<u32> {
     let processes = subscribers.div_ceil(PER_PROCESS_MAX).next_multiple_of(routers);
     let processes = processes.min(subscribers);
@@ -90,8 +90,9 @@ fn shares(subscribers: u32, routers: u32) -> Vec<u32> {
     (0..processes).map(share).collect()
 }
 
-/// Everyone got all from its first message to the last one: those that were there from the start
-/// from the very first one on, the others from one that was the newest when they joined.
+/// Whether every subscriber received all messages from its first to the last. The initial
+/// subscribers start with the very first message, and late ones with a message that was the newest
+/// when they joined.
 fn is_whole(first: &[u64], next: &[u64], late: u32, half: u64, messages: u64) -> bool {
     let Some(early) = first.len().checked_sub(late as usize) else { return false };
     let (early, late) = first.split_at(early);
@@ -101,7 +102,7 @@ fn is_whole(first: &[u64], next: &[u64], late: u32, half: u64, messages: u64) ->
         && late.iter().all(|first| (half - 1..messages).contains(first))
 }
 
-/// What publishing so many messages took.
+/// The cost of publishing the messages.
 struct Counted {
     messages: f64,
     interests: f64,

@@ -18,7 +18,7 @@ fn analysis(factorial: &Factorial, responses: Vec<f64>) -> Option<Analysis> {
     Design::new(factors, responses).ok()?.analyse(CONFIDENCE).ok()
 }
 
-/// The effects in a scenario's results with one seed; nothing while some are missing.
+/// The effects in the results of one seed; `None` if some results are missing.
 pub(crate) fn of_seed(experiment: &Experiment, results: &Results, seed: u64) -> Option<Analysis> {
     let factorial = experiment.factorial.as_ref()?;
     let mut responses = vec![f64::NAN; 1 << factorial.factors.len()];
@@ -38,7 +38,7 @@ pub(crate) fn of_seed(experiment: &Experiment, results: &Results, seed: u64) -> 
     analysis(factorial, responses)
 }
 
-/// Refuses effects that a scenario has not.
+/// Rejects effects that the scenario does not have.
 pub(super) fn check(experiment: &Experiment, effect: &str) -> Result<(), String> {
     let Some(factorial) = &experiment.factorial else {
         return Err("the scenario has no [factorial]; add one with `response` and `factors`".into());

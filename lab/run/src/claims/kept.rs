@@ -1,6 +1,5 @@
-//! Verdicts that are kept in a paper's folder: `expected/smoke.json` and `expected/full.json`, each
-//! claim with the commit and the day of its runs, and the table of the paper's README that shows
-//! both.
+//! Recorded verdicts in a paper's folder: `expected/smoke.json` and `expected/full.json`. Each
+//! claim has the commit and the date of its runs. The table in the paper's README shows both files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +11,7 @@ use weir_scenario::{Arm, Size};
 use super::{ClaimKind, ClaimResult, Claims, Verdict, assign_causes};
 use crate::record::{self, RecordError};
 
-/// Where the table of a README begins and ends.
+/// The lines around the table in a README.
 const BEGIN: &str = "<!-- verdicts: written by `weir lab reproduce --record` -->";
 const END: &str = "<!-- end of verdicts -->";
 
@@ -25,26 +24,26 @@ pub struct RecordedVerdicts {
     pub claims: Vec<RecordedClaim>,
 }
 
-/// A verdict and where it comes from.
+/// A verdict and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedClaim {
     #[serde(flatten)]
     pub result: ClaimResult,
-    /// What was measured, and compared with what; empty in old files.
+    /// What was measured and compared with what; empty in old files.
     #[serde(default)]
     pub rule: String,
-    /// Where it was measured; `None` for what only the models say.
+    /// The arm that measured it; `None` for claims about the models only.
     pub arm: Option<Arm>,
     pub commit: String,
-    /// The day, UTC, as `2026-11-20`.
+    /// Date in UTC, as `2026-11-20`.
     pub date: String,
 }
 
 impl RecordedVerdicts {
-    /// What is kept in a paper's folder; nothing where there is no file yet.
+    /// Reads the recorded verdicts of a paper; `None` if there is no file yet.
     ///
     /// # Errors
-    /// A file that cannot be read or is not of this kind.
+    /// The file cannot be read, or its format is wrong.
     pub fn read(folder: &Path, size: Size) -> Result<Option<Self>, RecordError> {
         let path = folder.join(file_name(size));
         record::read_json(&path).map_err(|error| match error {
@@ -53,8 +52,8 @@ impl RecordedVerdicts {
         })
     }
 
-    /// Takes new verdicts. Of what was not run now, it keeps what was there; what the claims no
-    /// longer have goes.
+    /// Merges new verdicts. Claims that did not run now keep their old verdict. Claims that no
+    /// longer exist are dropped.
     pub(crate) fn update(
         before: Option<Self>,
         claims: &Claims,
@@ -78,12 +77,12 @@ impl RecordedVerdicts {
         Self { paper: claims.paper.clone(), size, claims: all }
     }
 
-    /// Writes it to a paper's folder, and the table of its README again.
+    /// Writes the verdicts to a paper's folder, and the table to its README.
     ///
     /// # Errors
-    /// A file that cannot be read or written, or a README without the marks of the table.
+    /// A file cannot be read or written, or the README lacks the lines around the table.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), RecordError> {
-        // All that may be wrong is found out before anything is written.
+        // Check everything that can fail before the first write.
         let readme = folder.join("README.md");
         let kept = |path: &Path, message: String| RecordError::Kept { path: path.into(), message };
         let text = std::fs::read_to_string(&readme)
@@ -97,8 +96,7 @@ impl RecordedVerdicts {
             Size::Smoke => table(other.as_ref(), Some(self)),
         };
         let Some(text) = with_table(&text, &table) else {
-            let message =
-                format!("has no place for the verdicts; write the lines {BEGIN} and {END}");
+            let message = format!("has no place for the verdicts; add the lines {BEGIN} and {END}");
             return Err(kept(&readme, message));
         };
         let path = folder.join(file_name(self.size));
@@ -111,14 +109,14 @@ impl RecordedVerdicts {
 }
 
 impl RecordedClaim {
-    /// Whether an older verdict stays: this one was not run, and the older one was, under the same
-    /// rule.
+    /// Whether the old verdict stays: this claim did not run, the old one did, and both have the
+    /// same rule.
     fn defers_to(&self, old: &Self) -> bool {
         let is_same = old.rule.is_empty() || old.rule == self.rule;
         !self.was_run() && old.was_run() && is_same && self.result.band == old.result.band
     }
 
-    /// The same numbers of a claim that may have been worded anew.
+    /// The old numbers with the claim's current wording.
     fn with_wording_of(self, new: Self) -> Self {
         let old = self.result;
         let result = ClaimResult {
@@ -147,8 +145,8 @@ fn with_table(readme: &str, table: &str) -> Option<String> {
     Some(format!("{}\n{table}{}", &readme[..begin], &readme[end..]))
 }
 
-/// Counts, one line for each claim, and what is said of those that were not reproduced. A claim
-/// that was not run at full size is shown as it is at smoke size.
+/// Counts, one line for each claim, and an explanation of those that were not reproduced. A claim
+/// that did not run at full size is shown at smoke size.
 fn table(full: Option<&RecordedVerdicts>, smoke: Option<&RecordedVerdicts>) -> String {
     let mut rows: Vec<(&RecordedClaim, Size)> = Vec::new();
     for kept in [full, smoke].into_iter().flatten() {

@@ -1,9 +1,33 @@
-//! `claims.toml` of a paper: what it says, and the verdict of our results on it.
+//! The claims of a paper (`claims.toml`), and the verdict of our results on each.
 //!
-//! A claim is a number with a band on both sides, or an order of means. Its verdict is that of the
-//! 95 % confidence interval over seeds ([`Verdict`]). Where our results differ, the claim
-//! names the experiments that show the cause: other claims of the same file, which must themselves
-//! come out as they say.
+//! A claim compares a number with a band, or demands an order of numbers. The verdict follows from
+//! the 95 % confidence interval of the number over at least three seeds:
+//!
+//! | the interval | verdict |
+//! |---|---|
+//! | lies inside the band | reproduced |
+//! | lies outside, on a side that the claim declares as better | better |
+//! | lies outside, on another side | differs |
+//! | crosses an end of the band, or is missing | not measured |
+//!
+//! Steps:
+//!
+//! 1. Evaluate the claim's expression once for each seed. A value that is missing for one seed
+//!    makes the claim not measured.
+//! 2. If the claim names two arms (`arm` and `beside`), divide their values seed by seed.
+//! 3. Compute the mean and the interval (Student's t). A claim about the models has an exact value.
+//! 4. Compare the interval with the band. For an order, the number is the smallest lead of an
+//!    element over the next, and its interval must lie above 0.
+//! 5. For a claim that differs, look up its cause. The cause lists experiments, which are other
+//!    claims of the same file. It counts as shown only if all of them came out as expected in the
+//!    same run.
+//!
+//! Example: the band is 1.8 to 2.2 and three seeds give 1.9, 2.0 and 2.1. The interval is 2.0 +-
+//! 0.25, which crosses both ends, so the claim is not measured. Ten seeds with the same spread give
+//! 2.0 +- 0.07, and the claim is reproduced.
+//!
+//! An interval that crosses only the better end still counts as reproduced. A verdict must never
+//! come from the mean alone, and a recorded verdict is never replaced by one that did not run.
 
 mod expression;
 mod factorial;
@@ -31,19 +55,19 @@ pub(crate) use verdict::Verdict;
 
 use expression::Expression;
 
-/// Seeds that a verdict takes at least: an interval of fewer says next to nothing.
+/// Minimum number of seeds for a verdict. The interval of fewer is too wide to mean anything.
 const SEEDS_MIN: usize = 3;
 
-/// Why there is no verdict of a claim whose scenario was not run.
+/// Why a claim has no verdict if its scenario did not run.
 pub(crate) const NOT_RUN: &str = "Not run at this size, or in this arm.";
 
 /// All claims of a paper.
 #[derive(Clone, Debug)]
 pub struct Claims {
-    /// Its folder's name.
+    /// Name of the paper's folder.
     pub paper: String,
     pub title: String,
-    /// In the order of the file.
+    /// In file order.
     pub claims: Vec<Claim>,
 }
 
@@ -52,7 +76,7 @@ pub struct Claims {
 pub enum ClaimKind {
     #[default]
     Paper,
-    /// Ours, about what the paper does not have.
+    /// Our own claim about something that the paper does not have.
     Beyond,
     /// An experiment that shows why a result differs from the paper's.
     Experiment,
@@ -60,7 +84,7 @@ pub enum ClaimKind {
 
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Unique in the paper.
+    /// Unique within the paper.
     pub id: String,
     pub kind: ClaimKind,
     /// Figure, table or section of the paper.
@@ -69,33 +93,32 @@ pub struct Claim {
     pub text: String,
     pub unit: String,
     pub source: ClaimSource,
-    /// The other arm of the scenario, if what is measured is how many times as much it is as
-    /// there, seed by seed.
+    /// The other arm, if the number is the ratio of both arms, seed by seed.
     pub compared_arm: Option<Arm>,
     /// The paper's value, if it gives one.
     pub paper: Option<f64>,
     pub rule: Rule,
-    /// Why our results differ, where they are known to.
+    /// Why our results differ, if this is known.
     pub cause: Option<Cause>,
-    /// Sizes at which it is measured.
+    /// Sizes at which the claim is measured.
     pub sizes: Vec<Size>,
     measure: Expression,
-    /// What is measured where, and compared with what, as the file has it.
+    /// The measurement and its comparison, as the file has them.
     rule_text: String,
     line: usize,
     file: Arc<str>,
 }
 
-/// Where the results of a claim come from.
+/// The source of a claim's results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimSource {
     /// A scenario of the paper, in one arm.
     Scenario {
         name: String,
-        /// The arm; the scenario's first one when `None`.
+        /// The arm; `None` means the scenario's first one.
         arm: Option<Arm>,
     },
-    /// The analytical models alone.
+    /// The analytical models only.
     Model,
 }
 
@@ -104,37 +127,37 @@ pub enum ClaimSource {
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Cause {
     pub text: String,
-    /// Claims of the same file whose outcome shows it; at least one.
+    /// Claims of the same file whose outcomes show it; at least one.
     pub shown_by: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimResult {
-    /// Unique in the paper.
+    /// Unique within the paper.
     pub id: String,
     pub kind: ClaimKind,
     /// Figure, table or section of the paper.
     pub figure: String,
-    /// What is measured, in words and with its unit.
+    /// The measured quantity in words, with its unit.
     pub metric: String,
     /// The paper's value, if it gives one.
     pub paper: Option<f64>,
-    /// What reproduces it: lower and upper end.
+    /// Lower and upper end of the band.
     pub band: [f64; 2],
-    /// Whether it is an order: what is measured is then the least lead of one over the next, in
-    /// parts of the greater of both.
+    /// Whether the claim is an order. The number is then the smallest lead of an element over the
+    /// next, relative to the larger of the two.
     #[serde(default)]
     pub is_order: bool,
-    /// The mean over seeds.
+    /// Mean over the seeds.
     pub measured: Option<f64>,
-    /// Its 95 % confidence interval over seeds.
+    /// Its 95 % confidence interval over the seeds.
     pub interval: Option<[f64; 2]>,
     pub verdict: Verdict,
-    /// Why the verdict is not `reproduced`; empty where it is.
+    /// Why the verdict is not `reproduced`; empty if it is.
     pub cause: String,
     /// Whether experiments of the same run show the cause of a difference.
     pub is_shown: bool,
-    /// Reason of the band, and what the paper says.
+    /// The reason for the band, and the paper's text.
     pub note: String,
 }
 
@@ -146,7 +169,7 @@ pub struct Reproduction {
     pub claims: Vec<ClaimResult>,
 }
 
-/// What expressions are evaluated over.
+/// The input of an evaluation.
 pub(crate) struct Evaluation<'a> {
     pub(crate) experiment: Option<&'a Experiment>,
     pub(crate) results: &'a Results,
@@ -214,7 +237,7 @@ impl Claims {
             let claim = claim(&tree, &path, table)?;
             if claims.iter().any(|other| other.id == claim.id) {
                 let message =
-                    format!("two claims are called \"{}\"; give each an `id` of its own", claim.id);
+                    format!("two claims have the id \"{}\"; give each its own `id`", claim.id);
                 return Err(tree.error(&format!("{path}.id"), message));
             }
             claims.push(claim);
@@ -224,13 +247,14 @@ impl Claims {
     }
 }
 
-/// Refuses causes that name no other claim, or one that differs itself.
+/// Rejects causes that name no other claim, or one that itself differs.
 fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
     for (at, claim) in claims.iter().enumerate() {
         let Some(cause) = &claim.cause else { continue };
         let error = |message: String| tree.error(&format!("claim[{at}].cause"), message);
         if cause.shown_by.is_empty() {
-            let message = "names no experiment; give `shown_by` the ids of claims that show it";
+            let message = "names no experiment; list the ids of claims that show the cause in \
+                `shown_by`";
             return Err(error(message.into()));
         }
         for id in &cause.shown_by {
@@ -254,7 +278,7 @@ fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// Refuses a comparison of arms that says not which, or is no number.
+/// Rejects a comparison of arms that names only one arm, or whose result is not a number.
 fn check_arm_comparison(
     tree: &Tree,
     path: &str,
@@ -298,7 +322,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
     }
     check_arm_comparison(tree, path, table.arm, table.beside, &rule)?;
     if table.sizes.as_ref().is_some_and(Vec::is_empty) {
-        let message = "is empty: nothing would be measured; leave `sizes` out for both";
+        let message = "is empty, so nothing is measured; omit `sizes` to measure at both sizes";
         return Err(tree.error(&format!("{path}.sizes"), message));
     }
     if table.scenario.is_some() && !measure.is_of_results() {
@@ -342,12 +366,12 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
 }
 
 impl Claim {
-    /// What is measured where, and compared with what: results of another rule are others.
+    /// The measurement and its comparison as text. Results of another rule are not comparable.
     pub(crate) fn rule_text(&self) -> &str {
         &self.rule_text
     }
 
-    /// Refuses what the scenario has not: metrics, axes, effects.
+    /// Rejects metrics, axes and effects that the scenario does not have.
     pub(crate) fn check(&self, experiment: Option<&Experiment>) -> Result<(), ScenarioError> {
         // A sweep may have other values at the other size.
         if experiment.is_some_and(|experiment| !self.sizes.contains(&experiment.size)) {
@@ -360,9 +384,9 @@ impl Claim {
         })
     }
 
-    /// The claim over the results of its scenario, with those of the arm that it is compared with;
-    /// over the models alone when `experiment` is `None`. What shows the cause of a difference is
-    /// for [`settle`] to find.
+    /// Evaluates the claim over the results of its scenario, and of the arm it is compared with. If
+    /// `experiment` is `None`, it uses only the models. [`assign_causes`] finds the cause of a
+    /// difference.
     pub(crate) fn evaluate(
         &self,
         experiment: Option<&Experiment>,
@@ -399,7 +423,8 @@ impl Claim {
         }
     }
 
-    /// The mean with its interval; or why there is no verdict, with the mean where there is one.
+    /// The mean with its interval. The error says why there is no verdict, with the mean if there
+    /// is one.
     fn estimate(
         &self,
         of: &Evaluation<'_>,
@@ -433,7 +458,7 @@ impl Claim {
             }
         };
         let values = experiment.seeds.iter().map(value);
-        // A number that some seeds lack would be one of those that have it.
+        // A number that is missing for some seeds would be biased towards the seeds that have it.
         let values: Option<Vec<f64>> =
             values.map(|value| value.filter(|value| value.is_finite())).collect();
         match values.as_deref().and_then(Estimate::of) {
@@ -460,7 +485,7 @@ impl Claim {
     }
 }
 
-/// Gives every difference its cause, and says whether the experiments that it names show it.
+/// Gives each difference its cause, and records whether the experiments named there show it.
 pub(crate) fn assign_causes(claims: &[Claim], results: &mut [ClaimResult]) {
     let outcomes: Vec<(String, Verdict)> =
         results.iter().map(|result| (result.id.clone(), result.verdict)).collect();

@@ -1,9 +1,9 @@
-//! Functions of claims that ask the analytical models (paper nb-cache, II and IV).
+//! Functions of claims that evaluate the analytical models (paper nb-cache, II and IV).
 
 use weir_queueing::nqueue::{self, ChainOptions, Model, SimulateOptions};
 use weir_queueing::pipeline::{Pipeline, Probabilities};
 
-/// Name and how many numbers each takes.
+/// Name and number of arguments.
 pub(super) const FUNCTIONS: &[(&str, usize)] = &[
     ("nqueue_packets", 3),
     ("nqueue_waiting", 3),
@@ -14,19 +14,19 @@ pub(super) const FUNCTIONS: &[(&str, usize)] = &[
     ("pipeline_stage", 9),
 ];
 
-/// How many numbers a function takes, if there is one of this name.
+/// The number of arguments of a function; `None` if it does not exist.
 pub(super) fn numbers_of(name: &str) -> Option<usize> {
     FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
 }
 
-/// The value of a function of [`FUNCTIONS`]; `None` where the model refuses its numbers.
+/// Evaluates a function of [`FUNCTIONS`]; `None` if the model rejects its arguments.
 ///
-/// `nqueue_*(queues, threshold, load)`: packets in the system, packets that wait, share lost, share
-/// of the time that servers are busy, of the balance equations (Eq. 8 to 15);
-/// `nqueue_simulation_error`: the greatest difference of loss, packets and utilisation between the
-/// equations and a simulation, in half-widths of its 95 % interval. `pipeline_limit` and
-/// `pipeline_stage(mu1, .., mu5, alpha, beta, theta, phi)`: the greatest arrival rate and the
-/// number of the stage that sets it (Eq. 7).
+/// The functions `nqueue_*(queues, threshold, load)` solve the balance equations (Eq. 8 to 15):
+/// packets in the system, waiting packets, loss, and utilisation. `nqueue_simulation_error` is the
+/// largest difference of loss, packets and utilisation between the equations and a simulation, in
+/// half-widths of its 95 % interval. `pipeline_limit` and `pipeline_stage(mu1, .., mu5, alpha,
+/// beta, theta, phi)` give the largest arrival rate and the number of the stage that limits it (Eq.
+/// 7).
 pub(super) fn value(name: &str, numbers: &[f64]) -> Option<f64> {
     let count = |at: usize| {
         let number = *numbers.get(at)?;
@@ -49,7 +49,7 @@ pub(super) fn value(name: &str, numbers: &[f64]) -> Option<f64> {
         "nqueue_utilisation" => found.utilisation,
         _ => {
             let options = SimulateOptions { arrivals: 200_000, ..SimulateOptions::default() };
-            // What is rarer than one arrival in all of them cannot be told from never.
+            // A simulation cannot distinguish anything rarer than one arrival from never.
             let least = 1.0 / options.arrivals as f64;
             let simulated = nqueue::simulate(&model, &options).ok()?;
             let (mean, half) = (&simulated.solution, &simulated.half_widths);

@@ -1,27 +1,27 @@
-//! What a claim is compared with, and the verdict.
+//! The comparison of a claim, and its verdict.
 
 use serde::Deserialize;
 
 use super::verdict::Verdict;
 use crate::stats::Estimate;
 
-/// What a claim is compared with.
+/// The comparison of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
     /// A number between two ends.
     Band {
-        /// Lower and upper end, both of the band.
+        /// Lower and upper end, both inside the band.
         ends: [f64; 2],
         reason: String,
-        /// The side beyond the band that is better than the paper, if one is.
+        /// The side of the band that is better than the paper, if any.
         better: Option<Better>,
     },
-    /// Numbers in falling order: the least lead of one over the next, in parts of the greater of
-    /// both, is above 0. It is 1 at most.
+    /// Numbers in decreasing order. The smallest lead of an element over the next, relative to the
+    /// larger of the two, must be above 0. It is at most 1.
     Order,
 }
 
-/// What lies beyond a band and is better than the paper.
+/// A side of a band that is better than the paper.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Better {
@@ -33,17 +33,17 @@ pub struct Better {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BetterSide {
-    /// Less than its lower end.
+    /// Below its lower end.
     Below,
-    /// More than its upper end.
+    /// Above its upper end.
     Above,
 }
 
 impl Rule {
-    /// A band.
+    /// Creates a band.
     ///
     /// # Errors
-    /// Ends that are not two numbers in order, or no reason.
+    /// The ends are not two numbers in ascending order, or the reason is missing.
     pub(super) fn band(
         ends: [f64; 2],
         reason: String,
@@ -73,8 +73,8 @@ impl Rule {
         }
     }
 
-    /// The verdict of an interval, and why it is not `reproduced`. A difference gets its cause
-    /// later.
+    /// The verdict for an interval, and why it is not `reproduced`. [`super::assign_causes`] adds
+    /// the cause of a difference.
     pub(super) fn verdict(&self, estimate: &Estimate) -> (Verdict, String) {
         let (Some(low), Some(high)) = (estimate.low, estimate.high) else {
             return (Verdict::NotMeasured, "There is no interval.".into());
@@ -103,7 +103,7 @@ impl Rule {
                 (Verdict::Better, better.reason.clone())
             }
             (Some(_), _) => (Verdict::Differs, String::new()),
-            // An interval that reaches past the better end alone is no worse than the paper.
+            // An interval that crosses only the better end is no worse than the paper.
             _ if (low >= ends[0] || is_better(BetterSide::Below))
                 && (high <= ends[1] || is_better(BetterSide::Above)) =>
             {

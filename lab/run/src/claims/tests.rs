@@ -47,7 +47,7 @@ fn experiment() -> Experiment {
     scenario.experiment(Size::Smoke).expect("right")
 }
 
-/// Point 0: 10 + seed; point 1: twice that. A series that grows by that much a second.
+/// Point 0 has 10 + seed, and point 1 twice that. A series grows by that much per second.
 fn results() -> Results {
     let mut results = Results::default();
     for point in 0..2 {
@@ -233,7 +233,7 @@ fn order_needs_a_certain_lead() {
         ("\"mean(y, window=1)\", \"mean(y, window=2)\"", Verdict::Differs, -0.5),
         ("\"2\", \"1\", \"1\"", Verdict::Differs, 0.0),
         ("\"0\", \"0\"", Verdict::Differs, 0.0),
-        // 11 to 13 beside 12: one seed says so, one says otherwise.
+        // 11 to 13 compared with 12: one seed is above and one is below.
         ("\"mean(y, window=1)\", \"12\"", Verdict::NotMeasured, 0.0),
     ] {
         let result = evaluated(&format!("order = [{order}, \"-9 + 0 * mean(y)\"]\n"));
@@ -262,7 +262,7 @@ fn missing_results_are_not_measured() {
     assert_eq!(result.cause, "A verdict takes 3 seeds; these are 2.");
 }
 
-/// Three claims: one that differs, and two experiments, of which the second is not confirmed.
+/// Three claims: one that differs, and two experiments, of which the second is not reproduced.
 fn settled(shown_by: &str) -> Vec<ClaimResult> {
     let one = |id: &str, band: &str| {
         format!(
@@ -440,6 +440,6 @@ fn readme_shows_recorded_verdicts() {
     std::fs::write(&damaged, "{").expect("written");
     let before = std::fs::read(folder.path().join("expected/smoke.json")).expect("there");
     let error = file(Size::Smoke, Vec::new()).write(folder.path()).expect_err("damaged");
-    assert!(error.to_string().contains("mend the file or restore it"), "{error}");
+    assert!(error.to_string().contains("fix the file or restore it"), "{error}");
     assert_eq!(std::fs::read(folder.path().join("expected/smoke.json")).expect("there"), before);
 }

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was found of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As the paper says.
     Reproduced,
-    /// Beyond what the paper says, on the good side.
+    /// Outside the paper's band, on the better side.
     Better,
-    /// Otherwise than the paper says.
+    /// Not as the paper says.
     Differs,
-    /// Not measured, or not well enough to tell.
+    /// Not measured, or not precisely enough.
     NotMeasured,
 }
 

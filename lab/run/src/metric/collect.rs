@@ -1,4 +1,4 @@
-//! From events to numbers.
+//! Computes numbers from events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use super::Histogram;
 use super::settle::{self, WarmUpEstimate};
 use super::shares::ConsumerShares;
 
-/// Places of a distribution that are recorded.
+/// Recorded points of a distribution.
 pub(super) const DISTRIBUTION_POINTS: usize = 200;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// A number for each metric; `None` where there was nothing to measure.
+    /// The number of each metric; `None` if nothing was measured.
     pub values: BTreeMap<String, Option<f64>>,
     /// For metrics with `per_node`: node and number, in the order of the plan.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -25,39 +25,40 @@ pub(crate) struct Measured {
     /// For metrics with `over_time`: the middle of each bin in seconds, and its number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
-    /// For metrics with `distribution`: value, and the share of samples at or below it.
+    /// For metrics with `distribution`: value, and the fraction of samples at or below it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub distributions: BTreeMap<String, Vec<(f64, f64)>>,
-    /// The warm-up that was left out, where the run was to say so itself.
+    /// The warm-up that was excluded, if it is estimated from the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<WarmUpEstimate>,
 }
 
-/// Takes the events of a run and computes its metrics.
+/// Receives the events of a run and computes its metrics.
 pub(crate) struct Collector {
     meters: Vec<Meter>,
     names: Vec<String>,
-    /// The last sample of each router and when it was.
+    /// Last sample of each router, with its time.
     routers: Vec<(u64, RouterSample)>,
-    /// Reads that waited for the disks of each node when that was sampled last.
+    /// Reads that waited for each node's disks at the last sample.
     disk_reads: Vec<u32>,
-    /// The last sample of each sender and link, and when it was.
+    /// Last sample of each sender and link, with its time.
     links: BTreeMap<(u32, u32), (u64, LinkTraffic)>,
-    /// What each sender's link can carry; those with a rate alone.
+    /// Capacity of each sender's link, if it has a rate.
     capacities: BTreeMap<(u32, u32), Capacity>,
-    /// What each consumer had received by each of its links at the last sample, and when it was.
+    /// Content bytes that each consumer had received on each link at the last sample, with its
+    /// time.
     paths: BTreeMap<(u32, u32), (u64, u64)>,
-    /// For each consumer which producer's names it asks for.
+    /// For each consumer, the producer whose names it requests.
     content: Vec<usize>,
     spreads: BTreeMap<(usize, u64), ObjectSpread>,
     duration_ns: u64,
     warm_up_ns: u64,
     bin_ns: u64,
-    /// All events, where the warm-up is known at the end only.
+    /// All events, if the warm-up is known only at the end.
     buffered_events: Option<Vec<Event>>,
 }
 
-/// What a link has done.
+/// Counters of a link.
 #[derive(Clone, Copy, Default)]
 struct LinkTraffic {
     bytes: u64,
@@ -66,15 +67,15 @@ struct LinkTraffic {
     waiting_bytes: u64,
 }
 
-/// What a link can carry.
+/// The capacity of a link.
 #[derive(Clone, Copy)]
 struct Capacity {
     rate_bps: f64,
-    /// Octets on their way there and back at that rate.
+    /// Bandwidth-delay product: bytes in flight for one round trip at that rate.
     bdp_bytes: f64,
 }
 
-/// How an object spreads over consumers.
+/// The distribution of an object to consumers.
 #[derive(Default)]
 struct ObjectSpread {
     start_ns: u64,
@@ -89,7 +90,7 @@ struct Meter {
     whole: Sum,
     nodes: BTreeMap<u32, Sum>,
     bins: Vec<Sum>,
-    /// For measures of what consumers get beside each other.
+    /// For measures that compare consumers.
     shares: Option<ConsumerShares>,
 }
 
@@ -100,14 +101,14 @@ struct Sum {
     samples: Histogram,
 }
 
-/// One thing to be counted or sampled.
+/// A value to count or to sample.
 #[derive(Clone, Copy)]
 enum Count {
     Sample(f64),
     Amount(Amount),
 }
 
-/// What was counted, and what it is a share of, if of anything.
+/// A counted amount, and for a ratio its denominator.
 #[derive(Clone, Copy)]
 struct Amount {
     amount: f64,
@@ -124,7 +125,7 @@ impl Amount {
     }
 }
 
-/// The time that is measured, and its division over time.
+/// The measured time and its bins.
 #[derive(Clone, Copy)]
 struct MeasuredTime {
     warm_up_ns: u64,
@@ -144,7 +145,7 @@ impl SamplePeriod {
         self.to_ns.saturating_sub(self.from_ns)
     }
 
-    /// How much of it lies within another one, 0 to 1.
+    /// The fraction of it that lies within another period.
     fn share_within(self, other: Self) -> f64 {
         if self.length_ns() == 0 {
             return f64::from(u8::from(other.from_ns < self.to_ns && self.to_ns <= other.to_ns));
@@ -155,9 +156,10 @@ impl SamplePeriod {
     }
 }
 
-/// By how much a counter has grown. Routers that crashed go on from what they had counted.
+/// The growth of a counter. Counters of a restarted router continue from their values before the
+/// crash.
 fn grown(now: u64, before: u64) -> f64 {
-    assert!(now >= before, "a counter ran backwards, from {before} to {now}");
+    assert!(now >= before, "a counter decreased from {before} to {now}");
     (now - before) as f64
 }
 
@@ -182,7 +184,8 @@ impl Sum {
                 let span_s = self.samples.statistic(Statistic::Max)? - first_s;
                 (span_s > 0.0).then(|| self.samples.count() as f64 / span_s)?
             }
-            // Processor time was not counted: the simulator does where a router has a `cpu` stage.
+            // Processor time was not counted. The simulator counts it only for routers with a `cpu`
+            // stage.
             MeasureKind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => {
                 return None;
             }
@@ -194,7 +197,7 @@ impl Sum {
 }
 
 impl Collector {
-    /// A collector for a run of `prepared` in `arm`, of the metrics that the arm can give.
+    /// A collector for a run of `prepared` in `arm`, with the metrics that the arm can measure.
     pub(crate) fn of(
         experiment: &Experiment,
         prepared: &Prepared,
@@ -207,10 +210,12 @@ impl Collector {
         Ok(Self::new(&prepared.plan, &metrics, &at, prepared.warm_up))
     }
 
-    /// A collector of `metrics` for a run of `plan`; `at` holds the nodes of each metric, `None`
-    /// for all. Numbers are those of the time from the warm-up to the plan's duration. Round-trip
-    /// and download times count where they began in that time, however late they end; what else is
-    /// told of Interests and objects counts from the warm-up on, however late.
+    /// A collector of `metrics` for a run of `plan`. `at` has the nodes of each metric, `None` for
+    /// all.
+    ///
+    /// Numbers cover the time from the warm-up to the plan's duration. Round-trip and download
+    /// times count if they started in that time, even if they end later. Other values of Interests
+    /// and objects count from the warm-up on, with no end.
     pub(crate) fn new(
         plan: &Plan,
         metrics: &[Metric],
@@ -268,7 +273,7 @@ impl Collector {
         MeasuredTime { warm_up_ns, duration_ns, bin_ns }
     }
 
-    /// Gives `count` to every meter of `measure` at `node`.
+    /// Passes `count` to every meter of `measure` at `node`.
     fn put(&mut self, measure: Measure, at_ns: u64, node: u32, count: Count) {
         let measured = self.measured();
         for meter in &mut self.meters {
@@ -286,9 +291,8 @@ impl Collector {
         self.put(measure, at_ns, node, Count::Amount(Amount::share(amount, of)));
     }
 
-    /// Gives what was counted over a time (and what it is a share of) to every meter of `measure`
-    /// at `node`, as much of it as lies within the measured time: samples of real processes come
-    /// a little late.
+    /// Passes an amount counted over a period to every meter of `measure` at `node`. Only the part
+    /// within the measured time counts, because samples of real processes arrive slightly late.
     fn spread(&mut self, measure: Measure, over: SamplePeriod, node: u32, amount: Amount) {
         let measured = self.measured();
         for meter in &mut self.meters {
@@ -410,7 +414,7 @@ impl Collector {
         }
     }
 
-    /// The numbers. Nothing may be observed afterwards.
+    /// Computes the numbers. No event may follow.
     #[must_use]
     pub(crate) fn finish(mut self) -> Measured {
         let settled = self.buffered_events.take().map(|events| self.settle(&events));
@@ -448,7 +452,7 @@ impl Collector {
         measured
     }
 
-    /// Finds the warm-up and takes the events.
+    /// Estimates the warm-up, and then counts the buffered events.
     fn settle(&mut self, events: &[Event]) -> WarmUpEstimate {
         let times = events.iter().filter_map(|event| match event.kind {
             EventKind::DataReceived { rtt_ns, .. } => {
@@ -530,7 +534,7 @@ impl Meter {
     }
 }
 
-/// What the links of a plan that have a rate can carry, by sender and link.
+/// Capacities of the plan's links with a rate, by sender and link.
 fn capacities(plan: &Plan) -> BTreeMap<(u32, u32), Capacity> {
     let ways = plan.links.iter().enumerate().flat_map(|(at, link)| {
         let round_trip_ns = (link.a_to_b.delay_ns + link.b_to_a.delay_ns) as f64;
@@ -545,7 +549,7 @@ fn capacities(plan: &Plan) -> BTreeMap<(u32, u32), Capacity> {
     ways.collect()
 }
 
-/// The consumers among the nodes `at`, or all, and when they start.
+/// The consumers among the nodes `at`, or all, with their start times.
 fn consumers(plan: &Plan, at: Option<&[usize]>) -> Vec<(u32, u64)> {
     let is_in = |node: usize| at.is_none_or(|at| at.contains(&node));
     let nodes = plan.nodes.iter().enumerate().filter(|(node, _)| is_in(*node));
@@ -556,7 +560,7 @@ fn consumers(plan: &Plan, at: Option<&[usize]>) -> Vec<(u32, u64)> {
     consumers.collect()
 }
 
-/// Whether what comes after the end of the run counts: answers to what was asked before.
+/// Whether events after the end of the run count: these are answers to earlier Interests.
 const fn counts_late(measure: Measure) -> bool {
     matches!(
         measure,
@@ -642,8 +646,8 @@ impl Observer for Collector {
 }
 
 impl Collector {
-    /// Interests wait for reads, or before a store that blocks; the two are sampled together, in
-    /// this order.
+    /// Interests wait for reads, or before a blocking store. Both are sampled together, in this
+    /// order.
     fn disk_queue(&mut self, at_ns: u64, node: u32, queue: Queue, packets: u32) {
         let Some(reads) = self.disk_reads.get_mut(node as usize) else { return };
         match queue {
@@ -656,7 +660,8 @@ impl Collector {
         }
     }
 
-    /// One of a consumer's links: its window, and what came by it since the start.
+    /// A sample of one of a consumer's links: its window, and the bytes received on it since the
+    /// start.
     fn path(&mut self, at_ns: u64, node: u32, path: u32, window: f64, now_bytes: u64) {
         let before = self.paths.insert((node, path), (at_ns, now_bytes));
         let (from_ns, before_bytes) = before.unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Samples, kept as counts of narrow bins.
+//! Samples as counts in narrow bins.
 
 use std::collections::BTreeMap;
 
 use weir_scenario::metric::Statistic;
 
-/// Bits of the mantissa that are dropped: a bin is at most 2^-12 of its value wide.
+/// Bits of the mantissa that are dropped. A bin is at most 2^-12 of its value wide.
 const DROPPED_BITS: u32 = 40;
 
-/// Samples of at least 0: count, sum and extremes exactly, percentiles within 0.03 %. Whole numbers
-/// up to 4,096 are kept exactly.
+/// Non-negative samples. Count, sum and extremes are exact, and percentiles are within 0.03 %.
+/// Integers up to 4,096 are exact.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Histogram {
     bins: BTreeMap<u64, u64>,
@@ -20,10 +20,10 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Takes a sample. What is not a number of at least 0 counts as 0.
+    /// Adds a sample. NaN and negative values count as 0.
     pub(crate) fn add(&mut self, sample: f64) {
         let sample = if sample >= 0.0 { sample } else { 0.0 };
-        // The order of non-negative floats is that of their bits.
+        // Non-negative floats have the same order as their bits.
         *self.bins.entry(sample.to_bits() >> DROPPED_BITS).or_default() += 1;
         self.min = if self.count == 0 { sample } else { self.min.min(sample) };
         self.max = self.max.max(sample);
@@ -32,7 +32,6 @@ impl Histogram {
         self.sum += sample;
     }
 
-    /// Samples.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -55,7 +54,7 @@ impl Histogram {
         })
     }
 
-    /// The least value that at least `percent` of the samples do not exceed.
+    /// The smallest value that at least `percent` of the samples do not exceed.
     fn percentile(&self, percent: f64) -> f64 {
         let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).clamp(1, self.count);
         let mut sum = 0;
@@ -68,7 +67,7 @@ impl Histogram {
         self.max
     }
 
-    /// `(value, share of samples at or below it)` at up to `points` places, for figures.
+    /// `(value, fraction of samples at or below it)` at up to `points` points, for figures.
     pub(crate) fn distribution(&self, points: usize) -> Vec<(f64, f64)> {
         if self.count == 0 {
             return Vec::new();

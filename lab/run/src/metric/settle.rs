@@ -1,26 +1,32 @@
-//! How much of a run's beginning is no part of its lasting state: MSER-5 (K. P. White, "An
-//! effective truncation heuristic for bias reduction in simulation output", Simulation 69(6),
-//! 1997).
+//! Estimates the warm-up of a run with MSER-5 (K. P. White, "An effective truncation heuristic for
+//! bias reduction in simulation output", Simulation 69(6), 1997).
+//!
+//! 1. Sort the round-trip times by request time, and average each group of five.
+//! 2. For each possible cut in the first half, compute the standard error of the mean of what
+//!    follows.
+//! 3. Choose the cut with the smallest error.
+//!
+//! A cut at the end of the first half means that the run has not settled: later cuts would be
+//! better still.
 
 use serde::{Deserialize, Serialize};
 
 const BATCH: usize = 5;
-/// Batches that say something.
+/// Minimum number of batches for an estimate.
 const BATCHES_MIN: usize = 20;
 
-/// What was found of a run whose warm-up is `Auto`.
+/// The warm-up estimated for a run with `warm_up = "auto"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WarmUpEstimate {
-    /// What was left out at the start, s.
+    /// Time excluded at the start, s.
     pub warm_up_s: f64,
-    /// Whether what is left has no trend that more of it would go on with: in overload times grow
-    /// to the end, and their mean is one of the run's length.
+    /// Whether the rest has no trend. In overload, times grow until the end, and their mean depends
+    /// on the length of the run.
     pub is_settled: bool,
 }
 
-/// The start of the lasting state, ns: the one that makes the standard error of the mean of what
-/// follows least, among those in the first half. `samples` are round-trip times by when they were
-/// asked for.
+/// The end of the warm-up in ns, and whether the run settled. `samples` are round-trip times by
+/// request time.
 pub(super) fn start_ns(mut samples: Vec<(u64, f64)>) -> (u64, bool) {
     samples.sort_by_key(|(asked_ns, _)| *asked_ns);
     let batches: Vec<(u64, f64)> = samples
@@ -30,7 +36,7 @@ pub(super) fn start_ns(mut samples: Vec<(u64, f64)>) -> (u64, bool) {
     if batches.len() < BATCHES_MIN {
         return (0, false);
     }
-    // Sums from the end, as differences from the last batch: they stay small.
+    // Sums run from the end, of differences from the last batch, so that they stay small.
     let origin = batches[batches.len() - 1].1;
     let (mut sum, mut squares) = (0.0, 0.0);
     let (mut best, mut least) = (0, f64::INFINITY);
@@ -44,7 +50,7 @@ pub(super) fn start_ns(mut samples: Vec<(u64, f64)>) -> (u64, bool) {
             (best, least) = (at, error);
         }
     }
-    // The best place at the very edge of what was looked at: later ones would be better still.
+    // The best cut is at the edge of the range, so later cuts would be better.
     let is_settled = best < batches.len() / 2 - batches.len() / 50;
     (if best == 0 { 0 } else { batches[best].0 }, is_settled)
 }
@@ -53,7 +59,7 @@ pub(super) fn start_ns(mut samples: Vec<(u64, f64)>) -> (u64, bool) {
 mod tests {
     use super::*;
 
-    /// Noise around `level(i)` for 10,000 Interests, one a microsecond.
+    /// Noise around `level(i)` for 10,000 Interests, one per microsecond.
     fn run(level: impl Fn(f64) -> f64) -> (u64, bool) {
         let mut rng = weir_base::Rng::from_seed(7);
         let sample = |i: u32| {

@@ -1,23 +1,23 @@
-//! What consumers get beside each other: how equal their shares are, and when those settle.
+//! Compares consumers: how equal their shares are, and when the shares converge.
 
 use std::collections::BTreeMap;
 
-/// Sampling periods over which a rate is taken.
+/// Sampling periods over which a rate is averaged.
 const PERIODS: usize = 10;
-/// Part of the later rate that a consumer must have to have converged.
+/// Fraction of its later rate at which a consumer has converged.
 const CONVERGED: f64 = 0.8;
 
-/// Octets of content that each consumer received, in bins of time.
+/// Content bytes that each consumer received, in bins of time.
 #[derive(Clone, Debug)]
 pub(super) struct ConsumerShares {
-    /// Of each consumer, by the number of its node.
+    /// Bins of each consumer, by its node number.
     bins: BTreeMap<u32, Vec<f64>>,
     bin_ns: u64,
     started_ns: u64,
 }
 
 impl ConsumerShares {
-    /// Of `consumers` (node, start) over a run of `bins` bins.
+    /// Shares of `consumers` (node, start) over a run of `bins` bins.
     pub(super) fn new(consumers: &[(u32, u64)], bins: usize, bin_ns: u64) -> Self {
         let started_ns = consumers.iter().map(|(_, start_ns)| *start_ns).max().unwrap_or(0);
         let bins = consumers.iter().map(|(node, _)| (*node, vec![0.0; bins])).collect();
@@ -31,7 +31,7 @@ impl ConsumerShares {
         }
     }
 
-    /// Jain's index over the bins that begin at `from_ns` or later; `None` if nothing came.
+    /// Jain's index over the bins that begin at `from_ns` or later; `None` if nothing arrived.
     pub(super) fn fairness(&self, from_ns: u64) -> Option<f64> {
         let first = from_ns.div_ceil(self.bin_ns) as usize;
         let sums = || self.bins.values().map(|bins| bins.iter().skip(first).sum::<f64>());
@@ -40,8 +40,8 @@ impl ConsumerShares {
         (squares > 0.0).then(|| sums().sum::<f64>().powi(2) / (count * squares))
     }
 
-    /// Seconds from the start of the last consumer until all have come near to their later rates;
-    /// the rest of the run if they never do, `None` if nothing came.
+    /// Seconds from the start of the last consumer until all are close to their later rates. The
+    /// rest of the run if they never are, and `None` if nothing arrived.
     pub(super) fn convergence_s(&self) -> Option<f64> {
         let started = (self.started_ns / self.bin_ns) as usize;
         let ends = self.bins.values().map(|bins| {
@@ -67,8 +67,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Two consumers over 40 s, of which the second starts after 10 s and grows by 1 a second up to
-    /// 10.
+    /// Two consumers over 40 s. The second starts after 10 s and grows by 1 per second up to 10.
     fn two() -> ConsumerShares {
         let mut shares = ConsumerShares::new(&[(3, 0), (5, 10 * S)], 40, S);
         for second in 0..40 {
@@ -94,7 +93,8 @@ mod tests {
 
     #[test]
     fn convergence_is_when_shares_last() {
-        // Ten periods of 8 in the mean: 5 to 9 and five of 10 are 85, one earlier it is 79.
+        // Ten periods with a mean of 8: 5 to 9 and five times 10 add up to 85; one period earlier
+        // it is 79.
         assert_eq!(two().convergence_s(), Some(15.0));
         let mut late = ConsumerShares::new(&[(0, 0)], 40, S);
         (21..40).for_each(|second| late.add(second * S, 0, 10.0));

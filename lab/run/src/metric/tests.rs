@@ -185,7 +185,7 @@ fn counters_of_routers_are_differences() {
 }
 
 #[test]
-#[should_panic(expected = "a counter ran backwards, from 9 to 8")]
+#[should_panic(expected = "a counter decreased from 9 to 8")]
 fn decreasing_counter_is_an_error() {
     let metrics = metrics_of("[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n");
     let sample = |store_hits| {
@@ -202,7 +202,7 @@ fn late_samples_cover_the_same_period() {
          [[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n\
          [[metric]]\nid = \"link\"\nmeasure = \"link-throughput\"\nover_time = true\n",
     );
-    // 1 000 octets/s until 5 s, then 3 000 octets/s; all look-ups before 5 s hit, none after.
+    // 1,000 bytes/s until 5 s, then 3,000 bytes/s; all lookups before 5 s hit, and none after.
     let octets_at = |at_ns: u64| {
         let (early_ms, late_ms) = (at_ns.min(5 * S) / MS, at_ns.saturating_sub(5 * S) / MS);
         (early_ms + 3 * late_ms, early_ms, late_ms)
@@ -263,7 +263,7 @@ fn distribution_ends_with_the_last_consumer() {
         (2 * S, 1, started(7)),
         (3 * S, 0, completed(7, 2 * S)),
         (6 * S, 1, completed(7, 4 * S)),
-        // Not everybody has this one.
+        // One consumer does not have this object.
         (7 * S, 0, started(8)),
         (7 * S, 1, started(8)),
         (8 * S, 0, completed(8, S)),
@@ -277,7 +277,7 @@ fn distribution_ends_with_the_last_consumer() {
 #[test]
 fn round_trips_count_by_request_time() {
     let metrics = metrics_of("[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n");
-    // Asked for before the warm-up of 2 s, within the measured time, and within it but answered
+    // Requested before the warm-up of 2 s, within the measured time, and within it but answered
     // after the end.
     let events = [(3 * S, 0, data(1, 2 * S)), (5 * S, 0, data(1, S)), (13 * S, 0, data(1, 5 * S))];
     assert_eq!(measure(&metrics, 2 * S, &events).values["rtt"], Some(3.0));
@@ -291,7 +291,7 @@ fn warm_up_is_estimated_from_the_run() {
     );
     let mut collector = Collector::new(&plan(), &metrics, &[None, None], WarmUp::Auto);
     for i in 0..1_000 {
-        // Answers after 1 s in the first two seconds, after 10 or 20 ms from then on.
+        // Answers after 1 s in the first two seconds, and after 10 or 20 ms from then on.
         let rtt_ns = if i < 200 { S } else { 10 * MS * (1 + i % 2) };
         let at_ns = i * 10 * MS + rtt_ns;
         collector.observe(&Event { at_ns, node: 0, kind: data(1, rtt_ns) });
@@ -301,7 +301,7 @@ fn warm_up_is_estimated_from_the_run() {
     assert_eq!((settled.warm_up_s, settled.is_settled), (2.0, true));
     let rtt = measured.values["rtt"].expect("measured");
     assert!((rtt - 0.015).abs() < 1e-4, "{rtt}");
-    // Those that were asked for before and came after 2 s count to the rate, too.
+    // Data requested before 2 s and received later counts for the rate.
     let rate = measured.values["rate"].expect("measured");
     assert!((100.0..=113.0).contains(&rate), "{rate}");
 }
@@ -318,7 +318,7 @@ fn loss_counts_samples_after_the_end() {
         (11 * S - 1, 0, lost.clone()),
     ];
     assert_eq!(measure(&metrics, 0, &events).values["loss"], Some(50.0));
-    // Interests from before the warm-up that end in the measured part are no more than all.
+    // Interests sent before the warm-up that end in the measured time do not exceed the total.
     let lost_only = [(2 * S, 0, lost.clone()), (3 * S, 0, lost)];
     assert_eq!(measure(&metrics, S, &lost_only).values["loss"], Some(100.0));
 }

@@ -1,4 +1,4 @@
-//! What the samples of a trial amount to.
+//! Computes metrics from the samples of a trial.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::collect::DISTRIBUTION_POINTS;
 use super::histogram::Histogram;
 
 impl Measured {
-    /// The metrics of a trial that gave these samples, by measure.
+    /// The metrics of a trial with these samples, by measure.
     pub(crate) fn of_trial(metrics: &[Metric], samples: &BTreeMap<&str, Vec<f64>>) -> Self {
         let mut measured = Self::default();
         for metric in metrics {

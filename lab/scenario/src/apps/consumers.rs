@@ -17,7 +17,7 @@ use crate::document::{ScenarioError, Tree, suggestion, texts};
 use crate::folder::Folder;
 use crate::links::{LinkSettings, LinkTable};
 
-/// Requests of a generated trace at most.
+/// Limit on the requests of a generated trace.
 const REQUESTS_MAX: u64 = 10_000_000;
 
 /// `[[consumer]]`.
@@ -65,7 +65,7 @@ pub(crate) struct ConsumerTable {
     holdings: HoldingsMode,
     #[serde(default)]
     prefetches: bool,
-    /// Links beside that to the place where it is.
+    /// Further links, to other nodes than `at`.
     #[serde(default)]
     path: Vec<PathTable>,
 }
@@ -91,21 +91,21 @@ enum PopularityWord {
     Turns,
 }
 
-/// What a request of a trace asks for that has been asked for before.
+/// What a repeated request of a trace requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RepeatsWord {
     #[default]
     Same,
-    /// A segment of its own, of the same object.
+    /// Another segment of the same object, which no other request uses.
     Apart,
 }
 
-/// When an Interest that is not answered counts as lost.
+/// When an unanswered Interest counts as lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum LossesWord {
-    /// When the transport finds that it is.
+    /// When the transport detects the loss.
     #[default]
     Transport,
     Lifetime,
@@ -122,14 +122,14 @@ enum ArrivalsWord {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerGroup {
-    /// Where it stands in the file.
+    /// Its path in the file.
     pub(crate) path: String,
     pub(crate) id: String,
     pub(crate) at: Vec<String>,
     pub(crate) per_node: u64,
     pub(crate) link: LinkSettings,
     pub(crate) of: String,
-    /// How many producers of the group, from its first, they take turns over.
+    /// The number of producers of the group, from the first, that they are spread over.
     pub(crate) spread: Option<u64>,
     popularity: ObjectOrder,
     demand: Demand,
@@ -145,11 +145,11 @@ pub(crate) struct ConsumerGroup {
     holdings: HoldingsMode,
     path_windows: Vec<Option<u32>>,
     pub(crate) prefetches: bool,
-    /// The links of each beside the one to its place: the node, and what the link is like.
+    /// Further links of each consumer: the node, and the link's settings.
     pub(crate) paths: Vec<(String, LinkSettings)>,
 }
 
-/// Which object is next; how many there are is the producer's matter.
+/// Which object is next. The producer knows how many there are.
 #[derive(Clone, Debug)]
 enum ObjectOrder {
     Sequential,
@@ -162,7 +162,7 @@ enum ObjectOrder {
         shift: f64,
     },
     Trace(Arc<[(u64, u64)]>),
-    /// A number of requests, for one object after another and any of its segments.
+    /// A number of requests, for one object after another and a random segment of each.
     Turns {
         requests: u64,
     },
@@ -189,18 +189,18 @@ impl ConsumerTable {
         place.check_at(&self.at)?;
         let lifetime_ms = self.lifetime.map_or(4_000, |time| time.ns / 1_000_000);
         if lifetime_ms == 0 {
-            return Err(place.error("lifetime", "an Interest lives at least 1ms"));
+            return Err(place.error("lifetime", "is below 1ms; write at least 1ms"));
         }
         let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
         let demand = self.demand(place)?;
         let verify_ns = ns(self.verification);
         if verify_ns > 0 && matches!(demand, Demand::Arrivals { .. }) {
             let problem =
-                "single Interests are not verified; give a window, a controller or objects";
+                "single Interests are not verified; add `window`, `controller` or `objects`";
             return Err(place.error("verification", problem));
         }
         if self.losses != LossesWord::Transport && matches!(demand, Demand::Arrivals { .. }) {
-            let problem = "single Interests are not asked for again; leave it out";
+            let problem = "single Interests are not retransmitted; remove this key";
             return Err(place.error("losses", problem));
         }
         let chunk_units = self.chunk_units(place, &demand)?;
@@ -210,8 +210,7 @@ impl ConsumerTable {
         let link = place.link(access, self.link.as_ref())?;
         let is_single = matches!(demand, Demand::Arrivals { .. });
         if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
-            let problem = "single Interests leave by one link; give a window, a controller or \
-                           objects";
+            let problem = "single Interests use one link; add `window`, `controller` or `objects`";
             return Err(place.error("path", problem));
         }
         let paths = self
@@ -247,12 +246,11 @@ impl ConsumerTable {
     fn chunk_units(&self, place: &GroupContext<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
         let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
         if chunk_units > CHUNK_SEGMENTS_MAX {
-            let problem =
-                format!("is {chunk_units}; a chunk has {CHUNK_SEGMENTS_MAX} segments at most");
+            let problem = format!("is {chunk_units}; write at most {CHUNK_SEGMENTS_MAX} segments");
             return Err(place.error("chunk", problem));
         }
         if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {
-            let problem = "single Interests have no window that counts chunks; leave it out";
+            let problem = "single Interests have no window; remove this key";
             return Err(place.error("chunk", problem));
         }
         Ok(chunk_units)
@@ -266,7 +264,7 @@ impl ConsumerTable {
         if self.holdings == HoldingsMode::Ignore || matches!(demand, Demand::Objects { .. }) {
             return Ok(());
         }
-        let problem = "routers are asked what they hold of whole objects; write objects = true";
+        let problem = "only whole objects use the holdings of routers; write objects = true";
         Err(place.error("holdings", problem))
     }
 
@@ -278,19 +276,19 @@ impl ConsumerTable {
         if matches!(demand, Demand::Window { .. } | Demand::Controlled { .. }) || !self.prefetches {
             return Ok(());
         }
-        let problem = "what is fetched ahead is segments in a row; give a window or a controller";
+        let problem = "a prefetch fetches consecutive segments; add `window` or `controller`";
         Err(place.error("prefetches", problem))
     }
 
     fn check_times(&self, place: &GroupContext<'_>) -> Result<(), ScenarioError> {
         if self.decrease_interval.is_some() && self.controller.is_none() {
-            let problem = "only a `controller` has a window to decrease; leave it out";
+            let problem = "only a `controller` decreases its window; remove this key";
             return Err(place.error("decrease_interval", problem));
         }
         let start = self.start.unwrap_or(Time { ns: 0 });
         let Some(stop) = self.stop.filter(|stop| stop.ns <= start.ns) else { return Ok(()) };
         let problem = format!(
-            "is {stop}, but `start` is {start}: nothing would be asked for; raise `stop` or lower \
+            "is {stop}, but `start` is {start}, so nothing is requested; raise `stop` or lower \
              `start`"
         );
         Err(place.error("stop", problem))
@@ -308,7 +306,7 @@ impl ConsumerTable {
         ] {
             if is_given && !words.contains(&word) {
                 let message = format!(
-                    "has no meaning for this popularity; leave it out, or write popularity = \
+                    "has no meaning for this popularity; remove it, or write popularity = \
                      \"{first}\""
                 );
                 return Err(place.error(key, message));
@@ -331,7 +329,7 @@ impl ConsumerTable {
             Turns => match self.requests.map(NonZeroU64::get) {
                 Some(requests) if requests <= REQUESTS_MAX => ObjectOrder::Turns { requests },
                 Some(requests) => {
-                    let message = format!("is {requests}; the most is {REQUESTS_MAX}");
+                    let message = format!("is {requests}; write at most {REQUESTS_MAX}");
                     return Err(place.error("requests", message));
                 }
                 None => {
@@ -342,7 +340,7 @@ impl ConsumerTable {
         })
     }
 
-    /// A CSV file of name and segment; names are numbered in the order in which they first appear.
+    /// Reads a CSV file with name and segment. Names are numbered by their first occurrence.
     fn trace(&self, place: &GroupContext<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
         let file = self.trace.as_deref().ok_or_else(|| {
             place.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
@@ -390,7 +388,7 @@ impl ConsumerTable {
             if arrivals.is_some() {
                 return Err(place.error(
                     "rate",
-                    "a consumer asks at a `rate` or as its `controller` allows; keep one of them",
+                    "a consumer has either a `rate` or a `controller`; remove one of them",
                 ));
             }
             return Ok(Demand::Controlled { controller, window, count });
@@ -398,16 +396,16 @@ impl ConsumerTable {
         match (arrivals, window) {
             (Some(_), None) if count.is_some() => Err(place.error(
                 "count",
-                "`count` ends a `window` or `objects`; Interests at a `rate` end at `stop`",
+                "`count` limits a `window` or `objects`; for a `rate`, write `stop`",
             )),
             (Some(arrivals), None) => Ok(Demand::Arrivals { arrivals }),
             (None, Some(window)) => Ok(Demand::Window { window, count }),
             (Some(_), Some(_)) => Err(place.error(
                 "window",
-                "a consumer asks at a `rate` or keeps a `window`; keep one of them",
+                "a consumer has either a `rate` or a `window`; remove one of them",
             )),
             (None, None) => Err(place.refuse(
-                "does not say how it asks; write rate = \"1kpps\", or window = 16, or objects = \
+                "does not say what it requests; write rate = \"1kpps\", window = 16 or objects = \
                  true",
             )),
         }
@@ -439,7 +437,7 @@ impl ConsumerTable {
         }))
     }
 
-    /// Refuses keys of other arrivals than there are, and the lack of those that are needed.
+    /// Rejects keys of other arrival processes, and missing keys.
     fn check_arrivals_keys(&self, place: &GroupContext<'_>) -> Result<(), ScenarioError> {
         let is_on_off = self.arrivals == Some(ArrivalsWord::OnOff);
         let is_bursts = self.arrivals == Some(ArrivalsWord::Bursts);
@@ -458,14 +456,14 @@ impl ConsumerTable {
             }
         }
         if self.off_max.is_some() && !is_bursts {
-            return Err(place.error("off_max", "belongs to arrivals = \"bursts\"; leave it out"));
+            return Err(place.error("off_max", "belongs to arrivals = \"bursts\"; remove it"));
         }
         Ok(())
     }
 }
 
 impl ConsumerGroup {
-    /// The plan of the `index`-th consumer, which asks for what the producer of `prefix` has.
+    /// The plan of the `index`-th consumer, which requests the content of the producer of `prefix`.
     pub(crate) fn plan(
         &self,
         index: usize,
@@ -506,7 +504,7 @@ impl ConsumerGroup {
     }
 }
 
-/// Requests for one object after another, round and round, each for any of its segments.
+/// Requests for one object after another, cyclically, each for a random segment.
 fn round_robin_trace(
     names: &Names,
     requests: u64,

@@ -12,7 +12,7 @@ use crate::document::{ScenarioError, Tree, texts};
 use crate::folder::Folder;
 use crate::links::{LinkSettings, LinkTable};
 
-/// Content octets of a packet at most: a packet has 8,800 octets.
+/// Maximum content bytes of a packet, which has at most 8,800 bytes.
 const SEGMENT_BYTES_MAX: u64 = 8_192;
 
 /// `[[producer]]`.
@@ -61,13 +61,13 @@ fn segment<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     if (1..=SEGMENT_BYTES_MAX).contains(&size.bytes) {
         return Ok(size.bytes as u32);
     }
-    let message = "must be from 1B to 8KiB: a packet has 8,800 octets at most";
+    let message = "must be from 1B to 8KiB, because a packet has at most 8,800 bytes";
     Err(serde::de::Error::custom(message))
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ProducerGroup {
-    /// Where it stands in the file.
+    /// Its path in the file.
     pub(crate) path: String,
     pub(crate) id: String,
     pub(crate) at: Vec<String>,
@@ -120,13 +120,12 @@ impl ProducerTable {
     fn sizes(&self, place: &GroupContext<'_>) -> Result<Sizes, ScenarioError> {
         match (&self.size, &self.sizes_file) {
             (Some(_), Some(_)) => {
-                Err(place
-                    .error("sizes_file", "sizes come from `size` or from `sizes_file`; keep one"))
+                Err(place.error("sizes_file", "both `size` and `sizes_file` are set; remove one"))
             }
             (None, Some(file)) => Ok(Sizes::List { bytes: sizes_file(place, file)? }),
             (None, None) => Err(place.refuse("lacks `size`; write for example size = \"1MiB\"")),
             (Some(SizeText::Fixed(Size { bytes: 0 })), None) => {
-                Err(place.error("size", "an object of no octets has no segment; write at least 1B"))
+                Err(place.error("size", "an empty object has no segment; write at least 1B"))
             }
             (Some(SizeText::Fixed(size)), None) => Ok(Sizes::Fixed { bytes: size.bytes }),
             (Some(SizeText::LogNormal(shape)), None) => {
@@ -144,7 +143,7 @@ impl ProducerTable {
     }
 }
 
-/// One size a line, in octets or with a unit.
+/// Reads one size per line, in bytes or with a unit.
 fn sizes_file(place: &GroupContext<'_>, file: &str) -> Result<Arc<[u64]>, ScenarioError> {
     let text = place.folder.read(file).map_err(|message| place.error("sizes_file", message))?;
     let mut sizes = Vec::new();
@@ -159,14 +158,14 @@ fn sizes_file(place: &GroupContext<'_>, file: &str) -> Result<Arc<[u64]>, Scenar
                     file: file.to_owned(),
                     line: Some(at + 1),
                     message: format!(
-                        "\"{line}\" is no size; write one a line, such as 1048576 or 1MiB"
+                        "\"{line}\" is not a size; write one per line, such as 1048576 or 1MiB"
                     ),
                 });
             }
         }
     }
     if sizes.is_empty() {
-        return Err(place.error("sizes_file", format!("{file} holds no size; write one a line")));
+        return Err(place.error("sizes_file", format!("{file} has no sizes; write one per line")));
     }
     Ok(sizes.into())
 }
@@ -181,7 +180,7 @@ impl ProducerGroup {
         }
     }
 
-    /// The names of what the producer of `prefix` has.
+    /// The names of the content of the producer of `prefix`.
     pub(super) fn names(&self, prefix: &str, popularity: Popularity) -> Names {
         Names {
             prefix: prefix.to_owned(),

@@ -1,4 +1,4 @@
-//! Serde over the tree of a file, with errors in the words of people who write files.
+//! A serde deserializer for the tree of a file, with errors for people who write files.
 
 use std::fmt::{self, Display};
 
@@ -12,7 +12,7 @@ use super::{KeyEntry, Value, ValueNode, suggestion};
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(super) message: String,
-    /// The key that is wrong, where it is a key and not its value.
+    /// The key at fault, if the key is wrong and not its value.
     pub(super) key: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// What is expected, in the words of people who write files.
+/// The expected value, in words for people who write files.
 fn wanted(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
@@ -123,7 +123,7 @@ impl<'de> Deserializer<'de> for &'de ValueNode {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A word, or a table of one key: the name of a variant and what it holds.
+    /// A word, or a table with one key: the name of a variant and its content.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -150,7 +150,7 @@ fn pair(entry: &KeyEntry) -> (&str, &ValueNode) {
     (&entry.key, &entry.node)
 }
 
-/// The keys that a struct has in files.
+/// The keys of a struct in files.
 pub(super) fn keys_of<'de, T: de::Deserialize<'de>>() -> &'static [&'static str] {
     struct Probe<'a>(&'a mut &'static [&'static str]);
 
@@ -179,7 +179,7 @@ pub(super) fn keys_of<'de, T: de::Deserialize<'de>>() -> &'static [&'static str]
     }
 
     let mut keys: &'static [&'static str] = &[];
-    // It always fails: what is wanted is in `keys` by then.
+    // This always fails, but `keys` then has the struct's keys.
     let _ = T::deserialize(Probe(&mut keys));
     keys
 }

@@ -1,4 +1,4 @@
-//! Measures: what can be computed from the events of a run, or is given by a trial.
+//! Measures: values computed from the events of a run, or reported by a trial.
 
 use crate::Arm;
 
@@ -13,16 +13,16 @@ macro_rules! measures {
         }
 
         impl Measure {
-            /// All of them.
+            /// All measures.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The word that files use.
+            /// The word used in files.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// What figures call it when the scenario does not say.
+            /// The default label in figures.
             #[must_use]
             pub const fn label(self) -> &'static str {
                 match self { $(Self::$variant => $label,)* }
@@ -37,9 +37,9 @@ macro_rules! measures {
 }
 
 measures! {
-    /// Octets of content that consumers received, over time.
+    /// Content bytes that consumers received, over time.
     Goodput = "goodput", "Goodput", "bit/s";
-    /// Octets of Data packets that consumers received, over time.
+    /// Bytes of Data packets that consumers received, over time.
     Throughput = "throughput", "Throughput", "bit/s";
     /// Data that consumers received, over time.
     DataRate = "data-rate", "Data received", "packets/s";
@@ -47,69 +47,67 @@ measures! {
     InterestRate = "interest-rate", "Interests sent", "packets/s";
     /// Time from the last Interest for a segment to its Data.
     RoundTripTime = "rtt", "Round-trip time", "s";
-    /// Interests that got a Nack or no answer, of those that ended.
+    /// Finished Interests that got a Nack or no answer, as a fraction of all finished ones.
     Loss = "loss", "Interests lost", "%";
-    /// Interests answered by a Nack, of those that ended.
+    /// Finished Interests that got a Nack, as a fraction of all finished ones.
     NackShare = "nack-share", "Interests refused", "%";
-    /// Interests for what had been asked for before, of those sent.
+    /// Interests for segments requested before, as a fraction of those sent.
     RepeatedShare = "repeated-share", "Interests repeated", "%";
-    /// Data with a congestion mark, of those received.
+    /// Data with a congestion mark, as a fraction of those received.
     MarkedShare = "marked-share", "Data marked", "%";
     /// Time from the first Interest for an object to its last segment (content download time,
     /// CDoT).
     DownloadTime = "download-time", "Download time", "s";
     /// Time from the first Interest of any consumer for an object until every consumer has it
-    /// (content distribution time, CDiT): a sample for each object.
+    /// (content distribution time, CDiT): one sample for each object.
     DistributionTime = "distribution-time", "Distribution time", "s";
-    /// Objects that consumers began to fetch.
+    /// Objects that consumers started to fetch.
     ObjectsStarted = "objects-started", "Objects begun", "";
     ObjectsCompleted = "objects-completed", "Objects completed", "";
-    /// Objects that consumers gave up.
+    /// Objects that consumers abandoned.
     ObjectsFailed = "objects-failed", "Objects given up", "";
-    /// Interests, or chunks of a window, that consumers gave up waiting for.
+    /// Interests, or chunks of a window, that timed out.
     Timeouts = "timeouts", "Time-outs", "";
     /// Samples of congestion windows.
     Window = "window", "Window", "packets";
-    /// Samples of the congestion window of one link of consumers with several.
+    /// Samples of the congestion window of one link, for consumers with several links.
     PathWindow = "path-window", "Window of a path", "packets";
-    /// Octets of content that consumers with several links received by one of them, over time.
+    /// Content bytes received on one link, over time, for consumers with several links.
     PathGoodput = "path-goodput", "Goodput of a path", "bit/s";
-    /// Samples of Interests outstanding at consumers.
+    /// Samples of Interests in flight at consumers.
     Outstanding = "outstanding", "Interests outstanding", "packets";
     QueueLength = "queue-length", "Queue length", "packets";
-    /// Packets that found a stage full and were dropped, over time.
+    /// Packets dropped at a full stage, over time.
     StageDrops = "stage-drops", "Dropped at a full queue", "packets/s";
-    /// Packets that found a stage full and passed it by, over time.
-    StageBypasses = "stage-bypasses", "Passed a full queue by", "packets/s";
-    /// Octets that came into routers, over time.
+    /// Packets that bypassed a full stage, over time.
+    StageBypasses = "stage-bypasses", "Bypassed a full queue", "packets/s";
+    /// Bytes that routers received, over time.
     InThroughput = "in-throughput", "Throughput in", "bit/s";
-    /// Octets that left routers, over time.
+    /// Bytes that routers sent, over time.
     OutThroughput = "out-throughput", "Throughput out", "bit/s";
-    /// Interests, Data and Nacks that came into routers, over time.
+    /// Interests, Data and Nacks that routers received, over time.
     InPackets = "in-packets", "Packets in", "packets/s";
-    /// Interests that came into routers, over time.
+    /// Interests that routers received, over time.
     InInterests = "in-interests", "Interests in", "packets/s";
-    /// Interests that left routers, over time.
+    /// Interests that routers sent, over time.
     OutInterests = "out-interests", "Interests out", "packets/s";
-    /// Data that left routers, over time.
+    /// Data that routers sent, over time.
     OutData = "out-data", "Data out", "packets/s";
-    /// Look-ups that the store answered, of all look-ups.
+    /// Store hits, as a fraction of lookups.
     HitRatio = "hit-ratio", "Hit ratio", "%";
-    /// Samples of Data in the store.
+    /// Samples of the number of Data in the store.
     StoreEntries = "store-entries", "Data in the store", "packets";
     PitEntries = "pit-entries", "Pending Interests", "";
-    /// Samples of the octets that wait to leave a router, at all its faces and before their links.
-    EgressQueue = "egress-queue", "Waiting to leave the router", "B";
+    /// Samples of the bytes queued at a router, at all its faces and before their links.
+    EgressQueue = "egress-queue", "Queued for sending at the router", "B";
     /// Packets that routers dropped, over time.
     RouterDrops = "router-drops", "Dropped by routers", "packets/s";
-    /// Processor time of routers, of the time that passed; in the simulator of routers with a
-    /// `cpu` stage.
+    /// Processor time of routers over elapsed time. In the simulator: routers with a `cpu` stage.
     CpuLoad = "cpu-load", "Processor load of the router", "%";
-    /// Processor time of routers for each packet that came in; in the simulator of routers with a
-    /// `cpu` stage.
+    /// Processor time of routers per received packet. In the simulator: routers with a `cpu` stage.
     CpuPerPacket = "cpu-per-packet", "Processor time per packet", "s";
-    /// Octets that left routers in a second of their processor time: what a router carries whose
-    /// one core is busy; in the simulator of routers with a `cpu` stage.
+    /// Bytes that routers sent per second of processor time, which is the throughput of one busy
+    /// core. In the simulator: routers with a `cpu` stage.
     OutPerCpu = "out-per-cpu", "Throughput at a busy core", "bit/s";
     /// Data that consumers received, over the time from the first to the last of them (paper
     /// nb-cache, VI-B.4).
@@ -120,63 +118,64 @@ measures! {
     DiskReads = "disk-reads", "Records read from disk", "packets/s";
     /// Interests that routers answered from their disks, over time.
     DiskAnswers = "disk-answers", "Answers from disk", "packets/s";
-    /// Time that answers from disk took, the wait included.
+    /// Time of answers from disk, with their wait.
     DiskReadTime = "disk-read-time", "Time of a read, with its wait", "s";
-    /// Interests that joined a read that was under way, over time.
+    /// Interests that shared a read in progress, over time.
     DiskReadsShared = "disk-reads-shared", "Reads shared", "packets/s";
-    /// Interests refused since too many waited for a disk, over time.
-    DiskReadsRefused = "disk-reads-refused", "Refused for full disk queues", "packets/s";
+    /// Interests rejected because too many waited for a disk, over time.
+    DiskReadsRefused = "disk-reads-refused", "Rejected: disk queues full", "packets/s";
     /// Records that routers wrote to their disks, over time.
     DiskWrites = "disk-writes", "Records written to disk", "packets/s";
-    /// Data that was not stored since too much waited to be written, over time.
+    /// Data not stored because the write queue was full, over time.
     DiskWritesPassedBy = "disk-writes-passed-by", "Data not stored", "packets/s";
-    /// Look-ups that the filter before the disks ended, over time.
-    FilterNegatives = "filter-negatives", "Look-ups ended by the filter", "packets/s";
-    /// Look-ups that the filter let pass for nothing, of all that had to be ended.
+    /// Lookups that the filter before the disks ended, over time.
+    FilterNegatives = "filter-negatives", "Lookups ended by the filter", "packets/s";
+    /// Lookups that the filter wrongly admitted, as a fraction of all absent ones.
     FilterFalsePositives = "filter-false-positives", "False positives", "%";
-    /// Interests that passed the disks by, for whatever reason, over time.
-    Bypasses = "bypasses", "Disks passed by", "packets/s";
-    /// Those since as many reads waited as the threshold says.
-    BypassThreshold = "bypass-threshold", "Passed by: over the threshold", "packets/s";
-    /// Those since an answer was likely to come sooner from elsewhere.
-    BypassAdaptive = "bypass-adaptive", "Passed by: sooner elsewhere", "packets/s";
-    /// Those that found out how long answers take from elsewhere.
-    BypassProbe = "bypass-probe", "Passed by: to measure", "packets/s";
-    /// Those since the disk did not answer.
-    BypassStalled = "bypass-stalled", "Passed by: disk stalled", "packets/s";
-    /// Interests that waited for a disk over its threshold, for want of another hop, over time.
+    /// Interests that bypassed the disks for any reason, over time.
+    Bypasses = "bypasses", "Disks bypassed", "packets/s";
+    /// Bypasses because as many reads waited as the threshold allows.
+    BypassThreshold = "bypass-threshold", "Bypass: over the threshold", "packets/s";
+    /// Bypasses because another next hop was likely to answer sooner.
+    BypassAdaptive = "bypass-adaptive", "Bypass: next hop faster", "packets/s";
+    /// Bypasses that measure the answer time of another next hop.
+    BypassProbe = "bypass-probe", "Bypass: probe", "packets/s";
+    /// Bypasses because the disk did not respond.
+    BypassStalled = "bypass-stalled", "Bypass: disk stalled", "packets/s";
+    /// Interests that waited for a disk over its threshold because no other hop was available, over
+    /// time.
     WaitedOverThreshold = "waited-over-threshold", "Waited over the threshold", "packets/s";
     /// Data marked because of the disks, over time.
     StoreMarks = "store-marks", "Data marked by stores", "packets/s";
-    /// Times that neighbours were told that a store has room, or none, over time.
+    /// Signals to neighbours that a store is or is not available, over time.
     Announcements = "announcements", "Announcements to neighbours", "packets/s";
-    /// Samples of the Interests that wait at routers because of their disks: for reads, and before
-    /// a store that blocks.
+    /// Samples of Interests that wait at routers because of their disks: for reads, and before a
+    /// blocking store.
     DiskQueue = "disk-queue", "Interests before the disks", "packets";
     DiskEntries = "disk-entries", "Records on disk", "packets";
-    /// Octets that links carried, over time; `node` is the sender.
+    /// Bytes that links carried, over time; `node` is the sender.
     LinkThroughput = "link-throughput", "Throughput of links", "bit/s";
-    /// Frames that links dropped, of those handed to them.
+    /// Frames that links dropped, as a fraction of those sent.
     LinkLoss = "link-loss", "Frames lost", "%";
-    /// Octets that links with a rate carried, of what they could; `node` is the sender.
+    /// Bytes that links with a rate carried, as a fraction of their capacity; `node` is the sender.
     LinkLoad = "link-load", "Load of the link", "%";
-    /// Samples of the octets that wait before links with a rate, in parts of the octets that are on
-    /// their way there and back at that rate (bandwidth-delay product).
+    /// Samples of the queue before links with a rate, relative to the link's bandwidth-delay
+    /// product.
     LinkQueue = "link-queue", "Queue, of BDP", "%";
-    /// Jain's index of the octets of content that consumers received: 1 is fair, one over their
-    /// number is the least.
+    /// Jain's index of the content bytes that consumers received. 1 is fair; the minimum is one
+    /// over the number of consumers.
     Fairness = "fairness", "Jain's index", "";
-    /// Time from the start of the last consumer until each of them has had, over ten sampling
-    /// periods, four fifths of what it gets in the mean of the second half of the run.
+    /// Time from the start of the last consumer until each consumer reaches, over ten sampling
+    /// periods, four fifths of its mean in the second half of the run.
     ConvergenceTime = "convergence-time", "Time to converge", "s";
-    /// Of a trial: time from a request of one packet until it is there and verified, or from a
-    /// message until it is back.
+    /// Of a trial: time from the request of one packet until it is verified, or from a message
+    /// until it returns.
     AnswerTime = "answer-time", "Time to an answer", "s";
-    /// Of a trial: octets that consumers got in a second of their processor time.
+    /// Of a trial: bytes that consumers received per second of their processor time.
     ConsumerPerCpu = "consumer-per-cpu", "Goodput at a busy core of the consumer", "bit/s";
-    /// Of a trial: octets that producers gave in a second of their processor time.
+    /// Of a trial: bytes that producers sent per second of their processor time.
     ProducerPerCpu = "producer-per-cpu", "Goodput at a busy core of the producer", "bit/s";
-    /// Of a trial: octets that were segmented, named and signed in a second.
+    /// Of a trial: bytes segmented, named and signed per second.
     PublicationRate = "publication-rate", "Publication", "B/s";
     /// Of a trial: time to sign a packet.
     SignTime = "sign-time", "Time to sign a packet", "s";
@@ -184,45 +183,45 @@ measures! {
     VerifyTime = "verify-time", "Time to verify a packet", "s";
     /// Of a trial: time for the digest of a packet.
     HashTime = "hash-time", "Time for the digest of a packet", "s";
-    /// Of a trial: memory of a process for each of its sockets.
+    /// Of a trial: memory of a process per socket.
     SocketMemory = "socket-memory", "Memory of a socket", "B";
-    /// Of a trial: time to make a socket.
-    SocketTime = "socket-time", "Time to make a socket", "s";
-    /// Of a trial: Interests that came to a producer, for each message that it published.
+    /// Of a trial: time to create a socket.
+    SocketTime = "socket-time", "Time to create a socket", "s";
+    /// Of a trial: Interests that a producer received per published message.
     MessageInterests = "message-interests", "Interests at the producer for a message", "";
-    /// Of a trial: octets of Data that a producer sent, for each message that it published.
-    MessageOctets = "message-octets", "Octets that the producer sent for a message", "B";
-    /// Of a trial: processor time of a producer for each message.
+    /// Of a trial: bytes of Data that a producer sent per published message.
+    MessageOctets = "message-octets", "Bytes that the producer sent for a message", "B";
+    /// Of a trial: processor time of a producer per message.
     MessageCpu = "message-cpu", "Processor time of the producer for a message", "s";
-    /// Of a trial: time from the publication of a message until a subscriber has it, verified.
+    /// Of a trial: time from the publication of a message until a subscriber has verified it.
     MessageDelay = "message-delay", "Time from publication to receipt", "s";
-    /// Of a trial: Interests for metadata that came to a producer while subscribers joined, for
-    /// each that joined. Those for messages are the same as without them.
+    /// Of a trial: Interests for metadata that a producer received while subscribers joined, per
+    /// joining subscriber. Interests for messages do not depend on joining.
     JoinInterests = "join-interests", "Interests for metadata for a subscriber that joins", "";
-    /// Of a trial: time from a subscriber's first Interest until it knows what is newest.
+    /// Of a trial: time from a subscriber's first Interest until it knows the newest message.
     JoinTime = "join-time", "Time to join", "s";
 }
 
-/// How numbers of a measure come about.
+/// How a measure is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureKind {
     Samples,
     /// Amounts over time.
     Rate,
-    /// Amounts, summed up.
+    /// Sum of amounts.
     Total,
-    /// One amount over another one.
+    /// One amount over another.
     Ratio,
-    /// Amounts over the time from the first to the last of them.
+    /// Amounts over the time from the first to the last.
     Span,
     /// Jain's index of the amounts of nodes.
     Fairness,
-    /// When the rates of all nodes are what they stay at.
+    /// Time until the rates of all nodes have converged.
     Convergence,
 }
 
 impl Measure {
-    /// How its numbers come about.
+    /// How it is computed.
     #[must_use]
     pub const fn kind(self) -> MeasureKind {
         match self {
@@ -293,7 +292,7 @@ impl Measure {
             )
     }
 
-    /// Whether it comes from the counters of routers.
+    /// Whether it uses the counters of routers.
     #[must_use]
     pub(crate) const fn is_of_router(self) -> bool {
         matches!(
@@ -315,7 +314,7 @@ impl Measure {
         ) || self.is_of_disks()
     }
 
-    /// Whether it comes from what routers count of their disks.
+    /// Whether it uses the counters of disks.
     #[must_use]
     pub(crate) const fn is_of_disks(self) -> bool {
         matches!(
@@ -341,7 +340,7 @@ impl Measure {
         )
     }
 
-    /// Whether trials alone give it.
+    /// Whether only trials measure it.
     #[must_use]
     pub(crate) const fn is_of_trial(self) -> bool {
         matches!(
@@ -376,8 +375,8 @@ impl Measure {
         matches!(self, Self::PathWindow | Self::PathGoodput)
     }
 
-    /// Whether an arm can give it: real processes do not tell of their queues, and links not of
-    /// what they carried by when.
+    /// Whether an arm can measure it. Real processes do not report their queues, and links do not
+    /// report when they carried what.
     #[must_use]
     pub const fn is_measured_in(self, arm: Arm) -> bool {
         match arm {
@@ -396,7 +395,7 @@ impl Measure {
         }
     }
 
-    /// What numbers are multiplied with: shares are told in percent.
+    /// The factor for display: fractions are shown in percent.
     #[must_use]
     pub fn scale(self) -> f64 {
         if self.unit() == "%" { 100.0 } else { 1.0 }

@@ -1,4 +1,4 @@
-//! Metrics: which measures a scenario wants, and where.
+//! Metrics: the measures of a scenario, and where they apply.
 
 mod measure;
 
@@ -16,27 +16,27 @@ pub use measure::{Measure, MeasureKind};
 pub struct Metric {
     pub id: String,
     pub label: String,
-    /// Its unit, as figures take it.
+    /// Its unit in figures.
     pub unit: String,
     pub measure: Measure,
-    /// Which queue, for measures of queues.
+    /// The queue, for measures of queues.
     pub queue: Option<Queue>,
-    /// Which of a consumer's links, for measures of those.
+    /// The consumer's link, for measures of links.
     pub of_path: Option<u32>,
-    /// Groups or nodes; all that have the measure when empty.
+    /// Groups or nodes; empty for all that have the measure.
     pub at: Vec<String>,
     pub statistic: Statistic,
-    /// A number for every node is recorded, too.
+    /// Also records a number for every node.
     pub per_node: bool,
-    /// A series over time is recorded, too.
+    /// Also records a series over time.
     pub over_time: bool,
-    /// The distribution of samples is recorded, too.
+    /// Also records the distribution of samples.
     pub distribution: bool,
-    /// Where it stands in the file.
+    /// Its path in the file.
     pub path: String,
 }
 
-/// What samples become.
+/// How samples are summarised.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
     Mean,
@@ -69,7 +69,7 @@ pub(crate) struct MetricTable {
     distribution: bool,
 }
 
-/// What files call the queues of a node.
+/// Names of a node's queues in files.
 const QUEUES: &[(&str, Queue)] = &[
     ("cpu", Queue::Cpu),
     ("store", Queue::Store),
@@ -91,7 +91,7 @@ pub(crate) fn metrics(tree: &Tree, tables: Vec<MetricTable>) -> Result<Vec<Metri
         let metric = table.metric(path.clone()).map_err(error)?;
         if metrics.iter().any(|other| other.id == metric.id) {
             let message =
-                format!("two metrics are called \"{}\"; give each an `id` of its own", metric.id);
+                format!("two metrics have the id \"{}\"; give each its own `id`", metric.id);
             return Err(error(("id", message)));
         }
         metrics.push(metric);
@@ -116,8 +116,8 @@ impl MetricTable {
         let queue = self.queue(measure)?;
         if self.path.is_some() != measure.is_of_path() {
             let message = match measure.is_of_path() {
-                true => format!("measure = \"{word}\" is one of a path; write path = 0, say"),
-                false => format!("`path` has no meaning for measure = \"{word}\"; leave it out"),
+                true => format!("measure = \"{word}\" needs a path; write for example path = 0"),
+                false => format!("`path` has no meaning for measure = \"{word}\"; remove it"),
             };
             return Err(("measure", message));
         }
@@ -128,7 +128,8 @@ impl MetricTable {
             return Err(("id", message));
         }
         if self.distribution && measure.kind() != MeasureKind::Samples {
-            let message = format!("\"{word}\" has no samples and no distribution; leave it out");
+            let message =
+                format!("\"{word}\" has no samples, so it has no distribution; remove this key");
             return Err(("distribution", message));
         }
         Ok(Metric {
@@ -151,14 +152,14 @@ impl MetricTable {
         let word = measure.word();
         match &self.queue {
             None if measure.is_of_queue() => {
-                let message =
-                    format!("measure = \"{word}\" is one of a queue; write queue = \"store\", say");
+                let message = format!(
+                    "measure = \"{word}\" needs a queue; write for example queue = \"store\""
+                );
                 Err(("measure", message))
             }
             None => Ok(None),
             Some(_) if !measure.is_of_queue() => {
-                let message =
-                    format!("`queue` has no meaning for measure = \"{word}\"; leave it out");
+                let message = format!("`queue` has no meaning for measure = \"{word}\"; remove it");
                 Err(("measure", message))
             }
             Some(name) => {
@@ -174,8 +175,7 @@ impl MetricTable {
     fn statistic(&self, measure: Measure) -> Result<Statistic, KeyError> {
         let Some(word) = self.statistic.as_deref() else { return Ok(Statistic::Mean) };
         if measure.kind() != MeasureKind::Samples {
-            let message =
-                format!("\"{}\" is no matter of samples; leave `statistic` out", measure.word());
+            let message = format!("\"{}\" has no samples; remove `statistic`", measure.word());
             return Err(("statistic", message));
         }
         let percentile = word.strip_prefix('p').and_then(|rest| rest.parse().ok());
@@ -199,7 +199,7 @@ impl MetricTable {
 }
 
 impl Metric {
-    /// The nodes it is measured at, of a plan with these groups and node names.
+    /// The nodes it is measured at, in a plan with these groups and node names.
     pub(crate) fn nodes(
         &self,
         tree: &Tree,

@@ -31,7 +31,7 @@ fn yes() -> bool {
     true
 }
 
-/// The plan of a scenario's controller, if it has one that is enabled.
+/// The plan of a scenario's controller, if one is enabled.
 pub(crate) fn plan(
     tree: &Tree,
     table: Option<&ControllerTable>,
@@ -41,7 +41,7 @@ pub(crate) fn plan(
         return match consumers.iter().find(|group| group.prefetches) {
             None => Ok(None),
             Some(group) => {
-                let message = "nobody orders anything to be fetched ahead; write a [controller]";
+                let message = "no controller orders a prefetch; add a [controller]";
                 Err(tree.error(&format!("{}.prefetches", group.path), message))
             }
         };

@@ -1,4 +1,4 @@
-//! What goes wrong in a run.
+//! The faults of a run.
 
 use serde::Deserialize;
 use weir_base::units::{Fraction, Time};
@@ -16,7 +16,7 @@ pub(crate) struct FaultTable {
     kind: FaultWord,
     link: Option<(String, String)>,
     node: Option<String>,
-    /// Routers, as `at` elsewhere: a crash of each.
+    /// Routers that crash, selected like `at` elsewhere.
     nodes: Option<FaultTargets>,
     #[serde(default)]
     disk: u8,
@@ -26,7 +26,7 @@ pub(crate) struct FaultTable {
     share: Option<Fraction>,
 }
 
-/// A word, or several.
+/// A word or several.
 #[derive(Clone, Debug, Deserialize)]
 struct FaultTargets(#[serde(deserialize_with = "texts")] Vec<String>);
 
@@ -53,7 +53,7 @@ impl Builder<'_> {
         for (at, table) in tables.iter().enumerate() {
             let path = format!("fault[{at}]");
             if table.at.ns > times.duration_ns {
-                let message = "the fault comes after the end of the run; write an earlier time";
+                let message = "the fault begins after the end of the run; write an earlier time";
                 return Err(self.tree.error(&format!("{path}.at"), message));
             }
             let at_ns = table.at.ns;
@@ -77,7 +77,7 @@ impl Builder<'_> {
         words: &[String],
     ) -> Result<Vec<usize>, ScenarioError> {
         if table.kind != FaultWord::Crash || table.node.is_some() {
-            let message = "`nodes` is for `crash`, in the place of `node`";
+            let message = "`nodes` is for `crash`, instead of `node`";
             return Err(self.tree.error(path, message));
         }
         let places = self.select(&format!("{path}.nodes"), words)?;
@@ -127,7 +127,7 @@ impl Builder<'_> {
         if matches!(self.nodes[node].role, Role::Router(_)) {
             return Ok(node);
         }
-        let message = format!("\"{name}\" is no router; this fault is one of routers");
+        let message = format!("\"{name}\" is not a router; this fault needs one");
         Err(self.tree.error(&path, message))
     }
 
@@ -153,7 +153,7 @@ impl Builder<'_> {
         let path = format!("{path}.link");
         let (a, b) = (self.plan_node(&path, a)?, self.plan_node(&path, b)?);
         self.link_between(a, b).ok_or_else(|| {
-            self.tree.error(&path, "no link joins these two nodes; name two neighbours")
+            self.tree.error(&path, "no link connects these two nodes; name two neighbours")
         })
     }
 }

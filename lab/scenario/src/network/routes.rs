@@ -64,7 +64,7 @@ impl Builder<'_> {
         let forwards: Vec<bool> = self.router_of.iter().map(Option::is_some).collect();
         let planner = RoutePlanner::new(&self.topology, metric).through(|node| forwards[node]);
         let mut known: BTreeMap<usize, weir_topology::Routes> = BTreeMap::new();
-        // Several producers of one prefix: a router keeps the least cost of each link.
+        // If several producers have one prefix, a router keeps the lowest cost of each link.
         let mut costs: BTreeMap<(usize, String, usize), u64> = BTreeMap::new();
         for (prefix, router, link) in &self.attached {
             let routes = known.entry(*router).or_insert_with(|| planner.routes_to(*router));
@@ -95,19 +95,24 @@ impl Builder<'_> {
         let node = self.plan_node(&format!("{path}.at"), &route.at)?;
         let to = self.plan_node(&format!("{path}.to"), &route.to)?;
         let link = self.link_between(node, to).ok_or_else(|| {
-            let message =
-                format!("no link joins \"{}\" and \"{}\"; name two neighbours", route.at, route.to);
+            let message = format!(
+                "no link connects \"{}\" and \"{}\"; name two neighbours",
+                route.at, route.to
+            );
             error("to", &message)
         })?;
         if !matches!(self.nodes[node].role, Role::Router(_)) {
-            return Err(error("at", &format!("\"{}\" is no router and has no routes", route.at)));
+            return Err(error(
+                "at",
+                &format!("\"{}\" is not a router and has no routes", route.at),
+            ));
         }
         let prefixes = match (&route.prefix, &route.of, &route.objects) {
             (Some(prefix), None, None) => vec![prefix.clone()],
             (None, Some(of), Some(objects)) => self.object_prefixes(path, of, objects)?,
             _ => {
-                let message = "a route has a `prefix`, or is `of` a producer's `objects`, such as \
-                               [[0, 49], [100, 149]]; give one or the other";
+                let message = "a route has either a `prefix`, or `of` with a producer's `objects`, \
+                               such as [[0, 49], [100, 149]]; give one or the other";
                 return Err(self.tree.error(path, message));
             }
         };
@@ -145,7 +150,7 @@ impl Builder<'_> {
         Ok(prefixes)
     }
 
-    /// From the first router on towards the last one, where the producers of a trial are.
+    /// Routes from the first router towards the last one, where the producers of a trial are.
     pub(crate) fn trial_routes(&mut self) {
         let links = self.links.iter().enumerate();
         let prefix = crate::trial::PREFIX;

@@ -1,4 +1,4 @@
-//! Where names are written so that they hide little.
+//! Places labels where they hide little.
 
 use super::layout::Point;
 
@@ -25,14 +25,14 @@ impl Rect {
         ((self.left + self.right) / 2.0, (self.top + self.bottom) / 2.0)
     }
 
-    /// Area that two rectangles share.
+    /// Common area of two rectangles.
     pub(super) fn shared(&self, other: &Self) -> f64 {
         let width = self.right.min(other.right) - self.left.max(other.left);
         let height = self.bottom.min(other.bottom) - self.top.max(other.top);
         if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
     }
 
-    /// Length of the part of a segment that lies inside (Liang and Barsky).
+    /// Length of the part of a segment inside the rectangle (Liang and Barsky).
     fn length_inside(&self, (from, to): (Point, Point)) -> f64 {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let (mut enter, mut leave) = (0.0f64, 1.0f64);
@@ -56,7 +56,7 @@ impl Rect {
     }
 }
 
-/// A label and the places where it may be, each with what it costs by itself.
+/// A label with its possible positions, each with its own cost.
 pub(super) struct Label {
     pub(super) places: Vec<(Rect, f64)>,
 }
@@ -69,7 +69,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What a place costs that does not depend on other labels.
+    /// Cost of a position independent of other labels.
     fn cost(&self, place: &Rect) -> f64 {
         let area = place.area().max(1e-9);
         let outside = 1.0 - place.shared(&self.frame) / area;
@@ -79,7 +79,7 @@ impl Scene<'_> {
         60.0 * outside + 12.0 * nodes / area + 0.8 * links / height
     }
 
-    /// Chooses a place for each label, given labels that are written already.
+    /// Chooses a position for each label, given those written already.
     pub(super) fn choose(&self, labels: &mut [Label], written: &[Rect]) -> Vec<Rect> {
         for label in labels.iter_mut() {
             for (place, cost) in &mut label.places {
@@ -116,7 +116,7 @@ impl Scene<'_> {
     }
 }
 
-/// The places around a node of some radius, the best to read first.
+/// Positions around a node with a radius, the most readable first.
 pub(super) fn around_node(at: Point, radius: f64, width: f64, height: f64) -> Label {
     let mut places = Vec::with_capacity(24);
     for (ring, gap) in [3.0, 9.0, 17.0].into_iter().enumerate() {
@@ -141,7 +141,7 @@ pub(super) fn around_node(at: Point, radius: f64, width: f64, height: f64) -> La
     Label { places }
 }
 
-/// The places along a link, its middle first.
+/// Positions along a link, its middle first.
 pub(super) fn along_link(at: impl Fn(f64) -> Point, width: f64, height: f64) -> Label {
     let place = |share: f64| (Rect::around(at(share), width, height), (share - 0.5).abs() * 4.0);
     Label { places: [0.5, 0.42, 0.58, 0.35, 0.65, 0.28, 0.72, 0.2, 0.8].map(place).to_vec() }

@@ -1,4 +1,4 @@
-//! Where nodes go: at their own positions, or so that distances in the picture follow those in the
+//! Positions nodes: at their own positions, or so that distances in the picture follow those in the
 //! graph.
 
 use weir_base::Rng;
@@ -8,16 +8,16 @@ use crate::model::{Coordinates, Topology};
 
 pub(super) type Point = (f64, f64);
 
-/// Components of more nodes than this are laid out from some nodes' distances, not from all.
+/// Larger components use distances from some nodes only.
 const EXACT_NODES_MAX: usize = 600;
 /// Nodes whose distances to all others are used in a larger component.
 const PIVOTS: usize = 64;
-/// Rounds of the descent; the paper has results of quality after 15, but a line takes hundreds to
-/// come out straight.
+/// Rounds of the descent. The paper has good results after 15, but a line becomes straight only
+/// after hundreds.
 const ROUNDS: usize = 400;
-/// Moves of pairs beyond which rounds are saved.
+/// Limit on moves of pairs; more pairs have fewer rounds.
 const MOVES_MAX: usize = 8_000_000;
-/// Above this number of nodes none is moved away from another.
+/// With more nodes, overlapping nodes are not separated.
 const SEPARATE_NODES_MAX: usize = 3_000;
 
 fn minus(a: Point, b: Point) -> Point {
@@ -28,7 +28,7 @@ fn length(a: Point) -> f64 {
     (a.0 * a.0 + a.1 * a.1).sqrt()
 }
 
-/// Least and greatest coordinates.
+/// Smallest and largest coordinates.
 pub(super) fn bounds(points: &[Point]) -> (Point, Point) {
     let start = ((f64::INFINITY, f64::INFINITY), (f64::NEG_INFINITY, f64::NEG_INFINITY));
     points.iter().fold(start, |(low, high), point| {
@@ -41,7 +41,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The median distance of a node to the one nearest to it, from at most 1,000 nodes.
+/// Median distance of a node to its nearest neighbour, over at most 1,000 nodes.
 pub(super) fn median_gap(points: &[Point]) -> Option<f64> {
     let every = points.len() / 1_000 + 1;
     let gap = |index: usize| {
@@ -51,7 +51,7 @@ pub(super) fn median_gap(points: &[Point]) -> Option<f64> {
     median((0..points.len()).step_by(every).map(gap).filter(|gap| gap.is_finite()).collect())
 }
 
-/// A place for every node, in any unit, y downwards.
+/// Positions of all nodes in any unit, with y pointing down.
 pub(super) fn place(topology: &Topology, placement: Placement) -> Vec<Point> {
     let nodes = topology.nodes();
     let placed = nodes.iter().filter(|node| node.position.is_some()).count();
@@ -63,7 +63,7 @@ pub(super) fn place(topology: &Topology, placement: Placement) -> Vec<Point> {
     points
 }
 
-/// The nodes' own positions; nodes without one go near a neighbour.
+/// The nodes' own positions. Nodes without one are placed near a neighbour.
 fn own_positions(topology: &Topology) -> Vec<Point> {
     let placed = topology.nodes().iter().filter_map(|node| node.position);
     let latitudes: Vec<f64> = placed.map(|(_, y)| y).collect();
@@ -87,8 +87,8 @@ fn own_positions(topology: &Topology) -> Vec<Point> {
     points.into_iter().map(|point| point.unwrap_or(high)).collect()
 }
 
-/// Places nodes without a position in a fan around a neighbour that has one, where it has most
-/// room; parts without any position go in a row below.
+/// Places nodes without a position in a fan around a neighbour that has one, in its widest gap.
+/// Components without any position form a row below.
 fn place_unpositioned(topology: &Topology, points: &mut [Option<Point>], reach: f64) {
     let neighbours = topology.neighbours();
     let mut queue: Vec<usize> = (0..points.len()).filter(|&node| points[node].is_some()).collect();
@@ -130,7 +130,7 @@ fn place_unpositioned(topology: &Topology, points: &mut [Option<Point>], reach: 
     }
 }
 
-/// Where the widest gap between directions begins, and how wide it is; a circle without any.
+/// Start and width of the widest gap between directions; a full circle without any.
 fn widest_gap(mut angles: Vec<f64>) -> (f64, f64) {
     use std::f64::consts::TAU;
     angles.sort_unstable_by(f64::total_cmp);
@@ -140,7 +140,7 @@ fn widest_gap(mut angles: Vec<f64>) -> (f64, f64) {
     between.fold(around, |best, gap| if gap.1 > best.1 { gap } else { best })
 }
 
-/// Moves nodes apart that are so close that they would hide each other.
+/// Separates nodes that would hide each other.
 fn separate(points: &mut [Point]) {
     if points.len() < 2 || points.len() > SEPARATE_NODES_MAX {
         return;
@@ -157,7 +157,7 @@ fn separate(points: &mut [Point]) {
                 if distance >= least * 0.99 {
                     continue;
                 }
-                // Nodes at one place leave it in a direction of their own.
+                // Nodes at the same position move in different directions.
                 let angle = b as f64 * 2.399_963;
                 let direction = match distance > least * 1e-3 {
                     true => (difference.0 / distance, difference.1 / distance),
@@ -175,7 +175,7 @@ fn separate(points: &mut [Point]) {
     }
 }
 
-/// Lays out every connected part, and sets the parts side by side.
+/// Lays out every component, and places them in a row.
 fn by_stress(topology: &Topology) -> Vec<Point> {
     let neighbours: Vec<Vec<usize>> = topology
         .neighbours()
@@ -213,8 +213,8 @@ fn by_stress(topology: &Topology) -> Vec<Point> {
     points
 }
 
-/// Minimises the stress of one connected part by stochastic gradient descent over pairs of nodes
-/// (Zheng, Pawar, Goodman: Graph Drawing by Stochastic Gradient Descent, 2018).
+/// Minimises the stress of one component by stochastic gradient descent over pairs of nodes (Zheng,
+/// Pawar, Goodman: Graph Drawing by Stochastic Gradient Descent, 2018).
 fn layout_component(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     let count = part.len();
     let mut rng = Rng::from_seed(count as u64);
@@ -223,7 +223,7 @@ fn layout_component(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     let mut pairs = component_pairs(neighbours, part);
     let furthest = pairs.iter().map(|pair| pair.distance).fold(1.0, f64::max);
     let rounds = (MOVES_MAX / pairs.len().max(1)).clamp(30, ROUNDS);
-    // Steps shrink from the longest distance's to a fraction of the shortest's.
+    // Steps shrink from that of the longest distance to a fraction of that of the shortest.
     let (first, last): (f64, f64) = (furthest * furthest, 0.03);
     let factor = (last / first).powf(1.0 / (rounds - 1) as f64);
     let mut step = first;
@@ -247,16 +247,16 @@ fn layout_component(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     points
 }
 
-/// Two nodes (indices in their part) and their distance in links.
+/// Two nodes (indices in their component) and their distance in links.
 struct Pair {
     a: usize,
     b: usize,
     distance: f64,
-    /// Only `b` is moved: `a` is in many pairs, each of which would move it again.
+    /// Only `b` moves: `a` is in many pairs, each of which would move it again.
     fixed: bool,
 }
 
-/// All pairs of nodes, or those of some nodes that are far from each other, and all links.
+/// All pairs of nodes; or, in large components, those of some distant nodes, and all links.
 fn component_pairs(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
     let mut index_of = vec![usize::MAX; neighbours.len()];
     for (index, &node) in part.iter().enumerate() {
@@ -309,7 +309,7 @@ fn component_pairs(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
     pairs
 }
 
-/// Turns the points so that they are widest from left to right.
+/// Rotates the points so that they are widest horizontally.
 fn lay_flat(points: &mut [Point]) {
     let count = points.len() as f64;
     let sum = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));

@@ -1,4 +1,4 @@
-//! Pictures of topologies.
+//! Draws topologies.
 
 mod label;
 mod layout;
@@ -7,10 +7,10 @@ mod text;
 
 use crate::model::Topology;
 
-/// Where nodes are drawn.
+/// How nodes are positioned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// At their positions when at least half of the nodes have one (the others next to a
+    /// At their own positions if at least half of the nodes have one (the others next to a
     /// neighbour), otherwise as [`Placement::Stress`].
     #[default]
     Auto,
@@ -30,17 +30,17 @@ pub enum LinkLabels {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrawOptions {
-    /// Above the picture; the topology's name when `None`, nothing when empty.
+    /// Title above the picture: the topology's name if `None`, nothing if empty.
     pub title: Option<String>,
-    /// Width in pixels, at least 200; the height follows from the shape of the network.
+    /// Width in pixels, at least 200. The height follows from the network's shape.
     pub width: u32,
     pub placement: Placement,
-    /// Whether names are written; `None` writes them up to 150 nodes.
+    /// Whether names are written; `None` writes them for up to 150 nodes.
     pub node_labels: Option<bool>,
-    /// What is written at links. A label for which there is no room is left out, and the legend
-    /// says how many were.
+    /// What is written at links. Labels that do not fit are omitted, and the legend gives their
+    /// number.
     pub link_labels: LinkLabels,
-    /// Whether a legend tells roles, counts and rates.
+    /// Whether a legend shows roles, counts and rates.
     pub legend: bool,
 }
 
@@ -57,8 +57,8 @@ impl Default for DrawOptions {
     }
 }
 
-/// The topology as an SVG document that needs nothing else; nodes and links tell their properties
-/// when pointed at. The same topology and options give the same text.
+/// The topology as a self-contained SVG document. Tooltips show the properties of nodes and links.
+/// The same topology and options give the same text.
 pub fn draw_svg(topology: &Topology, options: &DrawOptions) -> String {
     svg::draw(topology, options)
 }

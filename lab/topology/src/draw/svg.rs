@@ -1,4 +1,4 @@
-//! The document.
+//! Writes the SVG document.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use super::text::{escape, short_duration, short_rate, width};
 use super::{DrawOptions, LinkLabels};
 use crate::model::{Link, Node, Role, Topology};
 
-/// Above this number of nodes names are written only when asked for.
+/// Larger networks show names only on request.
 const NAMED_NODES_MAX: usize = 150;
 const MARGIN: f64 = 18.0;
 const LINK_COLOUR: &str = "#8d98a5";
 const TEXT_COLOUR: &str = "#1c2733";
 
-/// Colours that people who see few colours can tell apart (Okabe and Ito); shapes differ, too.
+/// Colours that remain distinguishable with colour blindness (Okabe and Ito). Shapes differ too.
 fn colour(role: Role) -> &'static str {
     match role {
         Role::Router => "#0072b2",
@@ -33,15 +33,15 @@ fn role_name(role: Role, count: usize) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
-/// One decimal, without a zero at the end.
+/// One decimal, without a trailing zero.
 fn number(value: f64) -> String {
     format!("{}", (value * 10.0).round() / 10.0 + 0.0)
 }
 
-/// Above this number of nodes links run straight, through nodes if need be.
+/// Larger networks have straight links, even through nodes.
 const BENT_NODES_MAX: usize = 120;
 
-/// A quadratic curve, or a straight line when the control is in the middle.
+/// A quadratic curve; a straight line if the control point is in the middle.
 struct Curve {
     from: Point,
     control: Point,
@@ -50,11 +50,11 @@ struct Curve {
 }
 
 impl Curve {
-    /// A curve whose middle lies `aside` of the straight line's.
+    /// A curve whose middle is offset from the straight line by `aside`.
     fn new(from: Point, to: Point, aside: f64) -> Self {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let length = dx.hypot(dy).max(1e-9);
-        // The control is twice as far aside as the middle of the curve.
+        // The control point's offset is twice that of the curve's middle.
         let (x, y) = (-dy / length * aside * 2.0, dx / length * aside * 2.0);
         let control = ((from.0 + to.0) / 2.0 + x, (from.1 + to.1) / 2.0 + y);
         Self { from, control, to, bent: aside != 0.0 }
@@ -176,7 +176,7 @@ impl<'a> Picture<'a> {
         picture
     }
 
-    /// Scales the points to pixels, and chooses the size of the picture and of nodes.
+    /// Scales the points to pixels, and chooses the size of the picture and of the nodes.
     fn fit(&mut self) {
         let widest = self.topology.nodes().iter().map(|node| width(&node.name, self.font));
         let name_width = if self.names { widest.fold(0.0, f64::max).min(110.0) } else { 0.0 };
@@ -191,7 +191,7 @@ impl<'a> Picture<'a> {
             let (a, b) = (self.points[link.a], self.points[link.b]);
             (a.0 - b.0).hypot(a.1 - b.1)
         });
-        // A small network is not blown up: a link of usual length has room for its labels.
+        // A small network is not enlarged beyond what link labels need.
         let room = if self.options.link_labels == LinkLabels::None { 150.0 } else { 230.0 };
         let usual = layout::median(lengths.collect()).filter(|&length| length > 0.0);
         let scale = (self.width - 2.0 * side).max(50.0) / extent_x.max(1e-9);
@@ -210,8 +210,8 @@ impl<'a> Picture<'a> {
         self.radius = by_links.min(by_room).clamp(1.8, 9.0);
     }
 
-    /// The line of each link. Parallel links lie beside each other, and a link that would run
-    /// through a node that is not its own bends around it.
+    /// The curve of each link. Parallel links are next to each other, and a link that would cross
+    /// another node bends around it.
     fn curves(&self) -> Vec<Curve> {
         let mut before = BTreeMap::new();
         let pair = |link: &Link| (link.a.min(link.b), link.a.max(link.b));
@@ -233,7 +233,7 @@ impl<'a> Picture<'a> {
         self.topology.links().iter().map(place).collect()
     }
 
-    /// How far the middle of a link from `a` to `b` must move aside so that it passes other nodes.
+    /// How far the middle of a link from `a` to `b` must move to avoid other nodes.
     fn way_around(&self, a: usize, b: usize) -> f64 {
         let (from, to) = (self.points[a], self.points[b]);
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
@@ -248,7 +248,8 @@ impl<'a> Picture<'a> {
             if node == a || node == b || !between || aside.abs() >= clear {
                 continue;
             }
-            // At this share of its way the curve is aside by 4 s (1 - s) times its middle's.
+            // At this fraction of its length, the curve's offset is 4 s (1 - s) times that of its
+            // middle.
             let share = along / length;
             let reach = (4.0 * share * (1.0 - share)).max(0.15);
             let needed = (clear + 2.0 - aside.abs()) / reach;
@@ -256,11 +257,11 @@ impl<'a> Picture<'a> {
                 way = if aside > 0.0 { -needed } else { needed };
             }
         }
-        // A great detour would be harder to follow than a link through a node.
+        // A large detour would be harder to follow than a link through a node.
         if way.abs() > length * 0.15 { 0.0 } else { way }
     }
 
-    /// Wider for faster links, when there are several rates.
+    /// Wider for faster links, if there are several rates.
     fn stroke_width(&self, rate: Option<u64>) -> f64 {
         let thin = if self.topology.links().len() > 800 { 0.5 } else { 1.0 };
         if self.rates.len() < 2 {
@@ -314,7 +315,7 @@ impl<'a> Picture<'a> {
         out.push_str("</g>\n");
     }
 
-    /// Writes names and link labels; returns how many link labels had no room.
+    /// Writes names and link labels. Returns the number of link labels that did not fit.
     fn draw_labels(&self, out: &mut String, curves: &[Curve]) -> usize {
         let size = 2.0 * self.radius;
         let nodes: Vec<_> =
@@ -354,7 +355,7 @@ impl<'a> Picture<'a> {
         let font = self.font * 0.78;
         let mut written = names.to_vec();
         let (mut left_out, no_links) = (0, Vec::new());
-        // Links under a link's label do no harm: it has a ground of its own.
+        // A link's label may cover links, because it has its own background.
         let scene = Scene { frame: scene.frame, nodes: scene.nodes, links: &no_links };
         out.push_str("<g text-anchor=\"middle\">\n");
         for (link, curve) in self.topology.links().iter().zip(curves) {
@@ -396,7 +397,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Draws the legend below the picture and returns its height.
+    /// Draws the legend below the picture, and returns its height.
     fn draw_legend(&self, out: &mut String, left_out: usize) -> f64 {
         const SIZE: f64 = 12.0;
         const ROW: f64 = 20.0;
@@ -425,7 +426,7 @@ impl<'a> Picture<'a> {
         }));
         if left_out > 0 {
             let labels = if left_out == 1 { "label" } else { "labels" };
-            entries.push((format!("{left_out} link {labels} left out for want of room"), None));
+            entries.push((format!("{left_out} link {labels} omitted for lack of space"), None));
         }
         for (text, rate) in entries {
             let sample = if rate.is_some() { 30.0 } else { 0.0 };
@@ -447,7 +448,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// Entries of the legend from left to right, in as many rows as they need.
+/// Entries of the legend from left to right, in as many rows as needed.
 struct Row {
     x: f64,
     y: f64,
@@ -473,7 +474,7 @@ fn legend_text(out: &mut String, at: Point, size: f64, text: &str) {
 fn write_label(out: &mut String, place: &Rect, size: f64, text: &str, fill: Option<&str>) {
     let (x, middle) = place.centre();
     let fill = fill.map(|fill| format!(" fill=\"{fill}\"")).unwrap_or_default();
-    // The middle of small letters, not of the line, is where the eye sees the middle of text.
+    // Centres text by the middle of its small letters.
     let (x, y) = (number(x), number(middle + size * 0.36));
     let size = number(size);
     let _ = writeln!(

@@ -4,7 +4,7 @@ use super::*;
 use crate::generate::{LinkDefaults, barabasi_albert, dumbbell, line, waxman};
 use crate::model::{Coordinates, Link, Node};
 
-/// The attributes of all `<text>` elements with their content.
+/// The attributes and content of all `<text>` elements.
 fn texts(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).unwrap();
     let all = document.descendants().filter(|node| node.has_tag_name("text"));

@@ -1,6 +1,6 @@
-//! Text in pictures: its width, what XML wants escaped, and short forms of quantities.
+//! Text in pictures: its width, escapes for XML, and short forms of quantities.
 
-/// Advance widths of the printable ASCII characters in DejaVu Sans, in thousandths of the size.
+/// Widths of the printable ASCII characters in DejaVu Sans, in thousandths of the font size.
 const WIDTHS: [u16; 95] = [
     318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636,
     636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698, 770, 632,
@@ -9,7 +9,7 @@ const WIDTHS: [u16; 95] = [
     278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 ];
 
-/// Width of `text` at `size`, in the unit of `size`; characters beyond ASCII count as wide ones.
+/// Width of `text` at `size`, in the unit of `size`. Other characters count as wide ones.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let of = |c: char| match u32::from(c) {
         code @ 32..=126 => f64::from(WIDTHS[code as usize - 32]),
@@ -19,7 +19,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(of).sum::<f64>() / 1_000.0 * size
 }
 
-/// Text for the content of elements and quoted attributes.
+/// Escapes text for elements and quoted attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -35,7 +35,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// Three digits, without zeros at the end, and the unit: 1,964,000 of `[(1_000_000, "ms"), ..]` is
+/// Three digits without trailing zeros, and the unit: 1,964,000 with `[(1_000_000, "ms"), ..]` is
 /// `"1.96 ms"`.
 fn short(value: u64, units: &[(u64, &str)]) -> String {
     let last = units.len() - 1;

@@ -1,4 +1,4 @@
-//! Checks the nodes and links of a file, and reports what is wrong with the line.
+//! Checks the nodes and links of a file, and reports errors with their line.
 
 use crate::error::TopologyError;
 use crate::format::ReadOptions;
@@ -27,7 +27,7 @@ impl<'a> Builder<'a> {
         Err(TopologyError::text(self.file, line, problem, remedy))
     }
 
-    /// An error whose text ends in a remedy after a semicolon.
+    /// An error whose text ends with a semicolon and a remedy.
     pub(super) fn explained(&self, line: usize, error: &impl ToString) -> TopologyError {
         let text = error.to_string();
         let (problem, remedy) = text.rsplit_once("; ").unwrap_or((&text, "correct it"));
@@ -47,8 +47,8 @@ impl<'a> Builder<'a> {
     pub(super) fn node(&mut self, line: usize, node: Node) -> Result<usize, TopologyError> {
         if let Some(first) = self.topology.index_of(&node.name) {
             let first = self.node_lines[first];
-            let problem = format!("node {:?} was described on line {first} already", node.name);
-            return self.error(line, problem, "give each node a name of its own");
+            let problem = format!("node {:?} is already described on line {first}", node.name);
+            return self.error(line, problem, "give each node its own name");
         }
         let position = self.options.positions.get(&node.name).copied().or(node.position);
         let node = Node { position, ..node };
@@ -73,7 +73,7 @@ impl<'a> Builder<'a> {
         self.error(line, format!("there is no node {name:?}"), remedy)
     }
 
-    /// Adds a link whose delay is `delay_ns`, or what the options say when it has none.
+    /// Adds a link. Without `delay_ns`, the options decide its delay.
     pub(super) fn link(
         &mut self,
         line: usize,
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
             .map_err(|error| self.explained(line, &error))
     }
 
-    /// The delay of light in fibre between the ends of a link, or why it is not known.
+    /// The delay of light in fibre between the ends of a link. The error says why it is unknown.
     pub(super) fn distance_delay_ns(&self, link: &Link) -> Result<u64, String> {
         if self.topology.coordinates() != Coordinates::Geographic {
             return Err(
@@ -113,7 +113,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The line of an offset in octets, from 1.
+/// The line of a byte offset, from 1.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&octet| octet == b'\n').count()
 }

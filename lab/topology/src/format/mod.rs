@@ -1,4 +1,4 @@
-//! Topologies as text: TOML files, and the built-in ones.
+//! Topologies as text: TOML files and built-in ones.
 
 mod build;
 mod own;
@@ -11,20 +11,21 @@ use crate::model::Topology;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
-    /// Give links without a delay that of light in fibre over the great circle between their ends;
-    /// positions must be longitudes and latitudes. Otherwise such links have a delay of 0.
+    /// Gives links without a delay that of light in fibre along the great circle between their
+    /// ends. Positions must be longitudes and latitudes. Without this option, such links have a
+    /// delay of 0.
     pub delay_from_distance: bool,
-    /// Positions `(x, y)` of nodes by their names, in place of those of the text.
+    /// Positions `(x, y)` of nodes by name, which replace those of the text.
     pub positions: BTreeMap<String, (f64, f64)>,
 }
 
-/// The topologies that come with the program.
+/// The topologies embedded in the program.
 const BUILTIN: [(&str, &str); 2] = [
     ("abilene", include_str!("../../data/abilene.toml")),
     ("geant", include_str!("../../data/geant.toml")),
 ];
 
-/// The names that [`Topology::builtin`] knows.
+/// The names for [`Topology::builtin`].
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
     BUILTIN.iter().map(|(name, _)| *name)
 }
@@ -52,9 +53,9 @@ impl Topology {
         }
     }
 
-    /// Reads `text`; `file` is the name that errors give to it.
+    /// Parses `text`; `file` is its name in errors.
     ///
-    /// A topology that the text does not name is named after the file.
+    /// A topology without a name in the text is named after the file.
     pub fn parse(text: &str, file: &str, options: &ReadOptions) -> Result<Self, TopologyError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut topology = own::read(text, file, options)?;
@@ -69,14 +70,14 @@ impl Topology {
         Ok(topology)
     }
 
-    /// A topology that comes with the program: `"geant"`, `"abilene"`.
+    /// An embedded topology: `"geant"`, `"abilene"`.
     pub fn builtin(name: &str) -> Option<Self> {
         let (name, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
         Self::parse(text, name, &ReadOptions::default()).ok()
     }
 
-    /// What a scenario's `topology = "..."` means: the name of a built-in topology, or else a path,
-    /// relative to `folder`.
+    /// A scenario's `topology = "..."`: the name of a built-in topology, or a path relative to
+    /// `folder`.
     pub fn open(reference: &str, folder: &Path) -> Result<Self, TopologyError> {
         match Self::builtin(reference) {
             Some(topology) => Ok(topology),

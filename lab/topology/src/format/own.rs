@@ -1,4 +1,4 @@
-//! The TOML text of a topology.
+//! The TOML format of a topology.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ struct NodeText {
     attributes: BTreeMap<String, String>,
 }
 
-/// What links have, and what `[defaults]` gives to those that do not say.
+/// Properties of links, and their defaults in `[defaults]`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Properties {
@@ -52,7 +52,7 @@ struct Properties {
     queue_bytes: Option<Spanned<String>>,
 }
 
-// `flatten` would lose unknown keys and positions, so the fields are written twice.
+// With `flatten`, serde would lose unknown keys and positions, so the fields are repeated.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkText {

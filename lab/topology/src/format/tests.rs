@@ -96,13 +96,13 @@ fn files_are_read() {
     );
 }
 
-/// A wrong text, the line of the error, and words of problem and remedy.
+/// An invalid text, the line of the error, and words of the problem and the remedy.
 type Wrong = (String, Option<usize>, &'static str, &'static str);
 
 fn wrong_own() -> Vec<Wrong> {
     let own = |text: &str| format!("[[node]]\nname = \"aa\"\n[[node]]\nname = \"bb\"\n{text}");
     vec![
-        (own("[[node]]\nname = \"aa\""), Some(6), "described on line 2 already", "name of its own"),
+        (own("[[node]]\nname = \"aa\""), Some(6), "already described on line 2", "its own name"),
         (own("[[node]]\nname = \"a b\""), Some(6), "has space", "use letters"),
         (own("[[node]]\nnmae = \"cc\""), Some(6), "unknown field `nmae`", "correct its name"),
         (own("[[node]]\nrole = \"router\""), Some(5), "missing field `name`", "add it"),
@@ -168,7 +168,7 @@ fn errors_name_line_and_remedy() {
     }
 }
 
-/// A text with some octets replaced, removed, or doubled.
+/// A text with some bytes replaced, removed or doubled.
 fn mutated(text: &'static str) -> impl Strategy<Value = String> {
     let edits =
         proptest::collection::vec((any::<prop::sample::Index>(), 0u8..4, any::<char>()), 1..9);

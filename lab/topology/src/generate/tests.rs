@@ -99,8 +99,8 @@ fn beta_adds_links_and_alpha_lengthens_them() {
 
 #[test]
 fn attachment_is_preferential() {
-    // The largest degree grows as the square root of the nodes (Barabási and Albert 1999); with
-    // attachment at random it would grow as the logarithm and stay below 25 here.
+    // The largest degree grows as the square root of the number of nodes (Barabási and Albert
+    // 1999). With random attachment, it would grow as the logarithm and stay below 25 here.
     let largest = |seed| {
         let made = barabasi_albert(2_000, 2, &LinkDefaults::default(), seed).unwrap();
         degrees(&made).into_iter().max().unwrap()

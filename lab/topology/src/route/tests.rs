@@ -5,7 +5,7 @@ use super::*;
 use crate::generate::{LinkDefaults, barabasi_albert, grid, line, star};
 use crate::model::{Coordinates, Link, Node};
 
-/// A graph of random links, not always connected, with equal weights and zero delays among them.
+/// A graph of random links, not always connected, with some equal weights and zero delays.
 fn any_topology() -> impl Strategy<Value = Topology> {
     (2usize..20).prop_flat_map(|nodes| {
         let link = (0..nodes, 0..nodes, 1u32..5, 0u64..4);

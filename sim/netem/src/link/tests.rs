@@ -34,8 +34,8 @@ fn an_ideal_link_takes_no_time() {
     assert_eq!(link.stats().busy_ns, 0);
 }
 
-/// A million frames leave when a million frames of exact length would, whether they are offered at
-/// once or each when the one before has gone.
+/// A million frames take exactly as long as a million ideal transmissions. This holds if all are
+/// sent at once and if each is sent when the link is idle.
 #[test]
 fn the_rate_is_exact_over_a_million_frames() {
     for rate_bps in RATES_BPS {
@@ -54,7 +54,7 @@ fn the_rate_is_exact_over_a_million_frames() {
     }
 }
 
-/// Frames of 4 GiB and any rate stay within the integers.
+/// Frames of 4 GiB at any rate do not overflow.
 #[test]
 fn extreme_sizes_and_rates_do_not_overflow() {
     for rate_bps in [1, 3, u64::MAX - 1, u64::MAX] {
@@ -95,13 +95,13 @@ fn queue_bound_counts_frame_overhead() {
     }
     assert_eq!(link.queue_bytes(at(0)), 240);
     assert_eq!(link.send(at(0), 0), Transit::Dropped(LinkDrop::QueueBytes));
-    // The second begins to be sent at 120 and waits no more.
+    // The second frame starts at 120 and no longer waits.
     assert_eq!((link.queue_bytes(at(119)), link.queue_packets(at(119))), (240, 2));
     assert_eq!((link.queue_bytes(at(120)), link.queue_packets(at(120))), (120, 1));
     assert_eq!((link.stats().queue_bytes_peak, link.stats().queue_packets_peak), (240, 2));
 }
 
-/// What a link should do, without any cleverness: exact fractions, all frames kept.
+/// A simple reference model: it uses exact fractions and keeps all frames.
 struct Plain {
     rate_bps: u128,
     queue_bytes_max: u128,
@@ -114,7 +114,7 @@ struct Plain {
 impl Plain {
     fn send(&mut self, now_ns: u64, bytes: u32) -> Result<u64, LinkDrop> {
         let now = u128::from(now_ns) * self.rate_bps;
-        // A frame whose turn comes within this nanosecond has left the queue.
+        // A frame that starts within this nanosecond has left the queue.
         let has_waited = |&&(start, _): &&(u128, u128)| start / self.rate_bps > u128::from(now_ns);
         let waiting: Vec<_> = self.accepted.iter().filter(has_waited).collect();
         let is_busy = self.busy_until / self.rate_bps > u128::from(now_ns);
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// Share of frames lost over `frames`, and the lengths of the runs of lost ones.
+/// The fraction of lost frames, and the lengths of the loss bursts.
 fn losses(loss: Loss, seed: u64, frames: u64) -> (f64, Vec<u64>) {
     let mut link = LinkModel::new(LinkConfig { loss, ..LinkConfig::default() }, seed);
     let (mut lost, mut runs, mut run) = (0u64, Vec::new(), 0u64);
@@ -225,7 +225,7 @@ fn losses(loss: Loss, seed: u64, frames: u64) -> (f64, Vec<u64>) {
     (lost as f64 / frames as f64, runs)
 }
 
-/// Five standard errors: one run in 1.7 million would fail if seeds were not fixed.
+/// With random seeds, one run in 1.7 million would exceed five standard errors.
 const STANDARD_ERRORS: f64 = 5.0;
 
 #[test]
@@ -240,14 +240,14 @@ fn independent_loss_has_its_frequency() {
     }
     assert_eq!(losses(Loss::Independent { probability: 0.0 }, 1, 1000).0, 0.0);
     assert_eq!(losses(Loss::Independent { probability: 1.0 }, 1, 1000).0, 1.0);
-    // Bent to the nearest possible.
+    // Clamped to the nearest valid value.
     assert_eq!(losses(Loss::Independent { probability: 7.0 }, 1, 1000).0, 1.0);
     assert_eq!(losses(Loss::Independent { probability: -1.0 }, 1, 1000).0, 0.0);
     assert_eq!(losses(Loss::Independent { probability: f64::NAN }, 1, 1000).0, 0.0);
 }
 
 /// The mean of a two-state chain over n steps has the variance p (1 - p) / n (1 + r) / (1 - r) with
-/// r = 1 - good_to_bad - bad_to_good; bursts are geometric.
+/// r = 1 - good_to_bad - bad_to_good. Burst lengths are geometric.
 #[test]
 fn gilbert_elliott_has_mean_rate_and_bursts() {
     let frames = 400_000u64;
@@ -290,7 +290,7 @@ fn gilbert_elliott_starts_stationary() {
     assert!((share - 0.25).abs() < bound, "{share}");
 }
 
-/// Extra delays of frames so far apart that order does not bind them.
+/// Delays beyond `delay_ns` of frames so far apart that keeping the order does not matter.
 fn extra_delays(jitter: Jitter, seed: u64, frames: u64) -> Vec<f64> {
     let config = LinkConfig { delay_ns: 20_000_000, jitter, ..LinkConfig::default() };
     let mut link = LinkModel::new(config, seed);
@@ -365,8 +365,8 @@ fn down_link_loses_queue_and_frames_in_flight() {
     assert_eq!(link.send(at(600), 1000), Transit::Dropped(LinkDrop::Down));
     link.set_up(false);
     link.set_up(true);
-    assert_eq!(link.cuts(), before + 1, "a second time down is no second cut");
-    // Free at once: what was to be sent is gone.
+    assert_eq!(link.cuts(), before + 1, "a link that is down cannot go down again");
+    // The link is idle at once, because its queue was dropped.
     assert_eq!(link.send(at(700), 1000), Transit::Arrives(at(11_700)));
     assert!(!link.survives(before, 1000));
     assert!(link.survives(link.cuts(), 1000));
@@ -400,7 +400,7 @@ fn earlier_times_count_as_the_latest() {
     assert_eq!(arrival(link.send(at(50), 1)), 105);
 }
 
-/// What waits keeps its time; what is offered later takes twice as long, until the rate is back.
+/// Queued frames keep their times. Later frames take twice as long until the rate is restored.
 #[test]
 fn rate_share_lasts_for_its_period() {
     let mut link = LinkModel::new(rated(8_000_000_000), 1);

@@ -25,7 +25,7 @@ fn jobs_are_served_one_after_another() {
     assert_eq!(server.complete(at(10)), Some(0));
     assert_eq!(server.complete(at(10)), None);
     assert_eq!((server.len(), server.waiting()), (2, 1));
-    // Late: the third began when the second ended.
+    // Polled late: the third job started when the second ended.
     assert_eq!(server.complete_timed(at(35)), Some((at(20), 1)));
     assert_eq!(server.complete_timed(at(35)), Some((at(30), 2)));
     assert!(server.is_empty());
@@ -73,13 +73,13 @@ fn stall_delays_all_jobs() {
     assert_eq!(server.offer(at(0), 'b'), Ok(()));
     server.stall(at(4), at(104));
     assert_eq!(server.busy_ns(at(50)), 4);
-    // Within the first one: longer by 20 only.
+    // Within the first stall, so only 20 longer.
     server.stall(at(60), at(124));
     server.stall(at(70), at(90));
     assert_eq!(server.busy_ns(at(126)), 6);
     assert_eq!(server.complete_timed(at(200)), Some((at(130), 'a')));
     assert_eq!(server.complete_timed(at(200)), Some((at(140), 'b')));
-    // Idle during a stall, then a job: it waits for the end.
+    // A job that arrives during a stall waits for its end.
     server.stall(at(300), at(400));
     assert_eq!(server.offer(at(310), 'c'), Ok(()));
     assert_eq!(server.next_completion(), Some(at(410)));
@@ -100,7 +100,7 @@ fn clearing_gives_every_job_back() {
     assert_eq!(server.next_completion(), None);
 }
 
-/// Steady state of M/M/c/K: probabilities of 0 to K jobs.
+/// Steady-state probabilities of 0 to K jobs in M/M/c/K.
 fn closed_form(load: f64, servers: u32, capacity: u32) -> Vec<f64> {
     let mut weights = vec![1.0];
     for jobs in 1..=capacity {
@@ -117,7 +117,7 @@ struct Measured {
     utilisation: f64,
 }
 
-/// One run of Poisson arrivals, after a warm-up.
+/// One run with Poisson arrivals, after a warm-up.
 fn run(load: f64, servers: u32, capacity: u32, seed: u64) -> Measured {
     const MEAN_NS: u64 = 100_000;
     const WARM_UP: u64 = 2_000;
@@ -165,7 +165,7 @@ fn assert_within(what: &str, values: &[f64], expected: f64) {
         (mean - expected).abs() <= half_width,
         "{what}: {mean} +- {half_width}, closed form {expected}"
     );
-    // An interval wide enough to hold anything would prove nothing.
+    // A very wide interval would prove nothing.
     assert!(half_width < 0.08 * expected.max(0.01), "{what}: {mean} +- {half_width}");
 }
 
@@ -200,8 +200,8 @@ fn configurations_are_read_and_checked() {
 }
 
 proptest! {
-    /// A driver that comes late sees the same times as one that is always there; nothing is lost
-    /// and the bound holds.
+    /// A caller that polls late sees the same times as one that polls at once. No job is lost, and
+    /// the limit holds.
     #[test]
     fn late_polling_changes_no_times(
         jobs in prop::collection::vec((0u64..50, 0u64..100, any::<bool>()), 1..200),

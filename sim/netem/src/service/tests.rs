@@ -15,7 +15,7 @@ fn constant_and_exponential_have_their_means() {
     let exponential = ServiceTime::Exponential { mean_ns: 1_000_000 };
     let count = 200_000;
     let values = draws(&exponential, count);
-    // Five standard errors of the mean; its deviation is the mean.
+    // Five standard errors of the mean; the standard deviation equals the mean.
     assert!((mean(&values) - 1e6).abs() < 5.0 * 1e6 / (count as f64).sqrt());
     let beyond = values.iter().filter(|&&ns| ns > 2_000_000).count() as f64 / count as f64;
     assert!((beyond - (-2f64).exp()).abs() < 0.004, "{beyond}");
@@ -42,7 +42,7 @@ fn histograms_without_sense_are_refused() {
     for bins in [vec![], vec![(5, 0.0)], vec![(5, -1.0), (6, 2.0)], vec![(5, f64::NAN)]] {
         let histogram = ServiceTime::Histogram { bins };
         assert_eq!(histogram.check(), Err(ConfigError::Histogram), "{histogram:?}");
-        // Made by hand and not checked: no panic.
+        // An unchecked histogram built in code must not panic.
         draws(&histogram, 3);
         Sampler::new(&histogram).sample(&mut Rng::from_seed(1));
     }

@@ -1,8 +1,8 @@
-//! At most one Data, or Nack, for each Interest and link direction.
+//! Checks that each link direction carries at most one Data or Nack for each Interest.
 //!
-//! Kept at the end of a link that answers: an Interest is counted when it has been delivered
-//! there, an answer when it leaves. What is lost on the link before or after so excuses nothing and
-//! reports no violation.
+//! The record lives at the end of a link that answers. An Interest counts once the link has
+//! delivered it there. An answer counts when it leaves. Frames lost before or after those points
+//! therefore neither allow a second answer nor cause a violation.
 
 use std::collections::hash_map::Entry;
 
@@ -11,12 +11,15 @@ use weir_wire::DataView;
 use crate::peek::{Peek, ends_in_digest, prefix_ends};
 use weir_plan::hash::{HashedMap, of_octets};
 
-/// Interests of one name that may be answered, by when: until then they are worth an answer, ns.
-/// Nearly always there is one only, so that it has its place without an allocation.
+/// Open Interests of one name, by their expiry in ns. An answer that leaves later than the expiry
+/// is solicited by none of them.
+///
+/// A name nearly always has one open Interest, so the latest expiry is stored without an
+/// allocation.
 #[derive(Clone, Debug)]
 struct OpenInterests {
     last_ns: u64,
-    /// Those that expire no later than the last one, in order.
+    /// Expiry of the other Interests, ascending and no later than `last_ns`.
     earlier_ns: Vec<u64>,
 }
 
@@ -25,7 +28,7 @@ impl OpenInterests {
         Self { last_ns: expires_ns, earlier_ns: Vec::new() }
     }
 
-    /// One more, after the void ones are gone.
+    /// Adds an Interest after it drops the expired ones.
     fn add(&mut self, now_ns: u64, expires_ns: u64) {
         if self.last_ns < now_ns {
             *self = Self::new(expires_ns);
@@ -38,7 +41,8 @@ impl OpenInterests {
         self.earlier_ns.insert(at, earlier_ns);
     }
 
-    /// Takes the valid one that expires first. Whether there was one, and whether none is left.
+    /// Consumes the unexpired Interest that expires first. Returns whether there was one, and
+    /// whether none is left.
     fn take(&mut self, now_ns: u64) -> (bool, bool) {
         if self.last_ns < now_ns {
             return (false, true);
@@ -50,18 +54,19 @@ impl OpenInterests {
     }
 }
 
-/// The count of names from which a sweep begins.
+/// Number of names at which the first sweep for expired Interests runs.
 const SWEEP_MIN: usize = 64;
-/// Set apart Interests that may be answered by Data below their name.
+/// Separates the keys of Interests with CanBePrefix from the keys of exact names.
 const PREFIX_SALT: u64 = 0x5bf0_3635_dcc9_8b87;
 
-/// The Interests that one end of a link has been given and may answer.
+/// The Interests that arrived at one end of a link and that it may still answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     open: HashedMap<OpenInterests>,
-    /// Names with CanBePrefix that came since `open` was empty; few consumers ask so.
+    /// Interests with CanBePrefix since `open` was last empty. While it is 0, prefixes are not
+    /// searched.
     prefixes: u32,
-    /// Interests with an implicit digest were seen.
+    /// Whether an Interest with an implicit digest arrived since `open` was last empty.
     has_digests: bool,
     sweep_at: usize,
 }
@@ -71,8 +76,8 @@ fn key(name: &[u8], can_be_prefix: bool) -> u64 {
 }
 
 impl Answers {
-    /// An Interest was delivered. It may be answered until `patience_ns` after its lifetime, which
-    /// is the result, ns.
+    /// Records a delivered Interest and returns its lifetime in ns. The node may answer until
+    /// `patience_ns` after that lifetime.
     pub(crate) fn on_interest(
         &mut self,
         now_ns: u64,
@@ -98,7 +103,7 @@ impl Answers {
         lifetime_ns
     }
 
-    /// Forgets what can no longer be answered, so that memory follows what is outstanding.
+    /// Drops expired Interests, so that memory use follows the number of open ones.
     fn sweep(&mut self, now_ns: u64) {
         self.open.retain(|_, open| open.last_ns >= now_ns);
         if self.open.is_empty() {
@@ -108,12 +113,12 @@ impl Answers {
         self.sweep_at = 2 * self.open.len();
     }
 
-    /// Everything is forgotten: who would have answered has crashed.
+    /// Drops everything: the node that would have answered has crashed.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// A Data leaves. Whether an Interest is there that it answers and that has not expired.
+    /// Records that a Data leaves. Returns false if no unexpired Interest matches it.
     pub(crate) fn on_data(&mut self, now_ns: u64, packet: &[u8], peek: &Peek) -> bool {
         let name = peek.name_value(packet);
         self.take(now_ns, of_octets(name))
@@ -121,7 +126,7 @@ impl Answers {
             || self.has_digests && self.take_digest(now_ns, packet, name)
     }
 
-    /// A Nack of an Interest leaves. Whether that Interest is there and has not expired.
+    /// Records that a Nack leaves. Returns false if its Interest has expired or never arrived.
     pub(crate) fn on_nack(&mut self, now_ns: u64, packet: &[u8], peek: &Peek) -> bool {
         let (can_be_prefix, _) = peek.selectors(packet);
         self.take(now_ns, key(peek.name_value(packet), can_be_prefix))
@@ -139,7 +144,8 @@ impl Answers {
         is_valid
     }
 
-    /// The longest name first: fewest Data can answer it, so no later Data misses it.
+    /// Tries the longest prefix first. Fewest Data match it, so no later Data loses its Interest to
+    /// this one.
     fn take_prefix(&mut self, now_ns: u64, name: &[u8]) -> bool {
         let ends = prefix_ends(name);
         let mut lengths = std::iter::once(name.len()).chain(ends.into_iter().rev());
@@ -216,7 +222,7 @@ mod tests {
         assert!(!answers.on_nack(0, &wire, &Peek::of(&wire).unwrap()));
     }
 
-    /// The first Interest came to nothing; only its retransmission is worth an answer.
+    /// The first Interest expired without an answer; only its retransmission allows one.
     #[test]
     fn expired_interest_allows_no_second_data() {
         const S: u64 = 1_000_000_000;
@@ -228,7 +234,7 @@ mod tests {
         ask(&mut answers, 2 * S, &wire);
         assert!(answer_at(&mut answers, 2 * S + 1, &data("/a/1")));
         assert!(!answer_at(&mut answers, 2 * S + 2, &data("/a/1")), "a second one");
-        // Retransmitted before it expires: two answers until then, one after it.
+        // A retransmission before the expiry allows two answers until then and one afterwards.
         for (answered_ns, count) in [(S, 2), (S + 1, 1)] {
             let mut answers = Answers::default();
             ask(&mut answers, 0, &wire);
@@ -236,14 +242,14 @@ mod tests {
             let found = (0..3).filter(|_| answer_at(&mut answers, answered_ns, &data("/a/1")));
             assert_eq!(found.count(), count);
         }
-        // A shorter lifetime later does not shorten that of the first.
+        // A later Interest with a shorter lifetime does not shorten the lifetime of the first.
         let short = Interest::new("/a/1".parse().unwrap()).lifetime_ms(100).encode();
         let mut answers = Answers::default();
         ask(&mut answers, 0, &wire);
         ask(&mut answers, S / 2, &short);
         assert!(answer_at(&mut answers, S, &data("/a/1")));
         assert!(!answer_at(&mut answers, S, &data("/a/1")));
-        // Nor is a Nack due for what has been given up.
+        // An expired Interest allows no Nack either.
         ask(&mut answers, 2 * S, &wire);
         let peek = Peek::of(&wire).unwrap();
         assert!(!answers.on_nack(3 * S + 1, &wire, &peek));

@@ -1,50 +1,51 @@
-//! Tables and queues stay within their configuration, marks come only from long queues, and PITs
-//! drain.
+//! Checks that tables and queues stay within their configured bounds, that only long queues set
+//! marks, and that PITs are empty at the end.
 
 use weir_forward::{RouterConfig, RouterStats};
 
-/// What of a router's shard is beyond its bound.
+/// Compares the tables of one shard with its configuration.
 pub(crate) fn router(stats: &RouterStats, config: &RouterConfig) -> Result<(), String> {
     if stats.store.bytes > stats.store.capacity_bytes {
         let (bytes, capacity) = (stats.store.bytes, stats.store.capacity_bytes);
-        return Err(format!("the store holds {bytes} octets, but may hold {capacity}"));
+        return Err(format!("the store holds {bytes} bytes, more than its capacity of {capacity}"));
     }
     if stats.pit_entries > config.pit_entries_max as u64 {
         let (entries, max) = (stats.pit_entries, config.pit_entries_max);
-        return Err(format!("the PIT has {entries} entries, but may have {max}"));
+        return Err(format!("the PIT has {entries} entries, more than its limit of {max}"));
     }
     if stats.dead_nonces > config.dead_nonces_max as u64 {
         let (nonces, max) = (stats.dead_nonces, config.dead_nonces_max);
-        return Err(format!("{nonces} dead nonces are known, but at most {max} may be"));
+        return Err(format!(
+            "the dead nonce list has {nonces} entries, more than its limit of {max}"
+        ));
     }
     Ok(())
 }
 
-/// A queue of `len` packets or octets where `max` are allowed.
+/// Checks a queue that holds `len` packets or bytes against its limit `max`.
 pub(crate) fn queue(what: &str, len: u64, max: u64) -> Result<(), String> {
     if len <= max {
         return Ok(());
     }
-    Err(format!("{what} holds {len}, but may hold {max}"))
+    Err(format!("{what} holds {len}, more than its limit of {max}"))
 }
 
-/// A packet was marked while `backlog_bytes` were waiting.
+/// Checks that the queue justified a mark.
 pub(crate) fn mark(backlog_bytes: u64, threshold_bytes: u64) -> Result<(), String> {
     if backlog_bytes > threshold_bytes {
         return Ok(());
     }
     Err(format!(
-        "a packet was marked with {backlog_bytes} octets waiting; the threshold is \
-         {threshold_bytes}"
+        "a packet was marked with {backlog_bytes} bytes queued; the threshold is {threshold_bytes}"
     ))
 }
 
-/// The run is over and nothing is on its way.
+/// Checks the PIT at the end of a run, when no packet is in flight.
 pub(crate) fn drained(pit_entries: u64) -> Result<(), String> {
     if pit_entries == 0 {
         return Ok(());
     }
-    Err(format!("{pit_entries} Interests are still pending after all lifetimes have passed"))
+    Err(format!("{pit_entries} Interests are still pending after all lifetimes have expired"))
 }
 
 #[cfg(test)]

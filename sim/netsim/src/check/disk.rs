@@ -1,17 +1,17 @@
-//! What disks are promised, and what they promise.
+//! Checks how routers use their disks, and that disks keep what they acknowledged.
 
 use weir_forward::{Mark, RouterStats};
 use weir_store::disk::{DiskOpKind, DiskTierConfig};
 
-/// Checks the count of operations that a shard has under way at one disk.
+/// Checks the number of operations that a shard runs on one disk at the same time.
 pub(crate) fn check_depth(operations: u32, depth: u32) -> Result<(), String> {
     if operations <= depth {
         return Ok(());
     }
-    Err(format!("{operations} operations are under way at a disk, but at most {depth} may be"))
+    Err(format!("a disk runs {operations} operations, more than its depth of {depth}"))
 }
 
-/// An operation is about whole blocks.
+/// Checks that an operation covers whole blocks.
 pub(crate) fn aligned(kind: &DiskOpKind, block_bytes: u32) -> Result<(), String> {
     let (offset, len) = match *kind {
         DiskOpKind::ReadRecord { offset, len, .. }
@@ -21,13 +21,15 @@ pub(crate) fn aligned(kind: &DiskOpKind, block_bytes: u32) -> Result<(), String>
     if offset.is_multiple_of(block_bytes.into()) && len.is_multiple_of(block_bytes) && len > 0 {
         return Ok(());
     }
-    Err(format!("a disk is asked for {len} octets at {offset}; its blocks have {block_bytes}"))
+    Err(format!(
+        "an operation of {len} bytes at {offset} is not aligned to blocks of {block_bytes} bytes"
+    ))
 }
 
-/// Octets of a disk that one record takes at most.
+/// Upper bound on the bytes of one record on disk.
 const RECORD_BYTES_MAX: u64 = 72 << 10;
 
-/// The queues of a shard before its disks.
+/// Checks the queues of a shard before its disks.
 pub(crate) fn queues(
     stats: &RouterStats,
     tier: &DiskTierConfig,
@@ -37,75 +39,76 @@ pub(crate) fn queues(
         if len <= max {
             return Ok(());
         }
-        Err(format!("{len} {what}, but at most {max} may"))
+        Err(format!("{len} {what}, more than the limit of {max}"))
     };
     let disk = &stats.store.disk;
     let disks = tier.disks.len() as u64;
     bound("reads wait for disks", disk.reads_waiting, disks * u64::from(tier.reads_max))?;
     let backlog_max = tier.write_backlog_bytes_max + disks * RECORD_BYTES_MAX;
-    bound("octets wait to be written", disk.write_backlog_bytes, backlog_max)?;
+    bound("bytes wait to be written", disk.write_backlog_bytes, backlog_max)?;
     bound("Interests wait before the store", stats.busy.interests_waiting, interests_max)
 }
 
-/// The run is over and nothing is on its way: nothing waits for a disk.
+/// Checks that no operation waits for a disk at the end of a run.
 pub(crate) fn drained(stats: &RouterStats, under_way: usize) -> Result<(), String> {
     let disk = &stats.store.disk;
     let left = [
-        ("operations are under way at disks", under_way as u64),
+        ("operations are active on disks", under_way as u64),
         ("reads wait for disks", disk.reads_waiting),
         ("records wait to be written", disk.writes_waiting),
         ("Interests wait before the store", stats.busy.interests_waiting),
     ];
     match left.iter().find(|(_, count)| *count > 0) {
         None => Ok(()),
-        Some((what, count)) => Err(format!("{count} {what} although nothing is on its way")),
+        Some((what, count)) => Err(format!("{count} {what} although no packet is in flight")),
     }
 }
 
-/// A Data from the store was marked. `reads_peak` is the most reads that waited for the disks of
-/// any one shard since none did.
+/// Checks a mark on Data from the store. `reads_peak` is the longest queue that one shard had
+/// before its disks since that queue was last empty.
 pub(crate) fn mark(mark: Mark, reads_peak: u64, threshold: u32) -> Result<(), String> {
     if mark == Mark::Off {
-        return Err("Data from the store is marked, which is switched off".into());
+        return Err("the store marked Data although marking is switched off".into());
     }
     if reads_peak >= u64::from(threshold) {
         return Ok(());
     }
     Err(format!(
-        "Data from the store is marked, but no more than {reads_peak} reads waited; the threshold \
-         is {threshold}"
+        "the store marked Data, but at most {reads_peak} reads waited; the threshold is {threshold}"
     ))
 }
 
-/// With NB-CC, Data for an Interest was marked although the router had another next hop for it
-/// whose neighbour never said that it is not available.
+/// Checks a mark set by NB-CC, which may mark only when no other next hop is available. A neighbour
+/// that never signalled that it is unavailable was available all the time.
 pub(crate) fn lazy_mark(available_hops: usize) -> Result<(), String> {
     if available_hops == 0 {
         return Ok(());
     }
     Err(format!(
-        "Data from the store is marked although {available_hops} other next hops were available \
-         all the time"
+        "the store marked Data although {available_hops} other next hops were available all the \
+         time"
     ))
 }
 
-/// A record that was acknowledged and that nothing has replaced is found, or not.
+/// Checks that the store still finds a record that it acknowledged and did not evict.
 pub(crate) fn acknowledged(is_found: bool, offset: u64, sequence: u32) -> Result<(), String> {
     if is_found {
         return Ok(());
     }
     Err(format!(
-        "the record at {offset} of a disk, in use {sequence} of its region, was acknowledged and \
-         not evicted, but the store does not know it"
+        "the record at offset {offset} of a disk (generation {sequence} of its region) was \
+         acknowledged and not evicted, but the store does not find it"
     ))
 }
 
-/// The filter lets a record pass that is in the index, or not.
+/// Checks that the filter admits a record that is in the index.
 pub(crate) fn filter(is_wrong: bool, offset: u64) -> Result<(), String> {
     if !is_wrong {
         return Ok(());
     }
-    Err(format!("the filter refuses the record at {offset} of a disk, which is in the index"))
+    Err(format!(
+        "the filter rejects the record at offset {offset} of a disk, although it is in the index"
+    ))
 }
 
 #[cfg(test)]

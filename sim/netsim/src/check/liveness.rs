@@ -1,16 +1,16 @@
-//! A consumer with unfinished work makes progress, unless something excuses it.
+//! Checks that an unfinished consumer makes progress, and that virtual time advances.
 
 use weir_base::NS_PER_S;
 
-/// Interests that may go unanswered in a row before anybody worries.
+/// Unanswered Interests in a row before a stall is possible.
 const UNANSWERED_MIN: u32 = 64;
-/// Lifetimes that must have passed as well.
+/// Interest lifetimes without an answer before a stall is possible.
 const LIFETIMES: u64 = 10;
-/// Deliveries to one consumer at one moment, beyond which time stands still.
+/// Deliveries to one consumer at one instant. More than this means that virtual time stands still.
 const EVENTS_PER_INSTANT_MAX: u32 = 1 << 20;
-/// Calls in a row after each of which a router wants to be called again at once.
+/// Consecutive calls after each of which a router wants another call at once.
 const CALLS_PER_INSTANT_MAX: u32 = 10_000;
-/// And this much time.
+/// Shortest time without an answer that counts as a stall.
 const STALL_TIMEOUT_MIN_NS: u64 = 10 * NS_PER_S;
 
 #[derive(Clone, Debug, Default)]
@@ -18,19 +18,18 @@ pub(crate) struct Progress {
     patience_ns: u64,
     latest_ns: u64,
     unanswered: u32,
-    /// Deliveries at `latest_ns`.
+    /// Deliveries at the instant `latest_ns`.
     at_once: u32,
 }
 
 impl Progress {
-    /// Of a consumer whose Interests live so long.
     pub(crate) fn new(lifetime_ms: u64) -> Self {
         let lifetime_ns = lifetime_ms.saturating_mul(1_000_000);
         let patience_ns = lifetime_ns.saturating_mul(LIFETIMES).max(STALL_TIMEOUT_MIN_NS);
         Self { patience_ns, latest_ns: 0, unanswered: 0, at_once: 0 }
     }
 
-    /// Something reached the consumer: a Data, even if late, or a Nack.
+    /// Records that a Data (even a late one) or a Nack reached the consumer.
     #[inline]
     pub(crate) fn on_delivery(&mut self, now_ns: u64) -> Result<(), String> {
         self.at_once = if now_ns == self.latest_ns { self.at_once + 1 } else { 0 };
@@ -40,13 +39,14 @@ impl Progress {
             return Ok(());
         }
         Err(format!(
-            "time stands still: the consumer was given {EVENTS_PER_INSTANT_MAX} packets at one moment, since \
-             answers take no time or nothing limits its window; give its link a rate, or the \
-             router's store a service time"
+            "virtual time stands still: the consumer received {EVENTS_PER_INSTANT_MAX} packets at \
+             one instant, because answers take no time or its window has no limit; give its link a \
+             rate or the router's store a service time"
         ))
     }
 
-    /// The consumer sent an Interest. `effects_end_ns` is when the latest fault ended or will.
+    /// Records that the consumer sent an Interest. The time up to `effects_end_ns` does not count
+    /// as a stall, because a fault may have lost the answers.
     #[inline]
     pub(crate) fn on_interest(&mut self, now_ns: u64, excused_until_ns: u64) -> Result<(), String> {
         self.unanswered += 1;
@@ -59,30 +59,30 @@ impl Progress {
             return Ok(());
         }
         Err(format!(
-            "the consumer has sent {} Interests in {} ms and not one was answered",
+            "the consumer sent {} Interests in {} ms and received no answer",
             self.unanswered,
             (now_ns - self.latest_ns) / 1_000_000
         ))
     }
 }
 
-/// A consumer that is not done must want to be called again.
+/// Checks that a consumer with work left has a wake-up time.
 pub(crate) fn check_wakeup(is_done: bool, has_wakeup: bool) -> Result<(), String> {
     if is_done || has_wakeup {
         return Ok(());
     }
-    Err("the application has work to do but waits for nothing".into())
+    Err("the application is not done but has no wake-up time".into())
 }
 
-/// A shard that has just been called for the `count`th time in a row still wants to be called at
-/// once. It may have work that it does bit by bit, but not for ever.
+/// Checks that a shard stops requesting immediate calls. A shard may split its work over several
+/// calls, so only a long series of them is an error. `count` is the length of the series.
 pub(crate) fn check_quiescence(count: u32) -> Result<(), String> {
     if count <= CALLS_PER_INSTANT_MAX {
         return Ok(());
     }
     Err(format!(
-        "the router has been called {CALLS_PER_INSTANT_MAX} times in a row and still wants to be \
-         called at once"
+        "the router was called {CALLS_PER_INSTANT_MAX} times in a row and still requests another \
+         call at once"
     ))
 }
 

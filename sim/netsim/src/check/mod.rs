@@ -1,5 +1,34 @@
-//! What must hold in every run. Each promise is a small module of its own; the engine asks them
-//! all, always.
+//! Checks that run with every simulation.
+//!
+//! Each module holds one kind of check as a pure function or a small record. The engine calls them
+//! at fixed points; a plan cannot switch them off. The first failure ends the run with a
+//! [`Violation`](crate::Violation): the kind, the virtual time, the node, the seed to repeat the
+//! run with, and the last 64 trace lines.
+//!
+//! | module | requirement | checked when |
+//! |---|---|---|
+//! | `answers` | at most one Data or Nack leaves for each delivered Interest | a node sends |
+//! | `bounds` | tables and queues keep their limits | each sample, each 256 inputs of a shard |
+//! | `disk` | disks are used within limits and lose nothing | each operation, each mark, the end |
+//! | `liveness` | consumers progress, time advances | an application or a router is called |
+//! | `octets` | consumers accept only the bytes that were produced | an application is called |
+//! | `recent` | none: it keeps the last trace lines | each trace line |
+//!
+//! A run ends in three steps:
+//!
+//! 1. Applications are no longer called, and the observer receives no more events.
+//! 2. The engine runs on until no frame is in flight and no router is busy, then for one more
+//!    Interest lifetime and 1 s.
+//! 3. Every PIT must be empty, no disk may be busy, and each acknowledged record must be found.
+//!
+//! Example: a router answers `/a/1` twice. The consumer's Interest for `/a/1` reached the router's
+//! end of the link once. The first Data consumes that Interest. The second Data finds none when it
+//! leaves, and the run ends with an invariant violation at that time and node.
+//!
+//! A check must not change a run. It draws no random numbers, schedules no events, and mixes
+//! nothing into the event hash. Faults relax a check only where the plan makes the failure
+//! unavoidable. For example, a consumer may stall while a link is down, and a disk that loses
+//! writes may lose records.
 
 pub(crate) mod answers;
 pub(crate) mod bounds;
@@ -10,7 +39,7 @@ pub(crate) mod recent;
 
 use crate::error::ViolationKind;
 
-/// A promise that was broken, before time, seed and history are added.
+/// A failed check, before the engine adds the time, the seed and the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckFailure {
     pub(crate) kind: ViolationKind,

@@ -1,25 +1,26 @@
-//! Bytes delivered equal bytes produced. Consumers check every octet themselves; where a plan flips
-//! octets, this checks the consumers: what was hit must never count as received.
+//! Checks that consumers accept exactly the bytes that were produced.
+//!
+//! Consumers verify content themselves. In plans with a fault that flips bytes, this module checks
+//! the consumers: they must never count a damaged Data as received.
 
 use weir_wire::DataView;
 
 use weir_plan::hash::{Digest, HashedMap, of_octets};
 
-/// What every producer has produced, by name.
+/// A digest of each produced Data, by name.
 #[derive(Debug, Default)]
 pub(crate) struct ProducedData {
     contents: HashedMap<u64>,
 }
 
 impl ProducedData {
-    /// A producer made this Data.
     pub(crate) fn on_produced(&mut self, packet: &[u8]) {
         if let Ok(data) = DataView::decode(packet) {
             self.contents.insert(of_octets(data.name.value()), digest(&data));
         }
     }
 
-    /// Whether name, content, type and last segment of a Data are as produced.
+    /// Whether name, content, type and final block of a Data match what was produced.
     pub(crate) fn is_genuine(&self, packet: &[u8]) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let content = self.contents.get(&of_octets(data.name.value()));
@@ -27,7 +28,7 @@ impl ProducedData {
     }
 }
 
-/// All that consumers look at.
+/// Covers every field that a consumer reads.
 fn digest(data: &DataView<'_>) -> u64 {
     let last_segment = data.final_block_id().and_then(|component| component.as_segment());
     let mut digest = Digest::default();
@@ -37,16 +38,17 @@ fn digest(data: &DataView<'_>) -> u64 {
     digest.value()
 }
 
-/// A consumer was given a Data that `is_genuine` or not, and counted it `as_received` or not.
+/// Checks a consumer's count. `is_genuine`: the Data was as produced. `as_received`: the consumer
+/// counted it as received.
 pub(crate) fn check_received(is_genuine: bool, as_received: bool) -> Result<(), String> {
     if is_genuine || !as_received {
         return Ok(());
     }
-    Err("the consumer counts Data as received whose octets are not those produced".into())
+    Err("the consumer counts Data as received although its bytes differ from those produced".into())
 }
 
-/// A consumer complains, in words, of a Data that `is_genuine` or not; `is_damaged` if a fault has
-/// damaged frames. Only damage can be a reason.
+/// Checks a consumer's error about a Data. Only a fault that damaged frames (`is_damaged`)
+/// justifies one, and only for Data that is not genuine.
 pub(crate) fn check_complaint(
     is_genuine: bool,
     is_damaged: bool,
@@ -54,7 +56,7 @@ pub(crate) fn check_complaint(
 ) -> Result<(), String> {
     match (is_genuine, is_damaged) {
         (false, true) => Ok(()),
-        (true, true) => Err(format!("{what}, though they are those produced")),
+        (true, true) => Err(format!("{what}, although the bytes are those produced")),
         (_, false) => Err(what),
     }
 }
@@ -86,7 +88,10 @@ mod tests {
     fn only_damage_justifies_an_error() {
         let wrong = || "wrong octets".to_owned();
         assert_eq!(check_complaint(false, true, wrong()), Ok(()));
-        assert!(check_complaint(true, true, wrong()).is_err(), "damage elsewhere is no excuse");
+        assert!(
+            check_complaint(true, true, wrong()).is_err(),
+            "damage elsewhere does not justify an error"
+        );
         assert!(check_complaint(true, false, wrong()).is_err());
         assert!(check_complaint(false, false, wrong()).is_err());
     }

@@ -1,10 +1,11 @@
-//! What happened last, for whoever has to find out why a run broke a promise.
+//! The last trace lines of a run, for the report of a violation.
 
 use std::fmt::Write as _;
 
 const LINES: usize = 64;
 
-/// A kind of thing that happens. The numbers are part of the digest of a run.
+/// The kind of a trace line. Its number is part of the event hash, so existing numbers must not
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum TraceKind {
@@ -45,9 +46,9 @@ impl TraceKind {
             Self::SentData => "sent a Data",
             Self::SentNack => "sent a Nack",
             Self::DroppedByLink => "lost a frame on the link",
-            Self::DroppedByQueue => "dropped a packet for want of room",
+            Self::DroppedByQueue => "dropped a packet because its queue was full",
             Self::LostInCut => "lost a frame when the link went down",
-            Self::LostToCrash => "was down when a frame came",
+            Self::LostToCrash => "was down when a frame arrived",
             Self::Damaged => "sent a frame that a fault damaged",
             Self::Wakeup => "woke up",
             Self::FaultBegins => "is hit by a fault",
@@ -57,7 +58,7 @@ impl TraceKind {
             Self::DiskRead => "has read from a disk",
             Self::DiskWritten => "has written to a disk",
             Self::DiskFailed => "has a disk that failed",
-            Self::DiskDamaged => "has a disk that did something else than it said",
+            Self::DiskDamaged => "has a disk that returned or wrote wrong data",
             Self::Held => "held or refused an Interest",
         }
     }
@@ -67,14 +68,14 @@ impl TraceKind {
 pub(crate) struct TraceLine {
     pub(crate) at_ns: u64,
     pub(crate) node: u32,
-    /// The number of the face, 0 where there is none.
+    /// Face number, or 0 if no face is involved.
     pub(crate) face: u32,
     pub(crate) what: TraceKind,
-    /// Octets, or another number that tells more.
+    /// Bytes of the packet, or another number that depends on the kind.
     pub(crate) number: u32,
 }
 
-/// The last lines.
+/// A ring of the last 64 lines.
 #[derive(Debug)]
 pub(crate) struct RecentEvents {
     lines: Box<[TraceLine; LINES]>,

@@ -12,31 +12,30 @@ use crate::peek::Peek;
 use weir_plan::app::{App, AppInput, AppOutbox, PathId};
 use weir_plan::event::EventKind;
 
-/// A consumer or producer of the network.
 pub(super) struct AppNode {
     pub(super) app: App,
     pub(super) progress: Option<Progress>,
 }
 
-/// What excuses an application that makes no progress or gets wrong octets.
+/// Effects of faults that relax the checks of an application.
 #[derive(Clone, Copy)]
 pub(super) struct FaultEffects {
-    /// When the last fault so far has ended or will have, ns.
+    /// When the latest fault that has begun ends, ns.
     pub(super) until_ns: u64,
-    /// A fault has damaged frames. What was damaged may lie in a store for long.
+    /// A fault has damaged frames. A store may hold the damaged packets for a long time.
     pub(super) has_damage: bool,
 }
 
-/// What it takes to call any application, and what is known about all of them.
+/// The inputs and outbox of the application that is called, and state that all applications share.
 pub(super) struct Apps {
     inputs: Vec<AppInput>,
     outbox: AppOutbox,
-    /// Only where a fault of the plan flips octets.
+    /// Present only if a fault of the plan flips bytes.
     produced: Option<ProducedData>,
-    /// The links lose too much for progress to be promised.
+    /// The links lose too many frames for a check of progress.
     is_lossy: bool,
     damage_noticed: u64,
-    /// The plan is over: applications are not called any more.
+    /// The plan is over, and applications are no longer called.
     is_closed: bool,
 }
 
@@ -46,7 +45,7 @@ impl Apps {
         Self { inputs, outbox, produced, is_lossy, damage_noticed: 0, is_closed: false }
     }
 
-    /// Times that a consumer found wrong octets in Data.
+    /// How often a consumer found wrong bytes in a Data.
     pub(super) fn damage_noticed(&self) -> u64 {
         self.damage_noticed
     }
@@ -55,14 +54,14 @@ impl Apps {
         self.is_closed = true;
     }
 
-    /// A Data exists from now on.
+    /// Records a Data that exists from now on.
     pub(super) fn on_produced(&mut self, packet: &[u8]) {
         if let Some(produced) = &mut self.produced {
             produced.on_produced(packet);
         }
     }
 
-    /// Keeps a packet for an application until it is called next.
+    /// Buffers a packet until the application's next call.
     pub(super) fn receive(
         &mut self,
         app: &mut AppNode,
@@ -79,8 +78,8 @@ impl Apps {
         Ok(())
     }
 
-    /// Gives an application what came for it, and emits its events. Returns when it wants to be
-    /// called next, ns; [`Apps::take_packets`] has what it sends.
+    /// Calls an application with its buffered packets and emits its events. Returns its next
+    /// wake-up time in ns. [`Apps::take_packets`] then returns the packets to send.
     pub(super) fn call(
         &mut self,
         node: u32,
@@ -122,14 +121,14 @@ impl Apps {
         Ok(wakeup.map(Instant::as_ns))
     }
 
-    /// What the application that was called last sends, and by which of its links.
+    /// The packets of the last call, each with the link to send it on.
     pub(super) fn take_packets(
         &mut self,
     ) -> impl Iterator<Item = (PathId, LpHeader, Packet)> + use<'_> {
         self.outbox.packets.drain(..)
     }
 
-    /// Whether no Data that an application is about to get was damaged.
+    /// Whether all buffered Data is undamaged.
     fn are_inputs_genuine(&self) -> bool {
         let Some(produced) = &self.produced else { return true };
         self.inputs.iter().all(|input| {
@@ -139,7 +138,7 @@ impl Apps {
     }
 }
 
-/// The link of an application that a face of its node is.
+/// The application's link that belongs to a face of its node.
 pub(super) fn path_of(face: FaceId) -> PathId {
     PathId((face.0 - FaceId::FIRST.0) as u16)
 }

@@ -1,4 +1,4 @@
-//! A network from a plan.
+//! Builds a network from a plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,14 +29,15 @@ use weir_plan::hash::{SeedPurpose, seed_of};
 use weir_plan::workload::ConsumerPlan;
 use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
 
-/// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
+/// Memory for free packet blocks: of all routers together, and the minimum and maximum of one
+/// shard.
 const POOLS_BYTES: usize = 256 << 20;
 const POOL_BYTES_MIN: usize = 64 << 10;
 const POOL_BYTES_MAX: usize = 8 << 20;
-/// With such a share of frames lost on a link no consumer is promised progress.
+/// Frame loss from which a consumer may fail to make progress.
 const LOSSY: f64 = 0.2;
 
-/// The network of a plan that has been checked.
+/// Builds the network of a valid plan.
 pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, PlanError> {
     check_numbers(plan)?;
     let has_fault = |is_it: fn(&Fault) -> bool| plan.faults.iter().any(|it| is_it(&it.fault));
@@ -118,7 +119,7 @@ fn build_nodes(
     Ok(Nodes::new(nodes))
 }
 
-/// The engine numbers nodes, ends of links and beginnings and ends of faults.
+/// Checks that the engine's event keys can hold all node, link and fault numbers.
 fn check_numbers(plan: &Plan) -> Result<(), PlanError> {
     let counts = [
         ("nodes", plan.nodes.len()),
@@ -132,7 +133,7 @@ fn check_numbers(plan: &Plan) -> Result<(), PlanError> {
     Err(PlanError::Value { place: "the plan".into(), key, problem })
 }
 
-/// Whether a disk may lose what was written to it.
+/// Whether a fault may make a disk lose data.
 fn loses_records(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -149,8 +150,8 @@ fn is_lossy(plan: &Plan) -> bool {
     plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss))
 }
 
-/// How long after its lifetime an Interest may be answered by a node that holds it up: a producer
-/// that takes its time, a router with queues between its stages, whose store may be stalled, too.
+/// How long after its lifetime a node may still answer an Interest, ns. This covers the delay of a
+/// producer, and the stages and store stalls of a router.
 fn patience_ns(plan: &Plan, index: usize) -> u64 {
     let stalls = || {
         let for_ns = plan.faults.iter().filter_map(|fault| match fault.fault {
@@ -187,7 +188,7 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
     held_up_ns.saturating_add(NS_PER_MS)
 }
 
-/// How many routers have what bears this name; 1 without a name.
+/// Number of routers that share the resource with this name; 1 without a name.
 fn sharers(
     plan: &Plan,
     name: Option<String>,
@@ -205,12 +206,12 @@ fn lifetime_max_ns(plan: &Plan) -> u64 {
         Role::Consumer(consumer) => Some(consumer.lifetime_ms.saturating_mul(NS_PER_MS)),
         _ => None,
     });
-    // Beside data, consumers may ask for metadata with a lifetime that is NDN's default.
+    // Consumers may also request metadata, with NDN's default lifetime.
     lifetimes.max().unwrap_or(0).max(4000 * NS_PER_MS)
 }
 
-/// The face of node `node` at one end of a link, whose queue on the way from there is that of
-/// `model`.
+/// Configures the face of a node at one end of a link. `model` describes the queue in that
+/// direction.
 fn face_config(
     plan: &Plan,
     node: usize,
@@ -239,7 +240,7 @@ fn face_config(
     Ok(config)
 }
 
-/// The ends of every node, and all ends.
+/// Returns the ends of every node, and all ends.
 fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
     let mut node_ends = vec![Vec::new(); plan.nodes.len()];
     let mut ends = Vec::with_capacity(2 * plan.links.len());
@@ -261,7 +262,7 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
     Ok((node_ends, ends))
 }
 
-/// Has the faces of routers shape the Interests that come in.
+/// Makes routers shape incoming Interests where the plan asks for it.
 fn set_shaping(plan: &Plan, node_ends: &[Vec<u32>], ends: &mut [End]) -> Result<(), PlanError> {
     for (node, node_ends) in plan.nodes.iter().zip(node_ends) {
         let Role::Router(router) = &node.role else { continue };
@@ -285,7 +286,7 @@ fn build_app(
     let seed = seed_of(plan.seed, SeedPurpose::App, index as u64);
     let failed = |problem: String| PlanError::App { node: node.name.clone(), problem };
     let role = match &node.role {
-        // It waits for orders.
+        // A prefetching consumer starts with nothing to fetch; the controller assigns its work.
         Role::Consumer(consumer) if consumer.prefetches => {
             Role::Consumer(ConsumerPlan { start_ns: plan.duration_ns, ..consumer.clone() })
         }
@@ -298,7 +299,7 @@ fn build_app(
     Ok(app)
 }
 
-/// What each router is made from, by node.
+/// The setup of each router, by node.
 fn router_setups(
     plan: &Plan,
     experiments: &Experiments,
@@ -348,7 +349,7 @@ fn routes(plan: &Plan, ends: &[End]) -> BTreeMap<usize, BTreeMap<Name, Vec<NextH
     routes
 }
 
-/// Puts the shares that plans say into the stores.
+/// Fills the stores with the shares that the plan gives.
 fn fill_stores(plan: &Plan, nodes: &mut Nodes, apps: &mut Apps) -> Result<(), PlanError> {
     for (index, node) in plan.nodes.iter().enumerate() {
         let is_filled = |router: &RouterPlan| router.store_filled > 0.0;
@@ -361,7 +362,7 @@ fn fill_stores(plan: &Plan, nodes: &mut Nodes, apps: &mut Apps) -> Result<(), Pl
     Ok(())
 }
 
-/// What the producers of a plan can make again, if there are disks to hold it.
+/// The producers that can regenerate content, if disks need them.
 fn library(plan: &Plan) -> Result<ProducerSet, PlanError> {
     let has_disk = |role: &Role| matches!(role, Role::Router(RouterPlan { disk: Some(_), .. }));
     match plan.nodes.iter().any(|node| has_disk(&node.role)) {
@@ -370,7 +371,7 @@ fn library(plan: &Plan) -> Result<ProducerSet, PlanError> {
     }
 }
 
-/// Puts what plans say on the disks.
+/// Fills the disks with the shares that the plan gives.
 fn fill_disks(
     plan: &Plan,
     nodes: &mut Nodes,

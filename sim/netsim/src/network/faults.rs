@@ -1,4 +1,4 @@
-//! The faults of a plan: when they begin and end, and until when they excuse a lack of progress.
+//! The faults of a plan: when they begin and end, and how long they explain a lack of progress.
 
 use weir_base::Instant;
 
@@ -11,9 +11,9 @@ pub(super) struct Faults {
     excused_until_ns: u64,
 }
 
-/// A fault begins or ends.
+/// The begin or end of a fault.
 pub(super) struct FaultChange {
-    /// Of the fault in the plan.
+    /// Index of the fault in the plan.
     pub(super) index: u32,
     pub(super) fault: Fault,
     pub(super) begins: bool,
@@ -25,7 +25,7 @@ impl Faults {
         Self { plans, excused_until_ns: 0 }
     }
 
-    /// Schedules the beginning and the end of each fault.
+    /// Schedules the begin and the end of each fault.
     pub(super) fn schedule(&self, timeline: &mut Timeline) {
         for (index, FaultPlan { at_ns, fault }) in self.plans.iter().enumerate() {
             timeline.schedule(*at_ns, DueEvent::Fault(2 * index as u32));
@@ -34,7 +34,7 @@ impl Faults {
         }
     }
 
-    /// Fault `number / 2` begins or ends.
+    /// Begins or ends fault `number / 2`.
     pub(super) fn change(&mut self, number: u32) -> FaultChange {
         let (index, begins) = (number / 2, number.is_multiple_of(2));
         let FaultPlan { at_ns, fault } = self.plans[index as usize].clone();
@@ -43,7 +43,7 @@ impl Faults {
         FaultChange { index, fault, begins, ends_at: Instant::from_ns(ends_ns) }
     }
 
-    /// When the last fault so far has ended or will have, ns.
+    /// When the latest fault that has begun ends, ns.
     pub(super) fn effects_end_ns(&self) -> u64 {
         self.excused_until_ns
     }

@@ -1,4 +1,4 @@
-//! The event engine: nodes, links and faults under virtual time.
+//! The event engine: nodes, links and faults in virtual time.
 
 mod apps;
 mod build;
@@ -42,14 +42,52 @@ use weir_plan::app::{App, Application};
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, Plan, PlanError};
 
-/// The routers, consumers, producers and links of a [`Plan`] under virtual time.
+/// Runs the routers, consumers, producers and links of a [`Plan`] in virtual time.
 ///
-/// One plan, one result: everything random follows from the plan's seed, events of one moment come
-/// in the order in which they were scheduled, and an observer changes nothing.
+/// The engine is a discrete-event simulator with one thread. It keeps future events in a heap,
+/// takes the first one, sets the clock to its time, and calls one component. The component returns
+/// data: packets to send, disk operations, a wake-up time. The engine passes that data on and
+/// schedules new events. Components never call the engine. One event stands for each packet and
+/// hop.
 ///
-/// A step takes the next event and calls the component that it is for. What the component returns
-/// goes to the next one: a link's packet to its node, a router's packets to links, its disk
-/// operations to a shared disk. Components never call the network.
+/// # A step
+///
+/// 1. Take the event with the smallest key from the queue, and set the clock to its time.
+/// 2. Prefetch the memory that the following event will touch.
+/// 3. Dispatch the event: a frame arrives, a node wakes, a face is polled, a disk or core finishes,
+///    a fault begins or ends, a message of the controller arrives, or all counters are sampled.
+/// 4. Execute what the called component returned, which may call further components at the same
+///    time.
+/// 5. Send the frames that faces gathered in this step.
+/// 6. Pass the step's events to the observer.
+///
+/// # Order of events
+///
+/// An event's key is its time, then a running number that counts scheduled events. Events of the
+/// same time therefore run in the order in which they were scheduled. A frame reserves its key when
+/// it is sent. Only the first frame in flight of each link direction is in the queue; the others
+/// follow as it arrives. A timer that moves to an earlier time schedules a new event. The old event
+/// stays in the queue and does nothing.
+///
+/// Example: a consumer, a router and a producer in a line, with 5 ms for each link and no other
+/// delay.
+///
+/// | time | key's number | event | effect |
+/// |---|---|---|---|
+/// | 0 ms | 0 | consumer wakes | sends an Interest, which reserves number 1 |
+/// | 5 ms | 1 | frame at the router | the router forwards the Interest (number 2) |
+/// | 10 ms | 2 | frame at the producer | the producer sends the Data (number 3) |
+/// | 15 ms | 3 | frame at the router | the router forwards the Data (number 4) |
+/// | 20 ms | 4 | frame at the consumer | round-trip time 20 ms |
+///
+/// # Randomness
+///
+/// Every random generator gets its seed from `seed_of(plan seed, purpose, index)`. A link's losses
+/// therefore stay the same when a router draws more numbers. `Summary::event_hash` covers each hop
+/// of each packet, so two runs of one plan have the same hash on every machine.
+///
+/// The engine must never read a clock, start a thread, or draw from another source than the plan's
+/// seed. The observer and the slices of [`Network::run_steps`] must never change a result.
 pub struct Network {
     seed: u64,
     end_ns: u64,
@@ -63,15 +101,16 @@ pub struct Network {
     shared_disks: SharedDisks,
     processors: Processors,
     control: Option<Box<ControlPlane>>,
-    /// Only where a router has disks.
+    /// Present only if a router has disks.
     library: ProducerSet,
-    /// What was acknowledged must be on the disks: no fault makes one fail or lie, or brings other
-    /// Data of a name, which replaces what is there.
+    /// Whether acknowledged records must still be on the disks at the end. This requires that no
+    /// fault makes a disk fail or return wrong data, and that no fault creates other Data of a
+    /// name.
     are_records_kept: bool,
     steps: u64,
     virtual_ns: u64,
     is_over: bool,
-    /// Of the router that was called last.
+    /// The output of the router that was called last.
     outbox: Outbox,
 }
 
@@ -81,30 +120,31 @@ impl Network {
         Self::with_experiments(plan, &Experiments::default())
     }
 
-    /// The network of `plan` at time 0, whose nodes may have these parts.
+    /// The network of `plan` at time 0, with the extensions in `experiments`.
     ///
     /// # Errors
-    /// The plan contradicts itself, or needs a part that is not in `experiments`.
+    /// The plan is invalid, or it needs an extension that is not in `experiments`.
     pub fn with_experiments(plan: &Plan, experiments: &Experiments) -> Result<Self, PlanError> {
         plan.check()?;
         build::build(plan, experiments)
     }
 
-    /// Runs to the end of the plan: its duration and drain.
+    /// Runs to the end of the plan, which is its duration plus its drain time.
     ///
     /// # Errors
-    /// A promise was broken; the run must not go on.
+    /// A check failed. The run cannot continue.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Summary, Violation> {
         self.run_steps(u64::MAX, observer)?;
         Ok(self.summary())
     }
 
-    /// Takes so many steps, or goes to the end of the plan, whichever is first. In slices of, say,
-    /// ten thousand steps, it lets a caller with a clock report how fast the run goes; time in
-    /// which nothing happens takes none.
+    /// Takes `steps` steps, or fewer if the plan ends first.
+    ///
+    /// A caller with a clock can show progress by slices of, say, ten thousand steps. Virtual time
+    /// without events takes no steps.
     ///
     /// # Errors
-    /// A promise was broken; the run must not go on.
+    /// A check failed. The run cannot continue.
     pub fn run_steps(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<(), Violation> {
         let before = self.steps;
         self.advance(self.end_ns, steps, observer).map_err(|broken| self.violation(broken))?;
@@ -116,12 +156,11 @@ impl Network {
         Ok(())
     }
 
-    /// Whether the end of the plan has been reached.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// How far it is, virtual time in ns.
+    /// The current virtual time, ns.
     pub fn now_ns(&self) -> u64 {
         self.timeline.now_ns()
     }
@@ -131,7 +170,7 @@ impl Network {
         self.end_ns
     }
 
-    /// What the run amounted to so far.
+    /// The results so far.
     pub fn summary(&self) -> Summary {
         let trace = &self.timeline.trace;
         Summary {
@@ -147,15 +186,15 @@ impl Network {
         }
     }
 
-    /// The consumer or producer of a node, an index into [`Plan::nodes`]; none for a router. For
-    /// its counters.
+    /// The consumer or producer of a node, by its index in [`Plan::nodes`]; `None` for a router.
+    /// Gives access to its counters.
     #[must_use]
     pub fn app(&self, node: usize) -> Option<&App> {
         self.nodes.app(node).map(|app| &app.app)
     }
 
-    /// Puts an application that no plan describes in the place of the consumer or producer of a
-    /// node, an index into [`Plan::nodes`]. To be done before the run.
+    /// Replaces the consumer or producer of a node with another application, before the run. `node`
+    /// is an index into [`Plan::nodes`].
     ///
     /// # Panics
     /// The node is a router.
@@ -168,7 +207,7 @@ impl Network {
         self.nodes.set_timer(node as u32, wakeup_ns, &mut self.timeline);
     }
 
-    /// Takes the steps up to a time, but no more than `steps`.
+    /// Takes steps until `until_ns`, but at most `steps`.
     fn advance(
         &mut self,
         until_ns: u64,
@@ -208,7 +247,7 @@ impl Network {
             DueEvent::Fault(number) => self.change_fault(number),
             DueEvent::Control => self.on_control_message(),
             DueEvent::Sample => self.sample(),
-            // The component has replaced this event by an earlier one since.
+            // The component has set an earlier timer since, so this event is stale.
             DueEvent::Wake(_)
             | DueEvent::Link(_)
             | DueEvent::Device(_)
@@ -216,7 +255,7 @@ impl Network {
         }
     }
 
-    /// A frame reaches the end of its link.
+    /// Handles a frame at the end of its link.
     #[inline]
     fn on_arrival(&mut self, from_end: u32, moment: EventKey) -> Result<(), CheckFailure> {
         match self.links.arrive(from_end, moment, &mut self.timeline) {
@@ -234,7 +273,7 @@ impl Network {
         Ok(())
     }
 
-    /// Hands a packet to the node that it has reached.
+    /// Hands a packet to the node that it reached.
     fn deliver(&mut self, delivery: Delivery) -> Result<(), CheckFailure> {
         let node = delivery.node;
         let router = match &mut self.nodes.get_mut(node).kind {
@@ -263,7 +302,7 @@ impl Network {
         self.after_router(node, received.shard)
     }
 
-    /// What a neighbour says about itself concerns every shard of a router.
+    /// A neighbour's signal concerns every shard of a router.
     fn on_signal(
         &mut self,
         node: u32,
@@ -273,7 +312,7 @@ impl Network {
         self.give_all_shards(node, || Input::Signal { face, signal })
     }
 
-    /// Gives every shard of a router an input.
+    /// Passes an input to every shard of a router.
     fn give_all_shards(
         &mut self,
         node: u32,
@@ -290,7 +329,7 @@ impl Network {
         self.after_router(node, shard)
     }
 
-    /// The time that a node has asked for has come.
+    /// A node's wake-up time has come.
     fn wake(&mut self, node: u32) -> Result<(), CheckFailure> {
         self.timeline.note_wakeup(node);
         let Some(router) = self.nodes.router_mut(node) else { return self.call_app(node) };
@@ -308,7 +347,7 @@ impl Network {
         self.after_router(node, 0)
     }
 
-    /// Operations of a shared disk have ended: their routers are told.
+    /// Passes finished operations of a shared disk to their routers.
     fn end_shared_operations(&mut self, disk: u32) -> Result<(), CheckFailure> {
         while let Some((incarnation, ended)) = self.shared_disks.complete(disk, &mut self.timeline)
         {
@@ -325,7 +364,7 @@ impl Network {
         Ok(())
     }
 
-    /// Routers have had their time on a processor: each takes up the packet that it had it for.
+    /// Routers have finished their turns on a processor. Each handles the packet of its turn.
     fn end_turns(&mut self, processor: u32) -> Result<(), CheckFailure> {
         while let Some(incarnation) = self.processors.next_ended(processor, &mut self.timeline) {
             let Some(router) = self.nodes.router_mut(incarnation.node) else { continue };
@@ -339,7 +378,7 @@ impl Network {
         Ok(())
     }
 
-    /// Carries out what a router wants, and sets when it is called next.
+    /// Executes a router's output, and sets its next wake-up time.
     #[inline]
     fn after_router(&mut self, node: u32, shard: usize) -> Result<(), CheckFailure> {
         self.execute(node)?;
@@ -351,8 +390,8 @@ impl Network {
         Ok(())
     }
 
-    /// Carries out what a router wants: operations of a shared disk, packets, signals, questions
-    /// to the controller.
+    /// Executes a router's output: operations of a shared disk, packets, signals and queries to the
+    /// controller.
     #[inline]
     fn execute(&mut self, node: u32) -> Result<(), CheckFailure> {
         if let Some(disk) = self.shared_disks.of_node(node)
@@ -380,7 +419,7 @@ impl Network {
             }
         }
         for event in outbox.events.drain(..) {
-            // It lacks segments of a large object that an application wants.
+            // The router lacks segments of a large object that an application requests.
             if let RouterEvent::Missed { ingress, object, .. } = event
                 && let Some(control) = control
                 && let Some(end) = state.end_of(ingress)
@@ -392,7 +431,7 @@ impl Network {
         Ok(())
     }
 
-    /// Gives an application what came for it, and sends what it wants sent.
+    /// Calls an application with its buffered packets, and sends its packets.
     fn call_app(&mut self, node: u32) -> Result<(), CheckFailure> {
         let excuse = FaultEffects {
             until_ns: self.faults.effects_end_ns(),
@@ -409,7 +448,7 @@ impl Network {
         Ok(())
     }
 
-    /// A fault begins or ends.
+    /// Begins or ends a fault.
     fn change_fault(&mut self, number: u32) -> Result<(), CheckFailure> {
         let change = self.faults.change(number);
         let FaultChange { index: fault, begins, .. } = change;
@@ -478,7 +517,7 @@ impl Network {
         node
     }
 
-    /// A link has gone down or come up: an application with several links sees that.
+    /// Reports a link's new state to applications with several links.
     fn report_link(&mut self, link: u32) -> Result<(), CheckFailure> {
         for end in 2 * link..2 * link + 2 {
             let end = self.links.end(end);
@@ -493,7 +532,7 @@ impl Network {
         Ok(())
     }
 
-    /// A message to the controller, or from it, arrives.
+    /// A message from or to the controller arrives.
     fn on_control_message(&mut self) -> Result<(), CheckFailure> {
         let control = self.control.as_mut();
         match control.and_then(|control| control.receive(&mut self.timeline)) {
@@ -502,8 +541,8 @@ impl Network {
         }
     }
 
-    /// A router does what the controller says: routes, faces, parts of objects, and what it fetches
-    /// ahead.
+    /// Applies a configuration of the controller to a router: routes, faces, ranges of objects, and
+    /// prefetches.
     fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), CheckFailure> {
         let wrong =
             |what: &dyn std::fmt::Display| CheckFailure::correctness(node, what.to_string());
@@ -537,7 +576,7 @@ impl Network {
         faces.map(|(peer, _, face)| (peer, face)).collect()
     }
 
-    /// Gives every shard of a router commands.
+    /// Passes commands to every shard of a router.
     fn command<C>(&mut self, node: u32, commands: Vec<C>) -> Result<(), CheckFailure>
     where
         C: Clone + Into<Command>,
@@ -551,7 +590,7 @@ impl Network {
         Ok(())
     }
 
-    /// Joins two routers by a link of its own, with faces as those to their neighbours.
+    /// Joins two routers by a new link, with faces like those to their neighbours.
     fn join(&mut self, one: u32, other: u32, delay_ns: u64) -> Result<(), CheckFailure> {
         if !self.links.has_capacity() {
             return Ok(());
@@ -579,7 +618,7 @@ impl Network {
         Ok(())
     }
 
-    /// Samples everything, and schedules the next time.
+    /// Samples all counters, and schedules the next sample.
     fn sample(&mut self) -> Result<(), CheckFailure> {
         self.check_bounds()?;
         self.nodes.sample(&mut self.links, &mut self.timeline);
@@ -591,20 +630,20 @@ impl Network {
         Ok(())
     }
 
-    /// Tables and queues are within their bounds.
+    /// Checks that tables and queues are within their bounds.
     fn check_bounds(&mut self) -> Result<(), CheckFailure> {
         self.nodes.check()?;
         self.links.check(&self.timeline)
     }
 
-    /// Lets what is on its way end, with consumers and producers silent, and looks whether every
-    /// PIT is empty then.
+    /// Lets packets in flight finish without calling applications, then checks that every PIT is
+    /// empty.
     fn settle(&mut self, observer: &mut dyn Observer) -> Result<(), CheckFailure> {
         self.check_bounds()?;
         self.apps.close();
         self.timeline.trace.close();
-        // Interests that were sent at the last moment expire at every router that they still reach,
-        // however long their way takes.
+        // Interests of the last moment expire at each router that they still reach, so the wait
+        // covers their way and another lifetime.
         let mut until_ns = self.end_ns;
         loop {
             let lifetime_max_ns = self.links.lifetime_max_ns();
@@ -620,8 +659,8 @@ impl Network {
         self.nodes.check_drained(self.timeline.now(), self.are_records_kept, &mut self.library)
     }
 
-    /// Asks for the memory that the next step will touch, while this one is taken: in large
-    /// networks most steps wait for memory.
+    /// Prefetches the memory of the next step during this one. In large networks, most steps wait
+    /// for memory.
     #[inline]
     fn prefetch_next(&self) {
         match self.timeline.peek().map(EventKey::due) {
@@ -645,17 +684,17 @@ impl Network {
     }
 }
 
-/// Whether a router's own store marked what leaves.
+/// Whether the router's own store marked this packet.
 fn is_marked_by_store(header: &LpHeader) -> bool {
     header.congestion_mark > 0 && header.incoming_face == Some(FaceId::CONTENT_STORE.0)
 }
 
-/// The store of a router marks a Data.
+/// Checks a mark that a router's store set on a Data.
 #[cold]
 fn check_mark(node: &Node, links: &Links, data: &[u8]) -> Result<(), String> {
     let NodeKind::Router(router) = &node.kind else { return Ok(()) };
-    // A neighbour that asks may be who asked for this, and one that was not available once may
-    // have been so when it mattered.
+    // The neighbour may itself request this Data, and one that was unavailable once may have been
+    // so at the decisive time. Only a neighbour without any history was certainly available.
     let is_available = |face| node.end_of(face).is_some_and(|end| links.end(end).is_untouched());
     router.check_mark(data, is_available)
 }

@@ -1,4 +1,4 @@
-//! The nodes of a network: routers and applications, and the ends of links that each has.
+//! The nodes of a network: routers and applications, with their ends of links.
 
 use weir_base::{FaceId, Instant};
 
@@ -17,10 +17,10 @@ pub(super) enum NodeKind {
 
 pub(super) struct Node {
     pub(super) kind: NodeKind,
-    /// Its ends of links; face `FaceId::FIRST + i` is the `i`-th.
+    /// Ends of its links. Face `FaceId::FIRST + i` belongs to the `i`-th end.
     pub(super) ends: Vec<u32>,
     timer: Timer,
-    /// Faults that keep it down.
+    /// Number of faults that keep it down.
     downs: u32,
 }
 
@@ -86,8 +86,7 @@ impl Nodes {
         numbers.filter_map(|node| Some((node, self.router(node)?)))
     }
 
-    /// The faces of a node that lead to routers: the router at the other end, the end here, the
-    /// face.
+    /// A node's faces to routers: the router at the other end, this end, and the face.
     pub(super) fn faces_to_routers<'a>(
         &'a self,
         node: u32,
@@ -102,12 +101,12 @@ impl Nodes {
         FaceId(FaceId::FIRST.0 + self.nodes[node as usize].ends.len() as u64)
     }
 
-    /// Gives a node one more face, which is that end.
+    /// Adds an end to a node as its next face.
     pub(super) fn add_end(&mut self, node: u32, end: u32) {
         self.nodes[node as usize].ends.push(end);
     }
 
-    /// Sets when a node wants to be called, unless it will be by then anyway.
+    /// Sets a node's wake-up time, unless its timer fires earlier.
     #[inline]
     pub(super) fn set_timer(&mut self, node: u32, at_ns: Option<u64>, timeline: &mut Timeline) {
         if let Some(at_ns) = at_ns {
@@ -115,7 +114,7 @@ impl Nodes {
         }
     }
 
-    /// Sets the timer of each node for the first time.
+    /// Sets the first timer of each node.
     pub(super) fn set_first_timers(&mut self, timeline: &mut Timeline) {
         for node in 0..self.nodes.len() as u32 {
             let at_ns = match &self.nodes[node as usize].kind {
@@ -126,14 +125,14 @@ impl Nodes {
         }
     }
 
-    /// Whether a node is up and this event is its timer's.
+    /// Whether a node is up and this event is its current timer.
     #[inline]
     pub(super) fn is_due(&mut self, node: u32, moment: EventKey) -> bool {
         let node = &mut self.nodes[node as usize];
         node.timer.fires(moment) && node.downs == 0
     }
 
-    /// A fault takes a node down. Whether it was up.
+    /// A fault takes a node down. Returns whether it was up.
     pub(super) fn take_down(&mut self, node: u32) -> bool {
         let node = &mut self.nodes[node as usize];
         node.downs += 1;
@@ -145,19 +144,19 @@ impl Nodes {
         self.nodes[node as usize].downs > 0
     }
 
-    /// A fault that kept a node down ends. Whether it is up now.
+    /// A fault that kept a node down ends. Returns whether it is up now.
     pub(super) fn bring_up(&mut self, node: u32) -> bool {
         let node = &mut self.nodes[node as usize];
         node.downs -= 1;
         node.downs == 0
     }
 
-    /// Whether nothing is on its way within a router.
+    /// Whether no router has packets or operations inside.
     pub(super) fn are_quiet(&self) -> bool {
         self.routers().all(|(_, router)| router.is_quiet())
     }
 
-    /// Interests that came to a router with a nonce that was there before.
+    /// Interests that reached a router with a nonce it had seen before.
     pub(super) fn interests_looped(&self) -> u64 {
         self.routers().map(|(_, router)| router.interests_looped()).sum()
     }
@@ -182,14 +181,14 @@ impl Nodes {
         }
     }
 
-    /// The tables and queues of all routers are within their bounds.
+    /// Checks that the tables and queues of all routers are within their bounds.
     pub(super) fn check(&self) -> Result<(), CheckFailure> {
         self.routers().try_for_each(|(node, router)| {
             router.check().map_err(|what| CheckFailure::invariant(node, what))
         })
     }
 
-    /// Every PIT is empty, no disk is busy, and no record is lost that must be kept.
+    /// Checks that every PIT is empty, no disk is busy, and no record was lost that must be kept.
     pub(super) fn check_drained(
         &self,
         now: Instant,

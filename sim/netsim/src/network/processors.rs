@@ -1,6 +1,7 @@
-//! Processors of routers: one for each, or the cores of a machine that several routers share. A
-//! router has one packet served at a time, as one thread does; a core that it leaves goes to the
-//! router that has waited longest.
+//! Processors of routers: one each, or the cores of a machine that several routers share.
+//!
+//! A router serves one packet at a time, as one thread does. A free core goes to the router that
+//! has waited longest.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,10 +12,10 @@ use super::router::{Incarnation, TurnResult};
 use super::timeline::{Timeline, Timer};
 use weir_plan::{Plan, Role, RouterPlan};
 
-/// The cores that one or more routers have. What a router has on one ends with its life.
+/// The cores of one machine. A router's turn ends with a crash.
 struct Processor {
     cores_free: u32,
-    /// Routers with packets that wait for a core.
+    /// Routers that wait for a core.
     waiting: VecDeque<Incarnation>,
     /// When routers leave their cores, in order.
     running: BinaryHeap<Reverse<(u64, u64, Incarnation)>>,
@@ -41,7 +42,7 @@ impl Processor {
 
 pub(super) struct Processors {
     processors: Vec<Processor>,
-    /// Of each node that has one: which.
+    /// The processor of each node, if it has one.
     of_nodes: Vec<Option<u32>>,
 }
 
@@ -67,7 +68,7 @@ impl Processors {
         Self { processors, of_nodes }
     }
 
-    /// A router has a packet for its processor, and is not waiting for it yet.
+    /// A router has a packet to process and is not yet waiting for a core.
     pub(super) fn request(
         &mut self,
         router: Incarnation,
@@ -79,7 +80,7 @@ impl Processors {
         self.start_waiting(index, nodes, timeline);
     }
 
-    /// Gives free cores to routers that wait for one.
+    /// Assigns free cores to waiting routers.
     fn start_waiting(&mut self, index: u32, nodes: &mut Nodes, timeline: &mut Timeline) {
         let now_ns = timeline.now_ns();
         let processor = &mut self.processors[index as usize];
@@ -96,13 +97,13 @@ impl Processors {
         self.set_timer(index, timeline);
     }
 
-    /// Whether this event is a processor's timer's: routers have had their time.
+    /// Whether this event is a processor's current timer.
     pub(super) fn is_due(&mut self, index: u32, moment: EventKey) -> bool {
         self.processors[index as usize].timer.fires(moment)
     }
 
-    /// The next router whose turn is over; [`Processors::end_turn`] must follow. After the last
-    /// one the processor's timer is set.
+    /// The next router whose turn has ended; [`Processors::end_turn`] must follow. After the last
+    /// one, this sets the processor's timer.
     pub(super) fn next_ended(
         &mut self,
         index: u32,
@@ -121,7 +122,8 @@ impl Processors {
         }
     }
 
-    /// A router keeps its core for what came of its packet, or leaves it to the next one.
+    /// Keeps the core for work that follows from the router's packet, or passes it to the next
+    /// router.
     pub(super) fn end_turn(
         &mut self,
         index: u32,

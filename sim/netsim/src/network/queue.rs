@@ -1,21 +1,21 @@
-//! What is to happen, in order of time.
+//! The event queue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is due: a kind and an index.
+/// The component that an event concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DueEvent {
-    /// The first frame on its way from this end of a link arrives.
+    /// The first frame in flight from this end of a link arrives.
     Arrival(u32),
-    /// A node wants to be called.
+    /// A node's wake-up time has come.
     Wake(u32),
-    /// The state of the face at this end of a link wants to be polled.
+    /// The face at this end of a link must be polled.
     Link(u32),
     /// Fault `index / 2` begins (even) or ends (odd).
     Fault(u32),
     Sample,
-    /// An operation of a shared disk has ended.
+    /// A shared disk finishes an operation.
     Device(u32),
     /// A router leaves a core of a processor.
     Processor(u32),
@@ -28,13 +28,22 @@ const INDEX_BITS: u32 = 21;
 const KIND_BITS: u32 = 3;
 const SEQUENCE_MAX: u64 = 1 << (64 - INDEX_BITS - KIND_BITS);
 
-/// A moment, unique: from the highest bits down the time, a running number, what is due. Events of
-/// one time so come in the order in which they were scheduled.
+/// The unique key of an event, which also gives its order.
+///
+/// | bits | content |
+/// |---|---|
+/// | 127 to 64 | time, ns |
+/// | 63 to 24 | running number of scheduled events |
+/// | 23 to 21 | kind of event |
+/// | 20 to 0 | index of the end, node, fault, disk or processor |
+///
+/// Comparing two keys compares time first and then the running number. Two events never have the
+/// same number, so the kind and the index never decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventKey(u128);
 
 impl EventKey {
-    /// Behind all others.
+    /// Later than any other key.
     pub(crate) const NEVER: Self = Self(u128::MAX);
 
     #[inline]
@@ -59,7 +68,7 @@ impl EventKey {
     }
 }
 
-/// The moments to come.
+/// The future events.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Reverse<EventKey>>,
@@ -67,7 +76,7 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// A moment for something due at `at_ns`, behind all others of that time; not scheduled yet.
+    /// Makes a key that follows all others of the same time. It does not schedule the event.
     #[inline]
     pub(crate) fn moment(&mut self, at_ns: u64, due: DueEvent) -> EventKey {
         let (kind, index) = match due {
@@ -91,13 +100,13 @@ impl EventQueue {
         self.heap.push(Reverse(moment));
     }
 
-    /// The next moment, which stays.
+    /// The next key, which stays in the queue.
     #[inline]
     pub(crate) fn peek(&self) -> Option<EventKey> {
         self.heap.peek().map(|Reverse(moment)| *moment)
     }
 
-    /// The next moment, unless it is later than `until_ns`.
+    /// Removes the next key, unless it is later than `until_ns`.
     #[inline]
     pub(crate) fn pop_until(&mut self, until_ns: u64) -> Option<EventKey> {
         let Reverse(next) = self.heap.peek()?;

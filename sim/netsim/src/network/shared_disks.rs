@@ -1,4 +1,5 @@
-//! Disks that several routers share: one queue of what all of them ask, in that order.
+//! Disks that several routers share: one queue for the operations of all, in the order of
+//! submission.
 
 use weir_base::Slab;
 use weir_netem::{DiskConfig, DiskModel, DiskOp};
@@ -25,7 +26,7 @@ struct SharedDisk {
 /// The shared disks of a plan.
 pub(super) struct SharedDisks {
     disks: Vec<SharedDisk>,
-    /// Of each node that uses one: which.
+    /// The shared disk of each node, if it uses one.
     of_nodes: Vec<Option<u32>>,
 }
 
@@ -51,13 +52,12 @@ impl SharedDisks {
         Self { disks, of_nodes }
     }
 
-    /// The shared disk that a node uses.
     #[inline]
     pub(super) fn of_node(&self, node: u32) -> Option<u32> {
         if self.disks.is_empty() { None } else { self.of_nodes[node as usize] }
     }
 
-    /// Gives a disk what a router wants of it.
+    /// Submits a router's operations to a disk.
     pub(super) fn submit(
         &mut self,
         index: u32,
@@ -74,13 +74,13 @@ impl SharedDisks {
         self.set_timer(index, timeline);
     }
 
-    /// Whether this event is a disk's timer's: operations have ended.
+    /// Whether this event is a disk's current timer.
     pub(super) fn is_due(&mut self, index: u32, moment: EventKey) -> bool {
         self.disks[index as usize].timer.fires(moment)
     }
 
-    /// The next operation that has ended, and who had asked for it; what an earlier life had asked
-    /// for is of no use any more. After the last one the disk's timer is set.
+    /// The next finished operation, and the incarnation that submitted it. Its result is ignored if
+    /// the router has crashed since. After the last one, this sets the disk's timer.
     pub(super) fn complete(
         &mut self,
         index: u32,

@@ -1,23 +1,24 @@
-//! What a run amounts to in numbers.
+//! The results of a run as numbers.
 
-/// What a run amounted to so far.
+/// The results of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Hash of everything that happened, every hop of every packet included. One plan, one hash.
+    /// Hash of every trace line, which includes each hop of each packet. Runs of one plan have
+    /// equal hashes.
     pub event_hash: u64,
-    /// Packets that were delivered over a link, whole.
+    /// Whole packets delivered over links.
     pub packet_hops: u64,
     pub steps: u64,
-    /// Events given to the observer.
+    /// Events passed to the observer.
     pub events: u64,
-    /// Virtual time that has passed, ns.
+    /// Elapsed virtual time, ns.
     pub virtual_ns: u64,
     pub damaged_frames: u64,
-    /// Times that a consumer found wrong octets in Data, all of it because of such a fault: else
-    /// the run would have ended.
+    /// How often a consumer found wrong bytes in a Data. All are due to faults: otherwise a check
+    /// would have ended the run.
     pub damage_noticed: u64,
-    /// Interests and Data that found a stage full, whether they passed by or were dropped.
+    /// Interests and Data that found a stage full, dropped or not.
     pub stage_full: u64,
-    /// Interests that came to a router with a nonce that was there before.
+    /// Interests that reached a router with a nonce it had seen before.
     pub interests_looped: u64,
 }

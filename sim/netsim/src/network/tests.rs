@@ -1,4 +1,4 @@
-//! Marking by routers.
+//! Tests of congestion marking in routers.
 
 use weir_link::MarkingPolicy;
 use weir_netem::LinkConfig;
@@ -8,7 +8,7 @@ use weir_plan_fixture::{PlanBuilder, S, names, producer};
 
 use super::Network;
 
-/// A consumer that asks at a constant rate, a router, a producer.
+/// A consumer with a constant rate, a router and a producer.
 fn plan(rate_hz: f64) -> Plan {
     let names = names("/p", Popularity::Sequential { objects: 1000 }, 100, 100);
     let demand = Demand::Arrivals { arrivals: Arrivals::Constant { rate_hz } };
@@ -38,7 +38,7 @@ fn routers_mark_as_planned_by_queue_of_link() {
     plan.links[0].b_to_a.queue_bytes_max = 1_500_000;
     let network = Network::new(&plan).unwrap();
     let egress = |end: u32| &network.links.end(end).link.config().egress;
-    // Consumer, router towards it, router towards the producer, producer.
+    // In order: consumer, router to consumer, router to producer, producer.
     let policies = [0, 1, 2, 3].map(|end| &egress(end).marking.policy);
     assert_eq!(policies, [&MarkingPolicy::Nfd, &policy, &policy, &MarkingPolicy::Nfd]);
     assert_eq!(egress(1).marking.capacity_bytes, 1_500_000);

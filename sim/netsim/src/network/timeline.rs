@@ -1,4 +1,4 @@
-//! The clock, the events to come, and the trace of those that have been.
+//! The clock, the future events, and the trace of past ones.
 
 use weir_base::Instant;
 
@@ -7,8 +7,8 @@ use super::trace::Trace;
 use crate::check::recent::TraceKind;
 use weir_plan::event::{EventKind, Queue};
 
-/// What every component needs of the engine: the present, a place for its next events, and a
-/// record of what it did. The order of calls is part of a run's hash.
+/// The clock, the event queue and the trace, which all components use. The order of calls is part
+/// of a run's event hash.
 #[derive(Default)]
 pub(super) struct Timeline {
     now_ns: u64,
@@ -27,8 +27,8 @@ impl Timeline {
         Instant::from_ns(self.now_ns)
     }
 
-    /// Takes the next event, which becomes the present, unless it is later than `until_ns`: then
-    /// that is the present.
+    /// Removes the next event and sets the clock to its time. If that event is later than
+    /// `until_ns`, sets the clock to `until_ns` and returns `None`.
     #[inline]
     pub(super) fn advance(&mut self, until_ns: u64) -> Option<EventKey> {
         let moment = self.queue.pop_until(until_ns);
@@ -36,13 +36,13 @@ impl Timeline {
         moment
     }
 
-    /// The next event, which stays.
+    /// The next event, which stays in the queue.
     #[inline]
     pub(super) fn peek(&self) -> Option<EventKey> {
         self.queue.peek()
     }
 
-    /// Schedules an event behind all others of its time.
+    /// Schedules an event after all others of the same time.
     #[inline]
     pub(super) fn schedule(&mut self, at_ns: u64, due: DueEvent) -> EventKey {
         let moment = self.queue.moment(at_ns, due);
@@ -50,45 +50,45 @@ impl Timeline {
         moment
     }
 
-    /// A moment behind all others of its time that is scheduled later, by [`Timeline::push`].
+    /// Reserves a key after all others of the same time. [`Timeline::push`] schedules it later.
     #[inline]
     pub(super) fn reserve(&mut self, at_ns: u64, due: DueEvent) -> EventKey {
         self.queue.moment(at_ns, due)
     }
 
-    /// Schedules a moment that was reserved.
+    /// Schedules a reserved key.
     #[inline]
     pub(super) fn push(&mut self, moment: EventKey) {
         self.queue.push(moment);
     }
 
-    /// Records something that happened at a face of a node; 0 where it concerns no face.
+    /// Adds a trace line for a face of a node; 0 if no face is involved.
     #[inline]
     pub(super) fn note(&mut self, node: u32, face: u32, what: TraceKind, number: u32) {
         self.trace.note(self.now_ns, node, face, what, number);
     }
 
-    /// Records an event for the observer.
+    /// Emits an event to the observer.
     pub(super) fn emit(&mut self, node: u32, kind: EventKind) {
         self.trace.emit(self.now_ns, node, kind);
     }
 
-    /// Records that a packet found a stage of a router full, and whether it passed the stage by.
+    /// Records that a packet found a stage of a router full, and whether it bypassed the stage.
     pub(super) fn stage_full(&mut self, node: u32, queue: Queue, is_bypass: bool) {
         self.trace.stage_full += 1;
         self.note(node, 0, TraceKind::StageFull, 0);
         self.emit(node, EventKind::StageFull { queue, is_bypass });
     }
 
-    /// Records that a node was called at the time that it had asked for.
+    /// Records a call of a node at its wake-up time.
     #[inline]
     pub(super) fn note_wakeup(&mut self, node: u32) {
         self.trace.note_wakeup(self.now_ns, node);
     }
 }
 
-/// The next event of a component that wants only the earliest of those it asks for. Events that an
-/// earlier one has replaced stay in the queue and are ignored when they are due.
+/// A timer that keeps the earliest time it was set to. Events that an earlier time replaced stay in
+/// the queue, and [`Timer::fires`] returns false for them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer(EventKey);
 
@@ -96,7 +96,7 @@ impl Timer {
     /// A timer that is not set.
     pub(super) const UNSET: Self = Self(EventKey::NEVER);
 
-    /// Sets the timer to `at_ns`, which is at least 1 ns from now, unless it is due earlier.
+    /// Sets the timer to `at_ns` or 1 ns from now, whichever is later, unless it fires earlier.
     #[inline]
     pub(super) fn set(&mut self, at_ns: u64, due: DueEvent, timeline: &mut Timeline) {
         let at_ns = at_ns.max(timeline.now_ns + 1);
@@ -105,7 +105,7 @@ impl Timer {
         }
     }
 
-    /// Whether this event is the timer's, which is then unset.
+    /// Whether this event is the timer's. If so, the timer is unset.
     #[inline]
     pub(super) fn fires(&mut self, moment: EventKey) -> bool {
         let fires = self.0 == moment;

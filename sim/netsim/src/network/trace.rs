@@ -1,20 +1,20 @@
-//! What has happened in a run: its hash, its last lines, and the events for the observer.
+//! The trace of a run: its event hash, its last lines, and the events for the observer.
 
 use crate::check::recent::{RecentEvents, TraceKind, TraceLine};
 use weir_plan::event::{Event, EventKind};
 use weir_plan::hash::Digest;
 
-/// The record of a run.
+/// The trace of a run.
 #[derive(Default)]
 pub(super) struct Trace {
     digest: Digest,
     recent: RecentEvents,
-    /// Events of the present step.
+    /// Events of the current step.
     events: Vec<Event>,
     event_count: u64,
     /// Interests and Data that found a stage full.
     pub(super) stage_full: u64,
-    /// The plan is over: nothing is measured any more.
+    /// The plan is over, and no more events are emitted.
     is_closed: bool,
 }
 
@@ -27,7 +27,7 @@ impl Trace {
         self.recent.push(TraceLine { at_ns, node, face, what, number });
     }
 
-    /// Mixes the call of a node into the hash.
+    /// Adds the call of a node to the hash.
     #[inline]
     pub(super) fn note_wakeup(&mut self, at_ns: u64, node: u32) {
         self.digest.mix(at_ns ^ u64::from(node) << 48);
@@ -47,7 +47,7 @@ impl Trace {
         self.events.drain(..)
     }
 
-    /// Ignores all further events; the hash still covers what happens.
+    /// Stops emitting events. The hash still covers what follows.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
@@ -60,7 +60,7 @@ impl Trace {
         self.event_count
     }
 
-    /// What happened last, oldest first, one line each.
+    /// The last trace lines, oldest first.
     pub(super) fn last_lines(&self, node_name: impl Fn(u32) -> String) -> Vec<String> {
         self.recent.texts(node_name)
     }

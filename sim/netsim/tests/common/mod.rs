@@ -1,4 +1,4 @@
-//! Plans that several tests run, and what a run gives.
+//! Plans that several tests share, and the results of runs.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) fn without_store() -> RouterPlan {
     weir_plan_fixture::router(0)
 }
 
-/// A router that keeps what is on its disk, and stores nothing more.
+/// A router that serves the content of its disk and stores nothing new.
 pub(crate) fn with_disk(disk: DiskPlan) -> RouterPlan {
     let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
     RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
@@ -40,7 +40,7 @@ fn store_of(plan: &RouterPlan) -> Option<Arc<dyn Extension>> {
     crate::stores::extension(&plan.store_experiments, disks)
 }
 
-/// Runs a plan, which must keep all promises.
+/// Runs a plan; all checks must pass.
 pub(crate) fn run_with(plan: &Plan, observer: &mut dyn Observer) -> Summary {
     let seed = plan.seed;
     let experiments = Experiments { store: Some(store_of), ..Experiments::default() };
@@ -51,7 +51,7 @@ pub(crate) fn run_with(plan: &Plan, observer: &mut dyn Observer) -> Summary {
     })
 }
 
-/// What a run of a plan comes to, and its events.
+/// Runs a plan. Returns its summary and events.
 pub(crate) fn run(plan: &Plan) -> (Summary, Vec<Event>) {
     let mut events = Vec::new();
     (run_with(plan, &mut events), events)
@@ -65,7 +65,7 @@ pub(crate) fn is_data(kind: &EventKind) -> bool {
     matches!(kind, EventKind::DataReceived { .. })
 }
 
-/// Data that consumers received.
+/// Number of Data that consumers received.
 pub(crate) fn received(events: &[Event]) -> usize {
     count(events, is_data)
 }

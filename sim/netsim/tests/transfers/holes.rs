@@ -1,4 +1,4 @@
-//! Segments that get no answer: what is fetched all the same, what is reported, and when.
+//! Segments without an answer: what is still fetched, what is reported, and when.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use super::reliability::PACKET_BITS;
 use super::{CLEAN, Done, Fetch, Plan, Site, latest};
 use crate::common::{MS, S};
 
-/// Segments of 100 octets in the objects of these tests.
+/// Segments of 100 bytes in the objects of these tests.
 const COUNT: u64 = 5000;
-/// A router on the same machine: a round trip of 200 us.
+/// A router on the same machine, with a round trip of 200 us.
 const LOCAL: LinkConfig = LinkConfig { delay_ns: MS / 10, ..CLEAN };
-/// Longest that a fetch may go on after the last segment came, at defaults, and for what leads
-/// to it: two lifetimes until the first hole is noticed, a few rounds.
+/// How long a fetch may continue after the last segment, with default settings. This covers two
+/// lifetimes until the first hole is noticed, and a few rounds.
 const GAP_TIMEOUT_NS: u64 = 60 * NS_PER_S;
 
 struct Holes {
@@ -33,9 +33,9 @@ struct Holes {
     reader: ReaderMode,
     config: ConsumerConfig,
     have: SegmentSet,
-    /// What becomes of Interests for what is absent.
+    /// What happens to Interests for absent segments.
     unanswered: MissPolicy,
-    /// The first link is down for this time, ns.
+    /// When the first link is down, ns.
     outage: Range<u64>,
 }
 
@@ -92,7 +92,7 @@ impl Holes {
         site.run()
     }
 
-    /// Everything but the hole is there, and the error names it.
+    /// Checks that everything except the hole arrived, and that the error names the hole.
     fn check(&self) -> Done {
         let done = self.run();
         let fetch = done.fetch(0);
@@ -119,7 +119,7 @@ fn assert_ends_by(fetch: &Fetch, end_ns: u64) {
     assert!(took <= Instant::from_ns(end_ns), "{took:?} {:?}", fetch.stats());
 }
 
-/// Ends within the patience after the time that fetching the rest takes.
+/// The fetch ends within its patience after the time needed to fetch the rest.
 fn assert_is_patient(fetch: &Fetch, more_ns: u64) {
     assert_ends_by(fetch, GAP_TIMEOUT_NS + more_ns);
 }
@@ -178,7 +178,7 @@ fn second_fetch_requests_missing_segments() {
     assert_eq!((done.fetch(0).have().len(), done.fetch(0).stats().interests), (410, 411));
 }
 
-/// However short the patience is, there is time to look behind the hole.
+/// Even with little patience there is time to search behind the hole.
 #[test]
 fn few_retries_fetch_all_segments() {
     for (retries_max, lifetime_ms) in [(1, 4000), (3, 1000)] {
@@ -190,8 +190,8 @@ fn few_retries_fetch_all_segments() {
     }
 }
 
-/// Packets come one by one, and each continues the search behind the hole. The search ends when the
-/// first of its Interests times out: the three segments between two of them may be left.
+/// Packets arrive one by one, and each continues the search behind the hole. The search ends when
+/// its first Interest times out, so the three segments between two probes may be missing.
 #[test]
 fn single_try_fetches_nearly_all_segments() {
     let config = ConsumerConfig { retries_max: 0, lifetime_ms: 1000, ..ConsumerConfig::default() };
@@ -227,7 +227,7 @@ fn segments_without_manifest_part_are_missing() {
         assert_eq!(done.fetch(0).have().len(), COUNT - 40);
         assert_is_patient(done.fetch(0), 20 * NS_PER_S);
     }
-    // A part of the second level stands for all below it.
+    // One second-level packet of the manifest covers everything below it.
     let shape = ManifestShape { digests_per_part: 20, levels: 2 };
     let mut holes = Holes { manifest: Some(shape), ..Holes::default() };
     holes.absent_parts = vec![PartId { level: 2, number: 3 }];
@@ -245,7 +245,7 @@ fn fetches_behind_holes_with_a_manifest() {
         let mut holes = Holes { manifest: Some(shape), ..Holes::at([50..450, 3005..3017]) };
         let done = holes.check();
         assert_is_patient(done.fetch(0), 20 * NS_PER_S);
-        // The parts that list the hole are missing with it.
+        // The manifest packets that list the hole are missing too.
         holes.absent_parts = (3..22).map(PartId::leaf).collect();
         holes.absent = vec![60..440, 3005..3017];
         let done = holes.check();
@@ -284,7 +284,7 @@ fn lossy(probability: f64, link: LinkConfig) -> Vec<LinkConfig> {
     vec![LinkConfig { loss: Loss::Independent { probability }, ..link }]
 }
 
-/// Loss and slow answers are no holes: everything comes, and no segment is set aside for long.
+/// Loss and slow answers are not holes: everything arrives, and no segment is set aside for long.
 #[test]
 fn loss_and_slowness_are_no_holes() {
     for reader in [ReaderMode::None, ReaderMode::InOrder] {
@@ -293,15 +293,18 @@ fn loss_and_slowness_are_no_holes() {
         let slow = LinkConfig { delay_ns: 3 * S / 2, ..CLEAN };
         let done = Holes { reader, links: lossy(0.02, slow), ..Holes::default() }.run();
         assert_eq!(done.fetch(0).result(), Ok(()));
-        // An outage of 30 s is none either.
+        // An outage of 30 s is not a hole either.
         let rate_bps = Some(PACKET_BITS * 5000);
         let links = vec![LinkConfig { rate_bps, queue_packets_max: 100, ..CLEAN }];
         let outage = S / 2..S / 2 + 30 * S;
         let done = Holes { reader, links, outage, ..Holes::default() }.run();
         assert_eq!(done.fetch(0).result(), Ok(()));
-        assert!(done.fetch(0).took() > Instant::from_ns(30 * NS_PER_S), "it was amid the fetch");
+        assert!(
+            done.fetch(0).took() > Instant::from_ns(30 * NS_PER_S),
+            "the outage was during the fetch"
+        );
         assert_ends_by(done.fetch(0), 40 * NS_PER_S);
-        // With a hole, too, all the others come.
+        // With a hole as well, all other segments arrive.
         let links = lossy(0.05, LOCAL);
         let done = Holes { links, ..Holes::at([50..450, 3000..3010]) }.check();
         assert_is_patient(done.fetch(0), 60 * NS_PER_S);

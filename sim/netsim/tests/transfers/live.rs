@@ -1,4 +1,4 @@
-//! Objects that grow: viewers that join at any time, over links that lose.
+//! Growing objects: viewers that join at any time, over lossy links.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,20 +15,20 @@ use weir_wire::{Component, Data, InterestView};
 use super::{CLEAN, Changing, Done, Fetch, Origin, Plan, Site, object, versioned};
 use crate::common::{MS, S};
 
-/// One way.
+/// One-way delay.
 const DELAY_NS: u64 = 10 * MS;
-/// What happens to an object that grows.
+/// A change of a growing object.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// A segment is made, the last one or not.
+    /// A segment is produced.
     Make { is_last: bool },
-    /// The producer starts over, with another version.
+    /// The producer restarts with another version.
     Restart,
-    /// From now on it refuses Interests for segments.
+    /// From now on, the producer rejects Interests for segments.
     Refuse,
 }
 
-/// An object that grows: its metadata, and how far it is.
+/// A growing object: its metadata and its newest segment.
 struct Growing {
     version: u64,
     next: u64,
@@ -36,7 +36,7 @@ struct Growing {
     metadata: Packet,
     refuses: bool,
     changes: VecDeque<(Instant, Change)>,
-    /// When each segment was made.
+    /// When each segment was produced.
     made: Vec<Instant>,
 }
 
@@ -113,7 +113,7 @@ impl Changing for Growing {
     }
 }
 
-/// Viewers of one object, each with a router and a link to that of the producer.
+/// Viewers of one object, each with its own router and a link to the producer's router.
 struct Broadcast {
     growing: Growing,
     links: Vec<LinkConfig>,
@@ -140,14 +140,14 @@ impl Broadcast {
         self.growing.changes.push_back((Instant::from_ns(ms * NS_PER_MS), change));
     }
 
-    /// Segments 50 ms apart from 2 s on.
+    /// Produces segments 50 ms apart, from 2 s on.
     fn make_steadily(&mut self, count: u64, has_last: bool) {
         for at in 0..count {
             self.at_ms(2000 + 50 * at, Change::Make { is_last: has_last && at + 1 == count });
         }
     }
 
-    /// A viewer who takes `reads` segments at first, and no more but by what its plan says.
+    /// A viewer that reads `reads` segments at first, and later only what its plan says.
     fn join(
         &mut self,
         ms: u64,
@@ -174,7 +174,7 @@ impl Broadcast {
         site.builder.plan.seed = self.seed;
         site.produce(Origin::new(self.growing, self.config));
         if let Some(ms) = self.silent_from_ms {
-            // The link to the producer follows those of the paths.
+            // The link to the producer follows the links of the paths.
             let link = self.links.len();
             site.builder.fault(ms * MS, Fault::LinkDown { link, for_ns: 600 * S });
         }
@@ -190,7 +190,7 @@ impl Done {
         self.origin()
     }
 
-    /// When a segment could be at a viewer at the earliest.
+    /// The earliest time at which a viewer can have a segment.
     fn due(&self, segment: u64) -> Instant {
         self.growing().producer.source().made[segment as usize].plus_ns(DELAY_NS)
     }
@@ -204,7 +204,7 @@ impl Done {
         }
     }
 
-    /// Each segment from `first` on came as soon as it was made.
+    /// Each segment from `first` on arrived as soon as it was produced.
     fn assert_on_time(&self, viewer: usize, first: u64) {
         for &(segment, at) in self.fetch(viewer).read.iter().filter(|(it, _)| *it >= first) {
             assert_eq!(at, self.due(segment), "{segment}");
@@ -225,14 +225,14 @@ fn viewers_follow_to_the_last_segment_without_loss() {
     broadcast.make_steadily(200, true);
     let done = broadcast.run();
     done.assert_got(0, 0..200);
-    // Metadata are on their way for 20 ms.
+    // The metadata takes 20 ms to arrive.
     done.assert_got(1, 0..200);
     done.assert_got(2, 100..200);
     done.assert_got(3, 0..200);
     for viewer in 0..4 {
         let stats = done.fetch(viewer).stats();
         assert_eq!((stats.losses, stats.timeouts, stats.decreases, stats.nacks), (0, 0, 0, 0));
-        assert_eq!(stats.retransmissions, 0, "none waits for its lifetime");
+        assert_eq!(stats.retransmissions, 0, "no Interest times out");
         assert_eq!(stats.outstanding, 0);
         done.assert_on_time(viewer, 104);
     }
@@ -249,7 +249,7 @@ fn waits_through_long_breaks_with_few_interests() {
     done.assert_got(0, 0..4);
     let stats = done.fetch(0).stats();
     assert_eq!((stats.losses, stats.timeouts, stats.decreases), (0, 0, 0));
-    // Two every 4 s, and the metadata every 8 s.
+    // Two Interests every 4 s, and one for the metadata every 8 s.
     assert_eq!(done.growing().told, 0, "it knows that it is to make more");
     let asked = done.growing().asked.len();
     assert!((200..300).contains(&asked), "{asked}");
@@ -259,7 +259,7 @@ fn waits_through_long_breaks_with_few_interests() {
 fn fast_segments_are_requested_further_ahead() {
     let mut broadcast = Broadcast::new(1);
     broadcast.join(1000, true, 100_000, ConsumerConfig::default());
-    // One a millisecond: twenty in a round trip.
+    // One per millisecond: twenty in a round trip.
     for at in 0..5000 {
         broadcast.at_ms(2000 + at, Change::Make { is_last: at == 4999 });
     }
@@ -269,16 +269,16 @@ fn fast_segments_are_requested_further_ahead() {
     assert!(done.fetch(0).stats().outstanding_max <= 64);
 }
 
-/// Regression: viewers that had seen segments come fast asked further ahead than others as long as
-/// nothing waited for a lifetime. Routers aggregate Interests only while they are near each other,
-/// so the producer got as many for each segment as there were kinds of viewers.
+/// Regression: viewers that had seen fast segments requested further ahead than others until an
+/// Interest timed out. Routers aggregate only Interests for the same segments, so the producer got
+/// one Interest for each segment and kind of viewer.
 #[test]
 fn producer_gets_one_interest_per_segment() {
     let mut broadcast = Broadcast::new(1);
     for ms in [1000, 2500, 2815, 2990] {
         broadcast.join(ms, true, 10_000, ConsumerConfig::default());
     }
-    // At first one in 4 ms, then one in 200 ms.
+    // First one in 4 ms, then one in 200 ms.
     for at in 0..200 {
         broadcast.at_ms(2000 + 4 * at, Change::Make { is_last: false });
     }
@@ -294,7 +294,7 @@ fn producer_gets_one_interest_per_segment() {
     }
 }
 
-/// What is made at once is asked for at once, however long it waits for the next time.
+/// Segments produced together are requested at once, even after a long pause.
 #[test]
 fn bursts_of_segments_arrive_without_delay() {
     let mut broadcast = Broadcast::new(1);
@@ -321,7 +321,7 @@ fn every_segment_arrives_over_lossy_links() {
         }
         let (count, mut ms) = (100 + u64::from(rng.below(200)), 2000);
         for at in 0..count {
-            // Bursts, steady times and long breaks.
+            // Bursts, steady phases and long pauses.
             ms += match rng.below(20) {
                 0 => u64::from(rng.below(15_000)),
                 1..10 => u64::from(rng.below(100)),
@@ -359,13 +359,13 @@ fn slow_reader_continues_in_order_or_with_the_newest() {
         }
         let gaps = got.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
         assert_eq!(gaps, 1, "{got:?}");
-        // Then it is with the newest again.
+        // Afterwards it reads the newest segment again.
         let newest = fetch.read.iter().find(|&&(it, at)| it > 100 && at <= done.due(it));
         assert!(newest.unwrap().0 < 215, "{got:?}");
     }
 }
 
-/// Twenty segments, then something else: how the viewer of a target ends.
+/// Twenty segments and then a change: how the viewer of a target ends.
 fn ends_after(target: Option<Target>, change: Option<Change>) -> Done {
     let mut broadcast = Broadcast::new(1);
     let viewer = broadcast.join(1000, target.is_none(), 100, ConsumerConfig::default());

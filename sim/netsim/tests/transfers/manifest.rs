@@ -1,4 +1,4 @@
-//! Manifests of one level and two, right and wrong.
+//! Manifests of one and two levels, correct and false.
 
 use weir_security::manifest::{self, ManifestShape, PartId};
 use weir_transport::{ConsumerConfig, Target};
@@ -19,8 +19,8 @@ fn one_signature_is_enough_for_two_levels() {
         let done = fetch(object, target);
         assert_eq!(done.fetch(0).result(), Ok(()));
         assert!(done.fetch(0).content() == content);
-        // 1000 segments, 50 parts that list them and 3 that list these; and the metadata, or a look
-        // at segment 0 and part 0.
+        // 1000 segments, 50 manifest packets that list them and 3 that list those; and the
+        // metadata, or one probe each of segment 0 and manifest packet 0.
         assert_eq!(done.fetch(0).stats().interests, 1053 + extra);
     }
 }
@@ -50,7 +50,7 @@ fn false_manifest_ends_in_an_error() {
         let error = fetch(object, latest()).fetch(0).result().unwrap_err().to_string();
         assert!(error.contains(wanted), "{shape:?}: {error}");
     }
-    // A part that is listed can be had by its digest.
+    // A listed manifest packet can be fetched by its digest.
     let mut object = Object::random(10_000, Some(two));
     object.false_packet = Some(other(two, 1));
     let content = object.content.clone();

@@ -1,9 +1,8 @@
 //! The transport's consumer and producer over simulated networks: objects with metadata and
-//! manifests, and objects that grow.
+//! manifests, and growing objects.
 //!
-//! [`Fetch`] is the consumer with what a driver does for it, [`Origin`] the producer. [`Site`] puts
-//! them into a network: a router for each path of the consumer, from which a link leads to the
-//! router of the producer.
+//! [`Fetch`] is the consumer with its driver, and [`Origin`] the producer. [`Site`] places them in
+//! a network: each path of the consumer has a router with a link to the producer's router.
 
 mod holes;
 mod live;
@@ -33,7 +32,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 use self::object::Object;
 use crate::common::{self, MS, PlanBuilder, S, without_store};
 
-/// A round trip of 10 ms, and no other bound.
+/// A round trip of 10 ms and no other limit.
 const CLEAN: LinkConfig = LinkConfig {
     rate_bps: None,
     delay_ns: 5 * MS,
@@ -44,8 +43,8 @@ const CLEAN: LinkConfig = LinkConfig {
     queue_packets_max: u32::MAX,
     overhead_bytes: 0,
 };
-/// Steps after which counts are checked less often: what waits for an answer that does not come
-/// makes long lists.
+/// Steps after which counters are checked less often: with unanswered Interests, the checks are
+/// slow.
 const STEPS_CHECKED: u64 = 10_000;
 
 fn object() -> Name {
@@ -60,7 +59,7 @@ fn latest() -> Target {
     Target::Latest { object: object(), allow_stored: true }
 }
 
-/// What a consumer fetches of an object, and who reads it.
+/// What a consumer fetches, and how its reader reads.
 #[derive(Clone, Debug)]
 struct Plan {
     target: Target,
@@ -72,11 +71,11 @@ struct Plan {
     reader: ReaderMode,
     /// Segments that the reader takes at first.
     reads_first: u32,
-    /// Whether it takes another one for each that it gets.
+    /// Whether the reader takes another segment for each one it gets.
     reads_on: bool,
-    /// When it takes more, and how many.
+    /// When the reader takes more segments, and how many.
     reads: VecDeque<(Instant, u32)>,
-    /// How long a verification takes.
+    /// Duration of a verification.
     verify_ns: u64,
 }
 
@@ -98,7 +97,7 @@ impl Plan {
     }
 }
 
-/// A consumer, with its verification and its reader.
+/// A consumer with its verification and its reader.
 struct Fetch {
     plan: Plan,
     consumer: Consumer,
@@ -107,7 +106,7 @@ struct Fetch {
     began: Option<Instant>,
     steps: u64,
     checks: VecDeque<(Instant, VerifyOp)>,
-    /// The content of each segment that was verified.
+    /// The content of each verified segment.
     segments: BTreeMap<u64, Vec<u8>>,
     /// Segments that the reader got, and when.
     read: Vec<(u64, Instant)>,
@@ -144,7 +143,7 @@ impl Fetch {
         self.end.clone().expect("the fetch has ended").1
     }
 
-    /// How long it took, as a time from 0 on.
+    /// Time until the end of the fetch.
     fn took(&self) -> Instant {
         let end = self.end.as_ref().expect("the fetch has ended").0;
         Instant::from_ns(end.ns_since(self.began.expect("it has begun")))
@@ -154,7 +153,7 @@ impl Fetch {
         self.segments.values().flatten().copied().collect()
     }
 
-    /// Segments that were verified.
+    /// The verified segments.
     fn have(&self) -> SegmentSet {
         let mut have = SegmentSet::new();
         for &segment in self.segments.keys() {
@@ -177,7 +176,7 @@ impl Fetch {
         verdict
     }
 
-    /// What is due by now, besides packets.
+    /// Inputs other than packets that are due by now.
     fn take_due(&mut self, now: Instant) {
         while let Some((_, op)) = self.checks.pop_front_if(|(at, _)| *at <= now) {
             let verdict = self.verify(&op);
@@ -274,12 +273,12 @@ impl Application for Fetch {
     }
 }
 
-/// What a producer has, which may change with time.
+/// A producer's content, which may change.
 trait Changing: Source + Send + 'static {
     /// The producer's inputs at this time.
     fn changes(&mut self, now: Instant) -> Vec<ProducerInput>;
 
-    /// When the next change is.
+    /// When the next change is due.
     fn next_change(&self) -> Option<Instant> {
         None
     }
@@ -290,12 +289,12 @@ struct Origin<S> {
     producer: Producer<S>,
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
-    /// The share of Interests that it refuses for no reason.
+    /// Fraction of Interests that it rejects at random.
     refuses: f64,
     rng: Rng,
-    /// Interests that came, and when.
+    /// Interests that arrived, and when.
     asked: Vec<(Name, Instant)>,
-    /// Interests that its application was told of, or that were refused.
+    /// Interests passed to its application, or rejected.
     told: usize,
 }
 
@@ -339,7 +338,8 @@ impl<S: Changing> Application for Origin<S> {
     }
 }
 
-/// A network in the making. The link of path `i` is `2 * i`, that from a consumer to it behind it.
+/// A network under construction. Path `i` has link `2 * i` to the producer's router, and link `2 *
+/// i + 1` to the consumer.
 struct Site {
     builder: PlanBuilder,
     core: usize,
@@ -349,7 +349,7 @@ struct Site {
 }
 
 impl Site {
-    /// Routers of this kind, with a link to the one of the producer for each path.
+    /// Routers of one kind, each with a link to the producer's router.
     fn with_routers(links: &[LinkConfig], router: &RouterPlan) -> Self {
         let mut builder = PlanBuilder::new(1, 600 * S);
         let core = builder.router(router.clone());
@@ -367,14 +367,14 @@ impl Site {
         Self::with_routers(links, &without_store())
     }
 
-    /// The producer of everything below `/test`.
+    /// Adds the producer of everything under `/test`.
     fn produce<S: Changing>(&mut self, origin: Origin<S>) {
         self.builder.local = LinkConfig::default();
         let node = self.builder.producer(self.core, common::producer(placeholder()));
         self.producer = Some((node, Box::new(origin)));
     }
 
-    /// A consumer with these paths.
+    /// Adds a consumer with the given paths.
     fn consume(&mut self, plan: Plan, paths: &[usize]) {
         let demand = Demand::Window { window: 1, count: Some(0) };
         let role = Role::Consumer(common::consumer(placeholder(), demand));
@@ -399,12 +399,12 @@ impl Site {
     }
 }
 
-/// Names that an application of the plan would have, in whose place another one is put.
+/// Names of the plan's application, which another one replaces.
 fn placeholder() -> Names {
     common::names("/test", Popularity::Sequential { objects: 1 }, 1, 1)
 }
 
-/// A network whose run is over.
+/// A network after its run.
 struct Done {
     network: Network,
     producer: Option<usize>,
@@ -427,7 +427,7 @@ impl Done {
     }
 }
 
-/// Fetches the object of a producer over all paths.
+/// Fetches a producer's object over all paths.
 fn fetch_over(links: &[LinkConfig], object: Object, plan: Plan) -> Done {
     let mut site = Site::new(links);
     site.produce(object.origin());

@@ -1,4 +1,4 @@
-//! An object with its metadata and, perhaps, its manifest, of which some may be missing.
+//! An object with metadata and an optional manifest; some packets may be absent.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,9 @@ pub(super) struct Object {
     pub(super) content: Vec<u8>,
     segment_size: usize,
     signatures: Vec<Vec<u8>>,
-    /// Answers for its name in place of the right one.
+    /// Sent in place of the correct packet of its name.
     pub(super) false_packet: Option<Packet>,
-    /// Segments and parts of the manifest that are missing until this time.
+    /// Segments and manifest packets that are absent until this time.
     pub(super) absent: BTreeSet<u64>,
     pub(super) absent_parts: BTreeSet<PartId>,
     pub(super) absent_until: Instant,
@@ -77,7 +77,7 @@ impl Object {
         }
     }
 
-    /// Random octets, in segments of 100.
+    /// Random bytes in segments of 100.
     pub(super) fn random(len: usize, manifest: Option<ManifestShape>) -> Self {
         let mut content = vec![0; len];
         Rng::from_seed(1).fill(&mut content);
@@ -143,7 +143,8 @@ fn unsigned(name: Name, content: Vec<u8>) -> Packet {
     Data::new(name).content(content).encode_signed(&SignatureInfo::new(200), |_| vec![]).into()
 }
 
-/// Parts of the highest level are signed; those below are listed above.
+/// Manifest packets of the highest level are signed. Those below are listed by digest in the level
+/// above.
 fn manifest_parts(segments: &[[u8; 32]], shape: ManifestShape) -> Vec<Packet> {
     let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
     for level in 1..=shape.levels {

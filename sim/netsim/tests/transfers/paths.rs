@@ -1,4 +1,4 @@
-//! Objects over several paths. Bandwidths and faults of paths: `tests/paths.rs`.
+//! Objects over several paths. `tests/paths.rs` tests bandwidths and path faults.
 
 use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_netem::{LinkConfig, Loss};
@@ -10,10 +10,10 @@ use super::reliability::{random_config, random_link, random_router};
 use super::{CLEAN, Done, Plan, Site, latest};
 use crate::common::{MS, S};
 
-/// The link between the consumer and the router of a path, if there are two paths.
+/// The link between the consumer and each path's router, if there are two paths.
 const FIRST_HOPS: [usize; 2] = [3, 4];
 
-/// A fetch over paths in turn, and what goes wrong.
+/// A fetch that uses paths in turn, and the faults during it.
 fn fetch_in_turn(
     links: &[LinkConfig],
     config: ConsumerConfig,
@@ -43,7 +43,7 @@ fn two_equal_paths_share_the_work() {
     let fetch = done.fetch(0);
     assert_eq!(fetch.stats().retransmissions, 0, "{:?}", fetch.stats());
     let (one, other) = (fetch.sent[&PathId(0)], fetch.sent[&PathId(1)]);
-    // The name of the version is asked for on the first path alone.
+    // Only the first path is used to discover the version.
     assert!(one.abs_diff(other) <= 2, "{one} {other}");
 }
 
@@ -59,7 +59,7 @@ fn fails_if_no_path_has_a_route() {
         let done = site.run();
         let result = done.fetch(0).result();
         assert!(matches!(result, Err(ConsumerError::NoRoute(_))), "{result:?}");
-        assert_eq!(done.fetch(0).sent.len(), count, "each has been asked");
+        assert_eq!(done.fetch(0).sent.len(), count, "each path was used");
     }
 }
 
@@ -70,7 +70,7 @@ fn interests_of_a_removed_path_go_to_another() {
     let stats = done.fetch(0).stats();
     assert!((1..=20).contains(&stats.retransmissions), "{stats:?}");
     assert_eq!((stats.timeouts, stats.decreases), (0, 0));
-    // The only path goes before the first answer; the other one stands by.
+    // The only path fails before the first answer; the other one is available.
     let done = fetch_in_turn(&[CLEAN; 2], fixed_window(), [(MS, down(FIRST_HOPS[0]))]);
     assert_eq!(done.fetch(0).sent[&PathId(0)], 1);
 }
@@ -92,8 +92,8 @@ fn lossy_path_shrinks_its_own_window_alone() {
     assert!(lossy > 20 && clean > 2 * lossy, "{clean} {lossy}");
 }
 
-/// Every segment comes once, whatever two paths do; in-flight counts and windows are held against
-/// the chunks after every step.
+/// Every segment arrives once, for any behaviour of two paths. After each step, counters in flight
+/// and windows are compared with the chunks.
 #[test]
 fn two_random_paths_deliver_every_segment_once() {
     for seed in 0..60 {

@@ -1,4 +1,4 @@
-//! What one path does to packets: loss, reordering, queues, marks, refusals and damage.
+//! Effects of one path: loss, reordering, queues, marks, rejections and damage.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US, Rng};
 use weir_link::MarkingPolicy;
@@ -11,12 +11,13 @@ use super::object::{FLAT, Object, version};
 use super::{CLEAN, Done, Plan, Site, fetch_over, latest, object};
 use crate::common::{MS, S, without_store};
 
-/// Controllers of random cases: a new controller must not change what happens in each.
+/// Controllers of random cases. The list is fixed, so that a new controller does not change the
+/// cases.
 const CONTROLLERS: [Controller; 3] = [Controller::CUBIC, Controller::AIMD, Controller::FIXED];
 /// Segments of a chunk, in random cases.
 const CHUNKS: [u32; 5] = [1, 1, 3, 32, 100];
 
-/// Either a time of the order of `scale_ns`, or none.
+/// Each delay is either of the order of `scale_ns` or 0.
 pub(super) fn random_link(rng: &mut Rng, delay_ns: u64) -> LinkConfig {
     let extra_ns = delay_ns * u64::from(rng.below(4)) / 2;
     let queue_ns_of_packet = u64::from(rng.below(200)) * NS_PER_US;
@@ -25,7 +26,7 @@ pub(super) fn random_link(rng: &mut Rng, delay_ns: u64) -> LinkConfig {
         jitter: Jitter::Uniform { max_ns: extra_ns / 2 },
         reorder: Some(Reorder { probability: 0.3, extra_ns }),
         loss: Loss::Independent { probability: f64::from(rng.below(100)) / 1000.0 },
-        // Packets of some 250 octets.
+        // Packets of about 250 bytes.
         rate_bps: (2000 * NS_PER_S).checked_div(queue_ns_of_packet),
         queue_packets_max: 1 + rng.below(500),
         ..CLEAN
@@ -43,7 +44,7 @@ pub(super) fn random_config(rng: &mut Rng, seed: u64) -> ConsumerConfig {
     }
 }
 
-/// Routers that mark at short queues, with a store or without.
+/// Routers that mark at short queues, with or without a store.
 pub(super) fn random_router(rng: &mut Rng, may_store: bool) -> RouterPlan {
     let marking = ["nfd", "codel target=100us interval=1ms"][rng.below(2) as usize];
     let marking = MarkingPolicy::read(marking, &[]).expect("a policy of core/link");
@@ -66,7 +67,7 @@ fn random_case(seed: u64) -> (Done, Vec<u8>) {
         u64::from(1 + rng.below(100)) * if rng.below(2) == 0 { NS_PER_US } else { NS_PER_MS };
     let link = random_link(&mut rng, delay_ns);
     let damaged = f64::from(rng.below(10)) / 1000.0;
-    // A store would keep what was damaged.
+    // A store would keep damaged packets.
     let mut site = Site::with_routers(&[link], &random_router(&mut rng, damaged == 0.0));
     site.builder.plan.seed = seed;
     site.builder.plan.duration_ns = 3600 * S;
@@ -116,7 +117,7 @@ fn fetch(size: usize, link: LinkConfig, config: ConsumerConfig) -> Done {
 fn clean_path_needs_one_interest_per_packet() {
     let done = fetch(100_000, CLEAN, ConsumerConfig::default());
     let (stats, took) = (done.fetch(0).stats(), done.fetch(0).took());
-    // 1000 segments, 50 manifest parts, the metadata.
+    // 1000 segments, 50 manifest packets, and the metadata.
     assert_eq!(stats.interests, 1051);
     assert_eq!(stats.retransmissions, 0);
     assert_eq!(stats.rtt_min_ns, Some(10 * NS_PER_MS));
@@ -136,7 +137,7 @@ fn single_losses_do_not_wait_for_the_timeout() {
     let (stats, took) = (done.fetch(0).stats(), done.fetch(0).took());
     assert!(stats.losses >= 10, "{stats:?}");
     assert!(stats.timeouts <= 2, "{stats:?}");
-    // 63 windows of 10 ms, and little more; each timeout would be 200 ms.
+    // Little more than 63 windows of 10 ms; each timeout would add 200 ms.
     assert!(took < Instant::from_ns(1500 * NS_PER_MS), "{took:?}");
 }
 
@@ -151,19 +152,20 @@ fn reordering_is_learned() {
 #[test]
 fn bottleneck_is_filled_without_many_losses() {
     for controller in [Controller::CUBIC, Controller::AIMD] {
-        // 10 segments a millisecond, a queue of 100, a base of 10 ms: the path holds 200.
+        // 10 segments per millisecond, a queue of 100, a minimum round trip of 10 ms: the path
+        // holds 200.
         let link =
             LinkConfig { rate_bps: Some(PACKET_BITS * 10_000), queue_packets_max: 100, ..CLEAN };
         let done =
             fetch(2_000_000, link, ConsumerConfig { controller, ..ConsumerConfig::default() });
         let (stats, took) = (done.fetch(0).stats(), done.fetch(0).took());
-        // 20 000 segments and 1000 parts take 2.1 s at best.
+        // 20,000 segments and 1000 manifest packets take at least 2.1 s.
         assert!(took < Instant::from_ns(2700 * NS_PER_MS), "{controller}: {took:?}");
         assert!(stats.retransmissions < 800, "{controller}: {stats:?}");
     }
 }
 
-/// Of a segment of 100 octets on a link.
+/// Bits of a 100-byte segment on a link.
 pub(super) const PACKET_BITS: u64 = 8 * 215;
 
 #[test]
@@ -179,7 +181,7 @@ fn missing_producer_is_reported_in_time() {
     let took = done.fetch(0).took();
     assert!(took <= Instant::from_ns(14 * NS_PER_S), "{took:?}");
 
-    // Without a route, at once.
+    // Without a route, the fetch fails at once.
     let mut site = Site::new(&[CLEAN]);
     site.consume(plan(), &[0]);
     let done = site.run();
@@ -187,7 +189,7 @@ fn missing_producer_is_reported_in_time() {
     let took = done.fetch(0).took();
     assert!(took <= Instant::from_ns(100 * NS_PER_MS), "{took:?}");
 
-    // A producer that refuses everything, for one reason or another.
+    // A producer that rejects everything, for different reasons.
     for seed in 0..20 {
         let mut origin = Object::random(100, None).origin();
         (origin.refuses, origin.rng) = (1.0, Rng::from_seed(seed));
@@ -214,14 +216,14 @@ fn present_segments_are_not_refetched() {
         let done = fetch_over(&[CLEAN], object, plan);
         assert_eq!(done.fetch(0).result(), Ok(()));
         assert_eq!(done.fetch(0).content().len(), 4000);
-        // 40 segments and the two parts that list them; a version alone costs a look at segment 0
-        // and part 0.
+        // 40 segments and the two manifest packets that list them; a version alone costs one probe
+        // each of segment 0 and manifest packet 0.
         assert_eq!(done.fetch(0).stats().interests, 42 + extra);
     }
 }
 
-/// One consumer has fetched the object; the next one comes when the producer does not respond, and
-/// gets all of it, metadata that are not fresh included, from the store of the router.
+/// One consumer fetched the object before. When the producer no longer responds, the next consumer
+/// gets all of it from the router's store, stale metadata included.
 #[test]
 fn store_answers_when_the_producer_does_not() {
     let object = Object::random(10_000, Some(FLAT));
@@ -237,6 +239,6 @@ fn store_answers_when_the_producer_does_not() {
     assert_eq!((first.result(), first.is_stored), (Ok(()), false));
     assert_eq!((second.result(), second.is_stored), (Ok(()), true));
     assert!(second.content() == content);
-    // It asks for fresh metadata first, for seven seconds.
+    // It requests fresh metadata first, for seven seconds.
     assert!(second.took() > Instant::from_ns(6 * NS_PER_S), "{:?}", second.took());
 }

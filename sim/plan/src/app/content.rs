@@ -1,4 +1,4 @@
-//! The Data of a collection, made when it is asked for.
+//! Generates the Data of a collection on request.
 
 use weir_base::{Packet, Pool};
 use weir_security::sha256;
@@ -7,19 +7,19 @@ use weir_wire::{InterestView, Name, SignatureInfo, signature_type};
 
 use crate::workload::Collection;
 
-/// Makes the Data of a collection, with a NullSignature.
+/// Generates Data with a NullSignature.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
     collection: Collection,
     template: SegmentTemplate,
-    /// The object that the template is of.
+    /// The object that the template belongs to.
     current: Option<u64>,
-    /// The value of its name; here so that its memory stays.
+    /// The value of its name, kept to reuse its memory.
     name: Vec<u8>,
 }
 
 impl Content {
-    /// The Data of `collection`, with this FreshnessPeriod.
+    /// The Data of `collection` with the given FreshnessPeriod.
     pub(super) fn new(collection: Collection, freshness_ms: u64) -> Self {
         let info = SignatureInfo::new(signature_type::NULL);
         let template = SegmentTemplate::new(Name::new().as_view(), freshness_ms, 0, &info);
@@ -44,7 +44,7 @@ impl Content {
         block.freeze(frame.len)
     }
 
-    /// The implicit digest of the Data of a segment.
+    /// The implicit digest of a segment's Data.
     #[cold]
     pub(super) fn digest(&mut self, object: u64, segment: u64) -> [u8; 32] {
         sha256(&[&self.packet(object, segment, &mut Pool::new(0))])

@@ -1,4 +1,4 @@
-//! Interests of the open loop, all of their parts but the numbers at hand already.
+//! Writes the Interests of the open loop from a template; only the numbers change.
 
 use weir_base::{Packet, Pool};
 use weir_wire::DEFAULT_INTEREST_LIFETIME_MS;
@@ -8,7 +8,7 @@ use crate::workload::Naming;
 
 const NONCE_LEN: usize = 6;
 
-/// Writes from the start of a block on.
+/// Writes from the start of a block.
 struct Cursor<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -17,7 +17,7 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     #[inline(always)]
     fn header(&mut self, typ: u32, len: usize) {
-        // All of our types are below 253.
+        // All types here are below 253.
         self.out[self.at] = typ as u8;
         self.at += 1;
         self.at += write_var_number(len as u64, &mut self.out[self.at..]);
@@ -44,7 +44,7 @@ fn tlv_len(len: usize) -> usize {
 /// Writes Interests for segments.
 #[derive(Clone, Debug)]
 pub(super) struct InterestTemplate {
-    /// InterestLifetime TLV, empty for the default.
+    /// InterestLifetime TLV; empty for the default.
     lifetime: Vec<u8>,
 }
 

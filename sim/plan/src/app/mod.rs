@@ -1,7 +1,7 @@
-//! Consumers and producers as state machines: the same code under virtual time and over sockets.
+//! Consumers and producers as state machines. The same code runs in virtual time and over sockets.
 //!
-//! A driver hands in what came and the time, and carries out what is in the outbox. Time is counted
-//! from the start of the run: [`Instant::ZERO`] is when the plan's times begin.
+//! The caller passes the received packets and the time, and executes the outbox. Time counts from
+//! the start of the run: [`Instant::ZERO`] is where the plan's times start.
 
 mod consumer;
 mod content;
@@ -23,26 +23,26 @@ use crate::event::EventKind;
 use crate::plan::Role;
 use crate::workload::WorkloadError;
 
-/// A packet that came to the application.
+/// A received packet.
 #[derive(Clone, Debug)]
 pub struct AppInput {
-    /// Which of its links it came by: their places among those of the node, from 0.
+    /// The link it arrived on: its position among the node's links, from 0.
     pub path: PathId,
     pub header: LpHeader,
     /// Exactly one Interest or Data TLV.
     pub packet: Packet,
 }
 
-/// What an application wants done. The driver drains the lists; their memory stays.
+/// The output of an application. The caller drains the lists, and their memory is reused.
 #[derive(Debug, Default)]
 pub struct AppOutbox {
-    /// Packets to send, in order, and which of its links each leaves by.
+    /// Packets to send in order, each with the link to send it on.
     pub packets: Vec<(PathId, LpHeader, Packet)>,
-    /// What happened, all of it at the time that was handed in.
+    /// Events of this call.
     pub events: Vec<EventKind>,
-    /// Data came whose octets are not what was produced; the first such case since it was last
-    /// taken. [`EventKind::DamagedData`] tells of every case, and the consumer goes on. The driver
-    /// knows whether a fault of the plan explains it.
+    /// A Data with wrong bytes arrived; this describes the first one since it was last taken.
+    /// [`EventKind::DamagedData`] reports every one, and the consumer continues. The caller knows
+    /// whether a fault of the plan explains it.
     pub violation: Option<String>,
 }
 
@@ -51,12 +51,11 @@ pub struct AppOutbox {
 pub enum App {
     Consumer(Box<Consumer>),
     Producer(Box<Producer>),
-    /// One that no plan describes.
+    /// An application that no plan describes.
     Other(Box<dyn Application>),
 }
 
-/// An application that no plan describes, for a network that a program puts together. Its methods
-/// are those of [`App`].
+/// An application outside plans, for networks built in code. Its methods are those of [`App`].
 pub trait Application: Any + Send {
     fn handle(&mut self, now: Instant, inputs: &mut Vec<AppInput>, out: &mut AppOutbox);
 
@@ -72,12 +71,12 @@ impl fmt::Debug for dyn Application {
 }
 
 impl App {
-    /// The application of a node, `None` for a router. The names of controllers in the role are
-    /// looked up in `controllers`. `duration_ns` is that of the plan; all randomness follows from
-    /// `seed`, which should differ from node to node.
+    /// The application of a node; `None` for a router. Controller names in the role refer to
+    /// `controllers`. `duration_ns` is that of the plan. All random numbers come from `seed`, which
+    /// should differ between nodes.
     ///
     /// # Errors
-    /// A value of the plan is out of range; the message says which and what would be right.
+    /// A value of the plan is out of range. The message gives the valid range.
     pub fn new(
         role: &Role,
         controllers: Controllers,
@@ -94,9 +93,8 @@ impl App {
         })
     }
 
-    /// Takes what came, drained from `inputs`, and appends what is to be done to `out`. To be
-    /// called also, without inputs, when [`App::next_wakeup`] has come; once at the start does no
-    /// harm.
+    /// Handles the packets in `inputs`, which it drains, and appends its output to `out`. Call it
+    /// also without inputs at [`App::next_wakeup`]; an additional call at the start does no harm.
     pub fn handle(&mut self, now: Instant, inputs: &mut Vec<AppInput>, out: &mut AppOutbox) {
         match self {
             Self::Consumer(consumer) => consumer.handle(now, inputs, out),
@@ -105,9 +103,9 @@ impl App {
         }
     }
 
-    /// One of its links begins to carry packets, or carries none any more; the first one does from
-    /// the start. To be followed by [`App::handle`]. Only a consumer of the transport has several;
-    /// the last that is left it keeps, for want of another.
+    /// Reports that a link went up or down; the first one is up at the start. Call [`App::handle`]
+    /// next. Only a transport consumer has several links, and it keeps the last one even if that
+    /// goes down.
     pub fn set_path(&mut self, path: PathId, is_there: bool) {
         match self {
             Self::Consumer(consumer) => consumer.set_path(path, is_there),
@@ -116,7 +114,7 @@ impl App {
         }
     }
 
-    /// When [`App::handle`] must be called at the latest if no input comes before.
+    /// Latest time of the next [`App::handle`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self {
             Self::Consumer(consumer) => consumer.next_wakeup(),
@@ -125,8 +123,8 @@ impl App {
         }
     }
 
-    /// Whether it will neither send nor report anything any more unless a packet comes. A producer
-    /// is done whenever it owes no answer.
+    /// Whether it will send and report nothing more unless a packet arrives. A producer is done
+    /// whenever it owes no answer.
     pub fn is_done(&self) -> bool {
         match self {
             Self::Consumer(consumer) => consumer.is_done(),
@@ -135,8 +133,8 @@ impl App {
         }
     }
 
-    /// The consumer's congestion window now, as [`EventKind::Window`], and with several links an
-    /// [`EventKind::PathSample`] of each; for the driver's samples.
+    /// The consumer's window as [`EventKind::Window`], and with several links an
+    /// [`EventKind::PathSample`] for each.
     pub fn sample(&self) -> Vec<EventKind> {
         match self {
             Self::Consumer(consumer) => consumer.sample(),

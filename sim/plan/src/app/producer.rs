@@ -1,4 +1,4 @@
-//! Producers: the transport's, of content that is made when it is asked for.
+//! Producers: that of the transport, with content generated on request.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,29 +12,29 @@ use super::content::Content;
 use super::{AppInput, AppOutbox};
 use crate::workload::{Collection, ProducerPlan, WorkloadError};
 
-/// Answers that may be due later, at most.
+/// Limit on delayed answers.
 const DUE_MAX: usize = 1 << 16;
-/// Octets of blocks at rest.
+/// Memory for free packet blocks.
 const POOL_BYTES: usize = 4 << 20;
 
-/// Answers every Interest of its naming with octets that follow from the name, in packets with a
-/// NullSignature. What it does not have it leaves unanswered.
+/// Answers every Interest of its naming with bytes that depend on the name only, in packets with a
+/// NullSignature. It ignores Interests for content that it does not have.
 pub struct Producer {
     producer: weir_transport::Producer<Content>,
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
     pool: Pool,
     delay_ns: u64,
-    /// Content that takes time to be made, in order.
+    /// Delayed answers, in order.
     due: VecDeque<(Instant, ReadOp)>,
 }
 
 impl Producer {
-    /// The producer of `plan`. Nothing that it does is random; `seed` is the key of its tables.
+    /// The producer of `plan`. Nothing about it is random; `seed` is the key of its hash tables.
     pub fn new(plan: &ProducerPlan, seed: u64) -> Result<Self, WorkloadError> {
         let collection = Collection::new(&plan.names)?;
         if collection.object_count() == 0 {
-            let problem = "names no object; there must be at least one";
+            let problem = "has no objects; write at least 1";
             return Err(WorkloadError::value("popularity", problem));
         }
         let config = ProducerConfig {
@@ -85,7 +85,7 @@ impl Producer {
         self.producer.source().collection()
     }
 
-    /// The Data of a segment, as it would send it: for filling stores.
+    /// The Data of a segment as the producer would send it. Used to fill stores.
     #[inline]
     pub fn segment(&mut self, object: u64, segment: u64) -> Packet {
         self.producer.source_mut().packet(object, segment, &mut self.pool)

@@ -1,4 +1,4 @@
-//! Consumers and producers over a channel in memory that loses, delays, reorders and damages.
+//! Consumers and producers over a channel in memory with loss, delay, reordering and damage.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,7 +22,7 @@ pub(super) fn names(sizes: Sizes, segment_bytes: u32) -> Names {
     }
 }
 
-/// Objects of 0 to 30 segments of 500 octets.
+/// Objects of 0 to 30 segments of 500 bytes.
 fn varied() -> Names {
     names(Sizes::List { bytes: [7_000, 1, 500, 15_000, 0, 2_501].into() }, 500)
 }
@@ -36,14 +36,14 @@ fn objects(count: u64, controller: &str) -> Demand {
     Demand::Objects { arrivals: None, count: Some(count), controller, window: None }
 }
 
-/// Parts in a million of the packets that a mishap befalls.
+/// Packets per million that each fault affects.
 #[derive(Clone, Copy, Default)]
 struct Channel {
     lost: u32,
     damaged: u32,
     nacked: u32,
     delay_ns: u64,
-    /// Delays are longer by up to this, so that packets overtake.
+    /// Additional delay of up to this, so that packets overtake each other.
     jitter_ns: u64,
 }
 
@@ -52,17 +52,17 @@ impl Channel {
         Self { lost: 50_000, damaged: 0, nacked: 0, delay_ns: 2 * MS, jitter_ns: 5 * MS };
 }
 
-/// A consumer, a producer, and what is between them.
+/// A consumer, a producer, and the channel between them.
 struct Run {
     apps: [App; 2],
     channel: Channel,
     rng: Rng,
-    /// What arrives when, and at which of the two; the number keeps the order.
+    /// Packets in flight by arrival time, each with its destination. The number keeps the order.
     under_way: BTreeMap<(u64, u64), (usize, AppInput)>,
     sent: u64,
     events: Vec<(u64, EventKind)>,
     violations: Vec<String>,
-    /// Octets flipped in content.
+    /// Flipped content bytes.
     damaged: u64,
 }
 
@@ -106,7 +106,7 @@ impl Run {
             let arrival = self.under_way.first_key_value().map(|((at_ns, _), _)| *at_ns);
             let wakeups = self.apps.iter().filter_map(|app| app.next_wakeup()).map(Instant::as_ns);
             let Some(next_ns) = wakeups.chain(arrival).min() else { break };
-            assert!(next_ns > now_ns, "it wants to be woken at once, again and again");
+            assert!(next_ns > now_ns, "it requests immediate wake-ups forever");
             now_ns = next_ns;
         }
         assert!(self.apps.iter().all(App::is_done));
@@ -175,7 +175,7 @@ impl Run {
         self.count(|event| matches!(event, EventKind::ObjectCompleted { .. }))
     }
 
-    /// Every object that is complete has had each of its segments once, with all its octets.
+    /// Each completed object received each segment once, with all its bytes.
     fn check_objects(&self) {
         let collection = Collection::new(&varied()).unwrap();
         let mut segments: HashMap<u64, HashMap<u64, u64>> = HashMap::new();
@@ -267,7 +267,7 @@ fn a_window_fetches_all_segments_in_order() {
         assert_eq!(run.consumer().stats().objects_failed, 0);
         run.check_objects();
         assert!(run.completed() >= 10, "{}", run.completed());
-        // First sendings go through each object and from one to the next.
+        // First transmissions go through each object and then to the next.
         let first = run.events.iter().filter_map(|(_, event)| match *event {
             EventKind::InterestSent { object, segment, is_repeated: false } => {
                 Some((object, segment))
@@ -278,7 +278,7 @@ fn a_window_fetches_all_segments_in_order() {
         let mut sorted = first.clone();
         sorted.sort_unstable();
         assert_eq!(first, sorted);
-        // What is in flight never exceeds the window, whatever order events of one moment have.
+        // Interests in flight never exceed the window, for any order of simultaneous events.
         let (mut in_flight, mut last_ns) = (HashSet::new(), 0);
         for &(at_ns, ref event) in &run.events {
             assert!(in_flight.len() <= 6 || at_ns == last_ns);
@@ -326,7 +326,7 @@ fn open_loop_keeps_times_and_ends_each_interest() {
         assert!(moments.eq((5..1000).map(|ms| ms * MS)));
         assert_eq!(run.sent(), run.received() + run.timed_out() + run.nacked());
         assert!(run.timed_out() > 100 && run.nacked() > 2);
-        // A lifetime is as long as the plan says, and nothing is left at its end.
+        // A lifetime has the planned length, and no Interest is left at its end.
         let mut moments: HashMap<(u64, u64), Vec<u64>> = HashMap::new();
         for (at_ns, event) in &run.events {
             match *event {
@@ -382,7 +382,7 @@ fn wrong_bytes_are_detected_and_requested_again() {
         assert!(run.damaged > 5 && !run.violations.is_empty());
         let stats = run.consumer().stats();
         let told = run.count(|event| matches!(event, EventKind::DamagedData { .. }));
-        // What comes a second time is not looked at.
+        // A duplicate is not checked.
         assert!(stats.damaged == told && told <= run.damaged && 2 * told > run.damaged);
 
         let plan = consumer(varied(), Demand::Window { window: 6, count: Some(100) });
@@ -477,7 +477,7 @@ fn refused_requests_back_off() {
     let channel = Channel { nacked: 1_000_000, delay_ns: MS, ..Channel::default() };
     for demand in [Demand::Window { window: 1, count: None }, objects(u64::MAX, "fixed")] {
         let run = Run::new(&consumer(varied(), demand), NS_PER_S, channel, 1).run();
-        // 100, 200, 400 ms: at most four sendings fit into a second.
+        // 100, 200, 400 ms: at most four transmissions fit into a second.
         let mut sendings: HashMap<(u64, u64), u64> = HashMap::new();
         for (_, event) in &run.events {
             if let EventKind::InterestSent { object, segment, .. } = *event {
@@ -485,7 +485,7 @@ fn refused_requests_back_off() {
             }
         }
         assert_eq!(sendings.values().max(), Some(&4));
-        // Nacks of the last moment come after the end.
+        // Nacks of the last moment arrive after the end.
         assert!(run.sent() - run.nacked() <= 14);
     }
 }

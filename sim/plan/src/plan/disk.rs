@@ -1,4 +1,4 @@
-//! A router's disks and what it does with them.
+//! The disks of a router, and how it uses them.
 
 use serde::{Deserialize, Serialize};
 use weir_forward::{BusyPolicy, Bypass};
@@ -8,39 +8,39 @@ use weir_store::disk::{DiskTierConfig, OfferAt};
 
 use super::experiments::{DiskExperiments, StoreIo};
 
-/// Disks that a router may have.
+/// Limit on the disks of a router.
 pub const DISKS_MAX: u8 = 16;
 
-/// The disks of a router. In the real arm they are files, or block devices, of these sizes, paced
-/// to the times of `device`.
+/// The disks of a router. In the real arm they are files or block devices of these sizes, paced to
+/// the times of `device`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskPlan {
-    /// How many there are, side by side; at most [`DISKS_MAX`].
+    /// Number of parallel disks, at most [`DISKS_MAX`].
     pub disks: u8,
-    /// Octets of each, for all shards of the router together.
+    /// Size of each disk in bytes, for all shards of the router together.
     pub bytes: u64,
-    /// Octets of a region, which is evicted as a whole; a multiple of `block_bytes`.
+    /// Size of a region, which is evicted as a whole; a multiple of `block_bytes`.
     pub region_bytes: u64,
-    /// Octets that reads and writes are aligned to: 512 or 4,096.
+    /// Alignment of reads and writes in bytes: 512 or 4,096.
     pub block_bytes: u32,
-    /// How fast each disk is. Its queue is not used: the router has queues of its own.
+    /// Speed of each disk. Its queue setting is ignored, because the router has its own queues.
     pub device: DiskConfig,
-    /// The name of a device that serves the disk of this router and of all others that name it,
-    /// in one queue: a disk each, of the same `device`. The simulator has it, the real arm not.
+    /// The name of a device that serves the disks of all routers with this name in one queue. Each
+    /// such router has one disk, with the same `device`. Simulator only.
     pub shared_as: Option<String>,
-    /// How many of the objects of all producers of the plan are on the disks from the start, drawn
-    /// by the seed, as far as they fit.
+    /// Number of objects of all producers that are on the disks at the start. The seed chooses
+    /// them, and those that do not fit are omitted.
     pub filled_objects: u32,
-    /// And objects of every producer that are, by their numbers: first and last of each range.
+    /// Further objects of every producer on the disks at the start, as ranges of object numbers
+    /// (first, last).
     pub filled_ranges: Vec<(u64, u64)>,
-    /// And the share of all segments that are, 0 to 1, as
-    /// [`RouterPlan::store_filled`](super::RouterPlan::store_filled) has it for RAM.
+    /// Fraction of all segments on the disks at the start, 0 to 1, like
+    /// [`RouterPlan::store_filled`](super::RouterPlan::store_filled) in memory.
     pub filled: f64,
-    /// How the router uses them. The simulator has no use for `index_memory_max` and
-    /// `stop_timeout`.
+    /// How the router uses the disks. The simulator ignores `index_memory_max` and `stop_timeout`.
     pub options: DisksOptions,
-    /// What no operator chooses.
+    /// Disk settings for experiments only.
     pub experiments: DiskExperiments,
 }
 
@@ -63,8 +63,8 @@ impl Default for DiskPlan {
 }
 
 impl DiskPlan {
-    /// The options of a plan that names none: those that results were recorded with, where a router
-    /// writes earlier and bypasses later by default.
+    /// The options of a plan that names none. Results were recorded with them, while the router's
+    /// defaults write earlier and bypass later.
     pub fn recorded_options() -> DisksOptions {
         let (offer, bypass) = (OfferAt::Eviction, Bypass::Threshold);
         DisksOptions { offer, bypass, ..DisksOptions::default() }
@@ -75,7 +75,7 @@ impl DiskPlan {
         self.experiments.busy(self.options.busy())
     }
 
-    /// `tier` with these options, see [`DisksOptions::tier`].
+    /// Applies these options to `tier`, see [`DisksOptions::tier`].
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         self.experiments.tier(self.options.tier(tier))
     }

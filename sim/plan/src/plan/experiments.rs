@@ -1,4 +1,4 @@
-//! What only experiments vary in a router: no operator has a reason to.
+//! Router settings that only experiments change. No operator needs them.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -7,11 +7,11 @@ use weir_base::words;
 use weir_forward::{BusyPolicy, Labels};
 use weir_store::disk::{Contention, DiskTierConfig, FilterKind};
 
-/// Whether an Interest that waits for a disk holds up the Interests behind it.
+/// Whether an Interest that waits for a disk blocks the Interests behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreIo {
-    /// It does: Interests queue before the store while it reads for one of them, as before a thread
-    /// that blocks (paper nb-cache, cases A and C).
+    /// It does. Interests queue before the store during a read, as before a blocking thread (paper
+    /// nb-cache, cases A and C).
     Blocking,
     /// It does not (cases B and D).
     #[default]
@@ -20,31 +20,30 @@ pub enum StoreIo {
 
 words!(StoreIo { Blocking = "blocking", Async = "async" });
 
-/// The order in which a store finds Data by name.
+/// The order of a store's index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexKind {
     /// By the hash of the name: one comparison.
     #[default]
     Hash,
-    /// In a list in the order of names, as CCNx did: about log n comparisons (paper
-    /// ccnx-measurement, 5).
+    /// A list in name order, as in CCNx: about log n comparisons (paper ccnx-measurement, 5).
     Ordered,
 }
 
-/// What a store compares names with.
+/// How a store compares names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
-    /// The position of the name in a stored packet is known.
+    /// Uses the known position of the name in a stored packet.
     #[default]
     Stored,
-    /// The stored packet is decoded for every comparison, as CCNx did (paper ccnx-measurement, 5).
+    /// Decodes the stored packet for every comparison, as CCNx did (paper ccnx-measurement, 5).
     Decode,
 }
 
 words!(IndexKind { Hash = "hash", Ordered = "ordered" });
 words!(Compare { Stored = "stored", Decode = "decode" });
 
-/// Of a router's store: keys of `[router.store]` in a scenario and of `[lab.store]` in the
+/// Store settings: keys of `[router.store]` in a scenario, and of `[lab.store]` in the
 /// configuration of a router that the laboratory starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
@@ -53,26 +52,26 @@ pub struct StoreExperiments {
     pub compare: Compare,
 }
 
-/// Of a router's disks: keys of `[router.disk]` in a scenario and of `[lab.disks]` in the
-/// configuration of a router that the laboratory starts.
+/// Disk settings: keys of `[router.disk]` in a scenario, and of `[lab.disks]` in the configuration
+/// of a router that the laboratory starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub struct DiskExperiments {
     pub io: StoreIo,
-    /// With [`StoreIo::Blocking`]: Interests that queue at most. Beyond it, their senders get a
-    /// Nack for congestion.
+    /// With [`StoreIo::Blocking`]: limit on queued Interests. Further ones get a Nack for
+    /// congestion.
     #[serde(deserialize_with = "waiting_max")]
     pub interests_waiting_max: u32,
-    /// With marks of NB-CC: which next hops have room for an Interest that bypasses the disks.
+    /// With NB-CC marks: which next hops have capacity for an Interest that bypasses the disks.
     pub labels: Labels,
-    /// With marks of NB-CC: how often a router notifies its neighbours that its disks are busy.
+    /// With NB-CC marks: how often a router signals to its neighbours that its disks are busy.
     #[serde(deserialize_with = "announce_period")]
     pub announce_period: Time,
     /// Whether reads or writes go first when both wait for a disk.
     pub contention: Contention,
-    /// What is looked up before the index of a disk.
+    /// The filter before the index of a disk.
     pub filter: FilterKind,
-    /// How many Data among a million that are not there the filter lets pass.
+    /// False positives of the filter, per million absent Data.
     #[serde(deserialize_with = "false_positives_ppm")]
     pub filter_false_positives_ppm: u32,
 }
@@ -93,14 +92,14 @@ impl Default for DiskExperiments {
 }
 
 impl DiskExperiments {
-    /// `busy` with the choices of the experiment.
+    /// Applies the experiment's settings to `busy`.
     #[must_use]
     pub fn busy(&self, busy: BusyPolicy) -> BusyPolicy {
         let (labels, announce_period_ns) = (self.labels, self.announce_period.ns);
         BusyPolicy { labels, announce_period_ns, ..busy }
     }
 
-    /// `tier` with the choices of the experiment.
+    /// Applies the experiment's settings to `tier`.
     #[must_use]
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         let Self { contention, filter, filter_false_positives_ppm: false_positives_ppm, .. } =
@@ -123,7 +122,7 @@ fn count<'de, D: Deserializer<'de>>(from: D, max: u32) -> Result<u32, D::Error> 
     count.ok_or_else(|| D::Error::custom(format!("{number} cannot be; give 1 to {max}")))
 }
 
-/// Neighbours believe an announcement for 10 s at most.
+/// A neighbour forgets an announcement after at most 10 s.
 fn announce_period<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     let period = Time::deserialize(from)?;
     match period.ns {

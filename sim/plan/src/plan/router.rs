@@ -1,4 +1,4 @@
-//! A router's settings as the core has them.
+//! A router's settings as types of the core.
 
 use weir_forward::strategy::{Strategy, StrategyKind};
 use weir_link::{ShapingConfig, ShapingError};
@@ -9,10 +9,10 @@ use super::{CpuPlan, DiskPlan, RouterPlan};
 use crate::error::PlanError;
 
 impl RouterPlan {
-    /// A router's strategy of `/`.
+    /// The strategy of `/`.
     ///
     /// # Errors
-    /// There is no strategy of that name; `name` is the node's.
+    /// No strategy has that name. `name` is the node's.
     pub fn strategy_of_root(&self, name: &str) -> Result<Strategy, PlanError> {
         let refuse = |problem: String| PlanError::Value {
             place: format!("node `{name}`"),
@@ -30,11 +30,11 @@ impl RouterPlan {
         Strategy::from_name(whole.as_view()).map_err(|error| refuse(error.to_string()))
     }
 
-    /// Checks how a router's faces mark, before a queue that holds `capacity_bytes` if that is
+    /// Checks the marking policy of a router's faces, before a queue of `capacity_bytes` if that is
     /// known.
     ///
     /// # Errors
-    /// The marking policy contradicts itself before such a queue; `name` is the node's.
+    /// The policy is invalid for such a queue. `name` is the node's.
     pub fn check_marking(&self, name: &str, capacity_bytes: Option<u64>) -> Result<(), PlanError> {
         self.marking.check(capacity_bytes).map_err(|error| PlanError::Value {
             place: format!("node `{name}`"),
@@ -43,10 +43,10 @@ impl RouterPlan {
         })
     }
 
-    /// How a router's faces shape the Interests that come in.
+    /// The Interest shaping of a router's faces.
     ///
     /// # Errors
-    /// The text chooses nothing; `name` is the node's.
+    /// The text is no valid choice. `name` is the node's.
     pub fn face_shaping(&self, name: &str) -> Result<ShapingConfig, PlanError> {
         self.shaping.parse().map_err(|error: ShapingError| PlanError::Value {
             place: format!("node `{name}`"),
@@ -57,8 +57,8 @@ impl RouterPlan {
 }
 
 impl RouterPlan {
-    /// Which key is not the same in another router's plan, although both name the same shared disk
-    /// or the same machine.
+    /// The first key that differs from another router's plan, if both name the same shared disk or
+    /// machine.
     pub fn conflict_with(&self, other: &Self) -> Option<&'static str> {
         let disks = self.disk.as_ref().zip(other.disk.as_ref());
         let is_shared = |(one, two): &(&DiskPlan, &DiskPlan)| {

@@ -1,15 +1,15 @@
-//! Disks that cannot be.
+//! Validates disks.
 
 use super::value;
 use crate::error::PlanError;
 use crate::plan::{DISKS_MAX, DiskPlan};
 
-/// The fewest blocks of a region that is of any use.
+/// Minimum number of blocks in a region.
 const BLOCKS_MIN: u64 = 4;
-/// A label is valid for three times this period, and routers believe no label for longer than 10 s.
+/// A label is valid for three times this period, and routers trust no label for longer than 10 s.
 const ANNOUNCE_PERIOD_NS_MAX: u64 = 3_000_000_000;
 
-/// Looks for what makes no sense in the disks of a router.
+/// Checks the disks of a router.
 pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
     let refuse = |key, problem: String| Err(value(place, key, problem));
     if plan.disks == 0 || plan.disks > DISKS_MAX {
@@ -31,17 +31,17 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
     }
     if plan.regions() < 2 || plan.bytes > 1 << 44 {
         let problem = format!(
-            "is {}; a disk has room for 2 regions of {} octets or more, up to 16 TiB",
+            "is {}; write a size of at least 2 regions of {} bytes, up to 16 TiB",
             plan.bytes, plan.region_bytes
         );
         return refuse("disk.bytes", problem);
     }
     if plan.shared_as.is_some() && plan.disks != 1 {
-        let problem = format!("is {}; a router shares one disk with others", plan.disks);
+        let problem = format!("is {}; a router that shares its disk has exactly 1", plan.disks);
         return refuse("disk.disks", problem);
     }
     if !(0.0..=1.0).contains(&plan.filled) {
-        let problem = format!("is {}; it is a share from 0 to 1", plan.filled);
+        let problem = format!("is {}; write a fraction from 0 to 1", plan.filled);
         return refuse("disk.filled", problem);
     }
     if let Some((first, last)) = plan.filled_ranges.iter().find(|(first, last)| first > last) {
@@ -60,10 +60,10 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
         ("disk.false_positives", plan.experiments.filter_false_positives_ppm.into()),
     ];
     if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
-        return refuse(key, "is 0; give at least 1".into());
+        return refuse(key, "is 0; write at least 1".into());
     }
     if plan.experiments.announce_period.ns > ANNOUNCE_PERIOD_NS_MAX {
-        let problem = "is more than 3 s; neighbours believe it for 10 s".into();
+        let problem = "is more than 3 s; neighbours trust an announcement for at most 10 s".into();
         return refuse("disk.announce_period", problem);
     }
     plan.device.check().map_err(|error| value(place, "disk.device", error.to_string()))

@@ -1,14 +1,14 @@
-//! Moments at which something begins.
+//! Arrival processes.
 
 use weir_base::{NS_PER_S, Rng};
 
 use super::random::exponential;
 use super::{Arrivals, WorkloadError};
 
-/// More a second is below the resolution of time.
+/// Higher rates are below the resolution of time.
 const RATE_MAX_HZ: f64 = 1e9;
 
-/// The moments of an arrival process, one after another.
+/// Generates the times of an arrival process in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivalProcess {
     start_ns: u64,
@@ -18,27 +18,27 @@ pub(crate) struct ArrivalProcess {
 
 #[derive(Clone, Debug)]
 enum ArrivalState {
-    /// Moments are computed from the number of those before, so that errors do not add up.
+    /// Times are computed from the count of earlier ones, so errors do not accumulate.
     Constant { rate_hz: f64, count: u64 },
-    /// Time since the start of the last arrival.
+    /// Mean interval, and the time of the last arrival since the start.
     Poisson { mean_ns: f64, at_ns: f64 },
-    /// The moments are those of a constant rate in a time that stands still during silences.
+    /// Times of a constant rate on a clock that stops during pauses.
     OnOff { rate_hz: f64, on_ns: f64, off_ns: f64, count: u64, burst: Burst },
-    /// Time since the start of the next arrival, and how many more its burst has.
+    /// Time of the next arrival since the start, and the remaining arrivals of its burst (`left`).
     Bursts { gap_ns: f64, size: u32, off_ns: (f64, f64), at_ns: f64, left: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Burst {
-    /// Time since the start when it began.
+    /// Start of the burst, since the start of the process.
     begins_ns: f64,
-    /// The same without silences.
+    /// The same without pauses.
     begins_on_ns: f64,
     len_ns: f64,
 }
 
 impl ArrivalProcess {
-    /// The process of `plan` from `start_ns` on. Constant arrivals and bursts begin right then.
+    /// The process of `plan` from `start_ns` on. Constant arrivals and bursts start at once.
     pub(crate) fn new(plan: &Arrivals, start_ns: u64, seed: u64) -> Result<Self, WorkloadError> {
         let mut rng = Rng::from_seed(seed);
         let state = match *plan {
@@ -51,7 +51,7 @@ impl ArrivalProcess {
             },
             Arrivals::OnOff { rate_hz, on_ns, off_ns } => {
                 if on_ns == 0 {
-                    return Err(WorkloadError::value("on_ns", "is 0; bursts must have a length"));
+                    return Err(WorkloadError::value("on_ns", "is 0; write a length above 0"));
                 }
                 let len_ns = exponential(&mut rng, on_ns as f64);
                 ArrivalState::OnOff {
@@ -64,7 +64,7 @@ impl ArrivalProcess {
             }
             Arrivals::Bursts { rate_hz, size, off_ns, off_max_ns } => {
                 if size == 0 {
-                    return Err(WorkloadError::value("size", "is 0; a burst has arrivals"));
+                    return Err(WorkloadError::value("size", "is 0; write at least 1"));
                 }
                 if off_max_ns < off_ns {
                     return Err(WorkloadError::value("off_max_ns", "is less than `off_ns`"));
@@ -77,7 +77,7 @@ impl ArrivalProcess {
         Ok(Self { start_ns, rng, state })
     }
 
-    /// The next moment, ns from the start of the run, not before the last one.
+    /// The next time, ns from the start of the run. Times never decrease.
     pub(crate) fn next_ns(&mut self) -> u64 {
         let rng = &mut self.rng;
         let since_start_ns = match &mut self.state {
@@ -121,12 +121,12 @@ fn check_rate(rate_hz: f64) -> Result<f64, WorkloadError> {
     if rate_hz > 0.0 && rate_hz <= RATE_MAX_HZ {
         return Ok(rate_hz);
     }
-    let problem = format!("is {rate_hz}; it must be above 0 and at most {RATE_MAX_HZ:e}");
+    let problem = format!("is {rate_hz}; write a rate above 0 and at most {RATE_MAX_HZ:e}");
     Err(WorkloadError::value("rate_hz", problem))
 }
 
 impl Arrivals {
-    /// Arrivals a second when there are most.
+    /// Highest arrival rate per second.
     pub(crate) fn peak_rate_hz(&self) -> f64 {
         match *self {
             Self::Constant { rate_hz }

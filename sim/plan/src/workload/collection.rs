@@ -1,4 +1,4 @@
-//! Numbered objects: their names, sizes and octets.
+//! Numbered objects: their names, sizes and content.
 
 use weir_wire::{DataView, PACKET_SIZE_MAX};
 
@@ -6,12 +6,11 @@ use super::content::ContentKey;
 use super::sizes::SizeLaw;
 use super::{Names, Naming, Popularity, WorkloadError};
 
-/// Octets of a Data packet around the content, beside the name: at most this much, whatever the
-/// numbers are.
+/// Upper bound on the bytes of a Data packet other than content and name.
 pub(crate) const DATA_OVERHEAD_MAX: usize = 64;
 
-/// The objects that a [`Names`] tells of. Consumers and producers with the same prefix, components,
-/// sizes and `segment_bytes` agree on every octet.
+/// The objects of a [`Names`]. Consumers and producers with the same prefix, components, sizes and
+/// `segment_bytes` agree on every byte.
 #[derive(Clone, Debug)]
 pub struct Collection {
     naming: Naming,
@@ -31,7 +30,7 @@ impl Collection {
         let room = PACKET_SIZE_MAX.saturating_sub(overhead).min(ContentKey::BYTES_MAX);
         if plan.segment_bytes == 0 || plan.segment_bytes as usize > room {
             let problem = format!(
-                "is {}; with such names a packet has room for 1 to {room} octets of content",
+                "is {}; with such names a packet holds 1 to {room} bytes of content",
                 plan.segment_bytes
             );
             return Err(WorkloadError::value("segment_bytes", problem));
@@ -41,16 +40,16 @@ impl Collection {
         Ok(Self { naming, sizes, objects, segment_bytes: plan.segment_bytes })
     }
 
-    /// Checks that a trace asks only for segments that there are; other popularities do by
-    /// themselves.
+    /// Checks that a trace requests only segments that exist. Other popularities do so by
+    /// construction.
     pub(crate) fn check_trace(&self, popularity: &Popularity) -> Result<(), WorkloadError> {
         let Popularity::Trace { requests } = popularity else { return Ok(()) };
         for (place, &(object, segment)) in requests.iter().enumerate() {
             let segments = self.shape(object).segments;
             if segment >= segments {
                 let problem = format!(
-                    "has as request {place} segment {segment} of object {object}, which has only \
-                     {segments}; make objects larger or segment_bytes smaller"
+                    "has segment {segment} of object {object} as request {place}, but that object \
+                     has only {segments}; make objects larger or segment_bytes smaller"
                 );
                 return Err(WorkloadError::value("trace", problem));
             }
@@ -66,7 +65,7 @@ impl Collection {
         self.objects
     }
 
-    /// How an object is cut into segments.
+    /// How an object is divided into segments.
     #[inline]
     pub fn shape(&self, object: u64) -> ObjectShape {
         let bytes = self.sizes.bytes(object);
@@ -74,19 +73,19 @@ impl Collection {
         ObjectShape { bytes, segments, segment_bytes: self.segment_bytes }
     }
 
-    /// Writes the content of a segment, as much of it as `out` has room for.
+    /// Writes the content of a segment into `out`, up to the length of `out`.
     ///
     /// # Panics
-    /// When `out` is longer than any content.
+    /// `out` is longer than any content.
     #[inline]
     pub(crate) fn fill(&self, object: u64, segment: u64, out: &mut [u8]) {
         self.key(object, segment).fill(out);
     }
 
-    /// Checks that a Data of this name is the one that the producer makes.
+    /// Checks that a Data of this name equals what the producer generates.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first difference.
     #[inline]
     pub(crate) fn check(
         &self,
@@ -116,11 +115,11 @@ impl Collection {
     }
 }
 
-/// How an object is cut into segments.
+/// How an object is divided into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectShape {
     pub bytes: u64,
-    /// Its segments, at least 1.
+    /// Number of segments, at least 1.
     pub segments: u64,
     segment_bytes: u32,
 }
@@ -131,7 +130,7 @@ impl ObjectShape {
         self.segments - 1
     }
 
-    /// Octets of content of a segment; 0 beyond the last.
+    /// Content bytes of a segment; 0 after the last.
     #[inline]
     pub(crate) fn content_bytes(self, segment: u64) -> usize {
         let start = segment.saturating_mul(u64::from(self.segment_bytes));
@@ -141,27 +140,27 @@ impl ObjectShape {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ContentError {
-    /// There are more or fewer octets of content than were produced.
-    #[error("{found} octets of content instead of {expected}")]
+    /// The content has a wrong length.
+    #[error("{found} bytes of content instead of {expected}")]
     Length {
-        /// Octets that came.
+        /// Bytes received.
         found: usize,
-        /// Octets that were produced.
+        /// Bytes produced.
         expected: usize,
     },
     /// The content differs.
-    #[error("octet {at} of {len} octets of content is wrong")]
+    #[error("byte {at} of {len} bytes of content is wrong")]
     Octet {
         at: usize,
-        /// Octets of content.
+        /// Bytes of content.
         len: usize,
     },
     /// FinalBlockId or ContentType differs.
-    #[error("it is no blob, or its last segment is {found:?} instead of {expected}")]
+    #[error("its content type is not blob, or its last segment is {found:?} instead of {expected}")]
     Meta {
-        /// FinalBlockId that came.
+        /// FinalBlockId received.
         found: Option<u64>,
-        /// FinalBlockId that was produced.
+        /// FinalBlockId produced.
         expected: u64,
     },
 }

@@ -1,14 +1,14 @@
-//! The octets of content, which follow from the name, so that whoever receives them can check them.
+//! Content bytes. They depend on the name only, so every receiver can check them.
 
 use super::random::mix;
 
-/// Words enough for the largest packet.
+/// Enough words for the largest packet.
 const WORDS: usize = 1104;
 const WORD: usize = 8;
-/// Words that are compared before a difference is looked for.
+/// Words compared before a difference is located.
 const BLOCK: usize = 64;
 
-/// Random words that all content is made from.
+/// Random words from which all content is made.
 static TABLE: [u64; WORDS] = table();
 
 const fn table() -> [u64; WORDS] {
@@ -21,8 +21,9 @@ const fn table() -> [u64; WORDS] {
     table
 }
 
-/// The content of one name. Word `i` is `(TABLE[i] ^ flip) + shift`, little endian: each octet is
-/// one of 256 by the name, and vector instructions make it as fast as a copy.
+/// The content of one name. Word `i` is `(TABLE[i] ^ flip) + shift` in little endian. The name
+/// selects `flip` and `shift`, so each byte takes all 256 values over the names. Vector
+/// instructions make this as fast as a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentKey {
     flip: u64,
@@ -30,10 +31,10 @@ pub(crate) struct ContentKey {
 }
 
 impl ContentKey {
-    /// Octets of content at most.
+    /// Maximum content in bytes.
     pub(crate) const BYTES_MAX: usize = WORDS * WORD;
 
-    /// The key of a segment of an object below the name that `stem` stands for.
+    /// The key of a segment of an object under the name that `stem` stands for.
     #[inline]
     pub(crate) fn new(stem: u64, object: u64, segment: u64) -> Self {
         let name = mix(mix(stem ^ mix(object)) ^ segment);
@@ -48,10 +49,10 @@ impl ContentKey {
     /// Writes the content.
     ///
     /// # Panics
-    /// When `out` is longer than [`Self::BYTES_MAX`].
+    /// `out` is longer than [`Self::BYTES_MAX`].
     #[inline]
     pub(crate) fn fill(self, out: &mut [u8]) {
-        assert!(out.len() <= Self::BYTES_MAX, "content is as long as a packet at most");
+        assert!(out.len() <= Self::BYTES_MAX, "content must fit into a packet");
         let (words, rest) = out.as_chunks_mut::<WORD>();
         for (octets, &table) in words.iter_mut().zip(&TABLE) {
             *octets = self.word(table);
@@ -61,7 +62,8 @@ impl ContentKey {
         }
     }
 
-    /// Where `octets`, at most [`Self::BYTES_MAX`] of them, begin to differ from the content.
+    /// Position of the first byte of `octets` that differs from the content. `octets` has at most
+    /// [`Self::BYTES_MAX`] bytes.
     #[inline]
     pub(crate) fn first_difference(self, octets: &[u8]) -> Option<usize> {
         let (words, rest) = octets.as_chunks::<WORD>();
@@ -69,7 +71,7 @@ impl ContentKey {
         for block in words.chunks(BLOCK) {
             let (expected, after) = table.split_at(block.len());
             table = after;
-            // No way out of this loop, so that it becomes one of vectors.
+            // Without an early exit, the compiler vectorises this loop.
             let different = block.iter().zip(expected).fold(0, |bits, (&word, &expected)| {
                 bits | (u64::from_ne_bytes(word) ^ u64::from_ne_bytes(self.word(expected)))
             });
@@ -114,7 +116,7 @@ mod tests {
             let other = ContentKey::new(stem, object, segment);
             assert!(other.first_difference(&octets).is_some_and(|at| at < 4));
         }
-        // Octets that slipped by some places are no better.
+        // Shifted content differs too.
         for slip in 1..32 {
             let difference = ContentKey::new(1, 2, 3).first_difference(&octets[slip..]);
             assert!(difference.is_some_and(|at| at < 4));

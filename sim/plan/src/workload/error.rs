@@ -1,21 +1,21 @@
-/// Why a consumer or producer cannot be made from its plan, or a trace not be read. Every message
-/// says what would be right.
+/// Why a consumer or producer cannot be created, or a trace cannot be read. Every message says what
+/// to write.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// A value of a plan is out of its range.
+    /// A value of a plan is out of range.
     #[error("`{key}` {problem}")]
     Value {
         /// The key, such as `rate_hz`.
         key: &'static str,
-        /// What is wrong with its value and what would be right.
+        /// What is wrong and what to write.
         problem: String,
     },
-    /// A line of a trace cannot be read.
+    /// A line of a trace is invalid.
     #[error("line {line}: {problem}")]
     TraceLine {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it and what would be right.
+        /// What is wrong and what to write.
         problem: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What consumers ask for and producers answer, as data and as generators.
+//! The workload: what consumers request and producers answer, as data and as generators.
 
 mod arrivals;
 mod collection;
@@ -24,43 +24,40 @@ pub use self::trace::Trace;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsumerPlan {
-    /// When it begins, ns from the start of the run.
+    /// Start time, ns from the start of the run.
     #[serde(default)]
     pub start_ns: u64,
-    /// When it stops asking for new things; `None`: at the end of the run. Objects that it has
-    /// begun it may still end; at the end of the run it stops in their middle.
+    /// When it stops to request new content; `None`: at the end of the run. Objects in progress may
+    /// still complete, but only until the end of the run.
     #[serde(default)]
     pub stop_ns: Option<u64>,
     /// InterestLifetime, ms.
     #[serde(default = "default_lifetime_ms")]
     pub lifetime_ms: u64,
-    /// How long it compares the octets of a Data with those that were produced, as others verify a
-    /// signature, before the Data counts, ns. Single Interests ([`Demand::Arrivals`]) take no time.
+    /// Time to compare a Data with what was produced, ns, before the Data counts. It stands for the
+    /// verification of a signature. Single Interests ([`Demand::Arrivals`]) take no time.
     #[serde(default)]
     pub verify_ns: u64,
-    /// What its controllers take for a round trip, in which they hear of congestion once, ns;
-    /// `None`: what they measure.
+    /// The round trip that its controllers assume, ns: they react to congestion once per round
+    /// trip. `None`: the measured one.
     #[serde(default)]
     pub decrease_interval_ns: Option<u64>,
-    /// Whether an Interest of a window counts as lost when its lifetime is over and not before.
+    /// Whether an Interest of a window is lost only when its lifetime ends.
     #[serde(default)]
     pub waits_for_lifetime: bool,
-    /// Segments that its windows count as one chunk (paper chopcop, 3).
+    /// Segments in one chunk, the unit of its windows (paper chopcop, 3).
     #[serde(default = "default_chunk_units")]
     pub chunk_units: u32,
-    /// Which of its links are used, if it has several.
+    /// How it uses several links.
     #[serde(default)]
     pub schedule: PathSchedule,
-    /// Whether it asks the routers that its links lead to what they hold of the object, if it
-    /// fetches whole objects.
+    /// Whether it queries its routers' holdings of an object before fetching the whole object.
     #[serde(default, skip_serializing_if = "is_ignore")]
     pub holdings: HoldingsMode,
-    /// The windows of its links from the second on, at the start or for good, where they are not as
-    /// the first one's.
+    /// Initial or fixed windows of its second and later links, where they differ from the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path_windows: Vec<Option<u32>>,
-    /// It asks for nothing but what the plan's controller orders the router that it is at to fetch
-    /// ahead.
+    /// Whether it fetches only what the controller orders its router to prefetch.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub prefetches: bool,
     pub names: Names,
@@ -68,7 +65,7 @@ pub struct ConsumerPlan {
 }
 
 impl ConsumerPlan {
-    /// A consumer that asks for `names` as `demand` says, from the start of the run to its end.
+    /// A consumer of `names` with the given demand, from the start of the run to its end.
     pub fn new(names: Names, demand: Demand) -> Self {
         Self {
             start_ns: 0,
@@ -87,7 +84,7 @@ impl ConsumerPlan {
         }
     }
 
-    /// Whether it is one of the transport: all but single Interests.
+    /// Whether it is a transport consumer. Only single Interests are not.
     pub(crate) fn has_window(&self) -> bool {
         !matches!(self.demand, Demand::Arrivals { .. })
     }
@@ -105,112 +102,112 @@ fn default_chunk_units() -> u32 {
     1
 }
 
-/// How a consumer asks.
+/// How a consumer requests content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Demand {
-    /// Single Interests at moments of their own, whatever becomes of them (open loop): for a
-    /// trace's segments; for all segments of one object after another when popularity is
-    /// sequential; else for any segment of the object drawn.
+    /// Single Interests at times that do not depend on answers (open loop). It requests the
+    /// segments of a trace, all segments of one object after another if popularity is sequential,
+    /// or else any segment of a random object.
     Arrivals { arrivals: Arrivals },
-    /// At most a constant number of Interests in flight, by the transport's consumer (closed loop,
-    /// as ccncatchunks2 does it): for all segments of an object in order, then the next object; or
-    /// for a trace's segments, which begin and complete no object. What is lost or refused is asked
-    /// for again as the transport does it, up to 16 times in all.
+    /// A constant number of Interests in flight, by the transport consumer (closed loop, like
+    /// ccncatchunks2). It requests all segments of an object in order and then the next object, or
+    /// the segments of a trace. A trace starts and completes no objects. Lost and rejected
+    /// Interests are retransmitted, up to 16 transmissions in total.
     Window {
-        /// Interests outstanding.
+        /// Interests in flight.
         window: u32,
-        /// Interests to be answered in all; `None`: until the end. It may end amid an object.
+        /// Number of Interests to be answered; `None`: no limit. The end may lie within an object.
         #[serde(default)]
         count: Option<u64>,
     },
-    /// As many Interests in flight as a congestion controller of the transport allows, over the
-    /// same things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on
-    /// sending while no more than its window is unanswered).
+    /// As many Interests in flight as a congestion controller of the transport allows, for the same
+    /// segments as [`Demand::Window`]. This is the consumer of paper nb-cache, III-E.4, which sends
+    /// while fewer Interests than its window are unanswered.
     Controlled {
-        /// One of the transport's, with constants, as a `ControllerConfig` is written.
+        /// A controller with its constants, written like a `ControllerConfig`.
         controller: String,
-        /// Initial window; `None`: the controller's own.
+        /// Initial window; `None`: the controller's default.
         #[serde(default)]
         window: Option<u32>,
-        /// Interests to be answered in all; `None`: until the end. It may end amid an object.
+        /// Number of Interests to be answered; `None`: no limit. The end may lie within an object.
         #[serde(default)]
         count: Option<u64>,
     },
-    /// Whole objects, each by a consumer of the transport with a congestion controller of its own.
-    /// Of a trace only the objects count.
+    /// Whole objects, each by a transport consumer with its own congestion controller. Of a trace,
+    /// only the objects count.
     Objects {
-        /// When objects begin; `None`: the next one when the last is complete.
+        /// When objects start; `None`: each after the one before is complete.
         #[serde(default)]
         arrivals: Option<Arrivals>,
-        /// Objects to fetch in all; `None`: until the end.
+        /// Number of objects; `None`: no limit.
         #[serde(default)]
         count: Option<u64>,
-        /// One of the transport's, with constants, as a `ControllerConfig` is written.
+        /// A controller with its constants, written like a `ControllerConfig`.
         controller: String,
-        /// Initial window, or that of `fixed`.
+        /// Initial window, or the fixed one.
         #[serde(default)]
         window: Option<u32>,
     },
 }
 
-/// Moments of an arrival process.
+/// The times of an arrival process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     Constant {
-        /// Arrivals a second.
+        /// Arrivals per second.
         rate_hz: f64,
     },
-    /// At exponential distances.
+    /// At exponential intervals.
     Poisson {
-        /// Arrivals a second.
+        /// Arrivals per second.
         rate_hz: f64,
     },
-    /// Bursts of equal distances and silences, both of exponential length.
+    /// Bursts with equal intervals, and pauses. Both have exponential lengths.
     OnOff {
-        /// Arrivals a second while on.
+        /// Arrivals per second during a burst.
         rate_hz: f64,
         /// Mean length of a burst, ns.
         on_ns: u64,
-        /// Mean length of a silence, ns.
+        /// Mean length of a pause, ns.
         off_ns: u64,
     },
-    /// Bursts of a number of arrivals at equal distances, and silences of uniform length.
+    /// Bursts of a fixed number of arrivals at equal intervals, and pauses of uniform length.
     Bursts {
-        /// Arrivals a second within a burst.
+        /// Arrivals per second during a burst.
         rate_hz: f64,
         size: u32,
-        /// The least length of a silence, from the last arrival of a burst on, ns.
+        /// Minimum pause, from the last arrival of a burst, ns.
         off_ns: u64,
-        /// The greatest, ns.
+        /// Maximum pause, ns.
         off_max_ns: u64,
     },
 }
 
-/// Which names are asked for. The name of a segment is
-/// `prefix/<filler components>/<object>/seg=<segment>`, `components` components in all. The object
-/// is written with eight digits or more, so that names are of one length.
+/// The names that are requested. A segment's name is `prefix/<filler
+/// components>/<object>/seg=<segment>` with `components` components in total. The object has at
+/// least eight digits, so that names have equal lengths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// URI of the prefix, that of a producer.
+    /// URI of the prefix, which is a producer's.
     pub prefix: String,
-    /// Components of the whole name; 0: as few as there can be.
+    /// Components of the whole name; 0: the minimum.
     #[serde(default)]
     pub components: u32,
     pub popularity: Popularity,
     pub sizes: Sizes,
-    /// Octets of content of a segment but the last.
+    /// Content bytes of every segment except the last.
     pub segment_bytes: u32,
 }
 
-/// Which of the objects is next. Object 0 is the most popular one.
+/// Which object is next. Object 0 is the most popular one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Popularity {
-    /// One after the other, round and round.
+    /// One after the other, cyclically.
     Sequential {
         objects: u64,
     },
@@ -228,25 +225,25 @@ pub enum Popularity {
         objects: u64,
         /// 0 is uniform.
         exponent: f64,
-        /// Flattens the head.
+        /// Flattens the head of the distribution.
         shift: f64,
     },
-    /// `(object, segment)` in this order, round and round.
+    /// `(object, segment)` in this order, cyclically.
     Trace {
-        /// What is asked for. Shared by many consumers.
+        /// The requests, shared by many consumers.
         requests: std::sync::Arc<[(u64, u64)]>,
     },
 }
 
-/// How large objects are, octets. The size of an object follows from its number and the seed
-/// of the producer's prefix alone, so that consumers and producers agree without talking.
+/// Object sizes in bytes. A size depends only on the object's number and the producer's prefix, so
+/// consumers and producers agree without communication.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Sizes {
     Fixed {
         bytes: u64,
     },
-    /// Log-normal, cut at both ends.
+    /// Log-normal, truncated at both ends.
     LogNormal {
         mean_bytes: u64,
         /// Standard deviation of the logarithm.
@@ -254,18 +251,18 @@ pub enum Sizes {
         min_bytes: u64,
         max_bytes: u64,
     },
-    /// Object `i` has the `i mod len`-th of these, octets.
+    /// Object `i` has the size with index `i mod len`, in bytes.
     List {
         bytes: std::sync::Arc<[u64]>,
     },
 }
 
-/// A producer: answers every Interest under its prefix that the naming of [`Names`] allows, with
-/// octets that follow from the name, so that whoever receives them can check them.
+/// A producer. It answers every Interest under its prefix that follows the naming of [`Names`],
+/// with bytes that depend on the name only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProducerPlan {
-    /// What it has; [`Names::popularity`] says only how many objects there are.
+    /// Its objects. Only the number of objects in [`Names::popularity`] counts.
     pub names: Names,
     /// FreshnessPeriod, ms.
     #[serde(default = "default_freshness_ms")]

@@ -6,23 +6,23 @@ use weir_wire::tlv::{self, encode_nni};
 
 use super::WorkloadError;
 
-/// Components of a name at most.
+/// Maximum components of a name.
 const COMPONENTS_MAX: u32 = 64;
-/// Components after prefix and fillers: object and segment.
+/// Components after the prefix and the fillers: object and segment.
 const COMPONENTS_OWN: u32 = 2;
-/// The fewest digits of an object number, so that names are of one length.
+/// Minimum digits of an object number, so that names have equal lengths.
 const DIGITS_MIN: usize = 8;
 /// Digits of 2^64 - 1.
 const DIGITS_MAX: usize = 20;
 const EIGHT_DIGITS: u64 = 100_000_000;
-/// Octets of an implicit digest component.
+/// Bytes of an implicit digest component.
 const DIGEST_WIRE: usize = 34;
 
-/// The names of the segments of numbered objects. The object is a generic component of decimal
-/// digits, eight or more; the segment is a SegmentNameComponent.
+/// The names of the segments of numbered objects. The object is a generic component with at least
+/// eight decimal digits, and the segment is a SegmentNameComponent.
 #[derive(Clone, Debug)]
 pub struct Naming {
-    /// Value of the name before the object.
+    /// The name's value before the object.
     stem: Vec<u8>,
     stem_key: u64,
     prefix_key: u64,
@@ -37,14 +37,15 @@ pub struct ParsedName<'a> {
 }
 
 impl Naming {
-    /// Names below the URI `prefix`, of `components` components in all; 0 is as few as there can
-    /// be. Filler components are `c` and their place in the name.
+    /// Names under the URI `prefix` with `components` components in total; 0 means the minimum. A
+    /// filler component is `c` and its position in the name.
     ///
     /// # Errors
-    /// The prefix is no URI, or the number of components does not do.
+    /// The prefix is not a URI, or the number of components is out of range.
     pub(crate) fn new(prefix: &str, components: u32) -> Result<Self, WorkloadError> {
         let name: Name = prefix.parse().map_err(|error| {
-            let problem = format!("is `{prefix}`, which is no name: {error}; write one like /a/b");
+            let problem =
+                format!("is `{prefix}`, which is not a valid name: {error}; write one like /a/b");
             WorkloadError::value("prefix", problem)
         })?;
         let least = name.component_count() as u64 + u64::from(COMPONENTS_OWN);
@@ -60,7 +61,7 @@ impl Naming {
         for place in name.component_count() as u64..wanted - u64::from(COMPONENTS_OWN) {
             stem.append_str(&format!("c{place:02}"));
         }
-        // No secret: content and sizes are to be the same in every run.
+        // The key is public: content and sizes must be equal in every run.
         let key = HashKey::new([0, 0]);
         Ok(Self {
             stem_key: key.hash(stem.value()),
@@ -69,7 +70,7 @@ impl Naming {
         })
     }
 
-    /// Stands for everything in a name but object and segment.
+    /// Identifies the name without object and segment.
     pub(crate) fn stem_key(&self) -> u64 {
         self.stem_key
     }
@@ -78,7 +79,7 @@ impl Naming {
         self.prefix_key
     }
 
-    /// The name that all segments of an object are right below.
+    /// The name of an object, directly above its segments.
     pub fn object_name(&self, object: u64) -> Name {
         let mut digits = [0; DIGITS_MAX];
         let mut name = weir_wire::NameView::from_value(&self.stem)
@@ -104,7 +105,7 @@ impl Naming {
         name
     }
 
-    /// Octets of the value of a segment's name.
+    /// Length of the value of a segment's name.
     #[inline]
     pub(crate) fn value_len(&self, object: u64, segment: u64) -> usize {
         self.stem.len() + 2 + digit_count(object) + 2 + tlv::nni_size(segment)
@@ -128,7 +129,7 @@ impl Naming {
         end + 2 + number.len()
     }
 
-    /// What the name with this TLV-VALUE asks for; `None` when it is not one of these names.
+    /// Parses the TLV-VALUE of a name; `None` if it is not one of these names.
     #[inline]
     pub fn parse<'a>(&self, value: &'a [u8]) -> Option<ParsedName<'a>> {
         let rest = value.strip_prefix(self.stem.as_slice())?;
@@ -147,7 +148,8 @@ impl Naming {
     }
 }
 
-/// A component of fewer than 253 octets and of a type below 253: its value and what follows.
+/// Splits off a component with fewer than 253 bytes and a type below 253. Returns its value and the
+/// rest.
 #[inline]
 fn short_component(wire: &[u8], typ: u32) -> Option<(&[u8], &[u8])> {
     let (&[found, len], rest) = wire.split_first_chunk()?;
@@ -178,7 +180,7 @@ fn decimal(number: u64, out: &mut [u8; DIGITS_MAX]) -> &[u8] {
     &out[at..]
 }
 
-/// Eight digits in one word: halves, then quarters, then digits are split off at once.
+/// Computes eight digits in one word: it splits halves, then quarters, then digits.
 #[inline]
 fn eight_digits(number: u32) -> [u8; DIGITS_MIN] {
     let number = u64::from(number);
@@ -190,7 +192,7 @@ fn eight_digits(number: u32) -> [u8; DIGITS_MIN] {
     (digits | 0x3030_3030_3030_3030).to_le_bytes()
 }
 
-/// The number of these digits; `None` unless they are as [`decimal`] writes them.
+/// Parses digits; `None` unless [`decimal`] would write them.
 #[inline]
 fn number_of(digits: &[u8]) -> Option<u64> {
     if !(DIGITS_MIN..=DIGITS_MAX).contains(&digits.len())

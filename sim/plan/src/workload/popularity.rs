@@ -1,4 +1,4 @@
-//! Which object is next.
+//! Chooses objects.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use weir_base::Rng;
 use super::random::below;
 use super::{Popularity, WorkloadError};
 
-/// Ranks are computed in floating point, which has these integers exactly.
+/// Ranks are floating-point numbers, which represent integers up to this exactly.
 const RANKS_MAX: u64 = 1 << 53;
 
-/// Draws objects as a [`Popularity`] says.
+/// Chooses objects by a [`Popularity`].
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectChooser {
     rng: Rng,
@@ -31,7 +31,7 @@ impl ObjectChooser {
     pub(crate) fn new(plan: &Popularity, seed: u64) -> Result<Self, WorkloadError> {
         let objects = plan.object_count();
         if objects == 0 {
-            let problem = "names no object; there must be at least one";
+            let problem = "has no objects; write at least 1";
             return Err(WorkloadError::value("popularity", problem));
         }
         let kind = match plan {
@@ -50,7 +50,7 @@ impl ObjectChooser {
         Ok(Self { rng: Rng::from_seed(seed), kind })
     }
 
-    /// The next object and, if it comes from a trace, the segment asked for.
+    /// The next object, and the segment if it comes from a trace.
     #[inline]
     pub(crate) fn next_request(&mut self) -> (u64, Option<u64>) {
         match &mut self.kind {
@@ -71,7 +71,7 @@ impl ObjectChooser {
 }
 
 impl Popularity {
-    /// How many objects there are: they are numbered from 0.
+    /// Number of objects, numbered from 0.
     pub(crate) fn object_count(&self) -> u64 {
         match self {
             Self::Sequential { objects }
@@ -85,24 +85,25 @@ impl Popularity {
     }
 }
 
-/// Probability of rank `k` of `1..=ranks` proportional to `(k + shift)^-exponent`, by
-/// rejection-inversion (Hörmann and Derflinger 1996): constant memory, and fewer than 1.1 tries.
+/// Draws rank `k` of `1..=ranks` with a probability proportional to `(k + shift)^-exponent`, by
+/// rejection-inversion (Hörmann and Derflinger 1996). It uses constant memory and fewer than 1.1
+/// tries.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     ranks: f64,
     exponent: f64,
     shift: f64,
-    /// The antiderivative at one half beyond the last rank, and where the first rank begins.
+    /// The antiderivative half a rank after the last rank, and at the start of the first.
     area_last: f64,
     area_first: f64,
-    /// What is so near below its rank is taken without further look.
+    /// A draw this close below its rank is accepted without further computation.
     near: f64,
 }
 
 impl Zipf {
     fn new(ranks: u64, exponent: f64, shift: f64) -> Result<Self, WorkloadError> {
         let out_of = |key, value: f64, range: &str| {
-            Err(WorkloadError::value(key, format!("is {value}; it must be {range}")))
+            Err(WorkloadError::value(key, format!("is {value}; write a number {range}")))
         };
         if !(0.0..=100.0).contains(&exponent) {
             return out_of("exponent", exponent, "from 0 to 100");
@@ -127,7 +128,7 @@ impl Zipf {
         Ok(zipf)
     }
 
-    /// The object, that is, the rank less 1.
+    /// The object, which is the rank less 1.
     #[inline]
     fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
@@ -144,7 +145,7 @@ impl Zipf {
         libm::exp(-self.exponent * libm::log(x + self.shift))
     }
 
-    /// An antiderivative of the weight, finite at exponent 1 too.
+    /// An antiderivative of the weight, also finite at exponent 1.
     fn area(&self, x: f64) -> f64 {
         let log = libm::log(x + self.shift);
         let t = (1.0 - self.exponent) * log;

@@ -1,4 +1,4 @@
-//! How large objects are.
+//! Object sizes.
 
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::random::mix;
 use super::{Sizes, WorkloadError};
 
-/// Sizes of objects, which follow from a key and the object's number.
+/// Sizes of objects, computed from a key and the object's number.
 #[derive(Clone, Debug)]
 pub(crate) struct SizeLaw {
     key: u64,
@@ -31,7 +31,10 @@ impl SizeLaw {
                 }
             }
             Sizes::List { bytes } if bytes.is_empty() => {
-                return Err(WorkloadError::value("sizes", "is an empty list; name one size"));
+                return Err(WorkloadError::value(
+                    "sizes",
+                    "is an empty list; write at least one size",
+                ));
             }
             Sizes::List { bytes } => SizeKind::List(bytes.clone()),
         };
@@ -48,30 +51,30 @@ impl SizeLaw {
     }
 }
 
-/// A log-normal law under the condition that it is within its bounds. The mean is that of what
-/// comes out, not that of the law without bounds.
+/// A truncated log-normal distribution. The mean is that of the truncated distribution.
 #[derive(Clone, Copy, Debug)]
 struct LogNormal {
-    /// Mean and standard deviation of the logarithm, without bounds.
+    /// Mean and standard deviation of the logarithm before truncation.
     mu: f64,
     sigma: f64,
     min: f64,
     max: f64,
-    /// Standardised bounds; mirrored if that puts them nearer to the precise tail.
+    /// Standardised bounds, mirrored if that moves them to the more precise tail.
     low: f64,
     high: f64,
     sign: f64,
 }
 
 impl LogNormal {
-    /// `None` when all sizes are the mean.
+    /// `None` if all sizes equal the mean.
     fn new(mean: u64, sigma: f64, min: u64, max: u64) -> Result<Option<Self>, WorkloadError> {
         if !(0.0..=10.0).contains(&sigma) {
-            let problem = format!("is {sigma}; it must be from 0 to 10");
+            let problem = format!("is {sigma}; write a number from 0 to 10");
             return Err(WorkloadError::value("sigma", problem));
         }
         if mean < min || mean > max {
-            let problem = format!("is {mean}; it must be from min_bytes {min} to max_bytes {max}");
+            let problem =
+                format!("is {mean}; write a size from min_bytes {min} to max_bytes {max}");
             return Err(WorkloadError::value("mean_bytes", problem));
         }
         if sigma == 0.0 || min == max {
@@ -85,10 +88,10 @@ impl LogNormal {
             mean_of(below, sigma, min, max) <= target && mean_of(above, sigma, min, max) >= target;
         if !is_within {
             let problem =
-                format!("is {target}, too near to a cut-off; move min_bytes or max_bytes");
+                format!("is {target}, too close to a bound; change min_bytes or max_bytes");
             return Err(WorkloadError::value("mean_bytes", problem));
         }
-        // The mean grows with mu.
+        // Bisection works, because the mean increases with mu.
         for _ in 0..200 {
             let middle = (below + above) / 2.0;
             if mean_of(middle, sigma, min, max) < target {
@@ -104,7 +107,7 @@ impl LogNormal {
         Ok(Some(Self { mu, sigma, min, max, low: cumulative(low), high: cumulative(high), sign }))
     }
 
-    /// The size below which the share `u` of all is.
+    /// The size below which a fraction `u` of all sizes lies.
     fn quantile(&self, u: f64) -> u64 {
         let z = self.sign * normal_quantile(self.low + u * (self.high - self.low));
         let size = libm::exp(self.mu + self.sigma * z);
@@ -116,14 +119,14 @@ fn standardised(mu: f64, sigma: f64, min: f64, max: f64) -> (f64, f64) {
     ((libm::log(min) - mu) / sigma, (libm::log(max) - mu) / sigma)
 }
 
-/// Mean of a log-normal law under the condition that it is within `min..=max`.
+/// Mean of a log-normal distribution truncated to `min..=max`.
 fn mean_of(mu: f64, sigma: f64, min: f64, max: f64) -> f64 {
     let (low, high) = standardised(mu, sigma, min, max);
     let mean = libm::exp(mu + sigma * sigma / 2.0);
     mean * normal_between(low - sigma, high - sigma) / normal_between(low, high)
 }
 
-/// The standard normal law's probability of `low..high`, precise in both tails.
+/// The standard normal probability of `low..high`, precise in both tails.
 fn normal_between(low: f64, high: f64) -> f64 {
     if low + high > 0.0 {
         cumulative(-low) - cumulative(-high)
@@ -138,7 +141,7 @@ fn cumulative(z: f64) -> f64 {
 }
 
 /// The inverse of [`cumulative`]: Acklam's rational approximation, refined by one step of Halley's
-/// method to the precision of the distribution function.
+/// method.
 fn normal_quantile(probability: f64) -> f64 {
     const EDGE: f64 = 0.02425;
     if probability <= 0.0 {
@@ -235,7 +238,7 @@ mod tests {
         assert!((normal_quantile(0.975) - 1.959_963_984_540_054).abs() < 1e-12);
     }
 
-    /// Mean by Simpson's rule over the density, an independent way.
+    /// Mean by Simpson's rule over the density, as an independent method.
     fn mean_by_integration(mu: f64, sigma: f64, min: f64, max: f64) -> f64 {
         let (low, high) = (libm::log(min), libm::log(max));
         let steps = 20_000;

@@ -1,9 +1,9 @@
-//! Generators against theory. Seeds are fixed; bounds are so wide that one seed in a million
-//! misses them.
+//! Compares generators with theory. Seeds are fixed, and one random seed in a million would exceed
+//! the bounds.
 
 use super::*;
 
-/// Standard deviations by which one in a million misses.
+/// Standard deviations that one random value in a million exceeds.
 const SIGMAS: f64 = 5.0;
 
 fn arrivals(plan: &Arrivals, start_ns: u64, count: usize, seed: u64) -> Vec<u64> {
@@ -18,7 +18,7 @@ fn constant_arrivals_do_not_drift() {
         assert_eq!(moments[0], 5_000);
         for (count, &at) in moments.iter().enumerate() {
             let exact = 5_000.0 + count as f64 * 1e9 / rate_hz;
-            // Less than a nanosecond, and what floating point makes of so large a number.
+            // Less than a nanosecond, plus the rounding of such a large number.
             assert!((exact - at as f64).abs() < 1.0 + exact * 1e-15, "{rate_hz} {count}");
         }
     }
@@ -33,8 +33,8 @@ fn poisson_arrivals_have_exponential_distances() {
             moments.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 500_000.0).collect();
         let mean = distances.iter().sum::<f64>() / distances.len() as f64;
         assert!((mean - 1.0).abs() < SIGMAS / (count as f64).sqrt(), "{mean}");
-        // Kolmogorov and Smirnov: the largest distance from the distribution function, which is
-        // above 2.6 / sqrt(n) once in 750,000 times.
+        // Kolmogorov-Smirnov: the largest distance from the distribution function exceeds 2.6 /
+        // sqrt(n) once in 750,000 cases.
         distances.sort_by(f64::total_cmp);
         let n = distances.len() as f64;
         let largest = distances.iter().zip(0..).fold(0.0_f64, |largest, (&x, place)| {
@@ -42,7 +42,7 @@ fn poisson_arrivals_have_exponential_distances() {
             largest.max((exact - f64::from(place) / n).abs())
         });
         assert!(largest < 2.6 / n.sqrt(), "{largest}");
-        // Neighbours do not depend on each other.
+        // Adjacent intervals are independent.
         let raw: Vec<f64> = moments.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let (mut product, centre) = (0.0, 500_000.0);
         for pair in raw.windows(2) {
@@ -61,10 +61,10 @@ fn on_off_has_configured_lengths_and_rate() {
     let span = *moments.last().unwrap() as f64;
     let share = count as f64 * 1e9 / rate_hz / span;
     let expected = on_ns / (on_ns + off_ns);
-    // The share of time in bursts (renewal theory): variance 2 a^2 b^2 / ((a + b)^3 t).
+    // Fraction of time in bursts (renewal theory): variance 2 a^2 b^2 / ((a + b)^3 t).
     let variance = 2.0 * (on_ns * off_ns).powi(2) / ((on_ns + off_ns).powi(3) * span);
     assert!((share - expected).abs() < SIGMAS * variance.sqrt(), "{share}");
-    // Within a burst, distances are those of the rate; a silence makes them longer.
+    // Within a burst, intervals are those of the rate; a pause makes them longer.
     let period = 1e9 / rate_hz;
     let longer: Vec<f64> = moments
         .windows(2)
@@ -72,7 +72,7 @@ fn on_off_has_configured_lengths_and_rate() {
         .filter(|&extra| extra > 1.5)
         .collect();
     assert!(moments.windows(2).all(|pair| (pair[1] - pair[0]) as f64 > period - 1.5));
-    // A distance holds a silence with the probability that a burst ends in a period.
+    // An interval contains a pause if a burst ends in its period.
     let ends = 1.0 - (-period / on_ns).exp();
     let expected = ends * count as f64;
     let found = longer.len() as f64;
@@ -116,7 +116,7 @@ fn invalid_rates_are_rejected() {
     }
 }
 
-/// Draws objects and compares with the exact probabilities `weight(rank) / sum` by chi-square.
+/// Draws objects and compares them with the exact probabilities `weight(rank) / sum` by chi-square.
 fn check_popularity(plan: &Popularity, weight: impl Fn(f64) -> f64, draws: u64, seed: u64) {
     let objects = plan.object_count();
     let mut chooser = ObjectChooser::new(plan, seed).unwrap();
@@ -132,7 +132,7 @@ fn check_popularity(plan: &Popularity, weight: impl Fn(f64) -> f64, draws: u64, 
     for rank in 1..=objects {
         expected += draws as f64 * weight(rank as f64) / sum;
         found += counts[rank as usize - 1];
-        // A bin must hold enough for chi-square to hold, and the last takes what is left.
+        // Each bin needs enough draws for chi-square; the last bin takes the rest.
         if expected >= 20.0 || rank == objects {
             if expected > 0.0 {
                 chi_square += (found as f64 - expected).powi(2) / expected;
@@ -255,7 +255,7 @@ fn traces_are_read() {
     assert_eq!(trace.names, ["a.org", "b.org"]);
     let trace = Trace::from_csv("name,segment\na,3\nb,0\na,3\na,1\na,3\nb,0\n").unwrap();
     let apart = [(0, 3), (1, 0), (0, 4), (0, 1), (0, 5), (1, 1)];
-    assert_eq!(*trace.with_repeats_apart(), apart, "each asks for what no other does");
+    assert_eq!(*trace.with_repeats_apart(), apart, "each requests a different segment");
     for (text, line) in [
         ("", 1),
         ("a.org,3\n", 1),

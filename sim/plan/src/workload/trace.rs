@@ -5,22 +5,21 @@ use std::sync::Arc;
 
 use super::WorkloadError;
 
-/// Requests that were recorded somewhere.
+/// Recorded requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// `(object, segment)` in the order of the file, for
-    /// [`Popularity::Trace`](super::Popularity::Trace).
+    /// `(object, segment)` in file order, for [`Popularity::Trace`](super::Popularity::Trace).
     pub requests: Arc<[(u64, u64)]>,
-    /// Names of the objects: object `i` is the `i`-th name to occur in the file.
+    /// Names of the objects: object `i` is the `i`-th distinct name in the file.
     pub names: Vec<String>,
 }
 
 impl Trace {
-    /// Reads a trace from the text of a CSV file with the header `site,segment` or `name,segment`.
-    /// Names hold no comma; blank lines are passed over.
+    /// Reads a trace from CSV text with the header `site,segment` or `name,segment`. Names contain
+    /// no comma, and blank lines are ignored.
     ///
     /// # Errors
-    /// The line that cannot be read, and what would be right.
+    /// The invalid line, and what to write.
     pub fn from_csv(text: &str) -> Result<Self, WorkloadError> {
         let error = |line, problem: String| WorkloadError::TraceLine { line, problem };
         let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
@@ -39,13 +38,15 @@ impl Trace {
             }
             let fields = line.split_once(',').map(|(name, segment)| (name.trim(), segment.trim()));
             let Some((name, segment)) = fields.filter(|(name, _)| !name.is_empty()) else {
-                let problem =
-                    format!("`{line}` is no request; write a name, a comma and a segment number");
+                let problem = format!(
+                    "`{line}` is not a request; write a name, a comma and a segment number"
+                );
                 return Err(error(number, problem));
             };
             let Ok(segment) = segment.parse() else {
-                let problem =
-                    format!("the segment `{segment}` is no number; write one from 0 to 2^64 - 1");
+                let problem = format!(
+                    "the segment `{segment}` is not a number; write one from 0 to 2^64 - 1"
+                );
                 return Err(error(number, problem));
             };
             let object = *numbers.entry(name).or_insert_with(|| {
@@ -55,14 +56,14 @@ impl Trace {
             requests.push((object, segment));
         }
         if requests.is_empty() {
-            let problem = "there is no request; write one below the header".to_owned();
+            let problem = "the trace has no requests; write one below the header".to_owned();
             return Err(error(1, problem));
         }
         Ok(Self { requests: requests.into(), names })
     }
 
-    /// The requests, but each that has been made before asks for a segment of its own: the next of
-    /// the object that no request of the trace asks for. No two of them have one answer.
+    /// The requests, but each repetition requests a different segment: the next one of the object
+    /// that the trace does not request. No two requests then share an answer.
     pub fn with_repeats_apart(&self) -> Arc<[(u64, u64)]> {
         let mut free: HashMap<u64, u64> = HashMap::new();
         for &(object, segment) in self.requests.iter() {

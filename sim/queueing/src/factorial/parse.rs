@@ -1,11 +1,12 @@
-//! Designs from CSV.
+//! Reads designs from CSV.
 
 use super::{Design, FACTORS_MAX, Factor, FactorialError};
 
-/// Reads a design: a header with the factors and then `y`, and a row for each run. Levels are -1
-/// and 1, or two words a factor: of two numbers the smaller becomes -1, of two other words the one
-/// that comes first in the file. Rows of the same levels are replications. Empty lines and lines
-/// that begin with `#` are passed over.
+/// Reads a design: a header with the factors and then `y`, and one row for each run.
+///
+/// Levels are -1 and 1, or two words for each factor. Of two numbers, the smaller becomes -1; of
+/// two other words, the first in the file. Rows with equal levels are replications. Empty lines and
+/// lines that begin with `#` are ignored.
 pub fn parse(text: &str) -> Result<Design, FactorialError> {
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
@@ -34,7 +35,7 @@ pub fn parse(text: &str) -> Result<Design, FactorialError> {
         return Err(FactorialError::Empty);
     }
     let mut factors = Vec::with_capacity(names.len());
-    // For each factor the index of the level that is high.
+    // For each factor, the index of the high level.
     let mut high = Vec::with_capacity(names.len());
     for (name, levels) in names.into_iter().zip(levels) {
         let [first, second] = <[String; 2]>::try_from(levels).map_err(|levels| {
@@ -59,7 +60,7 @@ pub fn parse(text: &str) -> Result<Design, FactorialError> {
     Design::new(factors, responses)
 }
 
-/// The factors of the header, whose last column must be `y`.
+/// The factors in the header. Its last column must be `y`.
 fn factor_names(line: u64, header: &csv::StringRecord) -> Result<Vec<String>, FactorialError> {
     let problem = |problem: String| Err(FactorialError::Header { line, problem });
     let mut names: Vec<String> = header.iter().map(str::to_owned).collect();
@@ -81,7 +82,7 @@ fn factor_names(line: u64, header: &csv::StringRecord) -> Result<Vec<String>, Fa
     Ok(names)
 }
 
-/// One run: for each factor which of `levels` it has, and its response.
+/// Reads one run: the level of each factor, as an index in `levels`, and the response.
 fn read_row(
     line: u64,
     record: &csv::StringRecord,
@@ -100,7 +101,7 @@ fn read_row(
         if field.is_empty() {
             return Err(problem(format!("factor {name} has no level: give -1 or 1, or its word")));
         }
-        // 1, +1 and 1.0 are one level, and so are 10K and 10K.
+        // 1, +1 and 1.0 are the same level; so are two equal words such as 10K.
         let same = |level: &String| match (level.parse::<f64>(), field.parse::<f64>()) {
             (Ok(one), Ok(two)) => one == two,
             _ => level == field,

@@ -1,4 +1,4 @@
-//! The transfer packet by packet: windows, links with queues, losses and retransmissions.
+//! Simulates a transfer packet by packet: windows, links with queues, losses and retransmissions.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,20 +7,20 @@ use serde::Serialize;
 
 use super::{MultipathError, Path, check, transmission_ns};
 
-/// What the formulas do not know of.
+/// Parameters that the formulas lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimulationOptions {
-    /// NPS: octets of a Data packet.
+    /// NPS: bytes of a Data packet.
     pub packet_bytes: u32,
-    /// Data that a link queues, the one in transmission included; more is dropped.
+    /// Limit on Data in a link's queue, the one in transmission included. More is dropped.
     pub queue_packets_max: u32,
-    /// Rate of a last link that Data of all paths crosses before the consumer, if there is one.
+    /// Rate of a last link that the Data of all paths crosses, if there is one.
     pub shared_rate_bps: Option<u64>,
-    /// Whether each path takes the next segment of the file when it has room, instead of the ones
-    /// that were assigned to it.
+    /// Whether each path takes the next segment of the file when its window has space. Otherwise it
+    /// fetches the segments assigned to it.
     pub dynamic: bool,
-    /// An Interest is repeated after this number of latencies of its path, each with the time that
-    /// full queues take to drain.
+    /// Timeout of an Interest, in latencies of its path. Each includes the time to drain full
+    /// queues.
     pub timeout_latencies: u32,
 }
 
@@ -36,37 +36,37 @@ impl Default for SimulationOptions {
     }
 }
 
-/// What a simulated transfer took.
+/// The result of a simulated transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Simulation {
     /// Time from the first Interest to the last Data.
     pub total_ns: u64,
     pub paths: Vec<PathResult>,
-    /// Most packets in the shared link's queue.
+    /// Longest queue of the shared link, packets.
     pub shared_queue_packets: u32,
-    /// Data that the shared link dropped.
+    /// Data dropped by the shared link.
     pub shared_drops: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathResult {
     pub segments: u64,
-    /// When its last Data came.
+    /// When its last Data arrived.
     pub finished_ns: u64,
     /// Mean time from an Interest's last transmission to its Data.
     pub mean_latency_ns: f64,
-    /// Most packets in its link's queue.
+    /// Longest queue of its link, packets.
     pub queue_packets: u32,
-    /// Data that its link dropped.
+    /// Data dropped by its link.
     pub drops: u64,
-    /// Interests that were sent again.
+    /// Retransmitted Interests.
     pub retransmissions: u64,
 }
 
 /// Simulates the transfer of all segments of `paths`.
 ///
-/// Each path keeps `pipeline_depth` Interests outstanding. Half of what its latency has besides the
-/// transmission of one packet lies before the link and half after it.
+/// Each path keeps `pipeline_depth` Interests in flight. A path's latency without the transmission
+/// time of one packet lies half before the link and half after it.
 pub fn simulate(paths: &[Path], options: &SimulationOptions) -> Result<Simulation, MultipathError> {
     check(paths, options.packet_bytes)?;
     if options.queue_packets_max == 0 {
@@ -78,7 +78,7 @@ pub fn simulate(paths: &[Path], options: &SimulationOptions) -> Result<Simulatio
     Ok(Transfer::new(paths, options).run())
 }
 
-/// What happens at a moment, to an Interest of a path that was sent at `sent_ns`.
+/// An event of an Interest on a path, sent at `sent_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The Interest reaches the content, and its Data the path's link.
@@ -87,15 +87,15 @@ enum Event {
     Shared { path: usize, sent_ns: u64 },
     /// The Data reaches the consumer.
     Data { path: usize, sent_ns: u64 },
-    /// The Data was dropped and its Interest has timed out.
+    /// The Data was dropped, and its Interest times out.
     Timeout { path: usize },
 }
 
-/// A FIFO link that sends packets of one size.
+/// A FIFO link with packets of one size.
 struct Link {
     transmission_ns: u64,
     queue_max: u32,
-    /// When the packets in the queue will have left.
+    /// When each queued packet leaves.
     leaving: VecDeque<u64>,
     queue_most: u32,
     drops: u64,
@@ -106,7 +106,7 @@ impl Link {
         Self { transmission_ns, queue_max, leaving: VecDeque::new(), queue_most: 0, drops: 0 }
     }
 
-    /// When a packet that comes now has left, or nothing when there is no room for it.
+    /// When a packet that arrives now leaves; `None` if the queue is full.
     fn send(&mut self, now_ns: u64) -> Option<u64> {
         while self.leaving.front().is_some_and(|left| *left <= now_ns) {
             self.leaving.pop_front();
@@ -126,13 +126,13 @@ struct Transfer<'a> {
     paths: &'a [Path],
     dynamic: bool,
     timeouts_ns: Vec<u64>,
-    /// Segments not asked for yet: of each path, or of the file at the first place.
+    /// Segments not requested yet: of each path, or in the first element those of the file.
     remaining: Vec<u64>,
     links: Vec<Link>,
     shared: Option<Link>,
     latency_sums_ns: Vec<u128>,
     results: Vec<PathResult>,
-    /// Events in order of time, and of their making within a moment.
+    /// Events by time, and then by the order of creation.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     made: u64,
 }
@@ -168,7 +168,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn run(mut self) -> Simulation {
-        // Round by round, so that a file divided as it goes starts evenly.
+        // One Interest per path in turn, so that a dynamically divided file starts evenly.
         let deepest = self.paths.iter().map(|path| path.pipeline_depth).max().unwrap_or(0);
         for round in 0..deepest {
             for path in 0..self.paths.len() {
@@ -215,13 +215,13 @@ impl<'a> Transfer<'a> {
         self.made += 1;
     }
 
-    /// What a path's latency has besides the transmission, on each side of the link.
+    /// The path's latency without transmission, before and after the link.
     fn sides_ns(&self, path: usize) -> (u64, u64) {
         let rest = self.paths[path].latency_ns - self.links[path].transmission_ns;
         (rest / 2, rest - rest / 2)
     }
 
-    /// Asks for the next segment over a path, if there is one.
+    /// Requests the next segment over a path, if any.
     fn request_next(&mut self, path: usize, now_ns: u64) {
         let rest = &mut self.remaining[if self.dynamic { 0 } else { path }];
         if *rest > 0 {
@@ -253,7 +253,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// The Data of an Interest is lost.
+    /// Schedules the timeout of an Interest whose Data was lost.
     fn schedule_timeout(&mut self, path: usize, sent_ns: u64, now_ns: u64) {
         let at_ns = sent_ns.saturating_add(self.timeouts_ns[path]).max(now_ns);
         self.add(at_ns, Event::Timeout { path });

@@ -15,7 +15,7 @@ fn run(paths: &[Path], options: SimulationOptions) -> Simulation {
 
 #[test]
 fn the_papers_example() {
-    // 100 segments of 10 ms each, over one path, and over three with a pipeline of 5.
+    // 100 segments of 10 ms each over one path, and over three paths with a pipeline of 5.
     let paths = [path(10, 5, 1_000_000_000, 34), path(10, 5, 1_000_000_000, 33)];
     let paths = [paths[0], paths[1], path(10, 5, 1_000_000_000, 33)];
     let latencies = latencies(&paths, 1024).unwrap();
@@ -35,7 +35,7 @@ fn stop_and_wait_matches_the_formula() {
 
 #[test]
 fn a_pipeline_helps_up_to_bandwidth_times_delay() {
-    // 1250 octets at 10 Mbit/s take 1 ms: ten packets fill a path of 10 ms.
+    // 1250 bytes at 10 Mbit/s take 1 ms, so ten packets fill a path of 10 ms.
     let options = SimulationOptions { packet_bytes: 1250, ..SimulationOptions::default() };
     let total = |depth| {
         let paths = [path(10, depth, 10_000_000, 1000)];
@@ -47,7 +47,7 @@ fn a_pipeline_helps_up_to_bandwidth_times_delay() {
     assert!((0.0..0.01).contains(&error), "{error}");
     assert!((five.total_ns as f64 / formula.limited_ns - 1.0).abs() < 0.01);
     let (forty, formula) = total(40);
-    // The formula says 250 ms; the link needs 1 s, and packets wait three times the latency.
+    // The formula gives 250 ms. The link needs 1 s, and packets wait three times the latency.
     assert_eq!(formula.pipelined_ns, 250.0 * MS as f64);
     assert_eq!(forty.total_ns, 1009 * MS);
     assert_eq!(forty.total_ns as f64, formula.limited_ns);
@@ -72,7 +72,7 @@ fn unequal_paths_wait_for_the_slowest() {
     let paths = [path(10, 4, 1_000_000_000, 500), path(100, 4, 1_000_000_000, 500)];
     let formulas = latencies(&paths, 1024).unwrap();
     let simulation = run(&paths, SimulationOptions::default());
-    // The formula takes the mean of both, the transfer the later of both.
+    // The formula takes the mean of both paths; the transfer ends with the later one.
     let factor = simulation.total_ns as f64 / formulas.multipath_ns;
     assert!((1.75..1.85).contains(&factor), "{factor}");
     assert!((simulation.total_ns as f64 / formulas.limited_ns - 1.0).abs() < 0.01);
@@ -93,7 +93,7 @@ fn paths_that_share_a_link_share_its_rate() {
     let options = SimulationOptions { packet_bytes: 1250, ..SimulationOptions::default() };
     let apart = run(&paths, options);
     let shared = run(&paths, SimulationOptions { shared_rate_bps: Some(20_000_000), ..options });
-    // 1500 packets at 0.5 ms each, whatever the number of paths.
+    // 1500 packets of 0.5 ms each, for any number of paths.
     assert!(shared.total_ns > 750 * MS && shared.total_ns < 770 * MS, "{}", shared.total_ns);
     assert!(apart.total_ns < 520 * MS);
     assert!(shared.shared_queue_packets > 5);

@@ -1,20 +1,21 @@
-//! The Markov chain of all queues at once (paper nb-cache, section IV-C), sparse.
+//! Solves the Markov chain of all queues at once (paper nb-cache, section IV-C) as a sparse system.
 //!
-//! The paper compares every pair of states, O(N states^2), to find the moves between them; here the
-//! moves into a state follow from its queue lengths, O(N) each, and no matrix is kept.
+//! The paper compares every pair of states to find the transitions between them. Here the
+//! transitions into a state follow from its queue lengths, in O(N) for each state, and no matrix is
+//! stored.
 
 use super::{Model, NQueueError, QueueSolution, Solution};
 
-/// How far to go.
+/// Limits of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChainOptions {
-    /// The most states to allocate; each takes 16 octets.
+    /// Limit on the states to allocate; each takes 16 bytes.
     pub states_max: usize,
-    /// Residual at which the iteration ends: the most that flow into a state is off from flow out
-    /// of it, relative to the flow, whatever the state's probability. When rounding stops it above
-    /// this, up to 20 times as much is accepted.
+    /// Residual at which the iteration ends. It is the largest difference between the flows into
+    /// and out of a state, relative to the flow, for any probability of the state. If rounding
+    /// prevents this, up to 20 times as much is accepted.
     pub residual_max: f64,
-    /// Sweeps after which it gives up, for each number of queues.
+    /// Limit on the sweeps for each number of queues.
     pub sweeps_max: usize,
 }
 
@@ -35,11 +36,17 @@ pub struct ChainSolution {
 
 /// Solves the balance equations of all `(threshold + 1)^queues` states (paper nb-cache, Eq. 13).
 ///
-/// The first n queues are a chain of their own, as later ones never act on earlier ones. So chains
-/// of 1, 2, .. N queues are solved in turn, each by Gauss-Seidel sweeps from what the one before
-/// says. After each sweep the last queue's levels get the weights that balance flow between
-/// neighbouring levels: this is the error that sweeps alone are slow to remove. (Giving the states
-/// of the first n - 1 queues their known sums as well does not converge from four queues on.)
+/// 1. Later queues never affect earlier ones, so the first n queues form their own chain. Chains of
+///    1, 2, .. N queues are solved in turn.
+/// 2. Each chain starts from the previous solution, with a last queue that is independent of the
+///    others.
+/// 3. Gauss-Seidel sweeps in alternating order update each state from the flow into it.
+/// 4. After each sweep, the levels of the last queue get weights that balance the flow between
+///    adjacent levels. This removes the error that sweeps alone reduce slowly.
+/// 5. The iteration ends when the residual is small enough.
+///
+/// Giving the states of the first n - 1 queues their known sums as well does not converge from four
+/// queues on.
 pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQueueError> {
     let base = model.threshold + 1;
     let states = u32::try_from(model.queues)
@@ -68,7 +75,7 @@ pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQu
         prefix = level.shares;
         full = prefix.last().copied().unwrap_or(0.0);
     }
-    // The state in which all queues are full is the last.
+    // The last state is that in which all queues are full.
     let solution = Solution { loss: full, ..Solution::from_queues(queues) };
     Ok(ChainSolution { solution, states, sweeps, residual })
 }
@@ -93,8 +100,8 @@ fn too_many(model: &Model, states_max: usize) -> NQueueError {
 
 /// The chain of the first n queues, given that of the first n - 1.
 ///
-/// A state's number has the last queue's length as its highest digit to base K + 1 and the first
-/// queue's as its lowest, so that the states of one length of the last queue are contiguous.
+/// The digits of a state's number to base K + 1 are the queue lengths, with the last queue highest.
+/// The states of one length of the last queue are therefore contiguous.
 struct ChainLevel {
     load: f64,
     threshold: usize,
@@ -102,11 +109,11 @@ struct ChainLevel {
     size: usize,
     /// Probabilities of the states.
     shares: Vec<f64>,
-    /// Distance in number between states that differ by one packet in each queue.
+    /// Difference in number between states that differ by one packet in each queue.
     strides: Vec<usize>,
 }
 
-/// The lengths of all queues of a state, counted up and down with its number.
+/// The lengths of all queues of a state, incremented and decremented with its number.
 struct QueueLengths {
     values: Vec<usize>,
     threshold: usize,
@@ -135,7 +142,7 @@ impl QueueLengths {
 }
 
 impl ChainLevel {
-    /// Starts with a last queue that knows only how often the others are all full.
+    /// Starts with a last queue that depends only on how often the others are all full.
     fn new(model: &Model, prefix: &[f64], full: f64) -> Self {
         let (threshold, load) = (model.threshold, model.load);
         let rise = (load * full).min(1e6);
@@ -155,7 +162,7 @@ impl ChainLevel {
         Self { load, threshold, size: prefix.len(), shares, strides }
     }
 
-    /// Sweeps until the residual is reached; the number of sweeps and the residual.
+    /// Sweeps until the residual is reached. Returns the number of sweeps and the residual.
     fn solve(&mut self, options: &ChainOptions) -> Result<(usize, f64), NQueueError> {
         let mut residual = f64::INFINITY;
         let mut stalled = 0;
@@ -184,7 +191,7 @@ impl ChainLevel {
     #[inline]
     fn flows(&self, state: usize, lengths: &[usize]) -> (f64, f64) {
         let (mut into, mut out) = (0.0, 0.0);
-        // As long as all queues before are full, an arrival may have filled this one (lambda-in).
+        // While all queues before are full, an arrival may have entered this one (lambda-in).
         let mut open = true;
         for (length, stride) in lengths.iter().zip(&self.strides) {
             if *length > 0 {
@@ -204,7 +211,7 @@ impl ChainLevel {
         (into, out)
     }
 
-    /// One Gauss-Seidel sweep in rising or falling order.
+    /// One Gauss-Seidel sweep in ascending or descending order.
     fn sweep(&mut self, falling: bool) {
         let count = self.shares.len();
         let start = if falling { self.threshold } else { 0 };
@@ -220,8 +227,8 @@ impl ChainLevel {
         }
     }
 
-    /// Gives the last queue's levels the weights with which as much flow rises from each (arrivals
-    /// that find all other queues full) as falls back to it.
+    /// Weights the levels of the last queue so that the flow up from each level equals the flow
+    /// back. The flow up consists of arrivals that find all other queues full.
     fn balance_last_queue(&mut self) {
         let size = self.size;
         let (mut weight, mut sum) = (1.0, 0.0);
@@ -238,9 +245,9 @@ impl ChainLevel {
         }
     }
 
-    /// The most that the balance equation of any state is off by, relative to the flow through it.
+    /// The largest error of any state's balance equation, relative to the flow through the state.
     fn residual(&self) -> f64 {
-        /// Below this, numbers lose digits.
+        /// Numbers below this lose digits.
         const TINY: f64 = 1e-290;
         let values = vec![0; self.strides.len()];
         let mut lengths = QueueLengths { values, threshold: self.threshold };

@@ -1,30 +1,30 @@
-//! The transition diagram of the chain (paper nb-cache, Fig. 8), from the paper's rules.
+//! The transition diagram of the chain (paper nb-cache, Fig. 8), by the paper's rules.
 
 use std::fmt::Write as _;
 
 use super::Model;
 
-/// The moves of a chain, state by state.
+/// The transitions of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagram {
-    /// The queue lengths of each state; a state's number is its place here. The first queue's
-    /// length varies slowest: 00, 01, 10, 11.
+    /// The queue lengths of each state, indexed by its number. The first queue's length varies
+    /// slowest: 00, 01, 10, 11.
     pub states: Vec<Vec<usize>>,
-    /// The moves, by state of origin.
+    /// The transitions, by state of origin.
     pub moves: Vec<Move>,
 }
 
-/// One move between states.
+/// A transition between two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Number of the state it leaves.
+    /// State of origin.
     pub from: usize,
-    /// Number of the state it leads to.
+    /// Target state.
     pub to: usize,
     pub kind: MoveKind,
 }
 
-/// What a move is, which says its rate.
+/// The kind of a transition, which gives its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveKind {
     /// A packet arrives, at rate lambda.
@@ -33,10 +33,11 @@ pub enum MoveKind {
     Service,
 }
 
-/// The whole diagram of a small model: by section IV-C every state has one move by arrival, into
-/// the first queue with room (none when all are full), and one by service for each queue in use.
+/// The whole diagram of a small model (section IV-C). Every state has one transition by arrival,
+/// into the first queue that is not full (none if all are full), and one by service for each busy
+/// queue.
 ///
-/// The caller bounds the number of states, `(threshold + 1)^queues`.
+/// The caller limits the number of states, `(threshold + 1)^queues`.
 pub fn diagram(model: &Model) -> Diagram {
     let (queues, base) = (model.queues, model.threshold + 1);
     let count = base.pow(queues as u32);
@@ -57,7 +58,7 @@ pub fn diagram(model: &Model) -> Diagram {
 }
 
 impl Diagram {
-    /// A state's name: its queue lengths as digits, `10`, or with commas when one needs two digits.
+    /// A state's name: its queue lengths as digits (`10`), with commas if one needs two digits.
     pub fn label(&self, state: usize) -> String {
         let lengths = &self.states[state];
         let wide = self.states.iter().flatten().any(|length| *length > 9);
@@ -65,7 +66,7 @@ impl Diagram {
         digits.join(if wide { "," } else { "" })
     }
 
-    /// The diagram in Graphviz' language.
+    /// The diagram in the language of Graphviz.
     pub fn to_dot(&self, name: &str) -> String {
         let mut text =
             format!("digraph \"{name}\" {{\n  rankdir = LR;\n  node [shape = circle];\n");

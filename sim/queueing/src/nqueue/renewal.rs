@@ -1,11 +1,19 @@
-//! One queue after the other: exact for any number of queues in polynomial time.
+//! Solves one queue after another: exact for any number of queues, in polynomial time.
 //!
-//! At an overflow of queue i all queues up to i are full, and nothing else of the past matters, so
-//! overflows form a renewal stream and queue i + 1 is a GI/M/1/K queue. What is carried from queue
-//! to queue is the Laplace-Stieltjes transform of the time between overflows, as samples on a
-//! vertical line in the right half-plane, from which Cauchy's integral gives it and all its
-//! derivatives to the right of the line. `docs/models/nqueue.md` has the derivation and the error
-//! bound.
+//! When a packet overflows from queue i, all queues up to i are full, and nothing else of the past
+//! matters. Overflows therefore form a renewal stream, and queue i + 1 is a GI/M/1/K queue. The
+//! method works in these steps:
+//!
+//! 1. The first queue's stream is Poisson.
+//! 2. From the stream's Laplace-Stieltjes transform A(s), compute the fraction of arrivals that
+//!    find 0 to K packets in the queue ([`stage`]). This gives blocking, length and utilisation.
+//! 3. Compute the transform of the overflow stream, by a recursion over the levels of the queue.
+//! 4. Represent that transform by samples on a vertical line in the right half-plane ([`line`]).
+//!    Cauchy's integral gives its values and derivatives to the right of the line.
+//! 5. Continue with the next queue.
+//!
+//! The whole computation runs twice, with two resolutions. Their difference is the error estimate.
+//! `docs/models/nqueue.md` has the derivation and the error bound.
 
 mod line;
 mod stage;
@@ -14,29 +22,29 @@ use super::{Model, NQueueError, QueueSolution, Solution};
 use line::SampleLine;
 use stage::OverflowStream;
 
-/// The highest threshold of the renewal method: its tables grow with the threshold.
+/// Limit on the threshold: the tables grow with it.
 pub(crate) const RENEWAL_THRESHOLD_MAX: usize = 1024;
 
 /// Spacing of the samples, in the hyperbolic parameter of the line.
 const STEP: f64 = 0.1;
-/// How much wider the samples of the second, coarser computation are.
+/// Spacing of the coarser computation, relative to the finer one.
 const COARSER: f64 = 1.25;
-/// What the two computations may differ by, in any figure of any queue: absolutely for figures
-/// below 1, relatively for those above.
+/// Largest difference allowed between the two computations in any figure: absolute for figures
+/// below 1, relative above.
 const DIFFERENCE_MAX: f64 = 1e-8;
-/// How often the spacing is refined until they agree.
+/// How often the spacing is refined until the computations agree.
 const REFINEMENTS: usize = 3;
 
-/// A solution and how far it can be trusted.
+/// A solution and its error estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RenewalSolution {
     pub solution: Solution,
-    /// The largest difference of any figure, of figures above 1 the relative one, from that of a
-    /// computation with samples a quarter further apart. The error of that one is greater by a
-    /// factor of 10 or more, so this is above the error of `solution` down to rounding (1e-13 or
-    /// so). 0 when nothing arrives.
+    /// The largest difference of any figure from a computation with samples a quarter further apart
+    /// (relative for figures above 1). The error of that computation is at least ten times as
+    /// large, so this exceeds the error of `solution` up to rounding (about 1e-13). It is 0 if
+    /// nothing arrives.
     pub error_estimate: f64,
-    /// Samples that carried each stream.
+    /// Number of samples of each stream.
     pub samples: usize,
 }
 
@@ -45,12 +53,12 @@ pub struct RenewalSolution {
 ///
 /// # Errors
 ///
-/// [`NQueueError::RenewalThreshold`] above `RENEWAL_THRESHOLD_MAX`; [`NQueueError::Accuracy`]
-/// when two resolutions differ by more than 1e-8.
+/// [`NQueueError::RenewalThreshold`] above `RENEWAL_THRESHOLD_MAX`; [`NQueueError::Accuracy`] if
+/// two resolutions differ by more than 1e-8.
 ///
 /// # Panics
 ///
-/// When a result breaks conservation: what is served and what is lost must be what arrives.
+/// A result violates conservation: served and lost packets must add up to the arrivals.
 pub fn renewal(model: &Model) -> Result<RenewalSolution, NQueueError> {
     if model.threshold > RENEWAL_THRESHOLD_MAX {
         return Err(NQueueError::RenewalThreshold {
@@ -82,7 +90,7 @@ pub fn renewal(model: &Model) -> Result<RenewalSolution, NQueueError> {
     unreachable!("the last refinement returns")
 }
 
-/// The solution with samples `step` apart, and how many there were.
+/// The solution with samples `step` apart, and the number of samples.
 fn solve(model: &Model, step: f64) -> (Solution, usize) {
     let line = SampleLine::new(model, step);
     let mut stage = OverflowStream::first(&line, model);
@@ -90,11 +98,11 @@ fn solve(model: &Model, step: f64) -> (Solution, usize) {
     let mut queues = Vec::with_capacity(model.queues);
     for index in 0..model.queues {
         let arrivals = stage.at_arrivals();
-        // A queue's level rises from n to n + 1 as often as it falls back: the share of time with
-        // n + 1 packets, times the service rate of 1, is the rate of arrivals that find n.
+        // A queue rises from n to n + 1 as often as it falls back. The fraction of time with n + 1
+        // packets, times the service rate of 1, is the rate of arrivals that find n.
         let levels = || arrivals.iter().take(model.threshold).enumerate();
         let mean_packets = levels().map(|(level, share)| (level + 1) as f64 * rate * share).sum();
-        // `rate * (1 - blocking)` is the same, but cancels under a high load.
+        // `rate * (1 - blocking)` is equal, but cancels under high load.
         let utilisation = levels().map(|(_, share)| rate * share).sum::<f64>();
         let blocking = arrivals[model.threshold];
         queues.push(QueueSolution { mean_packets, utilisation, blocking });
@@ -106,8 +114,8 @@ fn solve(model: &Model, step: f64) -> (Solution, usize) {
     (Solution::from_queues(queues), line.samples())
 }
 
-/// By how much a solution breaks what holds whatever the method: flow in is flow out, and every
-/// figure is in range. 0 for one that is exact.
+/// How far a solution violates what holds for every method: flow in equals flow out, and every
+/// figure is in range. 0 for an exact one.
 fn violation(model: &Model, solution: &Solution) -> f64 {
     let out = solution.throughput() + model.load * solution.loss;
     let unbalanced = (out - model.load).abs() / model.load.max(1.0);
@@ -119,7 +127,7 @@ fn violation(model: &Model, solution: &Solution) -> f64 {
     })
 }
 
-/// Takes off what rounding put beyond the bounds.
+/// Clamps figures that rounding moved out of range.
 fn within_range(model: &Model, solution: Solution) -> Solution {
     let most = model.threshold as f64;
     let queues = solution.queues.into_iter().map(|queue| QueueSolution {

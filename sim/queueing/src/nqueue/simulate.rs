@@ -1,4 +1,4 @@
-//! Counting events: the same model without any mathematics about it.
+//! Solves the model by counting events, without any mathematics.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
@@ -6,16 +6,16 @@ use weir_base::Rng;
 
 use super::{Model, NQueueError, QueueSolution, Solution};
 
-/// How long and how often to simulate.
+/// Length and number of simulations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulateOptions {
-    /// Seed of the random numbers: one seed, one result.
+    /// Seed of the random numbers. Equal seeds give equal results.
     pub seed: u64,
-    /// Independent runs; at least 2.
+    /// Independent runs, at least 2.
     pub replications: usize,
-    /// Arrivals counted in each run; at least 1. A fifth as many come before and are not counted.
+    /// Arrivals counted in each run, at least 1. A fifth as many come first and are not counted.
     pub arrivals: u64,
-    /// The confidence of the intervals, between 0 and 1.
+    /// Confidence of the intervals, between 0 and 1.
     pub confidence: f64,
 }
 
@@ -25,12 +25,12 @@ impl Default for SimulateOptions {
     }
 }
 
-/// Means over the replications, and what they may be off by.
+/// Means over the replications, and their confidence intervals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Simulation {
     /// Means over the replications.
     pub solution: Solution,
-    /// For each figure of `solution` the half-width of its confidence interval (t distribution).
+    /// Half-width of the confidence interval for each figure of `solution` (t distribution).
     pub half_widths: Solution,
 }
 
@@ -80,13 +80,13 @@ pub fn simulate(model: &Model, options: &SimulateOptions) -> Result<Simulation, 
 struct Run<'a> {
     model: &'a Model,
     rng: Rng,
-    /// Mean service times that have passed since the count began.
+    /// Time since counting began, in mean service times.
     now: f64,
     lengths: Vec<usize>,
-    /// Queues that hold packets, in no order, and where each queue is among them.
+    /// Queues that hold packets, unordered, and the position of each queue in this list.
     busy: Vec<usize>,
     busy_at: Vec<usize>,
-    /// A bit for each queue with room.
+    /// A bit for each queue that is not full.
     has_space: Vec<u64>,
     counts: Vec<QueueCounters>,
     lost: u64,
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Counts `arrivals` arrivals after a fifth as many, and until queues have had time to fill.
+    /// Counts `arrivals` arrivals, after a fifth as many and enough time for queues to fill.
     fn measure(mut self, arrivals: u64) -> Solution {
         if self.model.load == 0.0 {
             let idle = QueueSolution { mean_packets: 0.0, utilisation: 0.0, blocking: 0.0 };
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
         Solution { loss: self.lost as f64 / arrivals as f64, ..Solution::from_queues(queues) }
     }
 
-    /// One event; whether it was an arrival.
+    /// One event. Returns whether it was an arrival.
     fn step(&mut self) -> bool {
         let rate = self.model.load + self.busy.len() as f64;
         self.now -= libm::log(1.0 - self.rng.unit()) / rate;

@@ -4,7 +4,7 @@ fn model(queues: usize, threshold: usize, load: f64) -> Model {
     Model::new(queues, threshold, load).unwrap()
 }
 
-/// Erlang's loss formula, whose recursion is stable.
+/// Erlang's loss formula by its stable recursion.
 fn erlang(servers: usize, load: f64) -> Vec<f64> {
     let mut loss = vec![1.0];
     for count in 1..=servers {
@@ -14,7 +14,7 @@ fn erlang(servers: usize, load: f64) -> Vec<f64> {
     loss
 }
 
-/// The largest difference of any figure of two solutions of the same shape.
+/// The largest difference of any figure of two solutions with the same shape.
 fn distance(one: &Solution, other: &Solution) -> f64 {
     one.distance_by(other, |one, two| (one - two).abs())
 }
@@ -37,7 +37,7 @@ fn chain_and_renewal_agree_to_rounding() {
 /// form, `p_n = load^n / (1 + load + ... + load^K)`.
 fn mm1_drop(threshold: usize, load: f64) -> Result<Solution, NQueueError> {
     let model = Model::new(1, threshold, load)?;
-    // Weights relative to the likeliest end, so that none overflows.
+    // Weights relative to the likelier end, so that none overflows.
     let last = model.threshold as i32;
     let weight = |packets: i32| {
         if load <= 1.0 { load.powi(packets) } else { load.powi(packets - last) }
@@ -74,7 +74,7 @@ fn queues_of_one_packet_are_erlangs_servers() {
         let solution = renewal(&model(queues, 1, load)).unwrap().solution;
         for (index, queue) in solution.queues.iter().enumerate() {
             if loss[index + 1] < 1e-290 {
-                break; // The reference loses digits.
+                break; // The reference is inaccurate here.
             }
             let blocking = loss[index + 1] / loss[index];
             let error = (queue.blocking / blocking - 1.0).abs();
@@ -106,21 +106,21 @@ fn agrees_with_sixty_digits() {
     }
 }
 
-/// `renewal` itself asserts conservation; the estimate comes from samples further apart.
+/// `renewal` itself asserts conservation. The estimate comes from samples further apart.
 #[test]
 fn a_hundred_deep_queues_at_any_load() {
     for per_server in [0.1, 0.5, 0.9, 1.0, 1.2] {
         let result = renewal(&model(100, 64, per_server * 100.0)).unwrap();
         assert!(result.error_estimate < 1e-8, "{per_server}: {:e}", result.error_estimate);
         if per_server > 1.0 {
-            // No server ever rests: what is lost is what is more than all of them serve.
+            // No server is ever idle, so the loss is the load beyond the capacity of all servers.
             assert!((result.solution.loss * 120.0 - 20.0).abs() < 1e-9);
         }
     }
 }
 
 #[test]
-#[ignore = "a minute where other work runs; prints what 1,000 queues take"]
+#[ignore = "takes a minute on a busy machine; prints the time of 1,000 queues"]
 fn a_thousand_deep_queues_at_any_load() {
     for per_server in [0.1, 0.3, 0.5, 0.9, 0.99, 1.0, 1.01, 1.2] {
         let start = std::time::Instant::now();
@@ -137,7 +137,7 @@ fn a_thousand_deep_queues_at_any_load() {
 }
 
 #[test]
-#[ignore = "a minute where other work runs; prints what a million states take"]
+#[ignore = "takes a minute on a busy machine; prints the time of a million states"]
 fn a_million_states() {
     for load in [0.5, 4.5, 9.0] {
         let start = std::time::Instant::now();
@@ -221,7 +221,7 @@ fn diagrams_are_those_of_figure_8() {
     let expected = ["00-10a", "01-11a", "01-00s", "10-11a", "10-00s", "11-01s", "11-10s"];
     assert_eq!(moves, expected);
     let larger = super::diagram(&model(2, 2, 0.0));
-    // 8 arrivals, one from each state but 22; 12 services, 6 of each queue.
+    // 8 arrivals, one from each state except 22; 12 services, 6 for each queue.
     assert_eq!((larger.states.len(), larger.moves.len()), (9, 20));
     let dot = larger.to_dot("bypass-2*3");
     assert!(dot.starts_with("digraph \"bypass-2*3\" {"));
@@ -235,7 +235,8 @@ fn simulation_agrees_with_the_renewal_method() {
         let model = model(queues, threshold, load);
         let exact = renewal(&model).unwrap().solution;
         let result = simulate(&model, &options).unwrap();
-        // Twice the half-width: about 4.5 standard errors, and a little for what is never seen.
+        // Twice the half-width is about 4.5 standard errors; a little is added for events that
+        // never occurred.
         let close =
             |found: f64, exact: f64, width: f64| (found - exact).abs() <= 2.0 * width + 2e-4;
         let (found, width) = (&result.solution, &result.half_widths);
@@ -311,7 +312,7 @@ fn invalid_models_are_rejected() {
     assert!(matches!(stopped, Err(NQueueError::Convergence { sweeps: 1, .. })), "{stopped:?}");
 }
 
-/// High loads made `rate * (1 - blocking)` cancel: utilisations above 1, and a panic.
+/// At high loads `rate * (1 - blocking)` cancelled: utilisations exceeded 1, and the code panicked.
 #[test]
 fn the_highest_loads_have_a_solution_or_an_error() {
     for (queues, threshold) in [(1, 1), (1, 64), (3, 2), (20, 8)] {

@@ -1,4 +1,4 @@
-//! HR-ICP's shaping: rate, shares, sizes, bounds.
+//! HR-ICP's shaping: rate, shares, sizes and bounds.
 
 use proptest::prelude::*;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet};
@@ -15,7 +15,7 @@ fn interest_packet(uri: &str) -> Packet {
     Packet::from(Interest::new(name(uri)).encode())
 }
 
-/// A Data of `uri` comes in; its octets.
+/// Receives a Data of `uri`, and returns its size in bytes.
 fn answer(link: &mut Link, uri: &str, content_bytes: usize) -> u64 {
     let packet = Data::new(name(uri)).content(vec![7; content_bytes]).encode_with_digest();
     let bytes = packet.len() as u64;
@@ -23,7 +23,7 @@ fn answer(link: &mut Link, uri: &str, content_bytes: usize) -> u64 {
     bytes
 }
 
-/// The names of the Interests that leave until `end`, with the time of each.
+/// Names of the Interests that leave until `end`, with their times.
 fn leaves(link: &mut Link, end: Instant) -> Vec<(Instant, String)> {
     let mut left = Vec::new();
     let mut note = |link: &mut Link, now| {
@@ -43,7 +43,7 @@ fn leaves(link: &mut Link, end: Instant) -> Vec<(Instant, String)> {
 
 #[test]
 fn interests_leave_at_the_rate_of_their_data() {
-    // 1,000 octets take 1 ms.
+    // 1,000 bytes take 1 ms.
     let mut link = limited("hr-icp rate_bps=8000000 burst_bytes=2000 data_bytes=1000");
     for number in 0..10 {
         offer(&mut link, START, interest_packet(&format!("/a/{number}"))).unwrap();
@@ -69,7 +69,7 @@ fn interests_leave_at_the_rate_of_their_data() {
 fn flows_share_by_bytes_not_by_interests() {
     let mut link = limited("hr-icp rate_bps=8000000 burst_bytes=0 data_bytes=1000");
     offer(&mut link, START, interest_packet("/first")).unwrap();
-    // Flows are known from their first Interest on; large Data and small, and sizes settle.
+    // Flows exist from their first Interest on; their sizes, one large and one small, become known.
     for flow in ["/large", "/small"] {
         offer(&mut link, START, interest_packet(flow)).unwrap();
     }
@@ -84,7 +84,7 @@ fn flows_share_by_bytes_not_by_interests() {
     let left = leaves(&mut link, START.plus_ns(500 * NS_PER_MS));
     let of = |flow: &str| left.iter().filter(|(_, name)| name.starts_with(flow)).count() as u64;
     let shares = [of("/large") * bytes[0], of("/small") * bytes[1]];
-    // Half of 500,000 octets each, but for a quantum and what means are above their sizes.
+    // Half of 500,000 bytes each, up to a quantum and the error of the mean sizes.
     for share in shares {
         assert!((235_000..=260_000).contains(&share), "{shares:?} octets");
     }
@@ -103,7 +103,7 @@ fn queues_and_flows_are_bounded() {
             taken.extend(result.ok());
         }
     }
-    // One left at once, and two of each of three places wait.
+    // One left at once, and two of each of the three slots wait.
     assert_eq!(taken.len(), 7);
     assert_eq!(link.counters().drops[LinkDrop::FlowQueueFull], 73);
     link.shed_egress(0, false);
@@ -119,8 +119,8 @@ fn queues_and_flows_are_bounded() {
 }
 
 proptest! {
-    /// In any span of time no more Data is asked for than the burst, what the rate allows, and the
-    /// one packet with which the credit ends; none is lost, and each flow keeps its order.
+    /// In any time span, the requested Data exceeds neither the burst plus the rate, except by the
+    /// one packet that uses up the credit. No Interest is lost, and each flow keeps its order.
     #[test]
     fn the_rate_holds_over_every_span(
         interests in prop::collection::vec((0u64..3000, 0u8..4), 1..120),
@@ -167,7 +167,7 @@ proptest! {
             for to in from..left.len() {
                 let span_ns = u128::from(left[to].0 - left[from].0);
                 let asked_bytes = (to - from) as u128 * u128::from(data_bytes);
-                // A time is rounded down to a nanosecond for each Interest and for the burst.
+                // Times are rounded down to a nanosecond for each Interest and for the burst.
                 let spans_ns = span_ns + (to - from) as u128 + 1;
                 let allowed_bits = spans_ns * u128::from(rate_kbps * 1000) / 1_000_000_000;
                 prop_assert!(asked_bytes <= u128::from(burst_bytes) + allowed_bits / 8 + 1);
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// What has waited for longer than its lifetime asks for Data that is dropped on the way back.
+/// An Interest that waited beyond its lifetime requests Data that would be dropped on the way back.
 #[test]
 fn expired_interests_are_not_sent() {
     let mut link = limited("hr-icp rate_bps=8000 burst_bytes=1000 data_bytes=1000");

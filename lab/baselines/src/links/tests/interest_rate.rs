@@ -1,4 +1,4 @@
-//! The discipline `interest-rate`: its rate, its bounds, and what becomes of Interests that wait.
+//! The discipline `interest-rate`: its rate, its bounds, and waiting Interests.
 
 use proptest::prelude::*;
 use weir_base::{Instant, NS_PER_MS, Packet};
@@ -7,7 +7,7 @@ use weir_wire::tlv;
 
 use super::{START, data, limited, offer, sent};
 
-/// Interests of one byte of content each, told apart by it.
+/// An Interest identified by one byte of content.
 fn numbered(number: u8) -> Packet {
     Packet::from(&[tlv::INTEREST as u8, 1, number][..])
 }
@@ -29,7 +29,7 @@ fn interests_beyond_the_rate_wait_and_leave_in_order() {
     assert!(link.is_egress_empty());
     link.poll(at(10));
     assert_eq!(sent(&mut link), [numbered(3)]);
-    // A driver that comes late gets what has become due, and no more.
+    // Polled late, it sends what has become due and no more.
     link.poll(at(35));
     assert_eq!(sent(&mut link), [4, 5].map(numbered));
     assert_eq!((link.next_wakeup(), link.queue_bytes()), (None, 0));
@@ -57,7 +57,7 @@ fn held_interests_are_bounded_and_dropped_on_down() {
     config.egress.queue_bytes_max = 500;
     full.set_config(config);
     let taken = (0..9).filter(|&number| offer(&mut full, START, numbered(number)).is_ok()).count();
-    assert_eq!(taken, 5, "the bound on the octets that wait holds for those held, too");
+    assert_eq!(taken, 5, "the byte limit covers held packets too");
     assert_eq!(full.counters().drops[LinkDrop::QueueFull], 4);
 }
 
@@ -90,8 +90,8 @@ fn low_memory_drops_held_interests_first() {
 }
 
 proptest! {
-    /// Against the bucket written down directly: in any span of time no more Interests leave than
-    /// the burst and what the rate allows; none is lost, and their order is kept.
+    /// Compares with a directly written bucket: in any time span, no more Interests leave than the
+    /// burst plus the rate. None is lost, and they keep their order.
     #[test]
     fn the_rate_holds_over_every_span(
         gaps_us in prop::collection::vec(0u64..4000, 1..120),

@@ -11,7 +11,7 @@ fn read(text: &str) -> MarkingPolicy {
     MarkingPolicy::read(text, MARKERS).unwrap()
 }
 
-/// The mark of a packet that bore `mark` when it was enqueued.
+/// The mark of a packet that had `mark` before it was enqueued.
 fn mark_after(link: &mut Link, now: Instant, packet: Packet, mark: u64) -> u64 {
     let header = LpHeader { congestion_mark: mark, ..LpHeader::default() };
     link.enqueue(now, header, packet).unwrap();
@@ -29,21 +29,21 @@ fn marks_are_in_proportion_and_on_data_alone() {
         config.egress.marking.capacity_bytes = 100_000;
         let mut link = Link::new(config);
         link.set_socket_backlog(80_000);
-        // A queue of 80,000 octets to which 100 join in each 10 ms is late for both of them.
+        // With a queue of 80,000 bytes that grows by 100 bytes per 10 ms, both policies mark.
         let warm: Vec<u64> =
             (0..20).map(|step| mark_after(&mut link, at(step * 10), data(100), 0)).collect();
         assert_eq!(warm.iter().max(), Some(&2), "{text}");
         let set = warm.iter().filter(|&&mark| mark > 0).count() as u64;
         assert_eq!(link.counters().marks_set, set);
         assert_eq!(mark_after(&mut link, at(5000), data(100), 3), 3);
-        assert_eq!(link.counters().marks_set, set, "it bore the mark before");
+        assert_eq!(link.counters().marks_set, set, "the packet already had the mark");
         assert_eq!(mark_after(&mut link, at(9000), data(100), 1), 3);
         let interest = Packet::from(Interest::new("/a".parse().unwrap()).encode());
         assert_eq!(mark_after(&mut link, at(12_000), interest, 0), 0);
     }
 }
 
-/// Nothing waits for longer than a millisecond, whatever headers packets have.
+/// No packet waits longer than a millisecond, whatever its headers.
 #[test]
 fn burst_is_not_marked_early() {
     for policy in ["step", "step target=60s"] {
@@ -54,7 +54,7 @@ fn burst_is_not_marked_early() {
             let mut link = Link::new(config);
             for half_ms in 0..40 {
                 let now = START.plus_ns(half_ms * NS_PER_MS / 2);
-                // Fragments have headers, too.
+                // Fragments have headers too.
                 for len in [200, 200, 4000, 200, 4000] {
                     link.enqueue(now, header.clone(), data(len)).unwrap();
                 }
@@ -86,8 +86,8 @@ fn marking_policies_are_chosen_by_text() {
     }
 }
 
-/// Options that contradict each other are refused by both names and values, in either order, and
-/// also where one of them follows from the queue.
+/// Contradictory options are rejected with both names and values. This holds in either order, and
+/// also if one of them follows from the queue.
 #[test]
 fn contradictory_options_are_rejected() {
     let contradiction = |text: &str, capacity_bytes: Option<u64>| {

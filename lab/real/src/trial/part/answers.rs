@@ -1,4 +1,4 @@
-//! Single packets, made when an Interest asks for them (paper socket-api, Table 3).
+//! Single packets created for each Interest (paper socket-api, Table 3).
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use weir_wire::{Data, DataView, Interest};
 use super::super::keys::Key;
 use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
 
-/// Answers before those that count.
+/// Answers before counting starts.
 const WARM_UP: u32 = 20;
 
 pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
@@ -22,7 +22,7 @@ pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
     let producer = Producer::bind(&session, spec.prefix(), identity)?;
     let octets = content(spec.trial.size.bytes, 0);
     std::thread::spawn(|| {
-        // Only its end is waited for.
+        // Waits for the end of the input.
         while read_input_line().is_ok() {}
         std::process::exit(0);
     });

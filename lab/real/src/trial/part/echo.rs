@@ -1,4 +1,4 @@
-//! Messages of one length that come back by TCP, through relays.
+//! Messages of equal length that return over TCP, through relays.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use weir_base::NS_PER_S;
 
 use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
-/// Echoes before those that count.
+/// Echoes before counting starts.
 const WARM_UP: u32 = 20;
 
 pub(super) fn serve(spec: &RoleSpec) -> Result<(), RoleError> {
@@ -21,7 +21,7 @@ pub(super) fn serve(spec: &RoleSpec) -> Result<(), RoleError> {
     Ok(())
 }
 
-/// As a router does: what comes from one side goes to the other, in one thread.
+/// Forwards from each side to the other in one thread, as a router does.
 pub(super) fn relay(spec: &RoleSpec) -> Result<(), RoleError> {
     let mut server = connect(&spec.at)?;
     let mut client = accept()?;
@@ -50,14 +50,14 @@ pub(super) fn client(spec: &RoleSpec) -> Result<(), RoleError> {
             times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
         }
         if back != sent {
-            return Err(RoleError::Wrong("another message came back".into()));
+            return Err(RoleError::Wrong("a different message returned".into()));
         }
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }
     print_line(&json!({ "times_s": times_s }))
 }
 
-/// Says where it listens, and takes the one that comes.
+/// Prints its address, and accepts one connection.
 fn accept() -> Result<TcpStream, RoleError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     print_line(&json!({ "ready": true, "at": listener.local_addr()?.to_string() }))?;

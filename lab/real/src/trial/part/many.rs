@@ -16,18 +16,18 @@ use weir_wire::Name;
 
 use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
-/// Octets of what each socket publishes or fetches when its memory has been counted.
+/// Bytes that each socket publishes or fetches after its memory was measured.
 const CONTENT_BYTES: u64 = 100;
-/// Until memory has settled.
+/// Time for the memory use to settle.
 const SETTLE: Duration = Duration::from_millis(300);
-/// More than there are sockets.
+/// More than the number of sockets.
 const REQUESTS_MAX: u32 = 1 << 20;
 const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
 
 pub(super) fn sockets(spec: &RoleSpec) -> Result<(), RoleError> {
     let count = spec.trial.count;
     let session = spec.session()?;
-    // What the first socket brings along is no part of the others.
+    // Memory that only the first socket causes must not count for the others.
     let first = producer(&session, count)?;
     super::print_ready()?;
     read_input_line()?;
@@ -55,7 +55,7 @@ pub(super) fn sockets(spec: &RoleSpec) -> Result<(), RoleError> {
     }))
 }
 
-/// The sockets that are counted.
+/// The sockets that are measured.
 #[derive(Default)]
 struct OpenSockets {
     producers: Vec<Producer>,
@@ -64,7 +64,7 @@ struct OpenSockets {
 }
 
 impl OpenSockets {
-    /// Each of them does what it is for.
+    /// Checks that each socket works.
     fn check_usable(self, session: &Session, first: &Producer) -> Result<(), RoleError> {
         let mut readers = self.readers.into_iter();
         for (number, consumer) in (0..).zip(&self.consumers) {
@@ -81,7 +81,7 @@ impl OpenSockets {
     }
 }
 
-/// The name of an object of that number.
+/// The name of an object with this number.
 fn object(producer: &Producer, number: u32) -> Name {
     let mut name = producer.prefix().clone();
     name.append_str(&number.to_string());
@@ -115,7 +115,7 @@ fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, RoleError> {
     Ok(consumer)
 }
 
-/// Octets of this process in memory.
+/// Resident memory of this process in bytes.
 fn resident_bytes() -> Result<u64, RoleError> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! The publisher of an object that grows.
+//! The publisher of a growing object.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use super::super::super::proc::own_cpu_ns;
 use super::super::keys::Key;
 use super::{RoleError, RoleSpec, content, digits, input_lines, print_line};
 
-/// What a message begins with: its number and the time of its publication.
+/// Head of a message: its number and the time of its publication.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// The system's time that all of its processes have in common, ns.
+/// System time, common to all processes, ns.
 pub(super) fn now_ns() -> Result<u64, RoleError> {
     let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .map_err(|error| RoleError::System(error.into()))?;
     Ok(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
-/// Publishes half of the messages, then more until it is told that all have joined, then the other
-/// half; counts in the first and the last part.
+/// Publishes half of the messages, then further ones until all subscribers have joined, then the
+/// other half. Counts in the first and the last period.
 pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     if trial.size.bytes < HEAD_BYTES as u64 {
@@ -78,7 +78,7 @@ pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
         "counted": counted.shown(messages - joining),
         "joining": while_joining.shown(joining),
     }))?;
-    // What was published is there as long as this is.
+    // Published messages are available as long as this process runs.
     while lines.recv().is_ok() {}
     Err(RoleError::Orphaned)
 }
@@ -92,7 +92,7 @@ struct MessageFeed {
 }
 
 impl MessageFeed {
-    /// Until the next message is due.
+    /// Time until the next message is due.
     fn pause(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
@@ -106,7 +106,7 @@ impl MessageFeed {
     }
 }
 
-/// What publishing costs, from the start on or of a time.
+/// The cost of publishing, since the start or over a period.
 struct Counts {
     interests: u64,
     metadata: u64,

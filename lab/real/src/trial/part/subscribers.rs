@@ -1,5 +1,5 @@
-//! Many consumers of one object that grows. One thread reads for all of them, as tasks of an
-//! executor would: what is measured are the sockets, not a thread for each.
+//! Many consumers of one growing object. One thread reads for all of them, as an executor's tasks
+//! would: the measurement is about the sockets, not about a thread for each.
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use weir_socket::{Consumer, ConsumerOptions, Reader, Session, SessionConfig};
 use super::publisher::{HEAD_BYTES, now_ns};
 use super::{RoleError, RoleSpec, content, input_lines, print_line};
 
-/// Follows with those that are there from the start, has the others join when it is told to, and
-/// says what came of it when the object has ended.
+/// Follows with the initial subscribers, adds the late ones on command, and prints the results when
+/// the object has ended.
 pub(super) fn subscribe(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     let mut crowd = SubscriberGroup::new(spec)?;
@@ -43,17 +43,17 @@ pub(super) fn subscribe(spec: &RoleSpec) -> Result<(), RoleError> {
     Err(RoleError::Orphaned)
 }
 
-/// How many of a process's subscribers join late.
+/// Number of a process's subscribers that join late.
 pub(in super::super) fn late_count(trial: &Trial) -> u32 {
     (u64::from(trial.subscribers) * u64::from(trial.late)).div_ceil(100) as u32
 }
 
-/// What the thread that reads is to look at.
+/// An event for the reading thread.
 enum Event {
-    /// A subscriber may go on.
+    /// A subscriber may have data.
     Awake(usize),
     InputLine,
-    /// Nobody will tell it anything any more.
+    /// Standard input has closed.
     Orphaned,
 }
 
@@ -64,7 +64,7 @@ struct IndexWaker {
 
 impl Wake for IndexWaker {
     fn wake(self: Arc<Self>) {
-        // Without the reading thread nobody waits.
+        // If the reading thread has ended, nothing waits for the event.
         let _ = self.events.send(Event::Awake(self.index));
     }
 }
@@ -73,11 +73,11 @@ struct Subscriber {
     reader: Reader,
     waker: Waker,
     begun: Instant,
-    /// When it began, by the clock that messages bear.
+    /// When it began, by the clock in the messages.
     begun_ns: u64,
-    /// Time until it knew what was newest.
+    /// Time until it knew the newest message.
     join_s: Option<f64>,
-    /// The first message that it got, and the one that it waits for.
+    /// The first message it received, and (`next`) the one it waits for.
     first: Option<u64>,
     next: u64,
     is_over: bool,
@@ -134,7 +134,7 @@ impl<'a> SubscriberGroup<'a> {
         }
     }
 
-    /// Has `count` more begin, all at once; returns when each of them knows what is newest.
+    /// Adds `count` subscribers at once. Returns when each of them knows the newest message.
     fn join(&mut self, count: u32) -> Result<(), RoleError> {
         let from = self.members.len();
         let sessions: Vec<Session> =
@@ -170,7 +170,7 @@ impl<'a> SubscriberGroup<'a> {
         self.members.iter().filter_map(|member| member.join_s).collect()
     }
 
-    /// Waits for something to happen.
+    /// Waits for an event and handles it.
     fn turn(&mut self) -> Result<(), RoleError> {
         match self.events.recv().map_err(|_| RoleError::Orphaned)? {
             Event::Awake(index) => self.advance(index),
@@ -182,7 +182,7 @@ impl<'a> SubscriberGroup<'a> {
         }
     }
 
-    /// Takes what has come for one of them.
+    /// Reads what has arrived for one subscriber.
     fn advance(&mut self, index: usize) -> Result<(), RoleError> {
         let member = &mut self.members[index];
         let waker = member.waker.clone();
@@ -209,7 +209,7 @@ impl<'a> SubscriberGroup<'a> {
             member.reader.consume(len);
             member.first.get_or_insert(member.next);
             member.next += 1;
-            // What was there before it began took as long as it came late.
+            // The delay counts only for messages published after the subscriber began.
             if published_ns >= member.begun_ns {
                 let delay_ns = now_ns()?.saturating_sub(published_ns);
                 self.delays_s.push(delay_ns as f64 / NS_PER_S as f64);
@@ -226,7 +226,7 @@ impl<'a> SubscriberGroup<'a> {
     }
 }
 
-/// Holds a message against what was published; when that was.
+/// Compares a message with what was published. Returns its publication time.
 fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, RoleError> {
     let read = |at: usize| Some(u64::from_be_bytes(*message.get(at..)?.first_chunk()?));
     let is_right = message.len() == filling.len()
@@ -236,7 +236,7 @@ fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, RoleError> 
         Some(published_ns) if is_right => Ok(published_ns),
         _ => {
             let came = read(0);
-            Err(RoleError::Wrong(format!("got message {came:?} in the place of {number}")))
+            Err(RoleError::Wrong(format!("received message {came:?} instead of {number}")))
         }
     }
 }

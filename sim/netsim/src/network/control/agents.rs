@@ -1,5 +1,5 @@
-//! What agents do at routers besides passing on what the controller says: they ask again, and make
-//! faces to routers that are no neighbours.
+//! What a router's agent does besides applying configurations: it retries queries, and creates
+//! faces to routers that are not neighbours.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,19 +9,20 @@ use weir_control::message::Decision;
 use weir_plan::{Plan, Role};
 use weir_wire::Name;
 
-/// How soon an object is asked about again: if there was an answer to go by, and if there was none.
+/// Time until an agent may query an object again: after an answer, and (`RETRY_SOON_NS`) before
+/// one.
 const RETRY_NS: u64 = 60 * NS_PER_S;
 const RETRY_SOON_NS: u64 = 5 * NS_PER_S;
-/// Between two looks of the controller at the clock, ns.
+/// Interval of the controller's timer, ns.
 pub(super) const TICK_NS: u64 = NS_PER_S;
 
-/// Routers whose agents do as those of real ones.
+/// The agents of all routers, with the behaviour of `weir agent`.
 pub(super) struct Agents {
-    /// Of each node its neighbours, if both are routers, and how far they are, ns.
+    /// For each router, its neighbours that are routers and the delay to each, ns.
     links: Vec<Vec<(u32, u64)>>,
-    /// Of a router how far each node is; `u64::MAX` of one that it does not reach.
+    /// Delay from a router to every node, ns; `u64::MAX` for an unreachable one.
     distances: BTreeMap<u32, Vec<u64>>,
-    /// When a router may ask about an object again.
+    /// Earliest time of the next query, by router and object.
     next_query_ns: BTreeMap<(u32, Name), u64>,
 }
 
@@ -39,7 +40,7 @@ impl Agents {
         Self { links, distances: BTreeMap::new(), next_query_ns: BTreeMap::new() }
     }
 
-    /// Whether a router asks about an object now, which is then done.
+    /// Whether a router may query an object now. If so, the query counts as sent.
     pub(super) fn try_begin_query(&mut self, now_ns: u64, node: u32, object: &Name) -> bool {
         let again_ns = self.next_query_ns.entry((node, object.clone())).or_insert(0);
         let may = now_ns >= *again_ns;
@@ -57,12 +58,12 @@ impl Agents {
         self.next_query_ns.insert((node, object.clone()), now_ns + after_ns);
     }
 
-    /// A router has forgotten what it has asked.
+    /// Forgets all queries of a router that has crashed.
     pub(super) fn forget(&mut self, node: u32) {
         self.next_query_ns.retain(|(asking, _), _| *asking != node);
     }
 
-    /// The least delay from a router to another: packets to its address go by that way.
+    /// The shortest delay between two routers, ns. Packets to a router's address take that path.
     pub(super) fn delay_ns(&mut self, from: u32, to: u32) -> Option<u64> {
         let Self { links, distances, .. } = self;
         let distances = distances.entry(from).or_insert_with(|| distances_from(links, from));

@@ -1,4 +1,4 @@
-//! Messages between routers and the controller that are on their way.
+//! Messages in flight between routers and the controller.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use crate::network::queue::DueEvent;
 use crate::network::timeline::Timeline;
 
 pub(super) enum ControlMessage {
-    /// A router asks for an object.
+    /// A router queries an object.
     Ask {
         node: u32,
         object: Name,
     },
-    /// A router gets its configuration.
+    /// A router receives its configuration.
     Configure {
         node: u32,
         configuration: Box<Configuration>,
     },
-    /// It is time for a router to report.
+    /// A router's report is due.
     ReportDue {
         node: u32,
     },
@@ -27,19 +27,19 @@ pub(super) enum ControlMessage {
         node: u32,
         report: Box<RouterReport>,
     },
-    /// The controller looks at the clock.
+    /// The controller's timer fires.
     Tick,
-    /// What is reported of a link becomes something else.
+    /// The round-trip time of a link changes.
     Change,
 }
 
-/// All messages on their way.
+/// All messages in flight.
 pub(super) struct MessageQueue {
-    /// How long a message takes at least, ns.
+    /// Minimum delay of a message, ns.
     pub(super) delay_ns: u64,
     /// When consumers stop, ns.
     duration_ns: u64,
-    /// By when they arrive, and by when they were sent.
+    /// By arrival time, then by the order of sending.
     messages: BTreeMap<(u64, u64), ControlMessage>,
     sent: u64,
 }
@@ -49,7 +49,7 @@ impl MessageQueue {
         Self { delay_ns, duration_ns, messages: BTreeMap::new(), sent: 0 }
     }
 
-    /// Sends a message that arrives after some time.
+    /// Sends a message that arrives after `after_ns`.
     pub(super) fn send(&mut self, after_ns: u64, message: ControlMessage, timeline: &mut Timeline) {
         let at_ns = timeline.now_ns() + after_ns;
         self.sent += 1;
@@ -57,7 +57,7 @@ impl MessageQueue {
         timeline.schedule(at_ns, DueEvent::Control);
     }
 
-    /// Sends a message of a kind that comes again and again, until consumers stop.
+    /// Sends a periodic message, unless it would arrive after consumers stop.
     pub(super) fn repeat(
         &mut self,
         after_ns: u64,

@@ -1,4 +1,5 @@
-//! The controller of a plan: routers ask it and do what it says, after the time that messages take.
+//! The controller of a plan. Routers query it and apply its configurations, after the delay of each
+//! message.
 
 mod agents;
 mod message_queue;
@@ -29,36 +30,37 @@ use weir_plan::app::App;
 use weir_plan::{ControllerPlan, Plan, PlanError, Role};
 use weir_transport::Controllers;
 
-/// What a next hop to a part costs: more than any route, so that what is in no part goes by these.
+/// Cost of a next hop for a range. It exceeds the cost of any route, so a segment outside all
+/// ranges takes a route.
 const RANGE_ROUTE_COST: u64 = u64::MAX;
 
-/// The faces of a router that lead to other routers, by the node of the other.
+/// A router's faces to other routers, by the other router's node.
 pub(super) type NeighbourFaces = BTreeMap<u32, FaceId>;
 
-/// The controller, and what is on its way to it and from it.
+/// The controller and the messages from and to it.
 pub(super) struct ControlPlane {
     controller: Controller,
     names: Arc<[String]>,
-    /// The nodes of routers by their names.
+    /// Node numbers of routers, by name.
     nodes: BTreeMap<String, u32>,
     mail: MessageQueue,
-    /// Only where routers get their routes from it.
+    /// Present only if routers receive their routes from the controller.
     routing: Option<Routing>,
-    /// Only where routers do as real agents do.
+    /// Present only if routers have agents.
     agents: Option<Agents>,
-    /// Objects that a router has asked about, where there are no agents.
+    /// Objects that each router has already queried; used without agents.
     queried_objects: BTreeSet<(u32, Name)>,
-    /// What each router was sent last.
+    /// The last configuration sent to each router.
     sent: BTreeMap<u32, Configuration>,
-    /// All were sent what there was to send when the controller's highest number was this.
+    /// The controller's generation when all routers were last sent their configurations.
     sent_generation: u64,
-    /// The objects that each router asks several routers for, and how.
+    /// The objects that each router requests from several routers, and how.
     distributed: BTreeMap<u32, BTreeMap<Name, Distribution>>,
     prefetchers: Prefetchers,
 }
 
 impl ControlPlane {
-    /// The controller of a plan, which knows the routers, their links and the producers' files.
+    /// The controller of a plan. It knows the routers, their links and the producers' files.
     pub(super) fn new(
         plan: &Plan,
         of: &ControllerPlan,
@@ -105,20 +107,20 @@ impl ControlPlane {
         })
     }
 
-    /// The nodes that are routers, in the order of their names.
+    /// Nodes of the routers, in the order of their names.
     pub(super) fn routers(&self) -> Vec<u32> {
         self.nodes.values().copied().collect()
     }
 
-    /// The controller learns what the stores of a router hold from the start.
+    /// Records what the stores of a router hold at the start.
     pub(super) fn learn_holdings(&mut self, node: u32, changes: Vec<Change>) {
         let at = UpdateNumber { generation: 1, number: 1 };
         let name = &self.names[node as usize];
-        // It has reported, and this is its first.
+        // The router has reported, and this is its first update.
         let _ = self.controller.update(Instant::ZERO, name, Update { at, changes });
     }
 
-    /// Sends what begins by itself: reports of routers, and the controller's looks at the clock.
+    /// Schedules the first reports of routers and the controller's timer.
     pub(super) fn begin(&mut self, timeline: &mut Timeline) {
         if let Some(routing) = &mut self.routing {
             for (after_ns, message) in routing.first_messages() {
@@ -126,14 +128,14 @@ impl ControlPlane {
             }
         }
         if self.agents.is_some() {
-            // It knows the links that were reported before by then.
+            // The first tick makes the controller accept the links reported before it.
             self.controller.tick(Instant::ZERO);
             self.mail.send(agents::TICK_NS, ControlMessage::Tick, timeline);
         }
     }
 
-    /// A router lacks segments of an object that `asking`, an application, wants: it asks how to
-    /// get them.
+    /// A router lacks segments of an object that the application `asking` wants. It queries the
+    /// controller how to get them.
     pub(super) fn query(&mut self, node: u32, asking: u32, object: Name, timeline: &mut Timeline) {
         if self.prefetchers.contains(asking) {
             return;
@@ -147,8 +149,8 @@ impl ControlPlane {
         }
     }
 
-    /// The first message that is on its way arrives. Returns the router that gets a configuration
-    /// by it.
+    /// Delivers the first message in flight. Returns the router that receives a configuration, if
+    /// any.
     pub(super) fn receive(&mut self, timeline: &mut Timeline) -> Option<(u32, Box<Configuration>)> {
         match self.mail.take_first()? {
             ControlMessage::Ask { node, object } => self.decide(node, &object, timeline),
@@ -163,7 +165,7 @@ impl ControlPlane {
         None
     }
 
-    /// The controller decides, and all routers get their configuration if it is another one now.
+    /// The controller decides where an object is stored, and sends the configurations that changed.
     fn decide(&mut self, node: u32, object: &Name, timeline: &mut Timeline) {
         let asking = &self.names[node as usize];
         let Ok(answer) = self.controller.forward(asking, object) else { return };
@@ -173,7 +175,7 @@ impl ControlPlane {
         self.send_changed(timeline);
     }
 
-    /// Sends all routers their configuration if it is another one than they were sent.
+    /// Sends each router its configuration if it differs from the last one sent.
     fn send_changed(&mut self, timeline: &mut Timeline) {
         let highest = self.controller.generation();
         if std::mem::replace(&mut self.sent_generation, highest) == highest {
@@ -206,7 +208,7 @@ impl ControlPlane {
         }
     }
 
-    /// How long the next message takes; none if it is lost.
+    /// Delay of the next message; `None` if it is lost.
     fn delay_ns(&mut self) -> Option<u64> {
         match &mut self.routing {
             Some(routing) => routing.delay_ns(self.mail.delay_ns),
@@ -214,7 +216,7 @@ impl ControlPlane {
         }
     }
 
-    /// A router that has come back has forgotten its configuration.
+    /// A restarted router has no configuration.
     pub(super) fn on_restart(&mut self, node: u32, timeline: &mut Timeline) {
         self.queried_objects.retain(|(asking, _)| *asking != node);
         self.distributed.remove(&node);
@@ -241,8 +243,8 @@ impl ControlPlane {
         self.mail.repeat(report_ns, ControlMessage::ReportDue { node }, timeline);
     }
 
-    /// A router's report has arrived. If it lacks its configuration, that got lost, or is on its
-    /// way.
+    /// Handles a router's report. A report without the last configuration means that it was lost or
+    /// is still in flight.
     fn take_report(&mut self, node: u32, report: RouterReport, timeline: &mut Timeline) {
         let generation = report.generation;
         let name = &self.names[node as usize];
@@ -256,7 +258,7 @@ impl ControlPlane {
         self.send_changed(timeline);
     }
 
-    /// The controller looks at the clock.
+    /// Fires the controller's timer.
     fn tick(&mut self, timeline: &mut Timeline) {
         self.controller.tick(timeline.now());
         self.send_changed(timeline);
@@ -264,14 +266,15 @@ impl ControlPlane {
         self.mail.repeat(after_ns, ControlMessage::Tick, timeline);
     }
 
-    /// Both ends of some link report another round-trip time.
+    /// Makes both ends of a random link report another round-trip time.
     fn change_round_trip(&mut self, timeline: &mut Timeline) {
         let Some(routing) = &mut self.routing else { return };
         routing.change_round_trip(&self.names, &self.nodes);
         self.mail.repeat(routing.change_ns(), ControlMessage::Change, timeline);
     }
 
-    /// The commands that give a router the routes of a configuration, unless it has a newer one.
+    /// The commands that install the routes of a configuration. Empty if the router has a newer
+    /// one.
     pub(super) fn routes(
         &mut self,
         router: &RouterNode,
@@ -285,8 +288,8 @@ impl ControlPlane {
         }
     }
 
-    /// The routers that a configuration has a router ask and that it has no face to, and how far
-    /// they are, ns.
+    /// The routers that a configuration makes this router query but to which it has no face, with
+    /// the delay to each in ns.
     pub(super) fn links_to_make(
         &mut self,
         node: u32,
@@ -302,8 +305,8 @@ impl ControlPlane {
         wanted.into_iter().filter_map(link).collect()
     }
 
-    /// What a configuration has a router set: rules of its store, and for each object with parts
-    /// the next hops and the strategy.
+    /// The settings of a configuration: the rules of the store, and next hops and a strategy for
+    /// each object with ranges.
     pub(super) fn settings(
         &mut self,
         router: &RouterNode,
@@ -334,8 +337,7 @@ impl ControlPlane {
         Ok(settings)
     }
 
-    /// What a configuration says of objects that a router asks several routers for and did not say
-    /// before, and the objects that it does not name any more.
+    /// The distributions that are new in a configuration, and the objects that it no longer names.
     fn changed(&mut self, node: u32, of: &Configuration) -> (Vec<Distribution>, Vec<Name>) {
         let now: BTreeMap<Name, Distribution> =
             of.distributions.iter().map(|one| (one.object.clone(), one.clone())).collect();
@@ -347,8 +349,8 @@ impl ControlPlane {
         (new, ended)
     }
 
-    /// The consumer that fetches for a router what a configuration orders and did not order
-    /// before, one for each order, and its node. A later one takes the place of one at work.
+    /// The consumers that fetch what a configuration newly orders, each with its node. A new order
+    /// replaces one in progress.
     pub(super) fn prefetch(
         &mut self,
         node: u32,
@@ -362,7 +364,7 @@ fn plan_error(node: &str, problem: &str) -> PlanError {
     PlanError::App { node: node.to_owned(), problem: format!("the controller: {problem}") }
 }
 
-/// What a router's agent would report.
+/// The report that a router's agent would send.
 fn report(plan: &Plan, node: usize, store_bytes: u64) -> RouterReport {
     let name = |index: usize| plan.nodes[index].name.clone();
     let mut report =

@@ -1,4 +1,5 @@
-//! Consumers that fetch for a router what the controller orders ahead of demand.
+//! Consumers that fetch objects for a router before anyone requests them, on the controller's
+//! order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use weir_plan::workload::{Collection, ConsumerPlan, Demand, Popularity, Workload
 use weir_plan::{Plan, Role};
 use weir_transport::Controllers;
 
-/// A consumer that asks for what its router must fetch ahead.
 struct Prefetcher {
     node: u32,
     plan: ConsumerPlan,
@@ -17,7 +17,7 @@ struct Prefetcher {
     ordered: Vec<Prefetch>,
 }
 
-/// All consumers that fetch ahead, by the router that each is at.
+/// All prefetching consumers, by the router that each serves.
 pub(super) struct Prefetchers {
     by_router: BTreeMap<u32, Prefetcher>,
     controllers: Controllers,
@@ -26,7 +26,6 @@ pub(super) struct Prefetchers {
 }
 
 impl Prefetchers {
-    /// The consumers of a plan that fetch ahead.
     pub(super) fn new(plan: &Plan, controllers: Controllers) -> Self {
         let mut prefetchers = BTreeMap::new();
         for link in &plan.links {
@@ -47,12 +46,12 @@ impl Prefetchers {
         Self { by_router: prefetchers, controllers, duration_ns: plan.duration_ns }
     }
 
-    /// Whether a node is such a consumer.
+    /// Whether a node is a prefetching consumer.
     pub(super) fn contains(&self, node: u32) -> bool {
         self.by_router.values().any(|one| one.node == node)
     }
 
-    /// The consumers of those parts that were not ordered at a router before, each with its node.
+    /// The consumers of the ranges newly ordered at a router, each with its node.
     pub(super) fn order(
         &mut self,
         router: u32,
@@ -69,7 +68,7 @@ impl Prefetchers {
 }
 
 impl Prefetcher {
-    /// The consumer of a part that was not ordered before.
+    /// The consumer of one newly ordered range.
     fn order(
         &mut self,
         order: &Prefetch,

@@ -1,5 +1,4 @@
-//! Routers get their routes from the controller, late and with losses, while what they report to it
-//! changes.
+//! Routes from the controller, with message delay and loss, while the reported links change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,15 +12,15 @@ use super::message_queue::ControlMessage;
 use super::setting::RouterSetting;
 use crate::network::router::RouterNode;
 
-/// Between two looks of the controller at the clock, ns.
+/// Interval of the controller's timer, ns.
 pub(super) const TICK_NS: u64 = 200_000_000;
 
-/// What changes, and what routers have.
+/// Reported link delays, and the routes that routers have.
 pub(super) struct Routing {
     plan: RoutesPlan,
     rng: Rng,
     reports: BTreeMap<u32, RouterReport>,
-    /// The prefixes for which each router has routes from the controller.
+    /// Prefixes for which each router has routes from the controller.
     prefixes: BTreeMap<u32, BTreeSet<Name>>,
 }
 
@@ -31,12 +30,12 @@ impl Routing {
         Self { plan: plan.clone(), rng, reports, prefixes: BTreeMap::new() }
     }
 
-    /// A random part of a time.
+    /// A random time up to `max_ns`.
     fn up_to(&mut self, max_ns: u64) -> u64 {
         (self.rng.unit() * max_ns as f64) as u64
     }
 
-    /// What happens first, and after what time, ns.
+    /// The first messages, each with its delay in ns.
     pub(super) fn first_messages(&mut self) -> Vec<(u64, ControlMessage)> {
         let nodes: Vec<u32> = self.reports.keys().copied().collect();
         let (report_ns, change_ns) = (self.plan.report_ns, self.plan.change_ns);
@@ -46,19 +45,19 @@ impl Routing {
         first
     }
 
-    /// How long the next message takes, which is `least_ns` or more; none if it is lost.
+    /// Delay of the next message, at least `least_ns`; `None` if it is lost.
     pub(super) fn delay_ns(&mut self, least_ns: u64) -> Option<u64> {
         let is_lost = self.rng.unit() < self.plan.loss;
         let spread_ns = self.up_to(self.plan.spread_ns);
         (!is_lost).then_some(least_ns + spread_ns)
     }
 
-    /// Between two reports of a router, ns.
+    /// Interval between two reports of a router, ns.
     pub(super) fn report_ns(&self) -> u64 {
         self.plan.report_ns
     }
 
-    /// Between two changes of what is reported, ns.
+    /// Interval between two changes of a reported link, ns.
     pub(super) fn change_ns(&self) -> u64 {
         self.plan.change_ns
     }
@@ -67,7 +66,7 @@ impl Routing {
         self.reports.get(&node).cloned()
     }
 
-    /// Both ends of some link report another round-trip time from now on.
+    /// Makes both ends of a random link report another round-trip time.
     pub(super) fn change_round_trip(&mut self, names: &[String], nodes: &BTreeMap<String, u32>) {
         let round_trip_ns = Some(1 + self.up_to(self.plan.round_trip_max_ns));
         let faces = self.reports.iter().flat_map(|(&node, report)| {
@@ -86,8 +85,8 @@ impl Routing {
         }
     }
 
-    /// What gives a router the routes of a configuration, unless it has a newer one; its reports
-    /// say so from now on. Routes to its applications stay.
+    /// The settings that install the routes of a configuration, unless the router has a newer one.
+    /// The router's later reports name this configuration. Routes to its applications stay.
     pub(super) fn settings(
         &mut self,
         router: &RouterNode,

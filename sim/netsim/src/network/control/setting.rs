@@ -1,11 +1,11 @@
-//! What the controller has a router set.
+//! Settings that the controller changes in a router.
 
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, NextHop, StoreCommand};
 use weir_store::Rules;
 use weir_wire::Name;
 
-/// What the controller has a router set, in every shard.
+/// One setting, applied in every shard.
 #[derive(Clone)]
 pub(in crate::network) enum RouterSetting {
     Rules(Rules),

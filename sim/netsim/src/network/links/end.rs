@@ -1,4 +1,4 @@
-//! One end of a link: the face's state, and the way from here to the other end.
+//! One end of a link: the face, and the direction from here to the other end.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,12 @@ use crate::network::queue::EventKey;
 use crate::network::timeline::Timer;
 use crate::peek::Peek;
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Debug)]
 pub(super) struct FrameInFlight {
     pub(super) moment: EventKey,
-    /// [`LinkModel::cuts`] when it was sent.
+    /// [`LinkModel::cuts`] when the frame was sent. A later value means that the link went down
+    /// since.
     pub(super) cuts: u32,
     pub(super) frame: Packet,
 }
@@ -25,29 +26,29 @@ pub(in crate::network) struct End {
     pub(in crate::network) face: FaceId,
     pub(in crate::network) link: Link,
     pub(in crate::network) model: LinkModel,
-    /// By time of arrival. Only the first one is in the event queue.
+    /// Ordered by arrival. Only the first frame is in the event queue.
     pub(super) in_flight: VecDeque<FrameInFlight>,
-    /// What was asked here and may be answered.
+    /// Interests that arrived here and may be answered.
     pub(super) answers: Answers,
     /// How long after its lifetime an Interest may still be answered, ns.
     pub(super) patience_ns: u64,
-    /// An Interest came here.
+    /// An Interest has arrived here.
     pub(super) has_asked: bool,
-    /// The router at the other end has said something of itself.
+    /// The router at the other end has sent a signal about itself.
     pub(super) had_signal: bool,
-    /// The share of frames that are damaged now.
+    /// Fraction of frames that a fault damages now.
     pub(super) wrong_bytes: f64,
-    /// Faults that keep the link down.
+    /// Number of faults that keep the link down.
     pub(super) downs: u32,
-    /// The node has crashed: frames to it are lost.
+    /// The node has crashed, and frames to it are lost.
     pub(super) is_node_down: bool,
-    /// When the face wants to be polled.
+    /// When the face must be polled next.
     pub(super) timer: Timer,
-    /// Octets out, in, and drops, of links that crashed with their router.
+    /// Counters of the face before its router's crashes.
     pub(super) past_counters: PastCounters,
 }
 
-/// Counters of a face that began anew.
+/// Counters of a face that was replaced after a crash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PastCounters {
     pub(super) in_bytes: u64,
@@ -56,7 +57,7 @@ pub(super) struct PastCounters {
 }
 
 impl End {
-    /// The end at a node whose face and way to the other end have these configurations.
+    /// Creates an end from the configurations of its face and of the direction to the other end.
     pub(in crate::network) fn new(
         node: u32,
         face: FaceId,
@@ -82,7 +83,7 @@ impl End {
         }
     }
 
-    /// Whether an Interest is open that a Data or Nack from here answers, which it is no longer.
+    /// Consumes the open Interest that a Data or Nack answers. Returns false if there is none.
     pub(super) fn may_answer(&mut self, now: Instant, is_nack: bool, packet: &[u8]) -> bool {
         let Some(peek) = Peek::of(packet) else { return false };
         if is_nack {
@@ -97,17 +98,18 @@ impl End {
         self.downs == 0
     }
 
-    /// Whether the neighbour has never asked for anything nor said anything about itself.
+    /// Whether the neighbour has sent neither an Interest nor a signal.
     pub(in crate::network) fn is_untouched(&self) -> bool {
         !self.has_asked && !self.had_signal
     }
 
-    /// Octets that wait to be sent, at the face and before the link.
+    /// Bytes queued at the face and before the link.
     pub(super) fn waiting_bytes(&mut self, now: Instant) -> u64 {
         self.link.queue_bytes() + self.model.queue_bytes(now)
     }
 
-    /// Reports the queue of the link to the face, if that matters to what comes in.
+    /// Reports the length of the link's queue to the face, if the face uses it for incoming
+    /// packets.
     #[inline]
     pub(super) fn set_backlog(&mut self, now: Instant) {
         if self.link.is_shaping() {
@@ -115,20 +117,20 @@ impl End {
         }
     }
 
-    /// Puts a frame among those on their way. Whether it is the first to arrive now.
+    /// Adds a frame to those in flight. Returns whether it arrives first.
     #[inline]
     pub(super) fn launch(&mut self, frame: FrameInFlight) -> bool {
         if self.in_flight.back().is_none_or(|last| last.moment < frame.moment) {
             self.in_flight.push_back(frame);
             return self.in_flight.len() == 1;
         }
-        // Overtaken on the link, which then reorders.
+        // A link that reorders lets a frame overtake those sent before it.
         let at = self.in_flight.partition_point(|other| other.moment < frame.moment);
         self.in_flight.insert(at, frame);
         at == 0
     }
 
-    /// Asks for what the arrival of a frame from here touches.
+    /// Prefetches the memory that the arrival of the next frame from here will touch.
     #[inline]
     pub(super) fn prefetch_arrival(&self) {
         prefetch_read(&self.in_flight);
@@ -138,7 +140,7 @@ impl End {
         }
     }
 
-    /// Asks for what the delivery of a packet here touches.
+    /// Prefetches the memory that a delivery here will touch.
     #[inline]
     pub(super) fn prefetch_delivery(&self) {
         prefetch_read(&self.node);
@@ -147,11 +149,12 @@ impl End {
         prefetch_read(&self.answers);
     }
 
-    /// The face begins anew, as that of a router that crashed.
+    /// Replaces the face, as a router does after a crash.
     pub(super) fn restart(&mut self) {
         self.past_counters = self.totals();
         let mut config = self.link.config().clone();
-        // As one that draws its first number: the other end remembers those of its former life.
+        // Sequence numbers start elsewhere, as if drawn at random: the other end remembers the old
+        // ones.
         config.codec.sequence_start = config.codec.sequence_start.wrapping_add(1 << 32);
         self.link = Link::new(config);
         self.answers.clear();

@@ -1,4 +1,4 @@
-//! The links of a network: faces at both ends, and the way between them.
+//! The links of a network: the faces at both ends, and the frames between them.
 
 mod end;
 
@@ -19,10 +19,10 @@ use crate::check::recent::TraceKind;
 use crate::check::{CheckFailure, bounds};
 use crate::peek::Peek;
 
-/// Octets of free blocks for frames that are copied.
+/// Limit on free packet blocks for copied frames, bytes.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
-/// All links. Ends are numbered `2 * link` at `a` and `2 * link + 1` at `b`, so that the other end
+/// All links. Link `l` has end `2 * l` at node `a` and end `2 * l + 1` at node `b`, so the opposite
 /// of `end` is `end ^ 1`.
 pub(super) struct Links {
     seed: u64,
@@ -32,10 +32,10 @@ pub(super) struct Links {
     damage_rng: Rng,
     damaged_frames: u64,
     packet_hops: u64,
-    /// The longest lifetime of an Interest, ns: of those that the plan names, and of those that
-    /// were delivered, which a fault may have changed.
+    /// The longest Interest lifetime so far, ns. It starts with the longest one in the plan; a
+    /// fault that damages an Interest can lengthen it.
     lifetime_max_ns: u64,
-    /// Ends that have something to send at the end of this step.
+    /// Ends with frames to send when this step ends.
     unflushed: Vec<u32>,
 }
 
@@ -44,18 +44,18 @@ pub(super) struct Delivery {
     pub(super) end: u32,
     pub(super) node: u32,
     pub(super) face: FaceId,
-    /// An Interest, a Data or a Nack.
+    /// Whether it is an Interest, a Data or a Nack.
     pub(super) what: TraceKind,
     pub(super) header: LpHeader,
     pub(super) packet: Packet,
 }
 
-/// What a frame brought to the end that it reached.
+/// The result of a frame's arrival.
 pub(super) enum Arrival {
-    /// Nothing for the node: it was lost, or is a part of something.
+    /// Nothing for the node: the frame was lost, or it was a fragment.
     Nothing,
     Packet(Delivery),
-    /// Several Interests, which [`Links::next_delivery`] returns one by one.
+    /// Several Interests, which [`Links::next_delivery`] returns one at a time.
     Run,
     Signal {
         node: u32,
@@ -64,17 +64,18 @@ pub(super) enum Arrival {
     },
 }
 
-/// Where packets that wait at an end are.
+/// Where an end holds packets for its node.
 #[derive(Clone, Copy)]
 pub(super) enum PacketSource {
-    /// In the run that has just arrived.
+    /// In the run of Interests that has just arrived.
     Run,
-    /// Held by the shaping of Interests.
+    /// In the shaper of incoming Interests.
     Shaped,
 }
 
 impl Links {
-    /// Links between the nodes of these names. `lifetime_max_ns`: of Interests, by the plan.
+    /// Links between the named nodes. `lifetime_max_ns` is the longest Interest lifetime in the
+    /// plan.
     pub(super) fn new(
         seed: u64,
         names: Arc<[String]>,
@@ -98,7 +99,7 @@ impl Links {
         &self.ends[end as usize]
     }
 
-    /// The node at the other end of a link.
+    /// The node at the other end.
     pub(super) fn peer(&self, end: u32) -> u32 {
         self.ends[(end ^ 1) as usize].node
     }
@@ -107,7 +108,7 @@ impl Links {
         self.damaged_frames
     }
 
-    /// Packets that were delivered, whole.
+    /// Number of whole packets delivered.
     pub(super) fn packet_hops(&self) -> u64 {
         self.packet_hops
     }
@@ -116,15 +117,15 @@ impl Links {
         self.lifetime_max_ns
     }
 
-    /// Whether nothing is on its way, and no face holds an Interest.
+    /// Whether no frame is in flight and no face holds an Interest.
     pub(super) fn are_quiet(&self) -> bool {
         self.ends.iter().all(|end| end.in_flight.is_empty() && !end.link.has_delayed_interests())
     }
 
-    /// A packet leaves by an end.
+    /// Sends a packet from an end.
     ///
     /// # Errors
-    /// It answers an Interest that is not open, or is marked without cause.
+    /// The packet answers no open Interest, or it was marked without a long queue.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -168,7 +169,7 @@ impl Links {
         Ok(())
     }
 
-    /// Sends what has gathered in this step at faces that may join Interests.
+    /// Sends the frames that faces with run Interests gathered in this step.
     #[inline]
     pub(super) fn flush_gathered(&mut self, timeline: &mut Timeline) {
         if self.unflushed.is_empty() {
@@ -181,14 +182,14 @@ impl Links {
         self.unflushed = ends;
     }
 
-    /// Sends the router at the other end of a link what this one says about itself.
+    /// Sends a router's signal about itself to the other end.
     pub(super) fn send_signal(&mut self, end: u32, signal: HopSignal, timeline: &mut Timeline) {
         if self.ends[end as usize].link.enqueue_signal(signal).is_ok() {
             self.flush(end, timeline);
         }
     }
 
-    /// The first frame from `from_end` reaches the other end.
+    /// Handles the arrival of the first frame from `from_end`.
     pub(super) fn arrive(
         &mut self,
         from_end: u32,
@@ -196,7 +197,7 @@ impl Links {
         timeline: &mut Timeline,
     ) -> Arrival {
         let sender = &mut self.ends[from_end as usize];
-        // Another frame has overtaken the one for which this was scheduled.
+        // Another frame has overtaken this one; the event of that frame delivers it.
         if sender.in_flight.front().is_none_or(|first| first.moment != moment) {
             return Arrival::Nothing;
         }
@@ -248,12 +249,13 @@ impl Links {
         Arrival::Nothing
     }
 
-    /// Whether this event is the timer's of the face at an end.
+    /// Whether this event is the current timer of the face at an end.
     pub(super) fn is_due(&mut self, end: u32, moment: EventKey) -> bool {
         self.ends[end as usize].timer.fires(moment)
     }
 
-    /// Polls the face at an end. [`Links::next_delivery`] then returns what its shaping releases.
+    /// Polls the face at an end. [`Links::next_delivery`] then returns the packets that its shaper
+    /// releases.
     pub(super) fn poll(&mut self, end: u32, timeline: &Timeline) {
         let now = timeline.now();
         let end = &mut self.ends[end as usize];
@@ -261,7 +263,7 @@ impl Links {
         end.link.poll(now);
     }
 
-    /// The next of several packets at an end. After the last one the face sends what it has.
+    /// The next of several packets at an end. After the last one, the face sends its own frames.
     pub(super) fn next_delivery(
         &mut self,
         end_index: u32,
@@ -316,7 +318,7 @@ impl Links {
         self.set_timer(end, timeline);
     }
 
-    /// Sets the timer of a face to when it wants to be polled.
+    /// Sets a face's timer to the time of its next poll.
     #[inline]
     fn set_timer(&mut self, end_index: u32, timeline: &mut Timeline) {
         let end = &mut self.ends[end_index as usize];
@@ -325,7 +327,7 @@ impl Links {
         }
     }
 
-    /// Gives the frames of a face to its link.
+    /// Moves the frames of a face to its link.
     #[inline]
     fn flush(&mut self, end_index: u32, timeline: &mut Timeline) {
         let now = timeline.now();
@@ -351,7 +353,7 @@ impl Links {
         }
     }
 
-    /// Flips an octet of a frame, if its turn has come.
+    /// Flips one byte of a frame with the probability of the current faults.
     #[cold]
     fn damage(&mut self, end: u32, frame: Packet, timeline: &mut Timeline) -> Packet {
         let end = &self.ends[end as usize];
@@ -361,22 +363,22 @@ impl Links {
         }
         let mut octets = frame.to_vec();
         let at = self.damage_rng.below(octets.len() as u32) as usize;
-        // Never 0, so that something changes.
+        // The mask is never 0, so the byte always changes.
         octets[at] ^= 1 + self.damage_rng.below(255) as u8;
         self.damaged_frames += 1;
         timeline.note(end.node, end.face.0 as u32, TraceKind::Damaged, at as u32);
         Packet::from(octets)
     }
 
-    /// Asks for the memory that the arrival of a frame from an end touches.
+    /// Prefetches the memory that the next arrival from an end will touch.
     #[inline]
     pub(super) fn prefetch_arrival(&self, from_end: u32) {
         self.ends[from_end as usize].prefetch_arrival();
         self.ends[(from_end ^ 1) as usize].prefetch_delivery();
     }
 
-    /// A fault takes a link down, or one of those that keep it down ends. Returns the node at `a`,
-    /// which stands for the link in events, as the methods below do.
+    /// A fault takes the link down, or such a fault ends. The link is up when no such fault is
+    /// left. Returns the node at `a`, which stands for the link in events, as the next methods do.
     pub(super) fn set_up(&mut self, link: usize, is_up: bool) -> u32 {
         self.change(link, |end| {
             if is_up {
@@ -388,13 +390,13 @@ impl Links {
         })
     }
 
-    /// The share of its rate that a link has. Of faults that overlap the last change counts.
+    /// Sets the fraction of its rate that a link has. If faults overlap, the last change counts.
     pub(super) fn set_rate_share(&mut self, link: usize, share: f64) -> u32 {
         self.change(link, |end| end.model.set_rate_share(share))
     }
 
-    /// More or fewer frames are damaged. Faults that overlap add up; at the end of the last one
-    /// nothing is left over.
+    /// Changes the fraction of damaged frames. Overlapping faults add up; the value is 0 again
+    /// after the last one.
     pub(super) fn change_damage(&mut self, link: usize, by: f64) -> u32 {
         self.change(link, |end| {
             let probability = end.wrong_bytes + by;
@@ -408,18 +410,18 @@ impl Links {
         ends[0].node
     }
 
-    /// The node at an end crashes or comes back. While it is down frames to it are lost.
+    /// Records that the node at an end crashed or restarted. Frames to a crashed node are lost.
     pub(super) fn set_node_down(&mut self, end: u32, is_down: bool) {
         self.ends[end as usize].is_node_down = is_down;
     }
 
-    /// The face at an end begins anew, as that of a router that crashed.
+    /// Replaces the face at an end, as a router does after a crash.
     pub(super) fn restart(&mut self, end: u32) {
         self.ends[end as usize].restart();
     }
 
-    /// Adds an end at the node of `like`, with a face like the one there, of a link without a
-    /// bound in rate. Returns its number.
+    /// Adds an end at the node of `like`, with a face like the one there and a link without a rate
+    /// limit. Returns its number.
     pub(super) fn add_like(&mut self, like: u32, face: FaceId, delay_ns: u64) -> u32 {
         let number = self.ends.len() as u32;
         let seed = |part| seed_of(self.seed, part, number.into());
@@ -438,7 +440,7 @@ impl Links {
         self.ends.len() + 2 < INDEX_MAX
     }
 
-    /// Adds what the faces of a router have counted, and what waits at them.
+    /// Adds the counters and queues of a router's faces to a sample.
     pub(super) fn count(&mut self, ends: &[u32], sample: &mut RouterSample, timeline: &Timeline) {
         for &end in ends {
             let end = &mut self.ends[end as usize];
@@ -471,21 +473,21 @@ impl Links {
         }
     }
 
-    /// The queues of all links are within their bounds.
+    /// Checks that the queues of all links are within their bounds.
     pub(super) fn check(&mut self, timeline: &Timeline) -> Result<(), CheckFailure> {
         let now = timeline.now();
         self.ends.iter_mut().try_for_each(|end| {
             let (bytes, packets) = (end.model.queue_bytes(now), end.model.queue_packets(now));
             let config = end.model.config();
             let packets_max = config.queue_packets_max.into();
-            bounds::queue("the queue of a link, in octets,", bytes, config.queue_bytes_max)
+            bounds::queue("the queue of a link, in bytes,", bytes, config.queue_bytes_max)
                 .and_then(|()| bounds::queue("the queue of a link", packets.into(), packets_max))
                 .map_err(|what| CheckFailure::invariant(end.node, what))
         })
     }
 }
 
-/// The octets of a frame. A bare packet is passed on as it is, without a copy.
+/// The bytes of a frame. A bare packet passes through without a copy.
 #[inline]
 fn joined(frame: Frame, pool: &mut Pool) -> Packet {
     let frame = match frame.into_bare() {
@@ -506,8 +508,7 @@ fn unsolicited_answer(node: u32, is_nack: bool, packet: &[u8], peer: &str) -> Ch
         .and_then(|peek| weir_wire::NameView::from_value(&packet[peek.name]).ok())
         .map_or_else(|| "?".into(), |name| name.to_string());
     let what = if is_nack { "a Nack" } else { "a Data" };
-    let what = format!(
-        "{what} of `{name}` leaves towards `{peer}`, for which no Interest from there is open"
-    );
+    let what =
+        format!("{what} of `{name}` leaves towards `{peer}`, but no Interest from there is open");
     CheckFailure::invariant(node, what)
 }

@@ -7,57 +7,57 @@ use weir_forward::{Input, InterestStep};
 use weir_plan::CpuPlan;
 use weir_wire::LpHeader;
 
-/// A packet that waits for a stage.
+/// A packet that waits for a stage or for the processor.
 pub(super) struct QueuedPacket {
     pub(super) shard: usize,
     pub(super) face: FaceId,
     pub(super) header: LpHeader,
     pub(super) packet: Packet,
-    /// What the router is to do with it next, if it is an Interest.
+    /// The router's next step for it, if it is an Interest.
     pub(super) step: InterestStep,
 }
 
 impl QueuedPacket {
-    /// The packet as an input that passes no stages.
+    /// The packet as an input that skips the stages.
     pub(super) fn into_input(self) -> Input {
         let Self { face, header, packet, .. } = self;
         Input::Packet { face, header, packet }
     }
 }
 
-/// What a turn on a processor came to.
+/// The result of a turn on a processor.
 #[derive(Debug, Default)]
 pub(in crate::network) struct TurnResult {
     /// The shard that handled the packet.
     pub(in crate::network) shard: Option<usize>,
     /// How much longer the router needs its core for that packet, ns.
     pub(in crate::network) more_ns: Option<u64>,
-    /// Other packets wait.
+    /// Other packets wait for the processor.
     pub(in crate::network) has_more: bool,
 }
 
-/// A router's packets before the processor, where that is a limit.
+/// A router's packets before its processor, if the plan limits the processor.
 pub(super) struct Cpu {
     plan: CpuPlan,
-    /// Packets and whether they are Interests; the first one may be served.
+    /// Each packet, and whether it is an Interest. The first one is served next.
     queue: VecDeque<(bool, QueuedPacket)>,
-    /// Since when the router has a core, and until when, ns.
+    /// Start and end of the current turn, ns.
     served: Option<(u64, u64)>,
-    /// It has it for what came of a packet that is not in the queue any more.
+    /// The turn is for follow-up work of a packet that has already left the queue.
     is_rest: bool,
-    /// Service of turns that are over, ns.
+    /// Sum of finished turns, ns.
     busy_ns: u64,
     rng: Rng,
 }
 
-/// What becomes of a packet before the processor.
+/// What happens to a packet before the processor.
 pub(super) enum CpuEntry {
-    /// It does not need it.
+    /// The packet needs no processor time.
     AtOnce(QueuedPacket),
     Queued,
-    /// None are.
+    /// The packet is the only one, so the router must request a core.
     First,
-    /// There is no room.
+    /// The queue is full.
     Full,
 }
 
@@ -67,7 +67,7 @@ impl Cpu {
         Self { plan, queue, served: None, is_rest: false, busy_ns: 0, rng }
     }
 
-    /// A packet comes to the processor.
+    /// Queues a packet for the processor.
     pub(super) fn enter(&mut self, is_interest: bool, job: QueuedPacket) -> CpuEntry {
         let service = if is_interest { &self.plan.interest } else { &self.plan.data };
         if service.is_zero() {
@@ -81,8 +81,7 @@ impl Cpu {
         if is_first { CpuEntry::First } else { CpuEntry::Queued }
     }
 
-    /// The router gets a core for the packet that is first. For how long, ns; `None` where none
-    /// waits.
+    /// Starts a turn for the first packet. Returns its length in ns; `None` if no packet waits.
     pub(super) fn start(&mut self, now_ns: u64) -> Option<u64> {
         let &(is_interest, _) = self.queue.front()?;
         let service = if is_interest { &self.plan.interest } else { &self.plan.data };
@@ -91,15 +90,15 @@ impl Cpu {
         Some(service_ns)
     }
 
-    /// A turn is over. The packet that had it, unless it was the rest of the last one's.
+    /// Ends a turn. Returns its packet; `None` if the turn was for follow-up work.
     pub(super) fn end(&mut self, now_ns: u64) -> Option<(bool, QueuedPacket)> {
         let (from_ns, until_ns) = self.served.take()?;
         self.busy_ns += until_ns.min(now_ns) - from_ns;
         if std::mem::take(&mut self.is_rest) { None } else { self.queue.pop_front() }
     }
 
-    /// The packet whose turn was just over has had `reads` disks asked, and has passed `bypasses`
-    /// by. For how long the router keeps its core, ns; `None` where it leaves.
+    /// Extends the turn that just ended, if its packet caused `reads` disk reads or `bypasses` of
+    /// the store. Returns the additional time in ns; `None` if the router leaves its core.
     pub(super) fn extend(&mut self, now_ns: u64, reads: u64, bypasses: u64) -> Option<u64> {
         let mut more_ns = 0;
         if reads > 0 {
@@ -116,12 +115,12 @@ impl Cpu {
         Some(more_ns)
     }
 
-    /// Packets that wait for a turn, and how many may.
+    /// Number of waiting packets, and its limit.
     pub(super) fn length(&self) -> (u32, u32) {
         (self.queue.len() as u32, self.plan.capacity)
     }
 
-    /// Time that the router has had a core for, ns.
+    /// Total time that the router has had a core, ns.
     pub(super) fn busy_ns(&self, now: Instant) -> u64 {
         let now_ns = now.as_ns();
         let current = self.served.map_or(0, |(from_ns, until_ns)| until_ns.min(now_ns) - from_ns);

@@ -1,4 +1,4 @@
-//! Puts Data into stores and on disks before a run begins.
+//! Fills stores and disks before a run begins.
 
 use weir_base::{Instant, Packet};
 use weir_forward::{Command, Input, Outbox, Router, RouterConfig};
@@ -9,13 +9,13 @@ use weir_wire::LpHeader;
 use super::disk::ProducerSet;
 use super::shards::Shards;
 
-/// Data put on the disks after which what they are asked for is done.
+/// Number of Data packets inserted before the resulting disk operations run.
 const BATCH: usize = 64;
-/// Octets of RAM of the store that fills the disks.
+/// Memory tier of the temporary store that fills the disks, bytes.
 const RAM_BYTES: u64 = 1 << 20;
 
-/// Puts Data into the stores of shards, as long as all of it has room. Calls `each` with each Data
-/// before that.
+/// Inserts Data into the stores of shards until one Data does not fit. Calls `each` with each Data
+/// first.
 pub(super) fn fill_store(
     shards: &mut Shards,
     packets: impl IntoIterator<Item = Packet>,
@@ -34,8 +34,8 @@ pub(super) fn fill_store(
     shards.configure_stores(Instant::ZERO, &mut out, |store| store);
 }
 
-/// Puts Data on the disks of shards, as long as all of it has room. The shards are of no use
-/// afterwards: they must start anew.
+/// Writes Data to the disks of shards until one does not fit. The shards must be replaced
+/// afterwards.
 pub(super) fn fill_disks(
     shards: &mut Shards,
     packets: impl IntoIterator<Item = Packet>,
@@ -60,7 +60,7 @@ pub(super) fn fill_disks(
     }
 }
 
-/// A shard that takes all that it is given to its disks.
+/// A shard that writes every Data to its disks.
 fn filler(config: RouterConfig) -> Router {
     let disk = config.disk.map(|disk| DiskTierConfig {
         admission: Admission::All,

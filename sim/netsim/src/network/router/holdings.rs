@@ -1,5 +1,8 @@
-//! What the stores of a router hold: for a controller, and for consumers that ask
-//! (docs/holdings.md), as `weir router` answers with `holdings_for_neighbours`. That takes no time.
+//! What a router's stores hold, for the controller and for consumers that query it
+//! (docs/holdings.md).
+//!
+//! The replies equal those of `weir router` with `holdings_for_neighbours`. They take no virtual
+//! time.
 
 use weir_base::{Instant, Packet};
 use weir_control::Segments;
@@ -11,28 +14,28 @@ use weir_wire::{Component, Data, InterestView, Name};
 use super::RouterNode;
 use super::shards::Shards;
 
-/// The value of `/localhop/nfd/cs/holdings`.
+/// The name value of `/localhop/nfd/cs/holdings`.
 const HOLDINGS_PREFIX: &[u8] = b"\x08\x08localhop\x08\x03nfd\x08\x02cs\x08\x08holdings";
-/// Octets of Content in a segment of an answer.
+/// Content bytes in one segment of a reply.
 const SEGMENT_BYTES: usize = 8000;
 const FRESHNESS_MS: u64 = 1000;
 
 impl RouterNode {
-    /// The name in an Interest that asks what this router holds, if it is one and the router
-    /// answers those.
+    /// The name of an Interest that queries this router's holdings. `None` for other Interests, or
+    /// if the router does not answer such queries.
     #[inline]
     pub(in crate::network) fn holdings_query(&self, interest: &[u8]) -> Option<Name> {
         if !self.setup.reports_holdings {
             return None;
         }
-        // Most packets are no such question, and this is looked at for each.
+        // This runs for every packet, so it first searches for the prefix without decoding.
         let is_it =
             interest.windows(HOLDINGS_PREFIX.len()).take(8).any(|octets| octets == HOLDINGS_PREFIX);
         let interest = is_it.then(|| InterestView::decode(interest).ok())??;
         interest.name.value().starts_with(HOLDINGS_PREFIX).then(|| interest.name.to_name())
     }
 
-    /// The answer to the question of that name.
+    /// The reply to a query of that name.
     #[cold]
     pub(in crate::network) fn holdings(&mut self, now: Instant, asked: &Name) -> Option<Packet> {
         let mut components = asked.as_view().components().skip(4);
@@ -41,8 +44,8 @@ impl RouterNode {
         Some(segment_of(&holdings_of(&mut self.shards, now, object), number))
     }
 
-    /// What the stores of all shards hold in memory at the start, as an agent would report it. They
-    /// keep no index of it afterwards, unless consumers ask.
+    /// What the memory tiers of all shards hold at the start, as an agent would report it. The
+    /// shards keep their index of holdings only if consumers query it.
     pub(in crate::network) fn holdings_at_start(&mut self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         let now = Instant::ZERO;
@@ -96,7 +99,7 @@ fn segment_of(status: &HoldingsStatus, number: u64) -> Packet {
     Packet::from(data.encode_with_digest().as_slice())
 }
 
-/// Has shards keep an index of what they hold in memory, or no more.
+/// Switches the index of the holdings in memory on or off in all shards.
 fn track(shards: &mut Shards, config: Option<HoldingsConfig>) {
     for shard in 0..shards.count() {
         let command = Command::Store(StoreCommand::Track(config));
@@ -104,7 +107,7 @@ fn track(shards: &mut Shards, config: Option<HoldingsConfig>) {
     }
 }
 
-/// Calls `each` with what shards hold in memory below a prefix, of which there is an index.
+/// Calls `each` with what the shards hold in memory under a prefix. The index must be on.
 fn list(shards: &mut Shards, now: Instant, prefix: &Name, mut each: impl FnMut(Holding)) {
     for shard in 0..shards.count() {
         let mut out = Outbox::default();
@@ -119,7 +122,7 @@ fn list(shards: &mut Shards, now: Instant, prefix: &Name, mut each: impl FnMut(H
     }
 }
 
-/// Adds what one shard holds of an object to what others do.
+/// Merges the holdings of an object in one shard with those of the others.
 fn add(changes: &mut Vec<Change>, holding: Holding) {
     let known = changes.iter().position(|change| change.object == holding.name);
     let index = known.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! A router of the network: its shards and disks, the queues before them, and its lives.
+//! A router of the network: its shards and disks, the queues before them, and its restarts.
 
 mod cpu;
 mod disk;
@@ -29,15 +29,15 @@ use weir_plan::Fault;
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::hash::{SeedPurpose, seed_of};
 
-/// What became of a packet that a router was given.
+/// The result of passing a packet to a router.
 pub(super) struct ReceiveResult {
-    /// The shard that it belongs to.
+    /// The shard that the packet belongs to.
     pub(super) shard: usize,
-    /// It waits, and the router must request its processor for it.
+    /// The packet is queued, and the router must request its processor.
     pub(super) wants_processor: bool,
 }
 
-/// Faults that keep the store from serving.
+/// Faults that stall the store.
 #[derive(Debug)]
 struct StoreStalls {
     count: u32,
@@ -46,13 +46,13 @@ struct StoreStalls {
 
 pub(super) struct RouterNode {
     setup: RouterSetup,
-    /// With their disks, which outlive them.
+    /// The shards, with their disks. The disks survive a crash.
     shards: Shards,
     stages: Option<Box<Stages>>,
-    /// Counters of lives that ended in a crash.
+    /// Counters of the incarnations before the last crash.
     past: RouterSample,
     lives: u64,
-    /// Calls in a row after each of which a shard wanted the next one at once.
+    /// Consecutive calls after each of which a shard wanted another one at once.
     calls_at_once: u32,
     store_stalls: StoreStalls,
 }
@@ -72,8 +72,8 @@ impl RouterNode {
         router
     }
 
-    /// Begins with nothing but what is configured, and with what is on its disks: what it wants of
-    /// them it submits.
+    /// Starts with the configuration and the content of the disks only. Returns the first output of
+    /// each shard, which holds the disk operations of the recovery.
     fn start(&mut self, now: Instant) -> Vec<Outbox> {
         let seed = seed_of(self.setup.seed, SeedPurpose::Router, self.lives);
         self.lives += 1;
@@ -84,14 +84,14 @@ impl RouterNode {
         outboxes
     }
 
-    /// Begins, and knows what is on its disks before the run does.
+    /// Starts and completes the recovery of the disks before the run begins.
     fn start_at_once(&mut self, library: &mut ProducerSet) {
         let outboxes = self.start(Instant::ZERO);
         self.shards.finish_disk_ops(outboxes, library);
     }
 
-    /// Puts Data on the disks, as an earlier life would have left it there, as long as all of it
-    /// has room; then begins anew.
+    /// Writes Data to the disks until one does not fit, as an earlier incarnation would have done.
+    /// Then restarts the shards.
     pub(super) fn fill_disks(
         &mut self,
         packets: impl IntoIterator<Item = Packet>,
@@ -104,8 +104,8 @@ impl RouterNode {
         }
     }
 
-    /// Puts Data into the store, whether it admits what passes or not, as long as it has room.
-    /// Calls `each` with each Data before that.
+    /// Inserts Data into the store until one does not fit, regardless of its admission policy.
+    /// Calls `each` with each Data first.
     pub(super) fn fill_store(
         &mut self,
         packets: impl IntoIterator<Item = Packet>,
@@ -114,7 +114,7 @@ impl RouterNode {
         fill::fill_store(&mut self.shards, packets, each);
     }
 
-    /// Takes a packet that a link delivers.
+    /// Accepts a packet that a link delivers.
     pub(super) fn receive(
         &mut self,
         delivery: Delivery,
@@ -136,7 +136,7 @@ impl RouterNode {
         ReceiveResult { shard, wants_processor }
     }
 
-    /// Gives a shard an input that takes no time in stages.
+    /// Passes a shard an input that skips the stages.
     pub(super) fn handle(&mut self, shard: usize, now: Instant, input: Input, out: &mut Outbox) {
         self.shards.handle(shard, now, input, out);
     }
@@ -145,14 +145,14 @@ impl RouterNode {
         self.shards.count()
     }
 
-    /// Takes up the packets whose service in a stage has ended.
+    /// Continues the packets whose service in a stage has ended.
     pub(super) fn end_services(&mut self, out: &mut Outbox, timeline: &mut Timeline) {
         if let Some(stages) = &mut self.stages {
             stages.end_services(&mut StageContext { shards: &mut self.shards, out, timeline });
         }
     }
 
-    /// Hands one disk operation that has ended by now to its shard; no for no more.
+    /// Passes one finished disk operation to its shard. Returns false if none has ended by now.
     pub(super) fn end_disk_operation(
         &mut self,
         library: &mut ProducerSet,
@@ -167,7 +167,7 @@ impl RouterNode {
         true
     }
 
-    /// Hands an operation that a shared disk has ended to its shard, which is the result.
+    /// Finishes an operation of a shared disk, and returns its shard.
     pub(super) fn end_shared(
         &mut self,
         ended: EndedOp,
@@ -182,19 +182,19 @@ impl RouterNode {
         Some(shard)
     }
 
-    /// Operations for the shared disk that have not been given to it yet.
+    /// Operations that must be submitted to the shared disk.
     pub(super) fn take_shared_operations(&mut self) -> Option<SharedOperations<'_>> {
         Some(self.shards.disks_mut()?.take_shared())
     }
 
-    /// Calls the shards whose time has come.
+    /// Calls the shards whose wake-up time has come.
     pub(super) fn wake(&mut self, now: Instant, out: &mut Outbox) -> Result<(), String> {
         let is_hurried = self.shards.wake(now, out);
         self.calls_at_once = if is_hurried { self.calls_at_once + 1 } else { 0 };
         liveness::check_quiescence(self.calls_at_once)
     }
 
-    /// When the first shard, stage or disk wants to be called, ns.
+    /// The next wake-up time of any shard, stage or disk, ns.
     #[inline]
     pub(super) fn next_wakeup_ns(&self) -> Option<u64> {
         let stages = self.stages.as_ref().and_then(|stages| stages.next_completion());
@@ -205,20 +205,20 @@ impl RouterNode {
         Incarnation { node: self.setup.node, number: self.lives }
     }
 
-    /// Whether a life goes on.
+    /// Whether the router is up and still in this incarnation.
     pub(super) fn is_current(&self, life: u64) -> bool {
         self.lives == life && self.shards.count() > 0
     }
 
-    /// The router gets a core, if that life goes on. For how long, ns; `None` where no packet
-    /// waits.
+    /// Starts a turn on a core, if the incarnation is current. Returns its length in ns; `None` if
+    /// no packet waits.
     pub(super) fn start_turn(&mut self, life: u64, now_ns: u64) -> Option<u64> {
         let is_living = self.is_current(life);
         self.stages.as_mut().filter(|_| is_living)?.start_turn(now_ns)
     }
 
-    /// The first packet before the processor has had its time, if that life goes on: the router
-    /// takes it up.
+    /// Ends the turn of the first packet before the processor, if the incarnation is current. The
+    /// router then handles that packet.
     pub(super) fn end_turn(
         &mut self,
         life: u64,
@@ -234,7 +234,7 @@ impl RouterNode {
         }
     }
 
-    /// Everything it knew is lost, but what its disks hold.
+    /// Loses everything except the content of the disks.
     pub(super) fn crash(&mut self, now: Instant, library: &mut ProducerSet) {
         self.past = self.counters(now);
         self.past.clear_sizes();
@@ -244,7 +244,7 @@ impl RouterNode {
         self.stages = None;
     }
 
-    /// Begins anew after a crash; what holds up the store still does.
+    /// Restarts after a crash. Stalls of the store that are still active apply again.
     pub(super) fn restart(&mut self, now: Instant, out: &mut Outbox) {
         let outboxes = self.start(now);
         self.shards.submit_all(outboxes, now);
@@ -253,7 +253,7 @@ impl RouterNode {
         }
     }
 
-    /// A fault of the store or of a disk begins or ends.
+    /// Begins or ends a fault of the store or of a disk.
     pub(super) fn change_fault(&mut self, change: &FaultChange, now: Instant, out: &mut Outbox) {
         let FaultChange { begins, ends_at, .. } = *change;
         let (disk, faults) = match change.fault {
@@ -288,7 +288,7 @@ impl RouterNode {
         }
     }
 
-    /// Holds the store's disks and stage up, or the store itself where it has none.
+    /// Stalls the disks and the store's stage, or the store itself if it has neither.
     fn stall_store(&mut self, now: Instant, out: &mut Outbox) {
         let until = self.store_stalls.until;
         let has_disks = self.shards.disks().is_some();
@@ -302,7 +302,7 @@ impl RouterNode {
         }
     }
 
-    /// One fault less keeps the store from serving.
+    /// One fault less stalls the store.
     fn end_store_stall(&mut self, now: Instant, out: &mut Outbox) {
         self.store_stalls.count -= 1;
         let has_store_stage = self.stages.as_ref().is_some_and(|stages| stages.has_store());
@@ -311,17 +311,17 @@ impl RouterNode {
         }
     }
 
-    /// It has got a further face, which it makes again after a crash.
+    /// Adds a face, which the router adds again after a crash.
     pub(super) fn add_face(&mut self, face: FaceId) {
         self.setup.faces.push((face, FaceScope::NonLocal));
     }
 
-    /// The next hops of the longest prefix of a name among the routes of the plan.
+    /// The next hops of the longest matching prefix among the plan's routes.
     pub(super) fn next_hops_of(&self, name: &Name) -> &[NextHop] {
         self.setup.next_hops_of(name.as_view().value())
     }
 
-    /// Counters since the start of the run, but those of the faces.
+    /// Counters since the start of the run, without those of the faces.
     pub(super) fn counters(&self, now: Instant) -> RouterSample {
         let mut sum = self.past;
         sum.cpu_ns += self.stages.as_ref().map_or(0, |stages| stages.cpu_busy_ns(now));
@@ -329,32 +329,32 @@ impl RouterNode {
         sum
     }
 
-    /// Interests that came with a nonce that was there before.
+    /// Interests that arrived with a nonce seen before.
     pub(super) fn interests_looped(&self) -> u64 {
         self.shards.interests_looped()
     }
 
-    /// What waits in stages and for disks.
+    /// Queue lengths of the stages and of the disks.
     pub(super) fn queue_lengths(&self) -> impl Iterator<Item = (Queue, u32)> + use<'_> {
         let stages = self.stages.iter().flat_map(|stages| stages.lengths());
         let stages = stages.map(|(queue, packets, _)| (queue, packets));
         stages.chain(self.shards.disk_queues())
     }
 
-    /// The bounds of a shard, every so often, and what its disks have complained about.
+    /// Checks failed disk operations, and from time to time the bounds of a shard.
     #[inline]
     pub(super) fn check_sometimes(&mut self, shard: usize) -> Result<(), String> {
         self.shards.check_sometimes(shard)
     }
 
-    /// The bounds of everything.
+    /// Checks all bounds.
     pub(super) fn check(&self) -> Result<(), String> {
         self.shards.check()?;
         self.stages.as_ref().map_or(Ok(()), |stages| stages.check())
     }
 
-    /// Nothing is pending, nothing waits for a disk, no filter refuses what it must not, and no
-    /// shard has lost a record that was acknowledged, if `are_records_kept`.
+    /// Checks the end of a run: nothing is pending and no disk is busy. Filters must admit every
+    /// record, and if `are_records_kept`, every acknowledged record must be found.
     pub(super) fn check_drained(
         &self,
         now: Instant,
@@ -366,13 +366,13 @@ impl RouterNode {
         self.shards.check_records(now, are_records_kept, library)
     }
 
-    /// Whether nothing is on its way within the router.
+    /// Whether the router has no packet or operation inside.
     pub(super) fn is_quiet(&self) -> bool {
         self.shards.disk_operations() == 0 && self.queue_lengths().all(|(_, len)| len == 0)
     }
 
-    /// A Data that was marked leaves the store of a shard. Which one is not asked: shards that are
-    /// woken together send together, and one may mark because of another one's disks.
+    /// Checks a marked Data that leaves a store. The check covers all shards: shards woken together
+    /// send together, and one may mark because of another one's disks.
     #[cold]
     pub(super) fn check_mark(
         &self,
@@ -384,12 +384,13 @@ impl RouterNode {
         let mark = options.map_or(Mark::Off, |options| options.mark);
         let is_late = options.is_some_and(|options| options.bypass == Bypass::Late);
         if mark != Mark::Off && (is_late || self.shards.writes_lag_behind()) {
-            // Marks follow how long reads take, or how much waits to be written.
+            // These marks depend on read times or on the write backlog, which this check does not
+            // know.
             return Ok(());
         }
         promises::mark(mark, self.shards.waiting_peak(), self.shards.mark_threshold())?;
         let can_pass = options.is_some_and(|options| options.bypass != Bypass::Off);
-        // With labels of paths, marks say what is available, which no announcement says.
+        // With path labels, marks carry the availability, so no announcement does.
         let is_announced = disk.is_some_and(|plan| plan.experiments.labels == Labels::Neighbour);
         if mark != Mark::NbCc || !can_pass || !is_announced {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a router is made from, at the start and after a crash.
+//! The parameters that create a router, at the start and after a crash.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ pub(in crate::network) struct RouterSetup {
     pub(in crate::network) pool_bytes_max: usize,
     pub(in crate::network) faces: Vec<(FaceId, FaceScope)>,
     pub(in crate::network) routes: Vec<(Name, Vec<NextHop>)>,
-    /// Whether a controller wants to be asked.
+    /// Whether the router queries a controller about missing objects.
     pub(in crate::network) watches_misses: bool,
-    /// A consumer asks what it holds.
+    /// Whether a consumer queries the router's holdings.
     pub(in crate::network) reports_holdings: bool,
 }
 
 impl RouterSetup {
-    /// What configures a shard at the start.
+    /// The commands that configure a shard at the start.
     pub(super) fn commands(&self) -> Vec<Command> {
         let face = |&(face, scope): &(FaceId, FaceScope)| {
             let attributes = FaceAttributes::point_to_point(scope);
             Command::AddFace { face, attributes }
         };
         let mut commands: Vec<Command> = self.faces.iter().map(face).collect();
-        // Consumers of a simulation may be behind links, as routers are.
+        // Consumers are not local in a simulation: they may be behind links, like routers.
         let watches = if self.watches_misses { MissReports::All } else { MissReports::Off };
         commands.push(Command::ReportMisses(watches));
         if self.reports_holdings {
@@ -55,7 +55,7 @@ impl RouterSetup {
         commands
     }
 
-    /// The next hops of the longest prefix of a name among the routes.
+    /// The next hops of the longest matching prefix among the routes.
     pub(super) fn next_hops_of(&self, name: &[u8]) -> &[NextHop] {
         let is_prefix = |prefix: &Name| name.starts_with(prefix.as_view().value());
         let matching = self.routes.iter().filter(|(prefix, _)| is_prefix(prefix));
@@ -64,10 +64,10 @@ impl RouterSetup {
     }
 }
 
-/// A router in one of its lives.
+/// One incarnation of a router: the time between two crashes. Events of an earlier one are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::network) struct Incarnation {
     pub(in crate::network) node: u32,
-    /// From 1.
+    /// Counted from 1.
     pub(in crate::network) number: u64,
 }

@@ -1,4 +1,4 @@
-//! The shards of a router, what they say to each other, and the disks that they use.
+//! The shards of a router, the messages between them, and the disks that they use.
 
 use std::collections::VecDeque;
 
@@ -16,19 +16,19 @@ use weir_plan::DiskPlan;
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::hash::{SeedPurpose, seed_of};
 
-/// Inputs after which the bounds of a shard are looked at.
+/// Inputs of a router between two checks of a shard's bounds.
 const CHECK_INTERVAL: u32 = 256;
-/// Records looked for on each disk to see that none is lost.
+/// Records looked up on each disk at the end of a run.
 const RECORDS_CHECKED_MAX: usize = 2_000;
 
 /// Reads and Interests that wait for the disks of a shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct DiskBacklog {
     now: u64,
-    /// Since when there are so many.
+    /// When the count reached `now`.
     since: Instant,
-    /// The most of them since none did; kept until there are new ones, at a later moment: what was
-    /// sent at this one is looked at when all shards are done.
+    /// The highest count since the queue was last empty. It stays until a later instant has a new
+    /// one, because the packets of one instant are checked after all shards ran.
     peak: u64,
 }
 
@@ -42,19 +42,19 @@ impl DiskBacklog {
     }
 }
 
-/// The shards of one life of a router; none while it is down. Their disks outlive them.
+/// The shards of one incarnation; none while the router is down. Their disks survive.
 pub(super) struct Shards {
     key: HashKey,
-    /// How many there are while the router is up.
+    /// Number of shards while the router is up.
     count: u16,
     routers: Vec<Router>,
-    /// Of each shard: what handles its inputs, if the shard itself does not.
+    /// For each shard, the extension that handles its inputs, if any.
     drivers: Vec<Option<Box<dyn Driver>>>,
     configs: Vec<RouterConfig>,
     disks: Option<Box<Disks>>,
-    /// Interests that a driver may hold up before the store of a shard.
+    /// Interests that an extension may hold before the store of a shard.
     interests_waiting_max: u64,
-    /// What waits for the disks of each shard.
+    /// The queue before the disks of each shard.
     waiting: Vec<DiskBacklog>,
     until_check: u32,
 }
@@ -80,7 +80,7 @@ impl Shards {
         }
     }
 
-    /// Shards that are configured as the setup says. Returns what each wants done.
+    /// Creates and configures the shards. Returns the first output of each.
     pub(super) fn start(&mut self, setup: &RouterSetup, seed: u64, now: Instant) -> Vec<Outbox> {
         let config = |shard| self.config(setup, seed, shard);
         self.configs = (0..self.count).map(config).collect();
@@ -141,7 +141,7 @@ impl Shards {
         &mut self.routers[shard]
     }
 
-    /// The shard that a packet belongs to; what is no packet may be counted by any.
+    /// The shard that a packet belongs to. Undecodable packets go to shard 0, which counts them.
     #[inline]
     pub(super) fn shard_of(&self, header: &LpHeader, packet: &[u8]) -> usize {
         usize::from(shard_of_packet(&self.key, header, packet, self.count).unwrap_or(0))
@@ -152,8 +152,8 @@ impl Shards {
         self.drivers.iter().any(Option::is_some)
     }
 
-    /// Gives a shard an input, the disks what it then wants of them, and the other shards what it
-    /// says to them.
+    /// Passes an input to a shard, its operations to the disks, and its messages to the other
+    /// shards.
     #[inline]
     pub(super) fn handle(&mut self, shard: usize, now: Instant, input: Input, out: &mut Outbox) {
         let (router, inputs) = (&mut self.routers[shard], &mut [input]);
@@ -174,8 +174,8 @@ impl Shards {
         self.handle(shard, now, Input::Command(command), out);
     }
 
-    /// Gives the disks what a shard wants of them, and the other shards what it says to them, which
-    /// takes no time.
+    /// Passes a shard's operations to the disks and its messages to the other shards, without
+    /// delay.
     #[inline]
     pub(super) fn after(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
         self.submit(shard, now, out);
@@ -206,7 +206,7 @@ impl Shards {
         self.waiting[shard].update(now, self.routers[shard].interests_waiting());
     }
 
-    /// Gives the disks what each shard wants of them after a start.
+    /// Submits the first operations of each shard after a start.
     pub(super) fn submit_all(&mut self, outboxes: Vec<Outbox>, now: Instant) {
         let Some(disks) = &mut self.disks else { return };
         for (shard, mut out) in outboxes.into_iter().enumerate() {
@@ -214,14 +214,14 @@ impl Shards {
         }
     }
 
-    /// Does on the disks what each shard wants, at the beginning of time.
+    /// Executes the operations of each shard before the run begins.
     pub(super) fn finish_disk_ops(&mut self, outboxes: Vec<Outbox>, library: &mut ProducerSet) {
         for (shard, out) in outboxes.into_iter().enumerate() {
             self.finish_disk_ops_of(shard, out, library);
         }
     }
 
-    /// Does on the disks what a shard wants, at the beginning of time, until it wants no more.
+    /// Executes the operations of one shard until it submits no more.
     pub(super) fn finish_disk_ops_of(
         &mut self,
         shard: usize,
@@ -243,13 +243,14 @@ impl Shards {
         }
     }
 
-    /// Hands what a disk has done to the shard that asked for it.
+    /// Passes the result of a disk operation to its shard.
     pub(super) fn end_disk_operation(&mut self, now: Instant, done: CompletedOp, out: &mut Outbox) {
         let CompletedOp { shard, id, outcome, .. } = done;
         self.handle(shard, now, Input::DiskDone { id, outcome }, out);
     }
 
-    /// Calls the shards whose time has come. Whether one wants to be called again at once.
+    /// Calls the shards whose wake-up time has come. Returns whether one wants another call at
+    /// once.
     pub(super) fn wake(&mut self, now: Instant, out: &mut Outbox) -> bool {
         let is_due = |shard: &Router| shard.next_wakeup().is_some_and(|at| at <= now);
         let mut is_hurried = false;
@@ -262,14 +263,14 @@ impl Shards {
         is_hurried
     }
 
-    /// When the first shard or disk wants to be called.
+    /// The next wake-up time of any shard or disk.
     #[inline]
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let disks = self.disks.as_ref().and_then(|disks| disks.next_completion());
         self.routers.iter().filter_map(Router::next_wakeup).chain(disks).min()
     }
 
-    /// The shards end, and what their disks have under way ends wholly, in part or not at all.
+    /// Drops the shards. Each write in progress takes effect in full, in part or not at all.
     pub(super) fn crash(&mut self, library: &mut ProducerSet) {
         self.routers.clear();
         if let Some(disks) = &mut self.disks {
@@ -277,7 +278,7 @@ impl Shards {
         }
     }
 
-    /// Stops the store from answering and storing, or lets it do so again.
+    /// Stops the store from answering and inserting, or lets it resume.
     pub(super) fn set_store_serves(&mut self, now: Instant, serves: bool, out: &mut Outbox) {
         self.configure_stores(now, out, |store| StoreConfig {
             admit: store.admit && serves,
@@ -286,7 +287,7 @@ impl Shards {
         });
     }
 
-    /// Configures the stores by their first configuration with a change.
+    /// Configures the stores with their first configuration, changed by a function.
     pub(super) fn configure_stores(
         &mut self,
         now: Instant,
@@ -304,23 +305,22 @@ impl Shards {
         self.routers.iter().for_each(|router| add(sum, &router.stats()));
     }
 
-    /// Interests that came with a nonce that was there before.
+    /// Interests that arrived with a nonce seen before.
     pub(super) fn interests_looped(&self) -> u64 {
         let looped = |router: &Router| router.stats().drops[DropReason::Loop as usize];
         self.routers.iter().map(looped).sum()
     }
 
-    /// Pending Interests.
     pub(super) fn pit_entries(&self) -> u64 {
         self.routers.iter().map(|router| router.stats().pit_entries).sum()
     }
 
-    /// Interests of a shard that waited for a disk, and that passed one by.
+    /// Interests of a shard that waited for a disk, and those that bypassed it.
     pub(super) fn disk_decisions(&self, shard: usize) -> (u64, u64) {
         self.routers.get(shard).map_or((0, 0), Router::disk_decisions)
     }
 
-    /// Operations that the disks have under way.
+    /// Number of operations in progress on the disks.
     pub(super) fn disk_operations(&self) -> usize {
         self.disks.as_ref().map_or(0, |disks| disks.under_way())
     }
@@ -341,24 +341,25 @@ impl Shards {
         self.configs.first().and_then(|config| config.disk.as_ref())
     }
 
-    /// The most that waited for the disks of one shard since none did.
+    /// The longest queue before the disks of one shard since that queue was last empty.
     pub(super) fn waiting_peak(&self) -> u64 {
         self.waiting.iter().map(|waiting| waiting.peak).max().unwrap_or(0)
     }
 
-    /// From how much that waits on the store marks.
+    /// Queue length from which the store marks.
     pub(super) fn mark_threshold(&self) -> u32 {
         self.tier().map_or(0, |tier| tier.bypass_threshold)
     }
 
-    /// Whether a shard stores faster than its disks write.
+    /// Whether a shard inserts Data faster than its disks write it.
     pub(super) fn writes_lag_behind(&self) -> bool {
         let backlog_max = self.tier().map_or(0, |tier| tier.write_backlog_bytes_max);
         let backlog = |router: &Router| router.stats().store.disk.write_backlog_bytes;
         self.routers.iter().map(backlog).max().unwrap_or(0) > backlog_max / 4
     }
 
-    /// The bounds of a shard, every so often, and promises to its disks.
+    /// Checks failed disk operations, and after every [`CHECK_INTERVAL`] inputs the bounds of a
+    /// shard.
     #[inline]
     pub(super) fn check_sometimes(&mut self, shard: usize) -> Result<(), String> {
         self.disks.as_mut().map_or(Ok(()), |disks| disks.take_failure())?;
@@ -367,7 +368,7 @@ impl Shards {
             return Ok(());
         }
         self.until_check = CHECK_INTERVAL;
-        // A router that has crashed has no shards.
+        // A router that is down has no shards.
         match (self.routers.get(shard), self.configs.get(shard)) {
             (Some(router), Some(config)) => self.check_shard(router, config),
             _ => Ok(()),
@@ -386,15 +387,15 @@ impl Shards {
         tier.map_or(Ok(()), |tier| promises::queues(&stats, tier, self.interests_waiting_max))
     }
 
-    /// Nothing waits for a disk.
+    /// Checks that no operation waits for a disk.
     pub(super) fn check_disks_drained(&self) -> Result<(), String> {
         let Some(disks) = &self.disks else { return Ok(()) };
         let under_way = disks.under_way();
         self.routers.iter().try_for_each(|router| promises::drained(&router.stats(), under_way))
     }
 
-    /// No filter refuses what it must not, and no shard has lost a record that was acknowledged, if
-    /// `are_records_kept`; nothing is said while one is still reading in what it has.
+    /// Checks that filters admit every record and, if `are_records_kept`, that every acknowledged
+    /// record is found. Skips the check while a shard still recovers its disks.
     pub(super) fn check_records(
         &self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1), and the way of a
-//! packet through them.
+//! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1), and how packets
+//! pass through them.
 
 use weir_base::{Instant, Rng};
 use weir_forward::{ForwardingAction, InterestStep, Outbox};
@@ -35,7 +35,7 @@ pub(super) struct Stages {
     node: u32,
     cpu: Option<Cpu>,
     store: Option<Stage<QueuedPacket>>,
-    /// What an Interest that the store cannot answer costs it, where that is another time.
+    /// Service time of an Interest that misses the store, if it differs from that of a hit.
     store_miss: Option<ServiceTime>,
     miss_rng: Rng,
     store_write: Option<Stage<()>>,
@@ -44,7 +44,7 @@ pub(super) struct Stages {
     fib: Option<Stage<QueuedPacket>>,
 }
 
-/// What a packet on its way through the stages needs.
+/// What a packet needs on its way through the stages.
 pub(super) struct StageContext<'a> {
     pub(super) shards: &'a mut Shards,
     pub(super) out: &'a mut Outbox,
@@ -52,12 +52,13 @@ pub(super) struct StageContext<'a> {
 }
 
 impl StageContext<'_> {
-    /// A shard takes a packet at once.
+    /// Passes a packet to its shard at once.
     fn handle(&mut self, job: QueuedPacket) {
         self.shards.handle(job.shard, self.timeline.now(), job.into_input(), self.out);
     }
 
-    /// A shard takes the next step of an Interest. Returns it with the step after that.
+    /// Executes an Interest's next step in its shard. Returns the Interest with the step after it;
+    /// `None` after the last one.
     fn serve(&mut self, job: QueuedPacket) -> Option<QueuedPacket> {
         let now = self.timeline.now();
         let input = (job.face, &job.header, &job.packet);
@@ -68,12 +69,12 @@ impl StageContext<'_> {
     }
 }
 
-/// Where a packet goes from here.
+/// The result of entering a stage.
 pub(super) enum StageEntry {
     Waits,
-    /// There is no queue: it is served at once.
+    /// The stage has no queue, so the packet is served at once.
     AtOnce(QueuedPacket),
-    /// There is no room; what is to become of it.
+    /// The queue is full. The policy says what happens to the packet.
     Full(QueuedPacket, WhenFull),
 }
 
@@ -84,7 +85,7 @@ pub(super) enum ServedPacket {
 }
 
 impl Stages {
-    /// The stages of the router that is `node`.
+    /// The stages of router `node`.
     pub(super) fn new(node: u32, plan: &StagesPlan, seed: u64) -> Self {
         fn stage<T>(plan: &Option<StagePlan>, seed: u64) -> Option<Stage<T>> {
             plan.as_ref().map(|plan| Stage::new(plan, seed))
@@ -103,18 +104,17 @@ impl Stages {
         }
     }
 
-    /// Time that the processor has been busy for, ns.
+    /// How long the processor has been busy, ns.
     pub(super) fn cpu_busy_ns(&self, now: Instant) -> u64 {
         self.cpu.as_ref().map_or(0, |cpu| cpu.busy_ns(now))
     }
 
-    /// A packet that the router has been given, before the processor. Whether the router must
-    /// request a core for it.
+    /// Queues a packet before the processor. Returns whether the router must request a core.
     pub(super) fn receive(&mut self, job: QueuedPacket, pass: &mut StageContext<'_>) -> bool {
         let is_interest = match PacketView::decode(&job.packet) {
             Ok(PacketView::Interest(_)) if job.header.nack.is_none() => true,
             Ok(PacketView::Data(_)) => false,
-            // Nacks and what cannot be decoded take no time and end where they always end.
+            // Nacks and undecodable packets need no stage.
             _ => {
                 pass.handle(job);
                 return false;
@@ -133,13 +133,12 @@ impl Stages {
         false
     }
 
-    /// The router gets a core for the packet that is first. For how long, ns; `None` where none
-    /// waits.
+    /// Starts a turn for the first packet. Returns its length in ns; `None` if no packet waits.
     pub(super) fn start_turn(&mut self, now_ns: u64) -> Option<u64> {
         self.cpu.as_mut()?.start(now_ns)
     }
 
-    /// The packet that had a core has had its time, and the router takes it up.
+    /// Ends a turn, and handles its packet.
     pub(super) fn end_turn(&mut self, pass: &mut StageContext<'_>) -> TurnResult {
         let now_ns = pass.timeline.now_ns();
         let ended = self.cpu.as_mut().and_then(|cpu| cpu.end(now_ns));
@@ -161,10 +160,10 @@ impl Stages {
         turn
     }
 
-    /// A packet that the router looks at for the first time.
+    /// Starts a packet on its way through the stages.
     fn begin(&mut self, is_interest: bool, job: QueuedPacket, pass: &mut StageContext<'_>) {
         if is_interest {
-            // The queue before a store that blocks takes the place of those between the stages.
+            // A blocking store has its own queue, which replaces those between the stages.
             if pass.shards.is_store_blocking() {
                 return pass.handle(job);
             }
@@ -177,7 +176,7 @@ impl Stages {
         }
     }
 
-    /// Takes up the packets whose service has ended by now.
+    /// Continues the packets whose service has ended by now.
     pub(super) fn end_services(&mut self, pass: &mut StageContext<'_>) {
         while let Some(served) = self.take_served(pass.timeline.now()) {
             match served {
@@ -191,7 +190,7 @@ impl Stages {
         }
     }
 
-    /// An Interest from the queue before its next step on, until it waits or has come to its end.
+    /// Moves an Interest through its steps until it waits in a queue or has finished.
     fn run_steps(&mut self, mut job: QueuedPacket, pass: &mut StageContext<'_>) {
         loop {
             match self.enter(job, pass) {
@@ -213,7 +212,7 @@ impl Stages {
         }
     }
 
-    /// An Interest before the queue of its next step.
+    /// Queues an Interest for its next step.
     fn enter(&mut self, job: QueuedPacket, pass: &mut StageContext<'_>) -> StageEntry {
         let now = pass.timeline.now();
         let queue = match &job.step {
@@ -222,7 +221,7 @@ impl Stages {
             InterestStep::Pit(_) => &mut self.pit,
             InterestStep::Fib(_) => &mut self.fib,
         };
-        // What the store has nothing for may cost it another time.
+        // A miss in the store may have its own service time.
         if let (InterestStep::Store, Some(miss), Some(stage)) =
             (&job.step, &self.store_miss, &mut *queue)
             && !pass.shards.router_mut(job.shard).would_hit(now, &job.packet)
@@ -236,7 +235,7 @@ impl Stages {
         offer(queue, now, job)
     }
 
-    /// The router takes a Data, and writes it to the store if there is room to.
+    /// Handles a Data, and writes it to the store if the write queue has space.
     fn serve_data(&mut self, mut job: QueuedPacket, pass: &mut StageContext<'_>) {
         let now = pass.timeline.now();
         if !job.header.no_cache && !self.write(now) {
@@ -246,7 +245,7 @@ impl Stages {
         pass.handle(job);
     }
 
-    /// Whether there is room to write one more Data; if so it is being written.
+    /// Starts to write a Data, unless the write queue is full. Returns whether it did.
     pub(super) fn write(&mut self, now: Instant) -> bool {
         let Some(stage) = &mut self.store_write else { return true };
         stage.server.offer(now, ()).is_ok()
@@ -272,7 +271,7 @@ impl Stages {
         jobs.chain(writes).min()
     }
 
-    /// The store serves nothing until then.
+    /// Stalls the store's stage until the given time.
     pub(super) fn stall_store(&mut self, now: Instant, until: Instant) {
         if let Some(stage) = &mut self.store {
             stage.server.stall(now, until);
@@ -282,12 +281,12 @@ impl Stages {
         }
     }
 
-    /// Whether the store has a stage that can be stalled.
+    /// Whether the store has a stage.
     pub(super) fn has_store(&self) -> bool {
         self.store.is_some()
     }
 
-    /// Packets in each stage, and how many there may be.
+    /// Packets in each stage, and its limit.
     pub(super) fn lengths(&self) -> impl Iterator<Item = (Queue, u32, u32)> + use<> {
         fn of<T>(queue: Queue, stage: &Option<Stage<T>>) -> Option<(Queue, u32, u32)> {
             stage.as_ref().map(|stage| (queue, stage.server.len() as u32, stage.capacity))
@@ -305,7 +304,7 @@ impl Stages {
         .flatten()
     }
 
-    /// No stage holds more than it may.
+    /// Checks that no stage exceeds its limit.
     pub(super) fn check(&self) -> Result<(), String> {
         self.lengths().try_for_each(|(queue, len, capacity)| {
             bounds::queue(&format!("stage {queue:?}"), len.into(), capacity.into())
@@ -313,9 +312,10 @@ impl Stages {
     }
 }
 
-/// The longest that the stages of a router hold an Interest up, as long as they are not stalled,
-/// ns. Data that answers it waits before it is looked for in the PIT, so that its wait is part of
-/// the Interest's lifetime. `sharers`: routers of the same machine, itself included.
+/// Upper bound on the time that an Interest spends in a router's stages, ns, without stalls.
+///
+/// The bound includes the wait of the Data before its PIT lookup, which is part of the Interest's
+/// lifetime. `sharers` is the number of routers on the machine, this one included.
 pub(in crate::network) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) -> u64 {
     let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
         let wait_ns = |time| wait_max_ns(time, cpu.capacity);
@@ -335,8 +335,8 @@ pub(in crate::network) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) 
         .fold(0, u64::saturating_add)
 }
 
-/// The longest time from coming to a stage to leaving it, ns. What is drawn from an exponential
-/// distribution has no bound; that many services last longer with a probability below 1e-25.
+/// Upper bound on the time from entering a stage to leaving it, ns. An exponential service time has
+/// no bound; the bound used here is exceeded with a probability below 1e-25.
 fn wait_max_ns(service: &ServiceTime, capacity: u32) -> u64 {
     let capacity = u64::from(capacity);
     match service {
@@ -379,7 +379,7 @@ mod tests {
         Some(StagePlan { service, capacity, when_full: WhenFull::Drop })
     }
 
-    /// What an Interest waits for is bounded by what its stages hold; Data has no part in it.
+    /// The capacities of the stages bound an Interest's wait; Data does not count.
     #[test]
     fn the_wait_of_an_interest_is_bounded() {
         let constant = |ns| ServiceTime::Constant { ns };
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(interest_wait_max_ns(&endless, 1), u64::MAX);
     }
 
-    /// The sum of as many draws as the stage holds stays below its bound.
+    /// Compares sums of exponential draws with the bound of a full stage.
     #[test]
     fn exponential_waits_stay_below_their_bound() {
         let service = ServiceTime::Exponential { mean_ns: 1_000 };

@@ -1,4 +1,4 @@
-//! Single Interests at moments of their own: the generator of open-loop load.
+//! Generates open-loop load: single Interests at times that do not depend on answers.
 
 use weir_base::{Instant, NS_PER_S, Rng};
 use weir_transport::PathId;
@@ -13,13 +13,14 @@ use crate::workload::{
     ArrivalProcess, ConsumerPlan, Demand, ObjectChooser, Popularity, WorkloadError,
 };
 
-/// Interests in flight that a plan may bring about.
+/// Limit on the Interests that a plan may keep in flight.
 const IN_FLIGHT_MAX: f64 = (1 << 22) as f64;
-/// How far above its mean the number in flight may go, and how far at least.
+/// How far the number in flight may exceed its mean, as a factor and (`IN_FLIGHT_LEAST`) as a
+/// minimum.
 const IN_FLIGHT_SPARE: f64 = 2.0;
 const IN_FLIGHT_LEAST: f64 = 1024.0;
 
-/// An open loop: Interests leave whatever becomes of those before.
+/// An open loop. Interests leave regardless of the answers to earlier ones.
 #[derive(Debug)]
 pub(super) struct OpenLoop {
     process: ArrivalProcess,
@@ -28,7 +29,7 @@ pub(super) struct OpenLoop {
     template: InterestTemplate,
     nonces: Rng,
     unanswered: Unanswered,
-    /// With more in flight the oldest is given up, as if its lifetime were over.
+    /// Above this limit, the oldest Interest counts as timed out.
     in_flight_max: usize,
 }
 
@@ -44,8 +45,8 @@ impl OpenLoop {
         let in_flight = arrivals.peak_rate_hz() * lifetime_ns / NS_PER_S as f64;
         if in_flight > IN_FLIGHT_MAX {
             let problem = format!(
-                "makes {in_flight:.0} Interests be in flight when none is answered within \
-                 lifetime_ms; shorten that, or stay below {IN_FLIGHT_MAX}"
+                "keeps {in_flight:.0} Interests in flight if none is answered within lifetime_ms; \
+                 shorten that, or stay below {IN_FLIGHT_MAX}"
             );
             return Err(WorkloadError::value("rate_hz", problem));
         }
@@ -74,7 +75,7 @@ impl OpenLoop {
         core.stats.malformed += u64::from(is_known.is_none());
     }
 
-    /// An Interest came back with a Nack; nothing when it is none of ours.
+    /// Handles a Nack; `None` if its Interest is not ours.
     fn refused(
         &mut self,
         core: &mut ConsumerCore,
@@ -94,7 +95,7 @@ impl OpenLoop {
         Some(())
     }
 
-    /// A Data came: it answers every Interest for its name. Nothing when it is none of ours.
+    /// Handles a Data, which answers every Interest for its name; `None` if there is none.
     fn answered(
         &mut self,
         core: &mut ConsumerCore,
@@ -105,7 +106,7 @@ impl OpenLoop {
         let asked = core.collection.naming().parse(data.name.value())?;
         let (object, segment) = (asked.object, asked.segment);
         if let Err(wrong) = core.collection.check(object, segment, &data) {
-            // The Interest will not be answered any more.
+            // Nothing will answer the Interest any more.
             core.damaged(object, segment, wrong, out);
             return Some(());
         }
@@ -128,7 +129,7 @@ impl OpenLoop {
             debug_assert!(at < core.stop);
             self.next = Some(Instant::from_ns(self.process.next_ns())).filter(|&at| at < core.stop);
             if !core.may_send() {
-                // A driver that is late: the run is over.
+                // The caller was late, and the run is over.
                 self.next = None;
                 return;
             }
@@ -162,14 +163,14 @@ impl OpenLoop {
     }
 }
 
-/// Draws single segments: those of a trace; all of one object after another, when objects are
-/// sequential; else any segment of an object that is drawn.
+/// Chooses single segments: those of a trace, all segments of one object after another if objects
+/// are sequential, or else any segment of a random object.
 #[derive(Debug)]
 pub(super) struct SegmentChooser {
     objects: ObjectChooser,
     rng: Rng,
     is_sequential: bool,
-    /// The object at hand, its next segment, and its segments.
+    /// Current object, its next segment, and its number of segments.
     current: Option<(u64, u64, u64)>,
 }
 

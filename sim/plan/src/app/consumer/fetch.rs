@@ -1,4 +1,4 @@
-//! A consumer of the transport, driven under the time of the run.
+//! Runs a consumer of the transport in the time of the run.
 
 use std::collections::VecDeque;
 
@@ -15,18 +15,18 @@ use crate::app::content::Content;
 use crate::event::EventKind;
 use crate::workload::{ConsumerPlan, WorkloadError};
 
-/// Interests outstanding at most.
+/// Limit on Interests in flight.
 pub(super) const WINDOW_MAX: u32 = 1 << 16;
 
-/// What a consumer of the transport fetches, and who is told how far it is.
+/// Receives the progress of a transport consumer.
 pub(super) trait FetchListener {
-    /// The object of a range; none when the range is over.
+    /// The object of a range; `None` when the range is over.
     fn object_of(&self, range: RangeId) -> Option<u64>;
-    /// The first Interest for a range leaves.
+    /// The first Interest of a range leaves.
     fn on_first_interest(&mut self, core: &ConsumerCore, range: RangeId, out: &mut AppOutbox);
-    /// A segment of a range came, with the right octets.
+    /// A segment of a range arrived with the correct bytes.
     fn on_segment(&mut self, range: RangeId);
-    /// Something else happened; what the consumer is to be told is appended to `inputs`.
+    /// Another event occurred. The listener appends inputs for the consumer to `inputs`.
     fn on_event(
         &mut self,
         core: &mut ConsumerCore,
@@ -41,17 +41,17 @@ pub(super) struct Fetch {
     consumer: Consumer,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
-    /// What answered since the consumer was called last.
+    /// Segments received since the consumer's last call.
     answers: Vec<ReceivedSegment>,
-    /// Answers that were damaged; their segments are asked for again.
+    /// Damaged segments, which are requested again.
     refused: Vec<ReceivedSegment>,
-    /// Octets to be compared, in the order in which that ends.
+    /// Content comparisons in progress, in the order in which they end.
     checks: VecDeque<PendingCheck>,
-    /// Interests that were in flight at the end of the run and are not answered.
+    /// Interests in flight at the end of the run that are still unanswered.
     unanswered_at_end: Option<u32>,
 }
 
-/// A Data that a segment was answered with.
+/// A Data that answered a segment.
 #[derive(Clone, Copy, Debug)]
 struct ReceivedSegment {
     range: RangeId,
@@ -61,7 +61,7 @@ struct ReceivedSegment {
     is_marked: bool,
 }
 
-/// A packet whose octets are compared with those that were produced.
+/// A packet whose content is being compared with what was produced.
 #[derive(Debug)]
 struct PendingCheck {
     ends: Instant,
@@ -71,7 +71,7 @@ struct PendingCheck {
     rtt_ns: u64,
 }
 
-/// What the plan says of the transport.
+/// The transport configuration of a plan.
 pub(super) fn config(
     plan: &ConsumerPlan,
     controllers: Controllers,
@@ -83,7 +83,7 @@ pub(super) fn config(
             WorkloadError::value("controller", format!("is `{controller}`: {error}"))
         })?;
     if let Some(window) = window.filter(|window| !(1..=WINDOW_MAX).contains(window)) {
-        let problem = format!("is {window}; it must be from 1 to {WINDOW_MAX}");
+        let problem = format!("is {window}; write a number from 1 to {WINDOW_MAX}");
         return Err(WorkloadError::value("window", problem));
     }
     Ok(ConsumerConfig {
@@ -93,7 +93,8 @@ pub(super) fn config(
         window,
         decrease_interval_ns: plan.decrease_interval_ns,
         waits_for_lifetime: plan.waits_for_lifetime,
-        // Papers' consumers retry in their window, and what is kept of their runs stays comparable.
+        // The consumers of the papers retry within their window. This keeps recorded results
+        // comparable.
         sets_aside: false,
         chunk_segments: plan.chunk_units,
         schedule: plan.schedule,
@@ -107,7 +108,7 @@ pub(super) fn config(
 }
 
 impl Fetch {
-    /// It begins now, or when the plan says, whichever is later.
+    /// Starts now or at the plan's start time, whichever is later.
     pub(super) fn new(
         target: Target,
         config: ConsumerConfig,
@@ -126,7 +127,7 @@ impl Fetch {
         }
     }
 
-    /// To be given to the consumer in the next turn.
+    /// Queues an input for the consumer's next call.
     pub(super) fn push(&mut self, input: ConsumerInput) {
         self.inputs.push(input);
     }
@@ -136,7 +137,7 @@ impl Fetch {
     }
 
     pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &ConsumerCore) {
-        // After the end there is none.
+        // After the end of the run there is no next call.
         if self.unanswered_at_end.is_none() {
             self.inputs.push(match is_there {
                 true => core.added(path),
@@ -145,7 +146,8 @@ impl Fetch {
         }
     }
 
-    /// The run is over: nothing is sent any more, what comes within a lifetime still counts.
+    /// Ends the run: nothing is sent any more, but Data that arrives within a lifetime still
+    /// counts.
     pub(super) fn end(&mut self, core: &ConsumerCore) {
         if self.unanswered_at_end.is_none() {
             self.unanswered_at_end = Some(self.in_flight());
@@ -154,7 +156,7 @@ impl Fetch {
         }
     }
 
-    /// Does all that is to be done now.
+    /// Handles all inputs and everything that is due.
     pub(super) fn process(
         &mut self,
         core: &mut ConsumerCore,
@@ -237,7 +239,7 @@ impl Fetch {
                 |answer: &ReceivedSegment| (answer.range, answer.segment) == (op.range, segment);
             let answer = match answers.iter().position(is_same) {
                 Some(at) => answers.swap_remove(at),
-                // A second Data for a segment of which the first was damaged.
+                // A second Data for a segment whose first Data was damaged.
                 None => *refused.iter().find(|&answer| is_same(answer)).expect("it was answered"),
             };
             let rtt_ns = core.now.ns_since(answer.asked_at);
@@ -251,7 +253,7 @@ impl Fetch {
         self.checks.front().is_some_and(|check| check.ends <= now)
     }
 
-    /// Compares the octets of the first packet.
+    /// Ends the first comparison.
     fn end_check(
         &mut self,
         core: &mut ConsumerCore,
@@ -262,7 +264,7 @@ impl Fetch {
             return;
         };
         let ReceivedSegment { range, segment, path, is_marked, .. } = answer;
-        // The range was given up meanwhile.
+        // The range was abandoned in the meantime.
         let Some(object) = wanted.object_of(range) else {
             self.inputs.push(ConsumerInput::Verified { op, verdict: Verdict::Good });
             return;
@@ -287,7 +289,7 @@ impl Fetch {
         self.inputs.push(ConsumerInput::Verified { op, verdict });
     }
 
-    /// When [`Fetch::process`] must be called at the latest.
+    /// Latest time of the next [`Fetch::process`].
     pub(super) fn next_wakeup(&self, core: &ConsumerCore) -> Option<Instant> {
         let left_over = self.unanswered_at_end.filter(|&count| count > 0);
         let given_up = left_over.map(|_| core.end.plus_ns(core.lifetime_ns));
@@ -296,8 +298,8 @@ impl Fetch {
         [self.consumer.next_wakeup(), given_up, checked].into_iter().flatten().min()
     }
 
-    /// Whether it will do nothing any more unless it is given more: all is answered, or the run is
-    /// over and what was in flight, too.
+    /// Whether it needs no more calls without new inputs. Everything is answered, or the run is
+    /// over and the Interests in flight have expired.
     pub(super) fn is_over(&self, core: &ConsumerCore) -> bool {
         self.checks.is_empty()
             && (self.consumer.has_ended()
@@ -310,19 +312,19 @@ impl Fetch {
         self.unanswered_at_end.unwrap_or_else(|| self.consumer.stats().outstanding)
     }
 
-    /// Packets that could not be decoded, and Data that nothing waited for.
+    /// Packets that could not be decoded, and Data without an Interest.
     #[cfg(test)]
     pub(super) fn unexpected_packets(&self) -> (u64, u64) {
         let stats = self.consumer.stats();
         (stats.malformed, stats.unwanted)
     }
 
-    /// The window of all links in use, chunks.
+    /// Sum of the windows of all links in use, in chunks.
     pub(super) fn window(&self) -> f64 {
         self.consumer.stats().window
     }
 
-    /// The window of a link, chunks; 0 while it carries nothing.
+    /// Window of a link in chunks; 0 while the link is unused.
     pub(super) fn window_of(&self, path: PathId) -> f64 {
         self.consumer.window_of(path).unwrap_or(0.0)
     }

@@ -1,4 +1,4 @@
-//! Consumers: the transport's, and an open loop of single Interests.
+//! Consumers: that of the transport, and an open loop of single Interests.
 
 mod arrivals;
 mod fetch;
@@ -17,32 +17,32 @@ use super::{AppInput, AppOutbox};
 use crate::event::EventKind;
 use crate::workload::{Collection, ConsumerPlan, ContentError, Demand, WorkloadError};
 
-/// Octets of blocks at rest: a large network has thousands of consumers.
+/// Memory for free packet blocks. It is small, because a large network has thousands of consumers.
 const POOL_BYTES: usize = 1 << 16;
-/// InterestLifetime at most: a day.
+/// Maximum InterestLifetime: a day.
 const LIFETIME_MAX_MS: u64 = 86_400_000;
 
-/// What a consumer did so far.
+/// Counters of a consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConsumerStats {
     pub interests: u64,
-    /// Interests answered with the right octets.
+    /// Interests answered with the correct bytes.
     pub answered: u64,
-    /// Interests given up: not answered within their time-out, or overtaken.
+    /// Interests that timed out or were considered lost.
     pub timed_out: u64,
-    /// Interests refused.
+    /// Interests answered by a Nack.
     pub nacked: u64,
-    /// Data with wrong octets.
+    /// Data with wrong bytes.
     pub damaged: u64,
-    /// Data that no Interest asked for any more: too late, or a second time.
+    /// Data without an open Interest: late or duplicate.
     pub unwanted: u64,
-    /// Packets that could not be decoded, or are not of this consumer's names.
+    /// Packets that could not be decoded, or whose names are not this consumer's.
     pub malformed: u64,
     pub objects_completed: u64,
     pub objects_failed: u64,
 }
 
-/// Asks for what its plan says, and checks every octet that it gets.
+/// Requests what its plan says, and checks every byte that it receives.
 #[derive(Debug)]
 pub struct Consumer {
     core: ConsumerCore,
@@ -56,38 +56,38 @@ enum ConsumerMode {
     Objects(Box<ObjectLoop>),
 }
 
-/// What all ways of asking share.
+/// State that all kinds of demand share.
 #[derive(Debug)]
 struct ConsumerCore {
     collection: Collection,
-    /// Those that the plan may name.
+    /// The congestion controllers that the plan may name.
     controllers: Controllers,
     pool: Pool,
     lifetime_ns: u64,
     start: Instant,
-    /// When nothing new is asked for any more.
+    /// When the consumer stops to request new content.
     stop: Instant,
-    /// When nothing is sent any more.
+    /// When the consumer stops to send.
     end: Instant,
-    /// The time of the last call.
+    /// Time of the last call.
     now: Instant,
-    /// Time that comparing the octets of a Data takes.
+    /// Duration of a content comparison.
     verify_ns: u64,
     /// When the last comparison so far ends.
     verified: Instant,
     stats: ConsumerStats,
-    /// The links that carry packets.
+    /// Links that are up.
     paths: Vec<PathId>,
-    /// The windows of links from the second on, where they have one of their own.
+    /// Windows of the second and later links, where the plan sets them.
     path_windows: Vec<Option<u32>>,
-    /// Octets of content that came by each link that there ever was.
+    /// Content bytes received on each link so far.
     path_bytes: Vec<u64>,
 }
 
 impl Consumer {
-    /// The consumer of `plan`, whose controller is one of `controllers`. It requests nothing new
-    /// from `stop_ns` on, and sends nothing at all from `duration_ns` on, so that all of its
-    /// Interests are over one lifetime later.
+    /// The consumer of `plan`; its controller is one of `controllers`. From `stop_ns` on it
+    /// requests nothing new, and from `duration_ns` on it sends nothing. All its Interests have
+    /// expired one lifetime later.
     pub fn new(
         plan: &ConsumerPlan,
         controllers: Controllers,
@@ -96,7 +96,7 @@ impl Consumer {
     ) -> Result<Self, WorkloadError> {
         let lifetime_ms = plan.lifetime_ms;
         if lifetime_ms == 0 || lifetime_ms > LIFETIME_MAX_MS {
-            let problem = format!("is {lifetime_ms}; it must be from 1 to {LIFETIME_MAX_MS}");
+            let problem = format!("is {lifetime_ms}; write a number from 1 to {LIFETIME_MAX_MS}");
             return Err(WorkloadError::value("lifetime_ms", problem));
         }
         let stop_ns = plan.stop_ns.unwrap_or(duration_ns).min(duration_ns);
@@ -199,7 +199,7 @@ impl Consumer {
     pub(crate) fn sample(&self) -> Vec<EventKind> {
         let (window, outstanding) = match &self.mode {
             ConsumerMode::Arrivals(_) => return Vec::new(),
-            // What is left of a window when all is answered is no window.
+            // When everything is answered, the rest of a window means nothing.
             ConsumerMode::Window(window) if window.is_done(&self.core) => return Vec::new(),
             ConsumerMode::Window(window) => (window.fetch().window(), window.fetch().in_flight()),
             ConsumerMode::Objects(objects) => (objects.window(), objects.in_flight()),
@@ -215,7 +215,7 @@ impl Consumer {
         events
     }
 
-    /// The window of a link, 0 while it carries nothing.
+    /// Window of a link; 0 while it is unused.
     fn window_of(&self, path: PathId) -> f64 {
         match &self.mode {
             ConsumerMode::Arrivals(_) => 0.0,
@@ -244,12 +244,12 @@ impl Consumer {
 }
 
 impl ConsumerCore {
-    /// Whether there is still something new to ask for.
+    /// Whether new content may still be requested.
     fn can_request(&self) -> bool {
         self.now >= self.start && self.now < self.stop
     }
 
-    /// Tells a consumer of a link.
+    /// The input that adds a link.
     fn added(&self, path: PathId) -> ConsumerInput {
         let further = usize::from(path.0).checked_sub(1);
         let window = further.and_then(|at| *self.path_windows.get(at)?);
@@ -260,7 +260,7 @@ impl ConsumerCore {
         self.now < self.end
     }
 
-    /// When the octets of a Data that came now have been compared: one after another.
+    /// When the comparison of a Data that arrived now ends. Comparisons run one after another.
     fn check_ends(&mut self) -> Instant {
         self.verified = self.verified.max(self.now).plus_ns(self.verify_ns);
         self.verified
@@ -291,7 +291,7 @@ impl ConsumerCore {
         out.events.push(EventKind::DamagedData { object, segment });
         if out.violation.is_none() {
             let name = self.collection.naming().segment_name(object, segment);
-            out.violation = Some(format!("{name} came with wrong octets: {wrong}"));
+            out.violation = Some(format!("{name} arrived with wrong content: {wrong}"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whole objects, each by a consumer of its own.
+//! Fetches whole objects, each with its own transport consumer.
 
 use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_transport::{
@@ -12,23 +12,23 @@ use crate::event::EventKind;
 use crate::workload::random::mix;
 use crate::workload::{ArrivalProcess, ConsumerPlan, Demand, ObjectChooser, WorkloadError};
 
-/// Objects fetched at one time at most; one that would be more fails at once.
+/// Limit on objects fetched at the same time. One more fails at once.
 const FETCHES_MAX: usize = 256;
-/// The next object waits so long after one that failed.
+/// Pause before the next object after a failure.
 const PAUSE_NS: u64 = 100 * NS_PER_MS;
 
 #[derive(Debug)]
 pub(super) struct ObjectLoop {
     config: ConsumerConfig,
-    /// When objects begin, if not after one another.
+    /// When objects start, unless they follow each other.
     arrivals: Option<(ArrivalProcess, Option<Instant>)>,
-    /// When the next object may begin, if after one another.
+    /// Earliest start of the next object, if objects follow each other.
     resume: Instant,
-    /// Objects to begin yet.
+    /// Objects that remain to be started.
     left: u64,
     chooser: ObjectChooser,
     seeds: Rng,
-    /// In the order in which they began.
+    /// In the order in which they started.
     fetches: Vec<(Fetch, ActiveObject)>,
 }
 
@@ -57,7 +57,8 @@ impl ObjectLoop {
         };
         let config = fetch::config(plan, core.controllers, controller, *window)?;
         if window.is_some_and(|window| window > config.window_max) {
-            let problem = format!("must be from 1 to {}", config.window_max);
+            let problem =
+                format!("is out of range; write a number from 1 to {}", config.window_max);
             return Err(WorkloadError::value("window", problem));
         }
         let arrivals = match arrivals {
@@ -102,7 +103,7 @@ impl ObjectLoop {
         core.stats.unwanted += u64::from(!is_wanted);
     }
 
-    /// The run is over: nothing is sent any more.
+    /// Ends the run: nothing is sent any more.
     pub(super) fn end(&mut self, core: &ConsumerCore) {
         for (fetch, _) in &mut self.fetches {
             fetch.end(core);
@@ -125,20 +126,20 @@ impl ObjectLoop {
         }
     }
 
-    /// Whether the next object may begin after the last one.
+    /// Whether the next object may start after the previous one.
     fn is_free(&self, core: &ConsumerCore) -> bool {
         let is_idle = self.arrivals.is_none() && self.fetches.is_empty();
         is_idle && self.left > 0 && core.can_request() && self.resume <= core.now
     }
 
-    /// Whether an arrival is due; it is taken.
+    /// Whether an arrival is due. If so, it is consumed.
     fn is_due(&mut self, core: &ConsumerCore) -> bool {
         let Some((process, next)) = &mut self.arrivals else { return false };
         if self.left == 0 || next.is_none_or(|at| at > core.now) {
             return false;
         }
         if !core.may_send() {
-            // A driver that is late: the run is over.
+            // The caller was late, and the run is over.
             *next = None;
             return false;
         }
@@ -155,7 +156,7 @@ impl ObjectLoop {
             return;
         }
         let collection = &core.collection;
-        // The number of segments is known from the workload, as metadata would tell it.
+        // The workload gives the number of segments, as metadata would.
         let target = Target::Range {
             versioned: collection.naming().object_name(object),
             segments: 0..collection.shape(object).segments,
@@ -167,7 +168,7 @@ impl ObjectLoop {
         self.fetches.push((fetch, object));
     }
 
-    /// Forgets what is over.
+    /// Removes finished objects.
     fn settle(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
         self.fetches.retain(|(fetch, object)| {
             match object.end {

@@ -1,4 +1,4 @@
-//! Interests of an open loop that are not answered.
+//! Unanswered Interests of an open loop.
 
 use std::collections::VecDeque;
 
@@ -6,24 +6,23 @@ use weir_base::{Instant, Slab, Table};
 
 use crate::workload::random::mix;
 
-/// An Interest that is not answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnansweredInterest {
     pub(super) object: u64,
     pub(super) segment: u64,
     pub(super) sent_at: Instant,
     pub(super) nonce: u32,
-    /// Its place in the order of sending.
+    /// Position in the order of sending.
     order: u64,
 }
 
-/// Interests by what they ask for, several for one segment perhaps. All have one lifetime, so that
-/// they end in the order of sending.
+/// Unanswered Interests by segment; a segment may have several. All have the same lifetime, so they
+/// expire in the order of sending.
 pub(super) struct Unanswered {
     lifetime_ns: u64,
     by_segment: Table,
     entries: Slab<UnansweredInterest>,
-    /// Place and order of each; those that were answered are skipped.
+    /// Slot and position of each Interest. Answered ones are skipped.
     sent: VecDeque<(u32, u64)>,
     next_order: u64,
 }
@@ -56,7 +55,7 @@ impl Unanswered {
         self.sent.push_back((slot, order));
     }
 
-    /// Takes out an Interest for a segment, the one with this nonce if one is given.
+    /// Removes an Interest for a segment, the one with `nonce` if it is given.
     pub(super) fn take(
         &mut self,
         object: u64,
@@ -80,7 +79,7 @@ impl Unanswered {
         entry
     }
 
-    /// Takes out the oldest, if it is as old as a lifetime at `now`.
+    /// Removes the oldest Interest if it has expired at `now`.
     pub(super) fn take_expired(&mut self, now: Instant) -> Option<UnansweredInterest> {
         self.next_end().filter(|&at| at <= now)?;
         self.take_oldest()
@@ -93,13 +92,13 @@ impl Unanswered {
         Some(entry)
     }
 
-    /// When the lifetime of the oldest ends.
+    /// When the oldest Interest expires.
     pub(super) fn next_end(&self) -> Option<Instant> {
         let &(slot, _) = self.sent.front()?;
         self.entries.get(slot).map(|entry| entry.sent_at.plus_ns(self.lifetime_ns))
     }
 
-    /// Has the first place be that of an Interest that is there.
+    /// Drops answered Interests at the front of `sent`.
     fn drop_answered_front(&mut self) {
         while let Some(&(slot, order)) = self.sent.front()
             && self.entries.get(slot).is_none_or(|entry| entry.order != order)

@@ -1,5 +1,5 @@
-//! A window of Interests over objects one after another, or over the segments of a trace: a
-//! constant one, as ccncatchunks2 has it, or what a congestion controller allows.
+//! A window of Interests over consecutive objects or over the segments of a trace. The window is
+//! constant, as in ccncatchunks2, or set by a congestion controller.
 
 use std::collections::VecDeque;
 
@@ -19,20 +19,20 @@ pub(super) struct WindowLoop {
     has_begun: bool,
 }
 
-/// What the consumer has been given to fetch.
+/// The ranges that the transport consumer fetches.
 #[derive(Debug)]
 struct Ranges {
     chooser: ObjectChooser,
-    /// From the first on that is not over.
+    /// Starts with the first unfinished range.
     ranges: VecDeque<WantedRange>,
-    /// Number of the first of them.
+    /// Number of the first range.
     base: u64,
-    /// Segments to be answered in all.
+    /// Total number of segments to fetch.
     count: u64,
-    /// Segments answered, or given to the consumer and not given up.
+    /// Segments that arrived or are assigned to the consumer.
     committed: u64,
     answered: u64,
-    /// The consumer has nothing left to ask for, and room.
+    /// The consumer has nothing left to request, and its window has space.
     needs_more: bool,
     is_closed: bool,
 }
@@ -41,18 +41,18 @@ struct Ranges {
 struct WantedRange {
     object: u64,
     kind: RangeKind,
-    /// Segments that did not come yet.
+    /// Segments that have not arrived.
     left: u64,
     is_over: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum RangeKind {
-    /// A whole object, since its first Interest.
+    /// A whole object, counted from its first Interest.
     Object {
         started: Instant,
     },
-    /// The beginning of one: the count ends amid it.
+    /// The beginning of an object, because the total ends within it.
     Part,
     Segment,
 }
@@ -112,7 +112,7 @@ impl WindowLoop {
             fetch.push(ConsumerInput::Close);
         }
         fetch.process(core, ranges, out);
-        // A range that was given up may have made room in the count.
+        // An abandoned range may allow further segments.
         while let Some(append) = ranges.append(core) {
             fetch.push(append);
             fetch.process(core, ranges, out);
@@ -137,7 +137,7 @@ impl WindowLoop {
 }
 
 impl Ranges {
-    /// The next range, if the consumer is to have one.
+    /// The next range, if the consumer needs one.
     fn append(&mut self, core: &ConsumerCore) -> Option<ConsumerInput> {
         let left = self.count - self.committed;
         if !self.needs_more || left == 0 || !core.can_request() {
@@ -230,7 +230,7 @@ impl FetchListener for Ranges {
                 self.committed -= left;
                 self.drop_finished_front();
             }
-            // Nothing else is told of a sequence whose verification is the driver's.
+            // Nothing else is reported for a sequence that the caller verifies.
             _ => {}
         }
     }

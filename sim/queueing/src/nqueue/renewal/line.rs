@@ -6,28 +6,28 @@ use num_complex::Complex64;
 
 use super::super::Model;
 
-/// Numbers in a table's row are padded to a multiple of this, for a dot product in lanes.
+/// Rows of tables are padded to a multiple of this, for a dot product in lanes.
 const LANES: usize = 8;
 
-/// Samples of functions `E` that are analytic right of the line Re s = offset, real on the real
-/// axis, and small beyond the last sample; and tables that give the Taylor coefficients of
-/// `E(s + 1 - x)` in x from them.
+/// Samples of functions E on a vertical line, and tables that compute the Taylor coefficients of
+/// `E(s + 1 - x)` in x from them. E must be analytic to the right of the line Re s = offset, real
+/// on the real axis, and small beyond the last sample.
 ///
-/// The samples lie at `offset (1 + i sinh w)`, w a multiple of the step. With the trapezoidal rule
-/// on them Cauchy's integral converges exponentially, also for a point close to the line once its
-/// own pole is accounted for: the sum is the integral over `1 - q`, where `q = exp(-2 pi i w /
-/// step)` at the complex parameter w of the point.
+/// The samples lie at `offset (1 + i sinh w)`, where w is a multiple of the step. The trapezoidal
+/// rule on them makes Cauchy's integral converge exponentially. Close to the line this needs a
+/// correction for the point's own pole: the sum is the integral over `1 - q`, where `q = exp(-2 pi
+/// i w / step)` at the complex parameter w of the point.
 pub(super) struct SampleLine {
     /// The samples with Im s >= 0; the others are their conjugates.
     pub(super) points: Vec<Complex64>,
-    /// Coefficients wanted: of x^0 to x^threshold.
+    /// Number of coefficients: x^0 to x^threshold.
     pub(super) terms: usize,
-    /// Length of half a row, a multiple of [`LANES`]: the first half has the factors of the
-    /// samples' real parts, the second those of their imaginary parts.
+    /// Length of half a row, a multiple of [`LANES`]. The first half has the factors of the
+    /// samples' real parts, the second half those of their imaginary parts.
     half: usize,
-    /// Rows for s = 0 (real parts alone), coefficient by coefficient.
+    /// Rows for s = 0 (real parts only), one for each coefficient.
     origin: Vec<f64>,
-    /// Two rows (real, imaginary part) for each coefficient of each point.
+    /// Two rows (real and imaginary part) for each coefficient of each point.
     table: Vec<f64>,
 }
 
@@ -42,7 +42,8 @@ impl SampleLine {
     /// The line for `model` with the given step between samples.
     pub(super) fn new(model: &Model, step: f64) -> Self {
         let threshold = model.threshold as f64;
-        // The coefficients of E(1 - x) lose a factor (1 - offset)^-threshold: e^1.5 or less.
+        // The coefficients of E(1 - x) lose a factor (1 - offset)^-threshold, which is at most
+        // e^1.5.
         let offset = (1.5 / threshold).min(0.1);
         let shape = Shape { offset, step, terms: model.threshold + 1 };
         let last = ((height(model) / offset).asinh() / step).ceil() as usize;
@@ -74,10 +75,11 @@ impl SampleLine {
         self.points.len()
     }
 
-    /// Writes the rows that give the coefficients of `E(s + 1 - x)`.
+    /// Computes the rows that give the coefficients of `E(s + 1 - x)`.
     ///
-    /// The value at z is `(1 - q(z)) sum_l weight_l E_l / (z - s_l)`. In powers of x each summand
-    /// `(1 - q) weight / (d - x)`, d = s + 1 - s_l, |d| >= 1, obeys a recursion that does not grow.
+    /// The value at z is `(1 - q(z)) sum_l weight_l E_l / (z - s_l)`. In powers of x, each summand
+    /// `(1 - q) weight / (d - x)` with d = s + 1 - s_l and |d| >= 1 follows a recursion that does
+    /// not grow.
     fn fill(
         &self,
         shape: Shape,
@@ -108,7 +110,7 @@ impl SampleLine {
         }
     }
 
-    /// The first `active` samples, laid out for [`Line::coefficient`]; the others count as 0.
+    /// Packs the first `active` samples for [`SampleLine::coefficient`]; the others count as 0.
     pub(super) fn pack(&self, samples: &[Complex64], active: usize) -> PackedSamples {
         let used = active.next_multiple_of(LANES).min(self.half);
         let mut parts = vec![0.0; 2 * used];
@@ -126,12 +128,12 @@ impl SampleLine {
             + dot(&row[self.half..self.half + used], &packed.parts[used..])
     }
 
-    /// Coefficient of x^term of `E(1 - x)`, real.
+    /// Coefficient of x^term of `E(1 - x)`, which is real.
     pub(super) fn at_origin(&self, term: usize, packed: &PackedSamples) -> f64 {
         self.product(&self.origin, term, packed)
     }
 
-    /// Coefficient of x^term of `E(s + 1 - x)`, s the point `index`.
+    /// Coefficient of x^term of `E(s + 1 - x)`, where s is the point `index`.
     pub(super) fn coefficient(
         &self,
         index: usize,
@@ -152,8 +154,8 @@ pub(super) struct PackedSamples {
 
 /// The imaginary part beyond which the sampled functions are below rounding.
 ///
-/// They are what emptying a queue adds to a transform (see [`super::stage`]), which takes K
-/// services of rate 1 and K arrivals: |E| is of the order of N ((1 + y^2)(1 + y^2 /
+/// The functions are what emptying a queue adds to a transform (see [`super::stage`]). That takes K
+/// services of rate 1 and K arrivals, so |E| is of the order of N ((1 + y^2)(1 + y^2 /
 /// load^2))^(-K/2).
 fn height(model: &Model) -> f64 {
     let threshold = model.threshold as f64;
@@ -168,8 +170,8 @@ fn height(model: &Model) -> f64 {
 
 /// Coefficients of `1 - q(s + 1 - x)` in x, by a discrete Fourier transform on a circle.
 ///
-/// |q| <= 1 right of the line, so the coefficients are bounded on any circle that stays there; one
-/// slightly smaller lets those of high order die out before they alias.
+/// |q| <= 1 to the right of the line, so the coefficients are bounded on any circle there. On a slightly
+/// smaller circle, those of high order vanish before they alias.
 fn pole_factors(shape: Shape, s: Complex64) -> Vec<Complex64> {
     let shrink = 1.0 - (3.0 / shape.terms as f64).min(0.5);
     let radius = if s == Complex64::ZERO { shrink * (1.0 - shape.offset) } else { shrink };

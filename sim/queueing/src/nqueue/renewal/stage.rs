@@ -5,29 +5,29 @@ use num_complex::Complex64;
 use super::super::Model;
 use super::line::{PackedSamples, SampleLine};
 
-/// The stream that arrives at queue `index`, in units of the service rate.
+/// The stream that arrives at queue `index`; the time unit is the mean service time.
 ///
-/// Its transform is `A(s) = base(s) + E(s)`. The base is that of queues that never empty: then the
-/// packets missing from all of them together form a birth-death process (one more for each of the
-/// `index` servers at rate 1, one less for each arrival), whose passage time has
-/// `index base^2 - (s + load + index) base + load = 0`. What remains, E, falls fast along the line:
-/// this is what is sampled.
+/// Its transform is `A(s) = base(s) + E(s)`. The base belongs to queues that never become empty.
+/// The number of packets missing from all of them together is then a birth-death process: it grows
+/// at rate 1 for each of the `index` servers, and shrinks with each arrival. Its passage time
+/// satisfies `index base^2 - (s + load + index) base + load = 0`. The remainder E decreases fast
+/// along the line, and only E is sampled.
 pub(super) struct OverflowStream<'a> {
     line: &'a SampleLine,
     load: f64,
-    /// Queues that the stream has overflowed from.
+    /// Number of queues that the stream has overflowed from.
     index: usize,
     /// Whether E is zero.
     is_base: bool,
     /// E at the points of the line.
     samples: Vec<Complex64>,
-    /// The same for the line's tables.
+    /// The same in the layout of the line's tables.
     packed: PackedSamples,
-    /// Samples from the real axis on of which some are above rounding; the rest are zero.
+    /// Number of samples from the real axis on that may exceed rounding; the others are zero.
     active: usize,
-    /// Coefficients of `A(s + 1 - x)` for the points in work.
+    /// Coefficients of `A(s + 1 - x)` for the points in progress.
     terms: Vec<Lanes>,
-    /// Transforms of the overflow of smaller thresholds, for the points in work.
+    /// Transforms of the overflow of smaller thresholds, for the points in progress.
     smaller: Vec<Lanes>,
 }
 
@@ -50,14 +50,14 @@ impl<'a> OverflowStream<'a> {
         }
     }
 
-    /// The shares of arrivals that find 0 to K packets.
+    /// The fractions of arrivals that find 0 to K packets.
     ///
-    /// Watched only while it holds n packets or more, the queue leaves n upwards with
-    /// probability a_0 and comes back to n from level i when i + 1 - n or more services fit between
-    /// two arrivals, because it rises by one packet at a time. Balance of these flows gives every
-    /// share from those above it, in sums of positive terms.
+    /// Consider the queue only while it holds n packets or more. It leaves n upwards with
+    /// probability a_0. It returns to n from level i if i + 1 - n or more services fit between two
+    /// arrivals, because it rises by one packet at a time. Balancing these flows gives every
+    /// fraction from those above it, as a sum of positive terms.
     pub(super) fn at_arrivals(&self) -> Vec<f64> {
-        /// Where shares, of which only ratios count, are scaled down.
+        /// Fractions are scaled down at this value, because only their ratios count.
         const HUGE: f64 = 1e100;
         let threshold = self.line.terms - 1;
         let queues = self.index as f64;
@@ -68,7 +68,7 @@ impl<'a> OverflowStream<'a> {
         };
         let services: Vec<f64> =
             (0..threshold).map(|term| (rest(term) + base[term].re).max(0.0)).collect();
-        // tails[k]: k or more services between two arrivals.
+        // tails[k]: probability of k or more services between two arrivals.
         let tails = self.base_tails().unwrap_or_else(|| {
             let first = base_complement(1.0, self.load, queues) - rest(0);
             let mut tails = vec![1.0, first.max(0.0)];
@@ -94,10 +94,10 @@ impl<'a> OverflowStream<'a> {
         shares
     }
 
-    /// The tails of the base, summed from their end so that small ones keep their digits; nothing
-    /// when E is not zero or they fall too slowly for that.
+    /// The tails of the base, summed from their end so that small ones keep their digits. `None` if
+    /// E is not zero, or if they decrease too slowly.
     fn base_tails(&self) -> Option<Vec<f64>> {
-        /// More terms than there are levels.
+        /// Limit on terms beyond the number of levels.
         const MORE: usize = 100;
         let wanted = self.line.terms;
         if !self.is_base {
@@ -122,19 +122,19 @@ impl<'a> OverflowStream<'a> {
         Some(tails)
     }
 
-    /// Goes on to the stream that overflows from this queue, which `found` arrivals, by what they
-    /// find, as [`Stage::at_arrivals`] says.
+    /// Advances to the stream that overflows from this queue. `found` are the fractions of arrivals
+    /// by what they find, from [`OverflowStream::at_arrivals`].
     ///
-    /// E stays zero as long as no queue is ever empty between two overflows.
+    /// E stays zero if no queue ever becomes empty between two overflows.
     pub(super) fn advance(&mut self, found: &[f64]) {
-        /// Arrivals at an empty queue, for each overflow, that change nothing.
+        /// Number of arrivals at an empty queue for each overflow below which they change nothing.
         const NEVER: f64 = 1e-20;
         self.is_base &= found[0] < NEVER * found[found.len() - 1];
         if self.is_base {
             self.index += 1;
             return;
         }
-        /// What samples fall below that count as zero: the rounding of a transform.
+        /// Samples below this count as zero: the rounding error of a transform.
         const ROUNDING: f64 = 2e-16;
         /// How far samples above rounding can spread in one step: |s| grows by half.
         const SPREAD: f64 = 1.5;
@@ -164,7 +164,7 @@ impl<'a> OverflowStream<'a> {
                     transforms.at(lane) - base_value(points[at], self.load, queues + 1.0);
             }
         }
-        // On the real axis transforms are real.
+        // Transforms are real on the real axis.
         overflow[0].im = 0.0;
         let last = overflow.iter().rposition(|sample| sample.norm() > ROUNDING);
         self.active = last.map_or(0, |last| last + 1);
@@ -175,19 +175,19 @@ impl<'a> OverflowStream<'a> {
     }
 }
 
-/// The transforms of the overflow of GI/M/1/K at several s, from `terms[k]`, the transforms of the
-/// time between arrivals with k services in it, and `whole`, their sums over all k.
+/// The transforms of the overflow of GI/M/1/K at several s. `terms[k]` are the transforms of the
+/// time between arrivals with k services in it, and `whole` are their sums over all k.
 ///
-/// After an arrival that fills level j, level j + 1 is reached (j = K: the overflow) by an arrival
-/// before any service; or after k services, which leave j - k + 1 packets with the next arrival,
-/// from where the levels up to j are passed one after the other, and then once more from j:
-/// `F_j = a_0 / (1 - a_1 - a_2 F_(j-1) - a_3 F_(j-1) F_(j-2) - ...)`, where the last product goes
-/// down to F_1 and stands for an empty queue.
+/// An arrival fills level j. Level j + 1 (or the overflow for j = K) is reached at once if no
+/// service precedes the next arrival. After k services the next arrival finds j - k + 1 packets.
+/// From there, the levels up to j are passed one after another, and then once more from j: `F_j =
+/// a_0 / (1 - a_1 - a_2 F_(j-1) - a_3 F_(j-1) F_(j-2) - ...)`. The last product goes down to F_1
+/// and stands for an empty queue.
 fn overflow_transforms(terms: &[Lanes], whole: Lanes, smaller: &mut Vec<Lanes>) -> Lanes {
     smaller.clear();
     smaller.push(Lanes::ONE);
     for level in 1..terms.len() {
-        // a_1 + a_2 F_(j-1) + .., subtracted from 1 in the end: its terms may be small.
+        // a_1 + a_2 F_(j-1) + .., subtracted from 1 at the end because its terms may be small.
         let mut back = Lanes::ZERO;
         let mut passed = Lanes::ONE;
         let mut tail = whole;
@@ -208,14 +208,14 @@ fn overflow_transforms(terms: &[Lanes], whole: Lanes, smaller: &mut Vec<Lanes>) 
     smaller[terms.len() - 1]
 }
 
-/// Complex numbers side by side, so that the processor works on several at once.
+/// Several complex numbers, so that vector instructions process them together.
 #[derive(Clone, Copy)]
 struct Lanes {
     real: [f64; LANES],
     imaginary: [f64; LANES],
 }
 
-/// Numbers side by side.
+/// Numbers in one group.
 const LANES: usize = 8;
 
 impl Lanes {
@@ -276,8 +276,8 @@ impl Lanes {
     }
 }
 
-/// The discriminant's root of the base: `sqrt((s + load + queues)^2 - 4 load queues)`, by factors
-/// so that the branch is the one that is positive for positive s.
+/// The root of the discriminant of the base: `sqrt((s + load + queues)^2 - 4 load queues)`. It is
+/// computed by factors to select the branch that is positive for positive s.
 fn base_root(centre: Complex64, load: f64, queues: f64) -> Complex64 {
     let width = 2.0 * (load * queues).sqrt();
     (centre - width).sqrt() * (centre + width).sqrt()
@@ -289,7 +289,7 @@ fn base_value(s: Complex64, load: f64, queues: f64) -> Complex64 {
     2.0 * load / (centre + base_root(centre, load, queues))
 }
 
-/// One less the base at a real s, without cancellation where the base is close to 1.
+/// 1 minus the base at a real s, without cancellation where the base is close to 1.
 fn base_complement(s: f64, load: f64, queues: f64) -> f64 {
     if load < queues {
         return 1.0 - base_value(Complex64::new(s, 0.0), load, queues).re;

@@ -1,4 +1,4 @@
-//! What lies on a simulated disk.
+//! The content of a simulated disk.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use weir_store::disk::{Checksum, DiskOutcome, RecordFault, WriteChunk};
 
 use super::library::{ProducerSet, SegmentRef};
 
-/// How records are laid out on all disks of a router.
+/// The layout of records, the same on all disks of a router.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordFormat {
     pub(crate) store_id: u64,
@@ -18,10 +18,10 @@ pub(crate) struct RecordFormat {
     pub(crate) checksum: Checksum,
 }
 
-/// A part of a write, kept as what it was.
+/// One part of a write, stored in the cheapest form.
 #[derive(Clone, Debug)]
 enum ExtentBody {
-    /// A Data that a producer can make again.
+    /// A Data that its producer can generate again. Only its number is stored.
     Made {
         made: SegmentRef,
         sequence: u32,
@@ -35,10 +35,10 @@ enum ExtentBody {
     Octets(Rc<[u8]>),
 }
 
-/// Octets on the disk: as much of a part as nothing has been written over.
+/// The remaining bytes of a part that later writes did not overwrite.
 #[derive(Clone, Debug)]
 struct Extent {
-    /// Octets that are left.
+    /// Bytes that remain.
     len: u64,
     /// Where the part began on the disk.
     base: u64,
@@ -48,7 +48,7 @@ struct Extent {
     is_acknowledged: bool,
 }
 
-/// A record of Data that was acknowledged and that nothing has been written over.
+/// A record that was acknowledged and not overwritten.
 #[derive(Clone, Debug)]
 pub(crate) struct Acknowledged {
     pub(crate) offset: u64,
@@ -56,27 +56,27 @@ pub(crate) struct Acknowledged {
     pub(crate) packet: Packet,
 }
 
-/// The octets of a disk, kept as the parts that were written.
+/// The content of a disk, stored as the parts that were written.
 #[derive(Debug)]
 pub(crate) struct DiskImage {
     format: RecordFormat,
     bytes: u64,
-    /// By where they begin. They do not overlap; what no extent covers is zeros.
+    /// By start offset, without overlaps. Bytes outside all extents are zero.
     extents: BTreeMap<u64, Extent>,
 }
 
-/// Parts that are written one after the other.
+/// Parts written one after another.
 pub(crate) struct ImageWrite {
     pub(crate) offset: u64,
     pub(crate) sequence: u32,
     pub(crate) parts: Vec<WriteChunk>,
 }
 
-/// Which blocks of a write reach the disk: from one up to another.
+/// The range of blocks of a write that reaches the disk.
 pub(crate) type Blocks = Range<u32>;
 
 impl DiskImage {
-    /// A disk of `bytes` octets, all zeros.
+    /// A disk of `bytes` zero bytes.
     pub(crate) fn new(format: RecordFormat, bytes: u64) -> Self {
         Self { format, bytes, extents: BTreeMap::new() }
     }
@@ -85,12 +85,12 @@ impl DiskImage {
         self.format.block_bytes
     }
 
-    /// Writes all blocks, and acknowledges that.
+    /// Writes all blocks and acknowledges the write.
     pub(crate) fn write_all(&mut self, write: ImageWrite, library: &mut ProducerSet) {
         self.write(write, 0..u64::MAX, true, library);
     }
 
-    /// Writes some blocks, and acknowledges nothing.
+    /// Writes some blocks and does not acknowledge the write.
     pub(crate) fn write_some(
         &mut self,
         write: ImageWrite,
@@ -103,7 +103,7 @@ impl DiskImage {
         self.write(write, written, false, library);
     }
 
-    /// Writes what of the parts lies in `written`.
+    /// Writes those bytes of the parts that lie in `written`.
     fn write(
         &mut self,
         write: ImageWrite,
@@ -128,7 +128,7 @@ impl DiskImage {
         }
     }
 
-    /// Takes away what lies from `start` to `end`.
+    /// Removes the bytes from `start` to `end`.
     fn clear(&mut self, start: u64, end: u64) {
         let before = self.extents.range(..start).next_back();
         if let Some((&at, extent)) = before
@@ -154,7 +154,7 @@ impl DiskImage {
         }
     }
 
-    /// Reads a record, as a driver does that lays out, sums and checks.
+    /// Reads a record as a driver does: it lays out the bytes and verifies the checksum.
     pub(crate) fn read_record(
         &self,
         offset: u64,
@@ -187,7 +187,7 @@ impl DiskImage {
         }
     }
 
-    /// What octets that were read at `offset` are taken for.
+    /// Decodes bytes that were read at `offset`.
     pub(crate) fn open(&self, octets: &[u8], offset: u64, sequence: u32) -> DiskOutcome {
         let place = RecordLocation { store_id: self.format.store_id, offset, sequence };
         match record::parse_data(octets, &place, self.format.checksum) {
@@ -199,7 +199,7 @@ impl DiskImage {
         }
     }
 
-    /// Octets as they lie there, to the end of the disk at most.
+    /// The bytes at `offset`, up to the end of the disk.
     pub(crate) fn read_octets(&self, offset: u64, len: u32, library: &mut ProducerSet) -> Vec<u8> {
         let end = offset.saturating_add(len.into()).min(self.bytes);
         let mut octets = vec![0; end.saturating_sub(offset) as usize];
@@ -216,7 +216,7 @@ impl DiskImage {
         octets
     }
 
-    /// All octets of the part that an extent is of.
+    /// All bytes of the part that an extent belongs to.
     fn lay_out(&self, extent: &Extent, library: &mut ProducerSet) -> Vec<u8> {
         let mut octets = vec![0; extent.whole_len as usize];
         let (packet, sequence, fresh_until_unix_ms) = match &extent.body {
@@ -238,8 +238,8 @@ impl DiskImage {
         octets
     }
 
-    /// Whole records of Data that were acknowledged, at most `count_max` of them spread over the
-    /// disk, the `skip`th first.
+    /// Whole records that were acknowledged: at most `count_max`, spread over the disk, starting
+    /// with the `skip`-th.
     pub(crate) fn acknowledged(
         &self,
         count_max: usize,

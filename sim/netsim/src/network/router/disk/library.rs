@@ -1,4 +1,4 @@
-//! What producers can make again at any time, so that a simulated disk need not hold it.
+//! Segments that producers can generate again, so that simulated disks need not store their bytes.
 
 use weir_base::Packet;
 use weir_wire::NameView;
@@ -6,10 +6,10 @@ use weir_wire::NameView;
 use crate::peek::Peek;
 use weir_plan::app::Producer;
 
-/// A segment of a producer.
+/// One segment of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentRef {
-    /// An index into the library.
+    /// Index in [`ProducerSet`].
     producer: u32,
     object: u64,
     segment: u64,
@@ -26,7 +26,7 @@ impl ProducerSet {
         Self { producers: producers.into_iter().collect() }
     }
 
-    /// Who makes this Data, if it is exactly what somebody makes.
+    /// The segment that equals this Data byte for byte, if a producer makes it.
     pub(crate) fn find(&mut self, packet: &Packet) -> Option<SegmentRef> {
         let peek = Peek::of(packet)?;
         let name = NameView::from_value(peek.name_value(packet)).ok()?;
@@ -47,7 +47,7 @@ impl ProducerSet {
         })
     }
 
-    /// The Data again.
+    /// Generates the Data again.
     pub(crate) fn make(&mut self, made: &SegmentRef) -> Packet {
         self.producers[made.producer as usize].segment(made.object, made.segment)
     }

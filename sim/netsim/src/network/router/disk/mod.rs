@@ -1,4 +1,4 @@
-//! The disks of a router: when an operation ends, and what it does.
+//! The disks of a router: when operations end, and what they do.
 
 mod image;
 mod library;
@@ -17,37 +17,37 @@ use crate::check::recent::TraceKind;
 use weir_plan::DiskPlan;
 use weir_plan::hash::of_octets;
 
-/// Where regions begin; before it a real disk has its superblock.
+/// Where regions begin. A real disk has its superblock before that offset.
 const DATA_OFFSET: u64 = 1 << 16;
-/// Wall time at the start of a run, milliseconds since 1970: any moment will do.
+/// Wall-clock time at the start of a run, ms since 1970. The value is arbitrary.
 const UNIX_MS_AT_ZERO: u64 = 1_700_000_000_000;
 
-/// The sum in the records of simulated disks: as good as any at finding what a fault has changed.
+/// The checksum of records on simulated disks. It detects the changes that faults make.
 fn checksum(octets: &[u8]) -> u32 {
     let hash = of_octets(octets);
     (hash ^ hash >> 32) as u32
 }
 
-/// An operation that a disk has been given.
+/// An operation in progress.
 #[derive(Debug)]
 struct ActiveOp {
     shard: u16,
     op: DiskOp,
 }
 
-/// Faults of one disk that last.
+/// Current faults of one disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DiskFaults {
     pub(crate) errors: f64,
     pub(crate) flipped: f64,
     pub(crate) lost: f64,
     pub(crate) torn: f64,
-    /// Faults for which there is no space.
+    /// Number of faults that leave no space.
     pub(crate) full: f64,
 }
 
 impl DiskFaults {
-    /// With another fault's part on top, or away. Nothing is left over at the end of the last one.
+    /// Adds a fault's effects, or removes them. All values are 0 again after the last fault.
     fn changed(self, by: Self, begins: bool) -> Self {
         let add = |mine: f64, change: f64| {
             let sum = if begins { mine + change } else { mine - change };
@@ -64,17 +64,17 @@ impl DiskFaults {
 }
 
 struct Disk {
-    /// `None`: other routers share it, and the network has it.
+    /// `None` if the disk is shared; the network then owns the model.
     model: Option<DiskModel>,
     image: DiskImage,
     under_way: Slab<ActiveOp>,
     under_way_by_shard: Vec<u32>,
     faults: DiskFaults,
-    /// The highest sequence number that each region has been written with, 0 for none.
+    /// The highest generation written to each region; 0 for none.
     sequences: Vec<u32>,
 }
 
-/// An operation that a device has ended.
+/// An operation that a shared disk has finished.
 pub(in crate::network) struct EndedOp {
     /// The router's number for it.
     pub(in crate::network) id: u64,
@@ -82,37 +82,37 @@ pub(in crate::network) struct EndedOp {
     pub(in crate::network) has_failed: bool,
 }
 
-/// Operations for a shared disk, each with this router's number for it.
+/// Operations for a shared disk, each with this router's number.
 pub(in crate::network) type SharedOperations<'a> = std::vec::Drain<'a, Job>;
 
-/// What an operation that has ended came to.
+/// The result of a finished operation.
 pub(crate) struct CompletedOp {
     pub(crate) shard: usize,
     pub(crate) id: DiskOpId,
     pub(crate) outcome: DiskOutcome,
-    /// For the record of what happened.
+    /// For the trace.
     pub(crate) what: TraceKind,
     pub(crate) bytes: u32,
 }
 
-/// All disks of a router. They outlive it.
+/// All disks of a router. They survive its crashes.
 pub(crate) struct Disks {
     plan: DiskPlan,
     shards: u16,
-    /// Operations of a shard under way at a disk at most.
+    /// Maximum number of operations of a shard in progress on one disk.
     depth: u32,
     format: RecordFormat,
     disks: Vec<Disk>,
     error_probability: f64,
     rng: Rng,
-    /// What the shared disk is to be asked for.
+    /// Operations to pass to the shared disk.
     shared: Vec<Job>,
-    /// A promise that the router broke.
+    /// The first failed check of an operation.
     check_failure: Option<String>,
 }
 
 impl Disks {
-    /// Empty disks; all that is random about them follows from `seed`.
+    /// Empty disks. All their random numbers come from `seed`.
     pub(crate) fn new(plan: &DiskPlan, shards: u16, seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
         let format =
@@ -144,7 +144,7 @@ impl Disks {
         disks
     }
 
-    /// What the store of a shard is told of the disks.
+    /// The configuration of a shard's disk tier.
     pub(crate) fn tier(&self, shard: u16, hash_key: HashKey) -> DiskTierConfig {
         let plan = &self.plan;
         let regions = plan.regions();
@@ -165,12 +165,14 @@ impl Disks {
         plan.tier(tier).for_shard(self.shards.into())
     }
 
-    /// Takes what a shard wants done.
+    /// Submits the operations of a shard.
     pub(crate) fn submit(&mut self, now: Instant, shard: usize, ops: &mut Vec<DiskOp>) {
         for op in ops.drain(..) {
             let Some(disk) = self.disks.get_mut(usize::from(op.disk)) else {
-                self.check_failure =
-                    Some(format!("there is no disk {} to do {:?}", op.disk, op.kind));
+                self.check_failure = Some(format!(
+                    "an operation names disk {}, which does not exist: {:?}",
+                    op.disk, op.kind
+                ));
                 continue;
             };
             let (kind, bytes) = disk.note(&op, self.plan.region_bytes);
@@ -193,12 +195,12 @@ impl Disks {
         }
     }
 
-    /// What the shared disk is to be asked for.
+    /// Takes the operations for the shared disk.
     pub(crate) fn take_shared(&mut self) -> SharedOperations<'_> {
         self.shared.drain(..)
     }
 
-    /// The shared disk has done what it was asked for.
+    /// Finishes an operation that the shared disk has served.
     pub(crate) fn end_shared(&mut self, ended: EndedOp, library: &mut ProducerSet) -> CompletedOp {
         self.end(0, ended, library)
     }
@@ -219,7 +221,7 @@ impl Disks {
         self.disks.iter().filter_map(Disk::next_completion).min()
     }
 
-    /// One operation that has ended by `now`, in the order of ending.
+    /// Finishes one operation that ended by `now`, in the order of ending.
     pub(crate) fn complete(
         &mut self,
         now: Instant,
@@ -233,14 +235,14 @@ impl Disks {
         Some(self.end(index, ended, library))
     }
 
-    /// Carries an operation out without any time or fault: before the run begins.
+    /// Executes an operation without time or faults, before the run begins.
     pub(crate) fn execute_at_once(&mut self, op: DiskOp, library: &mut ProducerSet) -> DiskOutcome {
         let disk = &mut self.disks[usize::from(op.disk)];
         disk.note(&op, self.plan.region_bytes);
         disk.carry_out(op.kind, false, &mut self.rng, library).0
     }
 
-    /// The router has died: what is under way ends wholly, in part or not at all.
+    /// Crashes the router. Each write in progress takes effect in full, in part or not at all.
     pub(crate) fn crash(&mut self, library: &mut ProducerSet) {
         let rng = &mut self.rng;
         self.shared.clear();
@@ -263,7 +265,7 @@ impl Disks {
         }
     }
 
-    /// A fault of a disk begins or ends.
+    /// Begins or ends a fault of a disk.
     pub(crate) fn change_faults(&mut self, disk: u8, by: DiskFaults, begins: bool) {
         let Some(disk) = self.disks.get_mut(usize::from(disk)) else { return };
         disk.faults = disk.faults.changed(by, begins);
@@ -272,7 +274,7 @@ impl Disks {
         }
     }
 
-    /// One disk, or all of them, answers nothing until then.
+    /// Stalls one disk, or all, until the given time.
     pub(crate) fn stall(&mut self, now: Instant, disk: Option<u8>, until: Instant) {
         for (index, state) in self.disks.iter_mut().enumerate() {
             if disk.is_none_or(|disk| usize::from(disk) == index)
@@ -283,7 +285,7 @@ impl Disks {
         }
     }
 
-    /// A promise that the router has broken since this was asked last.
+    /// Returns the first check that failed since the last call.
     #[inline]
     pub(crate) fn take_failure(&mut self) -> Result<(), String> {
         self.check_failure.take().map_or(Ok(()), Err)
@@ -293,8 +295,8 @@ impl Disks {
         self.disks.iter().map(|disk| disk.under_way.len()).sum()
     }
 
-    /// Acknowledged records that may not have been evicted by now, with the shard that they belong
-    /// to, at most so many of each disk.
+    /// Acknowledged records that the store cannot have evicted yet, each with its shard. At most a
+    /// given number for each disk.
     pub(crate) fn acknowledged(
         &self,
         count_max: usize,
@@ -321,7 +323,7 @@ impl Disk {
         self.model.as_ref()?.next_completion()
     }
 
-    /// What an operation is for the model of the device.
+    /// The kind and length of an operation for the device model.
     fn note(&mut self, op: &DiskOp, region_bytes: u64) -> (JobKind, u32) {
         match &op.kind {
             DiskOpKind::ReadRecord { len, .. } | DiskOpKind::ReadRaw { len, .. } => {
@@ -337,8 +339,8 @@ impl Disk {
         }
     }
 
-    /// Whether a record of this sequence number in a region must be found: the region has not been
-    /// used anew, and is not the next that will be.
+    /// Whether the store must still find a record of this generation in a region. The region must
+    /// hold the same generation, and must not be the next one to be overwritten.
     fn is_current(&self, region: usize, sequence: u32, shards: usize) -> bool {
         let siblings = self.sequences.iter().skip(region % shards).step_by(shards);
         let oldest = siblings.min().copied().unwrap_or(0);
@@ -397,7 +399,7 @@ impl Disk {
             return (DiskOutcome::Failed(failure), TraceKind::DiskFailed);
         }
         let DiskFaults { lost, torn, .. } = self.faults;
-        // Nothing is drawn where nothing can happen.
+        // Draws no random number if no fault is active, so that faults do not shift later draws.
         let draw = if lost + torn > 0.0 { rng.unit() } else { 1.0 };
         if draw >= lost + torn {
             self.image.write_all(write, library);
@@ -411,7 +413,7 @@ impl Disk {
     }
 }
 
-/// All, none or some of the blocks of a write.
+/// Chooses all, none or some of the blocks of a write.
 fn torn_blocks(count: u32, rng: &mut Rng) -> Blocks {
     match rng.below(4) {
         0 => 0..count,
@@ -422,7 +424,7 @@ fn torn_blocks(count: u32, rng: &mut Rng) -> Blocks {
     }
 }
 
-/// Octets with a few bits the wrong way.
+/// Flips a few bits.
 fn flipped(mut octets: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
     if !octets.is_empty() {
         for _ in 0..1 + rng.below(4) {
@@ -437,9 +439,10 @@ fn region_at(offset: u64, region_bytes: u64) -> usize {
     (offset.saturating_sub(DATA_OFFSET) / region_bytes) as usize
 }
 
-/// The longest that an Interest waits before a store that blocks, ns, stalls aside: all before it
-/// are read for, and writes come between. What is drawn from an exponential distribution has no
-/// bound; that many services last longer with a probability below 1e-25.
+/// Upper bound on the wait of an Interest before a blocking store, ns, without stalls.
+///
+/// All operations queued before it must end first, with writes in between. An exponential service
+/// time has no bound; the bound used here is exceeded with a probability below 1e-25.
 pub(in crate::network) fn interest_wait_max_ns(plan: &DiskPlan) -> u64 {
     let longest = |service: &ServiceTime, per_kib_ns: u64, bytes: u64| {
         let moving_ns = per_kib_ns.saturating_mul(bytes.div_ceil(1024));

@@ -32,7 +32,7 @@ fn packet(number: u8) -> Packet {
     Packet::from(Data::new(name).content([number; 1_200]).encode_with_digest())
 }
 
-/// Three records of 1,536 octets.
+/// Three records of 1,536 bytes.
 fn write(id: u64) -> DiskOp {
     let parts =
         (1..=3).map(|number| WriteChunk::Data { packet: packet(number), fresh_until_unix_ms: 0 });
@@ -80,12 +80,12 @@ fn operations_end_on_time_with_written_data() {
     assert!(done[0].0 == 3 && is_record(&done[0].1, 3), "{done:?}");
     assert_eq!(disks.under_way(), 0);
     assert_eq!(disks.take_failure(), Ok(()));
-    // Nine at once are one more than the depth says.
+    // Nine operations are one more than the depth.
     disks.submit(at(1_200), 0, &mut (0..9).map(|id| read(id, 0)).collect());
     assert!(disks.take_failure().unwrap_err().contains("9 operations"));
 }
 
-/// A write that a crash cuts off leaves all, nothing or some blocks; never other octets.
+/// A write that a crash interrupts leaves all, none or some of its blocks, and never other bytes.
 #[test]
 fn crash_tears_active_writes() {
     let mut library = ProducerSet::default();
@@ -137,7 +137,7 @@ fn faults_have_their_effects() {
     for number in 0..50 {
         match try_once(&mut disks, read(number, 0), 20_000 + 10_000 * number) {
             DiskOutcome::Damaged(_) => damaged += 1,
-            // The bits were in the padding.
+            // The flipped bits were in the padding.
             outcome => assert!(is_record(&outcome, 1), "{outcome:?}"),
         }
     }
@@ -149,7 +149,7 @@ fn faults_have_their_effects() {
     assert_eq!(disks.next_completion(), Some(at(3_000_100)));
 }
 
-/// A write that is lost or torn in silence is answered like any other.
+/// A write that is silently lost or torn is acknowledged like any other.
 #[test]
 fn silent_damage_is_silent() {
     let mut library = ProducerSet::default();

@@ -26,7 +26,7 @@ fn laid_out(offset: u64, sequence: u32, parts: &[WriteChunk]) -> Vec<u8> {
     octets
 }
 
-/// Any writes, torn or not: every octet is what it would be on a plain array.
+/// Compares any sequence of whole and torn writes with a plain byte array.
 #[test]
 fn an_image_is_an_array_of_octets() {
     let mut rng = Rng::from_seed(1);
@@ -63,7 +63,7 @@ fn an_image_is_an_array_of_octets() {
         let start = rng.below(blocks) * BLOCK;
         let some = image.read_octets(start.into(), 2 * BLOCK, &mut library);
         let end = ((start + 2 * BLOCK) as usize).min(array.len());
-        assert!(some == array[start as usize..end], "a piece after write {sequence}");
+        assert!(some == array[start as usize..end], "a range after write {sequence}");
     }
 }
 
@@ -91,7 +91,7 @@ fn records_read_back_or_fail_verification() {
     assert!(is_foreign(read(&image, 4096 + 512, 1024, 9)), "amid a record");
     let short = read(&image, 4096, 512, 9);
     assert!(matches!(short, DiskOutcome::Damaged(RecordFault::Truncated)), "{short:?}");
-    // The second block of record 1 is written over, as when a later write is torn.
+    // Overwrites the second block of record 1, as a torn later write does.
     image.write_all(
         ImageWrite { offset: 4096 + 1536, sequence: 10, parts: vec![part(&data(8, 10))] },
         &mut ProducerSet::default(),
