@@ -1,13 +1,14 @@
-//! Tells the program which commit it is built from: `WEIR_COMMIT` where that is set, as by who
-//! packages a release without its history, otherwise what git says, with `-dirty` where the
-//! sources are not those of the commit. And when it is built: `WEIR_BUILD_UNIX_S`, of
-//! `SOURCE_DATE_EPOCH` where that is set.
+//! Records the commit and the build time in the program.
+//!
+//! - `WEIR_COMMIT`: the environment variable of that name, for packages without a git history.
+//!   Otherwise the commit from git, with `-dirty` if the sources were modified.
+//! - `WEIR_BUILD_UNIX_S`: `SOURCE_DATE_EPOCH` if it is set, otherwise the current time.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What the program is made of, from this package's folder.
+/// The sources of the program, relative to this package.
 const SOURCES: [&str; 7] = [
     "..",
     "../../core",
@@ -26,7 +27,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn main() {
     println!("cargo::rerun-if-env-changed=WEIR_COMMIT");
-    // A commit moves the reference that HEAD names; both files say so.
+    // Run again after a commit, which changes HEAD or the reference that it names.
     let reference = git(&["symbolic-ref", "-q", "HEAD"]);
     for name in ["HEAD", "packed-refs"].into_iter().chain(reference.as_deref()) {
         if let Some(path) = git(&["rev-parse", "--git-path", name])

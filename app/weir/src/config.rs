@@ -1,5 +1,5 @@
-//! The router's configuration file (TOML): every key has a default, an unknown key is an error, and
-//! `default-config.toml` documents them all.
+//! The router's configuration file (TOML). Every key has a default, and an unknown key is an error.
+//! `default-config.toml` documents all keys.
 
 mod controller;
 mod disk;
@@ -37,8 +37,8 @@ use self::static_face::{FaceSection, RouteSection};
 use self::text::{Prefix, StrategyName};
 pub(crate) use self::unix::UnixChoice;
 
-/// The commented default configuration, as `weir router --print-default-config` prints it. The
-/// options of the store and of disks have their texts from `weir-options`.
+/// The commented default configuration that `weir router --print-default-config` prints. The
+/// comments on the store and the disks come from `weir-options`.
 pub(crate) fn default_config() -> String {
     let store = with_comments(StoreOptions::TEXTS, &StoreOptions::default());
     let disks = with_comments(DisksOptions::TEXTS, &DisksOptions::default());
@@ -46,7 +46,7 @@ pub(crate) fn default_config() -> String {
     text.replace("{store options}\n", &store).replace("{disks options}\n", &disks)
 }
 
-/// Options with their texts as comments above them.
+/// Formats options as TOML, each below its comment.
 fn with_comments(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> String {
     let table = toml::Table::try_from(options).unwrap_or_default();
     let mut described = String::new();
@@ -59,7 +59,7 @@ fn with_comments(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> 
     described
 }
 
-/// A configuration file as it is written.
+/// A parsed configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct FileConfig {
@@ -101,17 +101,17 @@ pub(crate) struct StrategySection {
 }
 
 impl FileConfig {
-    /// Parses a configuration; `origin` (a path) begins the error.
+    /// Parses a configuration. Errors start with `origin`, the path of the file.
     pub(crate) fn parse(text: &str, origin: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text).map_err(|error| {
             let message = error.message();
             let hint = if message.contains("map, expected a sequence") {
-                "\nTables of which there may be several have two brackets: [[disk]]".into()
+                "\nA table that may occur several times has double brackets: [[disk]]".into()
             } else {
                 lab::hint(message)
             };
             anyhow::anyhow!(
-                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
+                "{origin}: {}{hint}\nFor all keys, see weir router --print-default-config",
                 error.to_string().trim_end()
             )
         })?;
@@ -120,8 +120,8 @@ impl FileConfig {
             if !declared {
                 let line = 1 + text[..route.face.span().start].matches('\n').count();
                 bail!(
-                    "{origin}: line {line}: `face` names {}, but no [[face]] has that `uri`; add \
-                     one:\n\n[[face]]\nuri = \"{}\"",
+                    "{origin}: line {line}: no [[face]] has the `uri` {}; add one:\n\n[[face]]\n\
+                     uri = \"{}\"",
                     route.face.get_ref().0,
                     route.face.get_ref().0
                 );
@@ -134,14 +134,14 @@ impl FileConfig {
         config.check_marking().with_context(|| origin.to_owned())?;
         if config.management.localhop && config.management.trust_anchors.is_empty() {
             bail!(
-                "{origin}: [management] `localhop` is true but `trust_anchors` is empty, so no \
-                 neighbour could be believed; add a certificate file or set `localhop = false`"
+                "{origin}: [management] `localhop` is true, but `trust_anchors` is empty, so all \
+                 commands would be rejected; add a certificate file or set `localhop = false`"
             );
         }
         Ok(config)
     }
 
-    /// Reads `path`, or the first default place that exists, or nothing: the defaults.
+    /// Reads `path`, or the first default path that exists. Without any file, returns the defaults.
     pub(crate) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
         let path = match path {
             Some(path) => path.to_path_buf(),
@@ -152,15 +152,16 @@ impl FileConfig {
         };
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!(
-                "cannot read the configuration {}; `weir router --print-default-config` prints one \
-                 to start from",
+                "cannot read the configuration {}; create one with `weir router \
+                 --print-default-config`",
                 path.display()
             )
         })?;
         Ok((Self::parse(&text, &path.display().to_string())?, Some(path)))
     }
 
-    /// What the runtime is started with. Reads the trust anchors' files.
+    /// Converts the file to the configuration of the runtime. Reads the files of trust anchors and
+    /// routes.
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
         let threads = self.threads();
         self.check_memory().map_err(anyhow::Error::msg)?;
@@ -216,12 +217,13 @@ impl FileConfig {
         }
         let plural = if threads == 1 { "" } else { "s" };
         Err(format!(
-            "[router] `memory_max` is {given}, too little for {threads} packet thread{plural}; \
-             give at least \"{least}\""
+            "[router] `memory_max` is {given}, too small for {threads} packet thread{plural}; set \
+             it to at least \"{least}\""
         ))
     }
 
-    /// What a marking policy leaves out follows from the queue that it stands before.
+    /// Checks the marking policies together with the queue size: options that a policy leaves out
+    /// are fractions of the queue size.
     fn check_marking(&self) -> anyhow::Result<()> {
         let queue = self.faces.queue_size_max;
         let of_faces =
@@ -231,8 +233,8 @@ impl FileConfig {
         {
             marking.check(Some(queue.bytes)).with_context(|| {
                 format!(
-                    "{table} `marking` does not go with `queue_size_max` = \"{queue}\", of which \
-                     what it leaves out is a part"
+                    "{table} `marking` does not fit `queue_size_max` = \"{queue}\", from which the \
+                     missing options are computed"
                 )
             })?;
         }
@@ -243,14 +245,14 @@ impl FileConfig {
         self.face.iter().map(|face| face.to_runtime(&self.route)).collect()
     }
 
-    /// Rates of declared faces in bits per second, by the URIs that the router may have them under:
-    /// of a host with several addresses, by each.
+    /// Rates of declared faces in bit/s, by face URI. A host with several addresses has several
+    /// entries.
     pub(crate) fn rates_bps(&self) -> BTreeMap<String, u64> {
         self.face.iter().flat_map(FaceSection::rates_bps).collect()
     }
 }
 
-/// Default places of the configuration file, in the order they are tried.
+/// Default paths of the configuration file, in the order in which they are tried.
 pub(crate) fn default_paths() -> Vec<PathBuf> {
     let user = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
@@ -261,11 +263,10 @@ pub(crate) fn default_paths() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Reads the address at which metrics are served. There is no port that it has by nature.
+/// Parses the address of the metrics server. It must include a port, as there is no default one.
 pub(crate) fn parse_metrics_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is not an address; write IP:PORT, for example 127.0.0.1:9636")
-    })
+    text.parse()
+        .map_err(|_| format!("`{text}` is not an address; write IP:PORT, such as 127.0.0.1:9636"))
 }
 
 #[cfg(test)]

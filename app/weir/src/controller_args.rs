@@ -1,4 +1,4 @@
-//! Where a controller is that is asked or told of something, as flags.
+//! The options that select a controller and authenticate with it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,21 +8,21 @@ use weir_agent::{Access, AgentError, Files};
 
 use crate::table::printable;
 
-/// Which controller, and who believes whom by what.
+/// The address of a controller, and the token and certificates for it.
 #[derive(clap::Args)]
 pub(crate) struct ControllerArgs {
-    /// Tell this controller of the files, such as http://127.0.0.1:8636: it has those that no store
-    /// holds kept in parts. Several that share a database, in the order in which they are asked:
-    /// once for each
+    /// Register large files with the controller at this URL, such as http://127.0.0.1:8636, so that
+    /// routers can store parts of them. Repeat the option for several controllers that share a
+    /// database; the first that answers is used [default: none]
     #[arg(long = "controller", value_name = "URL")]
     url: Vec<String>,
-    /// A file with the token for it, of role producer or operator
+    /// Read the token for the controller from this file. Its role must be producer or operator
     #[arg(long = "controller-token-file", value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
-    /// A PEM file with the certificates by which it is believed; needed for https
+    /// Verify the controller with the CA certificates in this PEM file; required for https
     #[arg(long = "controller-ca", value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
-    /// A PEM file with your own certificate, for a controller that asks for one
+    /// Your client certificate (PEM), for a controller that requires one
     #[arg(
         long = "controller-cert",
         value_name = "FILE",
@@ -30,17 +30,17 @@ pub(crate) struct ControllerArgs {
         requires = "controller_key"
     )]
     certificate: Option<PathBuf>,
-    /// A PEM file with the private key of that certificate
+    /// The private key (PEM) of the client certificate
     #[arg(long = "controller-key", value_name = "FILE", requires = "certificate")]
     controller_key: Option<PathBuf>,
-    /// Send the token as plain text beyond this machine: the network is trusted, or TLS ends
-    /// elsewhere
+    /// Allow http:// to another machine, which sends the token unencrypted. Use it only in a
+    /// trusted network or behind a TLS proxy
     #[arg(long = "controller-insecure", requires = "url")]
     insecure: bool,
 }
 
 impl ControllerArgs {
-    /// The controller, if one is to be told.
+    /// Opens the controller, or returns `None` without `--controller`.
     pub(crate) fn files(&self) -> anyhow::Result<Option<Files>> {
         let Some((url, others)) = self.url.split_first() else { return Ok(None) };
         let read = |path: &PathBuf| {

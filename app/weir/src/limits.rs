@@ -1,19 +1,19 @@
-//! Limits of the process that an error of the system does not name.
+//! Advice for system errors caused by limits of the process.
 
 use std::io::{self, ErrorKind};
 
-/// What to do about an error of the system.
+/// Advice for a system error, if there is any.
 pub(crate) fn next_step(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::FileTooLarge if error.raw_os_error().is_some() => Some(
-            "the file size limit of this process is reached: raise it (ulimit -f), and give the \
+            "the file size limit of this process is reached: raise it (ulimit -f), and run the \
              command again",
         ),
         _ => None,
     }
 }
 
-/// The same about the error that a command ends with, to be added to it.
+/// The advice to append to the error of a command, or an empty string.
 pub(crate) fn hint(error: &anyhow::Error) -> String {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     let step = causes.find_map(next_step);
@@ -31,7 +31,7 @@ mod tests {
         assert!(hint(&error).contains("ulimit -f"), "{}", hint(&error));
         let other = anyhow::Error::from(io::Error::from_raw_os_error(nix::libc::ENOSPC));
         assert_eq!(hint(&other), "");
-        // Of this program's own, not of a limit.
+        // An error without an OS code comes from this program, not from a limit.
         assert_eq!(hint(&anyhow::Error::from(io::Error::from(ErrorKind::FileTooLarge))), "");
     }
 }

@@ -1,4 +1,4 @@
-//! `weir`: content by name.
+//! The program `weir`: it parses the command line, runs one command and returns an exit code.
 
 mod cmd;
 mod config;
@@ -17,7 +17,14 @@ use clap::{Parser, Subcommand};
 
 /// Content by name: router, transfers and tools for Named Data Networking.
 #[derive(Parser)]
-#[command(name = "weir", version, about, max_term_width = 100)]
+#[command(
+    name = "weir",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 success, 1 failure, 2 wrong arguments, 128 + N signal N\n\n\
+                  Examples:\n  weir demo --size 16MiB\n  weir router"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -60,7 +67,7 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     match signals::install_no_op_handlers().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader closed the pipe on purpose.
+        // The reader of the pipe has seen enough, as in `weir status | head -1`.
         Err(error) if error.downcast_ref().is_some_and(table::OutError::is_closed) => {
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! Commands and datasets of a running router, and what to do when they fail.
+//! Sends management commands to a running router and reads its datasets. Errors include advice.
 
 use anyhow::{Context, bail};
 use weir_client::{Client, CommandError, ExpressError};
@@ -10,12 +10,12 @@ use weir_wire::{NackReason, Name};
 
 use crate::transfer::RouterArgs;
 
-/// Which router, and how to print.
+/// The options `--router` and `--json` of management commands.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ManagementArgs {
     #[command(flatten)]
     router: RouterArgs,
-    /// Print one JSON value, for programs
+    /// Print one JSON value
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -25,19 +25,19 @@ impl ManagementArgs {
         match self.router.uri()? {
             FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
             other => bail!(
-                "a router answers commands over its Unix socket and, unless they change it, over \
-                 TCP from the same machine, not over {other}; give --router unix:///PATH or \
-                 --router tcp://127.0.0.1"
+                "a router does not accept commands over {other}; use its Unix socket (--router \
+                 unix:///PATH), or TCP on the same machine for read-only commands (--router \
+                 tcp://127.0.0.1)"
             ),
         }
     }
 }
 
-/// A connection to a router, one request at a time.
+/// A connection to a router. It sends one request at a time.
 pub(crate) struct ManagementClient(Client);
 
 impl ManagementClient {
-    /// Sends a command; its answer, whatever its code.
+    /// Sends a command and returns the response, including an error response.
     pub(crate) fn send_command(
         &mut self,
         command: Command,
@@ -47,7 +47,7 @@ impl ManagementClient {
         answer.map_err(|error| self.explain_error(error, &command_path(command)))
     }
 
-    /// Sends a command that has to succeed; the effective values.
+    /// Sends a command that must succeed, and returns the effective parameters.
     pub(crate) fn command(
         &mut self,
         command: Command,
@@ -57,22 +57,22 @@ impl ManagementClient {
         effective.map_err(|error| self.explain_error(error, &command_path(command)))
     }
 
-    /// The items of a dataset, for example `rib/list`.
+    /// Requests a dataset, such as `rib/list`.
     pub(crate) fn dataset<E: Element>(&mut self, dataset: &str) -> anyhow::Result<Vec<E>> {
         self.0.dataset(dataset).map_err(|error| self.explain_error(error, dataset))
     }
 
-    /// What the router holds of an object.
+    /// Requests the holdings of an object.
     pub(crate) fn holdings(&mut self, object: &Name) -> anyhow::Result<HoldingsStatus> {
         self.0.holdings(object).map_err(|error| self.explain_error(error, "cs/holdings"))
     }
 
-    /// The router's general status.
+    /// Requests the general status.
     pub(crate) fn general_status(&mut self) -> anyhow::Result<GeneralStatus> {
         let dataset = "status/general";
         let content = self.0.dataset_content(dataset);
         let content = content.map_err(|error| self.explain_error(error, dataset))?;
-        GeneralStatus::decode_content(&content).context("the router's status makes no sense")
+        GeneralStatus::decode_content(&content).context("the router sent an invalid status")
     }
 
     fn explain_error(&self, error: CommandError, what: &str) -> anyhow::Error {
@@ -82,24 +82,23 @@ impl ManagementClient {
             CommandError::TooLong(_) => anyhow::anyhow!("{what}: {error}"),
             CommandError::Malformed => {
                 anyhow::anyhow!(
-                    "the answer of the router at {uri} to {what} makes no sense; is it a router, \
-                     and of which version (`weir status general`)?"
+                    "the router at {uri} sent an invalid answer to {what}; check its version with \
+                     `weir status general`"
                 )
             }
             CommandError::Express(ExpressError::Timeout) => anyhow::anyhow!(
-                "the router at {uri} did not answer {what} in time; it takes commands only from \
-                 its own machine, and may know no such command"
+                "the router at {uri} did not answer {what} in time; it may not support this \
+                 command, or accept commands only from its own machine"
             ),
             CommandError::Express(ExpressError::Nack(NackReason::Congestion)) => anyhow::anyhow!(
-                "the router at {uri} refused {what} (Congestion): it has no room for more \
-                 Interests at present; try again in a moment, `weir status general` shows then \
-                 how many it holds"
+                "the router at {uri} rejected {what} (Congestion): it has too many pending \
+                 Interests; try again, and check their number with `weir status general`"
             ),
             CommandError::Express(ExpressError::Nack(reason)) => anyhow::anyhow!(
-                "the router at {uri} refused {what} ({reason:?}): its management is not running"
+                "the router at {uri} rejected {what} ({reason:?}): its management is not running"
             ),
             CommandError::Express(ExpressError::Client(error)) => {
-                anyhow::anyhow!("cannot ask {uri} for {what}: {error}")
+                anyhow::anyhow!("cannot send {what} to {uri}: {error}")
             }
         }
     }
@@ -110,17 +109,17 @@ fn command_path(command: Command) -> String {
     format!("{module}/{verb}")
 }
 
-/// What a refusal means, and what to do.
+/// The message for an error response, with advice.
 pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
     let hint = match response.code {
-        400 => "; the router does not take these arguments",
-        // NFD's text, which does not say who may.
+        400 => "; the router does not accept these arguments",
+        // The text of NFD does not say who has permission.
         403 if response.text == "authorization rejected" => {
-            "; the router obeys only commands signed with a key that it trusts"
+            "; the router accepts only commands signed with a key that it trusts"
         }
-        404 | 410 => "; see what there is with `weir status`",
-        406 => "; this router cannot do that",
-        504 => "; is the other side up, and the address right?",
+        404 | 410 => "; check the current state with `weir status`",
+        406 => "; this router does not support it",
+        504 => "; check the address, and that the other router runs",
         _ => "",
     };
     anyhow::anyhow!("the router answered {} {}{hint}", response.code, response.text)
@@ -141,7 +140,7 @@ mod tests {
         ManagementArgs { router: RouterArgs::of(uri), json: false }
     }
 
-    /// A client whose router is `serve`: octets received in, octets to send out.
+    /// A client connected to a fake router. `serve` maps received bytes to the reply.
     fn client_of_fake_router(
         mut serve: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static,
     ) -> ManagementClient {
@@ -161,7 +160,8 @@ mod tests {
         args(path.to_str().unwrap()).connect().unwrap()
     }
 
-    /// A manager without a router; its Data in link packets, after one that nobody asked for.
+    /// A client connected to a manager without a router. The reply starts with an unsolicited Data
+    /// packet, which the client must ignore.
     fn client_of_manager() -> ManagementClient {
         let mut out = ManagerOutbox::default();
         let mut manager = Manager::new(ManagerConfig::default(), &mut out);
@@ -215,7 +215,7 @@ mod tests {
 
         for (reason, expected) in [
             (NackReason::NoRoute, "(NoRoute): its management is not running"),
-            (NackReason::Congestion, "(Congestion): it has no room for more Interests"),
+            (NackReason::Congestion, "(Congestion): it has too many pending Interests"),
         ] {
             let mut client = client_of_fake_router(move |interest| {
                 weir_wire::LpHeader { nack: Some(reason), ..Default::default() }.encode(
@@ -235,7 +235,7 @@ mod tests {
             Ok(_) => panic!("connected to {uri}"),
             Err(error) => format!("{error:#}"),
         };
-        assert!(refuse("udp://127.0.0.1").contains("over its Unix socket"));
+        assert!(refuse("udp://127.0.0.1").contains("use its Unix socket"));
         assert!(refuse("/nonexistent/nfd.sock").contains("start one with `weir router`"));
         assert!(refuse("nonsense").contains("nonsense"));
     }

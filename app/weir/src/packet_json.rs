@@ -1,4 +1,4 @@
-//! What a packet holds, as fields of the names that the test vectors use.
+//! Packets as JSON fields. The keys are those of the test vectors.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -10,18 +10,18 @@ use weir_wire::{
 /// Field names and values in the order of the packet format.
 pub(crate) type Fields = Vec<(&'static str, Value)>;
 
-/// The three kinds of packets.
+/// The kinds of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PacketKind {
     Interest,
     Data,
-    /// An LpPacket; a bare Interest or Data is one without header fields.
+    /// An LpPacket. A bare Interest or Data counts as one without header fields
     Lp,
 }
 
 impl PacketKind {
-    /// The kind that the first octet of a packet tells; anything unknown is left to the decoder of
-    /// Interests to refuse.
+    /// The kind given by the first byte. Unknown types count as Interest, whose decoder reports the
+    /// error.
     pub(crate) fn of(packet: &[u8]) -> Self {
         match packet.first().copied().map(u32::from) {
             Some(tlv::DATA) => Self::Data,
@@ -40,8 +40,8 @@ impl PacketKind {
     }
 }
 
-/// Decodes a packet of a kind and tells what it holds. Checks signatures of type DigestSha256, and
-/// the packet within an LpPacket.
+/// Decodes a packet and returns its fields. Also verifies DigestSha256 signatures, and decodes the
+/// packet inside an LpPacket.
 pub(crate) fn packet(kind: PacketKind, wire: &[u8]) -> Result<Fields, DecodeError> {
     match kind {
         PacketKind::Interest => checked_interest(wire).map(|view| interest(&view)),
@@ -189,7 +189,7 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
     Ok(fields)
 }
 
-/// Kind and name of the packet that an LpPacket holds.
+/// Kind and name of the packet inside an LpPacket.
 fn inner(wire: &[u8]) -> Result<Value, DecodeError> {
     let kind = PacketKind::of(wire);
     let view = match kind {

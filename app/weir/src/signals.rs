@@ -1,4 +1,4 @@
-//! What signals do to each command. `docs/operate.md` has the table.
+//! Signal handling of all commands. `docs/operate.md` has a table.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,18 +8,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SI
 use signal_hook::flag;
 use weir_runtime::is_kept_ignored;
 
-/// They ask a command to end.
+/// Signals that stop a command.
 const STOP_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
-/// By default they end a process without a word. Without SIGXFSZ, what is written beyond the limit
-/// on the size of files (`ulimit -f`) fails with EFBIG, which commands report as they report a full
-/// disk. SIGUSR1 and SIGUSR2 mean nothing. (Rust ignores SIGPIPE already.)
+/// Signals without effect. By default they would kill the process without a message. Without
+/// SIGXFSZ, a write beyond the file size limit (`ulimit -f`) fails with EFBIG, which commands
+/// report like a full disk. SIGUSR1 and SIGUSR2 have no meaning. (Rust already ignores SIGPIPE.)
 const IGNORED_SIGNALS: [i32; 3] = [SIGXFSZ, SIGUSR1, SIGUSR2];
 
-/// The signal that asked the command to end; 0 if none did.
+/// The signal that stopped the command, or 0.
 static RECEIVED_SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// What all commands need. Handlers that do nothing, because programs that are started from here
-/// would inherit that a signal is ignored.
+/// Installs handlers that do nothing for [`IGNORED_SIGNALS`]. Ignoring the signals instead would be
+/// inherited by child processes.
 pub(crate) fn install_no_op_handlers() -> anyhow::Result<()> {
     for signal in IGNORED_SIGNALS {
         flag::register(signal, Arc::default()).context("cannot handle signals")?;
@@ -27,18 +27,18 @@ pub(crate) fn install_no_op_handlers() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Signals that ask this process to end. Those that were ignored when it started (`nohup`) stay
+/// Signals that stop this process. A signal that was ignored at the start, as with `nohup`, stays
 /// ignored.
 pub(crate) fn stop_signals() -> impl Iterator<Item = i32> {
     STOP_SIGNALS.into_iter().filter(|&signal| !is_kept_ignored(signal))
 }
 
-/// Sets `stop` at the first signal that asks the process to end. The second ends it at once.
+/// Sets `stop` at the first signal of [`stop_signals`]. The second ends the process immediately.
 pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let ended_by = RECEIVED_SIGNAL.get_or_init(Arc::default);
     for signal in stop_signals() {
         let number = usize::try_from(signal)?;
-        // In this order the first signal only sets the flag.
+        // Handlers run in this order: at the first signal, the shutdown finds the flag still clear.
         flag::register_conditional_shutdown(signal, i32::from(exit_code_for(number)), stop.clone())
             .and_then(|_| flag::register_usize(signal, ended_by.clone(), number))
             .and_then(|_| flag::register(signal, stop.clone()))
@@ -47,11 +47,10 @@ pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The exit code of a command that a signal has interrupted: as shells have it, 128 and the number
-/// of the signal.
+/// The exit code of a command that a signal stopped: 128 + N for signal N, as in shells.
 pub(crate) fn exit_code() -> u8 {
     let signal = RECEIVED_SIGNAL.get().map_or(0, |signal| signal.load(Ordering::Relaxed));
-    // Ctrl-C may have ended a child of this process instead.
+    // Without a recorded signal, Ctrl-C ended a child process first.
     exit_code_for(if signal == 0 { SIGINT as usize } else { signal })
 }
 

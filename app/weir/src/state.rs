@@ -1,17 +1,17 @@
-//! Where long-running commands keep what must outlive them, unless they are told.
+//! The default directory for persistent state of long-running commands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The folder of a service of systemd, that of the machine for root, or that of this user; none
-/// where there is no HOME.
+/// The state directory: `$STATE_DIRECTORY` in a systemd service, `/var/lib/weir` for root,
+/// otherwise `weir` in the state directory of the user. `None` if HOME is not set.
 pub(crate) fn folder() -> Option<PathBuf> {
     folder_from(|name| std::env::var_os(name), nix::unistd::geteuid().is_root())
 }
 
 fn folder_from(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
     let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // systemd separates several by colons.
+    // systemd separates several directories by colons.
     let of_service = variable("STATE_DIRECTORY")
         .and_then(|all| all.to_str()?.split(':').next().map(PathBuf::from))
         .filter(|first| first.is_absolute());

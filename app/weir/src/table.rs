@@ -1,4 +1,4 @@
-//! Tables and numbers for people, and how they are printed.
+//! Text output: tables, numbers, and safe printing.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,12 +10,12 @@ use weir_face::standard_output_was_closed;
 
 pub(crate) use weir_base::units::approximate_bytes as octets;
 
-/// Standard output takes no more.
+/// Standard output cannot be written.
 #[derive(Debug)]
 pub(crate) struct OutError(io::Error);
 
 impl OutError {
-    /// Whether the reader has had enough, as in `weir status | head -1`.
+    /// Whether the reader has closed the pipe, as in `weir status | head -1`.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
@@ -29,11 +29,11 @@ impl std::fmt::Display for OutError {
 
 impl std::error::Error for OutError {}
 
-/// Standard output as the file that it is.
+/// Standard output as a file.
 ///
 /// # Errors
-/// There is none. `std::io::stdout` takes that, and a descriptor that cannot be written to, for a
-/// success.
+/// If standard output is closed. `std::io::stdout` would ignore a closed or unwritable descriptor
+/// and report success.
 pub(crate) fn standard_output() -> io::Result<File> {
     if standard_output_was_closed() {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
@@ -48,12 +48,12 @@ pub(crate) fn write_out(text: std::fmt::Arguments<'_>) -> Result<(), OutError> {
     written.map_err(OutError)
 }
 
-/// `print!` that fails where that panics.
+/// `print!` that returns an error instead of a panic.
 macro_rules! out {
     ($($text:tt)*) => { $crate::table::write_out(format_args!($($text)*)) };
 }
 
-/// `println!` that fails where that panics.
+/// `println!` that returns an error instead of a panic.
 macro_rules! outln {
     () => { $crate::table::write_out(format_args!("\n")) };
     ($($text:tt)*) => {
@@ -61,22 +61,22 @@ macro_rules! outln {
     };
 }
 
-/// Writes a line to standard error, with text of others made [`printable_lines`]. `eprintln!`
-/// panics when the terminal has been closed.
+/// Writes a line to standard error, with [`printable_lines`] applied. Unlike `eprintln!`, it does
+/// not panic when the terminal is closed.
 pub(crate) fn write_error(text: &str) {
     let line = format!("{}\n", printable_lines(text));
     let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
 }
 
-/// `eprintln!` of text that may come from others, which does not panic.
+/// `eprintln!` for untrusted text, without panics.
 macro_rules! errln {
     ($($text:tt)*) => { $crate::table::write_error(&format!($($text)*)) };
 }
 
 pub(crate) use {errln, out, outln};
 
-/// A path or another text that somebody else chose, on one line that a terminal does not obey:
-/// control characters and those that turn the direction of writing around are escaped.
+/// Makes untrusted text, such as a path, safe for a terminal and for one line: control characters
+/// and characters that change the writing direction are escaped.
 pub(crate) fn printable(text: impl std::fmt::Display) -> String {
     let mut shown = String::new();
     for letter in text.to_string().chars() {
@@ -92,19 +92,19 @@ pub(crate) fn printable(text: impl std::fmt::Display) -> String {
     shown
 }
 
-/// A message of one line or more, each [`printable`].
+/// Applies [`printable`] to each line of a message.
 pub(crate) fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Which side of a column its text keeps to.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Rows of text under headings, in columns as wide as they need to be.
+/// A text table with headings. The width of a column is that of its longest cell.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
@@ -115,13 +115,13 @@ impl Table {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row with a text for each column.
+    /// Adds a row, with one cell per column.
     pub(crate) fn row(&mut self, row: Vec<String>) {
-        assert_eq!(row.len(), self.columns.len(), "a row has a text for each column");
+        assert_eq!(row.len(), self.columns.len(), "a row needs one cell per column");
         self.rows.push(row.into_iter().map(printable).collect());
     }
 
-    /// The table, or `empty` when it has no rows.
+    /// Renders the table, or the text `empty` if it has no rows.
     pub(crate) fn render(&self, empty: &str) -> String {
         if self.rows.is_empty() {
             return format!("  {empty}\n");
@@ -148,7 +148,7 @@ impl Table {
     }
 }
 
-/// A span of time in its two largest units.
+/// Formats a duration with its two largest units.
 pub(crate) fn span(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
@@ -160,7 +160,7 @@ pub(crate) fn span(milliseconds: u64) -> String {
     }
 }
 
-/// A count with its noun in the singular or plural.
+/// Formats a count with its noun in singular or plural.
 pub(crate) fn count(number: u64, singular: &str, plural: &str) -> String {
     format!("{number} {}", if number == 1 { singular } else { plural })
 }
@@ -186,7 +186,7 @@ mod tests {
         let text = "a\x1b[2J\x07\r\n\u{9b}31m\u{202e}\x7f";
         let shown = r"a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}\u{7f}";
         assert_eq!(printable(text), shown);
-        assert_eq!(printable(shown), shown, "twice is as once");
+        assert_eq!(printable(shown), shown, "escaping twice changes nothing");
         assert_eq!(printable(r"C:\dir é 日本 'x'"), r"C:\dir é 日本 'x'");
         assert_eq!(printable_lines("a\x1b\nb\t"), "a\\u{1b}\nb\\t");
         let mut table = Table::new(&[("TO", Align::Left)]);

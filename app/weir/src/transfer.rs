@@ -1,4 +1,4 @@
-//! What `put`, `get` and `ping` have in common.
+//! Options and helpers that `put`, `get` and `ping` share.
 
 pub(crate) mod trust;
 
@@ -18,52 +18,51 @@ use weir_wire::{Name, format_timestamp};
 use crate::signals;
 use crate::table::{errln, printable};
 
-/// Which router to use, or which several.
+/// The option `--router`: the router or routers to connect to.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RouterArgs {
-    /// The router to use, such as unix:///run/nfd/nfd.sock, tcp://host or udp://host; `weir get`
-    /// uses several at once if it is repeated
+    /// Connect to this router, such as unix:///run/nfd/nfd.sock, tcp://HOST or udp://HOST. Repeat
+    /// it for `weir get` to use several routers
     ///
-    /// By default the one that NDN_CLIENT_TRANSPORT or client.conf names, else the one that runs on
+    /// The default is the router in NDN_CLIENT_TRANSPORT or client.conf, otherwise the router of
     /// this machine.
     #[arg(long, visible_alias = "face", value_name = "URI", global = true)]
     router: Vec<String>,
 }
 
 impl RouterArgs {
-    /// As if `--router` named this one.
+    /// The options `--router URI`.
     #[cfg(test)]
     pub(crate) fn of(uri: &str) -> Self {
         Self { router: vec![uri.to_owned()] }
     }
 
-    /// Whether several are given.
+    /// Whether several routers are given.
     pub(crate) fn has_several(&self) -> bool {
         self.router.len() > 1
     }
 
-    /// The router's address.
+    /// The address of the only router.
     pub(crate) fn uri(&self) -> anyhow::Result<FaceUri> {
-        // These errors tell their causes themselves.
+        // `{error}` already includes the causes; a chain would print them twice.
         match &self.router[..] {
             [] => client_transport()
                 .map(|choice| choice.uri)
                 .map_err(|error| anyhow::anyhow!("{error}")),
             [text] => parse_uri(text),
             several => bail!(
-                "--router is given {} times, and this command uses one router; give it once \
-                 (`weir get` alone uses several)",
+                "--router is given {} times, but only `weir get` can use several routers",
                 several.len()
             ),
         }
     }
 
-    /// Connects; says what to do when nothing answers.
+    /// Connects to the router. The error says what to do next.
     pub(crate) fn connect(&self) -> anyhow::Result<Client> {
         Client::connect(&self.uri()?).map_err(cannot_connect)
     }
 
-    /// Connects to all routers given; says which of several do not answer.
+    /// Connects to all given routers. Prints a warning for each of several that does not answer.
     pub(crate) fn connect_all(&self) -> anyhow::Result<Client> {
         if !self.has_several() {
             return self.connect();
@@ -75,7 +74,7 @@ impl RouterArgs {
         let uris = uris.collect::<anyhow::Result<Vec<_>>>()?;
         let (client, errors) = Client::connect_all(&uris).map_err(cannot_connect)?;
         for error in errors {
-            errln!("weir: {error}; going on with the others");
+            errln!("weir: {error}; continuing with the other routers");
         }
         Ok(client)
     }
@@ -103,23 +102,24 @@ fn cannot_connect(error: ClientError) -> anyhow::Error {
 fn unreachable_router(uri: &str, error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::PermissionDenied => anyhow::anyhow!(
-            "no permission to use {uri}; ask its owner for access, or start a router of your own \
-             with `weir router`"
+            "no permission to use {uri}; ask its owner for access, or start your own router with \
+             `weir router`"
         ),
         _ => anyhow::anyhow!(
-            "no router answers at {uri}: {error}; start one with `weir router`, or name another \
-             with --router URI"
+            "no router at {uri}: {error}; start one with `weir router`, or choose another with \
+             --router URI"
         ),
     }
 }
 
-/// Where keys are.
+/// The options `--home` and `--passphrase-file`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct KeyArgs {
-    /// Where keys and trust are kept [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or ~/.config/weir]
+    /// Directory of keys and trust anchors [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or
+    /// ~/.config/weir]
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
-    /// Take the passphrase from the first line of FILE, not from $WEIR_PASSPHRASE or the terminal
+    /// Read the passphrase from the first line of FILE [default: $WEIR_PASSPHRASE, or the terminal]
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 }
@@ -134,12 +134,12 @@ impl KeyArgs {
     }
 }
 
-/// Set by a signal that asks the command to end, such as Ctrl-C and SIGTERM.
+/// A flag set by Ctrl-C, SIGTERM or another signal that ends the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Watches the signals. The second of them ends the process at once.
+    /// Installs the signal handlers. A second signal ends the process immediately.
     pub(crate) fn on_signals() -> anyhow::Result<Self> {
         let stop = Arc::default();
         signals::stop_on_signals(&stop)?;
@@ -156,7 +156,7 @@ impl Stop {
     }
 }
 
-/// A progress bar in octets on standard error, if that is a terminal.
+/// A progress bar in bytes on standard error, hidden if that is not a terminal.
 pub(crate) fn byte_bar(message: impl Into<String>, total: Option<u64>) -> ProgressBar {
     let template = match total {
         Some(_) => {
@@ -171,7 +171,7 @@ pub(crate) fn byte_bar(message: impl Into<String>, total: Option<u64>) -> Progre
     bar
 }
 
-/// A progress bar in files on standard error, if that is a terminal.
+/// A progress bar in files on standard error, hidden if that is not a terminal.
 pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
     let template = "{msg} [{bar:30}] {human_pos} of {human_len} files {per_sec} eta {eta}";
     let style = ProgressStyle::with_template(template).expect("a template that parses");
@@ -181,12 +181,12 @@ pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
     bar
 }
 
-/// Says now and then what is going on where no progress bar is to be seen.
+/// Prints progress lines at growing intervals when no progress bar is visible.
 pub(crate) struct ProgressLog {
-    /// There is nothing to be seen otherwise.
+    /// Whether lines are printed: no progress bar is visible.
     is_on: bool,
     since: Instant,
-    /// How long to be silent.
+    /// When the next line is due, counted from `since`.
     wait: Duration,
 }
 
@@ -197,7 +197,7 @@ impl ProgressLog {
         Self { is_on, since: Instant::now(), wait: Self::FIRST_REPORT_AFTER }
     }
 
-    /// Prints a line after 5 seconds, then ever more rarely.
+    /// Prints the text if a line is due: after 5 s, then each time the elapsed time has doubled.
     pub(crate) fn report_if_due(&mut self, text: impl FnOnce() -> String) {
         let silent = self.since.elapsed();
         if self.is_on && silent >= self.wait {
@@ -207,22 +207,22 @@ impl ProgressLog {
     }
 }
 
-/// The user stopped the command before its end.
+/// A signal stopped the command. The text after `interrupted` says how to resume.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted{0}")]
 pub(crate) struct Interrupted(pub(crate) &'static str);
 
-/// What to do about a path that cannot be read.
+/// An error about an unreadable path, with advice.
 pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let step = match error.kind() {
-        ErrorKind::NotFound => "; check how the path is written",
-        ErrorKind::PermissionDenied => "; ask its owner for leave to read it",
+        ErrorKind::NotFound => "; check the path",
+        ErrorKind::PermissionDenied => "; ask its owner for permission",
         _ => "",
     };
     anyhow::anyhow!("cannot read {}: {error}{step}", printable(path.display()))
 }
 
-/// A name that can be published and asked for.
+/// Parses the name of an object, which has at least one component.
 pub(crate) fn parse_name(text: &str) -> Result<Name, String> {
     let name = parse_prefix(text)?;
     if name.is_empty() {
@@ -231,24 +231,24 @@ pub(crate) fn parse_name(text: &str) -> Result<Name, String> {
     Ok(name)
 }
 
-/// A name, or / for every name.
+/// Parses a name or prefix. `/` stands for every name.
 pub(crate) fn parse_prefix(text: &str) -> Result<Name, String> {
     if !text.starts_with('/') && !text.starts_with("ndn:") {
-        return Err(format!("a name begins with a slash: /{text}"));
+        return Err(format!("a name starts with a slash, as in /{text}"));
     }
     text.parse().map_err(|error| format!("{error}"))
 }
 
-/// A number of threads to work on.
+/// Parses a number of threads, 1 to 256.
 pub(crate) fn parse_threads(text: &str) -> Result<u32, String> {
     const THREADS_MAX: u32 = 256;
     match parse_positive(text)? {
         threads @ ..=THREADS_MAX => Ok(threads),
-        _ => Err(format!("at most {THREADS_MAX}; more than there are processors gain nothing")),
+        _ => Err(format!("must be at most {THREADS_MAX}")),
     }
 }
 
-/// A number of octets or a count that must not be 0.
+/// Parses a number that must not be 0.
 pub(crate) fn parse_positive(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".into()),
@@ -257,19 +257,17 @@ pub(crate) fn parse_positive(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Refuses names that only the router itself may serve.
+/// Rejects names in the scopes `/localhost` and `/localhop`, which a router does not forward.
 pub(crate) fn refuse_local_name(name: &Name) -> anyhow::Result<()> {
     let first = name.as_view().first();
     if first.is_some_and(|first| matches!(first.value, b"localhost" | b"localhop")) {
-        bail!(
-            "names below /localhost and /localhop do not leave this machine or link; use another"
-        );
+        bail!("routers do not forward names below /localhost and /localhop; choose another name");
     }
     Ok(())
 }
 
-/// Says so if the clock is before the day when this program was made: what is signed by such a
-/// clock counts as expired, or not yet valid, elsewhere.
+/// Prints a warning if the clock is more than a day before the build date of this program. Other
+/// machines would reject certificates signed by such a clock as expired or not yet valid.
 pub(crate) fn warn_about_clock() {
     let made_unix_s: u64 = env!("WEIR_BUILD_UNIX_S").parse().expect("build.rs writes a number");
     let now_unix_s = unix_time_ms() / 1000;
@@ -277,9 +275,9 @@ pub(crate) fn warn_about_clock() {
         let date = |unix_s: u64| format_timestamp(unix_s as i64).map(char::from);
         let text = |unix_s: u64| date(unix_s).into_iter().take(8).collect::<String>();
         errln!(
-            "weir: the clock of this machine says {}, but this program was made on {}; set the \
-             clock, or others will refuse what is signed now. `weir key renew` makes a \
-             new certificate of a key that was made while the clock was wrong",
+            "weir: the clock of this machine says {}, but this program was built on {}; set the \
+             clock, otherwise other machines will reject new signatures. If a key was created with \
+             the wrong clock, renew its certificate with `weir key renew`",
             text(now_unix_s),
             text(made_unix_s)
         );

@@ -1,4 +1,4 @@
-//! `weir controller` as a process: makes tokens, is killed, starts again, stops.
+//! `weir controller` as a process: tokens, kill, restart and stop.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The controller away from this user's files.
+/// `weir controller` that does not use this user's files.
 fn controller(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.arg("controller").arg("--database").arg(folder.join("controller.db"));
@@ -17,7 +17,7 @@ fn controller(folder: &Path) -> Command {
     command
 }
 
-/// A process that ends with its test.
+/// A process that is killed at the end of its test.
 struct Running {
     child: Child,
     url: String,
@@ -99,7 +99,7 @@ fn adds_lists_and_removes_tokens() {
         "{listed}"
     );
     let heading: Vec<&str> = listed.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(heading, ["ID", "ROLE", "NAME", "HOLDS", "BELOW"]);
+    assert_eq!(heading, ["ID", "ROLE", "NAME", "VALID", "PREFIXES"]);
     assert!(!listed.contains(&text), "the secret is shown once: {listed}");
     assert!(token(folder.path(), &["remove", &text]).0);
     let (is_removed, _, error) = token(folder.path(), &["remove", id]);
@@ -127,7 +127,7 @@ fn database_password_is_never_printed() {
     };
     let text = run(&["-c", config.to_str().unwrap()]);
     assert!(text.contains("me@127.0.0.1:1/weir"), "{text}");
-    // Why, and not that a pool of connections has none.
+    // The message contains the cause, not only a timeout of the connection pool.
     assert!(text.contains("refused") && !text.contains("pool timed out"), "{text}");
     run(&["--database", "postgres://me:open-sesame@127.0.0.1:none/weir"]);
     run(&["--database", "mysql://me:open-sesame@127.0.0.1/weir"]);

@@ -1,4 +1,4 @@
-//! `weir key`, run as a user would.
+//! `weir key` from the command line.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// `weir key` with a home of its own.
+/// `weir key` with a temporary home directory.
 struct Keys(TempDir);
 
 impl Keys {
@@ -44,7 +44,7 @@ impl Keys {
         serde_json::from_str(&self.text(&[arguments, &["--json"]].concat())).unwrap()
     }
 
-    /// Standard error of a run that must fail, without a word on standard output.
+    /// Standard error of a run that must fail and print nothing to standard output.
     fn error(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -64,7 +64,7 @@ fn closed_pipe_causes_no_panic() {
     drop(reader);
     let output = keys.command(&["list"]).stdout(writer).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(error_text(&output), "", "`weir key list | head` says nothing of its own");
+    assert_eq!(error_text(&output), "", "`weir key list | head` prints no error");
 }
 
 #[test]

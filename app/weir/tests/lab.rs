@@ -1,4 +1,4 @@
-//! `weir lab` from the command line: exit codes, objects for machines, files.
+//! `weir lab` from the command line: exit codes, JSON output and files.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it prints for machines, when it succeeds.
+/// The JSON output of a successful run.
 fn object(folder: &Path, arguments: &[&str]) -> Value {
     let output = weir(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -45,7 +45,7 @@ fn runs_a_scenario_and_rewrites_its_report() {
     assert_eq!(again["points"], ran["points"]);
     assert!(report.is_file());
     let again = weir(folder.path(), &line);
-    assert!(text(&again.stderr).contains("3 runs were there already"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("3 runs already done"), "{}", text(&again.stderr));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn bad_input_exits_with_2_and_runs_nothing() {
         (&["run", "examples/tree", "--part", "3/2"], "1 <= K <= N"),
         (&["reproduce", "nb-cash"], "did you mean `nb-cache`?"),
         (&["report", "nowhere"], "nowhere holds no results"),
-        (&["draw", "geant", "-o", "g.gif"], "neither in .svg nor in .png"),
+        (&["draw", "geant", "-o", "g.gif"], "must end in .svg or .png"),
     ] {
         let output = weir(folder.path(), arguments);
         let error = text(&output.stderr);
@@ -86,7 +86,7 @@ fn unexplained_difference_exits_with_3() {
     let folder = tempfile::tempdir().expect("folder");
     let paper = folder.path().join("paper");
     std::fs::create_dir(&paper).expect("made");
-    // Two servers without room to wait lose a fifth at load 1 (Erlang).
+    // Erlang's formula: two servers without a queue lose 1/5 at load 1.
     let claims = |band: &str| {
         format!(
             "paper = \"p\"\n[[claim]]\nid = \"loss\"\nfigure = \"Eq. 11\"\nmetric = \"lost\"\n\

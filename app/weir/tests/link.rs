@@ -1,4 +1,4 @@
-//! `weir link` as a process: forwards, counts, refuses.
+//! `weir link` as a process: forwarding, counters and errors.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, UdpSocket};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Far beyond what any of this takes.
+/// Upper bound of the time that any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Link {
@@ -76,7 +76,7 @@ fn forwards_and_counts_both_directions() {
         assert_eq!(octets[..1_000], [number; 1_000]);
     }
     far.send_to(b"lost", link.b).unwrap();
-    // What is sent later the other way says that the emulator has turned since.
+    // A later datagram in the other direction proves that the emulator has run since.
     for _ in 0..2 {
         near.send_to(b"after", link.a).unwrap();
         assert_eq!(far.recv_from(&mut octets).unwrap().0, 5);
@@ -96,7 +96,7 @@ fn forwards_and_counts_both_directions() {
 #[test]
 fn prints_a_table_on_interrupt() {
     let text = Link::start(&["--loss", "1%"]).stop(Signal::SIGINT);
-    for words in ["A TO B", "datagrams sent", "late, 99 %", "seed 1"] {
+    for words in ["A TO B", "datagrams sent", "lateness, 99 %", "seed 1"] {
         assert!(text.contains(words), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `weir packet` over all test vectors, files and captures.
+//! `weir packet` on all test vectors, files and captures.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// What the vectors tell about themselves, not about the packet.
+/// Keys of a vector that do not describe the packet.
 const ABOUT: [&str; 4] = ["note", "verifiesWith", "verifiedBy", "reassembles"];
 
 fn records(file: &str) -> Vec<Value> {
@@ -30,18 +30,18 @@ fn weir_packet(arguments: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("weir starts");
-    // With --hex nobody reads this.
+    // Fails with --hex, as standard input is not read.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("weir ends")
 }
 
-/// The objects that a run has printed, one a line.
+/// The JSON objects in the output, one per line.
 fn objects(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
 }
 
-/// Compares what is printed with `expect`, key by key and both ways.
+/// Checks that the printed fields equal those of the vector, with no missing and no extra key.
 fn compare(record: &Value, printed: &Value) {
     let name = &record["name"];
     let expect = record["expect"].as_object().expect("expect");
@@ -70,7 +70,7 @@ fn prints_the_fields_of_valid_packets() {
     }
 }
 
-/// What only a verifier needs is not checked: the packets are shown without it.
+/// Invalid vectors that are printed all the same: only a verifier checks their invalid field.
 const CARRIED: [&str; 2] = ["inv-data-keylocator-empty", "inv-data-validity-malformed"];
 
 #[test]
@@ -105,7 +105,7 @@ fn prints_consecutive_packets_one_by_one() {
     for (record, printed) in valid.iter().zip(&printed) {
         compare(record, printed);
     }
-    // Text in hexadecimal says the same.
+    // Hexadecimal text gives the same result.
     let text = hex::encode(&stream);
     assert_eq!(weir_packet(&["--json"], text.as_bytes()).stdout, output.stdout);
 }
@@ -151,7 +151,7 @@ fn scratch(name: &str) -> PathBuf {
 
 const INTEREST: &str = "050b07030801410a0401020304";
 
-/// Ethernet frames that carry the same Interest in all ways that are looked at, and other traffic.
+/// Ethernet frames that contain the same Interest in all supported encapsulations, and other traffic.
 fn frames(interest: &[u8]) -> Vec<Vec<u8>> {
     let udp = |port: u16| {
         let mut udp = vec![0x30, 0x39];
@@ -200,7 +200,7 @@ fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     [&header[..], &[1; 16], &[2; 16], payload].concat()
 }
 
-/// A capture of the classic format: little endian, microseconds.
+/// A pcap file: little endian, microseconds.
 fn pcap(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
     let mut out = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     out.extend(65_535_u32.to_le_bytes());
@@ -214,7 +214,7 @@ fn pcap(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A capture of the next generation: little endian, the default unit of time, Ethernet.
+/// A pcapng file: little endian, default time resolution, Ethernet.
 fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     let block = |typ: u32, body: &[u8]| {
         let mut body = body.to_vec();

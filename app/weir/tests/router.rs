@@ -1,4 +1,4 @@
-//! `weir router` as a process: starts, says so, refuses, stops.
+//! `weir router` as a process: start, ready line, errors and stop.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ fn weir() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weir"))
 }
 
-/// A router away from the usual ports and from this user's configuration.
+/// A router that does not use the default ports and this user's configuration.
 fn router(socket: &Path) -> Command {
     let mut command = weir();
     command.arg("router").arg("--unix").arg(socket);
@@ -67,7 +67,7 @@ fn sigterm_and_sigint_stop_the_router() {
         assert_eq!(ready["listening"][0], format!("unix://{}", socket.display()));
         assert!(ready["listening"][1].as_str().unwrap().starts_with("udp4://127.0.0.1:"));
         UnixStream::connect(&socket).unwrap();
-        // Twice in a row, as `timeout` and supervisors do.
+        // Send the signal twice, as `timeout` and supervisors do.
         signal(&child, how);
         signal(&child, how);
         assert!(wait(&mut child).success());
@@ -82,7 +82,7 @@ fn refuses_second_router_replaces_killed_one() {
     let (mut first, _) = start(&socket);
     let message = error_text(&router(&socket).output().unwrap());
     assert!(message.contains("another router") && message.contains("--unix"), "{message}");
-    UnixStream::connect(&socket).expect("the first is none the worse for it");
+    UnixStream::connect(&socket).expect("the first router still runs");
 
     first.kill().unwrap();
     first.wait().unwrap();
@@ -106,7 +106,7 @@ fn config_errors_name_file_line_and_key() {
     assert!(error_text(&output).contains("/no/such/file.toml"));
 }
 
-/// A message at the start, with the line and the value, instead of a failure later.
+/// Invalid values are reported at the start, with line and value, instead of failing later.
 #[test]
 fn refuses_late_failures_with_their_line() {
     let directory = tempfile::tempdir().unwrap();
@@ -134,11 +134,11 @@ fn refuses_late_failures_with_their_line() {
         (&["put", "x", "/a", "--threads", "257"], "at most 256"),
         (&["get", "/a", "--router", "udp://0.0.0.0"], "address of no peer"),
         (&["get", "/a", "--router", "udp://127.0.0.1:99999"], "beyond 65535"),
-        (&["route", "add", "a/b", "256"], "begins with a slash: /a/b"),
-        (&["route", "show", "a/b"], "begins with a slash: /a/b"),
-        (&["strategy", "set", "a", "multicast"], "begins with a slash: /a"),
-        (&["cs", "erase", "a"], "begins with a slash: /a"),
-        (&["ping", "a"], "begins with a slash: /a"),
+        (&["route", "add", "a/b", "256"], "starts with a slash, as in /a/b"),
+        (&["route", "show", "a/b"], "starts with a slash, as in /a/b"),
+        (&["strategy", "set", "a", "multicast"], "starts with a slash, as in /a"),
+        (&["cs", "erase", "a"], "starts with a slash, as in /a"),
+        (&["ping", "a"], "starts with a slash, as in /a"),
     ] {
         let mut command = weir();
         command.args(words).env("NDN_CLIENT_TRANSPORT", "unix:///no/router/here.sock");

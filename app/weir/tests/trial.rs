@@ -1,5 +1,5 @@
-//! `weir lab reproduce` of a paper whose measures are those of real processes: sockets through
-//! routers, and programs of the system beside them where there are such.
+//! `weir lab reproduce` of a paper that measures real processes: sockets through routers, compared
+//! with programs of the system if they are installed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What this machine may not have.
+/// Measurements that need programs or features this machine may not have.
 const MAY_BE_MISSING: [&str; 3] = ["tcp-tso", "tcp", "https"];
 
 fn file_of(scenario: &str) -> PathBuf {
@@ -26,7 +26,7 @@ fn outcome(folder: &Path, scenario: &Path, more: &[&str]) -> Value {
         .args(more)
         .output()
         .expect("it starts");
-    // Three: a claim differs, as those of another machine do.
+    // Exit code 3: a claim differs, which is normal on another machine.
     let code = output.status.code();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(code, Some(0 | 3)), "{code:?} {errors}");
@@ -100,8 +100,8 @@ fn measures_signing_answers_and_sockets() {
     }
 }
 
-/// Those that join late would otherwise get metadata from a router that say nothing of the first
-/// half, which is over before these are stale.
+/// A late subscriber must not get stale metadata from a router, as it would then miss the messages
+/// published since.
 #[test]
 fn subscribers_miss_no_message() {
     let mut text = std::fs::read_to_string(file_of("subscribers")).expect("the scenario");
@@ -120,7 +120,7 @@ fn subscribers_miss_no_message() {
     let points = points(&outcome(folder.path(), &file, &[]));
     assert_eq!(points.len(), 4);
     for (point, metrics) in &points {
-        // One Interest at least, of two that join late at most.
+        // At least one of the two late subscribers sent an Interest.
         assert!(value(metrics, "joining", point) >= 0.5, "{point} {metrics:?}");
     }
 }

@@ -24,46 +24,50 @@ use crate::config::LogFormat;
 use crate::signals;
 use crate::table::{Align, Table, out, outln};
 
-/// Run a controller of routers.
+/// Run a controller, which plans what a group of routers stores.
 ///
-/// It knows the routers that report to it, the links between them, what their stores hold, and
-/// the files that producers register. It plans which router keeps which part of a file that no
-/// store holds as a whole, and gives each router its routes. Routers forward without it as before.
+/// Routers report their links and stores to the controller, and producers register files with it.
+/// If a file is larger than any store, the controller assigns a part of it to each router. It also
+/// sends routes to the routers. Without the controller, the routers continue to forward.
 ///
-/// It serves REST and a dashboard; who asks needs a token, which `weir controller token add` makes.
-/// It runs until SIGTERM or Ctrl-C.
+/// The controller serves a REST interface and a dashboard. Each client needs a token from `weir
+/// controller token add`. The controller runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
-#[command(subcommand_negates_reqs = true)]
+#[command(
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  weir controller --database /tmp/controller.db\n  weir controller \
+                  --print-default-config > weir-controller.toml"
+)]
 pub(crate) struct Args {
-    /// Configuration file; default: ~/.config/weir/weir-controller.toml or
-    /// /etc/weir/weir-controller.toml, if there
+    /// Read this configuration file [default: ~/.config/weir/weir-controller.toml or
+    /// /etc/weir/weir-controller.toml, if one of them exists]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// SQLite database, made if there is none [default: ~/.local/state/weir/controller.db; for
-    /// root /var/lib/weir/controller.db]; or postgres://USER@HOST/NAME, a PostgreSQL database that
-    /// several controllers may share. A password is better kept in the configuration file or in
-    /// PGPASSWORD: others see arguments
+    /// Database: an SQLite file, which is created if missing, or postgres://USER@HOST/NAME, which
+    /// several controllers can share. Put a password into the configuration file or PGPASSWORD, as
+    /// other users can see arguments [default: ~/.local/state/weir/controller.db, or
+    /// /var/lib/weir/controller.db for root]
     #[arg(long, value_name = "FILE|URL", global = true)]
     database: Option<String>,
-    /// Print every configuration key with its default and meaning, and exit
+    /// Print a configuration file with every key, its meaning and its default, and exit
     #[arg(long)]
     print_default_config: bool,
-    /// Address to listen on [default: 127.0.0.1:8636]
+    /// Listen at this address [default: 127.0.0.1:8636]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Certificate for TLS, as PEM
+    /// TLS certificate chain (PEM) [default: no TLS]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
-    /// Its private key, as PEM
+    /// Private key (PEM) of the TLS certificate
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// Authorities, as PEM: who connects must have a certificate of one of them, beside a token
+    /// Require a client certificate from one of the CAs in this PEM file, in addition to a token
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_clients: Option<PathBuf>,
-    /// Listen beyond this machine without TLS: on a trusted network only
+    /// Allow other machines to connect without TLS. Use it only in a trusted network
     #[arg(long)]
     insecure: bool,
-    /// Say that the controller is ready as a JSON object, and log in JSON
+    /// Print the ready line as a JSON object, and log in JSON
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -72,66 +76,90 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make, list and remove tokens, also while the controller runs
-    #[command(subcommand)]
+    /// Add, list and remove access tokens, also while the controller runs
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  weir controller token add --role reader --name dashboard\n  \
+                      weir controller token list"
+    )]
     Token(TokenCommand),
-    /// List and withdraw the files that producers have registered with a controller that runs
-    #[command(subcommand)]
+    /// List and withdraw the files registered with a running controller
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  weir controller file list \\\n    --controller \
+                      http://127.0.0.1:8636 --controller-token-file reader.token\n  weir \
+                      controller file remove /demo/hosts/v=1 \\\n    --controller \
+                      http://127.0.0.1:8636 --controller-token-file operator.token"
+    )]
     File(FileCommand),
 }
 
 #[derive(Subcommand)]
 enum TokenCommand {
-    /// Make a token and print it: this once, as only its hash is kept
+    /// Create a token and print it. The database stores only its hash, so copy the token now
+    #[command(after_help = "Examples:\n  weir controller token add --role router --name edge-1 > \
+                      edge-1.token\n  weir controller token add --role producer --name alice \
+                      --prefix /alice --expires 90d")]
     Add {
-        /// router: reports as the router of this name; producer: registers files; operator: sees
-        /// everything, registers and withdraws files; reader: sees everything
+        /// What the token permits. router: report as the router called NAME. producer: register
+        /// files. reader: read everything. operator: read everything, register and withdraw files
         #[arg(long)]
         role: Role,
-        /// Whose it is; for a router, the name of the router
+        /// The owner of the token. For the role router, the name of the router
         #[arg(long, value_parser = parse_name)]
         name: String,
-        /// How long it holds, for example 90d or 12h [default: for ever]
+        /// Expire after this time, such as 90d or 12h [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         expires: Option<Duration>,
-        /// What a producer may register files below, once or more; `/` for any name. For a router:
-        /// what others get routes to it for [default: any]
+        /// Name prefix for which the token is valid; may be repeated. A producer may register files
+        /// below it (required; / for any name). Other routers get routes below it to a router
+        /// [default for a router: /]
         #[arg(long = "prefix", value_name = "NAME")]
         prefixes: Vec<Name>,
     },
-    /// List tokens, without their secrets
+    /// List the tokens, without their secrets
+    #[command(
+        after_help = "Examples:\n  weir controller token list\n  weir controller token list --json"
+    )]
     List {
-        /// As JSON
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Remove a token; a controller that runs knows of it within a few seconds
-    #[command(aliases = ["delete", "rm", "del"])]
+    /// Remove a token. A running controller rejects it within a few seconds
+    #[command(
+        aliases = ["delete", "rm", "del"],
+        after_help = "Examples:\n  weir controller token remove \"$(cat edge-1.token)\"\n  weir \
+                      controller token remove \"$(weir controller token list --json | jq -r \
+                      '.[0].id')\""
+    )]
     Remove {
-        /// What `list` calls it, or the token itself
+        /// The ID that `list` shows, or the token itself
         id: String,
     },
 }
 
 fn parse_name(text: &str) -> Result<String, String> {
     let is_good = is_name(text);
-    is_good.then(|| text.to_owned()).ok_or_else(|| "1 to 64 of A-Z a-z 0-9 . _ -".to_owned())
+    let rule = || "a name has 1 to 64 characters of A-Z a-z 0-9 . _ -".to_owned();
+    is_good.then(|| text.to_owned()).ok_or_else(rule)
 }
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// Reads days beside what all times are written in.
+/// Parses a time such as `12h`, and also days (`90d`), which [`Time`] does not have.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     if let Some(seconds) = days.and_then(|days| days.checked_mul(DAY_S)) {
         return Ok(Duration::from_secs(seconds));
     }
-    let time: Time = text.parse().map_err(|_| format!("`{text}` is no time; write 90d or 12h"))?;
+    let time: Time =
+        text.parse().map_err(|_| format!("`{text}` is not a time; write 90d or 12h"))?;
     Ok(Duration::from_nanos(time.ns))
 }
 
 impl Args {
-    /// Flags go before the file.
+    /// Overrides the configuration file with the command line.
     fn apply(&self, file: &mut ControllerFile) {
         let paths = [
             (&self.tls_certificate, &mut file.tls_certificate),
@@ -163,8 +191,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let Some(Command::File(command)) = args.command {
         if args.config.is_some() || args.database.is_some() {
             bail!(
-                "`weir controller file` asks a controller that runs: say with --controller which \
-                 one, in place of --config and --database"
+                "`weir controller file` connects to a running controller; use --controller URL \
+                 instead of --config and --database"
             );
         }
         return files::run(command);
@@ -176,14 +204,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     start_log(&file.log)?;
     if let Some(path) = path {
-        tracing::info!(path = %path.display(), "configuration read");
+        tracing::info!(path = %path.display(), "read the configuration");
     }
     let config = file.to_config()?;
     let database = config.database.clone();
     let mut signals = Signals::new(signals::stop_signals()).context("cannot watch signals")?;
     let server = Server::start(config).context("the controller cannot start")?;
     print(&ready_line(&server.url(), &database.to_string(), args.json))?;
-    // Without systemd there is nobody to tell.
+    // Fails without systemd, where no one waits for the notification.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     signals.forever().next();
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -201,7 +229,7 @@ fn ready_line(url: &str, database: &str, json: bool) -> String {
         });
         return ready.to_string();
     }
-    format!("weir controller is ready at {url}, with {database}")
+    format!("weir controller is ready at {url}, database {database}")
 }
 
 fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
@@ -210,14 +238,12 @@ fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
         TokenCommand::Add { role, name, expires, mut prefixes } => {
             match role {
                 Role::Producer if prefixes.is_empty() => bail!(
-                    "a producer registers names below the prefixes of its token: give --prefix, \
-                     or --prefix / for any name"
+                    "a producer token needs at least one --prefix below which it may register \
+                     files; use --prefix / for any name"
                 ),
                 Role::Router if prefixes.is_empty() => prefixes.push(Name::new()),
                 Role::Operator | Role::Reader if !prefixes.is_empty() => {
-                    bail!(
-                        "--prefix is for producers and routers; an operator may register any name"
-                    )
+                    bail!("--prefix is only for producers and routers; leave it out")
                 }
                 Role::Router | Role::Producer | Role::Operator | Role::Reader => {}
             }
@@ -232,14 +258,14 @@ fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
                 let rows: Vec<serde_json::Value> = tokens.iter().map(token_json).collect();
                 outln!("{}", serde_json::to_string_pretty(&rows)?)?;
             } else {
-                let empty = "no tokens; `weir controller token add` makes one";
+                let empty = "no tokens; add one with `weir controller token add`";
                 out!("{}", token_table(&tokens).render(empty))?;
             }
         }
         TokenCommand::Remove { id } => {
             let id = id.strip_prefix("weir-").unwrap_or(&id).split('-').next().unwrap_or_default();
             if !weir_controller::remove_token(&database, id)? {
-                bail!("there is no token {id}; `weir controller token list` says which there are");
+                bail!("there is no token {id}; list them with `weir controller token list`");
             }
         }
     }
@@ -257,9 +283,9 @@ fn token_json(token: &Token) -> serde_json::Value {
     })
 }
 
-/// All tokens, without their secrets.
+/// A table of tokens, without their secrets.
 fn token_table(tokens: &[Token]) -> Table {
-    let columns = ["ID", "ROLE", "NAME", "HOLDS", "BELOW"].map(|name| (name, Align::Left));
+    let columns = ["ID", "ROLE", "NAME", "VALID", "PREFIXES"].map(|name| (name, Align::Left));
     let mut table = Table::new(&columns);
     for token in tokens {
         let below: Vec<String> = token.prefixes.iter().map(ToString::to_string).collect();
@@ -274,13 +300,13 @@ fn token_table(tokens: &[Token]) -> Table {
     table
 }
 
-/// How long a token holds.
+/// How long a token remains valid.
 fn validity(token: &Token) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match token.expires_ms {
-        None => "for ever".to_owned(),
+        None => "forever".to_owned(),
         Some(at_ms) => match Duration::from_millis(at_ms).checked_sub(now) {
-            None => "has expired".to_owned(),
+            None => "expired".to_owned(),
             Some(left) if left.as_secs() >= DAY_S => {
                 format!("for {} days", left.as_secs() / DAY_S)
             }

@@ -19,8 +19,9 @@ use weir_base::units::Size;
 
 /// Show, configure and erase the content store of a running router.
 ///
-/// The content store keeps copies of Data that passed, and answers Interests with them.
+/// The content store keeps copies of forwarded Data and answers Interests with them.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir cs info\n  weir cs config --capacity 1GiB")]
 pub(crate) struct Args {
     #[command(flatten)]
     router: ManagementArgs,
@@ -30,46 +31,56 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum CsCommand {
-    /// Show its size and use (the default)
+    /// Show the capacity and the counters of the store (the default command)
+    #[command(after_help = "Examples:\n  weir cs info\n  weir cs info --json")]
     Info,
-    /// Change its capacity, or turn it off and on
+    /// Change the capacity of the memory tier, or turn parts of the store on and off
+    #[command(
+        after_help = "Examples:\n  weir cs config --capacity 1GiB\n  weir cs config --admit on \
+                      --serve on"
+    )]
     Config {
-        /// How much it holds, for example 1GiB; 0 keeps nothing
+        /// Capacity of the memory tier, such as 1GiB. 0 stores nothing [default: no change]
         #[arg(long, value_name = "SIZE")]
         capacity: Option<Size>,
-        /// Whether passing Data is stored
+        /// Whether the store admits new Data [default: no change]
         #[arg(long, value_name = "ON|OFF")]
         admit: Option<Switch>,
-        /// Whether Interests are answered from it
+        /// Whether the store answers Interests [default: no change]
         #[arg(long, value_name = "ON|OFF")]
         serve: Option<Switch>,
     },
-    /// Show which segments of an object it holds
+    /// Show which segments of an object the store holds
     ///
-    /// The name is that of the segments without the segment number, so it ends in a version: `weir
-    /// get` says it. A router begins to keep an index when it is asked first; while that is built
-    /// the answer says that more may be there.
+    /// The name includes the version but no segment number; `weir get` prints it. The router starts
+    /// an index at the first request. Until the index is complete, the answer is marked as partial.
+    #[command(
+        after_help = "Examples:\n  weir cs holdings /demo/services/v=1700000000000\n  weir cs \
+                      holdings /demo/services/v=1700000000000 --json"
+    )]
     Holdings {
         /// The object, such as /data/file/v=1700000000000
         #[arg(value_parser = parse_prefix)]
         name: Name,
     },
-    /// Erase what it holds under a prefix
+    /// Erase the Data under a prefix
     ///
-    /// What is erased is not served from then on. With disks, the erasure is written to them a few
-    /// milliseconds later: a router killed (kill -9) before that serves the Data again at its next
-    /// start. What is on a read-only disk is erased until the next start only. While a router still
-    /// reads in what is on its disks, the number told counts what it has read in so far; the rest
-    /// is erased as well.
+    /// Erased Data is no longer served. The erasure reaches the disks a few milliseconds later: if
+    /// the router is killed (kill -9) before, it serves the Data again after a restart. Data on a
+    /// read-only disk comes back after any restart. While the router still reads its disks after a
+    /// start, it also erases Data that it has not read yet, but does not count it.
     ///
-    /// A full name, which ends in sha256digest=, erases that copy alone: one that was found to be
-    /// false. (Of what is on a disk and not in memory, whatever has the name.) For a minute the
-    /// router prefers other next hops to the one that it came from.
+    /// A full name, which ends in sha256digest=, erases only the packet with that digest, such as a
+    /// forged copy. (On disk it erases all packets of that name.) For one minute the router prefers
+    /// other next hops to the one that sent this packet.
+    #[command(
+        after_help = "Examples:\n  weir cs erase /demo\n  weir cs erase /demo/services --count 100"
+    )]
     Erase {
         /// The prefix; / erases everything
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
-        /// Erase at most this many Data
+        /// Erase at most this number of Data packets [default: all]
         #[arg(long)]
         count: Option<u64>,
     },
@@ -118,7 +129,7 @@ fn configure(
     serve: Option<Switch>,
 ) -> anyhow::Result<()> {
     if capacity.is_none() && admit.is_none() && serve.is_none() {
-        bail!("say what to change: --capacity SIZE, --admit on|off or --serve on|off");
+        bail!("nothing to change; use --capacity SIZE, --admit on|off or --serve on|off");
     }
     let (mut flags, mut mask) = (0, 0);
     for (switch, flag) in [(admit, store_flags::ADMIT), (serve, store_flags::SERVE)] {
@@ -137,7 +148,8 @@ fn configure(
     Ok(())
 }
 
-/// Erases batch by batch, as the protocol has it; how many.
+/// Erases Data and returns the number of packets. The protocol erases in batches, so the command is
+/// repeated until the router reports that nothing is left.
 fn erase(client: &mut ManagementClient, prefix: &Name, limit: Option<u64>) -> anyhow::Result<u64> {
     let mut erased = 0;
     loop {
@@ -150,14 +162,14 @@ fn erase(client: &mut ManagementClient, prefix: &Name, limit: Option<u64>) -> an
             return Ok(erased);
         }
         let body = client.command(Command::CsErase, &parameters)?;
-        erased += body.count.context("the router did not say how much it erased")?;
+        erased += body.count.context("the router did not report how much it erased")?;
         if body.capacity.is_none() || body.count == Some(0) {
             return Ok(erased);
         }
     }
 }
 
-/// What is held of an object, for people.
+/// The holdings of an object as text.
 fn holdings_text(held: &HoldingsStatus) -> String {
     let tier = |place: &str, ranges: &[SegmentRange]| {
         let segments = ranges.iter().map(|range| range.last - range.first + 1).sum();
@@ -172,12 +184,12 @@ fn holdings_text(held: &HoldingsStatus) -> String {
     }
     if text.is_empty() {
         text.push_str(match held.is_partial {
-            true => "  nothing is known of it yet\n",
-            false => "  nothing is held of it\n",
+            true => "  no segments known yet\n",
+            false => "  no segments\n",
         });
     }
     if held.is_partial {
-        text.push_str("  more may be held: the index is being built, or has no room\n");
+        text.push_str("  partial answer: the index is incomplete, so there may be more segments\n");
     }
     text
 }
@@ -189,7 +201,7 @@ fn range_text(range: &SegmentRange) -> String {
     }
 }
 
-/// What is held of an object, for programs.
+/// The holdings of an object as JSON.
 fn holdings_json(held: &HoldingsStatus) -> Value {
     let ranges = |ranges: &[SegmentRange]| -> Vec<[u64; 2]> {
         ranges.iter().map(|range| [range.first, range.last]).collect()
@@ -202,13 +214,13 @@ fn holdings_json(held: &HoldingsStatus) -> Value {
     })
 }
 
-/// The store's state.
+/// Requests the status of the store.
 pub(crate) fn store_info(client: &mut ManagementClient) -> anyhow::Result<CsInfo> {
     let items = client.dataset::<CsInfo>("cs/info")?;
-    items.into_iter().next().context("the router told nothing of its content store")
+    items.into_iter().next().context("the router did not report its content store")
 }
 
-/// The store for people.
+/// The status of the store as text.
 pub(crate) fn store_text(info: &CsInfo) -> String {
     let is_set = |flag| info.flags & flag != 0;
     let lookups = info.hits + info.misses;
@@ -242,7 +254,7 @@ pub(crate) fn store_text(info: &CsInfo) -> String {
     rows.map(|(label, text)| format!("  {label:<10} {text}\n")).collect()
 }
 
-/// What there is to say of the disks; trouble only where there was some.
+/// The rows about disks. Rows about errors appear only if there were errors.
 fn disk_rows(info: &CsDiskInfo) -> Vec<(&'static str, String)> {
     let (disk, busy): (DiskTierStats, BusyStats) = (info.table(), info.table());
     let disks = count(info.disks(), "disk", "disks");
@@ -251,12 +263,12 @@ fn disk_rows(info: &CsDiskInfo) -> Vec<(&'static str, String)> {
         + busy.bypassed_probe
         + busy.bypassed_stalled;
     let mut state = match u64::from(disk.stalled_set.count_ones()) {
-        0 => "well".to_owned(),
-        stalled if stalled == info.disks() => "not answering".to_owned(),
-        stalled => format!("{stalled} not answering"),
+        0 => "ok".to_owned(),
+        stalled if stalled == info.disks() => "not responding".to_owned(),
+        stalled => format!("{stalled} not responding"),
     };
     if disk.is_recovering() {
-        state.push_str(", still reading in what is there");
+        state.push_str(", recovery in progress");
     }
     let records = count(disk.entries, "packet", "packets");
     let mut rows = vec![
@@ -274,7 +286,7 @@ fn disk_rows(info: &CsDiskInfo) -> Vec<(&'static str, String)> {
         (
             "bypassed",
             format!(
-                "{bypassed} Interests: {} busy, {} slower, {} to probe, {} stalled",
+                "{bypassed} Interests: {} queue full, {} slower, {} probes, {} stalled",
                 busy.bypassed_queue_full,
                 busy.bypassed_slower,
                 busy.bypassed_probe,
@@ -287,16 +299,16 @@ fn disk_rows(info: &CsDiskInfo) -> Vec<(&'static str, String)> {
             "{} read errors, {} write errors, {} stalls",
             disk.read_errors, disk.write_errors, disk.stalls
         );
-        rows.push(("trouble", text));
+        rows.push(("errors", text));
     }
     if disk.passed_by + disk.no_room > 0 {
-        let text = format!("{} writes too many, {} no room", disk.passed_by, disk.no_room);
+        let text = format!("{} write backlog full, {} no space", disk.passed_by, disk.no_room);
         rows.push(("not stored", text));
     }
     rows
 }
 
-/// What was written for Data and for the store's own notes alike, if there was any Data.
+/// The number of written packets, and the written bytes including checkpoints.
 fn writes_text(disk: &DiskTierStats) -> String {
     let packets = count(disk.writes, "packet", "packets");
     let bytes = match disk.writes {
@@ -306,7 +318,7 @@ fn writes_text(disk: &DiskTierStats) -> String {
     format!("{packets} ({} waiting){bytes}", disk.writes_waiting)
 }
 
-/// What the tables of counters tell, each number by its name.
+/// The counters of the disks as JSON, each under its name.
 fn disk_json(info: &CsDiskInfo) -> Value {
     let (disk, busy): (DiskTierStats, BusyStats) = (info.table(), info.table());
     let mut json = numbers_json(&disk);
@@ -317,8 +329,9 @@ fn disk_json(info: &CsDiskInfo) -> Value {
     Value::Object(json)
 }
 
-/// Numbers of a table that status datasets tell: by the name of the field, by the metric's name and
-/// the label where that has one, or by the metric's name where the number is of a set.
+/// The counters of a table that appear in status datasets. The key of a counter is the name of its
+/// field. A counter with a label is nested under the name of its metric. A set has the name of its
+/// metric.
 fn numbers_json<T: Counters>(stats: &T) -> serde_json::Map<String, Value> {
     let mut json = serde_json::Map::new();
     for (counter, value) in stats.rows().filter(|(counter, _)| counter.status.is_some()) {
@@ -351,7 +364,7 @@ fn camel_case(name: &str) -> String {
     })
 }
 
-/// The store for programs.
+/// The status of the store as JSON.
 pub(crate) fn store_json(info: &CsInfo) -> Value {
     json!({
         "capacityPackets": info.capacity,

@@ -1,9 +1,12 @@
-//! `weir demo`: the whole of Weir on one machine, with nothing to set up.
+//! `weir demo`: shows Weir at work on one machine, without setup.
 //!
-//! Two routers, a producer and a consumer run as processes of their own, as they would on two
-//! machines: UDP on loopback joins the routers, and each program reaches its own router by a Unix
-//! socket. A file is fetched cold, through both routers from the producer, then warm, with the
-//! producer stopped.
+//! The demo starts two routers, a producer and a consumer as separate processes, as they would run
+//! on two machines. UDP on loopback joins the routers. Each program connects to its own router over
+//! a Unix socket.
+//!
+//! 1. The consumer fetches a file from the producer through both routers (cold).
+//! 2. The demo stops the producer.
+//! 3. The consumer fetches the file again, now from the routers' stores (warm).
 
 mod network;
 
@@ -22,25 +25,28 @@ use crate::transfer::{Interrupted, Stop};
 use network::Network;
 use weir_base::units::Size;
 
-/// Move a real file through two routers, cold and warm, and verify it.
+/// Send a file through two routers and check the copies.
 ///
-/// Starts two routers, a producer and a consumer as processes of their own; UDP on loopback joins
-/// the routers. The file comes first from the producer, then, with the producer stopped, from what
-/// the routers have kept. Exit code 0 means that both copies are identical to the source.
+/// The demo starts two routers, a producer and a consumer on this machine. The consumer fetches the
+/// file twice: first from the producer, then, after the producer has stopped, from the routers'
+/// stores. Exit code 0 means that both copies equal the original.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir demo --size 16MiB\n  weir demo --file /etc/services --json"
+)]
 pub(crate) struct Args {
-    /// The file to move; without it, one of random octets is made.
+    /// Send this file [default: a file of random bytes]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Size of the file that is made.
+    /// Size of the random file, such as 16MiB
     #[arg(long, default_value = "256MiB", conflicts_with = "file")]
     size: Size,
-    /// Print the results as one JSON object.
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// One fetch of the file, as `--json` prints it.
+/// The result of one fetch, as `--json` prints it.
 #[derive(Serialize)]
 struct Transfer {
     bytes: u64,
@@ -48,8 +54,8 @@ struct Transfer {
     goodput_bps: f64,
     sha256_ok: bool,
     interests: u64,
-    /// Segments by where they came from: `store of router 1`, `store of router 2` (by their counts
-    /// of hits), and `producer` for the rest.
+    /// Number of segments by source: `store of router 1`, `store of router 2` or `producer`. The
+    /// counts of the stores are their cache hits; the producer sent the remaining segments.
     served_by: std::collections::BTreeMap<String, u64>,
 }
 
@@ -59,7 +65,7 @@ struct Report {
     warm: Transfer,
 }
 
-/// How long a signal may go unnoticed.
+/// Time between two checks for a signal.
 const STOP_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
 const OBJECT_NAME: &str = "/demo/file";
@@ -70,7 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             crate::table::errln!("{text}");
         }
     };
-    // Neither processes nor files stay when it is broken off.
+    // On a signal, kill the child processes. The main thread then returns and removes the files.
     let stop = Stop::on_signals()?;
     std::thread::spawn({
         let stop = stop.clone();
@@ -85,19 +91,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let source = match &args.file {
         Some(file) => file.clone(),
         None => {
-            say(&format!("making a file of {} of random octets", octets(args.size.bytes)));
+            say(&format!("creating a random file of {}", octets(args.size.bytes)));
             make_random_file(&dir.path().join("source"), args.size.bytes, &stop)?
         }
     };
     let (size, expected) = measure(&source)?;
-    say("starting, as processes of their own:");
+    say("starting four processes:");
     say("  producer -- router 1 -- (UDP on loopback) -- router 2 -- consumer");
     let mut network = Network::start(dir.path(), store_size(size))?;
     let versioned = network.put(&source, OBJECT_NAME)?;
-    say(&format!("the producer signed it and serves it as {versioned}"));
+    say(&format!("the producer signed the file and serves it as {versioned}"));
     let cold = fetch(&network, &dir.path().join("cold"), &expected)?;
     network.stop_producer()?;
-    say("the producer is stopped; fetching once more");
+    say("stopped the producer; fetching the file again");
     let warm = fetch(&network, &dir.path().join("warm"), &expected)?;
     network.stop()?;
     let report = Report { cold, warm };
@@ -114,7 +120,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a store needs to hold all segments: names, signatures and index come on top.
+/// The store size, in bytes, that holds all segments with their names, signatures and index.
 fn store_size(file_size: u64) -> u64 {
     file_size + file_size / 8 + (32 << 20)
 }
@@ -135,7 +141,7 @@ fn fetch(network: &Network, target: &Path, expected: &[u8; 32]) -> anyhow::Resul
 
 fn make_random_file(path: &Path, size: u64, stop: &Stop) -> anyhow::Result<PathBuf> {
     let mut seed = [0; 16];
-    getrandom::fill(&mut seed).context("the system gives no random octets")?;
+    getrandom::fill(&mut seed).context("cannot get random bytes from the system")?;
     let mut random = Pcg64Mcg::from_seed(seed);
     let context = || format!("cannot write {} (is the disk full? see TMPDIR)", path.display());
     let mut file = std::fs::File::create(path).with_context(context)?;
@@ -173,7 +179,7 @@ fn print_table(report: &Report) -> anyhow::Result<()> {
     outln!(
         "{:4}  {:>13}  {:>8}  {:>7}  {:>9}  {:9}  served by",
         "",
-        "octets",
+        "bytes",
         "seconds",
         "Gbit/s",
         "Interests",
@@ -196,8 +202,8 @@ fn print_table(report: &Report) -> anyhow::Result<()> {
         )?;
     }
     outln!()?;
-    outln!("cold: the file came from the producer through both routers, which kept copies.")?;
-    outln!("warm: the producer was gone; what the routers had kept was enough.")?;
-    outln!("Each segment was verified against what the producer signed when it arrived.")?;
+    outln!("cold: the producer sent the file through both routers, which stored copies.")?;
+    outln!("warm: the producer was stopped; the routers' stores sent the file.")?;
+    outln!("The consumer verified the producer's signature of each segment.")?;
     Ok(())
 }

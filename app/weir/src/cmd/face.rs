@@ -12,10 +12,11 @@ use crate::management_client::{ManagementArgs, ManagementClient, explain_respons
 use crate::table::{Align, Table, octets, out, outln, printable, span};
 use weir_base::units::{Size, Time};
 
-/// List, create, change and destroy faces of a running router.
+/// List, create, change and close faces of a running router.
 ///
-/// A face is a connection of the router: to a program on this machine, or to another router.
+/// A face connects the router to an application on this machine or to another router.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir face list\n  weir face create udp://192.0.2.1")]
 pub(crate) struct Args {
     #[command(flatten)]
     router: ManagementArgs,
@@ -25,16 +26,25 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum FaceCommand {
-    /// List all faces (the default)
+    /// List all faces (the default command)
+    #[command(after_help = "Examples:\n  weir face list\n  weir face list --json")]
     List,
-    /// Show everything about one face
+    /// Show all properties and counters of one face
+    #[command(after_help = "Examples:\n  weir face show udp://192.0.2.1\n  weir face show \
+                      udp://192.0.2.1 --json")]
     Show {
         /// Number or URI of the face
         face: String,
     },
-    /// Connect to another router
+    /// Create a face to another router
+    #[command(after_help = "Examples:\n  weir face create udp://192.0.2.1\n  weir face create \
+                      udp://192.0.2.2:6363 --mtu 1400 --reliability on")]
     Create(CreateArgs),
-    /// Change settings of a face
+    /// Change the settings of a face
+    #[command(
+        after_help = "Examples:\n  weir face update udp://192.0.2.1 --reliability on\n  weir face \
+                      update udp://192.0.2.1 --congestion-marking off"
+    )]
     Update {
         /// Number or URI of the face
         face: String,
@@ -42,7 +52,11 @@ enum FaceCommand {
         settings: Settings,
     },
     /// Close a face
-    #[command(aliases = ["remove", "delete", "rm", "del"])]
+    #[command(
+        aliases = ["remove", "delete", "rm", "del"],
+        after_help = "Examples:\n  weir face destroy udp://192.0.2.1\n  weir face destroy \
+                      udp://192.0.2.2 --json"
+    )]
     Destroy {
         /// Number or URI of the face
         face: String,
@@ -51,7 +65,8 @@ enum FaceCommand {
 
 #[derive(clap::Args)]
 struct CreateArgs {
-    /// Address of the other router: udp://HOST[:PORT] or tcp://HOST[:PORT]; without PORT it is 6363
+    /// Address of the other router: udp://HOST[:PORT] or tcp://HOST[:PORT]. The default port is
+    /// 6363
     uri: String,
     #[command(flatten)]
     settings: Settings,
@@ -59,23 +74,28 @@ struct CreateArgs {
 
 #[derive(clap::Args)]
 struct Settings {
-    /// When the face closes: persistent: when it fails; permanent: never, it is rebuilt
+    /// Whether the face closes on an error (persistent) or reconnects (permanent) [default for a
+    /// new face: persistent]
     #[arg(long)]
     persistency: Option<Persistency>,
-    /// Largest datagram in octets, for UDP; larger packets are sent in pieces. auto: 1420, and 8800
-    /// on this machine, unless [faces] udp_mtu says otherwise
-    #[arg(long, value_name = "OCTETS|auto", value_parser = mtu)]
+    /// Largest UDP datagram, in bytes. Larger packets are fragmented. auto is [faces] udp_mtu,
+    /// otherwise 1420, or 8800 on loopback [default for a new face: auto]
+    #[arg(long, value_name = "BYTES|auto", value_parser = mtu)]
     mtu: Option<u64>,
-    /// Whether lost packets are sent again, for UDP; the other router must have it on, too
+    /// Whether a UDP face retransmits lost packets. The other router must support it too [default
+    /// for a new face: [faces] reliability]
     #[arg(long, value_name = "ON|OFF")]
     reliability: Option<Switch>,
-    /// Whether packets are marked when they have to queue
+    /// Whether the face marks packets when its queue is long [default for a new face: [faces]
+    /// congestion_marking]
     #[arg(long, value_name = "ON|OFF")]
     congestion_marking: Option<Switch>,
-    /// How long packets queue before the first mark, for example 100ms
+    /// Mark packets when the queue has been above the threshold for this time, such as 100ms
+    /// [default for a new face: [faces] mark_interval]
     #[arg(long, value_name = "TIME")]
     marking_interval: Option<Time>,
-    /// How much has to queue before packets are marked, for example 64KiB
+    /// Mark packets when the queue is longer than this size, such as 64KiB [default for a new face:
+    /// [faces] mark_threshold]
     #[arg(long, value_name = "SIZE")]
     marking_threshold: Option<Size>,
 }
@@ -90,15 +110,15 @@ fn mtu(text: &str) -> Result<u64, String> {
     if text == "auto" {
         return Ok(MTU_AUTO);
     }
-    text.parse().map_err(|_| "give a number of octets, or auto".to_owned())
+    text.parse().map_err(|_| "must be a number of bytes, or auto".to_owned())
 }
 
-/// On or off.
+/// The value of an on/off option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// Yes
+    /// Enable
     On,
-    /// No
+    /// Disable
     Off,
 }
 
@@ -179,7 +199,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A face that now exists.
+/// The result of [`create_face`]. `is_new` is false if the face existed before.
 pub(crate) struct CreatedFace {
     pub(crate) face_id: FaceId,
     pub(crate) uri: String,
@@ -193,7 +213,7 @@ fn print_created(made: &CreatedFace, is_json: bool) -> anyhow::Result<()> {
     } else if *is_new {
         outln!("created face {face_id} to {uri}")?;
     } else {
-        outln!("face {face_id} to {uri} exists already")?;
+        outln!("face {face_id} to {uri} already exists")?;
     }
     Ok(())
 }
@@ -202,16 +222,17 @@ fn with_scheme(text: &str) -> String {
     if text.contains("://") { text.to_owned() } else { format!("udp://{text}") }
 }
 
-/// The canonical form of what a person types for a router's address: without a scheme it is UDP.
+/// Converts an address from the command line to a canonical face URI. The default scheme is UDP.
 pub(crate) fn canonical_uri(text: &str) -> anyhow::Result<String> {
     let full = with_scheme(text);
-    // The error tells its cause itself; a chain would tell it twice.
+    // `{error}` already includes the cause; a chain would print it twice.
     let uri =
         FaceUri::resolve_reachable(&full, None).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(uri.to_string())
 }
 
-/// Makes a face, or takes the one there is. One that closes when idle is told to stay.
+/// Creates a face or finds an existing one. An on-demand face, which closes when idle, becomes
+/// persistent.
 pub(crate) fn create_face(
     client: &mut ManagementClient,
     uri: &str,
@@ -222,10 +243,10 @@ pub(crate) fn create_face(
     let response = client.send_command(Command::FacesCreate, &parameters)?;
     let is_new = response.code == 200;
     if !is_new && response.code != 409 {
-        return Err(explain_response(&response).context(format!("cannot make a face to {uri}")));
+        return Err(explain_response(&response).context(format!("cannot create a face to {uri}")));
     }
-    let body = response.body.context("the router did not say which face it made")?;
-    let face_id = body.face_id.context("the router did not say which face it made")?;
+    let body = response.body.context("the router did not report the new face")?;
+    let face_id = body.face_id.context("the router did not report the new face")?;
     let wanted = parameters.face_persistency.unwrap_or_default();
     if body.face_persistency.is_some_and(|persistency| persistency == FacePersistency::OnDemand) {
         let update = ControlParameters {
@@ -238,11 +259,11 @@ pub(crate) fn create_face(
     Ok(CreatedFace { face_id, uri: body.uri.unwrap_or(uri), is_new })
 }
 
-/// The face of a number or URI.
+/// Finds a face by number or URI.
 pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Result<FaceStatus> {
     let faces = client.dataset::<FaceStatus>("faces/list")?;
     let id = face.parse().ok().map(FaceId);
-    // Of a host with several addresses the face may lead to any.
+    // A host name may have several addresses, and the face may use any of them.
     let uris = match id {
         Some(_) => Vec::new(),
         None => FaceUri::resolve_all(&with_scheme(face))
@@ -251,7 +272,7 @@ pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Re
             .map(FaceUri::to_string)
             .collect(),
     };
-    // Of several to one address, those that the peer made come last.
+    // Prefer a face that was created here to an on-demand face that the peer created.
     faces
         .into_iter()
         .filter(|status| match id {
@@ -259,17 +280,17 @@ pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Re
             None => uris.contains(&status.info.uri),
         })
         .min_by_key(|status| status.info.persistency == FacePersistency::OnDemand)
-        .with_context(|| format!("the router has no face {face}; `weir face list` shows them"))
+        .with_context(|| format!("there is no face {face}; list the faces with `weir face list`"))
 }
 
-/// The faces for people.
+/// The faces as a table.
 pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
     let mut table = Table::new(&[
         ("FACE", Align::Right),
         ("TO", Align::Left),
         ("SCOPE", Align::Left),
-        ("KEPT", Align::Left),
-        ("HEARD", Align::Right),
+        ("PERSISTENCY", Align::Left),
+        ("LAST PACKET", Align::Right),
         ("INTERESTS IN/OUT", Align::Right),
         ("DATA IN/OUT", Align::Right),
         ("NACKS IN/OUT", Align::Right),
@@ -292,7 +313,7 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
     table.render("no faces")
 }
 
-/// When the peer was last heard.
+/// The time since the last packet from the peer.
 fn last_heard_text(ms_ago: Option<u64>) -> String {
     ms_ago.map_or_else(|| "never".to_owned(), |ms| format!("{} ago", span(ms)))
 }
@@ -306,9 +327,9 @@ fn face_details(face: &FaceStatus) -> String {
         ("to", info.uri.clone()),
         ("from", info.local_uri.clone()),
         ("scope", info.scope.to_string()),
-        ("kept", info.persistency.to_string()),
+        ("persistency", info.persistency.to_string()),
         ("link", info.link_type.to_string()),
-        ("last heard", last_heard_text(*heard_ms_ago)),
+        ("last packet", last_heard_text(*heard_ms_ago)),
         ("closes in", expiration_period_ms.map_or_else(|| "-".to_owned(), span)),
         ("mtu", optional(info.mtu.map(|mtu| format!("{mtu} B")))),
         ("local fields", flag(face_flags::LOCAL_FIELDS).to_owned()),
@@ -328,7 +349,7 @@ fn face_details(face: &FaceStatus) -> String {
         ("Interests", format!("{} in, {} out", counters.in_interests, counters.out_interests)),
         ("Data", format!("{} in, {} out", counters.in_data, counters.out_data)),
         ("Nacks", format!("{} in, {} out", counters.in_nacks, counters.out_nacks)),
-        ("octets", format!("{} in, {} out", octets(counters.in_bytes), octets(counters.out_bytes))),
+        ("bytes", format!("{} in, {} out", octets(counters.in_bytes), octets(counters.out_bytes))),
         (
             "runs",
             format!(
@@ -343,7 +364,7 @@ fn face_details(face: &FaceStatus) -> String {
     rows.iter().map(|(label, text)| format!("  {label:<17} {}\n", printable(text))).collect()
 }
 
-/// A face for programs, with the field names of the protocol.
+/// A face as JSON. The keys are the field names of the management protocol.
 pub(crate) fn face_json(face: &FaceStatus) -> Value {
     let FaceStatus { info, expiration_period_ms, counters, marking_policy, heard_ms_ago } = face;
     json!({

@@ -1,4 +1,7 @@
-//! `weir get`.
+//! `weir get`: fetches files and directories.
+//!
+//! [`fetch`] decides what to fetch and where to write it. [`folder`] creates directories,
+//! [`stream`] writes to pipes and standard output, and [`report`] prints the summary.
 
 mod fetch;
 mod folder;
@@ -25,106 +28,107 @@ use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
 };
 
-/// Fetch what a name denotes.
+/// Fetch a file or directory.
 ///
-/// Every segment is verified. A file appears under its name when it is whole; a download that
-/// breaks off goes on where it was when the command is given again. Of a directory, files that are
-/// there and right are not fetched again.
+/// `weir get` verifies every segment. A file appears under its final name when it is complete. If a
+/// download is interrupted, run the same command again: it fetches only the missing segments, and
+/// of a directory only the missing files.
 ///
-/// Without -o, a local file is replaced only if an earlier `weir get` of the same name left it and
-/// it has not been changed since. With -o, a file is replaced and keeps its permissions. Nothing is
-/// written through a symbolic link unless --follow-links is given.
+/// Without -o, an existing file is replaced only if an earlier `weir get` of the same name wrote it
+/// and it has not changed since. With -o, an existing file is replaced and keeps its permissions.
+/// Symbolic links are not followed without --follow-links.
 ///
-/// Segments that get no answer do not stop the others, which may lie in a router's store. When
-/// nothing more arrives for --retries times --lifetime, a minute by default, the command ends with
-/// exit code 1 and says which segments are missing. The same command fetches only those later.
-/// Standard output and pipes take segments in order: they end before the first missing one.
+/// If a segment gets no answer, the other segments are still fetched. The command gives up when
+/// nothing has arrived for --retries times --lifetime (60 s), lists the missing segments and
+/// returns exit code 1. Output to a pipe ends before the first missing segment.
 ///
-/// With --router given several times all these routers are asked at once, so that the bandwidths of
-/// the ways to them add up, each with a window of its own. One that has no route, falls silent or
-/// goes away does not hold the others up, and is used again when it answers.
+/// With several --router options, segments are requested from all these routers at once. A router
+/// that has no route or stops responding does not delay the others.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir get /demo/services\n  weir get /demo/services -o - | head -n 3"
+)]
 pub(crate) struct Args {
     /// The name, such as /data/file, with or without a version
     #[arg(value_parser = parse_name)]
     name: Name,
-    /// Where to put it: a file or directory, or - for standard output [default: the name's last
-    /// component]
+    /// Write to this file or directory, or to standard output (-) [default: the last component of
+    /// the name]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Replace local files also without -o
+    /// Replace existing files even without -o
     #[arg(long)]
     force: bool,
-    /// Write through symbolic links, to what they lead to
+    /// Follow symbolic links and write to their targets
     #[arg(long)]
     follow_links: bool,
-    /// Give files the execute permissions and modification times of the producer's, as far as their
-    /// readers here may have them. Other permissions are those of new files
+    /// Copy the producer's execute permissions and modification times. Only users who may read a
+    /// file may also execute it
     #[arg(long)]
     preserve: bool,
-    /// Fetch this version, not the latest
+    /// Fetch this version [default: the latest]
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// How to find the segments
+    /// How to find the version and the segments
     #[arg(long, value_enum, default_value_t = Discovery::Metadata)]
     discovery: Discovery,
     #[arg(long, value_name = "KIND", default_value_t, value_parser = pipeline::parse,
         help = pipeline::help())]
     pipeline: ControllerConfig,
-    /// Ask each router which segments it holds, and get a segment from one that does; what none of
-    /// them holds is asked for by all. Spares those behind the routers work; of a file that they
-    /// hold in parts one router after the other brings its part. Routers on other machines tell
-    /// what they hold where [management] holdings_for_neighbours is on
+    /// Ask each router which segments its store holds, and fetch those from it. Segments that no
+    /// router holds are requested from all. A router on another machine answers only with
+    /// [management] holdings_for_neighbours = true
     #[arg(long)]
     ask_routers: bool,
-    /// Interests, or chunks, under way: always with fixed, else at first
+    /// Initial window in chunks, or the constant window of --pipeline fixed [default: depends on
+    /// --pipeline]
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     window: Option<u32>,
-    /// Interests, or chunks, under way at most
+    /// Largest window, in chunks
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive)]
     window_max: u32,
-    /// Segments that the window counts as one and that are asked for at once
+    /// Segments per chunk: they are requested together and count as one in the window
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_SEGMENTS_MAX)))]
     chunk: u32,
-    /// How long routers keep an Interest, in milliseconds
+    /// Lifetime of an Interest, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
     lifetime: u32,
-    /// Times that an Interest is sent again before giving up
+    /// Retransmissions of an Interest before giving up
     #[arg(long, value_name = "N", default_value_t = 15)]
     retries: u32,
-    /// Accept only what this certificate's owner, or who they vouch for, has signed; may be
-    /// repeated
+    /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
+    /// be repeated [default: your own keys, your trust anchors and known signers]
     #[arg(long, value_name = "FILE")]
     trust_anchor: Vec<PathBuf>,
-    /// Accept content that bears no signature: a digest shows that it is whole, not who made it
+    /// Accept unsigned data. Its digest detects errors, but not forgery
     #[arg(long)]
     allow_unsigned: bool,
-    /// Threads that verify and write [default: one for each processor]
+    /// Number of threads that verify and write [default: one per processor]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
     #[command(flatten)]
     router: RouterArgs,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Print one JSON object at the end
+    /// Print a summary as one JSON object at the end
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, clap::ValueEnum)]
 enum Discovery {
-    /// By the object's metadata (RDR)
+    /// Fetch the metadata of the object (RDR)
     Metadata,
-    /// Whatever is found first below the name: for objects without metadata, and single packets
+    /// Use the first Data found below the name: for single packets and objects without metadata
     Prefix,
-    /// Not at all: the segments are right below the name
+    /// No discovery: segment numbers follow the name directly
     None,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
-    // Without a home there are no keys.
+    // Without a home directory there are no keys, and only digests can be verified.
     let chain = args.keys.key_chain().ok();
     let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)
         .map_err(|error| explain_trust(error, &args))?;
@@ -135,11 +139,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     for path in client.paths().collect::<Vec<_>>() {
         client.set_managed_path(path);
         if client.is_local() {
-            // Not every router tells where packets come from.
+            // Some routers do not report the source of packets. The summary then omits it.
             let _ = client.enable_local_fields();
         }
     }
-    // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
+    // A directory needs hundreds of open files at a time. With a lower limit, some files fail.
     let _ = weir_face::raise_file_limit();
     let destination = Destination::of(&args);
     let mut fetch = Fetch::new(&args, &destination, &mut trust, &stop, Report::new(&args));
@@ -152,19 +156,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return Err(explain(error, &args).context(format!("cannot get {}", args.name)));
     }
     synced.map_err(|error| anyhow::anyhow!("{error}; give the command again"))?;
-    // What was got is whole and verified all the same.
+    // The files are complete and verified even if the signer cannot be recorded.
     if let Err(error) = trust.remember() {
         errln!(
-            "weir: cannot remember who signed it, so that another signer would not be noticed next \
-             time ({error:#}); give a directory of yours with --home or WEIR_HOME"
+            "weir: cannot record the signer, so the next download will not notice a different \
+             signer ({error:#}); choose a writable directory with --home or WEIR_HOME"
         );
     }
     report.with_failed(failures.count).print(&trust.policy().signers, &mut client, args.json)?;
     match failures.count {
         0 => Ok(()),
         failed => bail!(
-            "cannot get {} of {}; give the command again when that is mended, it fetches only what \
-             is missing",
+            "cannot get {} of {}; fix the problem and run the command again to fetch only what is \
+             missing",
             count(failed, "entry", "entries"),
             args.name
         ),
@@ -186,7 +190,7 @@ impl Args {
         }
     }
 
-    /// Whether it goes to standard output.
+    /// Whether the output is standard output.
     fn is_streamed(&self) -> bool {
         let names = [Path::new("-"), Path::new("/dev/stdout")];
         self.output.as_deref().is_some_and(|path| names.contains(&path))
@@ -216,13 +220,14 @@ impl Args {
     }
 }
 
-/// Where something is to go.
+/// Where `weir get` writes.
 enum Destination {
-    /// To standard output.
+    /// Standard output.
     Stream,
-    /// Where the user said.
+    /// The path of `-o`.
     UserPath(PathBuf),
-    /// Into the current directory, under the last component of its name if that makes a file name.
+    /// A file in the current directory, called like the last component of the name. `None` if that
+    /// is not a valid file name.
     FromName(Option<PathBuf>),
 }
 
@@ -235,7 +240,7 @@ impl Destination {
         }
     }
 
-    /// The file that an object becomes.
+    /// The path of the file for an object.
     fn file_path(&self, name: &Name) -> Option<PathBuf> {
         match self {
             Self::Stream => None,
@@ -251,15 +256,16 @@ impl Destination {
         match self {
             Self::UserPath(path) | Self::FromName(Some(path)) => Ok(path.clone()),
             Self::FromName(None) => {
-                Err("it is a directory, and the name makes no directory name; say where with -o"
-                    .into())
+                Err("it is a directory, and its name is not a valid file name; choose a path with \
+                     -o"
+                .into())
             }
-            Self::Stream => Err("it is a directory; name one to put it in with -o".into()),
+            Self::Stream => Err("it is a directory; choose a local directory with -o".into()),
         }
     }
 }
 
-/// The last generic component, if it can be a file name.
+/// The last generic component of the name, if it is a valid file name.
 fn default_file_name(name: &Name) -> Option<PathBuf> {
     let last = name.as_view().components().filter(|part| part.is_generic()).last()?;
     is_file_name(last.value).then(|| PathBuf::from(std::ffi::OsStr::from_bytes(last.value)))
@@ -273,130 +279,129 @@ fn is_file_name(octets: &[u8]) -> bool {
         && !octets.iter().any(|&octet| octet == b'/' || octet == 0)
 }
 
-/// What to do when it cannot be read whom the user trusts.
+/// Adds advice to an error about trust anchors.
 fn explain_trust(error: KeyChainError, args: &Args) -> anyhow::Error {
     let error = anyhow::Error::from(error);
     match args.trust_anchor.is_empty() {
         true => error,
         false => anyhow::anyhow!(
-            "{error:#}; --trust-anchor takes a certificate as `weir key export` writes it"
+            "{error:#}; --trust-anchor needs a certificate file, as written by `weir key export`"
         ),
     }
 }
 
-/// What to do about a failed download.
+/// The error message of a failed download, with advice.
 fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
     match &error {
         DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
-            "the router has no route to {name}. If the producer is on this machine, is it running \
-             (`weir put`)? If it is on another, add a route (`weir route add`)"
+            "the router has no route to {name}. Start the producer on this machine (`weir put`), \
+             or add a route to its machine (`weir route add`)"
         ),
         DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => anyhow::anyhow!(
-            "the router here has a route to {name}, but the one that this leads to has none. Is \
-             the producer still running, and does that router have a route to it?"
+            "the next router has no route to {name}. Check that the producer runs, and that the \
+             next router has a route to it"
         ),
-        DownloadError::Fetch(ConsumerError::Refused(name)) => anyhow::anyhow!(
-            "there is no {name}: its producer says so. Is the name written as it was published?"
-        ),
+        DownloadError::Fetch(ConsumerError::Refused(name)) => {
+            anyhow::anyhow!("the producer has no {name}. Check the name and the version")
+        }
         DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
-            "nobody answers for {name}. Is its producer running? For an object that was not made \
-             by `weir put`, try --discovery prefix"
+            "no answer for {name}. Check that its producer runs. If it was not published by `weir \
+             put`, try --discovery prefix"
         ),
         DownloadError::Fetch(ConsumerError::Incomplete(missing)) => explain_missing(missing, args),
         DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
             if is_out_of_space(source) =>
         {
-            let resumes = if args.is_streamed() { "" } else { "; it goes on where it was" };
-            anyhow::anyhow!("{}, and give the command again{resumes}", out_of_space_message(source))
+            let resumes = if args.is_streamed() { "" } else { " to resume" };
+            anyhow::anyhow!("{}, and run the command again{resumes}", out_of_space_message(source))
         }
         DownloadError::Store(source) if args.is_streamed() => {
             anyhow::anyhow!("cannot write to standard output: {source}")
         }
-        DownloadError::Store(source) => anyhow::anyhow!("cannot write its file: {source}"),
-        // This error tells its cause itself.
+        DownloadError::Store(source) => anyhow::anyhow!("cannot write the file: {source}"),
+        // `{error}` already includes the cause.
         DownloadError::Output(OutputError::Io { source, .. }) => {
             anyhow::anyhow!("cannot write {error}{}", write_error_advice(source))
         }
         DownloadError::Output(error) => anyhow::anyhow!("{error}{}", output_error_advice(error)),
         DownloadError::Fetch(ConsumerError::Unverified { .. }) => anyhow::anyhow!(
-            "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
-             Try again, over another router if there is one (--router)"
+            "{error}. It was damaged or forged in transit, and the file was not created. Try \
+             again, or use another router (--router)"
         ),
         DownloadError::Size { .. } => {
-            anyhow::anyhow!("{error}; get it in order instead: -o - > FILE")
+            anyhow::anyhow!("{error}; fetch it in order instead, with -o - > FILE")
         }
-        DownloadError::Client(_) => anyhow::anyhow!(
-            "{error}. When the router is back, give the command again; it goes on where it was"
-        ),
+        DownloadError::Client(_) => {
+            anyhow::anyhow!("{error}. When the router is back, run the command again to resume")
+        }
         DownloadError::Stopped if !args.is_streamed() => {
-            Interrupted("; give the command again to go on where it was").into()
+            Interrupted("; run the command again to resume").into()
         }
         DownloadError::Stopped => Interrupted("").into(),
         _ => error.into(),
     }
 }
 
-/// What to do about segments that got no answer.
+/// The error message for missing segments, with advice.
 fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
-    // A pipe may be named by -o, too.
+    // `-o` may also name a pipe or a device.
     let is_stream = args.output.as_deref().is_some_and(|path| {
         path == Path::new("-") || path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir())
     });
     let first = missing.first_ranges.first().map_or(0, |range| range.start);
     let next = match is_stream {
         true => format!(
-            "The output ends before segment {first}. Give the command again when the producer \
-             runs (`weir put`), or get it into a file, which keeps everything that arrives"
+            "The output ends before segment {first}. Run the command again when the producer runs \
+             (`weir put`), or write to a file, which keeps all segments that arrive"
         ),
-        false => "What arrived is kept. Give the command again when the producer runs (`weir \
-                  put`); it fetches only the missing segments"
+        false => "The other segments are kept. When the producer runs (`weir put`), run the \
+                  command again to fetch only the missing ones"
             .into(),
     };
     anyhow::anyhow!("{missing}. {next}")
 }
 
-/// What to do about a file that cannot be written.
+/// Advice for a file that cannot be written.
 fn write_error_advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match error.kind() {
-        PermissionDenied | ReadOnlyFilesystem => "; name a place of yours with -o",
+        PermissionDenied | ReadOnlyFilesystem => "; choose a writable path with -o",
         _ => "",
     }
 }
 
-/// What to do about an output that cannot be had.
+/// Advice for an output that cannot be opened.
 fn output_error_advice(error: &OutputError) -> &'static str {
     match error {
-        OutputError::InUse { .. } => "; wait for it, or name another file with -o",
-        OutputError::Exists { .. } => "; give --force to replace it, or name another file with -o",
+        OutputError::InUse { .. } => "; wait for it, or choose another file with -o",
+        OutputError::Exists { .. } => "; replace it with --force, or choose another file with -o",
         OutputError::SymbolicLink { .. } => {
-            "; move it away, name another place with -o, or give --follow-links"
+            "; move it away, choose another path with -o, or use --follow-links"
         }
         OutputError::Directory { .. } | OutputError::Special { .. } => {
-            "; move it away, or name another place with -o"
+            "; move it away, or choose another path with -o"
         }
-        OutputError::Replaced { .. } => "; name a place with -o that only you can write to",
-        // These say it themselves.
+        OutputError::Replaced { .. } => "; choose a path with -o that only you can write to",
+        // These errors include their advice.
         OutputError::Reserved { .. } | OutputError::TooLarge { .. } | OutputError::Io { .. } => "",
     }
 }
 
-/// What to do about an error of [`is_out_of_space`].
+/// The message for an error that [`is_out_of_space`].
 fn out_of_space_message(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::FileTooLarge => format!(
-            "the file is larger than this process or the file system may write ({error}); raise \
-             the limit (ulimit -f), or name another place with -o"
+            "the file exceeds the file size limit of the process or the file system ({error}); \
+             raise the limit (ulimit -f), or choose another path with -o"
         ),
         std::io::ErrorKind::QuotaExceeded => {
-            format!("your quota of the disk is used up ({error}); free some space")
+            format!("your disk quota is used up ({error}); free some space")
         }
         _ => format!("the disk is full ({error}); free some space"),
     }
 }
 
-/// Whether the system has no room for what was written: a full disk, a quota, a limit of the
-/// process.
+/// Whether a write failed because of a full disk, a quota or a file size limit.
 fn is_out_of_space(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let is_system = error.raw_os_error().is_some();

@@ -18,23 +18,26 @@ use weir_wire::Name;
 use crate::table::{Align, Table, out, outln};
 use crate::transfer::{cannot_read, warn_about_clock};
 
-/// Largest file that is imported, in octets.
+/// Largest file that is imported, in bytes.
 const IMPORT_LEN_MAX: u64 = 256 * 1024;
 
 const DATA_OCTET: u8 = 6;
 
-/// Make, list, import, export and trust keys.
+/// Create, list, import, export and trust keys.
 ///
-/// A NAME is that of an identity (/local/alice), a key (/local/alice/KEY/1f..) or a certificate.
+/// NAME is an identity (/local/alice), a key (/local/alice/KEY/1f..) or a certificate. An identity
+/// stands for its key.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir key new /local/alice --default\n  weir key list")]
 pub(crate) struct Args {
-    /// Where keys and trust are kept [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or ~/.config/weir]
+    /// Directory of keys and trust anchors [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or
+    /// ~/.config/weir]
     #[arg(long, value_name = "DIR", global = true)]
     home: Option<PathBuf>,
-    /// Take the passphrase from the first line of FILE, not from $WEIR_PASSPHRASE or the terminal
+    /// Read the passphrase from the first line of FILE [default: $WEIR_PASSPHRASE, or the terminal]
     #[arg(long, value_name = "FILE", global = true)]
     passphrase_file: Option<PathBuf>,
-    /// Print JSON for machines
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -43,97 +46,125 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key, and the certificate it signs for itself
+    /// Create a key and a self-signed certificate
+    #[command(
+        after_help = "Examples:\n  weir key new /local/alice --type ed25519\n  weir key new \
+                      /local/bob --default"
+    )]
     New {
-        /// Whose key it is [default: /local/<user>]
+        /// The identity that owns the key [default: /local/<user>]
         name: Option<Name>,
         /// The algorithm
         #[arg(long = "type", value_enum, default_value_t = TypeArg::Ecdsa)]
         key_type: TypeArg,
-        /// Encrypt it with a passphrase
+        /// Encrypt the key with a passphrase [default: not encrypted]
         #[arg(long)]
         passphrase: bool,
-        /// Sign with it from now on unless told otherwise
+        /// Make it the default key. The first key always becomes the default
         #[arg(long)]
         default: bool,
     },
-    /// List the keys
+    /// List all keys
+    #[command(after_help = "Examples:\n  weir key list\n  weir key list --json")]
     List,
-    /// Sign with this key unless told otherwise; without a name, tell which it is
+    /// Set the default key for signing, or show it
+    #[command(after_help = "Examples:\n  weir key default\n  weir key default /local/alice")]
     Default {
-        /// The key or its identity
+        /// The key or its identity [default: show the default key]
         name: Option<Name>,
     },
-    /// Sign a new certificate with the key itself, valid from now on: the one before has expired,
-    /// or was made while the clock was wrong
+    /// Create a new self-signed certificate for a key, valid from now
+    ///
+    /// Use it when the certificate has expired or was created while the clock was wrong.
+    #[command(after_help = "Examples:\n  weir key renew\n  weir key renew /local/alice")]
     Renew {
         /// The key or its identity [default: the default key]
         name: Option<Name>,
     },
     /// Show a key and its certificates
+    #[command(after_help = "Examples:\n  weir key show\n  weir key show /local/alice --json")]
     Show {
         /// The key or its identity [default: the default key]
         name: Option<Name>,
     },
-    /// Write a certificate, or with --private a private key, to standard output or a file
+    /// Export a certificate, or a private key with --private
+    #[command(
+        after_help = "Examples:\n  weir key export /local/alice -o alice.cert\n  weir key export \
+                      /local/alice --private -o alice.key"
+    )]
     Export {
         /// The key, its identity, or a certificate [default: the default key]
         name: Option<Name>,
-        /// The private key, encrypted with a passphrase
+        /// Export the private key, encrypted with a passphrase
         #[arg(long)]
         private: bool,
-        /// Form of a private key
+        /// File format of a private key
         #[arg(long, value_enum, default_value_t = Form::SafeBag, requires = "private")]
         form: Form,
-        /// Do not encrypt the private key; for --form pem
+        /// Do not encrypt the private key (only with --form pem)
         #[arg(long, requires = "private")]
         unencrypted: bool,
-        /// The file, which must not exist yet
+        /// Write to this new file. An existing file is not replaced [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Take in a certificate, a SafeBag or a PKCS#8 PEM key
+    /// Import a certificate, a SafeBag or a PKCS#8 PEM key
+    #[command(after_help = "Examples:\n  weir key import alice.cert\n  weir key import alice.key \
+                      --passphrase-file passphrase.txt")]
     Import {
-        /// The file; - is standard input
+        /// The file, or - for standard input
         file: PathBuf,
-        /// Whose key it is, if the file does not say
+        /// The identity that owns the key [default: the one in the file]
         #[arg(long)]
         name: Option<Name>,
-        /// Encrypt an unencrypted key with a passphrase
+        /// Encrypt an unencrypted key with a passphrase [default: not encrypted]
         #[arg(long)]
         passphrase: bool,
     },
     /// Delete a key and its certificates
-    #[command(aliases = ["remove", "rm", "del"])]
+    #[command(
+        aliases = ["remove", "rm", "del"],
+        after_help = "Examples:\n  weir key delete /local/alice\n  weir key delete /local/bob --yes"
+    )]
     Delete {
         /// The key or its identity
         name: Name,
-        /// Do not ask
+        /// Delete without confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Trust what a certificate's owner signs
-    #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+    /// Trust the owner of a certificate
+    ///
+    /// Data signed by this key is then accepted for all names below its identity.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        arg_required_else_help = true,
+        after_help = "Examples:\n  weir key trust alice.cert\n  weir key trust list"
+    )]
     Trust {
-        /// The certificate; - is standard input
+        /// The file of the certificate, or - for standard input
         file: Option<PathBuf>,
         #[command(subcommand)]
         command: Option<TrustCommand>,
     },
-    /// Issue a certificate for another's key
+    /// Issue a certificate for another key
+    ///
+    /// The identity of the other key must be below the identity of the issuer.
+    #[command(after_help = "Examples:\n  weir key sign alice.cert --by /local\n  weir key sign \
+                      alice.cert --by /local --days 30 -o alice-30.cert")]
     Sign {
-        /// A certificate of that key, as `weir key export` writes it; - is standard input
+        /// A certificate of the other key, as written by `weir key export`; - for standard input
         file: PathBuf,
-        /// The key that issues it [default: the default key]
+        /// The key of the issuer [default: the default key]
         #[arg(long, value_name = "NAME")]
         by: Option<Name>,
-        /// The issuer's part of the certificate's name
+        /// The issuer component in the name of the certificate
         #[arg(long, default_value = "NA")]
         issuer: String,
-        /// How long it is valid
+        /// Validity in days
         #[arg(long, default_value_t = (ISSUED_VALIDITY_S / 86_400) as u32)]
         days: u32,
-        /// The file, which must not exist yet
+        /// Write to this new file. An existing file is not replaced [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -141,17 +172,26 @@ enum Command {
 
 #[derive(Subcommand)]
 enum TrustCommand {
-    /// List the trust anchors, and the signers noted at first use
+    /// List the trust anchors and the signers recorded at first use
+    #[command(after_help = "Examples:\n  weir key trust list\n  weir key trust list --json")]
     List,
-    /// Trust a certificate, a key or an identity no more
-    #[command(aliases = ["delete", "rm", "del"])]
+    /// Remove a trust anchor
+    #[command(
+        aliases = ["delete", "rm", "del"],
+        after_help = "Examples:\n  weir key trust remove /local/alice\n  weir key trust remove \
+                      /local/bob --json"
+    )]
     Remove {
         /// The certificate, its key or its identity
         name: Name,
     },
-    /// Accept a new signer below this name, where another was noted at first use
+    /// Forget the signer recorded for a name, so that the next download accepts another one
+    #[command(
+        after_help = "Examples:\n  weir key trust forget /demo/services\n  weir key trust forget \
+                      /demo/folder --json"
+    )]
     Forget {
-        /// The name as `weir key trust list` shows it
+        /// The name, as `weir key trust list` shows it
         name: Name,
     },
 }
@@ -162,9 +202,9 @@ enum TypeArg {
     Ecdsa,
     /// Ed25519
     Ed25519,
-    /// RSA of 2048 bit
+    /// RSA with 2048 bits
     Rsa,
-    /// HMAC-SHA256: one secret for signing and verifying
+    /// HMAC-SHA256, a shared secret for signing and verifying
     Hmac,
 }
 
@@ -181,13 +221,13 @@ impl From<TypeArg> for KeyType {
 
 #[derive(Copy, Clone, Eq, PartialEq, ValueEnum)]
 enum Form {
-    /// Certificate and key, base64, as ndnsec
+    /// Certificate and key in base64, compatible with ndnsec
     SafeBag,
     /// PKCS#8 PEM
     Pem,
 }
 
-/// What the subcommands share.
+/// The keys and options that all subcommands share.
 struct KeyContext {
     chain: KeyChain,
     passphrases: PassphraseSource,
@@ -242,7 +282,7 @@ impl KeyContext {
     ) -> anyhow::Result<()> {
         warn_about_clock();
         let identity = name.unwrap_or_else(default_identity);
-        ensure!(!identity.is_empty(), "the name of an identity has at least one component");
+        ensure!(!identity.is_empty(), "an identity needs at least one component, such as /alice");
         let passphrase = match encrypt {
             true => Some(self.passphrases.for_encryption("the new key")?),
             false => None,
@@ -255,7 +295,7 @@ impl KeyContext {
         let is_default = self.is_default(&key)?;
         self.print_result(self.key_json(&key)?, || {
             let note = if is_default { " (the default)" } else { "" };
-            format!("{}{note}\nkept in {}", key.name, key.path.display())
+            format!("{}{note}\nstored in {}", key.name, key.path.display())
         })
     }
 
@@ -267,7 +307,7 @@ impl KeyContext {
             return print_json(&json!({ "keys": keys }));
         }
         if keys.is_empty() {
-            outln!("no keys in {}; `weir key new` makes one", self.chain.dir().display())?;
+            outln!("no keys in {}; create one with `weir key new`", self.chain.dir().display())?;
             return Ok(());
         }
         let columns = ["DEFAULT", "TYPE", "ENCRYPTED", "NAME"].map(|name| (name, Align::Left));
@@ -333,7 +373,7 @@ impl KeyContext {
             _ => {
                 let key = self.key_or_default(name)?;
                 self.chain.certificate_for(&key.name)?.with_context(|| {
-                    format!("{} has no certificate; --private exports the key itself", key.name)
+                    format!("{} has no certificate; export the key with --private", key.name)
                 })?
             }
         };
@@ -349,7 +389,7 @@ impl KeyContext {
     ) -> anyhow::Result<()> {
         ensure!(
             !unencrypted || form == Form::Pem,
-            "a SafeBag is always encrypted; add `--form pem` for an unencrypted key"
+            "a SafeBag is always encrypted; use --form pem for an unencrypted key"
         );
         let key = self.key_or_default(name)?;
         let passphrase = match unencrypted {
@@ -361,13 +401,13 @@ impl KeyContext {
             (Form::SafeBag, Some(passphrase)) => {
                 ensure!(
                     self.chain.certificate_for(&key.name)?.is_some(),
-                    "{} has no certificate to go into a SafeBag; `--form pem` exports it without",
+                    "{} has no certificate, which a SafeBag needs; export it with --form pem",
                     key.name
                 );
                 let text = self.chain.export_safe_bag(&key.name, passphrase)?;
                 write_new(output, text.as_bytes(), 0o600)
             }
-            // No copy of the text: it is wiped from memory, as the key may be unencrypted.
+            // Do not copy the text: the key may be unencrypted, and this buffer is wiped on drop.
             _ => write_new(output, self.chain.export_pem(&key.name, passphrase)?.as_bytes(), 0o600),
         }
     }
@@ -396,8 +436,8 @@ impl KeyContext {
 
     fn delete(&self, name: &Name, yes: bool) -> anyhow::Result<()> {
         let key = self.chain.find(name)?;
-        if !yes && !confirm(&format!("Delete {} for good?", key.name))? {
-            bail!("nothing was deleted");
+        if !yes && !confirm(&format!("Delete {} permanently?", key.name))? {
+            bail!("the key was not deleted");
         }
         let key = self.chain.delete(&key.name)?;
         self.print_result(json!({ "deleted": key.name.to_string() }), || {
@@ -417,7 +457,7 @@ impl KeyContext {
         self.chain.add_anchor(&certificate)?;
         self.print_result(certificate_json(&certificate), || {
             format!(
-                "trusting what {} signs below {}\npublic key {}",
+                "trusting {} for names below {}\npublic key {}",
                 certificate.name(),
                 certificate.identity(),
                 digest_text(&certificate)
@@ -433,7 +473,7 @@ impl KeyContext {
             return print_json(&json!({ "anchors": anchors, "knownSigners": known }));
         }
         if anchors.is_empty() && known.is_empty() {
-            outln!("nobody is trusted yet; `weir key trust FILE` adds a certificate")?;
+            outln!("no trust anchors; add one with `weir key trust FILE`")?;
             return Ok(());
         }
         let columns = ["TRUSTED", "NAME", "WHEN", "KEY"].map(|name| (name, Align::Left));
@@ -447,7 +487,7 @@ impl KeyContext {
             let (name, key) = (entry.name.to_string(), entry.sha256.to_string());
             table.row(vec!["signer".into(), name, since, key]);
         }
-        Ok(out!("{}", table.render("nobody"))?)
+        Ok(out!("{}", table.render("no trust anchors"))?)
     }
 
     fn trust_remove(&self, name: &Name) -> anyhow::Result<()> {
@@ -465,7 +505,7 @@ impl KeyContext {
     fn trust_forget(&self, name: &Name) -> anyhow::Result<()> {
         ensure!(
             self.chain.forget_signer(name)?,
-            "no signer is noted for exactly {name}; `weir key trust list` shows those noted"
+            "no signer is recorded for exactly {name}; list them with `weir key trust list`"
         );
         self.print_result(json!({ "forgotten": name.to_string() }), || format!("forgotten: {name}"))
     }
@@ -488,7 +528,8 @@ impl KeyContext {
             issuer.certificate().with_context(|| format!("{by} cannot issue certificates"))?;
         ensure!(
             own.identity().is_prefix_of(request.identity()),
-            "{} is not below the issuer's identity {}, so nobody would accept the certificate",
+            "{} is not below the issuer's identity {}, so no one would accept the certificate; \
+             choose another issuer with --by",
             request.identity(),
             own.identity()
         );
@@ -515,7 +556,8 @@ impl KeyContext {
             None => self.chain.default_name()?,
         };
         let name = name.context(
-            "no key is the default; `weir key new` makes one, `weir key default NAME` chooses one",
+            "there is no default key; create one with `weir key new`, or choose one with `weir key \
+             default NAME`",
         )?;
         Ok(self.chain.find(&name)?)
     }
@@ -535,7 +577,7 @@ impl KeyContext {
         }))
     }
 
-    /// Prints the value for machines or the text for people.
+    /// Prints the value with `--json`, otherwise the text.
     fn print_result(&self, value: Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         if self.json {
             print_json(&value)
@@ -597,7 +639,10 @@ fn yes_no(value: bool) -> &'static str {
 }
 
 fn confirm(question: &str) -> anyhow::Result<bool> {
-    ensure!(std::io::stdin().is_terminal(), "not a terminal to ask on; add --yes if you are sure");
+    ensure!(
+        std::io::stdin().is_terminal(),
+        "cannot ask for confirmation without a terminal; use --yes to delete without it"
+    );
     eprint!("{question} [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -616,14 +661,14 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn read_certificate(file: &Path) -> anyhow::Result<Certificate> {
     let packet = packet_in_file(&read_file(file)?, &[DATA_OCTET]).with_context(|| {
-        format!("{} is not a certificate as `weir key export` or ndnsec writes it", file.display())
+        format!("{} is not a certificate as written by `weir key export` or ndnsec", file.display())
     })?;
     Certificate::decode(&packet).with_context(|| {
-        format!("{} is not a certificate as `weir key export` or ndnsec writes it", file.display())
+        format!("{} is not a certificate as written by `weir key export` or ndnsec", file.display())
     })
 }
 
-/// Writes to standard output, or to a file that must not exist yet.
+/// Writes to standard output, or to a new file. Fails if the file exists.
 fn write_new(output: Option<&Path>, octets: &[u8], mode: u32) -> anyhow::Result<()> {
     let Some(path) = output else {
         return Ok(crate::table::standard_output()?.write_all(octets)?);
@@ -632,16 +677,17 @@ fn write_new(output: Option<&Path>, octets: &[u8], mode: u32) -> anyhow::Result<
         File::options().write(true).create_new(true).mode(mode).open(path).map_err(|error| {
             let path = path.display();
             anyhow::anyhow!(
-                "cannot create {path}: {error}; name another file, or none to see it here"
+                "cannot create {path}: {error}; choose another file, or leave -o out to print it"
             )
         })?;
     let written = file.write_all(octets).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Half a key is of no use, and would be in the way of the next attempt.
+        // Remove the incomplete key, which would block the next attempt.
         let _ = std::fs::remove_file(path);
     }
     written.with_context(|| format!("cannot write {}", path.display()))?;
-    // The file is whole; without its folder on disk a power failure may still take it.
+    // Sync the folder too, otherwise a power failure may lose the file. Errors are ignored, as the
+    // file itself is complete.
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())

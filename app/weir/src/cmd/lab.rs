@@ -15,13 +15,15 @@ use weir_run::{Program, RunError, SessionError};
 
 use crate::signals;
 
-/// Experiments: run scenarios, simulated or on real processes, and reproduce papers.
-///
-/// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line
-/// is wrong, nothing has run; 3 a claim differs and no experiment shows why; 10 a run broke an
-/// invariant; 11 a run made no progress; 12 a run delivered wrong content; 128 + N signal N
-/// interrupted it (130: Ctrl-C).
+/// Run experiments, simulated or with real processes, and reproduce papers.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes:\n    0  success\n    1  failure\n    2  invalid scenario, claims or \
+                  arguments; nothing has run\n    3  a claim differs, and no experiment explains \
+                  it\n   10  a run violated an invariant\n   11  a run made no progress\n   12  a \
+                  run delivered wrong content\n  128 + N  stopped by signal N\n\nExamples:\n  weir \
+                  lab list\n  weir lab run examples/line --smoke"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -58,7 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// Claims that differ without a cause that is shown, by id.
+/// The ids of claims that differ without an explanation.
 #[derive(Debug)]
 struct ClaimsFailed(Vec<String>);
 
@@ -66,7 +68,7 @@ impl std::fmt::Display for ClaimsFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} claims differ and no experiment of this run shows why: {}",
+            "{} claims differ, and no experiment of this run explains why: {}",
             self.0.len(),
             self.0.join(", ")
         )
@@ -75,7 +77,7 @@ impl std::fmt::Display for ClaimsFailed {
 
 impl std::error::Error for ClaimsFailed {}
 
-/// The program's exit code for an error of this command.
+/// The exit code for an error of `weir lab`.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<ClaimsFailed>() {
         return 3;
@@ -99,8 +101,8 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The commit of this program. One that has none, or was built with changes, adds a hash of
-/// itself: what two such programs compute must not be taken for the same.
+/// The commit of this program. If it is unknown, or the sources were modified, a hash of the
+/// program is appended, so that results of two such programs are never treated as equal.
 fn commit() -> &'static str {
     static COMMIT: OnceLock<String> = OnceLock::new();
     COMMIT.get_or_init(|| {
@@ -110,13 +112,13 @@ fn commit() -> &'static str {
         }
         match std::env::current_exe().and_then(std::fs::read) {
             Ok(program) => format!("{commit}-{}", &hex::encode(Sha256::digest(program))[..12]),
-            // Nothing that could be confused with it later.
+            // Use the current time, which is unique enough.
             Err(_) => format!("{commit}-at-{}", utc(std::time::SystemTime::now())),
         }
     })
 }
 
-/// What this program is, for records and reports.
+/// Version, command line and machine, for records and reports.
 fn program() -> Program {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Program {
@@ -128,7 +130,7 @@ fn program() -> Program {
     }
 }
 
-/// A time as `2026-11-20 13:45:00`.
+/// A time in UTC, such as `2026-11-20 13:45:00`.
 fn utc(time: std::time::SystemTime) -> String {
     let seconds = time.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let compact = weir_wire::format_timestamp(seconds as i64);

@@ -13,31 +13,36 @@ use weir_real::emulator::{DirectionStats, Emulator, EmulatorConfig, EmulatorStat
 use crate::table::{Align, Table, octets, out, outln};
 use crate::transfer::Stop;
 
-/// Emulate a link between two UDP ports.
+/// Emulate a slow or lossy link between two UDP ports.
 ///
-/// Two programs that would talk to one another talk to the emulator instead: what comes in at `--a`
-/// leaves from `--b` for peer b as late, as slowly and as incompletely as the link says, and the
-/// other way round. It needs no privileges. It runs until SIGTERM or Ctrl-C and then prints what it
-/// did, with how late it was itself: judge a measurement by that.
+/// Two programs send to the emulator instead of to each other. A datagram that arrives at --a
+/// leaves from --b to peer b, delayed, limited in rate and dropped as configured, and vice versa.
+/// No privileges are needed. On Ctrl-C or SIGTERM the emulator prints its statistics, including its
+/// own lateness, which shows how accurate a measurement is.
 ///
-/// Each quantity may be set for both directions, and for one alone with `--a-to-b-` or `--b-to-a-`
-/// before its name; these are listed by `--help`, not by `-h`.
+/// Options without a prefix apply to both directions. --a-to-b- and --b-to-a- options override them
+/// for one direction; `-h` does not list these.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir link --a 127.0.0.1:7001 --b 127.0.0.1:7002 --rate 40Mbit \
+                  --delay 10ms\n  weir link --a 127.0.0.1:7001 --b 127.0.0.1:7002 --loss 1% \
+                  --b-to-a-rate 1Mbit"
+)]
 pub(crate) struct Args {
-    /// Address that side a sends to, for example 127.0.0.1:7001; port 0 takes any
+    /// Address that peer a sends to, such as 127.0.0.1:7001. Port 0 chooses a free port
     #[arg(long, value_name = "ADDR")]
     a: Option<SocketAddr>,
-    /// Address that side b sends to
+    /// Address that peer b sends to
     #[arg(long, value_name = "ADDR")]
     b: Option<SocketAddr>,
-    /// Who is at side a [default: who sends to --a first]
+    /// Address of peer a [default: the first sender to --a]
     #[arg(long, value_name = "ADDR")]
     peer_a: Option<SocketAddr>,
-    /// Who is at side b [default: who sends to --b first]
+    /// Address of peer b [default: the first sender to --b]
     #[arg(long, value_name = "ADDR")]
     peer_b: Option<SocketAddr>,
-    /// File with any of a, b, peer_a, peer_b, seed, spin and the tables [both], [a_to_b], [b_to_a];
-    /// arguments go before it
+    /// Read a TOML file with the keys a, b, peer_a, peer_b, seed, spin and the tables [both],
+    /// [a_to_b], [b_to_a]. Options override it
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -46,11 +51,11 @@ pub(crate) struct Args {
     a_to_b: AToBFlags,
     #[command(flatten)]
     b_to_a: BToAFlags,
-    /// What loss, jitter and reordering are drawn from [default: 1]
+    /// Seed of the random loss, jitter and reordering [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Spin instead of sleeping for this long before a frame is due: less late, up to a whole core
-    /// [default: 0]
+    /// Busy-wait for this time before a datagram is due, such as 50us. More accurate, but uses up
+    /// to one core [default: 0, sleep]
     #[arg(long, value_name = "TIME")]
     spin: Option<Time>,
     /// Print the statistics as one JSON object
@@ -58,43 +63,44 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The quantities of a link as arguments whose names begin with `$prefix`.
+/// Declares the options of a link, each with the name prefix `$prefix`.
 macro_rules! link_flags {
     ($name:ident, $prefix:literal, $hidden:literal) => {
         #[derive(clap::Args)]
         struct $name {
-            /// Rate, for example 40Mbit [default: no limit]
+            /// Rate, such as 40Mbit [default: unlimited]
             #[arg(id = concat!($prefix, "rate"), long = concat!($prefix, "rate"),
                   value_name = "RATE", hide_short_help = $hidden)]
             rate: Option<Rate>,
-            /// Delay, for example 10ms [default: 0]
+            /// Propagation delay, such as 10ms [default: 0]
             #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"),
                   value_name = "TIME", hide_short_help = $hidden)]
             delay: Option<Time>,
-            /// Jitter, uniform from 0 to a time such as 1ms, or normal:SIGMA; keeps order
+            /// Jitter: uniform between 0 and a time such as 1ms, or normal:SIGMA. It does not
+            /// reorder datagrams [default: 0]
             #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"),
                   value_name = "TIME", value_parser = parse_jitter, hide_short_help = $hidden)]
             jitter: Option<Jitter>,
-            /// Loss, for example 1%, or in bursts:
-            /// gilbert-elliott:GOOD_TO_BAD,BAD_TO_GOOD[,LOSS_GOOD,LOSS_BAD]
+            /// Loss probability, such as 1%, or bursts:
+            /// gilbert-elliott:GOOD_TO_BAD,BAD_TO_GOOD[,LOSS_GOOD,LOSS_BAD] [default: 0]
             #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"),
                   value_name = "LOSS", value_parser = parse_loss, hide_short_help = $hidden)]
             loss: Option<Loss>,
-            /// Reordering: this share of the frames comes later by a time, for example 1%:5ms
+            /// Delay this share of the datagrams by an extra time, such as 1%:5ms [default: none]
             #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"),
                   value_name = "SHARE:TIME", value_parser = parse_reorder,
                   hide_short_help = $hidden)]
             reorder: Option<Reorder>,
-            /// Octets that may wait, for example 256KiB [default: no limit]
+            /// Queue limit in bytes, such as 256KiB [default: unlimited]
             #[arg(id = concat!($prefix, "queue"), long = concat!($prefix, "queue"),
                   value_name = "SIZE", hide_short_help = $hidden)]
             queue: Option<Size>,
-            /// Frames that may wait [default: 1000]
+            /// Queue limit in datagrams [default: 1000]
             #[arg(id = concat!($prefix, "queue-packets"), long = concat!($prefix, "queue-packets"),
                   value_name = "N", hide_short_help = $hidden)]
             queue_packets: Option<u32>,
-            /// Octets that a frame takes beside its own, for example 28 for IPv4 and UDP [default:
-            /// 0]
+            /// Bytes added to the size of each datagram, such as 28 for IPv4 and UDP headers
+            /// [default: 0]
             #[arg(id = concat!($prefix, "overhead"), long = concat!($prefix, "overhead"),
                   value_name = "BYTES", hide_short_help = $hidden)]
             overhead: Option<u32>,
@@ -153,9 +159,11 @@ fn parse_loss(text: &str) -> Result<Loss, String> {
             (good_to_bad, bad_to_good, loss_good, loss_bad)
         }
         _ => {
-            return Err("give two numbers, GOOD_TO_BAD,BAD_TO_GOOD, or four, with LOSS_GOOD and \
-                        LOSS_BAD, for example \"gilbert-elliott:1%,25%\""
-                .into());
+            return Err(
+                "must be two numbers (GOOD_TO_BAD,BAD_TO_GOOD) or four (with LOSS_GOOD and \
+                        LOSS_BAD), such as \"gilbert-elliott:1%,25%\""
+                    .into(),
+            );
         }
     };
     Ok(Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad })
@@ -163,7 +171,7 @@ fn parse_loss(text: &str) -> Result<Loss, String> {
 
 fn parse_reorder(text: &str) -> Result<Reorder, String> {
     let (share, extra) =
-        text.split_once(':').ok_or("give a share and a time, for example \"1%:5ms\"")?;
+        text.split_once(':').ok_or("must be a share and a time, such as \"1%:5ms\"")?;
     Ok(Reorder {
         probability: share.parse::<Fraction>().map_err(|error| error.to_string())?.value,
         extra_ns: extra.parse::<Time>().map_err(|error| error.to_string())?.ns,
@@ -180,7 +188,7 @@ struct LinkFile {
     peer_b: Option<SocketAddr>,
     seed: Option<u64>,
     spin: Option<Time>,
-    /// Whichever direction has no table of its own.
+    /// Applies to a direction without its own table.
     both: Option<LinkConfig>,
     a_to_b: Option<LinkConfig>,
     b_to_a: Option<LinkConfig>,
@@ -200,8 +208,8 @@ fn configuration(args: &Args) -> anyhow::Result<(UdpEnds, EmulatorConfig)> {
     let file = args.config.as_deref().map(LinkFile::read).transpose()?.unwrap_or_default();
     let (Some(a), Some(b)) = (args.a.or(file.a), args.b.or(file.b)) else {
         bail!(
-            "give both ends, for example --a 127.0.0.1:7001 --b 127.0.0.1:7002, or `a` and `b` in \
-             the file of --config"
+            "both addresses are needed: use --a 127.0.0.1:7001 --b 127.0.0.1:7002, or set `a` and \
+             `b` in the file of --config"
         );
     };
     let mut config = EmulatorConfig::symmetric(file.both.unwrap_or_default());
@@ -222,7 +230,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let links = json!({ "a_to_b": config.a_to_b, "b_to_a": config.b_to_a });
     let emulator = Emulator::bind(ends, config)?;
-    // On standard error, so that standard output holds the statistics and nothing else.
+    // Use standard error, as standard output contains only the statistics.
     crate::table::errln!("link between {} (a) and {} (b)", emulator.local_a(), emulator.local_b());
     let stats = emulator.run(stop.flag())?;
     if args.json {
@@ -245,8 +253,8 @@ fn describe(stats: &EmulatorStats) -> String {
     };
     row("datagrams received", &|direction| direction.received_frames.to_string());
     row("datagrams sent", &|direction| direction.sent_frames.to_string());
-    row("octets sent", &|direction| octets(direction.sent_bytes));
-    row("mean rate of the whole time, Mbit/s", &|direction| {
+    row("bytes sent", &|direction| octets(direction.sent_bytes));
+    row("mean rate, Mbit/s", &|direction| {
         format!("{:.3}", direction.sent_bytes as f64 * 8e-6 / seconds.max(1e-9))
     });
     for (name, count) in drops() {
@@ -256,17 +264,16 @@ fn describe(stats: &EmulatorStats) -> String {
     row("longest queue", &|direction| {
         format!("{}, {}", direction.queue_packets_peak, octets(direction.queue_bytes_peak))
     });
-    row("on the link at the end", &|direction| direction.in_flight_frames.to_string());
+    row("in flight at the end", &|direction| direction.in_flight_frames.to_string());
     let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
-    row("late, median", &|direction| us(direction.lateness.p50_ns));
-    row("late, 99 %", &|direction| us(direction.lateness.p99_ns));
-    row("late, at most", &|direction| us(direction.lateness.max_ns));
+    row("lateness, median", &|direction| us(direction.lateness.p50_ns));
+    row("lateness, 99 %", &|direction| us(direction.lateness.p99_ns));
+    row("lateness, maximum", &|direction| us(direction.lateness.max_ns));
     let mut text = table.render("");
     text.push_str(&format!("{seconds:.1} s, seed {}, {share:.1} % of a core\n", stats.seed));
     if stats.a_to_b.dropped_socket + stats.b_to_a.dropped_socket > 0 {
         text.push_str(
-            "This machine was too slow: datagrams were lost before the emulator saw them, so these \
-             results are not those of the link.\n",
+            "This machine was too slow: the emulator lost datagrams, so the results are invalid.\n",
         );
     }
     text
@@ -277,13 +284,13 @@ type Count = fn(&DirectionStats) -> u64;
 fn drops() -> [(&'static str, Count); 9] {
     [
         ("dropped: lost on the link", |direction| direction.dropped_loss),
-        ("dropped: queue full, octets", |direction| direction.dropped_queue_bytes),
-        ("dropped: queue full, frames", |direction| direction.dropped_queue_packets),
+        ("dropped: queue full, bytes", |direction| direction.dropped_queue_bytes),
+        ("dropped: queue full, datagrams", |direction| direction.dropped_queue_packets),
         ("dropped: link down", |direction| direction.dropped_down),
-        ("dropped: no peer known", |direction| direction.dropped_no_peer),
-        ("dropped: bound of memory", |direction| direction.dropped_memory),
-        ("dropped: could not be sent", |direction| direction.dropped_send),
-        ("dropped: from strangers", |direction| direction.strangers),
+        ("dropped: peer unknown", |direction| direction.dropped_no_peer),
+        ("dropped: memory limit", |direction| direction.dropped_memory),
+        ("dropped: send error", |direction| direction.dropped_send),
+        ("dropped: unknown sender", |direction| direction.strangers),
         ("dropped: emulator too slow", |direction| direction.dropped_socket),
     ]
 }

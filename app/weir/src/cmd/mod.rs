@@ -1,4 +1,4 @@
-//! One module a subcommand.
+//! The subcommands, one module each.
 
 #[cfg(feature = "controller")]
 pub(crate) mod controller;

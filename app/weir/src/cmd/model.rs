@@ -15,13 +15,17 @@ use weir_plot::Figure;
 
 use crate::table::outln;
 
-/// Pixels across of figures that are written as PNG.
+/// Width of PNG figures, in pixels.
 const PNG_WIDTH: u32 = 1600;
 
-/// Analytic models of routers and transfers, and the analysis of two-level experiments.
+/// Compute analytic models of routers and transfers, and analyse two-level experiments.
 ///
-/// What they assume and how they are computed is described in docs/models.
+/// docs/models describes the assumptions and the methods.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir model nqueue --queues 5 --threshold 2 --load 4\n  weir model \
+                  multipath --segments 100 --path 10,5 --path 10,5"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: ModelCommand,
@@ -50,13 +54,13 @@ fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a figure as what the file's name ends with: svg, png or csv.
+/// Writes a figure in the format given by the file name: svg, png or csv.
 fn write_figure(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     let bytes = match extension(path) {
         "svg" => figure.to_svg().into_bytes(),
         "png" => figure.to_png(PNG_WIDTH)?,
         "csv" => figure.to_csv().into_bytes(),
-        _ => bail!("{}: a figure's name ends with .svg, .png or .csv", path.display()),
+        _ => bail!("{}: the file name must end in .svg, .png or .csv", path.display()),
     };
     std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -65,7 +69,7 @@ fn extension(path: &Path) -> &str {
     path.extension().and_then(|end| end.to_str()).unwrap_or_default()
 }
 
-/// A number with as many digits as a person wants to see.
+/// Formats a number with a readable number of digits.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,8 +1,9 @@
-//! What `weir lab`, `weir link` and `weir model` say in a program built without the laboratory.
+//! `weir lab`, `weir link` and `weir model` in a build without the laboratory: they only explain
+//! how to get it.
 
 use std::ffi::OsString;
 
-/// Part of the laboratory, which this program was built without.
+/// Not available: this program was built without the laboratory.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -12,8 +13,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(command: &str) -> anyhow::Result<()> {
     anyhow::bail!(
-        "this program was built without the laboratory, which `weir {command}` is part of; in \
-         the source folder of Weir, `cargo run --release --features lab -- {command}` builds it \
-         and runs it"
+        "`weir {command}` belongs to the laboratory, and this program was built without it; to \
+         build and run it, use `cargo run --release --features lab -- {command}` in the source \
+         folder of Weir"
     )
 }

@@ -13,29 +13,33 @@ use weir_wire::{DecodeError, LpView, tlv};
 use crate::packet_json::{self, Fields, PacketKind};
 use crate::transfer::cannot_read;
 
-/// Largest input that is not a capture, in octets.
+/// Largest input that is not a capture, in bytes.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Most characters of a value of octets in the form for people.
+/// Number of hexadecimal digits after which the text output cuts a value.
 const SHOWN_HEX_MAX: usize = 96;
 
-/// Show what a packet holds, or why it is not one.
+/// Decode packets and show their fields, or why they are invalid.
 ///
-/// Reads one packet in hexadecimal (--hex), or a file: packets back to back, in octets or in
-/// hexadecimal, or a capture (.pcap, .pcapng) of UDP and TCP port 6363 and of ethertype 0x8624.
-/// Signatures of type DigestSha256 are verified; the others need a key.
+/// The input is one packet in hexadecimal (--hex) or a file. A file contains consecutive packets,
+/// binary or in hexadecimal, or is a capture (.pcap, .pcapng). In a capture, packets are found on
+/// UDP and TCP port 6363 and ethertype 0x8624. Only signatures of type DigestSha256 are verified.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir packet --hex 05050703080161\n  echo 05050703080161 | weir \
+                  packet - --json"
+)]
 pub(crate) struct Args {
-    /// The packet, in hexadecimal
+    /// Decode this packet, in hexadecimal
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
     hex: Option<String>,
-    /// The file to read, - is standard input [default: - when it is not a terminal]
+    /// Read this file, or standard input (-) [default: standard input, unless it is a terminal]
     #[arg(value_name = "FILE|-")]
     file: Option<PathBuf>,
-    /// What the packets are to be [default: what their first octet tells]
+    /// Decode the packets as this kind [default: the kind given by the first byte]
     #[arg(long = "as", value_name = "KIND", value_enum)]
     kind: Option<PacketKind>,
-    /// Print a JSON object for each packet, a line each
+    /// Print one JSON object per packet and line
     #[arg(long)]
     json: bool,
 }
@@ -54,19 +58,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 .with_context(|| path.display().to_string())?;
         }
         None if io::stdin().is_terminal() => {
-            bail!("nothing to look at: give --hex HEX, a FILE, or - for standard input");
+            bail!("no input; use --hex HEX, a FILE, or - for standard input");
         }
         _ => read_input(BufReader::new(io::stdin().lock()), &mut printer)?,
     }
     printer.finish()
 }
 
-/// Octets of hexadecimal text with any white space between them.
+/// Decodes hexadecimal text. White space is ignored.
 fn from_hex(text: &str) -> anyhow::Result<Vec<u8>> {
     let digits: String = text.split_whitespace().collect();
     let digits = digits.strip_prefix("0x").unwrap_or(&digits);
     hex::decode(digits).map_err(|error| {
-        anyhow!("not hexadecimal: {error}; write each octet as two of 0 to 9 and a to f")
+        anyhow!("not hexadecimal: {error}; write two digits (0 to 9, a to f) for each byte")
     })
 }
 
@@ -77,11 +81,11 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
         })?;
         ensure!(
             printer.seen > 0,
-            "the capture holds no NDN packet: looked for UDP and TCP port 6363 and ethertype 0x8624"
+            "the capture has no NDN packets (UDP and TCP port 6363, ethertype 0x8624)"
         );
         if ignored > 0 {
             eprintln!(
-                "weir: {ignored} frames of NDN ports were cut or fragmented and are left out"
+                "weir: skipped {ignored} frames on NDN ports that are truncated or fragmented"
             );
         }
         return Ok(());
@@ -89,7 +93,7 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
     let mut octets = Vec::new();
     input.take(INPUT_BYTES_MAX + 1).read_to_end(&mut octets).context("cannot read")?;
     ensure!(octets.len() as u64 <= INPUT_BYTES_MAX, "the input is larger than 256 MiB");
-    // No packet starts with a hexadecimal digit, so text cannot be mistaken for one.
+    // No packet starts with a hexadecimal digit, so text cannot be confused with a binary packet.
     let is_text = |octet: &u8| octet.is_ascii_hexdigit() || octet.is_ascii_whitespace();
     if !octets.is_empty() && octets.iter().all(is_text) {
         octets = from_hex(&String::from_utf8_lossy(&octets))?;
@@ -101,13 +105,13 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
             Ok(Some(element)) => printer.packet(element.wire, None)?,
             Ok(None) if at == 0 => return printer.packet(&[], None),
             Ok(None) => return Ok(()),
-            // Where the next packet starts is not known any more; the decoder tells why.
+            // The start of the next packet is unknown. The decoder reports the error.
             Err(_) => return printer.packet(&octets[at..], None),
         }
     }
 }
 
-/// Where in a capture a packet was.
+/// The position of a packet in a capture.
 pub(crate) struct FrameOrigin {
     /// Number of the frame, from 1.
     frame: u64,
@@ -127,7 +131,7 @@ struct Printer<W> {
 }
 
 impl<W: Write> Printer<W> {
-    /// Prints what one packet holds, or why it is refused.
+    /// Prints the fields of one packet, or why it is invalid.
     fn packet(&mut self, wire: &[u8], origin: Option<FrameOrigin>) -> anyhow::Result<()> {
         self.seen += 1;
         let kind = self.kind.unwrap_or_else(|| PacketKind::of(wire));
@@ -191,7 +195,7 @@ impl<W: Write> Printer<W> {
         if self.seen > 1 {
             writeln!(self.out)?;
         }
-        write!(self.out, "{}, {} octets", title(kind), wire.len())?;
+        write!(self.out, "{}, {} bytes", title(kind), wire.len())?;
         if let Some(FrameOrigin { frame, from, to, .. }) = origin {
             write!(self.out, ", frame {frame}")?;
             if !from.is_empty() {
@@ -211,8 +215,8 @@ impl<W: Write> Printer<W> {
 
     fn text_inner(&mut self, wire: &[u8]) -> io::Result<()> {
         let kind = PacketKind::of(wire);
-        writeln!(self.out, "  {}, {} octets", title(kind), wire.len())?;
-        // The packet within was decoded with the one around it.
+        writeln!(self.out, "  {}, {} bytes", title(kind), wire.len())?;
+        // The inner packet is valid: it was decoded together with the LpPacket.
         let fields = packet_json::packet(kind, wire).unwrap_or_default();
         fields.iter().try_for_each(|(key, value)| self.text_field(key, value, 2))
     }
@@ -227,7 +231,7 @@ impl<W: Write> Printer<W> {
             }
             Value::String(text) if key.ends_with("Hex") && text.len() > SHOWN_HEX_MAX => {
                 let (shown, size) = (&text[..SHOWN_HEX_MAX], text.len() / 2);
-                writeln!(self.out, "{:indent$}{key:width$}{shown}.. ({size} octets)", "")
+                writeln!(self.out, "{:indent$}{key:width$}{shown}.. ({size} bytes)", "")
             }
             Value::String(text) => writeln!(self.out, "{:indent$}{key:width$}{text}", ""),
             Value::Array(items) => {
@@ -243,10 +247,10 @@ impl<W: Write> Printer<W> {
         ignore_closed_pipe(self.out.flush())?;
         match (self.refused, self.seen) {
             (0, _) => Ok(()),
-            (_, 1) => bail!(
-                "not a packet that the format allows; `weir packet --help` says what can be read"
-            ),
-            (refused, seen) => bail!("{refused} of {seen} packets are not as the format demands"),
+            (_, 1) => {
+                bail!("the packet is invalid; for the accepted input, see `weir packet --help`")
+            }
+            (refused, seen) => bail!("{refused} of {seen} packets are invalid"),
         }
     }
 }
@@ -259,7 +263,7 @@ fn title(kind: PacketKind) -> &'static str {
     }
 }
 
-/// A reader that has seen enough, such as `head`, is no failure.
+/// Turns the error of a closed pipe (as by `head`) into success.
 fn ignore_closed_pipe(result: io::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

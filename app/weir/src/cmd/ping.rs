@@ -18,45 +18,45 @@ use crate::transfer::{
     RouterArgs, Stop, connect_to, parse_name, parse_positive, refuse_local_name,
 };
 
-/// The component that both sides put after the prefix.
+/// The name component between the prefix and the sequence number.
 const PING_COMPONENT: &[u8] = b"ping";
-/// How long answers are fresh, in milliseconds (ndnpingserver).
+/// Freshness period of answers, in milliseconds (as in ndnpingserver).
 const FRESHNESS_MS: u64 = 1000;
-/// How often the stop flag is looked at.
+/// Time between two checks of the stop flag.
 const TICK_NS: u64 = 200 * NS_PER_MS;
-/// Largest content of an answer, in octets.
+/// Largest content of an answer, in bytes.
 const CONTENT_BYTES_MAX: u32 = 8000;
 
-/// Measure the round trip to a name, or answer such pings.
+/// Measure the round-trip time to a name or router, or answer pings.
 ///
-/// Somebody must answer: run `weir ping --serve PREFIX` on the one machine and `weir ping PREFIX`
-/// on the other. What `weir put` serves does not answer pings. The names are
-/// <prefix>/ping/<number>, as ndnping and ndnpingserver use them.
+/// Run `weir ping --serve PREFIX` on one machine and `weir ping PREFIX` on the other. `weir put`
+/// does not answer pings. The names are PREFIX/ping/NUMBER, as in ndnping and ndnpingserver.
 ///
-/// `weir ping udp://HOST` (or tcp://HOST) asks the router there, by itself and without this
-/// machine's router, for a name that nobody has. A refusal shows that it runs, too. Routers that
-/// drop such Interests, as ndnd does, do not answer.
+/// `weir ping udp://HOST` connects directly to the router on HOST and requests a name that does not
+/// exist. A Nack proves that the router runs. Routers that drop such Interests, such as ndnd, do
+/// not answer.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir ping --serve /demo\n  weir ping /demo -c 3")]
 pub(crate) struct Args {
     /// The prefix, or the address of a router: udp://HOST[:PORT] or tcp://HOST[:PORT]
     #[arg(value_name = "PREFIX|ADDRESS", value_parser = Target::parse)]
     target: Target,
-    /// Answer pings below the prefix until Ctrl-C
+    /// Answer pings for the prefix until Ctrl-C
     #[arg(long)]
     serve: bool,
-    /// Number of pings [default: until Ctrl-C]
+    /// Send this number of pings [default: until Ctrl-C]
     #[arg(short, long, value_name = "N", conflicts_with = "serve", value_parser = parse_positive)]
     count: Option<u32>,
     /// Time between pings, in milliseconds
     #[arg(short, long, value_name = "MS", default_value_t = 1000, conflicts_with = "serve",
           value_parser = parse_positive)]
     interval: u32,
-    /// How long an answer is waited for, in milliseconds
+    /// Time to wait for an answer, in milliseconds
     #[arg(short, long, value_name = "MS", default_value_t = 4000, conflicts_with = "serve",
           value_parser = parse_positive)]
     timeout: u32,
-    /// Octets of content in answers
-    #[arg(short, long, value_name = "OCTETS", default_value_t = 0, requires = "serve",
+    /// Content size of answers, in bytes
+    #[arg(short, long, value_name = "BYTES", default_value_t = 0, requires = "serve",
           value_parser = clap::value_parser!(u32).range(..=i64::from(CONTENT_BYTES_MAX)))]
     size: u32,
     #[command(flatten)]
@@ -66,10 +66,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is pinged.
+/// The target of the pings.
 #[derive(Clone, Debug)]
 enum Target {
-    /// Whoever answers for a name.
+    /// The producer of a name.
     Name(Name),
     /// The router at this address.
     Router(String),
@@ -84,7 +84,8 @@ impl Target {
         Ok(Self::Router(text.to_owned()))
     }
 
-    /// What names begin with. No router hands on what is in /localhop.
+    /// The prefix of the names in Interests. A router does not forward names below `/localhop`, so
+    /// it answers them itself.
     fn prefix(&self) -> Name {
         let mut prefix = match self {
             Self::Name(name) => name.clone(),
@@ -116,22 +117,21 @@ fn connect(args: &Args) -> anyhow::Result<Client> {
     }
 }
 
-/// Why nobody answered, and what to do.
+/// The error if no ping was answered, with advice.
 fn no_answer(target: &Target, client: &Client) -> anyhow::Error {
     match target {
         Target::Name(name) => anyhow::anyhow!(
-            "nobody answered for {name}. Does `weir ping --serve {name}` run there, and is there \
-             a route to it (`weir route list`)?"
+            "no answer for {name}. Run `weir ping --serve {name}` on the other machine, and check \
+             that there is a route to it (`weir route list`)"
         ),
         Target::Router(_) if client.uri().is_refused() => anyhow::anyhow!(
-            "nothing listens at {}, or it cannot be reached; start a router there with \
-             `weir router`, or check the address",
+            "{} refuses connections or is unreachable; start a router there with `weir router`, \
+             or check the address",
             client.uri()
         ),
         Target::Router(_) => anyhow::anyhow!(
-            "no router answered at {}. Does one run there and listen, and does a firewall let \
-             it through? Routers that drop what they have no route for, as ndnd does, are silent \
-             although they run",
+            "no answer from {}. Check that a router runs there and that no firewall blocks it. \
+             Some routers, such as ndnd, never answer this ping",
             client.uri()
         ),
     }
@@ -146,7 +146,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return serve(&args, &prefix, &mut client, &stop);
     }
     let next = match args.target {
-        // Stores may have answers of others.
+        // Start at a random number, as stores may hold answers to earlier pings.
         Target::Name(_) => client.random_u64(),
         Target::Router(_) => 1,
     };
@@ -191,7 +191,7 @@ fn serve(args: &Args, prefix: &Name, client: &mut Client, stop: &Stop) -> anyhow
     Ok(())
 }
 
-/// What was sent and not answered yet.
+/// A ping without an answer so far.
 #[derive(Copy, Clone)]
 struct Outstanding {
     sent: Instant,
@@ -285,7 +285,7 @@ impl Pinger<'_> {
             match (ping, &self.args.target) {
                 (None, _) => {}
                 (Some(ping), Target::Router(_)) => {
-                    let what = format!(" (it has {})", describe(reason));
+                    let what = format!(" (Nack: {})", describe(reason));
                     self.answered(now, sequence, ping, &what)?;
                 }
                 (Some(_), Target::Name(_)) => {
@@ -333,9 +333,9 @@ impl Pinger<'_> {
 fn describe(reason: NackReason) -> &'static str {
     match reason {
         NackReason::NoRoute => "no route",
-        NackReason::Congestion => "refused: congestion",
-        NackReason::Duplicate => "refused: duplicate",
-        _ => "refused",
+        NackReason::Congestion => "rejected: congestion",
+        NackReason::Duplicate => "rejected: duplicate",
+        _ => "rejected",
     }
 }
 
@@ -402,7 +402,7 @@ impl Statistics {
         }
         writeln!(
             out,
-            "{} sent, {} answered, {} refused, {:.0} % lost",
+            "{} sent, {} answered, {} rejected, {:.0} % lost",
             self.pings,
             self.answers,
             self.nacks,

@@ -1,4 +1,10 @@
-//! `weir put`.
+//! `weir put`: signs files and serves them.
+//!
+//! 1. Sign the file, or all files of the directory ([`start`]). With `--repo`, the repository keeps
+//!    the packets.
+//! 2. Register the names with the router and report that everything is ready ([`announcement`]).
+//! 3. Serve on the main thread ([`server`]). A second thread publishes changes ([`watch`]) or
+//!    accepts objects from other `weir put` processes ([`handover`]).
 
 mod announcement;
 mod handover;
@@ -41,81 +47,83 @@ use crate::transfer::{
     refuse_local_name,
 };
 
-/// How often it is looked whether all is to end.
+/// Time between two checks for the end.
 const TICK: Duration = Duration::from_millis(200);
-/// Files that a process may usually have open.
+/// The usual limit of open files in a process, used if the real limit is unknown.
 const FILES_MAX_USUAL: u64 = 1024;
-/// Files at most that are kept open because they may be replaced.
+/// Upper bound of files that are kept open for consumers that still fetch a replaced version.
 const KEPT_FILES_MAX: u64 = 4096;
 
 /// Serve a file or directory under a name.
 ///
-/// Every segment is signed once, before anything is served; the content is read from the file when
-/// it is asked for. Files of a directory that cannot be read, or that change while they are signed,
-/// are named and skipped; with --repo or --watch the version published before stays.
-/// With --repo the signed packets are kept, and served again without path and name.
-/// Runs until Ctrl-C or SIGTERM.
+/// `weir put` signs all segments, then serves them until Ctrl-C or SIGTERM. It reads the content
+/// from the file on request, so the file must not change. Files that cannot be read, or that change
+/// while they are signed, are skipped with a warning. With --repo or --watch, their earlier version
+/// stays.
+///
+/// With --repo, the signed packets are stored in a repository. `weir put --repo` serves a
+/// repository again without signing, even if the files are gone.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "weir put <PATH> <NAME> [OPTIONS]\n       weir put --repo <REPO> [OPTIONS]"
+    override_usage = "weir put <PATH> <NAME> [OPTIONS]\n       weir put --repo <REPO> [OPTIONS]",
+    after_help = "Examples:\n  weir put /etc/services /demo/services\n  weir put . /demo/folder \
+                  --watch --repo /tmp/demo.repo"
 )]
 pub(crate) struct Args {
-    /// The file or directory
+    /// The file or directory to serve
     #[arg(required_unless_present = "repo", requires = "name")]
     path: Option<PathBuf>,
-    /// The name, such as /data/file
+    /// The name to serve it under, such as /data/file
     #[arg(value_parser = parse_name, required_unless_present = "repo")]
     name: Option<Name>,
-    /// Keep the signed packets in this directory or bucket (s3://BUCKET/PREFIX), and serve all that
-    /// is kept there: what has not changed since is not signed again, and files that are gone are
-    /// served from it
+    /// Store the signed packets in this directory or S3 bucket, and serve everything in it. Files
+    /// that have not changed are not signed again. Files deleted later are still served [default:
+    /// keep nothing]
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = parse_place)]
     repo: Option<RepositoryPlace>,
-    /// Where the bucket's server is, such as https://s3.example.net [default: AWS_ENDPOINT_URL, or
-    /// that of Amazon]. Region and credentials are those of the environment: AWS_REGION,
-    /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+    /// URL of the S3 server, such as https://s3.example.net. Region and credentials come from
+    /// AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY [default: AWS_ENDPOINT_URL, or
+    /// Amazon]
     #[arg(long, value_name = "URL", requires = "repo")]
     s3_endpoint: Option<String>,
-    /// Publish changes of the directory as they happen, until stopped: new files, and new versions
-    /// of files that were written to and closed. A file is withdrawn once it was found absent. It
-    /// is ready when all files that are there are published; files that are being written are
-    /// waited for up to 3 s
+    /// Watch the directory: publish new files, publish a new version when a file has been written
+    /// and closed, and withdraw deleted files. The start waits up to 3 s for files that are being
+    /// written
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
-    /// Keep serving a version for this many seconds after it was replaced or removed, to those who
-    /// are fetching it, if its file was replaced by a rename or has up to 64 KiB. Of a larger file
-    /// that holds from its second version on: the first is held while it is being read
+    /// Serve a replaced or withdrawn version for this many seconds more, so that running downloads
+    /// can finish. Applies to files of up to 64 KiB and to files replaced by a rename. The first
+    /// version of a larger file is kept only while it is being read
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     linger: u32,
-    /// Take what is kept under this name or below it out of the repository, and end
+    /// Remove this name and everything below it from the repository, and exit
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
         conflicts_with_all = ["path", "url"])]
     remove: Option<Name>,
-    /// Octets of content in a segment
-    #[arg(long, value_name = "OCTETS", default_value_t = 8000, value_parser = parse_positive)]
+    /// Content bytes per segment
+    #[arg(long, value_name = "BYTES", default_value_t = 8000, value_parser = parse_positive)]
     segment_size: u32,
-    /// Sign with this key, of whatever type: its name, its identity's or its certificate's
+    /// Sign with this key: the name of a key, an identity or a certificate [default: the default
+    /// key]
     #[arg(long, value_name = "NAME", conflicts_with = "sign")]
     key: Option<Name>,
-    /// Sign with your default key, made if there is none, or only with a digest that shows no
-    /// origin
+    /// Sign with a key or only with a digest
     #[arg(long, value_enum, default_value_t = Sign::Default)]
     sign: Sign,
-    /// A signature for each segment, which any consumer can verify alone, or only for the manifest
-    /// that lists them: many times faster, but consumers that do not know manifests, such as
-    /// ndnget, cannot verify the file then
+    /// Sign each segment, or only the manifest that lists their digests. A manifest is many times
+    /// faster, but consumers without manifest support, such as ndnget, cannot verify the file
     #[arg(long, value_enum, value_name = "PART", default_value_t = SignaturePer::Segment)]
     signature_per: SignaturePer,
-    /// Of a directory, serve also what symbolic links lead to outside of it, and linked directories
+    /// Follow symbolic links to directories, and links that lead out of the directory
     #[arg(long)]
     follow_links: bool,
-    /// How long stores count a segment as fresh, in milliseconds
+    /// Freshness period of the segments, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     freshness: u64,
-    /// Number of the version [default: the time in milliseconds since 1970]
+    /// Version number [default: the current time in milliseconds since 1970]
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// Threads that sign [default: one for each processor]
+    /// Number of signing threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
     #[command(flatten)]
@@ -124,16 +132,16 @@ pub(crate) struct Args {
     router: RouterArgs,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Print one JSON object when all is ready to be got
+    /// Print one JSON object when everything is served
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, ValueEnum)]
 enum SignaturePer {
-    /// Each segment, and each manifest
+    /// Sign each segment and each manifest
     Segment,
-    /// Each manifest alone
+    /// Sign only the manifests
     Manifest,
 }
 
@@ -142,14 +150,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         refuse_local_name(name)?;
     }
     let stop = Stop::on_signals()?;
-    // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
+    // A directory needs hundreds of open files at a time. With a lower limit, some files fail.
     let files_max = weir_face::raise_file_limit().unwrap_or(FILES_MAX_USUAL);
     let is_directory = args.path.as_deref().map(is_directory).transpose()?;
     let mut repository = args.repository()?;
     if let (Some(name), Some(repository)) = (&args.remove, &mut repository) {
         return kept::remove(repository, name, args.json);
     }
-    // Nothing is signed in vain when there is no router.
+    // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
     let controller = args.controller.files()?;
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
@@ -213,23 +221,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 fn watch_needs_directory(path: &Path) -> anyhow::Error {
     let path = printable(path.display());
-    anyhow::anyhow!("{path} is no directory; --watch is for directories: name the one it is in")
+    anyhow::anyhow!(
+        "{path} is not a directory, which --watch needs; name the directory of the file"
+    )
 }
 
 fn is_directory(path: &Path) -> anyhow::Result<bool> {
     let metadata = std::fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
     if !metadata.is_dir() && !metadata.is_file() {
-        // Merely to open a pipe could take for ever.
+        // Opening a pipe could block forever.
         bail!(
-            "{} is neither a file nor a directory; write what comes from it to a file first, and \
-             put that",
+            "{} is neither a file nor a directory; copy its content to a file first, and put that",
             printable(path.display())
         );
     }
     Ok(metadata.is_dir())
 }
 
-/// A directory that is watched, what is published of it, and how it is signed.
+/// The watched directory, the name it is published under, and the key.
 type WatchSetup<'a> = (WatchedDirectory, Source<'a>, Signing);
 
 impl Args {
@@ -266,7 +275,7 @@ impl Args {
         }
     }
 
-    /// Publishes what is named, if something is, and begins to watch it if that is wanted.
+    /// Publishes PATH, if given, and starts to watch it with `--watch`.
     fn publish(
         &self,
         is_directory: Option<bool>,
@@ -284,7 +293,7 @@ impl Args {
         kept::refuse_within(repository.as_deref(), path)?;
         let signing = self.key_choice().signing()?;
         let source = Source { path, name, is_directory };
-        // What happens from now on is seen.
+        // Watch before the first scan, so that no change in between is missed.
         let mut watch =
             self.watch.then(|| WatchedDirectory::new(path, self.follow_links)).transpose()?;
         let watched = watch.as_mut().map(|watched| (watched, files));
@@ -293,7 +302,7 @@ impl Args {
         Ok((served, watch.map(|watched| (watched, source, signing))))
     }
 
-    /// Signs what is put, unless the repository has it, and has that keep it.
+    /// Signs the source. The repository, if there is one, supplies and keeps the packets.
     fn sign(
         &self,
         source: Source<'_>,

@@ -21,8 +21,9 @@ use weir_base::units::Time;
 
 /// List, add and remove routes of a running router.
 ///
-/// A route says that Interests for names under a prefix go out through a face.
+/// A route sends Interests for names under a prefix to a face.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir route add /demo udp://192.0.2.1\n  weir route list")]
 pub(crate) struct Args {
     #[command(flatten)]
     router: ManagementArgs,
@@ -32,25 +33,36 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum RouteCommand {
-    /// List all routes (the default)
+    /// List all routes (the default command)
+    #[command(after_help = "Examples:\n  weir route list\n  weir route list --json")]
     List,
-    /// Show the routes that a name would take
+    /// Show the routes that match a name
+    #[command(after_help = "Examples:\n  weir route show /demo/services\n  weir route show \
+                      /demo/services --json")]
     Show {
         /// The name
         #[arg(value_parser = parse_prefix)]
         name: Name,
     },
-    /// Send Interests for a prefix to a face
+    /// Add a route from a prefix to a face
+    #[command(
+        after_help = "Examples:\n  weir route add /demo udp://192.0.2.1\n  weir route add / \
+                      udp://192.0.2.1 --cost 10 --expires 10m"
+    )]
     Add(AddArgs),
-    /// Take a route back
-    #[command(aliases = ["delete", "rm", "del"])]
+    /// Remove a route
+    #[command(
+        aliases = ["delete", "rm", "del"],
+        after_help = "Examples:\n  weir route remove /demo udp://192.0.2.1\n  weir route remove / \
+                      udp://192.0.2.1 --json"
+    )]
     Remove {
         /// The prefix
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
         /// Number or address of the face
         face: String,
-        /// Who made the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
+        /// Origin of the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
         #[arg(long, default_value = "static", value_parser = parse_origin)]
         origin: u64,
     },
@@ -61,22 +73,22 @@ struct AddArgs {
     /// The prefix, for example /ndn/video; / means every name
     #[arg(value_parser = parse_prefix)]
     prefix: Name,
-    /// Where to: a router's address such as udp://router.example (a face is made when there is
-    /// none), or the number of a face
+    /// The next hop: the address of a router, such as udp://router.example, or the number of a
+    /// face. If no face to the address exists, one is created
     face: String,
-    /// The cheapest route is used first
+    /// Cost of the route. The lowest cost is used first
     #[arg(long, default_value_t = 0)]
     cost: u64,
-    /// Who made the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
+    /// Origin of the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
     #[arg(long, default_value = "static", value_parser = parse_origin)]
     origin: u64,
-    /// Remove the route after this time, for example 10m
+    /// Remove the route after this time, such as 10m [default: never]
     #[arg(long, value_name = "TIME")]
     expires: Option<Time>,
-    /// Do not use the route for longer prefixes that have routes of their own
+    /// Do not use this route for longer prefixes that have their own routes
     #[arg(long)]
     no_inherit: bool,
-    /// Keep routes of shorter prefixes from being used here and below
+    /// Do not use routes of shorter prefixes for this prefix and below
     #[arg(long)]
     capture: bool,
 }
@@ -84,8 +96,8 @@ struct AddArgs {
 fn parse_origin(text: &str) -> Result<u64, String> {
     route_origin::from_name(text).or_else(|| text.parse().ok()).ok_or_else(|| {
         format!(
-            "`{text}` is no origin; write app, autoreg, client, autoconf, nlsr, prefixann, static \
-             or a number"
+            "`{text}` is not an origin; use app, autoreg, client, autoconf, nlsr, prefixann, \
+             static or a number"
         )
     })
 }
@@ -169,7 +181,8 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
     Ok(())
 }
 
-/// A router answers before the route is in its table, and says nothing when it does not get there.
+/// Waits until the route is in the table. A router answers the command before it installs the
+/// route, and does not report a later failure.
 fn wait_for_route(
     client: &mut ManagementClient,
     prefix: &Name,
@@ -182,7 +195,10 @@ fn wait_for_route(
         }
         sleep(Duration::from_millis(100));
     }
-    bail!("the router took the command, but the route did not appear: face {face} may have closed")
+    bail!(
+        "the router accepted the command but did not install the route; check with `weir face \
+         list` whether face {face} has closed"
+    )
 }
 
 fn find_route(
@@ -211,8 +227,8 @@ fn remove_route(
     find_route(client, prefix, face_id, origin)?.with_context(|| {
         let origin = origin_name(origin);
         format!(
-            "there is no route {prefix} to face {face_id} of origin {origin}; `weir route list` \
-             shows the routes and their origins"
+            "there is no route {prefix} to face {face_id} with origin {origin}; list the routes \
+             with `weir route list`"
         )
     })?;
     let parameters = ControlParameters {
@@ -234,14 +250,14 @@ fn origin_name(origin: u64) -> String {
     route_origin::name(origin).map_or_else(|| origin.to_string(), str::to_owned)
 }
 
-/// The routes for people.
+/// The routes as a table.
 pub(crate) fn routes_table(entries: &[RibEntry], faces: &[FaceStatus]) -> String {
     let mut table = Table::new(&[
         ("PREFIX", Align::Left),
         ("FACE", Align::Right),
         ("TO", Align::Left),
         ("COST", Align::Right),
-        ("MADE BY", Align::Left),
+        ("ORIGIN", Align::Left),
         ("EXPIRES", Align::Left),
         ("REMARKS", Align::Left),
     ]);
@@ -266,7 +282,7 @@ pub(crate) fn routes_table(entries: &[RibEntry], faces: &[FaceStatus]) -> String
     table.render("no routes")
 }
 
-/// The address of a face; the one inside the router is not in the list.
+/// The URI of a face. The internal face of the router is not in the list.
 pub(crate) fn face_uri(faces: &[FaceStatus], face: FaceId) -> String {
     let known = faces.iter().find(|status| status.info.face_id == face);
     match known {
@@ -276,7 +292,7 @@ pub(crate) fn face_uri(faces: &[FaceStatus], face: FaceId) -> String {
     }
 }
 
-/// A RIB entry for programs.
+/// A RIB entry as JSON.
 pub(crate) fn rib_json(entry: &RibEntry) -> Value {
     let route = |route: &RouteStatus| {
         json!({

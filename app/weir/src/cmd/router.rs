@@ -19,55 +19,60 @@ use crate::config::{
 
 /// Run a content router.
 ///
-/// Without arguments it serves this machine's applications on a Unix socket that they find by
-/// themselves, and peers on UDP and TCP port 6363. It runs until SIGTERM or Ctrl-C.
+/// Without arguments, the router accepts applications on a Unix socket and other routers on UDP and
+/// TCP port 6363. It stores Data in 256 MiB of memory. It runs until Ctrl-C or SIGTERM.
 ///
-/// Disks for copies of Data, faces and routes are in the configuration file: a [[disk]] with a path
-/// and a size keeps what memory has no room for, also when the router is stopped or killed.
+/// Faces, routes and disks are set in the configuration file. A [[disk]] extends the store: Data
+/// written to a disk survives a restart or a crash.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir router --store 1GiB --metrics 127.0.0.1:9636\n  weir router \
+                  --print-default-config > weir.toml"
+)]
 pub(crate) struct Args {
-    /// Configuration file; default: ~/.config/weir/weir.toml or /etc/weir/weir.toml, if there
+    /// Read this configuration file [default: ~/.config/weir/weir.toml or /etc/weir/weir.toml, if
+    /// one of them exists]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print every configuration key with its default and meaning, and exit
+    /// Print a configuration file with every key, its meaning and its default, and exit
     #[arg(long)]
     print_default_config: bool,
-    /// Unix socket for applications: a path, "auto" or "none" [default: auto, which takes
-    /// /run/nfd/nfd.sock where it may be created, else a place of this user that `weir` finds]
+    /// Unix socket for applications: a path, "auto" or "none". "auto" uses /run/nfd/nfd.sock if it
+    /// can be created, otherwise a path of this user that `weir` also looks for [default: auto]
     #[arg(long, value_name = "PATH")]
     unix: Option<UnixChoice>,
-    /// UDP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port
-    /// 6363 of every address of this machine]
+    /// Listen for UDP peers at this address, such as 192.0.2.1:6363, or "none". May be repeated
+    /// [default: port 6363 of all addresses]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     udp: Vec<Listen>,
-    /// TCP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port
-    /// 6363 of every address of this machine]
+    /// Listen for TCP peers at this address, such as 192.0.2.1:6363, or "none". May be repeated
+    /// [default: port 6363 of all addresses]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     tcp: Vec<Listen>,
-    /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
+    /// Memory of the content store, such as 1GiB. 0 turns it off [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<Size>,
-    /// There is no such flag: says where disks are.
+    /// Always an error, which explains how to configure a disk.
     #[arg(long, hide = true, value_name = "PATH", value_parser = no_disk_flag)]
     disk: Option<PathBuf>,
-    /// Packet threads, or "auto": one for every two processors, at most 8; with disks 1 [default:
-    /// auto]
+    /// Number of packet threads, 1 to 64, or "auto": half the number of processors, at most 8, or 1
+    /// with disks [default: auto]
     #[arg(long, value_name = "N")]
     threads: Option<Threads>,
-    /// Serve Prometheus metrics at http://ADDR/metrics, for example at 127.0.0.1:9636: loopback or
-    /// a trusted network only [default: off]
+    /// Serve Prometheus metrics at http://ADDR/metrics, such as 127.0.0.1:9636. Use loopback or a
+    /// trusted network [default: off]
     #[arg(long, value_name = "ADDR", value_parser = parse_metrics_address)]
     metrics: Option<SocketAddr>,
-    /// Sample where processor time goes, by function, and write function, percent and samples as
-    /// CSV when the router stops; costs little [default: off]
+    /// Profile the router by sampling, and write a CSV file (function, percent, samples) when it
+    /// stops [default: off]
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Say that the router is ready as a JSON object, and log in JSON
+    /// Print the ready line as a JSON object, and log in JSON
     #[arg(long)]
     json: bool,
 }
 
-/// An address to listen on, or the word that there is to be none.
+/// The value of `--udp` or `--tcp`: an address, or `none`.
 #[derive(Clone, Copy)]
 enum Listen {
     At(SocketAddr),
@@ -90,7 +95,7 @@ fn addresses(listens: &[Listen]) -> Vec<SocketAddr> {
 }
 
 impl Args {
-    /// Flags go before the file.
+    /// Overrides the configuration file with the command line.
     fn apply(&self, config: &mut FileConfig) {
         if let Some(unix) = &self.unix {
             config.faces.unix = unix.clone();
@@ -116,11 +121,11 @@ impl Args {
     }
 }
 
-/// Refuses a disk on the command line.
+/// Rejects `--disk` with the lines to write into the configuration file.
 fn no_disk_flag(path: &str) -> Result<PathBuf, String> {
     Err(format!(
-        "disks are in the configuration file:\n\n[[disk]]\npath = {path:?}\nsize = \"10GiB\"\n\n\
-         in a file that -c FILE names; every key: weir router --print-default-config"
+        "set disks in the configuration file (-c FILE):\n\n[[disk]]\npath = {path:?}\nsize = \
+         \"10GiB\"\n\nfor all keys, see weir router --print-default-config"
     ))
 }
 
@@ -132,10 +137,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     args.apply(&mut config);
     start_log(&config.log)?;
     if let Some(path) = path {
-        tracing::info!(path = %path.display(), "configuration read");
+        tracing::info!(path = %path.display(), "read the configuration");
     }
     let profile = args.profile.as_deref().map(Profile::start).transpose()?;
-    // These errors tell their causes themselves.
+    // `{error}` already includes the causes; a chain would print them twice.
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
     let agent = config.controller.agent(router.listening(), config.rates_bps())?;
@@ -148,10 +153,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     profile.map_or(Ok(()), Profile::finish)
 }
 
-/// How often the router is looked at, per second of processor time; many kernels do it less often.
+/// Samples per second of processor time. Many kernels take fewer.
 const PROFILE_RATE_HZ: u32 = 1000;
 
-/// A profile that is being taken.
+/// A running profile and the file that it goes to.
 struct Profile {
     profiler: Profiler,
     file: File,
@@ -159,7 +164,7 @@ struct Profile {
 }
 
 impl Profile {
-    /// The file is made at once: that it cannot be written should not be found at the end.
+    /// Creates the file first, so that an unwritable path fails now and not after the measurement.
     fn start(path: &Path) -> anyhow::Result<Self> {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -174,7 +179,7 @@ impl Profile {
     }
 }
 
-/// Functions as CSV. Their names may hold commas.
+/// Functions as CSV. Names are quoted, as they may contain commas.
 fn profile_csv(functions: &[FunctionSamples]) -> String {
     let all: u64 = functions.iter().map(|row| row.samples).sum();
     let rows = functions.iter().map(|row| {
@@ -186,16 +191,17 @@ fn profile_csv(functions: &[FunctionSamples]) -> String {
 
 pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<()> {
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
-        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter)
-            .with_context(|| format!("RUST_LOG is `{filter}`; write for example `debug`"))?,
+        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter).with_context(|| {
+            format!("RUST_LOG is `{filter}`; set it to a level such as `debug`")
+        })?,
         _ => EnvFilter::try_new(&log.level.0)?,
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        // It would report to standard error that this cannot be written to, and panic: a terminal
-        // that is closed must not end a router.
+        // On a write error, the log would print a message to standard error and panic. A closed
+        // terminal must not end the router.
         .log_internal_errors(false);
     match log.format {
         LogFormat::Text => builder.init(),
@@ -216,7 +222,7 @@ fn ready_line(listening: &[String], metrics: Option<SocketAddr>, json: bool) -> 
         return ready.to_string();
     }
     let mut line = match listening {
-        [] => "weir router is ready; it listens nowhere".to_owned(),
+        [] => "weir router is ready; it has no listeners".to_owned(),
         listening => format!("weir router is ready at {}", listening.join(", ")),
     };
     if let Some(metrics) = metrics {
@@ -226,7 +232,7 @@ fn ready_line(listening: &[String], metrics: Option<SocketAddr>, json: bool) -> 
     line
 }
 
-/// A script that reads the ready line must get it at once.
+/// Prints a line and flushes it, so that a script that waits for the line gets it immediately.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")

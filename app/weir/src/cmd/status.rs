@@ -14,12 +14,13 @@ use crate::cmd::strategy::{choice_json, choices_table};
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, printable, span};
 
-/// Show a running router.
+/// Show the status of a running router.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir status\n  weir status general cs --json")]
 pub(crate) struct Args {
     #[command(flatten)]
     router: ManagementArgs,
-    /// What to show; everything by default
+    /// The sections to show [default: all]
     #[arg(value_enum)]
     parts: Vec<Section>,
 }
@@ -28,15 +29,15 @@ pub(crate) struct Args {
 enum Section {
     /// Version, uptime and packet counters
     General,
-    /// Where the router waits for peers
+    /// Addresses on which the router listens
     Channels,
-    /// Its connections
+    /// Faces (connections)
     Faces,
     /// Next hops by prefix
     Fib,
     /// Routes by prefix
     Rib,
-    /// The content store
+    /// Content store
     Cs,
     /// Forwarding strategies
     Strategies,
@@ -68,9 +69,9 @@ impl Section {
     const fn title(self) -> &'static str {
         match self {
             Self::General => "Router",
-            Self::Channels => "Listens at",
-            Self::Faces => "Faces (connections)",
-            Self::Fib => "FIB (where Interests go)",
+            Self::Channels => "Listening at",
+            Self::Faces => "Faces",
+            Self::Fib => "FIB (next hops)",
             Self::Rib => "Routes",
             Self::Cs => "Content store",
             Self::Strategies => "Strategies",
@@ -103,7 +104,7 @@ fn section_text(client: &mut ManagementClient, part: Section) -> anyhow::Result<
         Section::Channels => {
             let channels = client.dataset::<ChannelStatus>("faces/channels")?;
             match channels.is_empty() {
-                true => "  nowhere\n".to_owned(),
+                true => "  no address\n".to_owned(),
                 false => {
                     channels.iter().map(|c| format!("  {}\n", printable(&c.local_uri))).collect()
                 }
@@ -157,19 +158,19 @@ fn general_text(status: &GeneralStatus) -> String {
         ("Data", both(status.in_data, status.out_data)),
         ("Nacks", both(status.in_nacks, status.out_nacks)),
         (
-            "answered",
+            "satisfied",
             format!(
-                "{} of {} Interests that went on",
+                "{} of {} forwarded Interests",
                 status.satisfied_interests,
                 status.satisfied_interests + status.unsatisfied_interests
             ),
         ),
-        ("waiting now", format!("{} Interests", status.pit_entries)),
-        ("prefixes", format!("{} in the FIB", status.fib_entries)),
-        ("stored", format!("{} Data packets", status.cs_entries)),
+        ("pending", format!("{} Interests", status.pit_entries)),
+        ("FIB", format!("{} prefixes", status.fib_entries)),
+        ("store", format!("{} Data packets", status.cs_entries)),
     ];
     if let Some(FaceCrowding { refused, displaced, stalled }) = status.crowding {
-        let text = format!("{refused} refused, {displaced} gave way, {stalled} took nothing");
+        let text = format!("{refused} rejected, {displaced} evicted, {stalled} stalled");
         rows.push(("faces", text));
     }
     rows.iter().map(|(label, text)| format!("  {label:<12} {}\n", printable(text))).collect()

@@ -13,9 +13,11 @@ use crate::transfer::parse_prefix;
 
 /// List, set and unset forwarding strategies of a running router.
 ///
-/// A strategy decides which of several routes an Interest takes: best-route uses the cheapest and
-/// tries others when asked again, multicast uses all, multipath spreads the segments of an object.
+/// A strategy chooses among several routes. best-route uses the cheapest route, and another for a
+/// retransmission. multicast uses all routes. lowest-rtt uses the fastest. multipath spreads the
+/// segments of an object over all routes.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir strategy set /demo multicast\n  weir strategy list")]
 pub(crate) struct Args {
     #[command(flatten)]
     router: ManagementArgs,
@@ -25,17 +27,24 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum StrategyCommand {
-    /// List the strategies chosen for prefixes (the default)
+    /// List the prefixes with their strategies (the default command)
+    #[command(after_help = "Examples:\n  weir strategy list\n  weir strategy list --json")]
     List,
-    /// Show which strategy a name is forwarded with
+    /// Show the strategy that applies to a name
+    #[command(after_help = "Examples:\n  weir strategy show /demo/services\n  weir strategy show \
+                      /demo/services --json")]
     Show {
         /// The name
         #[arg(value_parser = parse_prefix)]
         name: Name,
     },
-    /// Choose the strategy of a prefix and everything below it
+    /// Set the strategy of a prefix and all names below it
+    #[command(
+        after_help = "Examples:\n  weir strategy set /demo multicast\n  weir strategy set /live \
+                      lowest-rtt"
+    )]
     Set {
-        /// The prefix; / means every name
+        /// The prefix; / means all names
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
         /// best-route, multicast, lowest-rtt, multipath, or a full strategy name with version and
@@ -43,8 +52,11 @@ enum StrategyCommand {
         #[arg(value_parser = parse_strategy)]
         strategy: Name,
     },
-    /// Go back to the strategy of the shorter prefix
-    #[command(aliases = ["remove", "delete", "rm", "del"])]
+    /// Remove the strategy of a prefix, so that the next shorter prefix decides
+    #[command(
+        aliases = ["remove", "delete", "rm", "del"],
+        after_help = "Examples:\n  weir strategy unset /demo\n  weir strategy unset /live --json"
+    )]
     Unset {
         /// The prefix
         #[arg(value_parser = parse_prefix)]
@@ -52,14 +64,14 @@ enum StrategyCommand {
     },
 }
 
-/// A short name stands for the strategy of that name under NFD's prefix.
+/// Parses a strategy name. A short name is completed with `/localhost/nfd/strategy/`.
 fn parse_strategy(text: &str) -> Result<Name, String> {
     let full = if text.starts_with('/') || text.starts_with("ndn:") {
         text.to_owned()
     } else {
         format!("/localhost/nfd/strategy/{text}")
     };
-    full.parse().map_err(|error| format!("`{text}` is no strategy name: {error}"))
+    full.parse().map_err(|error| format!("`{text}` is not a strategy name: {error}"))
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -80,7 +92,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 .into_iter()
                 .filter(|choice| choice.name.as_view().is_prefix_of(name.as_view()))
                 .max_by_key(|choice| choice.name.component_count())
-                .context("the router told of no strategy for that name")?;
+                .context("the router reported no strategy for that name")?;
             print_choice(&choice, is_json)?;
         }
         StrategyCommand::Set { prefix, strategy } => {
@@ -91,17 +103,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             };
             let body =
                 client.command(Command::StrategyChoiceSet, &parameters).with_context(|| {
-                    format!("{prefix} keeps its strategy (try best-route or multicast)")
+                    format!("cannot set the strategy of {prefix} (try best-route or multicast)")
                 })?;
             let strategy = body.strategy.unwrap_or(strategy);
             print_choice(&StrategyChoice { name: prefix, strategy }, is_json)?;
         }
         StrategyCommand::Unset { prefix } => {
-            anyhow::ensure!(!prefix.is_empty(), "/ always has a strategy; set another one instead");
+            anyhow::ensure!(
+                !prefix.is_empty(),
+                "/ always needs a strategy; set another one with `weir strategy set / NAME`"
+            );
             let choices = client.dataset::<StrategyChoice>("strategy-choice/list")?;
             anyhow::ensure!(
                 choices.iter().any(|choice| choice.name == prefix),
-                "{prefix} has no strategy of its own; `weir strategy list` shows those that have"
+                "{prefix} has no strategy of its own; list the strategies with `weir strategy list`"
             );
             let name = Some(prefix.clone());
             let parameters = ControlParameters { name, ..ControlParameters::default() };
@@ -109,7 +124,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             if is_json {
                 outln!("{}", json!({ "prefix": prefix.to_string() }))?;
             } else {
-                outln!("{prefix} is forwarded as the shorter prefix is")?;
+                outln!("{prefix} now uses the strategy of the next shorter prefix")?;
             }
         }
     }
@@ -120,18 +135,18 @@ fn print_choice(choice: &StrategyChoice, is_json: bool) -> anyhow::Result<()> {
     if is_json {
         outln!("{}", choice_json(choice))?;
     } else {
-        outln!("{} is forwarded with {}", choice.name, short(&choice.strategy))?;
+        outln!("{} uses {}", choice.name, short(&choice.strategy))?;
     }
     Ok(())
 }
 
-/// The strategy without the prefix that all of them have.
+/// The strategy name without the common prefix.
 fn short(strategy: &Name) -> String {
     let text = strategy.to_string();
     text.strip_prefix("/localhost/nfd/strategy/").map_or(text.clone(), str::to_owned)
 }
 
-/// The choices for people.
+/// The strategy choices as a table.
 pub(crate) fn choices_table(choices: &[StrategyChoice]) -> String {
     let mut table = Table::new(&[("PREFIX", Align::Left), ("STRATEGY", Align::Left)]);
     for choice in choices {
@@ -140,7 +155,7 @@ pub(crate) fn choices_table(choices: &[StrategyChoice]) -> String {
     table.render("no strategies")
 }
 
-/// A choice for programs.
+/// A strategy choice as JSON.
 pub(crate) fn choice_json(choice: &StrategyChoice) -> Value {
     json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() })
 }

@@ -1,4 +1,4 @@
-//! The section `[controller]`: by whom the router is told what to do, if by anybody.
+//! The section `[controller]`: the controller that this router reports to.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct ControllerSection {
     pub(crate) asks_for_hosts: bool,
 }
 
-/// One controller, or several that share a database.
+/// The URL of one controller, or of several that share a database.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Urls {
@@ -36,10 +36,10 @@ pub(crate) enum Urls {
     Several(Vec<String>),
 }
 
-/// Where the last configuration of the controller is kept.
+/// Where the last configuration from the controller is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StateFile {
-    /// In the directory for states of services or of this user.
+    /// In the state directory of the service or the user.
     Auto,
     None,
     Path(PathBuf),
@@ -92,8 +92,8 @@ impl Default for ControllerSection {
 }
 
 impl ControllerSection {
-    /// What the agent is started with, if there is to be one. `listening` is where peers reach the
-    /// router; `rates_bps` are those of links whose other ends have these URIs.
+    /// The configuration of the agent, or `None` without a URL. `listening` contains the addresses
+    /// of the router, and `rates_bps` the rates of links by the URI of the peer.
     pub(crate) fn agent(
         &self,
         listening: &[String],
@@ -104,17 +104,16 @@ impl ControllerSection {
             Some(Urls::One(url)) => (url.clone(), Vec::new()),
             Some(Urls::Several(urls)) => {
                 let (url, others) =
-                    urls.split_first().context("[controller] `url` has no address in it")?;
+                    urls.split_first().context("[controller] `url` is empty; add a URL")?;
                 (url.clone(), others.to_vec())
             }
         };
         let name = self.name.clone().context(
-            "[controller] has a `url` but no `name`: say by what name the controller is to know \
-             this router",
+            "[controller] has a `url` but no `name`; set `name` to the name of this router",
         )?;
         ensure!(
             self.token.is_none() || self.token_file.is_none(),
-            "[controller] has both `token` and `token_file`; leave one out"
+            "[controller] has both `token` and `token_file`; remove one of them"
         );
         let token = match &self.token_file {
             Some(path) => Some(read(path, "token_file")?.trim().to_owned()),
@@ -141,8 +140,8 @@ impl ControllerSection {
         };
         if uris.is_empty() {
             tracing::warn!(
-                "no other router can be sent here: this one listens at all addresses of the \
-                 machine or at none; say in [controller] `uris` by which it is reached"
+                "other routers cannot get routes to this one, as its listening addresses are \
+                 wildcards or missing; set [controller] `uris` to its addresses"
             );
         }
         Ok(Some(AgentConfig {
@@ -161,7 +160,7 @@ impl ControllerSection {
 
 fn read(path: &Path, key: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| {
-        format!("cannot read {}, which [controller] `{key}` names", path.display())
+        format!("cannot read {}, the file of [controller] `{key}`", path.display())
     })
 }
 
@@ -170,7 +169,7 @@ fn canonical_uri(uri: &str) -> anyhow::Result<String> {
     Ok(uri.to_string())
 }
 
-/// The addresses that peers can use: not those that mean any of this machine's.
+/// The addresses that peers can use, so no wildcard addresses.
 fn reachable_uris(listening: &[String]) -> Vec<String> {
     let is_peer = |uri: &&String| {
         let uri: Option<FaceUri> = uri.parse().ok();

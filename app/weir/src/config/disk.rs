@@ -1,4 +1,4 @@
-//! Disks of the content store: `[disks]`, what holds for all of them, and a `[[disk]]` for each.
+//! Disks of the content store: the common options `[disks]`, and one `[[disk]]` per disk.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl<'de, const MAX: u32> Deserialize<'de> for Count<MAX> {
             .ok()
             .filter(|count| (1..=MAX).contains(count))
             .map(Self)
-            .ok_or_else(|| D::Error::custom(format!("{count} cannot be; give 1 to {MAX}")))
+            .ok_or_else(|| D::Error::custom(format!("{count} is out of range; use 1 to {MAX}")))
     }
 }
 
@@ -36,7 +36,7 @@ fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Size
         return Ok(Some(size));
     }
     Err(D::Error::custom(format!(
-        "{} octets cannot be; give a multiple of 4096 from 65536 to 1073741824, or \"16MiB\"",
+        "{} bytes are invalid; use a multiple of 4096 from 65536 to 1073741824, such as \"16MiB\"",
         size.bytes
     )))
 }
@@ -67,7 +67,7 @@ pub(crate) struct DiskSection {
 fn disk_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     let path = String::deserialize(deserializer)?;
     if path.is_empty() {
-        return Err(D::Error::custom("an empty path; name a file or a block device"));
+        return Err(D::Error::custom("the path is empty; use the path of a file or block device"));
     }
     Ok(path.into())
 }
@@ -80,7 +80,7 @@ fn yes() -> bool {
     true
 }
 
-/// Names of the ways to read and write.
+/// How the disk is read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EngineName {
@@ -90,7 +90,7 @@ pub(crate) enum EngineName {
     Threads,
 }
 
-/// How slow a disk is made.
+/// Artificial limits of a disk, for experiments.
 #[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
@@ -111,7 +111,9 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     if rate.is_finite() && rate > 0.0 {
         return Ok(rate);
     }
-    Err(D::Error::custom(format!("{rate} operations a second cannot be; give for example 4700")))
+    Err(D::Error::custom(format!(
+        "{rate} operations per second are invalid; use a number above 0, such as 4700"
+    )))
 }
 
 #[cfg(feature = "lab")]
@@ -119,7 +121,7 @@ fn one_server() -> Count<1024> {
     Count(1)
 }
 
-/// Names of how the time of an operation is drawn.
+/// The distribution of the service time of an operation.
 #[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -157,7 +159,7 @@ impl DiskSection {
     }
 }
 
-/// What the runtime is given; nothing when there is no disk.
+/// The disk configuration of the runtime, or `None` without disks.
 pub(super) fn to_runtime(
     options: &DisksOptions,
     disks: &[DiskSection],
@@ -166,16 +168,16 @@ pub(super) fn to_runtime(
     if disks.is_empty() {
         return Ok(None);
     }
-    ensure!(disks.len() <= 16, "{} [[disk]] tables are too many; give at most 16", disks.len());
+    ensure!(disks.len() <= 16, "there are {} [[disk]] tables; use at most 16", disks.len());
     if let Some(size) = options.index_memory_max {
         ensure!(
             size.bytes >= INDEX_BYTES_MIN * threads as u64,
-            "index_memory_max in [disks] is {} octets for {threads} packet threads; give at \
-             least \"{threads}MiB\", or \"auto\"",
+            "[disks] `index_memory_max` is {} bytes, too small for {threads} packet threads; set \
+             it to at least \"{threads}MiB\", or \"auto\"",
             size.bytes
         );
     }
-    // The runtime says which regions, keys and memory.
+    // The runtime fills in the regions, the hash key and the memory.
     let tier = DiskTierConfig::new(Vec::new(), 0, HashKey::new([0, 0]), weir_disk::checksum);
     Ok(Some(DisksConfig {
         files: disks.iter().map(DiskSection::to_file).collect(),

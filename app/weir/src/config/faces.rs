@@ -1,4 +1,4 @@
-//! `[faces]`: what all faces have in common, and where the router listens.
+//! `[faces]`: the options of all faces, and the addresses that the router listens on.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -102,7 +102,7 @@ impl FacesSection {
             UnixChoice::Path(path) => listeners.push(Listener::Unix(path.clone())),
             UnixChoice::Auto => listeners.push(Listener::UnixDefault),
         }
-        // IPv6 that this machine lacks is passed over, unless it alone was asked for.
+        // On a machine without IPv6, an IPv6 address is ignored unless only IPv6 is configured.
         let required = |addresses: &[SocketAddr], address: &SocketAddr| {
             address.is_ipv4() || addresses.iter().all(SocketAddr::is_ipv6)
         };
@@ -142,7 +142,7 @@ impl FacesSection {
     }
 }
 
-/// Which PIT tokens other hosts are sent.
+/// Which PIT tokens the router sends to other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PitTokenWord {
@@ -167,26 +167,25 @@ fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Err
         return Ok(size);
     }
     Err(D::Error::custom(format!(
-        "a queue of {} octets has no room for a packet; give at least {PACKET_SIZE_MAX}, for \
-         example \"4MiB\"",
+        "a queue of {} bytes is too small for a packet; use at least {PACKET_SIZE_MAX}, such as \
+         \"4MiB\"",
         size.bytes
     )))
 }
 
 fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-    let remedy = "an interval of 0 would mark every packet; give for example \"100ms\", or turn \
-                  marking off with `congestion_marking = false`";
+    let remedy = "an interval of 0 would mark every packet; use a time such as \"100ms\", or \
+                  disable marking with `congestion_marking = false`";
     nonzero_time(Time::deserialize(deserializer)?, remedy)
 }
 
 fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-    let remedy = "a timeout of 0 would close every face at once; give for example \"600s\"";
+    let remedy = "a timeout of 0 would close every face immediately; use a time such as \"600s\"";
     nonzero_time(Time::deserialize(deserializer)?, remedy)
 }
 
 fn stall_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-    let remedy =
-        "a timeout of 0 would close every connection that is busy; give for example \"60s\"";
+    let remedy = "a timeout of 0 would close every busy connection; use a time such as \"60s\"";
     nonzero_time(Time::deserialize(deserializer)?, remedy)
 }
 
@@ -203,7 +202,7 @@ const MTU_MAX: usize = 8800;
 fn check_mtu<E: serde::de::Error>(mtu: u64) -> Result<usize, E> {
     match usize::try_from(mtu) {
         Ok(mtu) if (MTU_MIN..=MTU_MAX).contains(&mtu) => Ok(mtu),
-        _ => Err(E::custom(format!("an MTU of {mtu} cannot be; give {MTU_MIN} to {MTU_MAX}"))),
+        _ => Err(E::custom(format!("an MTU of {mtu} is invalid; use {MTU_MIN} to {MTU_MAX}"))),
     }
 }
 
@@ -213,7 +212,7 @@ pub(super) fn face_mtu<'de, D: Deserializer<'de>>(
     u64::deserialize(deserializer).and_then(check_mtu).map(Some)
 }
 
-/// Reads text or an integer, as sizes and MTUs may be either.
+/// Deserializes text or an integer. The text describes the expected value.
 struct TextOrInteger(&'static str);
 
 enum Scalar {
@@ -243,23 +242,23 @@ impl Visitor<'_> for TextOrInteger {
     }
 }
 
-/// An MTU in octets, or "auto" (`None`).
+/// An MTU in bytes, or "auto" (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MtuChoice(pub(crate) Option<usize>);
 
 impl<'de> Deserialize<'de> for MtuChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(TextOrInteger("an MTU in octets, or \"auto\""))? {
+        match deserializer.deserialize_any(TextOrInteger("an MTU in bytes, or \"auto\""))? {
             Scalar::Text(text) if text == "auto" => Ok(Self(None)),
             Scalar::Text(text) => Err(D::Error::custom(format!(
-                "`{text}` is not an MTU; write a number of octets, or \"auto\""
+                "`{text}` is not an MTU; write a number of bytes, or \"auto\""
             ))),
             Scalar::Integer(mtu) => check_mtu(mtu).map(|mtu| Self(Some(mtu))),
         }
     }
 }
 
-/// A marking policy by its name and options.
+/// A marking policy: its name, then its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MarkingText(pub(crate) MarkingPolicy);
 
@@ -271,7 +270,7 @@ impl FromStr for MarkingText {
     }
 }
 
-/// A queue discipline by its name and options.
+/// A queue discipline: its name, then its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DisciplineText(pub(crate) DisciplineConfig);
 
@@ -283,7 +282,7 @@ impl FromStr for DisciplineText {
     }
 }
 
-/// A shaping of Interests by its name and options.
+/// A shaper of Interests: its name, then its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShapingText(pub(crate) ShapingConfig);
 
@@ -297,7 +296,7 @@ impl FromStr for ShapingText {
 
 deserialize_text!(UnixChoice, ModeText, MarkingText, DisciplineText, ShapingText);
 
-/// Reads a listening address from the command line: `IP:PORT`, `IP`, or `:PORT`.
+/// Parses a listening address: `IP:PORT`, `IP` or `:PORT`.
 pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -308,5 +307,5 @@ pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse::<u16>) {
         return Ok(SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port)));
     }
-    Err(format!("`{text}` is not an address; write IP:PORT, for example 0.0.0.0:6363"))
+    Err(format!("`{text}` is not an address; write IP:PORT, such as 0.0.0.0:6363"))
 }

@@ -1,7 +1,7 @@
-//! Keys that only the laboratory's experiments need. Only a build with the feature `lab` takes
-//! them, in `[lab]`; the default configuration does not print them.
+//! Keys for experiments of the laboratory. Only a build with the feature `lab` accepts them, in
+//! `[lab]`. The printed default configuration omits them.
 
-/// Those keys, and where a build with the feature `lab` takes them.
+/// The keys for experiments, each with its section.
 const LAB_KEYS: [(&str, &str); 12] = [
     ("lab", ""),
     ("pace", "[[disk]]"),
@@ -17,18 +17,18 @@ const LAB_KEYS: [(&str, &str); 12] = [
     ("filter_false_positives_ppm", "[lab.disks]"),
 ];
 
-/// What to add to the error of a file that cannot be read, if it names a key of experiments.
+/// A hint for the error about an unknown key, if the key belongs to the laboratory.
 pub(super) fn hint(error: &str) -> String {
     let unknown = error.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let known = unknown.and_then(|(found, _)| LAB_KEYS.iter().find(|(key, _)| *key == found));
     match known {
         None => String::new(),
         Some((_, section)) if cfg!(feature = "lab") => {
-            format!("\nThat is a key of the laboratory's experiments: write it in {section}")
+            format!("\nThis is a key for experiments of the laboratory: write it in {section}")
         }
         Some(_) => {
-            "\nThat is a key of the laboratory's experiments, which no router needs: remove \
-                    it. Only a build with the feature `lab` has it"
+            "\nThis is a key for experiments of the laboratory, which only a build with the \
+             feature `lab` accepts: remove it"
                 .into()
         }
     }
@@ -53,7 +53,7 @@ mod section {
     }
 
     impl LabSection {
-        /// `config` with the choices of the experiment.
+        /// Applies the options of the experiment to `config`.
         pub(crate) fn apply(&self, config: RuntimeConfig) -> RuntimeConfig {
             let disks = config.disks.map(|disks| DisksConfig {
                 busy: self.disks.busy(disks.busy),

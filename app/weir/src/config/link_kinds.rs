@@ -1,5 +1,5 @@
-//! What only experiments configure: the queue disciplines and marking policies of papers, which a
-//! program without the laboratory does not have.
+//! Parses marking policies and queue disciplines. Those from papers are for experiments and exist
+//! only in a build with the laboratory.
 
 use weir_runtime::{ChoiceError, DisciplineConfig, MarkingPolicy};
 
@@ -11,7 +11,7 @@ const DISCIPLINES: &[weir_runtime::DisciplineKind] = &[];
 #[cfg(not(feature = "lab"))]
 const MARKERS: &[weir_runtime::MarkerKind] = &[];
 
-/// Those that the laboratory has.
+/// The policies and disciplines that need the laboratory.
 const LAB_NAMES: [&str; 4] = ["hr-icp", "interest-rate", "rem", "step"];
 
 pub(super) fn read_marking(text: &str) -> Result<MarkingPolicy, String> {
@@ -26,8 +26,8 @@ fn explain_missing_lab(error: ChoiceError) -> String {
     match error {
         ChoiceError::Unknown { kind, name, names } if LAB_NAMES.contains(&name.as_str()) => {
             format!(
-                "the {kind} `{name}` is for experiments, and this program was built without the \
-             laboratory; choose one of {}, or build weir with `--features lab`",
+                "the {kind} `{name}` needs the laboratory, and this program was built without it; \
+             choose one of {}, or build weir with `--features lab`",
                 names.join(", ")
             )
         }
@@ -39,7 +39,7 @@ fn explain_missing_lab(error: ChoiceError) -> String {
 mod tests {
     use super::*;
 
-    /// A program with the laboratory accepts each of [`LAB_NAMES`]. Another says what is missing.
+    /// A build with the laboratory accepts each of [`LAB_NAMES`]. Other builds explain the error.
     #[test]
     fn lab_names_need_the_lab_build() {
         let read = |name: &str| match name {
@@ -50,7 +50,7 @@ mod tests {
             let result = read(name);
             assert_eq!(result.is_ok(), cfg!(feature = "lab"), "{name}: {result:?}");
             let error = result.err().unwrap_or_default();
-            for part in [name, "without the laboratory", "--features lab"] {
+            for part in [name, "needs the laboratory", "--features lab"] {
                 assert!(error.is_empty() || error.contains(part), "{error}");
             }
         }

@@ -1,4 +1,4 @@
-//! `[log]`: what is logged, and how lines look.
+//! `[log]`: the level and format of the log.
 
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ impl Default for LogSection {
     }
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -28,7 +28,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Filters of `tracing`: a level, or levels by target.
+/// A filter of `tracing`: a level, or levels by target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogFilter(pub(crate) String);
 
@@ -36,8 +36,7 @@ impl FromStr for LogFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A word alone that is no level would be taken for a part of the program, and nothing
-        // logged.
+        // `tracing` would accept a misspelt level as the name of a target and then log nothing.
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
         let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
         if let Some(word) = words.find(|word| !levels.contains(&word.to_ascii_lowercase().as_str()))

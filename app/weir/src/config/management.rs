@@ -1,4 +1,4 @@
-//! The section `[management]`: who may command the router.
+//! The section `[management]`: who may send commands to the router.
 
 use std::path::{Path, PathBuf};
 
@@ -30,14 +30,14 @@ impl Default for ManagementSection {
 }
 
 impl ManagementSection {
-    /// What the runtime is started with. Reads the trust anchors' files.
+    /// Converts the section to the configuration of the runtime. Reads the files of trust anchors.
     pub(super) fn to_runtime(&self) -> anyhow::Result<ManagementConfig> {
         let anchors = self.trust_anchors.iter();
         let trust_anchors = anchors.map(|path| {
             read_anchor(path).with_context(|| {
                 format!(
-                    "trust anchor {} of [management] trust_anchors cannot be used; write it with \
-                     `weir key export`, or take it out of the list",
+                    "cannot use {} in [management] `trust_anchors`; create it with `weir key \
+                     export`, or remove it from the list",
                     path.display()
                 )
             })

@@ -1,4 +1,4 @@
-//! `[router]`: threads, and the bounds of a router's tables.
+//! `[router]`: threads, memory, and limits of the tables.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -48,11 +48,11 @@ impl Default for RouterSection {
     }
 }
 
-/// Packet threads of the router.
+/// The number of packet threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// Half as many as there are processors, at least one and at most [`Threads::AUTO_MAX`]:
-    /// applications and the kernel need the others.
+    /// Half the number of processors, 1 to [`Threads::AUTO_MAX`]. The other processors are for
+    /// applications and the kernel.
     Auto,
     Count(usize),
 }
@@ -60,8 +60,8 @@ pub(crate) enum Threads {
 impl Threads {
     const AUTO_MAX: usize = 8;
 
-    /// The number. A store on disks keeps the number of threads that it was made with, so there it
-    /// is one unless a number is given, whatever machine the disks are moved to.
+    /// Resolves the number. With disks, `Auto` is 1: a store on disk keeps the number of threads it
+    /// was created with, and must also start on a machine with other processors.
     pub(super) fn count(self, has_disks: bool) -> usize {
         match self {
             Self::Count(count) => count,
@@ -81,7 +81,7 @@ impl FromStr for Threads {
             ("auto", _) => Ok(Self::Auto),
             (_, Some(count)) => Ok(Self::Count(count)),
             _ => Err(format!(
-                "`threads` is {text}; give a number from 1 to {THREADS_MAX}, or \"auto\""
+                "`threads` is {text}; use a number from 1 to {THREADS_MAX}, or \"auto\""
             )),
         }
     }
@@ -105,6 +105,6 @@ impl<'de> Deserialize<'de> for Threads {
 }
 
 fn interest_lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-    let remedy = "Interests that wait for no time get no Data; give for example \"60s\"";
+    let remedy = "with a lifetime of 0, Interests get no Data; use a time such as \"60s\"";
     nonzero_time(Time::deserialize(deserializer)?, remedy)
 }

@@ -1,4 +1,4 @@
-//! `[[face]]` and `[[route]]`: faces that the configuration declares, and routes over them.
+//! `[[face]]` and `[[route]]`: static faces, and routes over them.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub(crate) struct FaceSection {
     pub(crate) shaping: Option<ShapingText>,
 }
 
-/// What becomes of a configured face that breaks.
+/// Whether a static face reconnects after an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PersistencyName {
@@ -63,16 +63,16 @@ pub(crate) struct RouteSection {
 }
 
 impl FaceSection {
-    /// The rate, by each URI that the router may have the face under.
+    /// The rate in bit/s, once for each URI that the face may have.
     pub(super) fn rates_bps(&self) -> Vec<(String, u64)> {
         let Some(rate) = self.rate else { return Vec::new() };
         let uris = FaceUri::resolve_all(&self.uri.0).inspect_err(|error| {
-            tracing::warn!(uri = self.uri.0, %error, "no controller is told this rate");
+            tracing::warn!(uri = self.uri.0, %error, "cannot report the rate of this face");
         });
         uris.unwrap_or_default().iter().map(|uri| (uri.to_string(), rate.bps)).collect()
     }
 
-    /// The face with its own routes and those of `[[route]]`. Reads the file of its routes.
+    /// Converts the face, with its own routes and those of `[[route]]`. Reads `routes_file`.
     pub(super) fn to_runtime(&self, routes: &[RouteSection]) -> anyhow::Result<StaticFace> {
         let own = self.routes.iter().map(|prefix| (prefix.0.clone(), self.cost));
         let more = routes.iter().filter(|route| *route.face.get_ref() == self.uri);
@@ -97,11 +97,12 @@ impl FaceSection {
     }
 }
 
-/// Prefixes from a file, one a line; empty lines and lines that begin with `#` are passed over.
+/// Reads prefixes from a file, one per line. Empty lines and lines with `#` are ignored.
 fn read_routes(path: &Path) -> anyhow::Result<Vec<Name>> {
     let context = || format!("cannot read {}, the `routes_file` of a [[face]]", path.display());
-    // What is no file, such as a device, may have no end.
-    ensure!(std::fs::metadata(path).with_context(context)?.is_file(), "{}: no file", context());
+    // Reject devices, which may have no end.
+    let is_file = std::fs::metadata(path).with_context(context)?.is_file();
+    ensure!(is_file, "{}: not a regular file", context());
     let text = std::fs::read_to_string(path).with_context(context)?;
     let lines = text.lines().map(str::trim).enumerate();
     lines

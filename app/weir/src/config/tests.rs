@@ -26,7 +26,8 @@ fn printed_default_equals_the_defaults() {
     assert_eq!(parse("").unwrap(), FileConfig::default());
 }
 
-/// Lines such as `#uri = "..."` (no space after the `#`) show keys that have no default.
+/// The printed default with all keys. Lines such as `#uri = "..."`, without a space after `#`, are
+/// keys without a default.
 fn uncommented() -> String {
     let text = default_config();
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
@@ -51,11 +52,11 @@ fn printed_examples_are_valid() {
     assert_eq!(config.strategy[0].strategy.0.to_string(), "/localhost/nfd/strategy/multicast");
 }
 
-/// Keys that the printed default does not have: experiments need them (`docs/lab.md`).
+/// Keys for experiments (`docs/lab.md`), which the printed default omits.
 const ELSEWHERE: [&str; 3] = ["discipline", "pace", "stalled_while"];
 
-/// Every key that a section knows appears in the printed text: a misspelt key makes serde list
-/// the known ones.
+/// Every key appears in the printed default. The list of keys comes from serde's error about an
+/// unknown key.
 #[test]
 fn every_key_is_documented() {
     for section in [
@@ -93,7 +94,7 @@ fn reads_disciplines_not_in_the_example() {
     assert_eq!(face.discipline, "fifo".parse().ok());
 }
 
-/// The real arm of the laboratory configures its routers so.
+/// The real arm of the laboratory configures its routers with these keys.
 #[cfg(feature = "lab")]
 #[test]
 fn experiments_choose_marking_and_disciplines() {
@@ -273,7 +274,7 @@ fn lab_options_reach_the_disks() {
 fn lab_keys_are_refused_without_lab() {
     for text in ["[disks]\nio = \"blocking\"\n", "[lab.disks]\nio = \"blocking\"\n"] {
         let message = error_of(text);
-        assert!(message.contains("of the laboratory's experiments"), "{message}");
+        assert!(message.contains("for experiments of the laboratory"), "{message}");
     }
 }
 
@@ -291,7 +292,7 @@ fn error_explains_keys_moved_to_the_lab() {
         ("disks", "filter_false_positives_ppm"),
     ] {
         let message = error_of(&format!("[{section}]\n{key} = 1\n"));
-        assert!(message.contains("of the laboratory's experiments"), "{key}: {message}");
+        assert!(message.contains("for experiments of the laboratory"), "{key}: {message}");
     }
 }
 

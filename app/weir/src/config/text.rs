@@ -1,4 +1,4 @@
-//! Values as files have them: texts that become names, addresses and times, with their bounds.
+//! Value types of configuration files: names, addresses and times, with their limits.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use weir_forward::PREFIX_COMPONENTS_MAX;
 use weir_runtime::StrategyKind;
 use weir_wire::Name;
 
-/// Implements `Deserialize` by `FromStr`.
+/// Implements `Deserialize` through `FromStr`.
 macro_rules! deserialize_text {
     ($($type:ty),*) => {$(
         impl<'de> Deserialize<'de> for $type {
@@ -32,9 +32,9 @@ pub(super) fn to_time(duration: Duration) -> Time {
 
 pub(super) fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     match usize::deserialize(deserializer)? {
-        0 => Err(D::Error::custom("a bound of 0 leaves no room at all; give at least 1")),
+        0 => Err(D::Error::custom("a limit of 0 would permit nothing; use at least 1")),
         count if count > u32::MAX as usize => {
-            Err(D::Error::custom(format!("{count} is too many; give at most {}", u32::MAX)))
+            Err(D::Error::custom(format!("{count} is too large; use at most {}", u32::MAX)))
         }
         count => Ok(count),
     }
@@ -44,7 +44,7 @@ pub(super) fn nonzero_time<E: serde::de::Error>(time: Time, remedy: &str) -> Res
     if time.ns == 0 { Err(E::custom(remedy)) } else { Ok(time) }
 }
 
-/// A forwarder's address: `udp://host:6363`, `tcp://host`, `unix:///path`.
+/// The address of a router: `udp://host:6363`, `tcp://host` or `unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UriText(pub(crate) String);
 
@@ -60,7 +60,7 @@ impl FromStr for UriText {
             }
             _ => Err(format!(
                 "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT or \
-                 unix:///PATH, for example \"udp://192.0.2.7:6363\""
+                 unix:///PATH, such as \"udp://192.0.2.7:6363\""
             )),
         }
     }
@@ -75,23 +75,23 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') && !text.starts_with("ndn:") {
-            return Err(format!("`{text}` is not a prefix; it begins with a slash: \"/{text}\""));
+            return Err(format!(
+                "`{text}` is not a prefix; a prefix starts with a slash, as in \"/{text}\""
+            ));
         }
-        let name = Name::from_str(text).map_err(|error| {
-            format!("`{text}` is not a name: {error}; write for example \"/a/b\"")
-        })?;
+        let name = Name::from_str(text)
+            .map_err(|error| format!("`{text}` is not a name: {error}; write it like \"/a/b\""))?;
         let count = name.component_count();
         if count > PREFIX_COMPONENTS_MAX {
             return Err(format!(
-                "the prefix has {count} components, more than the {PREFIX_COMPONENTS_MAX} that a \
-                 router looks at; write a shorter one"
+                "the prefix has {count} components; use at most {PREFIX_COMPONENTS_MAX}"
             ));
         }
         Ok(Self(name))
     }
 }
 
-/// A strategy: a whole name, or the last part of `/localhost/nfd/strategy/...`.
+/// A strategy: a full name, or the part after `/localhost/nfd/strategy/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StrategyName(pub(crate) Name);
 
@@ -106,7 +106,7 @@ impl FromStr for StrategyName {
             text.to_owned()
         } else {
             return Err(format!(
-                "`{text}` is not a strategy; write one of {known:?}, or a whole name such as \
+                "`{text}` is not a strategy; use one of {known:?}, or a full name such as \
                  \"/localhost/nfd/strategy/best-route/v=5\""
             ));
         };

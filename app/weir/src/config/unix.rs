@@ -1,4 +1,4 @@
-//! The Unix socket: where it is and who may connect.
+//! The Unix socket: its path and its permissions.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use anyhow::bail;
 use serde::Deserialize;
 
-/// Where the Unix socket is.
+/// The path of the Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UnixChoice {
-    /// The first of the usual places that may be created.
+    /// The first usual path that can be created.
     Auto,
     /// No Unix socket.
     None,
@@ -23,13 +23,13 @@ impl FromStr for UnixChoice {
         Ok(match text {
             "auto" => Self::Auto,
             "none" => Self::None,
-            "" => return Err("write a path, \"auto\", or \"none\" for no Unix socket".into()),
+            "" => return Err("it is empty; use a path, \"auto\", or \"none\"".into()),
             path => Self::Path(path.strip_prefix("unix://").unwrap_or(path).into()),
         })
     }
 }
 
-/// Permission bits of a file, in octal digits as `chmod` takes them.
+/// Permission bits of a file, in octal as for `chmod`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModeText(pub(crate) u32);
 
@@ -39,7 +39,7 @@ impl FromStr for ModeText {
     fn from_str(text: &str) -> Result<Self, String> {
         match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o777 && text.len() >= 3 => Ok(Self(mode)),
-            _ => Err(format!("`{text}` is no mode of a file; write octal digits, as \"0660\"")),
+            _ => Err(format!("`{text}` is not a file mode; write octal digits, such as \"0660\"")),
         }
     }
 }
@@ -58,8 +58,8 @@ impl GroupText {
         match known.map_or_else(|| text.parse().ok(), |group| Some(group.as_raw())) {
             Some(group) => Ok(Some(group)),
             None => bail!(
-                "[faces] `unix_group`: this machine has no group `{text}`; make it with `groupadd \
-                 {text}`, or give the name of one that there is"
+                "[faces] `unix_group`: this machine has no group `{text}`; create it with \
+                 `groupadd {text}`, or use an existing group"
             ),
         }
     }

@@ -1,9 +1,9 @@
-//! Words about whose signature is believed.
+//! Texts about signers: who signed, and why a signature is rejected.
 
 use serde_json::{Value, json};
 use weir_security::trust::{Advice, Refusal, TrustBasis, TrustedSigner};
 
-/// Who signed, for programs.
+/// A signer as JSON.
 pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
     json!({
         "name": signer.name.as_ref().map(ToString::to_string),
@@ -19,23 +19,23 @@ pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
     })
 }
 
-/// Why a signer is not believed, and what to do if it is as it should be.
+/// The reason of a rejection, with advice.
 pub(crate) fn explain(Refusal { reason, advice }: Refusal) -> String {
     let Some(advice) = advice else { return reason };
     match advice {
         Advice::AskProducer => format!(
-            "{reason}. It may be forged: get it over another router (--router), and ask its \
-             producer, in another way than over this network, who signs it"
+            "{reason}. The data may be forged: try another router (--router), and ask the producer \
+             by other means which key signs it"
         ),
         Advice::AllowUnsigned => format!(
-            "{reason}. Ask its producer to sign it; if it does not matter who made it, give \
+            "{reason}. Ask the producer to sign it, or accept data of unknown origin with \
              --allow-unsigned"
         ),
-        Advice::NameAnchors => format!("{reason}. Say whom you trust with --trust-anchor"),
-        Advice::ImportKey => format!("{reason}; `weir key import` it first"),
+        Advice::NameAnchors => format!("{reason}. Choose a signer to trust with --trust-anchor"),
+        Advice::ImportKey => format!("{reason}; import it first with `weir key import`"),
         Advice::ImportCertificate => format!(
-            "{reason}; if you know the signer, ask for its certificate and take it in with `weir \
-             key import FILE`"
+            "{reason}; if you know the signer, get its certificate and import it with `weir key \
+             import FILE`"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! The controller's configuration file (TOML), documented by `default-config.toml`.
+//! The controller's configuration file (TOML). `default-config.toml` documents its keys.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -16,10 +16,10 @@ use crate::config::{LogSection, default_paths};
 /// The commented default configuration, as `weir controller --print-default-config` prints it.
 pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
 
-/// What numbers of a ratio may be.
+/// The permitted numbers of `ratio`.
 const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 
-/// A configuration file as it is written.
+/// A parsed configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct ControllerFile {
@@ -105,8 +105,7 @@ impl Default for ControllerFile {
 }
 
 impl ControllerFile {
-    /// Reads the file, or the first of the default places where there is one, which is returned
-    /// too.
+    /// Reads the file, or the first default path that exists. Also returns the path that was read.
     pub(crate) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
         let path = match path {
             Some(path) => Some(path.to_path_buf()),
@@ -125,13 +124,13 @@ impl ControllerFile {
 
     pub(crate) fn database(&self) -> anyhow::Result<DatabaseLocation> {
         match &self.database {
-            // What it says is not repeated: it may have a password.
+            // The error does not repeat the text, as it may contain a password.
             Some(text) => Ok(text.parse()?),
             None => default_database().map(DatabaseLocation::File),
         }
     }
 
-    /// What a controller is started with.
+    /// Converts the file to the configuration of the server.
     pub(crate) fn to_config(&self) -> anyhow::Result<Config> {
         let tls = match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles {
@@ -140,12 +139,12 @@ impl ControllerFile {
                 clients: self.tls_clients.clone(),
             }),
             (None, None) if self.tls_clients.is_none() => None,
-            (None, None) => bail!("tls_clients needs tls_certificate and tls_key"),
-            _ => bail!("tls_certificate and tls_key are given together"),
+            (None, None) => bail!("`tls_clients` also needs `tls_certificate` and `tls_key`"),
+            _ => bail!("set both `tls_certificate` and `tls_key`, or neither"),
         };
         let decisions = &self.decisions;
         if let Some(weight) = decisions.ratio.iter().find(|weight| !WEIGHTS.contains(weight)) {
-            bail!("ratio has {weight}; its numbers are 1 to {}", WEIGHTS.end());
+            bail!("`ratio` contains {weight}; use numbers from 1 to {}", WEIGHTS.end());
         }
         Ok(Config {
             listen: self.listen,
@@ -178,12 +177,12 @@ impl ControllerFile {
     }
 }
 
-/// Where the database is if nobody says. Its folder is made, for this user alone.
+/// The default path of the database. Creates its folder with access for this user only.
 fn default_database() -> anyhow::Result<PathBuf> {
-    let at = crate::state::folder().context("there is no HOME; say where with --database")?;
+    let at = crate::state::folder().context("HOME is not set; use --database PATH")?;
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
-    builder.create(&at).with_context(|| format!("cannot make {}", at.display()))?;
+    builder.create(&at).with_context(|| format!("cannot create {}", at.display()))?;
     Ok(at.join("controller.db"))
 }
 
@@ -195,7 +194,7 @@ mod tests {
     fn printed_config_equals_defaults() {
         let printed: ControllerFile = toml::from_str(DEFAULT_CONFIG).unwrap();
         assert_eq!(printed, ControllerFile::default());
-        // Keys that have no default are shown as comments, and can be read.
+        // Keys without a default are comments in the printed file; uncommented they must parse.
         let mut all = String::new();
         for line in DEFAULT_CONFIG.lines() {
             let key = line.strip_prefix('#').filter(|line| !line.starts_with(' '));

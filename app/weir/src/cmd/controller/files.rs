@@ -11,34 +11,42 @@ use crate::table::{Align, Table, octets, out, outln};
 
 #[derive(Subcommand)]
 pub(super) enum FileCommand {
-    /// List the files, each with who registered it: for operators, readers and producers
+    /// List the registered files and their owners. Needs a token of an operator, reader or producer
+    #[command(after_help = "Examples:\n  weir controller file list \\\n    --controller \
+                      http://127.0.0.1:8636 --controller-token-file reader.token\n  weir \
+                      controller file list --json \\\n    --controller http://127.0.0.1:8636 \
+                      --controller-token-file reader.token")]
     #[command(mut_arg("url", |url| url.help(URL).required(true)))]
     #[command(mut_arg("token_file", |file| file.help(TOKEN).required(true)))]
     List {
         #[command(flatten)]
         controller: ControllerArgs,
-        /// As JSON
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Withdraw a file: routers are told no longer to keep it, and its producer goes on serving it.
-    /// For operators, and for the producer that registered it
+    /// Withdraw a file, so that routers no longer keep parts of it. The producer still serves it.
+    /// Needs a token of an operator or of the producer that registered the file
+    #[command(after_help = "Examples:\n  weir controller file remove /demo/hosts/v=1 \\\n    \
+                      --controller http://127.0.0.1:8636 --controller-token-file \
+                      operator.token\n  weir controller file remove /demo/hosts/v=1 --json \\\n    \
+                      --controller http://127.0.0.1:8636 --controller-token-file operator.token")]
     #[command(mut_arg("url", |url| url.help(URL).required(true)))]
     #[command(mut_arg("token_file", |file| file.help(TOKEN).required(true)))]
     Remove {
-        /// Its name with the version, as `list` and the dashboard show it
+        /// The name with its version, as `list` and the dashboard show it
         name: Name,
         #[command(flatten)]
         controller: ControllerArgs,
-        /// Say that it is withdrawn as a JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
 }
 
-const URL: &str = "The controller, such as http://127.0.0.1:8636. Several that share a database, \
-                   in the order in which they are asked: once for each";
-const TOKEN: &str = "A file with a token of it (`weir controller token add`)";
+const URL: &str = "URL of the controller, such as http://127.0.0.1:8636. Repeat the option for \
+                   several controllers that share a database; the first that answers is used";
+const TOKEN: &str = "Read the token from this file; `weir controller token add` creates one";
 
 pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
     match command {
@@ -54,14 +62,14 @@ pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
             let files = connect(&controller)?;
             if !files.withdraw(&name).map_err(|error| explain(error, "withdraw"))? {
                 bail!(
-                    "{name} is not registered; `weir controller file list` says which files are, \
-                     by their names with the version"
+                    "{name} is not registered; `weir controller file list` shows the names with \
+                     their versions"
                 );
             }
             if json {
                 outln!("{}", json!({ "withdrawn": name.to_string() }))?;
             } else {
-                outln!("{name} is withdrawn")?;
+                outln!("withdrew {name}")?;
             }
         }
     }
@@ -69,15 +77,15 @@ pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
 }
 
 fn connect(controller: &ControllerArgs) -> anyhow::Result<Files> {
-    controller.files()?.context("say which controller: --controller http://127.0.0.1:8636")
+    controller.files()?.context("name the controller, such as --controller http://127.0.0.1:8636")
 }
 
-/// What to do next.
+/// Adds advice to an error by its HTTP status.
 fn explain(error: FileError, what: &str) -> anyhow::Error {
     let hint = match error.status() {
-        None => "is it running, and is that its address (--controller)?",
-        Some(401) => "give a file with one of its tokens (--controller-token-file)",
-        Some(403) => "an operator's token may",
+        None => "check that the controller runs and that --controller is its address",
+        Some(401) => "use a token of this controller (--controller-token-file)",
+        Some(403) => "use an operator's token",
         Some(_) => return anyhow::anyhow!("cannot {what}: {error}"),
     };
     anyhow::anyhow!("cannot {what}: {error}; {hint}")
@@ -94,8 +102,8 @@ fn table(files: &[RegisteredFile]) -> Table {
     let mut table = Table::new(&columns);
     for file in files {
         let kept = match &file.newer {
-            None => "when asked for".to_owned(),
-            Some(newer) => format!("no: {newer} is newer"),
+            None => "on request".to_owned(),
+            Some(newer) => format!("no, {newer} is newer"),
         };
         table.row(vec![
             file.name.to_string(),

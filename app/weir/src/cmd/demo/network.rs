@@ -1,4 +1,4 @@
-//! The demo's processes: two routers, a producer, and a consumer for each fetch.
+//! The processes of the demo: two routers, a producer, and one consumer for each fetch.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -15,18 +15,17 @@ use serde_json::Value;
 
 use crate::transfer::Interrupted;
 
-/// How long a process may take to end once it was asked to.
+/// How long a process may take to end after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What one fetch reported.
+/// The report of one fetch.
 pub(super) struct Fetched {
     pub(super) seconds: f64,
     pub(super) interests: u64,
     pub(super) served_by: BTreeMap<String, u64>,
 }
 
-/// A process that is killed when nobody holds it any more. What it says on standard error goes to a
-/// file, shown when it fails.
+/// A child process, killed on drop. Its standard error goes to a file that an error message quotes.
 struct Process {
     title: String,
     child: Child,
@@ -46,7 +45,7 @@ impl Process {
         Ok(Self { title: title.to_owned(), child, log })
     }
 
-    /// The first line that it prints: its announcement that it is ready, as JSON.
+    /// Reads the first line of output, a JSON object that says that the process is ready.
     fn ready(&mut self, output: &mut BufReader<ChildStdout>) -> anyhow::Result<Value> {
         let mut line = String::new();
         output.read_line(&mut line)?;
@@ -58,7 +57,7 @@ impl Process {
             return Interrupted("").into();
         }
         match std::fs::read_to_string(&self.log).unwrap_or_default().trim_end() {
-            // What it said could not be written, most likely.
+            // The log is empty most likely because it could not be written.
             "" => anyhow::anyhow!(
                 "the {} {what} and left no message (is the disk full? see TMPDIR)",
                 self.title
@@ -67,23 +66,23 @@ impl Process {
         }
     }
 
-    /// Asks it to end, as a person would with Ctrl-C, and waits.
+    /// Sends SIGTERM and waits for the end.
     fn stop(mut self) -> anyhow::Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM)
             .with_context(|| format!("cannot stop the {}", self.title))?;
         let deadline = Instant::now() + STOP_TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
-                ensure!(status.success(), self.failure("did not end well"));
+                ensure!(status.success(), self.failure("failed when it was stopped"));
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!(self.failure("did not end when asked to"))
+        bail!(self.failure("did not stop within 10 s"))
     }
 }
 
-/// The processes of this demo, for [`stop_all`].
+/// The child processes that [`stop_all`] kills.
 struct Running {
     pids: Vec<u32>,
     is_stopped: bool,
@@ -91,13 +90,13 @@ struct Running {
 
 static RUNNING: Mutex<Running> = Mutex::new(Running { pids: Vec::new(), is_stopped: false });
 
-/// Ends all processes, and keeps new ones from starting: whoever waits for one goes on and cleans
-/// up.
+/// Kills all child processes and prevents new ones. A thread that waits for a child then continues
+/// and cleans up.
 pub(super) fn stop_all() {
     let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     running.is_stopped = true;
     for &pid in &running.pids {
-        // It may have ended by itself.
+        // Fails if the process has already ended.
         let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
     }
 }
@@ -106,7 +105,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         running.pids.retain(|&pid| pid != self.child.id());
-        // Both fail only when it has ended, which is what is wanted.
+        // Both calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -117,7 +116,7 @@ struct Router {
     socket: PathBuf,
 }
 
-/// Two routers joined by UDP, and the producer at the first while it runs.
+/// Two routers joined by UDP, and a producer at router 1 until it is stopped.
 pub(super) struct Network {
     dir: PathBuf,
     routers: [Router; 2],
@@ -140,7 +139,7 @@ impl Network {
         Ok(Self { dir: dir.to_owned(), routers, producer: None })
     }
 
-    /// Starts the producer of `file` at the first router; the name with its version.
+    /// Starts a producer of `file` at router 1 and returns the name with its version.
     pub(super) fn put(&mut self, file: &Path, name: &str) -> anyhow::Result<String> {
         let mut command = weir(&self.dir, Some(&self.routers[0]))?;
         command.arg("put").arg(file).arg(name).arg("--json");
@@ -152,7 +151,7 @@ impl Network {
         Ok(versioned.to_owned())
     }
 
-    /// Fetches `name` at the second router into `target`.
+    /// Fetches `name` at router 2 into the file `target`.
     pub(super) fn get(&self, name: &str, target: &Path) -> anyhow::Result<Fetched> {
         let before = self.store_hits()?;
         let mut command = weir(&self.dir, Some(&self.routers[1]))?;
@@ -175,7 +174,7 @@ impl Network {
         Ok(Fetched { seconds, interests: number("interests")?, served_by })
     }
 
-    /// Hits of each router's store since it started.
+    /// Store hits of each router since its start.
     fn store_hits(&self) -> anyhow::Result<[u64; 2]> {
         let mut hits = [0; 2];
         for (hits, router) in hits.iter_mut().zip(&self.routers) {
@@ -216,7 +215,7 @@ fn start_router(
     Ok(Router { process, socket })
 }
 
-/// A `weir` command with settings of the demo's own, told which router to use.
+/// A `weir` command with the demo's own keys, connected to `router`.
 fn weir(dir: &Path, router: Option<&Router>) -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot find the weir program itself")?;
     let mut command = Command::new(program);
@@ -236,7 +235,8 @@ fn run_to_end(title: &str, dir: &Path, command: &mut Command) -> anyhow::Result<
     serde_json::from_str(&output).with_context(|| format!("the {title} printed no JSON"))
 }
 
-/// An address on loopback whose port was free a moment ago.
+/// A loopback address whose port is currently free. Another program may take the port before the
+/// router binds it; the router then fails to start.
 fn free_udp_address() -> anyhow::Result<String> {
     let socket = UdpSocket::bind("127.0.0.1:0").context("cannot open a UDP port on loopback")?;
     Ok(socket.local_addr()?.to_string())

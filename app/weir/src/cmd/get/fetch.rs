@@ -1,4 +1,4 @@
-//! What `weir get` fetches, and what it says of it on the way.
+//! Decides what `weir get` fetches and where each object is written, and prints the progress.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,35 +30,35 @@ use super::{Args, Destination, is_out_of_space, write_error_advice};
 use crate::table::{errln, octets, printable};
 use crate::transfer::{ProgressLog, Stop, byte_bar, file_bar, trust};
 
-/// Octets of the listings of directories that are held at a time.
+/// Memory budget for directory listings, in bytes.
 const LISTING_BYTES_MAX: u64 = 256 << 20;
-/// Folders within folders at most.
+/// Maximum depth of nested directories.
 const DEPTH_MAX: usize = 64;
-/// Failures that are told one by one.
+/// Number of failed entries that are reported one by one.
 const FAILURES_REPORTED_MAX: usize = 20;
-/// After so many failures in a row the rest is given up.
+/// After this many consecutive failures, the remaining entries are given up.
 const FAILED_IN_A_ROW_MAX: u64 = 1000;
-/// After so many in a row that were waited for in vain, the producer is gone.
+/// After this many consecutive timeouts, the producer is considered gone.
 const UNANSWERED_IN_A_ROW_MAX: u64 = 16;
 
-/// How often the latest version is looked for again, when the one that was found is refused.
+/// How many times discovery is repeated when the version it found cannot be fetched.
 const VERSION_RETRIES_MAX: u32 = 4;
-/// How long to wait before the first of these looks; twice as long before each further one. In that
-/// time the producer publishes what it has now.
+/// The pause before the first repetition; it doubles each time. It gives the producer time to
+/// publish the new version.
 const VERSION_RETRY_PAUSE_NS: u64 = 100 * NS_PER_MS;
 
-/// What of a directory could not be got.
+/// The entries of a directory that could not be fetched.
 #[derive(Default)]
 pub(super) struct Failures {
     pub(super) count: u64,
-    /// The first of them, with the reasons.
+    /// The first failures, with their errors.
     pub(super) reported: Vec<(Name, DownloadError)>,
     in_a_row: u64,
     unanswered_in_a_row: u64,
 }
 
 impl Failures {
-    /// Notes one; an error ends the rest, too.
+    /// Records a failure. Returns an error if there are too many, which ends the command.
     fn add(&mut self, name: Name, error: DownloadError) -> Result<(), DownloadError> {
         self.count += 1;
         self.in_a_row += 1;
@@ -72,34 +72,33 @@ impl Failures {
             return Ok(());
         }
         Err(DownloadError::Refused(format!(
-            "{} entries in a row could not be got, so the rest is given up. Is the producer still \
-             running (`weir put`)? Give the command again when it is; it fetches only what is \
-             missing",
+            "gave up after {} consecutive failures. Check that the producer runs (`weir put`), and \
+             run the command again to fetch only what is missing",
             self.in_a_row
         )))
     }
 }
 
-/// One object that is under way.
+/// One object being fetched.
 struct Job {
     name: Name,
     destination: JobDestination,
-    /// Directories that it lies in.
+    /// Number of directories above it.
     depth: usize,
-    /// What it lists, if it has turned out to be a directory.
+    /// The listing being received, if the object is a directory.
     listing: Option<MemoryOutput>,
-    /// Its latest version is wanted, not a certain one.
+    /// Whether the latest version is requested, not a certain one.
     is_latest: bool,
     version: Option<Name>,
-    /// The version that was refused before, if one was.
+    /// The version that failed in an earlier attempt.
     failed_version: Option<FailedVersion>,
 }
 
-/// A version that was found and could not be fetched: it may have been replaced in between.
+/// A version that discovery found but that could not be fetched. The producer may have replaced it
+/// in between.
 struct FailedVersion {
     version: Name,
     error: DownloadError,
-    /// How many times that has happened.
     attempts: u32,
 }
 
@@ -116,7 +115,7 @@ impl Job {
         }
     }
 
-    /// The version was found and is not to be had: whether there may be another one now.
+    /// Whether a newer version may exist: discovery found this one, but the fetch failed.
     fn may_be_replaced(&self, error: &DownloadError) -> bool {
         let DownloadError::Fetch(error) = error else { return false };
         self.is_latest
@@ -133,16 +132,16 @@ impl Job {
     }
 }
 
-/// Where it goes.
+/// Where an object is written.
 enum JobDestination {
-    /// Where the user said: it is what was asked for.
+    /// The object of the command line, at the user's path.
     Root,
-    /// Into a directory, under this name.
+    /// An entry of a directory.
     Entry { folder: Rc<Folder>, name: Vec<u8> },
 }
 
 impl JobDestination {
-    /// What it is if it is a directory.
+    /// The local directory for an object that is a directory.
     fn folder(&self, place: &Destination, follow_links: bool) -> Result<Rc<Folder>, String> {
         match self {
             Self::Root => Ok(Folder::at(&place.directory_path()?, follow_links)),
@@ -151,8 +150,10 @@ impl JobDestination {
     }
 }
 
-/// Names what is to be fetched and takes it in: one object, and if that is a directory all that it
-/// lists, with what lies deepest first, so that few listings are held.
+/// Supplies the downloader with objects and outputs, and receives the results.
+///
+/// The first object is the one of the command line. If it is a directory, its listing adds all
+/// entries. The innermost directory is finished first, so that few listings are in memory.
 pub(super) struct Fetch<'a> {
     args: &'a Args,
     destination: &'a Destination,
@@ -163,23 +164,23 @@ pub(super) struct Fetch<'a> {
     root: Option<Target>,
     jobs: BTreeMap<DownloadId, Job>,
     next_id: u64,
-    /// The listing of the innermost directory is last.
+    /// Listings with entries left. The innermost directory is last.
     listings: Vec<Listing>,
-    /// The directory that was asked for, if it has turned out to be one.
+    /// The requested directory, if the object is a directory.
     root_folder: Option<Rc<Folder>>,
-    /// The stream that the object goes to, if it does.
+    /// State of the output stream, if the output is a stream.
     stream: Arc<StreamState>,
-    /// Those that are looked for again, and when.
+    /// Objects whose discovery is repeated, with the time.
     retries: Vec<(Instant, Job)>,
-    /// Has the room for all listings.
+    /// The memory budget that all listings share.
     listing_budget: MemoryOutput,
     bar: Option<ProgressBar>,
     is_quiet: bool,
     progress_log: ProgressLog,
-    /// Octets that have come, and when the last of them did.
+    /// Bytes received so far, and when the last of them arrived.
     bytes: u64,
     last_progress: SystemInstant,
-    /// That routers' stores were used has been said.
+    /// Whether the use of a stored version has been reported.
     has_reported_stored: bool,
 }
 
@@ -215,8 +216,8 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// What came of it. Directories that stayed empty are gone then, and the others are durable
-    /// unless an error says why not.
+    /// Returns the results, and whether the directories could be synced to disk. Directories that
+    /// stayed empty are removed.
     pub(super) fn finish(self) -> (Report, Failures, Result<(), String>) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -232,7 +233,7 @@ impl<'a> Fetch<'a> {
         (id, target)
     }
 
-    /// The next entry of a directory.
+    /// Starts the next entry of the innermost directory.
     fn next_entry(&mut self) -> Option<(DownloadId, Target)> {
         loop {
             let listing = self.listings.last_mut()?;
@@ -248,7 +249,7 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// One that is looked for again, if it is time.
+    /// Starts an object whose discovery is due again.
     fn next_retry(&mut self) -> Option<(DownloadId, Target)> {
         let now = monotonic_now();
         let at = self.retries.iter().position(|(at, _)| *at <= now)?;
@@ -257,8 +258,8 @@ impl<'a> Fetch<'a> {
         Some(self.start(job, target))
     }
 
-    /// Has the latest version looked for once more where the one that was found is refused: a file
-    /// may be replaced between the two. Otherwise returns what has failed, and why.
+    /// Schedules a new discovery of the latest version if the found one could not be fetched, as
+    /// the file may have been replaced in between. Otherwise returns the job and its error.
     fn retry_with_newer_version(
         &mut self,
         mut job: Job,
@@ -270,7 +271,7 @@ impl<'a> Fetch<'a> {
         let times = before.as_ref().map_or(0, |it| it.attempts);
         job.version = version;
         let may_be_replaced = is_same || job.may_be_replaced(&error);
-        // Where nothing new is found, what was wrong at first is what the user should know.
+        // If discovery finds no newer version, the first error is the one to report.
         let error = match before {
             Some(before) if is_same || job.version.is_none() => before.error,
             _ => error,
@@ -300,7 +301,7 @@ impl<'a> Fetch<'a> {
                     Ok(Box::new(StandardOutput::new(self.stop, &self.stream)))
                 }
                 Some(path) => self.output_at(&path),
-                None => Err("the name makes no file name; say where to put it with -o".into()),
+                None => Err("its name is not a valid file name; choose a path with -o".into()),
             };
         };
         let (directory, name) = (folder.make()?, OsStr::from_bytes(name));
@@ -312,7 +313,8 @@ impl<'a> Fetch<'a> {
         Ok(Box::new(self.with_overwrite_rules(file.skip_if_complete())))
     }
 
-    /// What writes to `path`: a file that appears when it is whole, or the device or pipe there.
+    /// The output for `path`: a part file that is renamed when complete, or an existing device or
+    /// pipe.
     fn output_at(&self, path: &Path) -> Result<Box<dyn Output>, String> {
         let special = |is_link| {
             let file = SpecialFile::new(path, is_link, self.stop, &self.stream);
@@ -327,14 +329,13 @@ impl<'a> Fetch<'a> {
         match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
             Ok(found) if found.is_symlink() && is_own_descriptor(path) => special(true),
             Ok(found) if found.is_symlink() && !self.args.follow_links => Err(format!(
-                "{shown} is a symbolic link; name what it leads to with -o, or give --follow-links \
-                 to write there"
+                "{shown} is a symbolic link; choose its target with -o, or use --follow-links"
             )),
             Ok(found) if found.is_symlink() => self.output_at(&resolve_link(path)?),
             Ok(found) if found.is_file() => file(path.to_owned()),
             Ok(found) if found.is_dir() => Err(format!(
-                "{shown} is a directory here and a file there; move it away, or name another place \
-                 with -o"
+                "it is a file, but {shown} is a local directory; move that away, or choose another \
+                 path with -o"
             )),
             Ok(_) => special(false),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -342,7 +343,7 @@ impl<'a> Fetch<'a> {
                 let folder = if is_folder { Some(path) } else { path.parent() };
                 match folder {
                     Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(format!(
-                        "there is no directory {0}; make it first: mkdir -p {0}",
+                        "there is no directory {0}; create it with mkdir -p {0}",
                         printable(folder.display())
                     )),
                     _ => file(path.to_owned()),
@@ -352,7 +353,8 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Without -o, no file that the user would miss is replaced.
+    /// Applies the rules for existing files: without `-o` or `--force`, a file that the user made
+    /// or changed is not replaced.
     fn with_overwrite_rules(&self, file: PartFile) -> PartFile {
         let file = file.with_discarded_callback(report_discarded);
         let file = if self.args.preserve { file.restore_metadata() } else { file };
@@ -362,20 +364,20 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// One has ended well.
+    /// Handles a complete object: reports a file, or queues the entries of a listing.
     fn on_success(&mut self, job: Job, summary: &Summary) -> Result<(), String> {
         dedup_signers(&mut self.trust.policy().signers);
         let Some(listing) = job.listing else {
             let path = match &job.destination {
                 JobDestination::Root => self.destination.file_path(&self.args.name),
-                // Its path is of interest to nobody but the first's.
+                // The report shows only the path of the requested object.
                 JobDestination::Entry { .. } => None,
             };
             self.report.file(summary, path.as_deref());
             return Ok(());
         };
         if job.depth >= DEPTH_MAX {
-            return Err(format!("it lies more than {DEPTH_MAX} directories deep"));
+            return Err(format!("it is nested more than {DEPTH_MAX} directories deep"));
         }
         let folder = job.destination.folder(self.destination, self.args.follow_links)?;
         if matches!(job.destination, JobDestination::Root) {
@@ -398,7 +400,7 @@ impl<'a> Fetch<'a> {
     }
 }
 
-/// The files of a directory have one signer, as a rule: it is told and remembered once.
+/// Removes duplicate signers. The files of a directory usually have the same signer.
 fn dedup_signers(signers: &mut Vec<TrustedSigner>) {
     let mut seen: Vec<TrustedSigner> = Vec::new();
     signers.retain(|signer| {
@@ -410,31 +412,30 @@ fn dedup_signers(signers: &mut Vec<TrustedSigner>) {
     });
 }
 
-/// Says that what an earlier attempt has fetched is of no use.
+/// Reports that the part file of an earlier attempt is discarded.
 fn report_discarded(path: &Path, versioned: &Name, bytes: u64) {
     errln!(
-        "weir: {}: {} of {versioned} from an earlier attempt are discarded, as the content is \
-         another now",
+        "weir: {}: discarded {} of {versioned} from an earlier attempt, as the content has changed",
         printable(path.display()),
         octets(bytes)
     );
 }
 
-/// What a symbolic link leads to in the end.
+/// The final target of a symbolic link.
 fn resolve_link(path: &Path) -> Result<PathBuf, String> {
     let shown = printable(path.display());
-    path.canonicalize()
-        .map_err(|error| format!("{shown} is a symbolic link that leads nowhere: {error}"))
+    path.canonicalize().map_err(|error| format!("{shown} is a broken symbolic link: {error}"))
 }
 
-/// Whether the path is one that a shell makes for an open descriptor, as for `-o >(command)`.
+/// Whether the path names an open descriptor of this process, as the shell makes it for
+/// `-o >(command)`.
 fn is_own_descriptor(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     let own = format!("/proc/{}/fd", std::process::id());
     folder.is_some_and(|folder| folder == Path::new(&own)) || path == Path::new("/dev/stderr")
 }
 
-/// The directory whose listing this is: what precedes the keyword.
+/// The name of the directory of a listing: the part before the keyword component.
 fn object_of_listing(versioned: &Name, asked: &Name) -> Name {
     let view = versioned.as_view();
     let keyword = view.components().position(|part| part.is_keyword(LISTING_KEYWORD));
@@ -467,12 +468,12 @@ impl DownloadHost for Fetch<'_> {
         if let Some(refused) = &job.failed_version
             && refused.version == found.metadata.versioned
         {
-            // The later version is not published yet.
+            // Discovery found the failed version again; the newer one is not published yet.
             return Err(refused.error.to_string());
         }
         if found.is_stored && !std::mem::replace(&mut self.has_reported_stored, true) {
             errln!(
-                "weir: the producer of {} does not answer; this is the version that routers kept",
+                "weir: the producer of {} does not answer; using the version stored by routers",
                 self.jobs[&id].name
             );
         }
@@ -483,7 +484,7 @@ impl DownloadHost for Fetch<'_> {
             return self.file(id, found);
         }
         let job = self.jobs.get_mut(&id).expect("it is under way");
-        // What can have no place need not be fetched.
+        // Do not fetch a listing whose directory cannot be created.
         let folder = job.destination.folder(self.destination, self.args.follow_links)?;
         if matches!(job.destination, JobDestination::Root) {
             folder.check()?;
@@ -495,7 +496,7 @@ impl DownloadHost for Fetch<'_> {
 
     fn on_path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
         match error {
-            Some(error) => errln!("weir: {router}: {error}; going on with the other routers"),
+            Some(error) => errln!("weir: {router}: {error}; continuing with the other routers"),
             None => errln!("weir: {router} is back"),
         }
     }
@@ -527,7 +528,7 @@ impl DownloadHost for Fetch<'_> {
             self.failures.unanswered_in_a_row = 0;
             return Ok(());
         };
-        // A stopped download may end with the error of an output that noticed first.
+        // After a stop, the output may fail before the downloader notices. Report the stop.
         let error = if self.stop.is_set() { DownloadError::Stopped } else { error };
         let is_fatal = match &error {
             DownloadError::Client(_) | DownloadError::Stopped => true,
@@ -553,25 +554,25 @@ impl DownloadHost for Fetch<'_> {
         }
         if self.stream.is_waiting.load(Ordering::Relaxed) {
             self.progress_log.report_if_due(|| {
-                "waiting for a program to read the output; Ctrl-C ends that".to_owned()
+                "waiting for a program to read the output; stop with Ctrl-C".to_owned()
             });
         } else if self.bar.is_none() {
             let idle = self.last_progress.elapsed();
             let first = self.jobs.values().next().map(|job| &job.name);
             self.progress_log.report_if_due(|| match first {
                 Some(name) if idle >= ProgressLog::FIRST_REPORT_AFTER && bytes > 0 => format!(
-                    "no answer for the rest of {name} for {} s, {} are here, still asking; Ctrl-C \
-                     ends that. Is its producer running (`weir put`)?",
+                    "{name}: no data for {} s, have {}; still trying, stop with Ctrl-C. Check that \
+                     its producer runs (`weir put`)",
                     idle.as_secs(),
                     octets(bytes)
                 ),
                 Some(name) if idle >= ProgressLog::FIRST_REPORT_AFTER => format!(
-                    "no answer for {name} for {} s, still asking; Ctrl-C ends that. Is its \
-                     producer running (`weir put`)?",
+                    "no answer for {name} for {} s; still trying, stop with Ctrl-C. Check that its \
+                     producer runs (`weir put`)",
                     idle.as_secs()
                 ),
                 _ => format!(
-                    "getting {}: {}{} so far",
+                    "fetching {}: {}{} so far",
                     self.args.name,
                     self.report.files_of_directory(),
                     octets(bytes)

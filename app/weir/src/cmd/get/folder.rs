@@ -1,4 +1,4 @@
-//! Directories on their way: what they list, and where they go.
+//! Local directories of a download, and the listings that say what goes into them.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
@@ -14,23 +14,23 @@ use weir_wire::Name;
 use super::{is_file_name, write_error_advice};
 use crate::table::printable;
 
-/// A directory of this machine that is made when the first file is put into it, and removed at the
-/// end if nothing was.
+/// A local directory. It is created with its first file, and removed on drop if it stayed empty.
 ///
-/// It is held open, so that files land in it whatever others put in the place of its path. In the
-/// path that the user gave, links are followed except in the last component; below it nowhere.
-/// With --follow-links they are followed everywhere.
+/// The directory stays open. Files are created relative to the open directory, so another user who
+/// replaces its path by a link cannot redirect them. In the path of the command line, symbolic
+/// links are followed except in the last component. Below that path, links are not followed. With
+/// `--follow-links` all links are followed.
 pub(super) struct Folder {
     path: PathBuf,
     parent: Option<Rc<Folder>>,
     follow_links: bool,
     open: OnceCell<Arc<Directory>>,
-    /// It was made here and goes if it is empty.
+    /// It was created by this command and is removed if it is empty.
     is_removable: Cell<bool>,
 }
 
 impl Folder {
-    /// One that lies in no other that is to be made.
+    /// The directory at a path. Missing parents are created with it.
     pub(super) fn at(path: &Path, follow_links: bool) -> Rc<Self> {
         let above = path.parent().filter(|above| *above != Path::new("") && !above.exists());
         let above = above.map(|above| Self::at(above, follow_links));
@@ -55,7 +55,7 @@ impl Folder {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// Makes it, unless it is there, and opens it.
+    /// Creates the directory if it is missing, and opens it.
     pub(super) fn make(&self) -> Result<Arc<Directory>, String> {
         if let Some(open) = self.open.get() {
             return Ok(open.clone());
@@ -69,7 +69,7 @@ impl Folder {
             Ok(()) => self.is_removable.set(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(format!("cannot make {}: {error}", printable(self.path.display())));
+                return Err(format!("cannot create {}: {error}", printable(self.path.display())));
             }
         }
         let opened = match above {
@@ -80,30 +80,30 @@ impl Folder {
         Ok(self.open.get_or_init(|| open).clone())
     }
 
-    /// Why what is there is not the directory that it should be.
+    /// The message if the path exists but cannot be used as the directory.
     fn explain(&self, error: &std::io::Error) -> String {
         let path = printable(self.path.display());
         match std::fs::symlink_metadata(&self.path).map(|found| found.file_type()) {
             Ok(found) if found.is_symlink() && self.path.is_dir() => format!(
-                "{path} is a symbolic link to a directory; name it as {path}/ to write there, or \
-                 give --follow-links"
+                "{path} is a symbolic link to a directory; write it as {path}/ to follow it, or \
+                 use --follow-links"
             ),
             Ok(found) if found.is_symlink() => {
-                format!("{path} is a symbolic link; move it away, or name another place with -o")
+                format!("{path} is a symbolic link; move it away, or choose another path with -o")
             }
             Ok(found) if found.is_file() => format!(
-                "{path} is a file here and a directory there; move it away, or name another place \
-                 with -o"
+                "it is a directory, but {path} is a local file; move that away, or choose another \
+                 path with -o"
             ),
             Ok(found) if !found.is_dir() => format!(
-                "it is a directory, and {path} is a device, a pipe or a socket; name a directory \
-                 to put it in with -o"
+                "it is a directory, but {path} is a device, a pipe or a socket; choose a local \
+                 directory with -o"
             ),
             _ => format!("cannot open {path}: {error}{}", write_error_advice(error)),
         }
     }
 
-    /// Refuses a path at which something is that is no directory.
+    /// Returns an error if the path exists and is not a usable directory.
     pub(super) fn check(&self) -> Result<(), String> {
         if !self.path.exists() && !self.path.is_symlink() {
             return Ok(());
@@ -112,25 +112,25 @@ impl Folder {
         opened.map(drop).map_err(|error| self.explain(&error))
     }
 
-    /// Makes one that is meant to be empty.
+    /// Creates a directory that is empty at the producer and must stay.
     pub(super) fn make_empty(&self) -> Result<(), String> {
         self.make()?;
         self.is_removable.set(false);
         Ok(())
     }
 
-    /// Writes out its file system: directories that were made are as durable as files then.
+    /// Syncs the file system, so that created directories are as durable as the files.
     pub(super) fn sync(&self) -> Result<(), String> {
         let Some(open) = self.open.get() else { return Ok(()) };
         open.sync_file_system().map_err(|error| {
-            format!("cannot write out {}: {error}", printable(self.path.display()))
+            format!("cannot sync {} to disk: {error}", printable(self.path.display()))
         })
     }
 }
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.is_removable.get() {
-            // One that holds something stays.
+            // Fails if the directory is not empty, and then it stays.
             let _ = match self.parent.as_ref().and_then(|parent| parent.open.get()) {
                 Some(above) => above.remove_empty(self.name()),
                 None => std::fs::remove_dir(&self.path),
@@ -139,21 +139,21 @@ impl Drop for Folder {
     }
 }
 
-/// What a directory lists, handed out one by one.
+/// The entries of a directory, returned one by one.
 pub(super) struct Listing {
     pub(super) name: Name,
     pub(super) folder: Rc<Folder>,
-    /// Directories that it lies in.
+    /// Number of directories above its entries.
     pub(super) depth: usize,
     octets: Vec<u8>,
     at: usize,
-    /// Holds the room that the octets take.
+    /// Keeps the bytes charged to the memory budget.
     _budget: MemoryOutput,
 }
 
 impl Listing {
-    /// Takes names, each ended by a NUL, those of directories with a slash before it. One that
-    /// would lead elsewhere is refused.
+    /// Parses a listing: names, each followed by NUL; the name of a directory ends with a slash.
+    /// Rejects names such as `..` or `a/b`, which would lead out of the directory.
     pub(super) fn new(
         name: Name,
         folder: Rc<Folder>,
@@ -165,7 +165,7 @@ impl Listing {
         Ok(Self { name, folder, depth, octets, at: 0, _budget: output })
     }
 
-    /// How many entries there are.
+    /// The number of all entries.
     pub(super) fn len(&self) -> usize {
         entries(&self.octets).count()
     }
@@ -174,7 +174,7 @@ impl Listing {
     pub(super) fn next_entry(&mut self) -> Option<Vec<u8>> {
         let rest = &self.octets[self.at..];
         let entry = entries(rest).next()?;
-        // Both are slices of one allocation, and a NUL or the end follows.
+        // `entry` is a slice of `rest`, so the difference is the number of skipped NULs before it.
         let skipped = entry.as_ptr() as usize - rest.as_ptr() as usize;
         self.at += (skipped + entry.len() + 1).min(rest.len());
         Some(entry.strip_suffix(b"/").unwrap_or(entry).to_vec())
@@ -189,12 +189,12 @@ fn check(entry: &[u8]) -> Result<(), String> {
     let name = entry.strip_suffix(b"/").unwrap_or(entry);
     let shown = || name.escape_ascii().to_string();
     if !is_file_name(name) {
-        return Err(format!("the directory lists {:?}, which is no file name", shown()));
+        return Err(format!("the directory lists {:?}, which is not a valid file name", shown()));
     }
     if is_reserved_name(name) {
         return Err(format!(
-            "the directory lists {:?}, a name that downloads use while they go on; get it alone, \
-             under another name, with -o",
+            "the directory lists {:?}, a name reserved for part files; fetch it alone with -o and \
+             another name",
             shown()
         ));
     }

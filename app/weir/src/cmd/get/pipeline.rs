@@ -1,4 +1,4 @@
-//! `--pipeline`: the congestion controllers that this build of the program has.
+//! `--pipeline`: the congestion controllers in this build.
 
 use weir_transport::{ControllerConfig, ControllerError, Controllers};
 
@@ -7,13 +7,12 @@ const CONTROLLERS: Controllers = weir_baselines::controllers::CONTROLLERS;
 #[cfg(not(feature = "lab"))]
 const CONTROLLERS: Controllers = Controllers::BUILT_IN;
 
-/// Those that only a build with the laboratory has.
+/// Congestion controllers that only a build with the laboratory has.
 const LAB_CONTROLLERS: &[&str] = &["icp", "hr-icp", "ictp", "chopcop", "nb-cc", "delay"];
 
 pub(super) fn help() -> String {
     format!(
-        "How the number of Interests in flight is controlled: {}; then its constants, such as \
-         \"cubic beta=0.8\"",
+        "Congestion controller: {}. Constants may follow, as in \"cubic beta=0.8\"",
         Controllers::BUILT_IN_NAMES.join(", "),
     )
 }
@@ -25,8 +24,8 @@ pub(super) fn parse(text: &str) -> Result<ControllerConfig, String> {
 fn parse_with(controllers: Controllers, text: &str) -> Result<ControllerConfig, String> {
     controllers.parse(text).map_err(|error| match error {
         ControllerError::Unknown { name, known } if LAB_CONTROLLERS.contains(&&*name) => format!(
-            "`{name}` is one of the laboratory's controllers ({}), and this weir was built without \
-             the laboratory; choose one of {}, or build with `--features lab`",
+            "`{name}` is a controller of the laboratory ({}), and this program was built without \
+             it; choose one of {}, or build with `--features lab`",
             LAB_CONTROLLERS.join(", "),
             known.names().join(", "),
         ),
@@ -41,7 +40,7 @@ mod tests {
     #[test]
     fn refuses_lab_controllers_without_lab() {
         let error = parse_with(Controllers::BUILT_IN, "icp eta=2").unwrap_err();
-        assert!(error.contains("`icp` is one of the laboratory's controllers (icp, "), "{error}");
+        assert!(error.contains("`icp` is a controller of the laboratory (icp, "), "{error}");
         assert!(error.contains("choose one of cubic, "), "{error}");
         let error = parse_with(Controllers::BUILT_IN, "reno").unwrap_err();
         assert!(error.contains("there is no controller `reno`; choose one of cubic"), "{error}");

@@ -1,4 +1,4 @@
-//! What `weir get` tells at the end.
+//! The summary that `weir get` prints at the end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use super::Args;
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::trust::signer_to_json;
 
-/// Adds up downloads.
+/// The sum of all downloads of a command.
 #[derive(Default)]
 pub(super) struct Report {
     name: String,
     versioned: Option<String>,
     output: Option<PathBuf>,
     files: u64,
-    /// Entries of a directory that could not be got.
+    /// Entries of a directory that could not be fetched.
     failed: u64,
     octets: u64,
     segments: u64,
@@ -44,17 +44,17 @@ impl Report {
         Self { name: args.name.to_string(), started: Some(Instant::now()), ..Self::default() }
     }
 
-    /// With the number of entries that could not be got.
+    /// Sets the number of failed entries.
     pub(super) fn with_failed(self, failed: u64) -> Self {
         Self { failed, ..self }
     }
 
-    /// Whether what was asked for is a directory.
+    /// Whether the requested object is a directory.
     pub(super) fn is_directory(&self) -> bool {
         self.is_directory
     }
 
-    /// How many files of a directory there are by now, in words; nothing of a single file.
+    /// The number of files fetched so far, as text; empty unless the object is a directory.
     pub(super) fn files_of_directory(&self) -> String {
         match self.is_directory && self.files > 0 {
             true => format!("{}, ", count(self.files, "file", "files")),
@@ -77,13 +77,13 @@ impl Report {
     }
 
     fn add(&mut self, summary: &Summary, path: Option<&Path>) {
-        // The first is what was asked for, the others are what is in it.
+        // The first object is the requested one; the others are its entries.
         self.versioned.get_or_insert_with(|| summary.versioned.to_string());
         if let Some(path) = path {
             self.output.get_or_insert_with(|| path.to_owned());
         }
         let since_start = self.started.map_or(Duration::ZERO, |started| started.elapsed());
-        // Of one file, the time until the last segment was stored.
+        // For a single file, this is the time until its last segment was stored.
         let took = Duration::from_nanos(summary.took_ns);
         self.duration = if self.is_directory { since_start } else { took };
         self.is_stored |= summary.is_stored;
@@ -125,7 +125,7 @@ impl Report {
         if is_json {
             return Ok(outln!("{}", self.to_json(signers, client))?);
         }
-        // That of nothing says nothing; the errors do.
+        // If everything failed, only the errors are printed.
         if self.files > 0 || self.failed == 0 {
             self.print_text(signers, client);
         }
@@ -146,7 +146,7 @@ impl Report {
                 "rtt_smoothed_ms": milliseconds(of_path.stats.rtt_smoothed_ns),
             })
         });
-        // Every router numbers its faces for itself.
+        // Face numbers are local to a router, so several routers need the URI in the key.
         let served_by =
             self.by_face.iter().map(|(&(path, face), &count)| match self.by_path.len() {
                 1 => (face_key(face), count),
@@ -205,16 +205,16 @@ impl Report {
         );
         if self.files_unchanged > 0 {
             let files = count(self.files_unchanged, "file was", "files were");
-            errln!("{files} there, whole and right");
+            errln!("{files} already complete");
         }
         if self.segments_resumed > 0 {
             let segments = count(self.segments_resumed, "segment was", "segments were");
-            errln!("{segments} there from an earlier attempt");
+            errln!("{segments} kept from an earlier attempt");
         }
         let stats = &self.stats;
         let milliseconds = |ns| milliseconds(ns).map_or("-".into(), |ms| format!("{ms:.2} ms"));
         errln!(
-            "{}, {} again; {}; round trip {} (median), {} (least)",
+            "{}, {} retransmitted; {}; round trip {} (median), {} (minimum)",
             count(stats.interests, "Interest", "Interests"),
             stats.retransmissions,
             count(stats.marks, "congestion mark", "congestion marks"),
@@ -227,7 +227,7 @@ impl Report {
         for (&path, of_path) in &self.by_path {
             if self.by_path.len() > 1 {
                 errln!(
-                    "by {}: {}, {}/s; {} lost, {} timed out, {} refused; round trip {}",
+                    "router {}: {}, {}/s; {} lost, {} timed out, {} rejected; round trip {}",
                     client.uri_of(path),
                     octets(of_path.octets),
                     octets((self.goodput_bps(of_path.octets) / 8.0) as u64),
@@ -241,7 +241,7 @@ impl Report {
         }
     }
 
-    /// Says what came from where, if the router has told.
+    /// Prints the number of packets by source, if the router reported the sources.
     fn print_sources(&self, path: PathId, client: &mut Client) {
         let by_face = self.by_face.range((path, None)..).take_while(|((of, _), _)| *of == path);
         let by_face = by_face.map(|(&(_, face), &data)| (face, data));
@@ -258,7 +258,7 @@ impl Report {
                     Some(uri) => errln!("{data} from face {face}, {uri}"),
                     None => errln!("{data} from face {face}"),
                 },
-                None => errln!("{data} from who knows where"),
+                None => errln!("{data} from an unknown source"),
             }
         }
     }
@@ -276,7 +276,7 @@ fn face_key(face: Option<FaceId>) -> String {
     }
 }
 
-/// The addresses of the router's faces; none if it does not tell.
+/// The URIs of the router's faces, or an empty map if the router does not answer.
 fn face_uris(client: &mut Client) -> BTreeMap<FaceId, String> {
     let faces = client.dataset::<FaceStatus>("faces/list").unwrap_or_default();
     faces.into_iter().map(|face| (face.info.face_id, face.info.uri)).collect()

@@ -1,4 +1,4 @@
-//! Outputs that take bytes in their order: standard output, pipes and devices.
+//! Outputs that receive bytes in order: standard output, pipes and devices.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -18,31 +18,31 @@ use weir_transport::Metadata;
 use crate::table;
 use crate::transfer::Stop;
 
-/// How often a stopped command is noticed while a reader takes nothing.
+/// Time between two checks for a stop while the reader is blocked.
 const STOP_POLL_MS: u16 = 50;
-/// Bytes that a pipe takes without waiting once it takes any (POSIX, PIPE_BUF).
+/// Number of bytes that a writable pipe accepts without blocking (POSIX, `PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
 
-/// What is known of a stream while others write to it.
+/// State of a stream, shared with the threads that write to it.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    /// Its reader takes nothing, or there is none.
+    /// The reader accepts no bytes, or there is no reader.
     pub(super) is_waiting: AtomicBool,
-    /// It has been written to: what is fetched cannot begin again.
+    /// Bytes have been written, so the fetch cannot start over.
     pub(super) has_begun: AtomicBool,
 }
 
-/// A file that is written to until it is stopped, even if its reader takes nothing.
+/// A file whose writes can be stopped, even while its reader accepts no bytes.
 struct Stream {
     file: File,
-    /// Writes fail rather than wait.
+    /// Writes fail with `WouldBlock` instead of blocking.
     is_nonblocking: bool,
     stop: Stop,
     state: Arc<StreamState>,
 }
 
 impl Stream {
-    /// Waits until the file takes bytes.
+    /// Waits until the file accepts bytes. Fails after a stop.
     fn wait(&self) -> io::Result<()> {
         loop {
             if self.stop.is_set() {
@@ -51,7 +51,7 @@ impl Stream {
             let mut polled = [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
             match poll(&mut polled, PollTimeout::from(STOP_POLL_MS)) {
                 Ok(0) | Err(Errno::EINTR) => self.state.is_waiting.store(true, Ordering::Relaxed),
-                // An error of the file shows when it is written to.
+                // `POLLERR` and `POLLHUP` end the wait too; the next write returns the error.
                 Ok(_) => {
                     self.state.is_waiting.store(false, Ordering::Relaxed);
                     return Ok(());
@@ -87,15 +87,15 @@ fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Opens a pipe, a device or one of this process's own descriptors for writing. A pipe fails with
-/// ENXIO as long as no program reads it.
+/// Opens a pipe, a device or a descriptor of this process for writing, without blocking. A pipe
+/// without a reader fails with `ENXIO`.
 fn open_for_writing(path: &Path, flags: OFlag) -> io::Result<File> {
     let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     File::options().write(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Standard output. Its descriptor is used as it is: Rust's own type takes a closed one for a
-/// success.
+/// Standard output, through its descriptor. `std::io::Stdout` ignores a closed descriptor and
+/// reports success.
 pub(super) struct StandardOutput {
     stop: Stop,
     state: Arc<StreamState>,
@@ -108,7 +108,8 @@ impl StandardOutput {
 
     fn stream(&self) -> io::Result<Stream> {
         let file = table::standard_output()?;
-        // An opening of its own does not wait, and leaves that of other programs as it is.
+        // Open the pipe again for a non-blocking descriptor. Setting O_NONBLOCK on the existing one
+        // would affect the other programs that share it.
         let own = match file.metadata()?.file_type().is_fifo() {
             true => {
                 let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -131,7 +132,7 @@ impl Output for StandardOutput {
     }
 }
 
-/// A pipe, a device or a socket's descriptor under a path.
+/// A pipe, a device or a descriptor in `/proc`, given by a path.
 pub(super) struct SpecialFile {
     path: PathBuf,
     may_be_link: bool,
@@ -150,9 +151,9 @@ impl SpecialFile {
         Self { path, may_be_link, stop, state: state.clone() }
     }
 
-    /// Opens it as soon as a program reads it.
+    /// Opens the file. Waits until a pipe has a reader.
     fn open_when_read(&self) -> io::Result<File> {
-        // Behind a link of /proc may be a file that another program writes, too.
+        // A link in /proc may lead to a file that another program also writes; append to it.
         let flags = if self.may_be_link { OFlag::O_APPEND } else { OFlag::O_NOFOLLOW };
         loop {
             match open_for_writing(&self.path, flags) {
@@ -182,7 +183,7 @@ impl Output for SpecialFile {
     fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
         let file = self.open_when_read();
         let file = file.map_err(|source| OutputError::Io { path: self.path.clone(), source })?;
-        // A file that takes the place of a pipe would be overwritten from its beginning.
+        // If a regular file has replaced the pipe, the write would overwrite its start.
         if is_regular(&file) && !self.may_be_link {
             return Err(OutputError::Replaced { path: self.path.clone() });
         }

@@ -1,5 +1,5 @@
-//! `weir lab app`, `weir lab trial` and `weir lab child`: the processes of the laboratory's real
-//! arm, which starts them itself.
+//! `weir lab app`, `weir lab trial` and `weir lab child`: hidden commands that the laboratory
+//! starts for experiments with real processes.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -8,13 +8,12 @@ use std::process::Command;
 use anyhow::Context;
 use weir_real::{self as real, app, trial};
 
-/// Run one consumer or producer of a run on real processes (the laboratory starts these).
+/// Run one consumer or producer of a scenario (started by the laboratory).
 ///
-/// Drives a consumer or producer of a scenario over a socket, as the coordinator says on standard
-/// input. Exit code 3 means that it received wrong octets.
+/// The coordinator sends commands on standard input. Exit code 3 means that wrong bytes arrived.
 #[derive(clap::Args)]
 pub(crate) struct AppArgs {
-    /// What it is to do, as JSON
+    /// The specification of the process (JSON)
     #[arg(value_name = "FILE")]
     specification: PathBuf,
 }
@@ -29,12 +28,12 @@ pub(crate) fn run_app(args: &AppArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Run one part of a trial (the laboratory starts these).
+/// Run one process of a trial (started by the laboratory).
 ///
-/// Publishes, fetches, answers or asks as the coordinator says on standard input.
+/// The coordinator sends commands on standard input: publish, fetch, answer or request.
 #[derive(clap::Args)]
 pub(crate) struct TrialArgs {
-    /// What it is to do, as JSON
+    /// The specification of the process (JSON)
     #[arg(value_name = "FILE")]
     specification: PathBuf,
 }
@@ -43,25 +42,25 @@ pub(crate) fn run_trial(args: &TrialArgs) -> anyhow::Result<()> {
     Ok(trial::run_part(&args.specification)?)
 }
 
-/// Run `weir ARGUMENTS` as a child that ends with its parent (the laboratory starts these).
+/// Run a command as a child process that ends with its parent (started by the laboratory).
 #[derive(clap::Args)]
 pub(crate) struct ChildArgs {
-    /// Process number of the parent; when it ends, so does this one
+    /// End when the parent with this process ID ends
     #[arg(long, value_name = "PID")]
     parent: u32,
-    /// Cores to run on, for example 0,1 [default: all]
+    /// Run only on these cores, such as 0,1 [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Vec<usize>,
-    /// A program in the place of `weir`
+    /// Run this program [default: weir]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Arguments of `weir`, or of that program
+    /// Arguments of the program
     #[arg(last = true, required = true)]
     arguments: Vec<String>,
 }
 
 pub(crate) fn run_child(args: &ChildArgs) -> anyhow::Result<()> {
-    real::end_with_parent(args.parent).context("cannot be tied to the parent")?;
+    real::end_with_parent(args.parent).context("cannot bind this process to its parent")?;
     if !args.cores.is_empty() {
         real::pin(&args.cores).with_context(|| {
             let cores: Vec<String> =

@@ -10,21 +10,25 @@ use weir_topology::{DrawOptions, LinkLabels, Placement, Topology, draw_svg};
 
 use crate::table::outln;
 
-/// Draw a topology
+/// Draw a topology as SVG or PNG
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir lab draw geant\n  weir lab draw geant -o geant.png --labels \
+                  delay"
+)]
 pub(crate) struct Args {
-    /// A file, a built-in topology such as geant, or a scenario
+    /// A topology file, a built-in topology such as geant, or a scenario
     topology: String,
-    /// Where to; the ending .svg or .png says how
+    /// Output file, ending in .svg or .png
     #[arg(long, short, default_value = "topology.svg")]
     out: PathBuf,
-    /// What is written at links
+    /// Labels of the links
     #[arg(long, value_enum, default_value = "none")]
     labels: Labels,
-    /// Place nodes by distance in the graph although they have positions
+    /// Ignore the positions of the nodes, and place them by distance in the graph
     #[arg(long)]
     no_positions: bool,
-    /// Width in pixels
+    /// Width of the drawing, in pixels
     #[arg(long, default_value_t = 1200, value_parser = clap::value_parser!(u32).range(100..=8000))]
     width: u32,
 }
@@ -56,9 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some("png") => weir_plot::svg_to_png(&svg, args.width)?,
         _ => {
             let out = args.out.display();
-            return Err(
-                SessionError::Usage(format!("{out} ends neither in .svg nor in .png")).into()
-            );
+            return Err(SessionError::Usage(format!("{out} must end in .svg or .png")).into());
         }
     };
     std::fs::write(&args.out, bytes)
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A scenario's topology, or one by name or path.
+/// Loads a topology: a built-in one, a file, or the one of a scenario.
 fn topology(reference: &str) -> anyhow::Result<Topology> {
     if let Some(topology) = Topology::builtin(reference) {
         return Ok(topology);

@@ -5,10 +5,11 @@ use weir_scenario::{Size, papers};
 
 use crate::table::{Align, Table, out, outln};
 
-/// Show the scenarios that come with the program
+/// List the built-in scenarios
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir lab list\n  weir lab list --json")]
 pub(crate) struct Args {
-    /// For machines
+    /// Print a JSON array
     #[arg(long)]
     json: bool,
 }

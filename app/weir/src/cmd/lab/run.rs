@@ -22,93 +22,104 @@ use crate::table::{out, outln};
 
 /// Run a scenario and write its records, figures and report
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir lab run examples/line --smoke\n  weir lab run examples/line \
+                  --smoke --seed 1 --out line-1"
+)]
 pub(crate) struct RunArgs {
-    /// A scenario file, or one of `weir lab list`
+    /// A scenario file, or the name of a scenario in `weir lab list`
     scenario: String,
     #[command(flatten)]
     common: CommonArgs,
-    /// Run this seed alone
+    /// Run only this seed [default: all seeds of the scenario]
     #[arg(long)]
     seed: Option<u64>,
-    /// Run part K of N of all points and seeds; `weir lab report` puts parts together
+    /// Run share K of N of all points and seeds. `weir lab report` merges the shares [default: 1/1]
     #[arg(long, value_name = "K/N", value_parser = part)]
     part: Option<(usize, usize)>,
-    /// Write all events of every run, too
+    /// Also write the events of each run [default: no events; csv without a value]
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "csv", value_name = "FORMAT")]
     events: Option<Events>,
-    /// Write a job file that runs the scenario in parts on a cluster, to --out or here, and run
+    /// Write a job file for a cluster to the folder of --out (default: the current one), and run
     /// nothing
     #[arg(long, value_enum, value_name = "CLUSTER", conflicts_with_all = ["part", "fresh", "json"])]
     job: Option<Job>,
-    /// Parts of the job
+    /// Number of shares in the job file [default: one per run, at most 16]
     #[arg(long, requires = "job", value_parser = clap::value_parser!(u16).range(1..))]
     parts: Option<u16>,
-    /// Check the scenario and run nothing
+    /// Check the scenario, and run nothing
     #[arg(long, conflicts_with = "job")]
     check: bool,
 }
 
-/// Run all scenarios that a paper's claims need, and give the verdict on each claim: reproduced,
-/// better, differs, not measured
+/// Run the scenarios of a paper, and compare the results with the paper's claims
+///
+/// The verdict on a claim is reproduced, better, differs or not measured.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir lab reproduce nb-cache --smoke\n  weir lab reproduce nb-cache \
+                  --smoke --scenario fig15"
+)]
 pub(crate) struct ReproduceArgs {
-    /// A paper of `weir lab list`, or a folder with claims.toml
+    /// A paper in `weir lab list`, or a folder with claims.toml
     paper: String,
-    /// Run this scenario alone; may be repeated
+    /// Run only this scenario; may be repeated [default: all that the claims need]
     #[arg(long = "scenario", value_name = "NAME")]
     scenarios: Vec<String>,
-    /// Keep the verdicts in the paper's folder, with commit and day, and show them in its README
+    /// Store the verdicts with commit and date in the paper's folder, and update its README
     #[arg(long)]
     record: bool,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-/// Write tables, figures and report of results again, and put the parts of a sweep together
+/// Write the tables, figures and report of existing results again, and merge shares of a sweep
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir lab report lab-results/line\n  weir lab report share-1 share-2"
+)]
 pub(crate) struct ReportArgs {
-    /// Folders that `weir lab run` wrote; the first one takes what is in the others
+    /// Folders written by `weir lab run`. The results are merged into the first one
     #[arg(required = true)]
     folders: Vec<PathBuf>,
-    /// For machines
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
 struct CommonArgs {
-    /// The small sizes of all parameters
+    /// Use the small parameters of the scenario, for a quick test
     #[arg(long)]
     smoke: bool,
-    /// Where to run; by default where the scenario says first
+    /// Run in the simulator or with real processes [default: the first arm of the scenario]
     #[arg(long, value_enum)]
     arm: Option<ArmArg>,
-    /// Folder of results
+    /// Write the results to this folder [default: below lab-results]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// For machines
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-    /// Runs at the same time; by default one a core, and one on real processes, which side by side
-    /// take time from each other
+    /// Number of parallel runs [default: one per core, or 1 with real processes]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Begin anew in a folder that holds results
+    /// Discard the results in the folder and start again [default: continue]
     #[arg(long)]
     fresh: bool,
-    /// Cores for routers in the real arm, such as 0 or 0,2
+    /// Cores for routers with --arm real, such as 0 or 0,2 [default: all]
     #[arg(long, value_delimiter = ',', value_name = "CORES")]
     router_cores: Vec<usize>,
-    /// Cores for consumers, producers and links in the real arm
+    /// Cores for consumers, producers and links with --arm real [default: all]
     #[arg(long, value_delimiter = ',', value_name = "CORES")]
     app_cores: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ArmArg {
-    /// In the simulator
+    /// The simulator
     Sim,
-    /// On real processes of this machine
+    /// Real processes on this machine
     Real,
 }
 
@@ -116,15 +127,15 @@ enum ArmArg {
 enum Events {
     /// Text
     Csv,
-    /// Columns, compressed: for large runs
+    /// Compressed columns, for large runs
     Parquet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Job {
-    /// An array of Slurm
+    /// A Slurm job array
     Slurm,
-    /// An indexed job of Kubernetes
+    /// A Kubernetes indexed job
     Kubernetes,
 }
 
@@ -132,7 +143,7 @@ fn part(text: &str) -> Result<(usize, usize), String> {
     let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     match numbers {
         Some((k, n)) if (1..=n).contains(&k) => Ok((k, n)),
-        _ => Err("write K/N with 1 <= K <= N, such as 2/8".to_owned()),
+        _ => Err("must be K/N with 1 <= K <= N, such as 2/8".to_owned()),
     }
 }
 
@@ -154,7 +165,7 @@ impl CommonArgs {
         options.real.cpu_router = self.router_cores.clone();
         options.real.cpu_apps = self.app_cores.clone();
         options.real.stop = Arc::clone(&options.stop);
-        // The first signal asks to stop after the step at hand, the second ends the program.
+        // The first signal stops after the current step, the second ends the program.
         stop_on_signals(&options.stop)?;
         Ok(options)
     }
@@ -170,12 +181,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     };
     let session = Session::new(&order, &program())?;
     if args.check {
-        // A sweep that is wrong at its full size should not come out on a cluster.
+        // Check both sizes here, so that errors of the full size do not appear later on a cluster.
         for size in [Size::Smoke, Size::Full] {
             session.scenario.experiment(size).map_err(SessionError::Scenario)?;
         }
         let (points, seeds) = (session.experiment.points.len(), session.experiment.seeds.len());
-        outln!("{}: {points} points, {seeds} seeds, nothing is wrong", session.scenario.file)?;
+        outln!("{}: {points} points, {seeds} seeds, no errors", session.scenario.file)?;
         return Ok(());
     }
     if let Some(job) = args.job {
@@ -258,7 +269,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         outln!("report: {}", path.display())?;
     }
     if reproduction.claims.iter().all(|claim| claim.measured.is_none()) {
-        let text = format!("none of the claims of {} was measured; leave --arm out", args.paper);
+        let text = format!("no claim of {} was measured; run it without --arm", args.paper);
         return Err(SessionError::Usage(text).into());
     }
     if args.record {
@@ -305,7 +316,7 @@ fn print_outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     }
     let (there, wanted) = outcome.runs;
     if there < wanted {
-        outln!("{there} of {wanted} runs are there; `weir lab report` puts parts together")?;
+        outln!("{there} of {wanted} runs are done; merge shares with `weir lab report`")?;
     }
     outln!("report: {}", outcome.report.display())?;
     Ok(())
@@ -317,7 +328,7 @@ fn fail_on_claims(claims: &[ClaimResult]) -> anyhow::Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(ClaimsFailed(failed).into()) }
 }
 
-/// Runs with a progress bar where someone looks, and tells of a violation what must be known.
+/// Runs with a progress bar on a terminal. After a violation, prints the seed and the last events.
 fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
     let not_measured = session.experiment.not_measured_in(session.arm);
     if !not_measured.is_empty() {
@@ -340,7 +351,7 @@ fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<
         for line in violation.last_events.iter().rev().take(20).rev() {
             eprintln!("  {line}");
         }
-        eprintln!("all of them: {}", file.display());
+        eprintln!("all events: {}", file.display());
     }
     if options.stop.load(Ordering::Relaxed) && done.is_ok() {
         return Err(SessionError::Run(RunError::Interrupted).into());
@@ -348,10 +359,10 @@ fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<
     Ok(done?)
 }
 
-/// How often a run that nobody watches on a terminal says how far it is.
+/// Time between progress lines without a terminal.
 const REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The progress of a run: a bar on a terminal, otherwise a line now and then on long runs.
+/// The progress of a run: a bar on a terminal, otherwise a line every [`REPORT_INTERVAL`].
 struct RunProgress {
     bar: Option<ProgressBar>,
     name: String,
@@ -363,7 +374,7 @@ struct ProgressState {
     spoken: Instant,
     tasks: usize,
     finished: usize,
-    /// Virtual time of tasks that run, and in all of those that are done, ns.
+    /// Virtual time of the running tasks, and the total of the finished ones, in ns.
     running: BTreeMap<(usize, u64), u64>,
     done_ns: u64,
 }
@@ -397,7 +408,7 @@ impl RunProgress {
             Progress::Started { tasks, resumed } => {
                 state.tasks = *tasks;
                 if *resumed > 0 {
-                    eprintln!("{}: {resumed} runs were there already", self.name);
+                    eprintln!("{}: {resumed} runs already done", self.name);
                 }
                 if let Some(bar) = &self.bar {
                     bar.set_length(*tasks as u64);

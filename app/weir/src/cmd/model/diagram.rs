@@ -10,8 +10,9 @@ const RADIUS: f64 = 26.0;
 const ARRIVAL: &str = "#1f5fa8";
 const SERVICE: &str = "#b3541e";
 
-/// Places of the states. Two queues make a grid, the first queue's length to the right and the
-/// second's upwards; more queues a column for each number of packets in the system.
+/// Positions of the states, in steps. With two queues the states form a grid: the length of the
+/// first queue grows to the right, that of the second upwards. With more queues, each total number
+/// of packets has a column.
 fn positions(diagram: &Diagram) -> Vec<(f64, f64)> {
     if diagram.states.iter().all(|lengths| lengths.len() <= 2) {
         let high = diagram.states.iter().filter_map(|lengths| lengths.get(1)).max().unwrap_or(&0);
@@ -36,7 +37,7 @@ fn positions(diagram: &Diagram) -> Vec<(f64, f64)> {
     diagram.states.iter().map(place).collect()
 }
 
-/// The diagram as SVG: an arrow for each move, bent so that there and back lie apart.
+/// Draws the diagram as SVG. The arrows are bent, so that two opposite ones do not overlap.
 pub(super) fn svg(diagram: &Diagram, title: &str) -> String {
     let places: Vec<(f64, f64)> = positions(diagram)
         .into_iter()
@@ -89,7 +90,7 @@ fn arrow(text: &mut String, from: (f64, f64), to: (f64, f64), kind: MoveKind) {
     let length = dx.hypot(dy).max(1.0);
     let (ux, uy) = (dx / length, dy / length);
     let (nx, ny) = (-uy, ux);
-    // Both ends keep a third of the radius to the side.
+    // Shift both ends sideways by about a third of the radius.
     let side = RADIUS * 0.35;
     let along = (RADIUS * RADIUS - side * side).sqrt() + 1.5;
     let (ax, ay) = (from.0 + ux * along + nx * side, from.1 + uy * along + ny * side);
@@ -100,7 +101,7 @@ fn arrow(text: &mut String, from: (f64, f64), to: (f64, f64), kind: MoveKind) {
         MoveKind::Arrival => ("a", ARRIVAL, "λ"),
         MoveKind::Service => ("s", SERVICE, "μ"),
     };
-    // The rate stands beside the middle of the curve.
+    // The rate is next to the middle of the curve.
     let (lx, ly) =
         ((ax + bx) / 2.0 + nx * (bend / 2.0 + 11.0), (ay + by) / 2.0 + ny * (bend / 2.0 + 11.0));
     let _ = writeln!(

@@ -8,22 +8,19 @@ use weir_queueing::factorial::{Analysis, parse};
 use super::{number, print_json};
 use crate::table::{Align, Table, count, out, outln};
 
-/// Which factor of a two-level experiment explains how much of its result
+/// Compute how much each factor of a two-level experiment explains
 ///
-/// The file has a column for each factor and then `y`, the response. A factor has two levels, -1
-/// and 1 or two words: of two numbers the smaller becomes -1, of other words the first in the file.
-/// It needs a row for every combination of levels; more rows of one combination are replications
-/// and give the error and confidence intervals.
-///
-/// Example:
-///   printf 'A,B,y\n-1,-1,15\n1,-1,45\n-1,1,25\n1,1,75\n' > runs.csv
-///   weir model factorial runs.csv
+/// The CSV file has one column per factor and a column `y` with the response. A factor has two
+/// levels, which become -1 and 1: the smaller number, or the word that appears first, becomes -1.
+/// Each combination of levels needs at least one row. Further rows are replications, which give the
+/// error and the confidence intervals.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "Examples:\n  printf 'A,B,y\\n-1,-1,15\\n1,-1,45\\n-1,1,25\\n1,1,75\\n' > \
+                  runs.csv; weir model factorial runs.csv\n  weir model factorial runs.csv --json")]
 pub(super) struct Args {
-    /// The runs as CSV
+    /// The runs (CSV)
     file: PathBuf,
-    /// Confidence of the intervals
+    /// Confidence level of the intervals, between 0 and 1
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     confidence: f64,
     /// Print one JSON object
@@ -77,7 +74,7 @@ fn print(analysis: &Analysis) -> anyhow::Result<()> {
             number(deviation),
             number(100.0 * analysis.confidence)
         )?,
-        None => outln!("  one run a combination: no error and no intervals; repeat runs for them")?,
+        None => outln!("  one run per combination: repeat the runs to get errors and intervals")?,
     }
     Ok(())
 }

@@ -14,17 +14,19 @@ use crate::table::{Align, Table, out, outln};
 
 const NS_PER_MS: f64 = 1e6;
 
-/// How long a file takes over one path or several
+/// Compute the transfer time of a file over one or several paths
 ///
-/// Prints the formulas of paper multipath-cache-management, section 6, and what a simulation says
-/// that knows of rates, queues and the last path to finish.
-///
-/// Example, the paper's 100 segments of 10 ms each over three equal paths:
-///   weir model multipath --segments 100 --path 10,5 --path 10,5 --path 10,5
+/// Prints the results of the formulas in the paper multipath-cache-management, section 6, and of a
+/// simulation that also models rates, queues and the slowest path.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    after_help = "Examples:\n  weir model multipath --segments 100 --path 10,5 --path 10,5 --path \
+                  10,5\n  weir model multipath --path 10,5,100 --path 20,5 --split proportional \
+                  --json"
+)]
 pub(super) struct Args {
-    /// A path: milliseconds for a segment, pipeline depth, and Mbit/s (1000 if left out)
+    /// A path: latency of a segment in milliseconds, pipeline depth, and rate in Mbit/s (default
+    /// 1000). Repeat it for more paths
     #[arg(
         long = "path",
         value_name = "MS,DEPTH[,MBITS]",
@@ -32,22 +34,23 @@ pub(super) struct Args {
         value_parser = parse_path
     )]
     paths: Vec<Path>,
-    /// Segments of the file
+    /// Number of segments in the file
     #[arg(long, value_name = "N", default_value_t = 100)]
     segments: u64,
-    /// How segments are given to paths
+    /// How the segments are divided among the paths
     #[arg(long, value_enum, default_value_t = Assignment::Equal)]
     split: Assignment,
-    /// Octets of a Data packet
-    #[arg(long, value_name = "OCTETS", default_value_t = 1024)]
+    /// Size of a Data packet, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     packet: u32,
-    /// Packets that a link queues in the simulation
+    /// Queue limit of a link in the simulation, in packets
     #[arg(long, value_name = "N", default_value_t = 1000)]
     queue: u32,
-    /// Mbit/s of a last link that all paths share in the simulation
+    /// Rate of a last link that all paths share in the simulation, in Mbit/s [default: no such
+    /// link]
     #[arg(long, value_name = "MBITS")]
     shared: Option<f64>,
-    /// Draw formula and simulation over the pipeline depth (.svg, .png or .csv)
+    /// Plot formula and simulation over the pipeline depth to this file (.svg, .png or .csv)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print one JSON object
@@ -57,18 +60,18 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Assignment {
-    /// As many over each path
+    /// The same number over each path
     Equal,
-    /// By what each path can carry
+    /// In proportion to the throughput of each path
     Proportional,
-    /// Each path takes the next when it has room (the formulas see an equal split)
+    /// A path takes the next segment when its pipeline has room (equal in the formulas)
     Dynamic,
 }
 
-/// Megabits a second as bits a second.
+/// Converts Mbit/s to bit/s.
 fn bits(megabits: f64) -> Result<u64, String> {
     if !megabits.is_finite() || !(1e-6..=1e9).contains(&megabits) {
-        return Err(format!("a rate of {megabits} Mbit/s: give more than 0"));
+        return Err(format!("a rate of {megabits} Mbit/s is invalid; it must be more than 0"));
     }
     Ok((megabits * 1e6).round() as u64)
 }
@@ -78,15 +81,15 @@ fn parse_path(text: &str) -> Result<Path, String> {
     let (latency, depth, rate) = match fields[..] {
         [latency, depth] => (latency, depth, "1000"),
         [latency, depth, rate] => (latency, depth, rate),
-        _ => return Err("give milliseconds,depth or milliseconds,depth,Mbit/s".to_owned()),
+        _ => return Err("must be milliseconds,depth or milliseconds,depth,Mbit/s".to_owned()),
     };
     let latency: f64 =
-        latency.parse().map_err(|_| format!("`{latency}` is no number of milliseconds"))?;
+        latency.parse().map_err(|_| format!("`{latency}` is not a number of milliseconds"))?;
     if !(latency > 0.0 && latency <= 1e9) {
-        return Err(format!("a latency of {latency} ms: give more than 0"));
+        return Err(format!("a latency of {latency} ms is invalid; it must be more than 0"));
     }
-    let pipeline_depth = depth.parse().map_err(|_| format!("`{depth}` is no pipeline depth"))?;
-    let megabits: f64 = rate.parse().map_err(|_| format!("`{rate}` is no rate in Mbit/s"))?;
+    let pipeline_depth = depth.parse().map_err(|_| format!("`{depth}` is not a pipeline depth"))?;
+    let megabits: f64 = rate.parse().map_err(|_| format!("`{rate}` is not a rate in Mbit/s"))?;
     let latency_ns = (latency * NS_PER_MS).round() as u64;
     Ok(Path { latency_ns, pipeline_depth, rate_bps: bits(megabits)?, segments: 0 })
 }
@@ -103,7 +106,7 @@ impl Args {
         })
     }
 
-    /// The paths with their segments, at the given pipeline depth or their own.
+    /// The paths with their segments. `depth` overrides the pipeline depth of all paths.
     fn divided(&self, depth: Option<u32>) -> Vec<Path> {
         let mut paths = self.paths.clone();
         if let Some(depth) = depth {
@@ -175,7 +178,7 @@ fn print(paths: &[Path], formulas: &Latencies, simulation: &Simulation) -> anyho
     Ok(())
 }
 
-/// Total time over the pipeline depth: where the formula leaves the simulation.
+/// Plots the total time over the pipeline depth, which shows where formula and simulation diverge.
 fn figure(args: &Args, options: &SimulationOptions) -> anyhow::Result<Figure> {
     let (mut paper, mut limited, mut simulated) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..=16 {

@@ -12,59 +12,60 @@ use weir_queueing::nqueue::{
 use super::{PNG_WIDTH, extension, number, print_json, write_figure};
 use crate::table::{Align, Table, out, outln};
 
-/// The most states of a diagram that a person can read.
+/// Largest number of states in a readable diagram.
 const DIAGRAM_STATES_MAX: usize = 200;
-/// The most queues that the table shows one by one.
+/// Largest number of queues that the table lists.
 const TABLE_QUEUES_MAX: usize = 40;
 
-/// Queues that bypass to each other when they are full
+/// Compute a system of queues that bypass to the next one when full
 ///
-/// Packets enter the first of N queues that holds fewer than X; when all are full they are lost
-/// (paper nb-cache, section IV). The load is the arrival rate of the whole system over the service
-/// rate of one queue's server.
-///
-/// Example, five queues of two packets (the paper's bypass-5*3), and a thousand of 64:
-///   weir model nqueue --queues 5 --threshold 2 --load 4
-///   weir model nqueue --queues 1000 --threshold 64 --load 1000 --json
+/// A packet enters the first of N queues with fewer than X packets, and is lost if all are full
+/// (paper nb-cache, section IV). The load is the arrival rate of the system divided by the service
+/// rate of one queue.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    after_help = "Examples:\n  weir model nqueue --queues 5 --threshold 2 --load 4\n  weir model \
+                  nqueue --queues 1000 --threshold 64 --load 1000 --json"
+)]
 pub(super) struct Args {
     /// Number of queues
     #[arg(long, value_name = "N", required_unless_present = "plot")]
     queues: Option<usize>,
-    /// Packets that a queue holds, the one in service included
+    /// Capacity of a queue in packets, including the one in service
     #[arg(long, value_name = "X", required_unless_present = "plot")]
     threshold: Option<usize>,
-    /// Arrival rate over service rate, lambda/mu
+    /// Arrival rate divided by service rate (lambda/mu)
     #[arg(long, value_name = "A", allow_negative_numbers = true,
           required_unless_present_any = ["plot", "diagram"])]
     load: Option<f64>,
-    /// How it is computed
+    /// Method of computation
     #[arg(long, value_enum, default_value_t = Method::Renewal)]
     method: Method,
     /// Seed of the simulation
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Independent runs of the simulation
+    /// Number of independent simulation runs
     #[arg(long, value_name = "N", default_value_t = 10)]
     replications: usize,
-    /// Packets that arrive in each run of the simulation
+    /// Number of arriving packets per simulation run
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     arrivals: u64,
-    /// Confidence of the simulation's intervals
+    /// Confidence level of the simulation's intervals, between 0 and 1
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     confidence: f64,
-    /// Draw the transition diagram (.dot, .svg or .png)
+    /// Write the transition diagram to this file (.dot, .svg or .png)
     #[arg(long, value_name = "FILE", requires = "queues")]
     diagram: Option<PathBuf>,
-    /// Draw packets, packets a queue, loss and utilisation over the load (.svg, .png or .csv)
+    /// Plot packets, packets per queue, loss and utilisation over the load to this file (.svg, .png
+    /// or .csv)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// What --plot shows: names like mm1-drop-10 and bypass-5*3, 5 queues of at most 3 - 1 packets
+    /// The systems in --plot: mm1-drop-10 is one queue of 10 packets, bypass-5*3 is 5 queues of at
+    /// most 3 - 1 packets
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse_case,
           default_value = "mm1-drop-4,mm1-drop-10,bypass-2*3,bypass-5*3")]
     cases: Vec<(usize, usize)>,
-    /// Largest load of --plot
+    /// Largest load in --plot
     #[arg(long, value_name = "A", default_value_t = 10.0)]
     load_max: f64,
     /// Print one JSON object
@@ -74,17 +75,17 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Method {
-    /// The Markov chain of all queues at once
+    /// Solve the Markov chain of all queues
     Chain,
-    /// Queue by queue, exact for any number of them
+    /// Compute queue by queue, exact for any number of queues
     Renewal,
-    /// Counting events
+    /// Simulate events
     Simulate,
 }
 
-/// The queues and threshold of a case by the paper's name.
+/// Parses the paper's name of a system into the number of queues and the threshold.
 fn parse_case(text: &str) -> Result<(usize, usize), String> {
-    let bad = || format!("`{text}` is no case: write mm1-drop-10 or bypass-5*3");
+    let bad = || format!("`{text}` is not a system; write mm1-drop-10 or bypass-5*3");
     let positive = |digits: &str| digits.parse().ok().filter(|value| *value > 0).ok_or_else(bad);
     if let Some(threshold) = text.strip_prefix("mm1-drop-") {
         return Ok((1, positive(threshold)?));
@@ -101,7 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let (Some(queues), Some(threshold)) = (args.queues, args.threshold) else {
         if args.queues.is_some() || args.threshold.is_some() {
-            bail!("give both --queues and --threshold");
+            bail!("--queues and --threshold must be used together");
         }
         return Ok(());
     };
@@ -144,7 +145,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// What is printed: the solution, and of a simulation what its figures may be off by.
+/// The JSON output: the solution, and for a simulation the half widths of the intervals.
 #[derive(serde::Serialize)]
 struct Json<'a> {
     #[serde(flatten)]
@@ -201,8 +202,8 @@ fn write_diagram(model: &Model, path: &Path) -> anyhow::Result<()> {
     let states = (model.threshold() + 1).checked_pow(u32::try_from(model.queues())?);
     if states.is_none_or(|states| states > DIAGRAM_STATES_MAX) {
         bail!(
-            "{} has more than {DIAGRAM_STATES_MAX} states: nobody could read its diagram, draw a \
-             smaller model",
+            "{} has more than {DIAGRAM_STATES_MAX} states, too many for a diagram; use fewer \
+             queues or a lower threshold",
             model.name()
         );
     }
@@ -212,7 +213,7 @@ fn write_diagram(model: &Model, path: &Path) -> anyhow::Result<()> {
         "dot" => diagram.to_dot(&model.name()).into_bytes(),
         "svg" => super::diagram::svg(&diagram, &title).into_bytes(),
         "png" => svg_to_png(&super::diagram::svg(&diagram, &title), PNG_WIDTH)?,
-        _ => bail!("{}: a diagram's name ends with .dot, .svg or .png", path.display()),
+        _ => bail!("{}: the file name must end in .dot, .svg or .png", path.display()),
     };
     std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -222,7 +223,7 @@ fn figure(cases: &[(usize, usize)], load_max: f64) -> anyhow::Result<Figure> {
     /// Points of a curve.
     const POINTS: usize = 60;
     if !load_max.is_finite() || load_max <= 0.0 {
-        bail!("a largest load of {load_max}: give more than 0");
+        bail!("--load-max {load_max} is invalid; it must be more than 0");
     }
     let mut curves: Vec<(String, Vec<(f64, Solution)>)> = Vec::new();
     for &(queues, threshold) in cases {

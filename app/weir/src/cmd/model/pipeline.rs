@@ -9,42 +9,42 @@ use weir_queueing::pipeline::{Pipeline, Probabilities, Report, STAGES, Stage, Sw
 use super::{number, print_json, write_figure};
 use crate::table::{Align, Table, out, outln};
 
-/// Rows of the table of a sweep, and how much finer its figure is.
+/// Steps of the sweep in the table and in the figure.
 const SWEEP_STEPS: usize = 20;
 const FIGURE_STEPS: usize = 200;
 
-/// Where a router's pipeline of store, PIT and FIB limits it
+/// Compute the bottleneck of a router's pipeline of store, PIT and FIB
 ///
-/// The stages are M/M/1 queues in an open network (paper nb-cache, Eq. 1 to 7): 1 store for
-/// Interests, 2 store for Data, 3 PIT for Interests, 4 PIT for Data, 5 FIB.
-///
-/// Example, the rates of the paper's prototype with an SSD:
-///   weir model pipeline --rates 4700,4700,4000,4000,4000 --store-hit 0.5 --arrivals 3000
+/// The five stages are M/M/1 queues in an open network (paper nb-cache, Eq. 1 to 7): (1) store for
+/// Interests, (2) store for Data, (3) PIT for Interests, (4) PIT for Data, (5) FIB.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    after_help = "Examples:\n  weir model pipeline --rates 4700,4700,4000,4000,4000 --arrivals \
+                  3000\n  weir model pipeline --rates 4700,4700,4000,4000,4000 --sweep"
+)]
 pub(super) struct Args {
-    /// mu_1 .. mu_5: packets a second that each stage can serve
+    /// Service rate of each stage in packets/s (mu_1 to mu_5)
     #[arg(long, value_name = "MU1,..,MU5", value_delimiter = ',', num_args = 1, required = true)]
     rates: Vec<f64>,
-    /// alpha: share of Interests that the store answers
+    /// Share of Interests that the store answers (alpha)
     #[arg(long, value_name = "P", default_value_t = 0.5)]
     store_hit: f64,
-    /// beta: share of the others that join a pending Interest
+    /// Share of store misses that join a pending Interest (beta)
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pit_hit: f64,
-    /// theta: share of the others that the FIB has a next hop for
+    /// Share of the remaining Interests that have a next hop in the FIB (theta)
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     fib_hit: f64,
-    /// phi: share of Data that is written into the store
+    /// Share of Data that is written into the store (phi)
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     caching: f64,
-    /// lambda: Interests that arrive in a second [default: what the bottleneck allows]
+    /// Arrival rate in Interests/s (lambda) [default: the limit of the bottleneck]
     #[arg(long, value_name = "RATE")]
     arrivals: Option<f64>,
-    /// Show the bottleneck for hit ratios of the store from 0 to 1
+    /// Also show the bottleneck for store hit ratios from 0 to 1
     #[arg(long)]
     sweep: bool,
-    /// Draw the sweep (.svg, .png or .csv)
+    /// Plot the sweep to this file (.svg, .png or .csv)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print one JSON object
@@ -54,7 +54,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let rates: [f64; STAGES] = args.rates.as_slice().try_into().map_err(|_| {
-        anyhow::anyhow!("{} rates: give five, mu_1 to mu_5, with commas", args.rates.len())
+        anyhow::anyhow!("--rates has {} numbers; it needs five, mu_1 to mu_5", args.rates.len())
     })?;
     let probabilities = Probabilities {
         store_hit: args.store_hit,
@@ -133,7 +133,7 @@ fn label(stage: Stage) -> String {
 }
 
 fn figure(rows: &[SweepRow]) -> Figure {
-    // Limits far above the lowest one would flatten it.
+    // Cut the axis at twice the largest limit of the router; higher stage limits would flatten it.
     let top = rows.iter().map(|row| row.arrival_rate_max).fold(0.0, f64::max) * 2.0;
     let stage_series = Stage::ALL.into_iter().enumerate().map(|(index, stage)| {
         let points = rows.iter().filter_map(|row| {

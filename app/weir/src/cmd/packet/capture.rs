@@ -1,4 +1,4 @@
-//! NDN packets in captures: from UDP datagrams, TCP streams and Ethernet frames.
+//! Extracts NDN packets from captures: UDP datagrams, TCP streams and Ethernet frames.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
@@ -13,7 +13,7 @@ use weir_wire::{peek_frame, tlv};
 
 use super::FrameOrigin;
 
-/// UDP and TCP ports of NDN: unicast, and the multicast group's.
+/// UDP and TCP ports of NDN: unicast and the multicast group.
 const PORTS: [u16; 2] = [6363, 56363];
 
 const ETHERTYPE_NDN: u16 = 0x8624;
@@ -24,17 +24,17 @@ const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88A8];
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Streams of which unfinished packets are kept; beyond that the capture's streams start anew.
+/// Maximum number of TCP streams with buffered data. Beyond it, all buffers are dropped.
 const STREAMS_MAX: usize = 65_536;
 
-/// The two formats of captures.
+/// Capture file formats.
 #[derive(Clone, Copy)]
 pub(super) enum Format {
     Pcap,
     PcapNg,
 }
 
-/// The format that the first octets of a file tell.
+/// Detects the format from the first bytes of a file.
 pub(super) fn format_of(start: &[u8]) -> Option<Format> {
     match start {
         [0xD4, 0xC3, 0xB2, 0xA1, ..]
@@ -48,8 +48,8 @@ pub(super) fn format_of(start: &[u8]) -> Option<Format> {
 
 type Sink<'a> = dyn FnMut(FrameOrigin, &[u8]) -> anyhow::Result<()> + 'a;
 
-/// Hands every NDN packet of a capture to `sink`. The number of frames that belong to NDN but are
-/// cut by the capture or fragmented by IP, so that they cannot be looked at.
+/// Passes each NDN packet of a capture to `sink`. Returns the number of skipped NDN frames: the
+/// capture truncated them or IP fragmented them.
 pub(super) fn read(
     input: impl BufRead,
     format: Format,
@@ -92,7 +92,7 @@ fn read_pcapng(input: impl Read, walk: &mut CaptureWalk<'_, '_>) -> anyhow::Resu
             InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
             _ => None,
         });
-        // The reader takes the number for nanoseconds, whatever its unit is.
+        // The reader returns the raw number as nanoseconds, so convert it by the real resolution.
         let units_per_s = match resolution.unwrap_or(6) {
             power @ 0x80.. => 2_u128.checked_pow(u32::from(power & 0x7F)),
             power => 10_u128.checked_pow(u32::from(power)),
@@ -125,7 +125,7 @@ impl CaptureWalk<'_, '_> {
             DataLink::ETHERNET => self.ethernet(data),
             DataLink::LINUX_SLL => self.after(data, 14, 16),
             DataLink::LINUX_SLL2 => self.after(data, 0, 20),
-            // The family before the IP header is in the byte order of whoever captured.
+            // Skip the address family: its byte order is that of the capturing machine.
             DataLink::NULL | DataLink::LOOP => self.ip(data.get(4..).unwrap_or_default()),
             DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => self.ip(data),
             _ => Ok(()),
@@ -140,12 +140,12 @@ impl CaptureWalk<'_, '_> {
         self.after(data, type_at, type_at + 2)
     }
 
-    /// The payload at `payload_at` of the ethertype at `type_at`.
+    /// Parses the payload at `payload_at`, whose ethertype is at `type_at`.
     fn after(&mut self, data: &[u8], type_at: usize, payload_at: usize) -> anyhow::Result<()> {
         let payload = data.get(payload_at..).unwrap_or_default();
         match be16(data, type_at) {
             Some(ETHERTYPE_NDN) => {
-                // Short frames are padded.
+                // Short frames are padded, so use the length of the TLV element.
                 let element = tlv::Reader::new(payload).next_element().ok().flatten();
                 self.emit(element.map_or(payload, |element| element.wire), None)
             }
@@ -193,7 +193,7 @@ impl CaptureWalk<'_, '_> {
         let stream = self.streams.entry(ends).or_insert_with(fresh);
         let behind = stream.next_sequence.wrapping_sub(sequence);
         if (1..1 << 31).contains(&behind) {
-            // Sent again; only what is new counts.
+            // A retransmission: use only the new bytes.
             let new = payload.get(behind as usize..).unwrap_or_default();
             stream.pending.extend_from_slice(new);
             stream.next_sequence = stream.next_sequence.wrapping_add(new.len() as u32);
@@ -216,7 +216,7 @@ impl CaptureWalk<'_, '_> {
                     pending.drain(..at);
                     break;
                 }
-                // In the middle of a packet, most likely: the next segment may start one.
+                // Probably in the middle of a packet. The next TCP segment may start a new one.
                 Err(_) => {
                     self.ignored += 1;
                     pending.clear();
@@ -271,7 +271,7 @@ impl<'a> IpDatagram<'a> {
             from: address(12)?,
             to: address(16)?,
             protocol: *data.get(9)?,
-            // A length of 0 is that of a segment whose sending was offloaded.
+            // Segmentation offload leaves a length of 0.
             payload: data
                 .get(header_size..if total == 0 { data.len() } else { total.min(data.len()) })?,
             is_fragment: be16(data, 6)? & MORE_FRAGMENTS_AND_OFFSET != 0,

@@ -1,4 +1,4 @@
-//! What the user reads when all is ready, or skipped.
+//! Reports what `weir put` serves and what it skipped.
 
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -10,29 +10,29 @@ use super::publisher::{ServedState, UnpublishedEntry};
 use super::served::Served;
 use crate::table::{count, errln, octets, outln, printable};
 
-/// Entries of a directory that are left out and reported one by one.
+/// Number of skipped entries that are reported one by one.
 const UNPUBLISHED_REPORTED_MAX: usize = 20;
 
-/// How it is reported that everything is ready.
+/// How to report that everything is ready.
 pub(super) struct Announcement<'a> {
-    /// One JSON object, for programs.
+    /// Whether to print one JSON object.
     pub(super) json: bool,
     pub(super) name: Option<&'a Name>,
     pub(super) has_repository: bool,
 }
 
 impl Announcement<'_> {
-    /// Reports to the user what is served.
+    /// Prints what is served and skipped.
     pub(super) fn print(&self, served: &Served) -> anyhow::Result<()> {
         let Served { root, unpublished: left_out, signer, .. } = served;
         print_unpublished(left_out);
         if let Some(more) =
             left_out.len().checked_sub(UNPUBLISHED_REPORTED_MAX).filter(|&more| more > 0)
         {
-            errln!("left out {}", count(more as u64, "more entry", "more entries"));
+            errln!("skipped {}", count(more as u64, "more entry", "more entries"));
         }
         if let failures @ 1.. = served.failures() {
-            errln!("weir: {} skipped, the rest is served", unpublished_count_text(failures));
+            errln!("weir: {} skipped; everything else is served", unpublished_count_text(failures));
         }
         if self.json {
             return Ok(outln!("{}", self.ready(served))?);
@@ -48,8 +48,8 @@ impl Announcement<'_> {
             true => String::new(),
         };
         let by = match (root, signer) {
-            (None, _) => "signed before".to_owned(),
-            (_, None) => "signed by nobody (digests only)".to_owned(),
+            (None, _) => "signed earlier".to_owned(),
+            (_, None) => "not signed (digests only)".to_owned(),
             (_, Some(signer)) => format!("signed by {signer}"),
         };
         let size_bytes = objects.iter().map(|object| object.size_bytes()).sum();
@@ -58,12 +58,12 @@ impl Announcement<'_> {
         let unsigned = root.is_some() && signer.is_none();
         let allow = if unsigned { " --allow-unsigned" } else { "" };
         if let Some(name) = self.name.or(served.names.first()) {
-            errln!("serving, Ctrl-C to stop; get it with: weir get {name}{allow}");
+            errln!("serving, stop with Ctrl-C; fetch it with: weir get {name}{allow}");
         }
         Ok(())
     }
 
-    /// What programs are told when all is ready to be got.
+    /// The JSON object that reports that everything is ready.
     fn ready(&self, served: &Served) -> Value {
         let Served { root, unpublished: left_out, signer, names, reused: was_there, .. } = served;
         let objects: Vec<&Published> = served.store.objects().collect();
@@ -85,7 +85,7 @@ impl Announcement<'_> {
         ready
     }
 
-    /// Hands what was put to the process that serves the repository, and reports it to the user.
+    /// Hands the objects over to the process that serves the repository, and prints the result.
     pub(super) fn hand_over(&self, served: &Served, repository: &Repository) -> anyhow::Result<()> {
         handover::hand_over(repository.path(), &repository.hand_over())?;
         let root = served.root.as_ref().expect("something was put");
@@ -96,7 +96,7 @@ impl Announcement<'_> {
         } else {
             outln!("{}", root.versioned)?;
             let path = printable(repository.path().display());
-            errln!("served by the process that has {path}");
+            errln!("served by the process that uses {path}");
         }
         print_unpublished(&served.unpublished);
         fail_if_unpublished(served.failures())
@@ -107,7 +107,7 @@ fn print_unpublished(left_out: &[UnpublishedEntry]) {
     left_out.iter().take(UNPUBLISHED_REPORTED_MAX).for_each(|one| errln!("{}", one.text()));
 }
 
-/// What was not published makes the command fail, at its end.
+/// Returns an error if entries could not be published. The command returns it at its end.
 pub(super) fn fail_if_unpublished(failures: usize) -> anyhow::Result<()> {
     match failures {
         0 => Ok(()),

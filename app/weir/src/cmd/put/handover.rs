@@ -1,9 +1,11 @@
-//! A second `weir put` with the repository that another one serves.
+//! Lets a second `weir put` add objects to a repository that another process already serves.
 //!
-//! The second process signs, and writes what it signed into the repository as a guest. Then it
-//! sends the names of the files, through a Unix socket in the folder, to the process that serves.
-//! That one takes them in, registers their names and answers. It accepts the same user and the
-//! superuser.
+//! 1. The second process opens the repository as a guest, signs the objects and writes them.
+//! 2. It sends the file names over a Unix socket in the repository folder to the serving process.
+//! 3. The serving process reads the files, serves them, registers their names with the router and
+//!    replies.
+//!
+//! The socket accepts only the same user and root.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -27,11 +29,11 @@ use crate::table::{errln, printable};
 
 /// The socket in the folder of the repository.
 const SOCKET: &str = "socket";
-/// How long the other side may take for its part.
+/// How long to wait for the other process.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Octets of a message at most: the names of a million files.
+/// Largest message in bytes, enough for the names of a million files.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
-/// How long to wait for the thread that serves.
+/// How long to wait for the serving thread to apply an update.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, Deserialize)]
@@ -42,26 +44,26 @@ struct HandoverRequest {
 
 #[derive(Serialize, Deserialize)]
 struct HandoverReply {
-    /// Why not all of it is served.
+    /// The error, if some objects are not served.
     error: Option<String>,
 }
 
-/// Names to be registered with the router, and who waits for that.
+/// Names to register with the router, and the channel for the result.
 pub(super) type PrefixRegistration = (Vec<Name>, Sender<Result<(), String>>);
 
-/// Runs something with the path of the socket. A socket's path has at most 107 octets; a folder's
-/// may have more.
+/// Calls `run` with a path to the socket. A socket path has at most 107 bytes, so a long folder
+/// path is replaced by `/proc/self/fd/N`.
 fn with_socket<T>(folder: &Path, run: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let open = File::open(folder)?;
     run(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd())))
 }
 
-/// Whether a process serves the repository and takes things in.
+/// Whether a process serves the repository and accepts objects.
 pub(super) fn is_served(folder: &Path) -> bool {
     with_socket(folder, |path| UnixStream::connect(path)).is_ok()
 }
 
-/// Has the process that serves the repository take in what this one has put there.
+/// Asks the serving process to serve the objects that this process wrote into the repository.
 pub(super) fn hand_over(folder: &Path, handed: &HandOver) -> anyhow::Result<()> {
     let shown = printable(folder.display());
     let ask = || -> io::Result<HandoverReply> {
@@ -72,11 +74,17 @@ pub(super) fn hand_over(folder: &Path, handed: &HandOver) -> anyhow::Result<()> 
         read_line(&stream)
     };
     let answer = ask().with_context(|| {
-        format!("the process that serves {shown} does not answer; it is all kept: restart that")
+        format!(
+            "the process that serves {shown} does not answer; the objects are stored, so restart \
+             that process to serve them"
+        )
     })?;
     match answer.error {
         None => Ok(()),
-        Some(error) => bail!("the process that serves {shown} says: {error}; it is all kept there"),
+        Some(error) => bail!(
+            "the process that serves {shown} reports: {error}; the objects are stored, so restart \
+             that process to serve them"
+        ),
     }
 }
 
@@ -92,7 +100,7 @@ fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Takes in what other processes put into the repository that this one serves.
+/// The serving side: accepts objects that other processes wrote into the repository.
 pub(super) struct HandoverListener {
     listener: UnixListener,
     folder: PathBuf,
@@ -101,27 +109,28 @@ pub(super) struct HandoverListener {
 }
 
 impl HandoverListener {
-    /// Listens from now on, where that is possible. Also returns what is to be registered.
+    /// Starts to listen, if the repository can have a socket. Also returns the channel of names to
+    /// register.
     pub(super) fn open(
         repository: &Repository,
         updates: Updates,
     ) -> Option<(Self, Receiver<PrefixRegistration>)> {
         let folder = repository.path().to_owned();
         let listener = with_socket(&folder, |path| {
-            // That of a process that was killed: this one has the repository alone.
+            // Remove the socket of a killed process. This process holds the lock of the repository.
             let _ = fs::remove_file(path);
             let listener = UnixListener::bind(path)?;
             fs::set_permissions(path, Permissions::from_mode(0o600))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
-        // A bucket has no folder, and a file system may be read-only.
+        // Fails for a bucket, which has no folder, and on a read-only file system.
         let listener = listener.ok()?;
         let (registrations, receiver) = channel();
         Some((Self { listener, folder, updates, registrations }, receiver))
     }
 
-    /// Waits for another process, and takes in what it has put.
+    /// Waits for one other process, and accepts its objects.
     pub(super) fn poll_once(
         &self,
         wait: Duration,
@@ -135,7 +144,7 @@ impl HandoverListener {
         }
         let Ok((stream, _)) = self.listener.accept() else { return };
         if let Err(error) = self.answer(stream, repository, registering) {
-            errln!("weir: a process that put something into the repository: {error}");
+            errln!("weir: cannot accept objects from another process: {error}");
         }
     }
 
@@ -147,14 +156,14 @@ impl HandoverListener {
     ) -> io::Result<()> {
         let peer = getsockopt(&stream, PeerCredentials)?.uid();
         if peer != 0 && peer != nix::unistd::geteuid().as_raw() {
-            return Err(io::Error::other(format!("user {peer} may not do that")));
+            return Err(io::Error::other(format!("user {peer} has no permission")));
         }
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PEER_TIMEOUT))?;
         stream.set_write_timeout(Some(PEER_TIMEOUT))?;
         let request: HandoverRequest = match read_line(&stream) {
             Ok(request) => request,
-            // It only wanted to know whether somebody is here.
+            // The process only checked whether the repository is served.
             Err(_) => return Ok(()),
         };
         let taken = self.add_objects(request, repository, registering);
@@ -190,7 +199,7 @@ impl HandoverListener {
         match registered {
             Some(Ok(())) => Ok(taken_in.map_err(explain)?),
             Some(Err(error)) => bail!("{error}"),
-            None => bail!("the router is unreachable; it is served when that is back"),
+            None => bail!("the router is unreachable; the objects are served when it is back"),
         }
     }
 }

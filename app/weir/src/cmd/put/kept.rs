@@ -1,4 +1,4 @@
-//! The repository that `weir put --repo` keeps packets in.
+//! The repository of `weir put --repo`, which stores the signed packets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(super) fn parse_place(text: &str) -> Result<RepositoryPlace, String> {
 }
 
 impl RepositoryPlace {
-    /// With `may_be_guest` it may be one that another process serves, and hand over to that.
+    /// Opens the repository. With `may_be_guest`, a repository that another process serves is
+    /// opened as a guest, to hand the objects over to that process.
     fn open(&self, endpoint: Option<&str>, may_be_guest: bool) -> anyhow::Result<Repository> {
         let location = match self {
             Self::Folder(path) => {
@@ -46,7 +47,8 @@ impl RepositoryPlace {
         };
         let bucket = Bucket::open(location, endpoint).map_err(|error| match error {
             BucketError::NotBuilt => anyhow::anyhow!(
-                "cannot use {location}: {error}; build it with cargo build --release --features s3"
+                "cannot use {location}: {error}; build weir with cargo build --release --features \
+                 s3"
             ),
             error => anyhow::anyhow!("cannot use {location}: {error}"),
         })?;
@@ -54,7 +56,7 @@ impl RepositoryPlace {
     }
 }
 
-/// Opens it, and tells what of it is not as it was left.
+/// Opens the repository, and reports damage and incomplete objects.
 pub(super) fn open(
     place: &RepositoryPlace,
     endpoint: Option<&str>,
@@ -62,30 +64,29 @@ pub(super) fn open(
 ) -> anyhow::Result<Repository> {
     let repository = place.open(endpoint, may_be_guest)?;
     if repository.is_second_writer() {
-        // The process that has it has said what was found.
+        // The serving process has already reported them.
         return Ok(repository);
     }
     let findings = repository.load_report();
     if findings.unfinished > 0 {
-        let files = count(findings.unfinished, "object that was", "objects that were");
-        errln!(
-            "weir: {files} being written when weir ended before: removed, put again what is missing"
-        );
+        let files = count(findings.unfinished, "incomplete object", "incomplete objects");
+        errln!("weir: removed {files} of an interrupted `weir put`; run that command again");
     }
     if findings.damaged > 0 {
         let objects = count(findings.damaged, "object is", "objects are");
         errln!(
-            "weir: {objects} damaged: served as far as possible, and signed anew when put again"
+            "weir: {objects} damaged; the intact packets are served. Put the files again to repair \
+             them"
         );
     }
     for path in &findings.unreadable {
         let path = printable(path.display());
-        errln!("weir: {path} cannot be read, or is not what was written: left out, and left alone");
+        errln!("weir: skipped {path}, which is unreadable or not a file of the repository");
     }
     Ok(repository)
 }
 
-/// A repository within the directory that is put would publish itself.
+/// Rejects a repository inside the published directory, which would publish itself.
 pub(super) fn refuse_within(repository: Option<&Repository>, source: &Path) -> anyhow::Result<()> {
     let Some(repository) = repository else { return Ok(()) };
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -93,14 +94,14 @@ pub(super) fn refuse_within(repository: Option<&Repository>, source: &Path) -> a
         let (repository, source) =
             (printable(repository.path().display()), printable(source.display()));
         anyhow::bail!(
-            "the repository {repository} is within {source}, so that it would publish itself; \
-             name a directory outside with --repo"
+            "the repository {repository} is inside {source} and would publish itself; choose a \
+             directory outside with --repo"
         );
     }
     Ok(())
 }
 
-/// Keeps the signer's certificate in the repository.
+/// Stores the signer's certificate in the repository.
 pub(super) fn put_certificate(
     repository: &mut Repository,
     signing: &Signing,
@@ -111,14 +112,14 @@ pub(super) fn put_certificate(
     Ok(())
 }
 
-/// Adds all that is kept to what is served.
+/// Adds all stored objects and certificates to the served ones.
 pub(super) fn add(repository: &mut Repository, served: &mut Served) -> anyhow::Result<()> {
     repository.objects().for_each(|published| served.store.add(published));
     let packets = repository.packets();
     for (path, reason) in packets.unreadable {
         let path = printable(path.display());
         errln!(
-            "weir: a certificate, {path}: {reason}; it is not served, and written anew when \
+            "weir: the certificate {path} is not served: {reason}; it is written again when \
              something is put with its key"
         );
     }
@@ -132,17 +133,18 @@ pub(super) fn add(repository: &mut Repository, served: &mut Served) -> anyhow::R
     if served.names.is_empty() {
         let path = printable(repository.path().display());
         anyhow::bail!(
-            "nothing is kept in {path} yet; name a file or directory, and what to call it"
+            "the repository {path} is empty; add a file with `weir put PATH NAME --repo {path}`"
         );
     }
     Ok(())
 }
 
-/// Takes out what is kept under a name or below it.
+/// Removes all objects at or below a name.
 pub(super) fn remove(repository: &mut Repository, name: &Name, json: bool) -> anyhow::Result<()> {
     let removed = repository.remove(name).map_err(explain)?;
     if removed == 0 {
-        anyhow::bail!("nothing below {name} is kept in {}", printable(repository.path().display()));
+        let path = printable(repository.path().display());
+        anyhow::bail!("the repository {path} has no objects at or below {name}; check the name");
     }
     match json {
         true => outln!("{}", json!({ "removed": removed }))?,

@@ -1,4 +1,4 @@
-//! Signs what `weir put` serves.
+//! Signs files and listings for `weir put`.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -23,57 +23,63 @@ use crate::limits;
 use crate::table::{octets, printable};
 use crate::transfer::{Interrupted, ProgressLog, Stop, byte_bar, cannot_read, file_bar};
 
-/// Files from this size on are signed one at a time, each by all threads.
+/// Files of at least this size are signed one at a time, each by all threads.
 const LARGE_BYTES: u64 = 1 << 20;
-/// Objects that are written to a repository before their disk is waited for.
+/// Maximum number of objects written to a repository before they are synced to disk.
 const UNSETTLED_MAX: usize = 256;
-/// Octets of these.
+/// Maximum number of bytes of these objects.
 const UNSETTLED_BYTES_MAX: u64 = 256 << 20;
 
-/// An entry of a directory that is not served as it is now.
+/// An entry of a directory whose current content is not published.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct UnpublishedEntry {
     pub(super) path: PathBuf,
     pub(super) reason: String,
     pub(super) served_state: ServedState,
-    /// Such things are never published: no failure.
+    /// Entries of this type are never published, which is no failure.
     pub(super) is_by_rule: bool,
 }
 
-/// What of an entry is served.
+/// The version of an unpublished entry that is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ServedState {
     Nothing,
     Earlier,
-    /// What it was in the middle of being written.
+    /// The content at some moment while it was being written.
     Snapshot,
 }
 
 impl UnpublishedEntry {
-    /// Whether it should have been published, and is not.
+    /// Whether the entry should have been published.
     pub(super) fn is_failure(&self) -> bool {
         self.served_state == ServedState::Nothing && !self.is_by_rule
     }
 
-    /// What the user reads of it.
+    /// The message for the user.
     pub(super) fn text(&self) -> String {
         let (path, reason) = (printable(self.path.display()), &self.reason);
         match self.served_state {
-            ServedState::Nothing => format!("left out {path}: {reason}"),
+            ServedState::Nothing => format!("skipped {path}: {reason}"),
             ServedState::Earlier => {
-                format!("not updated {path}: {reason}; the version before stays")
+                format!("not updated {path}: {reason}; the old version stays")
             }
             ServedState::Snapshot => format!("published {path} as it is now: {reason}"),
         }
     }
 }
 
-/// Why a folder without entries does not withdraw what was published below it.
-const EMPTY: &str = "it is empty, as a mount point without its file system is: mount that, or add \
-                     a file to it if the others should go";
+/// The reason why an empty folder does not withdraw the files published below it.
+const EMPTY: &str = "it is empty, perhaps an unmounted file system: mount it, or add a file to \
+                     withdraw the published ones";
 const BEING_WRITTEN: &str = "it is being written";
 
-/// Signs everything.
+/// Signs the files and listings found by one scan of a directory.
+///
+/// 1. [`Publisher::files`] signs the new and changed files. Files that are being written wait for a
+///    later scan, and entries that cannot be read keep their published version.
+/// 2. [`Publisher::listings`] signs the listings that have changed. They come after the files, so
+///    that a listing never names a file that is not published.
+/// 3. [`Publisher::finish`] returns the result.
 pub(super) struct Publisher<'a> {
     options: &'a PublishOptions,
     version: Version,
@@ -82,55 +88,56 @@ pub(super) struct Publisher<'a> {
     before: ScanContext<'a>,
     batch: SignedBatch<'a>,
     found: ScanResult,
-    /// Names of what could not be examined.
+    /// Names of entries that could not be examined. Their published version stays.
     unknown: HashSet<Name>,
-    /// What may be kept open of files that change.
+    /// Keeps replaced files open for consumers that still fetch them.
     files: Option<&'a OpenFiles>,
 }
 
-/// The result of a look through a directory.
+/// The result of one scan of a directory.
 #[derive(Default)]
 pub(super) struct ScanResult {
-    /// What has been signed, or is there from before. All of it is settled.
+    /// Objects that are new in this process, signed now or found in the repository. All are synced
+    /// to disk.
     pub(super) published: Vec<Published>,
-    /// How many of these did not need to be signed.
+    /// How many of them did not need to be signed.
     pub(super) reused: usize,
     pub(super) unpublished: Vec<UnpublishedEntry>,
-    /// What is published of the directory now.
+    /// What is published of the directory after the scan.
     pub(super) snapshot: DirectorySnapshot,
     /// Files that are being written.
     pub(super) unsettled: HashSet<Name>,
-    /// Something that could not be examined stays as it was published before.
+    /// Some entries could not be examined; their earlier version stays published.
     pub(super) is_incomplete: bool,
-    /// Folders with links to files.
+    /// Folders that contain links to files.
     pub(super) folders_with_links: BTreeSet<PathBuf>,
 }
 
-/// What is known of a directory that is looked through.
+/// The knowledge that a scan starts with.
 #[derive(Clone, Copy)]
 pub(super) struct ScanContext<'a> {
     pub(super) seen: &'a DirectorySnapshot,
-    /// Whether a file is not being written, as far as can be known.
+    /// Whether a file is probably not being written.
     pub(super) is_settled: &'a (dyn Fn(&Path, &Metadata) -> bool + Sync),
-    /// These are published as they are even while they are being written, unless an earlier
-    /// version is there.
+    /// Files that have been waited for long enough. They are published even while they are being
+    /// written, unless an earlier version is published.
     pub(super) overdue: &'a HashSet<Name>,
 }
 
-/// What is to be done about a file or listing.
+/// The result of signing a file or listing.
 enum SignOutcome {
-    /// Signed. Whether the file was being written.
+    /// Signed. The flag says whether the file was being written.
     Put(Box<PutResult>, bool),
-    /// Nothing: it is as it was.
+    /// Not signed, as the published version is current.
     Unchanged,
-    /// Nothing yet: it is being written.
+    /// Not signed yet, as the file is being written.
     BeingWritten,
 }
 
 #[derive(Copy, Clone)]
 pub(super) struct Version {
     pub(super) number: u64,
-    /// It is so even where a repository has a later one.
+    /// Use this number even if the repository has a later version.
     pub(super) is_fixed: bool,
 }
 
@@ -148,8 +155,8 @@ impl<'a> Publisher<'a> {
         Self { options, version, signing, stop, before, batch: shelf, found, unknown, files: None }
     }
 
-    /// Keeps files open that were published before: they change, and whoever is fetching one should
-    /// get all of it.
+    /// Keeps files open whose earlier version was published, so that running downloads of a
+    /// replaced file can finish.
     pub(super) fn keep_open_in(&mut self, files: &'a OpenFiles) {
         self.files = Some(files);
     }
@@ -182,8 +189,8 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Signs all files of a tree that can be signed, and takes the others out of it. `path` and
-    /// `name` are those of the directory.
+    /// Signs the files of a tree, and removes from the tree those that cannot be signed. `path` and
+    /// `name` belong to the root directory.
     pub(super) fn files(
         &mut self,
         tree: &mut Tree,
@@ -227,8 +234,8 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Leaves out what lies in folders whose names leave no room for the names of a listing's
-    /// packets: what is in such a folder could not be found.
+    /// Skips folders whose names are so long that the packets of a listing would not fit. Consumers
+    /// could not find the files in such a folder.
     fn skip_too_deep(&mut self, tree: &mut Tree, root: &Name) -> anyhow::Result<()> {
         let mut reasons: Vec<Option<String>> = Vec::with_capacity(tree.folders.len());
         for folder in &tree.folders {
@@ -272,13 +279,13 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Whether one of the files that `is_meant` says is being written.
+    /// Whether any of the files that `is_meant` selects is being written.
     pub(super) fn is_unsettled(&self, is_meant: &dyn Fn(&Name) -> bool) -> bool {
         self.found.unsettled.iter().any(is_meant)
     }
 
-    /// Notes that something is not published as it is now. With a name: what was published under
-    /// it, or below, stays.
+    /// Records that an entry is not published as it is now. If `name` is given, the objects
+    /// published at or below it stay.
     fn skip_entry(&mut self, path: PathBuf, name: Option<Name>, reason: String) {
         let has_earlier = name.as_ref().is_some_and(|name| self.before.seen.has(name));
         let standing = if has_earlier { ServedState::Earlier } else { ServedState::Nothing };
@@ -340,7 +347,7 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Takes what has become of a file. Whether it is published as it is.
+    /// Records the result of a file. Returns whether its current content is published.
     fn take_file(
         &mut self,
         name: Name,
@@ -376,7 +383,7 @@ impl<'a> Publisher<'a> {
                     self.unknown.insert(name);
                 }
             }
-            // It has been removed since it was listed.
+            // The file was removed after it was listed. The next scan withdraws it.
             Err(RepositoryError::Publish(PublishError::Read { source, .. }))
                 if source.kind() == ErrorKind::NotFound =>
             {
@@ -397,7 +404,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
         let listings = self.listed(tree);
         let (how, before, unknown) = (self.signing_context(root), self.before, &self.unknown);
-        // The listing of a folder that could not be examined stays as it was.
+        // If a folder could not be examined, its listing stays.
         let stays = |name: &Name| unknown.contains(name) && before.seen.has(name);
         let sign = |(name, listing): &(Name, Listing)| {
             if stays(name) || before.seen.listings.get(name) == Some(&Some(listing.clone())) {
@@ -420,8 +427,8 @@ impl<'a> Publisher<'a> {
         self.settle()
     }
 
-    /// The entries of each folder that was read, by its name: those that were found, and those that
-    /// stay as they were.
+    /// The entries of each folder that was read: those that were found, and the unexamined ones
+    /// that stay published.
     fn listed(&self, tree: &Tree) -> Vec<(Name, Listing)> {
         let mut listings: Vec<Listing> = vec![Vec::new(); tree.folders.len()];
         let served = tree.folders.iter().filter(|folder| folder.is_served);
@@ -451,7 +458,7 @@ impl<'a> Publisher<'a> {
             .collect()
     }
 
-    /// Flushes everything that has been signed to the disk.
+    /// Syncs all signed objects to disk.
     pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         self.batch.flush().map_err(explain)
     }
@@ -465,7 +472,7 @@ impl<'a> Publisher<'a> {
     }
 }
 
-/// What is signed, and waits to be served.
+/// Signed objects. In a repository they are synced to disk in batches before they are served.
 struct SignedBatch<'a> {
     repository: Option<&'a Repository>,
     published: Vec<Published>,
@@ -507,7 +514,7 @@ impl<'a> SignedBatch<'a> {
     }
 }
 
-/// How everything is signed, and where it is kept.
+/// The parameters of signing: names, version, key, options and repository.
 #[derive(Clone, Copy)]
 struct SigningContext<'a> {
     root: &'a Name,
@@ -561,8 +568,8 @@ impl<'a> SigningContext<'a> {
     }
 }
 
-/// Works on all items with several threads and hands out what comes of them with their numbers, in
-/// no order. An error ends it.
+/// Applies `work` to all items in several threads. Passes each result with the index of its item to
+/// `take`, in arbitrary order. An error of `take` ends the work.
 fn map_in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
@@ -570,7 +577,7 @@ fn map_in_parallel<T: Sync, R: Send>(
     mut take: impl FnMut(usize, R) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
-    // Each result may hold a file open.
+    // Bound the channel, as each result may keep a file open.
     let (results, taken) = sync_channel(threads);
     std::thread::scope(|scope| {
         for _ in 0..threads.min(items.len()) {
@@ -586,35 +593,34 @@ fn map_in_parallel<T: Sync, R: Send>(
             });
         }
         drop(results);
-        // Who breaks off drops the receiver, which ends the threads.
+        // An error drops the receiver, which ends the threads.
         taken.into_iter().try_for_each(|(at, result)| take(at, result))
     })
 }
 
-/// Why a file of a directory is left out.
+/// The reason why a file of a directory is skipped.
 fn skip_reason(error: &PublishError) -> String {
     match error {
         PublishError::Read { source, .. } => source.to_string(),
         PublishError::Changed { .. } => "it changed while it was being signed".into(),
-        PublishError::NoFile { .. } => "it is no file any more".into(),
+        PublishError::NoFile { .. } => "it is no longer a file".into(),
         PublishError::SegmentSize { max: 0, .. } => "its name is too long for a packet".into(),
         PublishError::SegmentSize { .. } => {
-            format!("its name is too long: {error}; give a smaller --segment-size")
+            format!("its name is too long: {error}; use a smaller --segment-size")
         }
         PublishError::SizeUnknown { .. } => {
-            "its content is made up as it is read, and has not the size that the system states"
-                .into()
+            "it is generated when read, and its size differs from what the system reports".into()
         }
         other => other.to_string(),
     }
 }
 
-/// Whether that is no reason to give up the others.
+/// Whether the error concerns one file, so that the other files can still be published.
 fn is_per_file_error(error: &PublishError) -> bool {
     !matches!(error, PublishError::Stopped | PublishError::Sign(_))
 }
 
-/// What to do about what cannot be signed or kept.
+/// The message for an error of signing or of the repository, with advice.
 pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
     let is_bucket = matches!(
         &error,
@@ -624,37 +630,35 @@ pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
         RepositoryError::Publish(_) => return explain_publish(error),
         RepositoryError::Write { source, .. } if limits::next_step(source).is_some() => {
             "; the file size limit of this process is reached: raise it (ulimit -f), and run the \
-             command again. The repository still has what it had"
+             command again. The repository keeps its earlier objects"
         }
         RepositoryError::Write { .. } => {
-            "; what the repository had it has, and what was signed before: run the command again \
-             when there is room and leave to write"
+            "; the repository keeps its earlier objects. Check the free space and the permissions, \
+             and run the command again"
         }
-        RepositoryError::NotARepository { .. } => {
-            "; name an empty directory, or one that does not exist"
-        }
+        RepositoryError::NotARepository { .. } => "; choose an empty or new directory",
         RepositoryError::InUse { .. } => {
-            "; one process at a time can use a repository. While it serves, it takes in what \
-             `weir put PATH NAME --repo DIR` puts there, without --watch: wait until it serves, \
-             stop it, or name another directory"
+            "; only one process at a time can use a repository. Once that process serves, it \
+             accepts objects from `weir put PATH NAME --repo DIR` without --watch: try again \
+             later, stop it, or choose another directory"
         }
-        RepositoryError::UnknownLayout { .. } => "; use the version of weir that made it",
+        RepositoryError::UnknownLayout { .. } => "; use the version of weir that created it",
         RepositoryError::VersionExhausted { .. } => {
-            "; take it out with --remove, or put it with a --version of your choice"
+            "; remove it with --remove, or choose a version with --version"
         }
         RepositoryError::Read { source, .. } => match source.kind() {
             ErrorKind::PermissionDenied if is_bucket => {
-                "; give credentials that may read it in AWS_ACCESS_KEY_ID and \
-                 AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
+                "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to credentials with read \
+                 access, or AWS_SKIP_SIGNATURE=true for a public bucket"
             }
             ErrorKind::HostUnreachable if std::env::var_os("AWS_ACCESS_KEY_ID").is_none() => {
-                "; AWS_ACCESS_KEY_ID is not set, so that this machine's role was asked for \
-                 credentials: set it and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a \
+                "; AWS_ACCESS_KEY_ID is not set, so credentials were requested from the role of \
+                 this machine: set it and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a \
                  public bucket"
             }
             ErrorKind::HostUnreachable => {
-                "; name the bucket's server with --s3-endpoint or AWS_ENDPOINT_URL, and its region \
-                 with AWS_REGION"
+                "; set the server with --s3-endpoint or AWS_ENDPOINT_URL, and its region with \
+                 AWS_REGION"
             }
             _ => "",
         },
@@ -668,20 +672,21 @@ fn explain_publish(error: RepositoryError) -> anyhow::Error {
         PublishError::Stopped => Interrupted("").into(),
         PublishError::Read { path, source } => cannot_read(path, source),
         PublishError::Changed { path } => anyhow::anyhow!(
-            "{} changed while it was being signed; run the command again when nobody writes to it",
+            "{} changed while it was being signed; run the command again when no program writes \
+             to it",
             printable(path.display())
         ),
         PublishError::NoFile { .. } | PublishError::SizeUnknown { .. } => {
-            anyhow::anyhow!("{error}; write what comes from it to a file first, and put that")
+            anyhow::anyhow!("{error}; copy its content to a file first, and put that")
         }
         PublishError::SegmentSize { max: 0, .. } => {
-            anyhow::anyhow!("the name is too long to leave room for content; choose a shorter one")
+            anyhow::anyhow!("the name is too long for a packet with content; choose a shorter one")
         }
         PublishError::SegmentSize { .. } => {
-            anyhow::anyhow!("{error}; give a smaller --segment-size")
+            anyhow::anyhow!("{error}; use a smaller --segment-size")
         }
         PublishError::TooDeep { .. } => {
-            anyhow::anyhow!("the name is too long: {error}; choose one of fewer components")
+            anyhow::anyhow!("the name is too long: {error}; choose one with fewer components")
         }
         _ => error.into(),
     }

@@ -1,4 +1,4 @@
-//! Tells a controller of what is served.
+//! Registers served objects with a controller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use weir_wire::Name;
 
 use crate::table::errln;
 
-/// Objects of fewer segments go as without a controller.
+/// Smaller objects are not registered, as a controller cannot divide them: a range has 64 segments.
 const SEGMENTS_MIN: u64 = 65;
 
-/// What a controller is told of large objects, while they are served and in the order in which it
-/// happens. What it does not take is served all the same. It is told of no end of the producer:
-/// what routers keep outlives who made it.
+/// Registers large objects with a controller in the background, in order, one request at a time.
+///
+/// An object that the controller rejects is still served. The end of the producer withdraws
+/// nothing, so that routers keep their parts.
 pub(super) struct ControllerRegistration {
     files: Files,
     pending: Option<PendingUpdate>,
     add: BTreeMap<Name, File>,
     withdraw: BTreeSet<Name>,
-    /// Versions that it has been told of or will be, by object.
+    /// The registered version of each object, including pending registrations.
     versions: HashMap<Name, Name>,
 }
 
@@ -38,7 +39,7 @@ impl ControllerRegistration {
         Self { files, pending: None, add, withdraw, versions: HashMap::new() }
     }
 
-    /// These are served from now on, and earlier versions of them no more.
+    /// Queues the registration of objects, and the withdrawal of their earlier versions.
     pub(super) fn add<'a>(&mut self, objects: impl Iterator<Item = &'a Published>) {
         for object in objects {
             let name = object.object().to_name();
@@ -60,7 +61,7 @@ impl ControllerRegistration {
         }
     }
 
-    /// No version of this object is served any more.
+    /// Queues the withdrawal of an object.
     pub(super) fn withdraw(&mut self, object: &Name) {
         if let Some(versioned) = self.versions.remove(object) {
             self.add.remove(&versioned);
@@ -68,7 +69,7 @@ impl ControllerRegistration {
         }
     }
 
-    /// Tells what there is to tell, unless the controller is being told of something.
+    /// Sends the queued changes, unless a request is in progress.
     pub(super) fn send_if_idle(&mut self) -> anyhow::Result<()> {
         let is_busy = |under_way: &PendingUpdate| !under_way.is_done.load(Ordering::Relaxed);
         let is_idle = self.add.is_empty() && self.withdraw.is_empty();
@@ -80,37 +81,37 @@ impl ControllerRegistration {
         let withdraw = std::mem::take(&mut self.withdraw).into_iter().collect();
         let telling =
             self.files.register_in_background(add, withdraw, report_events(is_done.clone()));
-        let _telling = telling.context("cannot tell the controller")?;
+        let _telling = telling.context("cannot start the registration with the controller")?;
         self.pending = Some(PendingUpdate { _telling, is_done });
         Ok(())
     }
 }
 
-/// What the user is told of what becomes of it.
+/// Reports the results of a registration to the user.
 fn report_events(is_done: Arc<AtomicBool>) -> impl FnMut(FilesEvent) {
     let mut is_late = false;
     move |event| match event {
         FilesEvent::Refused(FileRefused { name, error }) => {
-            errln!("weir: the controller does not take {name}: {error}; it is served without");
+            errln!("weir: the controller rejects {name}: {error}; it is served without controller");
         }
         FilesEvent::Waiting(error) => {
             is_late = true;
-            errln!("weir: the controller is not told yet: {error}; trying again while serving");
+            errln!("weir: cannot reach the controller yet: {error}; still trying");
         }
         FilesEvent::Failed(error) => {
-            errln!("weir: the controller is not told: {error}; all is served without");
+            errln!("weir: cannot register with the controller: {error}; serving without it");
             is_done.store(true, Ordering::Relaxed);
         }
         FilesEvent::Done => {
             if is_late {
-                errln!("weir: the controller has been told");
+                errln!("weir: registered with the controller");
             }
             is_done.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// The lists of digests that an object has beside its segments.
+/// The lists of digests that belong to an object in addition to its segments.
 fn manifest(object: &Published) -> Vec<List> {
     let versioned = object.versioned().as_view();
     let mut lists: BTreeMap<Name, u64> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! What is known of a directory: what a look through it found, and what was published of it before.
+//! The state of a published directory: what the last scan found, and what is published.
 //!
-//! Something that was published is withdrawn only after a look that found it absent. What a look
-//! could not find out stays as it was.
+//! A file is withdrawn only after a scan found that it does not exist. If a scan could not examine
+//! a file, its published version stays.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -14,26 +14,26 @@ use std::path::{Path, PathBuf};
 use weir_transport::LISTING_KEYWORD;
 use weir_wire::{Name, NameView};
 
-/// By which an unchanged file is recognised.
+/// Device, inode, size and times of a file. Equal stamps mean that the file has not changed.
 pub(super) type Stamp = [i64; 7];
-/// Names of the entries of a folder, and which of them are folders.
+/// The names of the entries of a folder, each with a flag for folders.
 pub(super) type Listing = Vec<(Vec<u8>, bool)>;
 /// Device and inode of a folder.
 pub(super) type FolderId = [u64; 2];
 
-/// What was published of a directory, by names.
+/// The published files and folders of a directory, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectorySnapshot {
-    /// Without a stamp: kept in a repository, and not seen by this process yet.
+    /// `None` means that the file is in the repository, but this process has not examined it yet.
     pub(super) files: HashMap<Name, Option<Stamp>>,
-    /// By the names of the folders. Without a listing: as above.
+    /// By the name of the folder. `None` has the same meaning as in `files`.
     pub(super) listings: HashMap<Name, Option<Listing>>,
-    /// Which folders this process has seen.
+    /// The folders that this process has examined.
     pub(super) folders: HashMap<Name, FolderId>,
 }
 
 impl DirectorySnapshot {
-    /// What a repository keeps.
+    /// The files and folders in a repository.
     pub(super) fn from_repository(objects: impl Iterator<Item = Name>) -> Self {
         let mut seen = Self::default();
         for mut object in objects {
@@ -49,8 +49,8 @@ impl DirectorySnapshot {
         seen
     }
 
-    /// What is known of some folders: the folders, and what lies in each. Nothing where that was
-    /// not seen by this process.
+    /// The part of the snapshot about some folders and their entries. `None` if this process has
+    /// not examined all of them.
     pub(super) fn subset<'a>(&self, folders: impl Iterator<Item = &'a Name>) -> Option<Self> {
         let mut part = Self::default();
         for folder in folders {
@@ -74,7 +74,7 @@ impl DirectorySnapshot {
         Some(())
     }
 
-    /// Puts `now` in the place of a part of this.
+    /// Replaces a part of the snapshot by `now`.
     pub(super) fn replace(&mut self, part: &Self, now: Self) {
         for name in part.files.keys() {
             self.files.remove(name);
@@ -93,7 +93,7 @@ impl DirectorySnapshot {
         self.files.contains_key(name) || self.listings.contains_key(name)
     }
 
-    /// All names below which something was published.
+    /// All names that have a published file or folder below them.
     pub(super) fn parents(&self) -> HashSet<&[u8]> {
         let mut parents = HashSet::new();
         for name in self.files.keys().chain(self.listings.keys()) {
@@ -105,7 +105,8 @@ impl DirectorySnapshot {
         parents
     }
 
-    /// Adds what `before` has of names of `unknown` and below them. Whether there was anything.
+    /// Copies the entries at or below the names in `unknown` from `before`. Returns whether there
+    /// were any.
     pub(super) fn carry_over(&mut self, before: &Self, unknown: &HashSet<Name>) -> bool {
         if unknown.is_empty() {
             return false;
@@ -127,14 +128,14 @@ impl DirectorySnapshot {
         has_any
     }
 
-    /// Files and folders that `now` has no more.
+    /// Files and folders that are missing in `now`.
     fn missing<'a>(&'a self, now: &'a Self) -> impl Iterator<Item = &'a Name> {
         let files = self.files.keys().filter(|name| !now.files.contains_key(*name));
         files.chain(self.listings.keys().filter(|name| !now.listings.contains_key(*name)))
     }
 
-    /// What `now` has no more although it is there: a system may leave out of a listing what is
-    /// renamed while it lists. `skipped` are paths that are skipped whatever they hold.
+    /// Names that are missing in `now` although their files exist: a file renamed during `readdir`
+    /// may not be listed. Paths in `skipped` are never published and do not count.
     pub(super) fn overlooked(
         &self,
         now: &Self,
@@ -158,7 +159,7 @@ impl DirectorySnapshot {
         self.missing(now).filter(is_there).cloned().collect()
     }
 
-    /// Names of the objects that `now` has no more.
+    /// Names of the objects to withdraw: those that are missing in `now`.
     pub(super) fn withdrawn_since(&self, now: &Self) -> Vec<Name> {
         let files = self.files.keys().filter(|name| !now.files.contains_key(*name)).cloned();
         let folders = self.listings.keys().filter(|name| !now.listings.contains_key(*name));
@@ -166,7 +167,7 @@ impl DirectorySnapshot {
     }
 }
 
-/// Whether a name or one that it lies below is one of these.
+/// Whether the set contains the name or a prefix of it.
 fn is_within(name: NameView<'_>, names: &HashSet<&[u8]>) -> bool {
     let mut at = name;
     loop {
@@ -180,7 +181,7 @@ fn is_within(name: NameView<'_>, names: &HashSet<&[u8]>) -> bool {
     }
 }
 
-/// Where the file of that name is in the directory.
+/// The path of the file with this name.
 pub(super) fn path_of(root: &Path, root_name: &Name, name: &Name) -> PathBuf {
     let below = name.as_view().suffix(root_name.as_view().component_count());
     let mut path = root.to_owned();
@@ -188,7 +189,7 @@ pub(super) fn path_of(root: &Path, root_name: &Name, name: &Name) -> PathBuf {
     path
 }
 
-/// The name of a folder of the directory, by its path.
+/// The name of the folder with this path.
 pub(super) fn folder_name(root: &Path, root_name: &Name, folder: &Path) -> Option<Name> {
     let mut name = root_name.clone();
     for part in folder.strip_prefix(root).ok()? {
@@ -197,7 +198,7 @@ pub(super) fn folder_name(root: &Path, root_name: &Name, folder: &Path) -> Optio
     Some(name)
 }
 
-/// The name of the object that is the listing of a folder.
+/// The name of the listing of a folder.
 pub(super) fn listing_name(folder: &Name) -> Name {
     folder.clone().append_keyword(LISTING_KEYWORD).clone()
 }

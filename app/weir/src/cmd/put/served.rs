@@ -1,4 +1,4 @@
-//! What is served, and under which names.
+//! The objects that are served, and their names.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use weir_wire::Name;
 
 use super::publisher::UnpublishedEntry;
 
-/// The name of what was put with its version.
+/// The published file or directory: its name with version.
 pub(super) struct Root {
     pub(super) versioned: Name,
     pub(super) is_directory: bool,
 }
 
-/// See the module's text.
+/// The object store of `weir put`, and the names to register.
 #[derive(Default)]
 pub(super) struct Served {
     pub(super) store: ObjectStore,
     pub(super) root: Option<Root>,
-    /// The names that the router is told.
+    /// Names to register with the router.
     pub(super) names: Vec<Name>,
-    /// The names of keys, which it is told if it likes.
+    /// Names of keys. Their registration is optional, as the metadata carries the certificate too.
     pub(super) key_names: Vec<Name>,
     pub(super) signer: Option<Name>,
     pub(super) unpublished: Vec<UnpublishedEntry>,
-    /// Objects that were there as they would be signed.
+    /// Number of objects in the repository that did not need to be signed again.
     pub(super) reused: usize,
 }
 
 impl Served {
-    /// The store denies, signed if there is a signer, what does not exist below the registered
-    /// names.
+    /// Makes the store answer requests for missing objects below the registered names. The answers
+    /// are signed if there is a signer.
     pub(super) fn claim_names(&mut self, signer: Option<Arc<dyn Signer>>) {
         if let Some(signer) = signer {
             self.store.sign_absence(signer);
@@ -39,24 +39,24 @@ impl Served {
         self.names.iter().for_each(|name| self.store.own_prefix(name));
     }
 
-    /// The number of the version of what was put.
+    /// The version number of the published file or directory.
     pub(super) fn version(&self) -> u64 {
         let last = self.root.as_ref().and_then(|root| root.versioned.as_view().last());
         last.and_then(|last| last.as_version()).unwrap_or(0)
     }
 
-    /// How many entries should be served, and are not.
+    /// The number of entries that should be served, but are not.
     pub(super) fn failures(&self) -> usize {
         self.unpublished.iter().filter(|one| one.is_failure()).count()
     }
 
-    /// Without its file there is nothing to serve.
+    /// Whether a single file is served, so that its loss ends the command.
     pub(super) fn is_single_file(&self) -> bool {
         self.root.as_ref().is_some_and(|root| !root.is_directory)
             && self.store.objects().count() == 1
     }
 
-    /// Names of keys that are not registered with the others.
+    /// Names of keys that no registered name covers.
     pub(super) fn key_names(&self) -> impl Iterator<Item = &Name> {
         let is_below = |name: &&Name, above: &Name| above.as_view().is_prefix_of(name.as_view());
         self.key_names

@@ -1,4 +1,4 @@
-//! Serving what was put, until it is stopped.
+//! Serves the published objects until a signal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -16,27 +16,27 @@ use super::served::Served;
 use crate::table::{count, errln, octets};
 use crate::transfer::{RouterArgs, Stop};
 
-/// How long to wait before the router is tried again.
+/// Pause between two attempts to reconnect to the router.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// How long an answer of another producer of the same name is waited for. Without a route there is
-/// a Nack at once.
+/// How long to wait for another producer of the same name. Without a route, the router sends a Nack
+/// immediately.
 const OTHER_PRODUCER_WAIT_MS: u64 = 400;
-/// Names for which others are looked for.
+/// Number of names that are probed for other producers.
 const NAMES_PROBED_MAX: usize = 4;
 
-/// Serves everything until it is stopped.
+/// The serving thread.
 pub(super) struct Server<'a> {
     pub(super) router: &'a RouterArgs,
     pub(super) announcement: Announcement<'a>,
     pub(super) served: Served,
     pub(super) stop: &'a Stop,
-    /// Names that are to be registered while it serves.
+    /// Names to register while serving, from the handover of other processes.
     pub(super) registrations: Option<Receiver<PrefixRegistration>>,
 }
 
 impl Server<'_> {
-    /// Serves while another thread publishes what is new. That returns how many entries should be
-    /// served at the end, and are not.
+    /// Serves while another thread runs `publish`, which returns the number of entries that could
+    /// not be published.
     pub(super) fn run_with_publisher(
         &mut self,
         mut client: Client,
@@ -55,8 +55,8 @@ impl Server<'_> {
         })
     }
 
-    /// Warns where another producer answers for a name already: consumers would get now the content
-    /// of one, now that of the other.
+    /// Warns if another producer already serves a name, as consumers would get the content of
+    /// either one.
     fn warn_of_other_producers(&self, client: &mut Client) {
         for name in self.served.names.iter().take(NAMES_PROBED_MAX) {
             let metadata = name.clone().append_keyword(METADATA_KEYWORD).clone();
@@ -68,12 +68,12 @@ impl Server<'_> {
             let data = DataView::decode(&found.packet);
             let Some(metadata) = data.ok().and_then(|data| Metadata::decode(data.content).ok())
             else {
-                // It may say that there is no such thing.
+                // The answer may say that the object does not exist.
                 continue;
             };
             errln!(
-                "weir: another producer already serves {name} ({}); consumers get the content of \
-                 one or the other. Stop one of them, or choose another name",
+                "weir: another producer already serves {name} ({}), so consumers may get either \
+                 content; stop one of them, or choose another name",
                 metadata.versioned
             );
         }
@@ -93,21 +93,21 @@ impl Server<'_> {
                 serve(&mut client, &mut self.served.store, &mut should_continue)
             };
             if let Some((names, done)) = registration.take() {
-                // Whoever waits for it may have gone.
+                // Fails if the waiting thread has timed out.
                 let _ = done.send(self.register_more(&mut client, names));
                 if served.is_ok() && lost.is_none() && !self.stop.is_set() {
                     continue;
                 }
             }
             let Err(error) = served else { break };
-            errln!("weir: {error}; trying to reach the router again");
+            errln!("weir: {error}; reconnecting to the router");
             let Some(connected) = self.reconnect() else { break };
             client = connected;
             errln!("weir: serving again");
         }
         self.unregister(&mut client);
         if let Some(loss) = lost {
-            bail!("{loss}; run the command again to sign and serve what it is now");
+            bail!("{loss}; run the command again to sign and serve the current content");
         }
         if !self.announcement.json {
             let stats = self.served.store.stats();
@@ -115,7 +115,7 @@ impl Server<'_> {
         }
         if let unread @ 1.. = self.served.store.unread() {
             let packets = count(unread, "packet", "packets");
-            errln!("weir: {packets} of the repository could not be read when asked for");
+            errln!("weir: {packets} of the repository could not be read");
         }
         if let damaged @ 1.. = self.served.store.damaged() {
             errln!(
@@ -133,13 +133,13 @@ impl Server<'_> {
             })?;
         }
         for name in self.served.key_names() {
-            // The certificate travels with the metadata as well.
+            // Optional: the metadata also carries the certificate.
             let _ = client.register_prefix(name);
         }
         Ok(())
     }
 
-    /// Registers names of what has been added.
+    /// Registers the names of objects from a handover.
     fn register_more(&mut self, client: &mut Client, names: Vec<Name>) -> Result<(), String> {
         for name in names {
             let is_above = |above: &Name| above.as_view().is_prefix_of(name.as_view());
@@ -154,7 +154,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// The router forgets the routes with the connection; this is for the others.
+    /// Unregisters all names. Weir and NFD remove the routes with the connection; other routers may
+    /// not.
     fn unregister(&self, client: &mut Client) {
         for name in self.served.names.iter().chain(self.served.key_names()) {
             let _ = client.unregister_prefix(name);
@@ -173,7 +174,8 @@ impl Server<'_> {
     }
 }
 
-/// Tells of losses. That of a lone file ends it all, but not that of a packet that is kept.
+/// Returns a function that reports lost content. If a single file is served, its loss ends the
+/// command; a damaged or unreadable packet of a repository does not.
 fn loss_reporter<'a>(
     stop: &'a Stop,
     is_lone_file: bool,
@@ -183,14 +185,14 @@ fn loss_reporter<'a>(
         for loss in losses {
             match loss {
                 ServeProblem::Damaged { .. } => {
-                    errln!("weir: {loss}; it is not served, the rest is: put the file again");
+                    errln!("weir: {loss}; it is not served. Put the file again");
                 }
                 ServeProblem::Unreadable { .. } | ServeProblem::BucketUnreachable { .. } => {
-                    errln!("weir: {loss}; trying again whenever it is asked for");
+                    errln!("weir: {loss}; trying again at the next request");
                 }
                 ServeProblem::BucketReachable { .. } => errln!("weir: {loss}"),
                 loss if is_lone_file => *lost = Some(loss),
-                loss => errln!("weir: {loss}; it is served no more, the rest is"),
+                loss => errln!("weir: {loss}; it is no longer served"),
             }
         }
         !stop.is_set() && lost.is_none()

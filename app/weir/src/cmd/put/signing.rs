@@ -1,4 +1,4 @@
-//! Which key signs what is put.
+//! Selects the key that signs the published objects.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::transfer::{KeyArgs, warn_about_clock};
 
 #[derive(Copy, Clone, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sign {
-    /// Your default key
+    /// Your default key, which is created if you have none
     Default,
-    /// SHA-256 only
+    /// A SHA-256 digest, which does not show who signed
     Digest,
 }
 
-/// Who signs, and what shows it.
+/// The signer, its certificate and its name.
 pub(super) struct Signing {
     pub(super) signer: Arc<dyn Signer>,
     pub(super) certificate: Option<Vec<u8>>,
-    /// Where the certificate is served.
+    /// The name under which the certificate is served.
     pub(super) certificate_prefix: Option<Name>,
     pub(super) name: Option<Name>,
 }
 
-/// The key that the command line names.
+/// The options of the command line that select a key.
 pub(super) struct KeyChoice<'a> {
     pub(super) key: Option<&'a Name>,
     pub(super) sign: Sign,
@@ -58,7 +58,7 @@ impl KeyChoice<'_> {
         Ok(Signing { signer: Arc::new(signer), certificate, certificate_prefix, name })
     }
 
-    /// What signs answers if nothing is put: the named or the default key, unless it needs a
+    /// The signer for answers when no path is given: the selected key, unless it needs a
     /// passphrase.
     pub(super) fn signer_without_passphrase(&self) -> Option<Arc<dyn Signer>> {
         if self.key.is_none() && self.sign == Sign::Digest {
@@ -78,8 +78,9 @@ fn warn_about_validity(certificate: &Certificate) {
     let now_unix_s = (unix_time_ms() / 1000) as i64;
     if !certificate.validity().contains(now_unix_s) {
         errln!(
-            "weir: {} is not valid now, and others will refuse what is signed with it; `weir key \
-             renew {}` makes a new certificate of the key, if the clock of this machine is right",
+            "weir: the certificate {} is not valid now, so consumers will reject data signed with \
+             it; check the clock of this machine, or renew the certificate with `weir key renew \
+             {}`",
             certificate.name(),
             certificate.key_name()
         );
@@ -91,8 +92,8 @@ fn explain_no_key(error: KeyChainError) -> anyhow::Error {
     let error = anyhow::Error::from(error);
     match is_io {
         true => anyhow::anyhow!(
-            "{error:#}. Name a directory of yours for keys with --home or WEIR_HOME, or do without \
-             a key: --sign digest"
+            "{error:#}. Choose a writable directory for keys with --home or WEIR_HOME, or use no \
+             key: --sign digest"
         ),
         false => error,
     }

@@ -1,7 +1,7 @@
-//! What `weir put` publishes before it says that it is ready.
+//! The first publication of `weir put`, before it reports that it is ready.
 //!
-//! Ready means that every file that was there at the start is published. Files that may still be
-//! written are waited for, within a bound.
+//! Ready means that all files that existed at the start are published. Files that are being written
+//! are waited for, at most 3 s.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::Metadata;
@@ -19,27 +19,28 @@ use super::tree::{Source, Tree};
 use super::watch::{ScanScope, WatchedDirectory};
 use crate::transfer::Stop;
 
-/// How long files that are being written are waited for.
+/// How long to wait for files that are being written.
 const WRITERS_WAIT: Duration = Duration::from_secs(3);
-/// How often it is looked whether they are whole. What is young is so after twice this.
+/// Pause between two scans while waiting. A recently changed file counts as complete after two
+/// pauses.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// See the module's text.
+/// The inputs of the first publication.
 pub(super) struct InitialPublication<'a> {
     pub(super) source: Source<'a>,
     pub(super) follow_links: bool,
     pub(super) options: &'a PublishOptions,
-    /// Returns the number of a version that is made now.
+    /// Returns the version number for objects signed now.
     pub(super) version: &'a dyn Fn() -> Version,
     pub(super) signing: &'a Signing,
     pub(super) repository: Option<&'a mut Repository>,
     pub(super) watched: Option<&'a mut WatchedDirectory>,
-    /// In which replaced versions are held, of what is watched.
+    /// Keeps replaced files open, with `--watch`.
     pub(super) files: Option<&'a OpenFiles>,
     pub(super) stop: &'a Stop,
 }
 
-/// What was published.
+/// The result of the first publication.
 pub(super) struct InitialResult {
     pub(super) root: Root,
     pub(super) published: Vec<Published>,
@@ -57,7 +58,7 @@ impl InitialPublication<'_> {
         let mut found = loop {
             let begin = Instant::now();
             if let Some(watched) = &mut self.watched {
-                // All of that is looked at now.
+                // This scan covers all changes reported so far.
                 watched.take_changed();
             }
             let (mut found, is_all) = self.scan(&before, awaited.as_ref())?;
@@ -82,9 +83,9 @@ impl InitialPublication<'_> {
         Ok(InitialResult { root, published: all.into_values().collect(), found })
     }
 
-    /// Publishes what can be. Whether that is all: otherwise files are still to be waited for, and
-    /// no listing says what there is. `awaited` are the files that were being written at first,
-    /// and until when they are waited for.
+    /// Scans the source and publishes what is complete. Returns `true` if no file must be waited
+    /// for; only then are the listings published. `awaited` contains the files that were being
+    /// written at the first scan, and the deadline.
     fn scan(
         &self,
         before: &DirectorySnapshot,
@@ -128,7 +129,7 @@ impl InitialPublication<'_> {
         Ok((publisher.finish(), !must_wait))
     }
 
-    /// Records what was published, and what the repository keeps from now on.
+    /// Adds the published objects to `all` and to the repository, and removes the withdrawn ones.
     fn record(
         &mut self,
         all: &mut BTreeMap<Vec<u8>, Published>,
@@ -146,7 +147,7 @@ impl InitialPublication<'_> {
         Ok(())
     }
 
-    /// Waits for files to become whole.
+    /// Waits for writers to finish.
     fn pause(&mut self, pause: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + pause;
         while let Some(watched) = &mut self.watched
@@ -160,7 +161,7 @@ impl InitialPublication<'_> {
         Ok(())
     }
 
-    /// What has been put: a file, or the listing of a directory.
+    /// The published root: the file, or the listing of the directory.
     fn root(&self, all: &BTreeMap<Vec<u8>, Published>) -> Root {
         let Source { name, is_directory, .. } = self.source;
         let object = if is_directory { listing_name(name) } else { name.clone() };

@@ -1,4 +1,4 @@
-//! Looks through a directory for what there is to publish.
+//! Walks a directory and collects the files and folders to publish.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,12 +15,12 @@ use super::seen::FolderId;
 use crate::table::printable;
 use crate::transfer::cannot_read;
 
-/// Folders within folders at most.
+/// Maximum depth of nested folders.
 const DEPTH_MAX: usize = 64;
-/// Files and folders at most: with links there may be more than on the disk.
+/// Maximum number of files and folders. Links can multiply the number on the disk.
 const ENTRIES_MAX: usize = 1 << 22;
 
-/// What is put.
+/// The file or directory to publish, and its name.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) path: &'a Path,
@@ -28,21 +28,21 @@ pub(super) struct Source<'a> {
     pub(super) is_directory: bool,
 }
 
-/// A file or folder, by its parent's number.
+/// A file or folder. `parent` is the index of its folder in [`Tree::folders`].
 pub(super) struct Entry {
     pub(super) parent: Option<usize>,
     pub(super) name: OsString,
 }
 
-/// A folder that was found.
+/// A folder of the tree.
 pub(super) struct Folder {
     pub(super) entry: Entry,
     pub(super) name: Name,
     pub(super) id: FolderId,
     pub(super) is_empty: bool,
-    /// Its entries were read. Otherwise it was found as an entry of one that was read.
+    /// Whether its entries were read. Otherwise only its name is known.
     pub(super) is_read: bool,
-    /// Its name leaves room for those of what is in it.
+    /// Whether its name is short enough for the names of its entries.
     pub(super) is_served: bool,
 }
 
@@ -51,44 +51,45 @@ impl Folder {
         Self { entry, name, id, is_empty, is_read: true, is_served: true }
     }
 
-    /// Whether its listing can be made from what was found.
+    /// Whether its listing can be published.
     pub(super) fn is_listed(&self) -> bool {
         self.is_read && self.is_served
     }
 }
 
-/// Something that is not published.
+/// An entry that is not published.
 pub(super) struct Skipped {
     pub(super) entry: Entry,
     pub(super) reason: String,
     pub(super) cause: SkipCause,
 }
 
-/// Why something is not published.
+/// Why an entry is not published.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipCause {
-    /// Such things never are.
+    /// Entries of this type are never published.
     Rule,
-    /// It lies too deep.
+    /// It is nested too deep.
     Limit,
-    /// It could not be examined: it may be a file that was published.
+    /// It could not be examined. It may be a file that is already published.
     Unknown,
 }
 
-/// What there is to sign.
+/// The files and folders of a directory.
 #[derive(Default)]
 pub(super) struct Tree {
-    /// The entry of one without a parent is its path: that of the root, which comes first, or of
-    /// each folder that was looked at alone.
+    /// The entry name of a folder without a parent is its path. This is the root, which comes
+    /// first, or a folder that was scanned alone.
     pub(super) folders: Vec<Folder>,
     pub(super) files: Vec<Entry>,
     pub(super) skipped: Vec<Skipped>,
-    /// Folders with links to files: what such a file holds changes in another folder.
+    /// Folders with links to files. Such a file changes without an event in the folder.
     pub(super) linked: BTreeSet<usize>,
 }
 
 impl Tree {
-    /// Looks through a directory. Only what is in it may be skipped.
+    /// Walks a whole directory. Fails if the directory itself cannot be read; unreadable entries
+    /// are skipped.
     pub(super) fn of(path: &Path, name: &Name, follow_links: bool) -> anyhow::Result<Self> {
         let real = path.canonicalize().map_err(|error| cannot_read(path, &error))?;
         let mut walk = Walk { root: real.clone(), follow_links, tree: Self::default() };
@@ -98,8 +99,8 @@ impl Tree {
         Ok(walk.tree)
     }
 
-    /// Looks at some folders of a directory alone, not at the folders in them. `root` is the path
-    /// of the directory without links.
+    /// Reads some folders of a directory, without their subfolders. `root` is the path of the
+    /// directory without links.
     pub(super) fn of_folders<'a>(
         root: &Path,
         folders: impl Iterator<Item = (&'a Path, Name)>,
@@ -111,7 +112,7 @@ impl Tree {
         Ok(walk.tree)
     }
 
-    /// The entry and what it lies in, from the root on.
+    /// The entry and its ancestors, starting with the root.
     fn ancestry<'b>(&'b self, entry: &'b Entry) -> Vec<&'b Entry> {
         let parent = |entry: &&'b Entry| entry.parent.map(|parent| &self.folders[parent].entry);
         let mut line: Vec<&Entry> = std::iter::successors(Some(entry), parent).collect();
@@ -123,7 +124,7 @@ impl Tree {
         self.ancestry(entry).iter().map(|entry| &entry.name).collect()
     }
 
-    /// The name of something that lies in a folder.
+    /// The name of an entry that has a parent.
     pub(super) fn name_of(&self, entry: &Entry) -> Name {
         let parent = entry.parent.expect("it lies in a folder");
         name_in(&self.folders[parent].name, entry)
@@ -134,9 +135,9 @@ fn name_in(folder: &Name, entry: &Entry) -> Name {
     folder.clone().append_generic(entry.name.as_bytes()).clone()
 }
 
-/// Looks through a directory.
+/// The state of a walk.
 struct Walk {
-    /// With no links in it.
+    /// The path of the directory without links.
     root: PathBuf,
     follow_links: bool,
     tree: Tree,
@@ -146,16 +147,16 @@ enum EntryKind {
     File {
         is_link: bool,
     },
-    /// A folder, with its path that has no links in it.
+    /// A folder, with its path without links.
     Folder(PathBuf),
 }
 
-/// Why an entry is skipped.
+/// The message and the cause of a skipped entry.
 type Reason = (String, SkipCause);
 
 impl Walk {
-    /// Adds a folder and what is in it. `above` are the folders that it lies in, links followed.
-    /// If it cannot be read, returns why.
+    /// Adds a folder and everything below it. `above` contains the paths of its ancestors without
+    /// links, to detect circles. The inner error means that the folder cannot be read.
     fn folder(
         &mut self,
         path: &Path,
@@ -173,8 +174,8 @@ impl Walk {
         self.tree.folders.push(Folder::read(entry, name.clone(), id, is_empty));
         if self.tree.folders.len() + self.tree.files.len() + entries.len() > ENTRIES_MAX {
             bail!(
-                "there are more than {ENTRIES_MAX} files and directories in {}; put parts of it \
-                 under names of their own",
+                "{} has more than {ENTRIES_MAX} files and directories; put its subdirectories \
+                 under separate names",
                 printable(self.root.display())
             );
         }
@@ -184,7 +185,7 @@ impl Walk {
             match self.classify(&entry, above) {
                 Ok(EntryKind::File { is_link }) => self.file(here, number, is_link),
                 Ok(EntryKind::Folder(_)) if above.len() >= DEPTH_MAX => {
-                    let reason = format!("it lies more than {DEPTH_MAX} directories deep");
+                    let reason = format!("it is nested more than {DEPTH_MAX} directories deep");
                     self.skip(here, (reason, SkipCause::Limit));
                 }
                 Ok(EntryKind::Folder(real)) => {
@@ -201,7 +202,7 @@ impl Walk {
         Ok(Ok(()))
     }
 
-    /// Adds a folder, the files in it, and the folders in it by name alone.
+    /// Adds a folder with its files, and its subfolders without their entries.
     fn folder_alone(&mut self, path: &Path, name: Name) -> std::io::Result<()> {
         let (id, entries) = read_folder(path)?;
         let number = self.tree.folders.len();
@@ -234,12 +235,12 @@ impl Walk {
         self.tree.skipped.push(Skipped { entry, reason, cause });
     }
 
-    /// What an entry is, or why it is skipped.
+    /// Returns the type of an entry, or why it is skipped.
     fn classify(&self, entry: &DirEntry, above: &[PathBuf]) -> Result<EntryKind, Reason> {
         let unknown = |error: std::io::Error| (error.to_string(), SkipCause::Unknown);
         let known = |reason: &str| (reason.to_owned(), SkipCause::Rule);
         if is_reserved_name(&entry.file_name().into_vec()) {
-            return Err(known("it belongs to a download that has not ended"));
+            return Err(known("it belongs to an unfinished download"));
         }
         let kind = entry.file_type().map_err(unknown)?;
         if kind.is_file() {
@@ -254,18 +255,18 @@ impl Walk {
         }
         let real = path
             .canonicalize()
-            .map_err(|error| (format!("a link that leads nowhere: {error}"), SkipCause::Unknown))?;
+            .map_err(|error| (format!("a broken link: {error}"), SkipCause::Unknown))?;
         if !self.follow_links && !real.starts_with(&self.root) {
-            return Err(known("a link that leads out of the directory; --follow-links serves it"));
+            return Err(known("a link out of the directory; follow it with --follow-links"));
         }
         let found = fs::metadata(&real).map_err(unknown)?;
         match (found.is_file(), found.is_dir()) {
             (true, _) => Ok(EntryKind::File { is_link: true }),
             (_, true) if !self.follow_links => {
-                Err(known("a link to a directory; --follow-links serves it"))
+                Err(known("a link to a directory; follow it with --follow-links"))
             }
             (_, true) if above.iter().any(|above| above.starts_with(&real)) => {
-                Err(known("a link that leads in a circle"))
+                Err(known("a link to one of its parent directories"))
             }
             (_, true) => Ok(EntryKind::Folder(real)),
             _ => Err(known("it is neither a file nor a directory")),
@@ -273,12 +274,12 @@ impl Walk {
     }
 }
 
-/// The entries of a folder, and which one it is.
+/// Reads the ID and the entries of a folder.
 fn read_folder(path: &Path) -> std::io::Result<(FolderId, Vec<DirEntry>)> {
     loop {
         let before = folder_id(&fs::metadata(path)?);
         let entries = fs::read_dir(path)?.collect::<std::io::Result<_>>()?;
-        // A file system may be mounted here, or unmounted, in between.
+        // Repeat if a file system was mounted or unmounted in between.
         if folder_id(&fs::metadata(path)?) == before {
             return Ok((before, entries));
         }

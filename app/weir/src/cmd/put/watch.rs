@@ -1,8 +1,14 @@
-//! `weir put --watch`: what changes in a directory is published as it does.
+//! `weir put --watch`: publishes the changes of a directory.
 //!
-//! The system reports that something has changed. A look finds out what: through the folders that
-//! it has reported, or through the whole directory where that may not be enough. So what moves is
-//! no case of its own.
+//! Events of the system only say where to look. A scan then compares the directory with the
+//! published state, so renames and moves need no special case.
+//!
+//! 1. An event arrives. The folders of its paths are added to the next scan.
+//! 2. After [`DEBOUNCE`], the scan reads these folders. It reads the whole directory instead if
+//!    folders were added, removed or replaced, or if events were lost.
+//! 3. New and changed files are signed. Names that no longer exist are withdrawn.
+//! 4. [`FULL_SCAN_AFTER`] after a partial scan, the whole directory is scanned. This finds changes
+//!    that the system does not report.
 
 mod events;
 
@@ -29,15 +35,15 @@ use crate::transfer::Stop;
 
 pub(super) use self::events::{ScanScope, WatchedDirectory};
 
-/// How long after the first change there is a look.
+/// Delay between the first change and the scan.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long after a look at some folders the whole directory is looked through, for what the system
-/// does not report: a file that was changed by another of its names, or through a mapping.
+/// Delay between a scan of some folders and a scan of the whole directory. It finds changes without
+/// events: a file changed through another hard link or through a memory mapping.
 const FULL_SCAN_AFTER: Duration = Duration::from_secs(5);
-/// How long to wait for the thread that serves.
+/// How long to wait for the serving thread to apply an update.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
 
-/// Publishes what changes, beside the thread that serves.
+/// The publishing thread, which runs next to the serving thread.
 pub(super) struct WatchPublisher<'a> {
     pub(super) watched: WatchedDirectory,
     pub(super) source: Source<'a>,
@@ -47,11 +53,11 @@ pub(super) struct WatchPublisher<'a> {
     pub(super) repository: Option<&'a mut Repository>,
     pub(super) registering: Option<ControllerRegistration>,
     pub(super) updates: Updates,
-    /// Takes in what other processes put into the repository.
+    /// Accepts objects that other processes put into the repository.
     pub(super) intake: Option<&'a HandoverListener>,
-    /// What may be kept open of files that change.
+    /// Keeps replaced files open for running downloads.
     pub(super) files: &'a OpenFiles,
-    /// The number of the last version.
+    /// The last version number used.
     pub(super) version: u64,
     pub(super) stop: &'a Stop,
     pub(super) is_over: &'a AtomicBool,
@@ -59,18 +65,20 @@ pub(super) struct WatchPublisher<'a> {
 }
 
 impl WatchPublisher<'_> {
-    /// Until it is over. Returns how many entries should be published then, and are not.
+    /// Runs until the end of the command. Returns the number of entries that could not be
+    /// published.
     pub(super) fn run(mut self) -> usize {
         let mut due = self.watched.rescan_after.map(|again| Instant::now() + again);
         let (mut earliest, mut last_error) = (Instant::now(), String::new());
-        // When the whole directory has to be looked through.
+        // When a scan of the whole directory is due.
         let mut full_due: Option<Instant> = None;
         while !self.stop.is_set() && !self.is_over.load(Ordering::Relaxed) {
             let has_events = self.watched.take_events();
             let is_replaced = self.watched.rewatch_if_replaced();
             if has_events || is_replaced {
                 let soon = earliest.max(Instant::now() + DEBOUNCE);
-                // What failed before may not fail in another directory.
+                // In a replaced directory an earlier error may not recur, so do not wait for the
+                // retry.
                 due = Some(due.filter(|_| !is_replaced).unwrap_or(soon));
             }
             if full_due.is_some_and(|at| at <= Instant::now()) {
@@ -109,15 +117,15 @@ impl WatchPublisher<'_> {
                 errln!("weir: {error}; trying again");
             }
             last_error = error;
-            // To look through takes no more than a third of the time.
+            // Wait twice as long as the scan took, so that scans use at most a third of the time.
             earliest = Instant::now() + 2 * begin.elapsed();
             due = self.watched.rescan_after.map(|again| earliest.max(Instant::now() + again));
         }
         self.watched.failures()
     }
 
-    /// Looks at what has changed, or at everything, and publishes what is not as it was. Returns
-    /// what was looked at.
+    /// Scans the given scope and publishes the changes. Returns the scope that was scanned, which
+    /// may be larger.
     fn scan(&mut self, scope: ScanScope) -> anyhow::Result<ScanScope> {
         let near = match &scope {
             ScanScope::Folders(folders) => self.scan_folders(folders),
@@ -130,7 +138,7 @@ impl WatchPublisher<'_> {
                 (None, Tree::of(path, self.source.name, follow_links)?, ScanScope::All)
             }
         };
-        // Each version is later than the one before, whatever the clock says.
+        // Version numbers grow even if the clock jumps back.
         self.version = unix_time_ms().max(self.version.saturating_add(1));
         let version = Version { number: self.version, is_fixed: false };
         let (watched, writing) = (&self.watched, &self.watched.writing);
@@ -154,12 +162,12 @@ impl WatchPublisher<'_> {
         let published = std::mem::take(&mut found.published);
         if let Err(error) = looked {
             if self.repository.is_some() {
-                // What has been kept is served, and need not be signed the next time.
+                // Serve the objects that the repository already has. They need not be signed again.
                 self.publish(published, &[])?;
             }
             return Err(error);
         }
-        // What has been reported before is not reported again.
+        // Report each skipped entry once.
         for left_out in
             found.unpublished.iter().filter(|one| !self.watched.is_known_unpublished(one))
         {
@@ -180,8 +188,8 @@ impl WatchPublisher<'_> {
         Ok(scope)
     }
 
-    /// What is known of some folders, and what lies in them now; nothing where there is more to
-    /// look at: another folder has come, gone or taken the place of one.
+    /// Reads some folders, and returns their published and current state. Returns `None` if the
+    /// whole directory must be scanned, as a folder was added, removed or replaced.
     fn scan_folders(&self, folders: &BTreeSet<PathBuf>) -> Option<(DirectorySnapshot, Tree)> {
         let (watched, root) = (&self.watched, self.watched.path());
         let names = folders.iter().map(|folder| {
@@ -204,12 +212,11 @@ impl WatchPublisher<'_> {
         if published.is_empty() && withdrawn.is_empty() && !has_superseded {
             return Ok(());
         }
-        // A folder may take the name of a file, and its metadata that of the file's metadata. So
-        // the file goes first.
+        // Remove before adding: a new folder may have the name of a removed file.
         let removed = withdrawn.iter().cloned().map(Update::Remove);
         let added = published.iter().cloned().map(Update::Add);
         self.updates.apply(removed.chain(added).collect(), SERVER_WAIT);
-        // What is served no more may go.
+        // The objects are no longer served, so the repository may delete them.
         let taken_in = match self.repository.as_deref_mut() {
             Some(repository) => repository.adopt(&published, withdrawn).map_err(explain),
             None => Ok(()),
@@ -221,7 +228,7 @@ impl WatchPublisher<'_> {
         if !published.is_empty() || !withdrawn.is_empty() {
             self.report_changes(&published, withdrawn);
         }
-        // Something that has been replaced could not be removed; what replaces it is kept.
+        // An error here means that a replaced object could not be deleted. The new one is stored.
         taken_in
     }
 
@@ -230,7 +237,7 @@ impl WatchPublisher<'_> {
             published.iter().map(|object| object.versioned().to_string()).collect();
         let withdrawn: Vec<String> = withdrawn.iter().map(ToString::to_string).collect();
         if self.json {
-            // The reader may have gone.
+            // Ignore a closed pipe.
             let _ = outln!("{}", json!({ "published": names, "withdrawn": withdrawn }));
             return;
         }

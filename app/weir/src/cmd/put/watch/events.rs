@@ -1,4 +1,4 @@
-//! What the system reports of a directory that is watched.
+//! Events of a watched directory (inotify), and what they say about writers.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::Metadata;
@@ -16,29 +16,29 @@ use super::super::publisher::{ScanResult, UnpublishedEntry};
 use super::super::seen::{DirectorySnapshot, path_of};
 use crate::table::{errln, printable};
 
-/// How often it is seen whether all is to end.
+/// Time between two checks for the end.
 const TICK: Duration = Duration::from_millis(200);
-/// When what is being written is looked at again.
+/// Delay before files that are being written are examined again.
 const RECHECK_AFTER: Duration = Duration::from_millis(500);
-/// When what failed is tried again.
+/// Delay before a retry after an error.
 pub(super) const RETRY_AFTER_ERROR: Duration = Duration::from_secs(5);
-/// A file that was changed longer ago is whole, unless somebody was seen to write to it.
+/// A file whose last change is older counts as complete, unless a writer is known.
 pub(super) const SETTLED_AGE: Duration = Duration::from_millis(500);
-/// Paths that are remembered of each kind at most.
+/// Maximum number of paths in each set of [`WriterTracker`].
 const PATHS_MAX: usize = 1 << 16;
-/// Folders that are looked at alone at most; with more, everything is looked through.
+/// Maximum number of folders in a partial scan. With more, the whole directory is scanned.
 const FOLDERS_MAX: usize = 256;
 
-/// What has to be looked at.
+/// The part of the directory to scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cmd::put) enum ScanScope {
     All,
-    /// What lies in these folders, but not in the folders in them.
+    /// These folders, without their subfolders.
     Folders(BTreeSet<PathBuf>),
 }
 
 impl ScanScope {
-    /// What an event concerns: the folders that its paths are in.
+    /// The scope of an event: the parent folders of its paths.
     fn of(event: &Event) -> Self {
         let folders: Option<BTreeSet<PathBuf>> =
             event.paths.iter().map(|path| path.parent().map(Path::to_owned)).collect();
@@ -66,34 +66,35 @@ impl ScanScope {
     }
 }
 
-/// What the system has told of files.
+/// Which files are being written, according to the events.
 #[derive(Debug, Default)]
 pub(in crate::cmd::put) struct WriterTracker {
-    /// Somebody has written to them and has not closed them.
+    /// Written and not closed yet.
     open: HashSet<PathBuf>,
-    /// They were closed, or came by a new name, after the last change.
+    /// Closed or renamed after the last change.
     closed: HashSet<PathBuf>,
-    /// They were made just now.
+    /// Created and not opened yet.
     created: HashSet<PathBuf>,
 }
 
 impl WriterTracker {
-    /// Whether nobody writes to a file, as far as can be known.
+    /// Whether a file is probably not being written: no known writer, and closed or not changed
+    /// recently.
     pub(in crate::cmd::put) fn is_settled(&self, path: &Path, metadata: &Metadata) -> bool {
         let is_young = || {
             let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            // What is of the future will not become older soon.
+            // A time in the future does not count as recent, as it would remain so.
             SystemTime::now().duration_since(changed).is_ok_and(|age| age < SETTLED_AGE)
         };
         !self.open.contains(path) && (self.closed.contains(path) || !is_young())
     }
 
-    /// Takes note of an event. What is to be looked at for it.
+    /// Updates the sets. Returns the scope to scan, if the event requires a scan.
     fn on_event(&mut self, event: &Event) -> Option<ScanScope> {
         let is_much =
             [&self.open, &self.closed, &self.created].iter().any(|set| set.len() > PATHS_MAX);
         if event.need_rescan() || is_much {
-            // Closings may have been missed.
+            // Events were lost, perhaps also of closed files. Start with empty sets.
             *self = Self::default();
             return Some(ScanScope::All);
         }
@@ -101,7 +102,7 @@ impl WriterTracker {
         match event.kind {
             EventKind::Create(_) => drop(self.created.insert(path.clone())),
             EventKind::Access(AccessKind::Open(_)) => {
-                // Whoever makes a file opens it at once. A link is not opened.
+                // A created file is opened immediately by its writer; a created link is not.
                 if self.created.remove(path) {
                     self.open.insert(path.clone());
                 }
@@ -120,7 +121,7 @@ impl WriterTracker {
             EventKind::Modify(ModifyKind::Name(mode)) => {
                 let [from, to] = [event.paths.first(), event.paths.last()];
                 if let (RenameMode::From | RenameMode::Both, Some(from)) = (mode, from) {
-                    // What was open below a directory may be closed where nobody watches.
+                    // Files below a moved directory may be closed outside of the watched directory.
                     self.open.retain(|path| !path.starts_with(from));
                 }
                 if let (RenameMode::To | RenameMode::Both, Some(to)) = (mode, to) {
@@ -142,9 +143,9 @@ fn root_id(path: &Path) -> Option<RootId> {
     Some((metadata.dev(), metadata.ino(), metadata.created().ok()))
 }
 
-/// What tells of events below one directory.
+/// The source of events below one directory.
 struct EventSource {
-    /// Events come as long as it lives.
+    /// Sends events until it is dropped.
     _watcher: RecommendedWatcher,
     events: Receiver<notify::Result<Event>>,
 }
@@ -160,38 +161,38 @@ impl EventSource {
 }
 
 pub(in crate::cmd::put) struct WatchedDirectory {
-    /// As the user gave it. It may be a link, or lie in a folder that is one.
+    /// The path of the command line, which may contain links.
     given: PathBuf,
-    /// What it leads to now. The system watches directories, not paths, so that events have this.
+    /// The current path without links. The system watches directories, so events contain this path.
     path: PathBuf,
     pub(super) follow_links: bool,
-    /// Which directory is watched, unless it is missing.
+    /// The ID of the watched directory. `None` while it is missing.
     root: Option<RootId>,
-    /// Nothing while there is no room for its watches.
+    /// `None` while the system has no free watches.
     watch: Option<EventSource>,
     rewatch_at: Option<Instant>,
     pub(in crate::cmd::put) writing: WriterTracker,
     pub(in crate::cmd::put) snapshot: DirectorySnapshot,
-    /// What has changed since the last look, as far as the system has reported it.
+    /// The scope of the next scan, from the events since the last one.
     changed: Option<ScanScope>,
-    /// How long after a look the next one is due even without an event.
+    /// Delay after which another scan is due even without an event.
     pub(super) rescan_after: Option<Duration>,
-    /// What was left out, as far as it is known.
+    /// The entries that are currently skipped.
     unpublished: HashSet<UnpublishedEntry>,
-    /// Folders with links to files: what these hold changes elsewhere.
+    /// Folders with links to files. Such files change without an event here.
     folders_with_links: BTreeSet<PathBuf>,
 }
 
 impl WatchedDirectory {
-    /// Watches from now on. Errors say what to do.
+    /// Starts to watch a directory.
     pub(in crate::cmd::put) fn new(given: &Path, follow_links: bool) -> anyhow::Result<Self> {
         let given = std::path::absolute(given)?;
         let path = given.canonicalize().unwrap_or_else(|_| given.clone());
         let root = root_id(&path);
         let watch = EventSource::new(&path, follow_links).with_context(|| {
             format!(
-                "cannot watch {}; if it has more directories than fs.inotify.max_user_watches, \
-                 raise that with sysctl",
+                "cannot watch {}; if it has too many directories, raise \
+                 fs.inotify.max_user_watches with sysctl",
                 printable(given.display())
             )
         })?;
@@ -213,9 +214,8 @@ impl WatchedDirectory {
         })
     }
 
-    /// Watches the directory that the path leads to, if it is another one than before: a file
-    /// system was mounted there or unmounted, the directory was replaced, or a link was turned.
-    /// Returns whether it was replaced.
+    /// Watches the new directory if the path now leads to another one: a file system was mounted or
+    /// unmounted, the directory was replaced, or a link was changed. Returns whether this happened.
     pub(super) fn rewatch_if_replaced(&mut self) -> bool {
         let path = self.given.canonicalize().ok();
         let root = path.as_deref().and_then(root_id);
@@ -230,25 +230,26 @@ impl WatchedDirectory {
         true
     }
 
-    /// Watches everything with a new watcher.
+    /// Replaces the event source and requests a scan of the whole directory.
     fn rewatch(&mut self) {
-        // There may be no room for the watches of both.
+        // Drop the old one first, as the system may not have enough watches for both.
         self.watch = None;
-        // Events of before are not to be mixed with those of the new directory: a file whose
-        // closing is in neither would count as open for ever.
+        // Discard the old events. A file whose close event was in neither source would count as
+        // open forever.
         self.writing = WriterTracker::default();
         let watch = EventSource::new(&self.path, self.follow_links);
         self.rewatch_at = watch.is_err().then(|| Instant::now() + RETRY_AFTER_ERROR);
         match watch {
             Ok(watch) => self.watch = Some(watch),
             Err(error) => {
-                errln!("weir: watching {}: {error}; trying again", printable(self.given.display()));
+                let path = printable(self.given.display());
+                errln!("weir: cannot watch {path}: {error}; trying again");
             }
         }
         self.changed = Some(ScanScope::All);
     }
 
-    /// What there is to look at.
+    /// Takes the scope of the next scan, with the folders that need one at each scan.
     pub(in crate::cmd::put) fn take_changed(&mut self) -> Option<ScanScope> {
         let scope = self.changed.take()?;
         let is_few = self.folders_with_links.len() <= FOLDERS_MAX;
@@ -259,7 +260,7 @@ impl WatchedDirectory {
         })
     }
 
-    /// Notes that this is to be looked at, beside what else there is.
+    /// Adds a scope to the next scan.
     pub(super) fn add_changed(&mut self, scope: ScanScope) {
         self.changed = Some(match self.changed.take() {
             Some(changed) => changed.merge(scope),
@@ -267,8 +268,8 @@ impl WatchedDirectory {
         });
     }
 
-    /// Takes note of a look that found this: what to look at again and when, and what is left out.
-    /// `root` is the directory's name.
+    /// Records the result of a scan: the skipped entries, and what to scan again and when. `root`
+    /// is the name of the directory.
     pub(in crate::cmd::put) fn on_scan_done(
         &mut self,
         scope: &ScanScope,
@@ -298,9 +299,9 @@ impl WatchedDirectory {
         self.writing.closed.retain(|path| !scope.concerns(path));
     }
 
-    /// Watches folders that have taken the places of others. A watcher knows directories: of one
-    /// that was moved here it may have missed a part, and one that a link leads to it has never
-    /// seen. Returns whether there are any.
+    /// Replaces the event source if a folder was replaced by another one. inotify watches inodes:
+    /// it may miss subfolders of a folder that was moved here, and does not know the target of a
+    /// new link. Returns whether this happened.
     pub(super) fn rewatch_if_swapped(&mut self, now: &DirectorySnapshot) -> bool {
         let is_other = |(name, id): (&Name, _)| match self.snapshot.folders.get(name) {
             Some(before) => before != id,
@@ -317,7 +318,7 @@ impl WatchedDirectory {
         self.unpublished.contains(one)
     }
 
-    /// How many entries should be published, and are not.
+    /// The number of entries that should be published, but are not.
     pub(super) fn failures(&self) -> usize {
         self.unpublished.iter().filter(|one| one.is_failure()).count()
     }
@@ -326,7 +327,7 @@ impl WatchedDirectory {
         &self.path
     }
 
-    /// Waits briefly for events of the system. Returns whether something may have changed.
+    /// Waits up to [`TICK`] for events. Returns whether something may have changed.
     pub(in crate::cmd::put) fn take_events(&mut self) -> bool {
         let Some(watch) = &self.watch else {
             std::thread::sleep(TICK);
@@ -348,7 +349,8 @@ impl WatchedDirectory {
             scopes.extend(match event {
                 Ok(event) => self.writing.on_event(&event),
                 Err(error) => {
-                    errln!("weir: watching {}: {error}", printable(self.given.display()));
+                    let path = printable(self.given.display());
+                    errln!("weir: error while watching {path}: {error}");
                     Some(ScanScope::All)
                 }
             });
