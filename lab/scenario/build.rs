@@ -1,4 +1,4 @@
-//! Tells Cargo which data folders the library embeds.
+//! Declares to Cargo which data folders the library embeds.
 
 fn main() {
     for folder in [

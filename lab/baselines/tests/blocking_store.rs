@@ -420,7 +420,7 @@ proptest! {
             for packet in out.iter().filter(|packet| kind(packet) != PacketKind::Interest) {
                 let left = credit.entry(packet.face).or_default();
                 *left -= 1;
-                assert!(*left >= 0, "{} receives more than it asked for", packet.face);
+                assert!(*left >= 0, "{} receives more than it requested", packet.face);
             }
         };
         for happening in &happenings {

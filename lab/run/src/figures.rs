@@ -62,13 +62,13 @@ impl<'a> Drawer<'a> {
                 self.experiment.size.as_str()
             ),
             _ => {
-                let told = match (plot.kind, plot.cell) {
+                let interval_note = match (plot.kind, plot.cell) {
                     (PlotKind::Heat, Cell::Mean) => "mean of",
                     (PlotKind::Heat, Cell::Min) => "the least of",
                     (PlotKind::Heat, Cell::Max) => "the greatest of",
                     _ => "mean with 95 % confidence interval of",
                 };
-                format!("{told} {seeds} seeds, {}", self.experiment.size.as_str())
+                format!("{interval_note} {seeds} seeds, {}", self.experiment.size.as_str())
             }
         };
         if let [(_, only)] = panels.as_slice() {

@@ -65,7 +65,7 @@ fn slurm(id: &str, arguments: &str, division: JobDivision) -> JobFile {
 #SBATCH --mem=8G
 #SBATCH --time=04:00:00
 #SBATCH --output=%x-%a.log
-# A part that is cut short goes on where it was when it is queued again.
+# An interrupted part resumes when it is queued again.
 #SBATCH --requeue
 set -euo pipefail
 exec weir lab run {arguments} \\
@@ -83,7 +83,7 @@ fn kubernetes(id: &str, arguments: &str, division: JobDivision) -> JobFile {
     let text = format!(
         "# Runs {id} in {parts} parts: kubectl apply -f {id}-job.yaml
 # The image must hold the weir program, the claim must be writable by many pods.
-# Then put the parts together: weir lab report {id}-part-*
+# Then merge the parts: weir lab report {id}-part-*
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -92,7 +92,7 @@ spec:
   completionMode: Indexed
   completions: {parts}
   parallelism: {parts}
-  # A part that is cut short goes on where it was.
+  # An interrupted part resumes.
   backoffLimitPerIndex: 3
   template:
     spec:

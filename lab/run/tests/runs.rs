@@ -90,7 +90,7 @@ fn interrupted_run_resumes() {
     let stopped = first.run(&options, &stop_after_three);
     assert!(matches!(stopped, Err(SessionError::Run(RunError::Interrupted))), "{stopped:?}");
     assert_eq!(records(cut.path()).len(), 3);
-    let outcome = first.report().expect("a report of what is there");
+    let outcome = first.report().expect("a report of an incomplete run");
     assert_eq!(outcome.runs, (3, 8));
     let html = std::fs::read_to_string(&outcome.report).expect("a page");
     assert!(html.contains("3 of 8 runs are complete"));

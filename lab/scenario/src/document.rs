@@ -363,7 +363,7 @@ impl ValueNode {
     }
 }
 
-/// Keys of which a table has only one: a later key replaces the others.
+/// Groups of exclusive keys: a later key of a group replaces the others.
 const EXCLUSIVE: &[&[&str]] =
     &[&["size", "bytes", "packets"], &["rate", "time", "bins"], &["write_rate", "write_time"]];
 

@@ -37,12 +37,12 @@ pub(crate) struct Type {
     pub(crate) ink: Ink,
     pub(crate) anchor: Anchor,
     /// Degrees, clockwise.
-    pub(crate) turn: f64,
+    pub(crate) rotation: f64,
 }
 
 /// Regular, left-aligned text.
 pub(crate) const fn text_of(size: f64, ink: Ink) -> Type {
-    Type { size, bold: false, ink, anchor: Anchor::Start, turn: 0.0 }
+    Type { size, bold: false, ink, anchor: Anchor::Start, rotation: 0.0 }
 }
 
 impl Type {
@@ -54,8 +54,8 @@ impl Type {
         Type { anchor, ..self }
     }
 
-    pub(crate) const fn turn(self, turn: f64) -> Type {
-        Type { turn, ..self }
+    pub(crate) const fn rotated(self, rotation: f64) -> Type {
+        Type { rotation, ..self }
     }
 }
 
@@ -206,14 +206,14 @@ impl Canvas {
             Anchor::End => " text-anchor=\"end\"",
         };
         let (x, y) = (number(place.0), number(place.1));
-        let turn = if look.turn == 0.0 {
+        let rotation = if look.rotation == 0.0 {
             String::new()
         } else {
-            format!(" transform=\"rotate({} {x} {y})\"", number(look.turn))
+            format!(" transform=\"rotate({} {x} {y})\"", number(look.rotation))
         };
         let weight = if look.bold { " font-weight=\"bold\"" } else { "" };
         self.push(format_args!(
-            "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\"{weight}{anchor}{turn} {}>{}</text>",
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\"{weight}{anchor}{rotation} {}>{}</text>",
             number(look.size),
             fill_attributes(look.ink, 1.0),
             escape(text)

@@ -54,7 +54,7 @@ impl Names {
         for (index, lines) in self.lines.iter().enumerate().step_by(stride) {
             let middle = area.x + (index as f64 + 0.5) * slot;
             if self.turned {
-                let look = text_of(TICK, INK).anchor(Anchor::End).turn(TURN_DEGREES);
+                let look = text_of(TICK, INK).anchor(Anchor::End).rotated(TURN_DEGREES);
                 let text = lines.first().map_or("", String::as_str);
                 canvas.text((middle + 4.0, base + TICK + 4.0), text, look);
                 continue;

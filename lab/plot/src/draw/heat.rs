@@ -82,7 +82,7 @@ pub(super) fn draw(
 fn row_title(canvas: &mut Canvas, area: Area, heat: &Heat, axis: &Axis) {
     let place = (area.x - left(heat, axis) + MARGIN + LABEL * 0.9, area.y + area.height / 2.0);
     let title = font::cut(&axis.label_with_unit(), LABEL, false, area.height * 1.1);
-    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).turn(-90.0));
+    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
 }
 
 fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::FittedAxis) {
@@ -103,5 +103,5 @@ fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::FittedAxis) {
         bar.ticks.iter().map(|tick| font::width(&tick.label, TICK, false)).fold(0.0, f64::max);
     let place = (x + 21.0 + widest + LABEL * 1.2, area.y + area.height / 2.0);
     let title = font::cut(&bar.title, LABEL, false, area.height * 1.1);
-    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).turn(-90.0));
+    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
 }

@@ -1,4 +1,4 @@
-//! One growing object with many subscribers, some of which join in the middle.
+//! One growing object with many subscribers. Some join in the middle.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) fn measure(
     for &(id, _) in &crowds {
         crew.value(id, "joined")?;
     }
-    crew.send_line(publisher, "go on")?;
+    crew.send_line(publisher, "continue")?;
     let done = crew.value(publisher, "messages")?;
     let messages = number(crew, publisher, &done, "messages")?;
     let mut report = TrialReport::default();

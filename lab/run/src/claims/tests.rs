@@ -262,7 +262,7 @@ fn missing_results_are_not_measured() {
     assert_eq!(result.cause, "A verdict takes 3 seeds; these are 2.");
 }
 
-/// Three claims: one that differs, and two experiments, of which the second is not reproduced.
+/// Three claims: one that differs and two experiments. The second experiment is not reproduced.
 fn settled(shown_by: &str) -> Vec<ClaimResult> {
     let one = |id: &str, band: &str| {
         format!(

@@ -252,7 +252,7 @@ struct Pair {
     a: usize,
     b: usize,
     distance: f64,
-    /// Only `b` moves: `a` is in many pairs, each of which would move it again.
+    /// Only `b` moves: `a` is in many pairs, and each would move it again.
     fixed: bool,
 }
 

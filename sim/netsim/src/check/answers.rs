@@ -191,7 +191,7 @@ mod tests {
     fn detects_second_data() {
         let mut answers = Answers::default();
         ask(&mut answers, 0, &interest("/a/1", false));
-        assert!(!answer(&mut answers, &data("/a/2")), "nobody asked");
+        assert!(!answer(&mut answers, &data("/a/2")), "no open Interest");
         assert!(!answer(&mut answers, &data("/a/1/2")), "not below without CanBePrefix");
         assert!(answer(&mut answers, &data("/a/1")));
         assert!(!answer(&mut answers, &data("/a/1")), "once only");

@@ -8,7 +8,7 @@ const UNANSWERED_MIN: u32 = 64;
 const LIFETIMES: u64 = 10;
 /// Deliveries to one consumer at one instant. More than this means that virtual time stands still.
 const EVENTS_PER_INSTANT_MAX: u32 = 1 << 20;
-/// Consecutive calls after each of which a router wants another call at once.
+/// Limit on consecutive calls of a router that requests the next call at once each time.
 const CALLS_PER_INSTANT_MAX: u32 = 10_000;
 /// Shortest time without an answer that counts as a stall.
 const STALL_TIMEOUT_MIN_NS: u64 = 10 * NS_PER_S;

@@ -262,7 +262,7 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
     Ok((node_ends, ends))
 }
 
-/// Makes routers shape incoming Interests where the plan asks for it.
+/// Makes routers shape incoming Interests as their plans say.
 fn set_shaping(plan: &Plan, node_ends: &[Vec<u32>], ends: &mut [End]) -> Result<(), PlanError> {
     for (node, node_ends) in plan.nodes.iter().zip(node_ends) {
         let Role::Router(router) = &node.role else { continue };

@@ -250,7 +250,7 @@ fn waits_through_long_breaks_with_few_interests() {
     let stats = done.fetch(0).stats();
     assert_eq!((stats.losses, stats.timeouts, stats.decreases), (0, 0, 0));
     // Two Interests every 4 s, and one for the metadata every 8 s.
-    assert_eq!(done.growing().told, 0, "it knows that it is to make more");
+    assert_eq!(done.growing().told, 0, "the producer knows that more segments follow");
     let asked = done.growing().asked.len();
     assert!((200..300).contains(&asked), "{asked}");
 }

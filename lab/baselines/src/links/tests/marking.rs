@@ -43,7 +43,7 @@ fn marks_are_in_proportion_and_on_data_alone() {
     }
 }
 
-/// No packet waits longer than a millisecond, whatever its headers.
+/// No packet waits longer than a millisecond, with any headers.
 #[test]
 fn burst_is_not_marked_early() {
     for policy in ["step", "step target=60s"] {

@@ -24,13 +24,13 @@ pub(super) fn subscribe(spec: &RoleSpec) -> Result<(), RoleError> {
     crowd.join(trial.subscribers - late_count(trial))?;
     super::print_ready()?;
     while !crowd.has_stop_line {
-        crowd.turn()?;
+        crowd.step()?;
     }
     crowd.join(late_count(trial))?;
     let joined = crowd.members.len();
     print_line(&json!({ "joined": joined }))?;
     while crowd.members.iter().any(|member| !member.is_over) {
-        crowd.turn()?;
+        crowd.step()?;
     }
     let ends = |of: fn(&Subscriber) -> u64| crowd.members.iter().map(of).collect::<Vec<u64>>();
     print_line(&json!({
@@ -161,7 +161,7 @@ impl<'a> SubscriberGroup<'a> {
             self.advance(self.members.len() - 1)?;
         }
         while self.members[from..].iter().any(|member| member.join_s.is_none()) {
-            self.turn()?;
+            self.step()?;
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl<'a> SubscriberGroup<'a> {
     }
 
     /// Waits for an event and handles it.
-    fn turn(&mut self) -> Result<(), RoleError> {
+    fn step(&mut self) -> Result<(), RoleError> {
         match self.events.recv().map_err(|_| RoleError::Orphaned)? {
             Event::Awake(index) => self.advance(index),
             Event::InputLine => {
@@ -218,7 +218,7 @@ impl<'a> SubscriberGroup<'a> {
         let reader = &member.reader;
         if reader.missed() > 0 || reader.is_verified() != self.spec.is_signed() {
             return Err(RoleError::Wrong(format!(
-                "subscriber {index} missed {} messages or verified otherwise than asked for",
+                "subscriber {index} missed {} messages or were verified in another way than requested",
                 reader.missed()
             )));
         }

@@ -102,7 +102,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
             return Err(RoleError::Wrong(format!("got {octets} octets, not those published")));
         }
         if reader.is_verified() != (trial.verify && spec.is_signed()) {
-            return Err(RoleError::Wrong("was verified otherwise than asked for".into()));
+            return Err(RoleError::Wrong("was verified in another way than requested".into()));
         }
         print_line(&json!({ "took_ns": took_ns, "octets": octets, "cpu_ns": cpu_ns }))?;
     }

@@ -52,7 +52,7 @@ pub(super) struct RouterNode {
     /// Counters of the incarnations before the last crash.
     past: RouterSample,
     lives: u64,
-    /// Consecutive calls after each of which a shard wanted another one at once.
+    /// Consecutive calls in which a shard requested the next one at once.
     calls_at_once: u32,
     store_stalls: StoreStalls,
 }
