@@ -1,6 +1,6 @@
 //! Hit ratios of the eviction policies and of the best possible one, for synthetic demands and for
-//! a trace: `cargo run --release -p weir-store --example hit_ratios -- [TRACE.csv]`, with lines
-//! `site,segment`.
+//! a trace. Run it with `cargo run --release -p weir-store --example hit_ratios -- [TRACE.csv]`,
+//! where the trace has lines `site,segment`.
 
 #[path = "../tests/demand/mod.rs"]
 mod demand;

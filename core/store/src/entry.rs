@@ -6,8 +6,8 @@ use weir_wire::NameView;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Bytes that an entry costs in addition to its packet: the entry itself, its slot on the slab's
-/// list of vacant slots, its source, and its share of the table and of the ghost list when these
-/// are emptiest (20 and 16 bytes).
+/// list of vacant slots, and its source. Table and ghost list add 20 and 16 bytes when they are
+/// emptiest.
 pub const ENTRY_BYTES: u64 = size_of::<Option<Entry>>() as u64 + 4 + 4 + 20 + 16;
 
 /// A stored Data packet: one cache line, without the packet itself.

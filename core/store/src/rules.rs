@@ -59,7 +59,7 @@ pub enum RulesError {
     /// The plan is older than the one in force, or has the same number and differs.
     #[error("plan {offered} is not newer than plan {present}, which is in force")]
     Outdated { offered: u64, present: u64 },
-    /// More than [`RULES_MAX`] rules.
+    /// More than 4096 rules.
     #[error("{0} rules exceed the limit of {RULES_MAX}")]
     TooMany(usize),
     /// Together the rules would pin more than the store may.

@@ -152,8 +152,8 @@ impl Store {
 
     /// Stage 1 before a lookup or insertion: prefetches the table line of a whole name.
     ///
-    /// The stages let a caller process packets in batches: each stage runs for all packets of the
-    /// batch before the next one, so the processor waits for memory once a stage and not once a
+    /// The stages let a caller process packets in batches. Each stage runs for all packets of the
+    /// batch before the next one. So the processor waits for memory once a stage and not once a
     /// packet.
     #[inline]
     pub fn prefetch_table(&self, hash: u64) {
@@ -707,8 +707,8 @@ impl Store {
     /// Lists the stored segments of objects below `prefix`, starting at a cursor and visiting up to
     /// `visits_max` objects. Returns `None` if there is no index.
     ///
-    /// Segments that a disk has evicted stay listed until the sweep of the disk index finds them,
-    /// at the latest when another eighth of the log has been written.
+    /// Segments that a disk has evicted stay listed until the sweep of the disk index finds them.
+    /// That takes at most another eighth of the log.
     pub fn holdings(
         &self,
         prefix: NameView<'_>,

@@ -143,7 +143,7 @@ fn found_of(stream: &[Request]) -> [usize; 2] {
 }
 
 /// Regression: segments that the reader missed went to the main queue, until the end of the stream
-/// had only a tenth of the store and the reader found nothing any more.
+/// had only a tenth of the store. The reader then found nothing.
 #[test]
 fn lagging_reader_hits_as_with_s3_fifo() {
     for (percent, stores) in [(50, 20), (75, 20), (90, 20), (97, 20), (25, 100), (50, 100)] {

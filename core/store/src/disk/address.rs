@@ -140,7 +140,7 @@ impl Key {
 /// Only the last bytes of the name are checked for a segment number: walking the components would
 /// cost more than the filter lookup. A long last component may end in the same bytes. Its key is
 /// then that of its parent and a number, which only matters if the parent has that very segment,
-/// too: then one replaces the other, and the comparison of names finds the difference.
+/// too. Then one replaces the other, and the comparison of names finds the difference.
 #[inline]
 pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key {
     match (segment_at_end(name.value()), parent) {

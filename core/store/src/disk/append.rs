@@ -146,7 +146,7 @@ impl DiskTier {
                         self.erase_key(offer.key);
                         refused
                     }
-                    // What was on disk before a start may yet be read in.
+                    // Recovery may still find an older record.
                     ExistingRecord::Absent
                         if offer.is_unverified && offer.reason != OfferReason::Early =>
                     {
@@ -443,8 +443,8 @@ impl DiskTier {
     ///
     /// An address holds only 8 bits of its region's sequence number. So a stale address would look
     /// valid again after 256 uses of regions. The sweep must pass the whole index before that. It
-    /// completes a round while an eighth of all logs is written, and two rounds while any disk's
-    /// own log is written once, however small that disk is compared with the others.
+    /// completes a round while an eighth of all logs is written. It also completes two rounds while
+    /// any disk's own log is written once, even if that disk is much smaller than the others.
     pub(super) fn sweep(&mut self, disk: usize, appended: u64) {
         let round = self.catalog.round_steps() as u128 + 1;
         let of_all = 10 * u128::from(appended) * round / u128::from(self.log_bytes.max(1));

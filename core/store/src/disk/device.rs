@@ -216,8 +216,8 @@ impl Device {
         })
     }
 
-    /// Whether a restart would find the record written at this address: it is there, or its region
-    /// is being reused and the new header is not on disk yet.
+    /// Whether a restart would find the record written at this address. That is so if it is valid,
+    /// or if its region is being reused and the new header is not on disk yet.
     #[inline]
     pub(super) fn may_be_recovered(&self, address: RecordAddress) -> bool {
         let is = |sequence: u32| sequence != 0 && sequence as u8 == address.generation();
@@ -502,7 +502,7 @@ impl Device {
     /// Schedules an erasure that covers everything before a position.
     pub(super) fn erase_before(&mut self, erasure: Erasure, before: Option<LogPosition>) {
         if !self.geometry.is_writable {
-            return; // Nothing can be noted there; a start reads it as it is.
+            return; // Nothing can be logged on a read-only disk.
         }
         if self.erasures.len() >= ERASURES_WAITING_MAX {
             self.coarsen_erasures();

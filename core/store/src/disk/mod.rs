@@ -12,12 +12,17 @@
 //! ```
 //!
 //! A disk is a ring of *regions* (1 to 64 MiB by default), which are written from front to back and
-//! reused as a whole, oldest first. Each use of a region has a *sequence number*, one higher than
-//! all before. The *header* is the region's first block and holds that number; *records* hold one
-//! Data packet each; *erasures* list names that must not be served any more; the *checkpoint* lists
-//! all records and erasures of the region; the *footer*, in the last block, says where the
-//! checkpoint is. Each of these starts with the header of `record.rs`: store, disk offset, sequence
-//! number, checksum.
+//! reused as a whole, oldest first. Each use of a region has a *sequence number*, higher than all
+//! before.
+//!
+//! - The *header* is the region's first block and holds the sequence number.
+//! - A *record* holds one Data packet.
+//! - *Erasures* list names that must not be served any more.
+//! - The *checkpoint* lists all records and erasures of the region.
+//! - The *footer*, in the last block, says where the checkpoint is.
+//!
+//! Each of these starts with the header of `record.rs`: store, disk offset, sequence number,
+//! checksum.
 //!
 //! # How an evicted segment gets to disk and back
 //!
@@ -26,23 +31,28 @@
 //! 1. **Arrival.** `Store::insert` puts the packet into memory and appends the entry to the
 //!    `WriteQueue`: data that no disk has been offered yet. If an older record of the same name is
 //!    on a disk, a fingerprint of the new packet is kept to compare the two later
-//!    (`fingerprints.rs`); a different record is never served.
-//! 2. **Offer.** `DiskTier::offer` is called at one of three moments: early, by
-//!    `Disks::write_early`, once memory is a quarter full and a disk has time ([`OfferAt`] says
-//!    when); at eviction, by `Disks::offer_evicted`; at shutdown, by `Store::flush`. The usual
-//!    eviction finds the segment on disk already and frees its memory at once.
+//!    (`fingerprints.rs`). A record that differs is never served.
+//! 2. **Offer.** `DiskTier::offer` is called at one of three moments:
+//!    - early, by `Disks::write_early`, once memory is a quarter full and a disk has time
+//!      ([`OfferAt`] says when),
+//!    - at eviction, by `Disks::offer_evicted`,
+//!    - at shutdown, by `Store::flush`.
+//!
+//!    Most evictions find the segment on disk already and free its memory at once.
 //! 3. **Choice of a disk** (`append.rs`). The admission policy and the index must allow the record.
 //!    The disk with the fewest waiting records is chosen; one that stalls comes last, and one whose
 //!    backlog is full is skipped. If no disk takes the record, it is lost and counted, never waited
 //!    for.
-//! 4. **Append.** The record gets the next free place in the disk's open region: 36 bits of offset,
-//!    its length, the disk and 8 bits of the sequence number make a `RecordAddress` of 8 bytes
-//!    (`address.rs`). Four structures learn of it: the index (name hash to address), the Bloom
-//!    filter in front of it, the region's checkpoint, and the list of *pending* records. The
-//!    pending record shares the packet in memory; nothing is copied. If the region is full, it is
-//!    closed and the next one is opened: an empty one, or the oldest, whose records are thereby
-//!    evicted. Nothing is moved or read for that: their addresses have an old sequence number and
-//!    are invalid from now on. `DiskTier::sweep` removes them from the index bit by bit.
+//! 4. **Append.** The record gets the next free sectors in the disk's open region. Disk, offset,
+//!    length and the low 8 bits of the sequence number make a `RecordAddress` of 8 bytes
+//!    (`address.rs`). The record is added to the index (name hash to address), to the Bloom filter
+//!    in front of it, to the region's checkpoint, and to the list of *pending* records. The pending
+//!    record shares the packet in memory; nothing is copied.
+//!
+//!    If the region is full, it is closed and the next one is opened: an empty one, or the oldest,
+//!    whose records are evicted by that. Nothing is moved or read: their addresses have an old
+//!    sequence number and are invalid from now on. `DiskTier::sweep` removes them from the index
+//!    little by little.
 //! 5. **Write.** Records gather in a `WriteBatch` of up to 256 KiB, or until the oldest has waited
 //!    5 ms. `Store::take_disk_ops` then hands it to the driver. Records of a region wait until its
 //!    header is on disk: otherwise a restart would take the region for what it was before.
@@ -50,8 +60,9 @@
 //!    (`hits_unwritten`). Memory may evict the entry; the pending record then keeps the packet,
 //!    which counts as `evicted_unwritten_bytes` and limits what else memory may hold.
 //! 7. **Outcome.** `Written` removes the pending record and frees the packet. `Failed` removes the
-//!    record from the index; if memory had evicted it, the segment is lost, and `Store::take_lost`
-//!    reports it. An erasure is logged, in case the write reached the disk all the same.
+//!    record from the index. An erasure is logged as well, in case the write reached the disk all
+//!    the same. Memory offers the segment again when it evicts it. If it was evicted before, the
+//!    segment is lost, and `Store::take_lost` reports it.
 //! 8. **Lookup.** An Interest for the segment misses in memory. The filter says that a record may
 //!    exist (else it is a miss, for one cache line); the index gives its address. `Store::lookup`
 //!    returns [`OnDisk`], without waiting. The router either forwards the Interest, if the disk is
@@ -61,7 +72,8 @@
 //!    was erased, replaced, or found different from its fingerprint meanwhile.
 //! 10. **Return.** `Store::next_finished` delivers the packet. The router compares its name with
 //!     the Interest (the index knows hashes only), sends it, and calls `Store::promote`, which puts
-//!     it into memory again. It is not queued for writing: the disk still has it.
+//!     it into memory again. It is not queued for writing, since the disk still has it. If it was
+//!     used and its region is about to be reused, its next eviction writes it again.
 //!
 //! # After a crash or restart
 //!
@@ -70,8 +82,10 @@
 //!
 //! # The tier must never
 //!
-//! serve a record that is damaged, replaced or erased, also after any crash; wait for a disk; take
-//! more memory than its limits; drop a pending record before the driver has reported an outcome.
+//! - serve a record that is damaged, replaced or erased, also after any crash,
+//! - wait for a disk,
+//! - take more memory than its limits,
+//! - drop a pending record before the driver has reported an outcome.
 
 pub mod address;
 mod append;

@@ -2,8 +2,9 @@
 //!
 //! A record is a header of 48 bytes, a body, and zeros up to the end of the block. Integers are
 //! little-endian. The header names the store, the use of the region, and the offset. So no other
-//! bytes can pass for the record: not packet content that looks like one, not a record of an
-//! earlier use of the region, and not a block that the disk wrote or read at the wrong place.
+//! bytes can pass for the record: neither packet content that looks like one, nor a record of an
+//! earlier use of the region. A block that the disk wrote or read at the wrong offset is detected
+//! as well.
 //!
 //! | bytes | field |
 //! |---|---|

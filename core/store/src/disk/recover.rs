@@ -11,7 +11,7 @@
 //!    |---|---|---|
 //!    | valid | valid, same sequence number | was closed: read its checkpoint |
 //!    | valid | else | was being written: scan it |
-//!    | invalid | anything but zeros in either block | age unknown: scan it |
+//!    | not valid | anything but zeros, in either block | age unknown: scan it |
 //!    | zeros | zeros | empty: skip it |
 //!
 //! 2. **Unknown ages** ([`Stage::UnknownAges`]). Scan the regions without a valid header first,
@@ -22,15 +22,16 @@
 //!    - *An erasure* names a key or a prefix and a position in the log: what was appended before
 //!      that position is void. Remember it.
 //!    - *A record* is skipped if a remembered erasure covers it, or if the index has its key
-//!      already. Otherwise it enters index and filter. A few regions are read ahead
-//!      (`JOBS_AT_ONCE`), and a call handles [`ITEMS_PER_STEP`] items at most.
+//!      already. Otherwise it enters index and filter.
+//!
+//!    Four regions are read at a time, and a call handles at most [`ITEMS_PER_STEP`] items.
 //! 4. **Continuation.** A disk takes writes again once its newest region is indexed. If that region
 //!    was scanned and has space left, the log continues in it. Any other scanned region gets the
 //!    checkpoint that it lacks.
 //!
 //! Example: region 5 (sequence 9, no footer) holds record A, then an erasure of B; region 2
 //! (sequence 8, with a checkpoint) holds B, then A. Region 5 is scanned and comes first: the
-//! erasure of B is remembered, A is indexed in region 5. In region 2, the older A is skipped
+//! erasure of B is remembered, and A is indexed in region 5. In region 2, the older A is skipped
 //! because A is known, and B because its position (8, ...) lies before that of the erasure (9,
 //! ...).
 //!
@@ -343,7 +344,6 @@ impl DiskTier {
 
     fn index_items(&mut self, disk: usize, job: &mut RegionJob, budget: &mut usize) {
         let Some(contents) = &job.contents else { return };
-        // A scan may have found that it is of a later use than its header says.
         let region = &mut self.devices[disk].regions[job.region as usize];
         // A scan may have found a later use of the region than its header says.
         region.sequence = job.sequence;

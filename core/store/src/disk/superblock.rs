@@ -1,6 +1,6 @@
 //! The superblock of a disk: the store it belongs to, its number in the set, and its layout.
 //!
-//! Two copies of [`SUPERBLOCK_BYTES`] lie at the start and at the end of the bytes in use, so that
+//! Two copies of [`SUPERBLOCK_BYTES`] lie at the start and at the end of the bytes in use. So
 //! neither a torn write nor an overwritten end destroys both. In version 1 the second copy followed
 //! the first, at [`COPY_OFFSET_V1`]; such disks are still used as they are. Integers are
 //! little-endian. Bytes that are not listed are zero.
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(octets[8..12], [1, 0, 0, 0]);
         assert_eq!(octets[96..104], [0; 8]);
         assert_eq!(Superblock::decode(&octets[..], sum), Ok(before.clone()));
-        // Its regions may reach to the end.
+        // Its regions may extend to the end.
         let bytes = 8192 + 10 * (1 << 20);
         // Regions of version 1 may reach to the end of the disk.
         assert_eq!(Superblock { bytes, ..before.clone() }.regions(), 10);

@@ -62,7 +62,7 @@ pub struct HoldingsPage {
     pub holdings: Vec<Holding>,
     /// Where the next page starts; `None` after the last one.
     pub next: Option<HoldingsCursor>,
-    /// Whether the store may hold more than is listed: the index is still being built, was full, or
+    /// Whether the store may hold more than is listed. The index is still being built, was full, or
     /// lacks the name of an object that was on a disk before the last start. What did not fit is
     /// looked for when [`Store::restart_changes`](crate::Store::restart_changes) finds space.
     pub is_partial: bool,

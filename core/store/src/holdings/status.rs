@@ -184,7 +184,7 @@ mod tests {
             &[0xfd, 0xf5, 0xb4, 4, 0, 63, 6, 0],
             &[0xfd, 0xf5, 0xb6, 6, 0xfd, 1, 44, 0xfd, 2, 188],
         ];
-        // 5 + 4 + 8 + 10 octets.
+        // 5 + 4 + 8 + 10 bytes.
         let mut expected = expected.concat();
         expected[3] = 27;
         assert_eq!(status.encode(), expected);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(with(&[5, 0, 0, 1]).unwrap().memory, [range(5, 5), range(6, 7)]);
         let top = [0xff, 255, 255, 255, 255, 255, 255, 255, 255];
         assert!(with(&[&top[..], &[0]].concat()).is_ok());
-        // Half a range, an overflow, something behind the last number, and too many.
+        // Half a range, an overflow, a range behind the largest number, and too many ranges.
         assert!(with(&[5]).is_err());
         assert!(with(&[&top[..], &[1]].concat()).is_err());
         assert!(with(&[&top[..], &[0, 0, 0]].concat()).is_err());

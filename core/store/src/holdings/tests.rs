@@ -276,7 +276,7 @@ fn silent_reader_does_not_fill_index() {
         objects += 1;
     }
     while fixture.read(10) {}
-    // A hundred times what there is room for: a generation for each eighth of it at most.
+    // A hundred times the capacity: at most one generation for each eighth of it.
     let before = fixture.holdings.generation();
     for object in objects..100 * objects {
         fixture.remove(object - objects, 0);

@@ -32,8 +32,9 @@ const BEHIND_SHARE: u64 = 16;
 /// Readers behind the front that are distinguished, and the longest step of one.
 const READERS: usize = 4;
 const READER_STEP_MAX: u64 = 16;
-/// What one detected miss of a lagging reader adds to the lag score; a step of the front takes off
-/// one, in a larger store one step in several. From `LAG_MIN` on, the object's end is kept.
+/// What one detected miss of a lagging reader adds to the lag score. A step of the front takes off
+/// one; in a larger store, only one step in several does. From `LAG_MIN` on, the object's end is
+/// kept.
 const LAG_STEP: u32 = 1 << 10;
 const LAG_MIN: u32 = 1 << 14;
 /// A store of this many entries takes one point off for each step, one of twice the size for every
@@ -56,17 +57,17 @@ const PASSES_MAX: u64 = 8;
 /// # The idea
 ///
 /// Watch, for each object, whether its segments are inserted in ascending order. When such a scan
-/// is about to evict its own segments, keep what is stored and send the new segments through a
-/// *window*: a FIFO of a 32nd of the store. All other data is left to S3-FIFO.
+/// is about to evict its own segments, keep what is stored. Send the new segments through a
+/// *window*, a FIFO of a 32nd of the store. All other data is left to S3-FIFO.
 ///
 /// # Steps
 ///
 /// 1. [`Parts::track_segment`] sees every inserted segment. A step forward of 1 to 4,096 adds one
 ///    to the object's `order_score`, a late packet takes off two. From 32 points on it is a *scan*.
 /// 2. [`Parts::take_victim`] evicts for the next insertion. If that belongs to a scan and the next
-///    victim of S3-FIFO belongs to the same scan, the object is *oversized*: the insertion goes to
-///    the window, and the window's oldest entry is evicted for it.
-/// 3. While the window is smaller than a 32nd of the store, it grows instead: the victim is the
+///    victim of S3-FIFO belongs to the same scan, the object is *oversized*. The insertion then
+///    goes to the window, and the window's oldest entry is evicted for it.
+/// 3. While the window is smaller than a 32nd of the store, it grows instead. The victim is the
 ///    scan's newest entry in the small queue, so the beginning of the object stays.
 /// 4. A scan whose segments have been hit before (64 hits, or a remembered name) may also evict
 ///    other data from the main queue, and its segment goes there. So a popular file replaces unused
@@ -74,7 +75,7 @@ const PASSES_MAX: u64 = 8;
 /// 5. An entry that was used twice in the window moves to the main queue. When other data needs
 ///    space, the entries of the window join the small queue, one for each eviction.
 /// 6. If eight times the store has passed without a hit on a kept segment, the object is read once
-///    only: S3-FIFO treats it as any other data from then on (`is_stream`).
+///    only (`is_stream`). From then on, it is left to S3-FIFO like other data.
 ///
 /// In the example: segments 0 to 999 fill the store. Segment 1,000 finds that the next victim is
 /// segment 0 of its own scan. Segments 999, 998, ... 969 are evicted while the window grows to 31
@@ -84,26 +85,29 @@ const PASSES_MAX: u64 = 8;
 /// # Lagging readers
 ///
 /// Readers of a live stream request its end, not its beginning. Suppose that one consumer is at
-/// segment 50,000 (the *front*) and another one at 49,500, within reach of a plain store of 1,000
-/// segments, but beyond a window of 31. The second one misses each time. The policy detects it:
+/// segment 50,000 (the *front*) and another one at 49,500. That is within reach of a plain store of
+/// 1,000 segments, but beyond a window of 31. The second one misses each time. The policy detects
+/// it:
 ///
 /// 1. `lagging_readers` holds four positions behind the front. A segment that is 1 to 16 above one
 ///    of them continues that reader; any other segment behind the front is a late packet.
 /// 2. The first miss of such a reader after each step of the front adds [`LAG_STEP`] to
-///    `lag_score`, and each step of the front takes off one (fewer in a large store). Sixteen net
+///    `lag_score`. Each step of the front takes off one (fewer in a large store). About sixteen
 ///    misses reach [`LAG_MIN`].
-/// 3. From then on the end is kept: segments that lie a whole store behind the front are evicted
+/// 3. From then on the end is kept. Segments that lie a whole store behind the front are evicted
 ///    first, and what the lagging readers fetch again passes through the window.
-/// 4. When the front jumps back by a whole store and proceeds from there for a 16th of the store,
-///    the object is read again from its beginning: `lag_score` returns to 0.
+/// 4. The front may jump back by a whole store and proceed from there for a 16th of the store. Then
+///    the object is read again from its beginning, and `lag_score` returns to 0.
 ///
 /// A shard of a router sees only some ranges of 64 segments. `segments_covered / steps` says how
 /// many segments one step leads over, and scales the reach of the store accordingly.
 ///
 /// # It must never
 ///
-/// allocate for an entry; look at more than a few entries for a victim; do worse than S3-FIFO for
-/// data that is not inserted in order; keep an object that is never read again.
+/// - allocate for an entry,
+/// - look at more than a bounded number of entries for a victim,
+/// - do worse than S3-FIFO for data that is not inserted in order,
+/// - keep an object that is never read again.
 pub(crate) struct Parts {
     base: S3Fifo,
     window: List<PolicyLinks>,

@@ -19,8 +19,8 @@ const LEVEL_BITS: u64 = 63;
 ///
 /// 1. one word with the common digits and the level,
 /// 2. one word with a bit for each value of digit `n` that occurs,
-/// 3. one entry for each of these bits, in order and without gaps: an address in a cell of level 0,
-///    or else the number of a cell below.
+/// 3. one entry for each of these bits, in order and without gaps: an address (at level 0) or the
+///    number of a cell below.
 ///
 /// Levels at which all segments agree have no cell: a cell above level 0 has at least two entries.
 /// 64 consecutive segments take 66 words and one word in the cell above, so 8.4 bytes a segment.
@@ -28,7 +28,7 @@ const LEVEL_BITS: u64 = 63;
 /// Example: an object with the segments 3, 5 and 200 (digits (0, 3), (0, 5), (3, 8)). The root is a
 /// cell of level 1 with bits 0 and 3. Its first entry is a cell of level 0 with bits 3 and 5, its
 /// second one a cell of level 0 with bit 8. To find segment 5: bit 0 is the lowest bit set in the
-/// root, so take entry 0; in the cell below, one bit below bit 5 is set, so take entry 1.
+/// root, so take entry 0. In the cell below, one bit below bit 5 is set, so take entry 1.
 pub(super) struct Segments {
     cells: Cells,
 }

@@ -52,7 +52,6 @@ fn extents(fixture: &mut Fixture, names: &[Name]) -> Vec<(usize, usize)> {
         let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
         fixture.store.begin_read(&on_disk).unwrap();
         fixture.take();
-        // The disk responds: the released read ends after all, and everything continues.
         let op = fixture.ops.pop_front().unwrap();
         let DiskOpKind::ReadRecord { offset, len, .. } = op.kind else { panic!("no read") };
         extents.push((offset as usize, offset as usize + len as usize));

@@ -475,7 +475,7 @@ impl Model {
             self.anything_may_come_back();
         }
         for known in self.names.values_mut() {
-            // Only in RAM was it known that the last one counts.
+            // Only memory knew that the newest Data is valid.
             known.current = None;
         }
     }

@@ -306,7 +306,7 @@ fn silent_disk_at_start_is_bounded() {
         assert!(waiting <= 1 << 12 && unread <= (1 << 11) + 1, "{waiting}, {unread}");
     }
     settle_one(&mut fixture, 0);
-    // At last it answers, and takes part.
+    // The disk responds at last, and is used again.
     fixture.settle();
     fixture.store.check_disk();
     assert!(!fixture.stats().is_recovering());
