@@ -140,7 +140,7 @@ impl Header {
     /// The caller must be a holder.
     #[inline]
     pub(crate) unsafe fn is_sole_holder(block: NonNull<Self>) -> bool {
-        // Acquire: the reads of those who were holders must be over.
+        // Acquire: all reads by former holders must be complete.
         // SAFETY: alive, since the caller is a holder.
         unsafe { block.as_ref() }.holders.load(Ordering::Acquire) == 1
     }
@@ -215,7 +215,7 @@ impl PoolShared {
     /// longer is one afterwards.
     #[inline]
     pub(crate) unsafe fn give_back(shared: NonNull<Self>, block: NonNull<Header>) {
-        // SAFETY: the block is one of the holders, so `Shared` lives until the block is gone or on
+        // SAFETY: the block is one of the holders, so `PoolShared` lives until the block is gone or on
         // the stack.
         let this = unsafe { shared.as_ref() };
         // SAFETY: the caller is the only holder of the block.
@@ -245,9 +245,8 @@ impl PoolShared {
         // SAFETY: the caller hands over the block, and this was the only holder; a block of a span
         // comes here only when the pool is closed.
         unsafe {
-            // The pool's last changes to its spans must be visible.
             if is_of_span {
-                // What the pool did with its spans before it was closed must be seen.
+                // The pool's last changes to its spans must be visible.
                 fence(Ordering::Acquire);
                 release_block(shared, block);
             } else {
@@ -281,10 +280,10 @@ impl PoolShared {
     /// # Safety
     /// The caller must be a counted holder. It no longer is one afterwards.
     pub(crate) unsafe fn release(shared: NonNull<Self>) {
-        // SAFETY: the caller is a holder, so `Shared` is alive. The borrow ends with the statement.
+        // SAFETY: the caller is a holder, so `PoolShared` is alive. The borrow ends with the statement.
         let before = unsafe { shared.as_ref() }.holders.fetch_sub(1, Ordering::AcqRel);
         if before == 1 {
-            // SAFETY: made by `Box::into_raw` in `Pool::new`, and there is no holder left.
+            // SAFETY: created by `Box::leak` in `Pool::with_source`, and no holder is left.
             drop(unsafe { Box::from_raw(shared.as_ptr()) });
         }
     }

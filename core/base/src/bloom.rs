@@ -19,9 +19,9 @@ const PROBE_GAIN_MIN: f64 = 1.02;
 #[derive(Copy, Clone)]
 struct Block([u64; COUNTERS / COUNTERS_PER_WORD as usize]);
 
-/// A set of hashes that may report hashes as present which are not, but never the reverse: a
-/// counting Bloom filter (Fan, Cao, Almeida and Broder, 2000) in blocks of one cache line (Putze,
-/// Sanders and Singler, 2009). Paper nb-cache, III-B puts one in front of a store.
+/// A set of hashes with false positives but no false negatives. It is a counting Bloom filter (Fan,
+/// Cao, Almeida and Broder, 2000) in blocks of one cache line (Putze, Sanders and Singler, 2009).
+/// Paper nb-cache, III-B puts one in front of a store.
 ///
 /// A hash selects one block and a few of its 128 counters of 4 bits, so a query reads one cache
 /// line. Hashes must be uniform. If names come from strangers, the hashes must be keyed. A hash may

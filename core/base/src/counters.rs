@@ -114,8 +114,8 @@ impl Merge for BTreeMap<&'static str, u64> {
     }
 }
 
-/// Declares a struct of counters: for each number a line with its documentation, its kind (`Total`,
-/// `Now`, `Shared`, `Set`), its metric and, if it has one, its TLV type in a status dataset. Fields
+/// Declares a struct of counters. Each number has a line with its documentation, its kind (`Total`,
+/// `Now`, `PoolShared`, `Set`), its metric and, if it has one, its TLV type in a status dataset. Fields
 /// that are not single numbers follow under `also` and must implement [`Merge`](crate::Merge).
 ///
 /// ```

@@ -2,9 +2,9 @@
 
 use crate::counters::Merge;
 
-/// Counts of values, such as times in nanoseconds, in buckets that widen with the value: each power
-/// of two is divided into `PARTS` buckets, itself a power of two. The last of the `BUCKETS` also
-/// counts all larger values. Allocates nothing.
+/// Counts of values, such as times in nanoseconds, in buckets that widen with the value. Each power
+/// of two is divided into `PARTS` buckets. `PARTS` must be a power of two. The last of the
+/// `BUCKETS` also counts all larger values. Allocates nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Histogram<const PARTS: usize, const BUCKETS: usize> {
     counts: [u64; BUCKETS],
@@ -48,7 +48,7 @@ impl<const PARTS: usize, const BUCKETS: usize> Histogram<PARTS, BUCKETS> {
     }
 
     /// The value that `share` (0 to 1) of all values do not exceed, rounded up to the end of its
-    /// bucket but never above the largest value; `None` if there is none.
+    /// bucket but never above the largest value. `None` if there are no values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         // Casts round down. A fractional rank is rounded up.
         let exact = self.count() as f64 * share.clamp(0.0, 1.0);

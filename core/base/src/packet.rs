@@ -164,7 +164,7 @@ impl Packet {
 
 impl Packet {
     /// Prefetches the block of a packet that will be dropped and overwritten: all of a small block,
-    /// the start of a large one, whose rest the processor prefetches on its own.
+    /// or the start of a large one. The processor prefetches the rest of that on its own.
     #[inline(always)]
     pub fn prefetch_block(&self) {
         let data = self.0.data.as_ptr().cast_const();

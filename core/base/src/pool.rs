@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 /// pools. Blocks of more than a sixteenth of a span come from the global allocator all the same.
 ///
 /// Example: a router's store fills with Data of 8 KiB, then with Data of 1 KiB. The old packets are
-/// evicted one by one; when the last block of a span is free, the span returns to the source and is
+/// evicted one by one. When the last block of a span is free, the span returns to the source and is
 /// cut into blocks of 1 KiB. If a few old packets stay and hold many spans that are nearly empty
 /// ([`Pool::is_fragmented`]), the owner moves them with [`Pool::compact`].
 ///
@@ -49,7 +49,7 @@ pub struct Pool {
     is_out_of_spans: bool,
 }
 
-// SAFETY: the lists belong to the pool alone, and `Shared` is made of atomics, so another thread
+// SAFETY: the lists belong to the pool alone, and `PoolShared` is made of atomics, so another thread
 // may become the owner.
 unsafe impl Send for Pool {}
 
@@ -148,7 +148,7 @@ impl Pool {
     /// Moves a packet out of a span of this pool that is at most half full, so that the span can be
     /// reused. Leaves packets with other holders, and those in fuller spans, where they are.
     pub fn compact(&mut self, packet: &mut Packet) {
-        // SAFETY: the pool is a holder of `Shared`; a block of it alone is looked at.
+        // SAFETY: the pool is a holder of `PoolShared`; a block of it alone is looked at.
         let is_sparse = self.spans.as_ref().is_some_and(|spans| unsafe {
             packet.block_of(self.shared).is_some_and(|block| {
                 self.shared.as_ref().is_of_span(block) && spans.is_sparse(block)
@@ -169,7 +169,7 @@ impl Pool {
 
     /// Bytes of free blocks, on the lists of the owner and on the return stack.
     pub(crate) fn cached_bytes(&self) -> usize {
-        // SAFETY: the pool is a holder of `Shared`.
+        // SAFETY: the pool is a holder of `PoolShared`.
         let returned = unsafe { self.shared.as_ref() }.returned_bytes.load(Ordering::Relaxed);
         self.cached_bytes + returned
     }
@@ -186,7 +186,7 @@ impl Pool {
     }
 
     fn take_from_span_or_slow(&mut self, class: usize) -> NonNull<Header> {
-        // SAFETY: the pool is a holder of `Shared`.
+        // SAFETY: the pool is a holder of `PoolShared`.
         let span_bytes = unsafe { self.shared.as_ref() }.span_bytes;
         match &mut self.spans {
             Some(spans) if fits_in_span(span_bytes, class::class_bytes(class)) => {
@@ -214,14 +214,14 @@ impl Pool {
         if let Some(block) = self.take(class) {
             return block;
         }
-        // SAFETY: the pool is a holder of `Shared`.
+        // SAFETY: the pool is a holder of `PoolShared`.
         unsafe { self.shared.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
         Header::allocate(class::capacity(class), Some(self.shared))
     }
 
     /// Moves the blocks on the return stack to the lists.
     fn collect(&mut self) {
-        // SAFETY: the pool is a holder of `Shared`.
+        // SAFETY: the pool is a holder of `PoolShared`.
         let shared = unsafe { self.shared.as_ref() };
         if shared.returned.load(Ordering::Relaxed).is_null() {
             return;
@@ -246,7 +246,7 @@ impl Pool {
     #[inline]
     fn put_back(&mut self, block: NonNull<Header>, bytes: usize) {
         if let Some(spans) = &mut self.spans {
-            // SAFETY: the pool is a holder of `Shared`, and alone holds the block, which comes from
+            // SAFETY: the pool is a holder of `PoolShared`, and alone holds the block, which comes from
             // it.
             unsafe {
                 if self.shared.as_ref().is_of_span(block) {
@@ -287,7 +287,7 @@ impl Pool {
     fn release_chain(&mut self, mut head: *mut Header) {
         while let Some(block) = NonNull::new(head) {
             // SAFETY: the caller took the chain off a list, so the pool alone holds its blocks; the
-            // pool is a holder of `Shared`.
+            // pool is a holder of `PoolShared`.
             unsafe {
                 head = Header::next(block);
                 if self.shared.as_ref().is_of_span(block) {
@@ -307,7 +307,7 @@ impl Drop for Pool {
         }
         // AcqRel: see what other threads did with the blocks that they returned, and let them see
         // the retained spans when they find the stack closed.
-        // SAFETY: the pool is a holder of `Shared`. From the swap on, no block is pushed on the
+        // SAFETY: the pool is a holder of `PoolShared`. From the swap on, no block is pushed on the
         // stack.
         let returned =
             unsafe { self.shared.as_ref() }.returned.swap(closed_marker(), Ordering::AcqRel);
@@ -319,7 +319,7 @@ impl Drop for Pool {
         if let Some(spans) = &mut self.spans {
             spans.release_all(self.shared);
         }
-        // SAFETY: the pool is a holder and does not use `Shared` any more.
+        // SAFETY: the pool is a holder and does not use `PoolShared` any more.
         unsafe { PoolShared::release(self.shared) };
     }
 }

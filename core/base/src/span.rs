@@ -21,7 +21,7 @@ pub(crate) struct Spans {
 }
 
 /// Spans that are not full may waste one part in this many of the bytes in use, plus this number of
-/// spans, plus the spans that are being filled.
+/// spans. Spans that are being filled come in addition.
 const WASTE_DIVISOR: usize = 32;
 const WASTED_SPANS_MAX: usize = 8;
 
@@ -97,7 +97,7 @@ impl Spans {
             None => {
                 let at = SPAN_HEADER_BYTES + fields.carved as usize * class::class_bytes(class);
                 fields.carved += 1;
-                // SAFETY: a span with room has a block that came back, or one not yet cut off.
+                // SAFETY: a span with space has a returned block, or one not cut yet.
                 let block = unsafe { span.cast::<u8>().add(at) }.cast::<Header>();
                 // SAFETY: aligned to 16, as sizes of classes and of the header are; nothing else
                 // knows this part of the span.

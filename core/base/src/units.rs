@@ -63,7 +63,7 @@ quantity! {
     parse_duration_ns, "a time such as \"10ms\""
 }
 quantity! {
-    /// Octets: a whole number, or with a unit, for example `"256KiB"` or `"1.5MB"`.
+    /// Bytes: a whole number, or with a unit, for example `"256KiB"` or `"1.5MB"`.
     Size {
         bytes: u64
     }
@@ -80,13 +80,13 @@ quantity! {
 quantity! {
     /// Packets or operations a second above 0, for example `"4.7kpps"` or `"100/s"`.
     Frequency {
-        /// How many a second.
+        /// Events a second.
         hz: f64
     }
     parse_frequency_hz, "a rate such as \"4.7kpps\" or \"100/s\""
 }
 quantity! {
-    /// A time, for example `"213us"`, or how often a second it fits, for example `"4700/s"`.
+    /// A service time, for example `"213us"`, or its rate, for example `"4700/s"`.
     Period {
         ns: u64
     }

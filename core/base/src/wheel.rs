@@ -40,10 +40,10 @@ impl Timer {
 /// - Its *level* is that of the highest digit in which its tick differs from the present tick.
 /// - Its *slot* is the value of that digit in its own tick.
 ///
-/// So level 0 holds the timers of the present 64 ticks, in a slot for each tick, and a slot of
-/// level 1 holds those of 64 ticks together. When the present tick reaches the start of such a
-/// slot, its timers are sorted into the levels below (*cascade*); a timer moves at most ten times
-/// in its life.
+/// So level 0 holds the timers of the present 64 ticks, in a slot for each tick. A slot of level 1
+/// holds those of 64 ticks together. When the present tick reaches the start of such a slot, its
+/// timers are sorted into the levels below (*cascade*). A timer moves at most ten times in its
+/// life.
 ///
 /// Example: the present tick is 100, in digits (1, 36). A timer for tick 110, (1, 46), differs in
 /// the lowest digit: level 0, slot 46. A timer for tick 200, (3, 8), differs in the next one: level
