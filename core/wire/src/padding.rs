@@ -20,9 +20,10 @@ const LONG_HEAD: usize = 4;
 /// field that makes it `by` octets longer. Receivers that do not know the field ignore it.
 ///
 /// # Panics
-/// If `prefix` is not what [`LpHeader::encode_prefix`](crate::LpHeader::encode_prefix) writes for
-/// such a payload; if the payload is shorter than 253 octets; if the whole frame would exceed
-/// 65,535 octets; or if `by` is not from [`PADDING_MIN`] to [`PADDING_MAX`].
+/// - If `prefix` is not what [`LpHeader::encode_prefix`](crate::LpHeader::encode_prefix) writes for
+///   such a payload.
+/// - If the payload is shorter than 253 octets, or the whole frame would exceed 65,535 octets.
+/// - If `by` is not from [`PADDING_MIN`] to [`PADDING_MAX`].
 pub fn pad_prefix(prefix: &[u8], payload_len: usize, by: usize, out: &mut Vec<u8>) {
     assert!(
         payload_len >= PADDED_PAYLOAD_MIN,

@@ -67,9 +67,9 @@ impl RunFields<'_> {
         header(out, tlv::LP_FRAGMENT, interest_len, &[])
     }
 
-    /// Whether the fields are valid for a first Interest with this pattern and token length: at
-    /// least two Interests including the first, no segment number that needs more octets, and a
-    /// token for each.
+    /// Whether the fields are valid for a first Interest with this pattern and token length. There
+    /// must be at least two Interests including the first, no segment number that needs more
+    /// octets, and a token for each.
     pub fn is_valid(&self, pattern: &RunPattern, token_len: usize) -> bool {
         let &Self { bitmap, tokens } = self;
         let last_offset = u64::from(63 - (bitmap | 1).leading_zeros());
