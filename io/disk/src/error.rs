@@ -135,8 +135,8 @@ pub enum OpenError {
     WrongOrder { path: PathBuf, disk: u32, place: u32 },
     /// A disk of the set is missing.
     #[error(
-        "disk {disk} (from 0) of the {disks} disks of this store is missing{}; mount or name it, or, if it \
-         is lost, put an empty file in its place",
+        "disk {disk} (from 0) of the {disks} disks of this store is missing{}; mount or name it, \
+         or, if it is lost, put an empty file in its place",
         path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
     )]
     Missing {
@@ -191,7 +191,7 @@ pub enum OpenError {
     )]
     NoSpace {
         path: PathBuf,
-        /// How large it was to be.
+        /// Its configured size.
         bytes: u64,
         /// How many more bytes are needed.
         missing_bytes: u64,
@@ -256,7 +256,7 @@ pub enum OpenWarning {
     #[error("{}: read-only; its data is served, nothing is stored", path.display())]
     ReadOnly { path: PathBuf },
     /// Other users may read the file, which contains keys.
-    #[error("{}: mode {mode:o} lets other users read the store's keys; run chmod 600", path.display())]
+    #[error("{}: mode {mode:o} lets others read the store's keys; run chmod 600", path.display())]
     Mode { path: PathBuf, mode: u32 },
     /// The file is shorter than before.
     #[error(

@@ -66,7 +66,7 @@ impl Drop for CreatedFiles {
     fn drop(&mut self) {
         for (path, _) in &self.0 {
             if let Err(error) = std::fs::remove_file(path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove a file that was just created");
+                tracing::warn!(path = %path.display(), %error, "cannot remove a new file");
             }
         }
     }

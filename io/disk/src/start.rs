@@ -36,7 +36,8 @@ pub enum StartError {
     Descriptor(#[source] io::Error),
     /// No thread is available.
     #[error(
-        "{}: cannot start its threads: {source}; raise the limit of threads (ulimit -u)", path.display()
+        "{}: cannot start its threads: {source}; raise the limit of threads (ulimit -u)",
+        path.display()
     )]
     Threads { path: PathBuf, source: io::Error },
 }

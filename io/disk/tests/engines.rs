@@ -261,7 +261,6 @@ fn faults_are_reported_and_not_served() {
 fn system_errors_fail_one_operation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
-    // The lock is free immediately.
     open(&[config(&path, 4)], 1).unwrap();
     for way in ways() {
         let set = open(&[with(config(&path, 4), way)], 1).unwrap();
@@ -353,7 +352,7 @@ fn close_ends_a_deliberate_stall() {
         }
         assert!(shards.remove(0).ports.close(LONG), "what is stalled on purpose has been read");
         drop(monitor);
-        // The lock is free at once.
+        // The lock is free immediately.
         open(&[config(&path, 4)], 1).unwrap();
     }
 }
