@@ -208,10 +208,10 @@ impl Router {
         bypass: &DiskBypass,
     ) {
         bypass.reason.count(&mut self.egress.stats.busy);
-        let Some(pass) = self.check_interest(received, interest, hashes) else { return };
+        let Some(incoming) = self.check_interest(received, interest, hashes) else { return };
         let pit = &self.tables.pit;
-        let is_pending = pass.pit_index.is_some_and(|entry| pit.entry(entry).has_downstreams());
-        let Some(entry) = self.enter_pit(&pass) else { return };
+        let is_pending = incoming.pit_index.is_some_and(|entry| pit.entry(entry).has_downstreams());
+        let Some(entry) = self.enter_pit(&incoming) else { return };
         let origin = received.origin();
         if is_pending {
             self.forward(entry, origin, None, interest);

@@ -44,8 +44,14 @@ pub struct Router {
 impl Router {
     /// Creates an empty shard with NFD's default strategies.
     pub fn new(now: Instant, config: RouterConfig) -> Self {
-        assert!(config.shard < config.shard_count, "shards are numbered from 0");
-        assert!(usize::from(config.shard_count) <= SHARDS_MAX, "a set of shards is one word");
+        assert!(
+            config.shard < config.shard_count,
+            "the shard number must be below the number of shards"
+        );
+        assert!(
+            usize::from(config.shard_count) <= SHARDS_MAX,
+            "too many shards: a set of shards is one 64-bit word"
+        );
         Self {
             now,
             tables: Tables::new(now, &config),
@@ -108,10 +114,10 @@ impl Router {
         (face, header, packet): (FaceId, &LpHeader, &Packet),
         out: &mut Outbox,
     ) -> Option<InterestStep> {
-        assert!(header.nack.is_none(), "a Nack does not pass the stages of Interests");
-        let view = PacketView::decode(packet).expect("a driver keeps valid Interests only");
+        assert!(header.nack.is_none(), "a Nack has no Interest stages");
+        let view = PacketView::decode(packet).expect("drivers pass only valid Interests");
         let hashes = &self.hash_name(&view);
-        let PacketView::Interest(interest) = &view else { panic!("Data has no such stages") };
+        let PacketView::Interest(interest) = &view else { panic!("Data has no Interest stages") };
         let received = &ReceivedPacket::new(face, header, packet);
         self.begin_turn(now, out);
         self.handle_pit_timers();

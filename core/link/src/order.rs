@@ -33,8 +33,8 @@ impl OptionOrderError {
         must: &str,
     ) -> Self {
         Self(format!(
-            "it has {low}={low_value} and {high}={high_value}: `{low}` must {must} `{high}`; lower \
-             it, or raise the other"
+            "{low}={low_value} and {high}={high_value} contradict each other: `{low}` must {must} \
+             `{high}`"
         ))
     }
 }

@@ -134,19 +134,19 @@ impl Authorizer {
     /// The refusal, as an answer to the sender.
     pub(crate) fn authorize(
         &mut self,
-        call: &ManagementRequest<'_>,
-        concerns_sender_alone: bool,
+        request: &ManagementRequest<'_>,
+        affects_sender_only: bool,
     ) -> Result<(), ControlResponse> {
-        let is_free = call.scope == Scope::Localhost
-            && match call.sender {
+        let is_free = request.scope == Scope::Localhost
+            && match request.sender {
                 Sender::Operator => true,
-                Sender::Application => concerns_sender_alone,
+                Sender::Application => affects_sender_only,
                 Sender::Remote => false,
             };
-        if is_free || self.is_signed_by_anchor(call.interest, call.at) {
+        if is_free || self.is_signed_by_anchor(request.interest, request.at) {
             return Ok(());
         }
-        Err(ControlResponse::new(403, self.refusal(call)))
+        Err(ControlResponse::new(403, self.refusal(request)))
     }
 
     /// Whether an anchor signed a command Interest, and it is not a replay.
@@ -166,8 +166,8 @@ impl Authorizer {
     }
 
     /// The text of a refusal. It names those who may do this, but not to other hosts.
-    fn refusal(&self, call: &ManagementRequest<'_>) -> String {
-        if call.scope == Scope::Localhop {
+    fn refusal(&self, request: &ManagementRequest<'_>) -> String {
+        if request.scope == Scope::Localhop {
             return String::from("authorization rejected");
         }
         let operators = &self.operators;
@@ -176,7 +176,7 @@ impl Authorizer {
             None => "",
         };
         let registration = if self.local_registration {
-            "; other programs may register prefixes for their own face alone"
+            "; other programs may register prefixes for their own face only"
         } else {
             ""
         };
@@ -187,12 +187,13 @@ impl Authorizer {
     /// such a command.
     pub(crate) fn affects_sender_only(
         &self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         command: Command,
         parameters: &ControlParameters,
     ) -> bool {
-        let is_own_face =
-            parameters.face_id.is_none_or(|face| face == FaceId::INVALID || face == call.ingress);
+        let is_own_face = parameters
+            .face_id
+            .is_none_or(|face| face == FaceId::INVALID || face == request.ingress);
         match command {
             Command::RibRegister | Command::RibUnregister => {
                 let prefix = parameters.name.as_ref();

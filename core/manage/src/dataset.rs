@@ -101,7 +101,7 @@ pub enum DatasetError {
     #[error("{} {}", .0.code, .0.text)]
     Refused(ControlResponse),
     /// The router sent a segment that was not requested.
-    #[error("the router answered with another Data than asked for")]
+    #[error("the router sent Data that was not requested")]
     Unexpected,
     /// The router's Data is malformed.
     #[error("malformed dataset: {0}")]

@@ -158,7 +158,7 @@ impl Manager {
                     self.faces.insert(info.clone());
                 }
                 if let Some(pending) = self.end_transaction(txn) {
-                    self.respond(&pending.request, &faces::created(result), out);
+                    self.respond(&pending.target, &faces::created(result), out);
                 }
             }
             ManagerInput::FaceUpdated { txn, result } => {
@@ -166,16 +166,16 @@ impl Manager {
                     self.faces.replace(info);
                 }
                 if let Some(pending) = self.end_transaction(txn) {
-                    self.respond(&pending.request, &faces::updated(result), out);
+                    self.respond(&pending.target, &faces::updated(result), out);
                 }
             }
             ManagerInput::StoreErased { txn, erased, more } => {
                 let pending = self.end_transaction(txn);
-                if let Some(Pending { request, task, .. }) = pending
+                if let Some(Pending { target, task, .. }) = pending
                     && let Task::EraseStore { prefix, is_limited, .. } = task
                 {
                     let response = store::erased(prefix, is_limited, erased, more);
-                    self.respond(&request, &response, out);
+                    self.respond(&target, &response, out);
                 }
             }
             ManagerInput::Snapshot { txn, snapshot } => {
@@ -184,10 +184,10 @@ impl Manager {
                 }
             }
             ManagerInput::Holdings { txn, holdings, is_partial } => {
-                if let Some(Pending { request, task, .. }) = self.end_transaction(txn) {
+                if let Some(Pending { target, task, .. }) = self.end_transaction(txn) {
                     if let Task::Holdings { object } = task {
                         let status = store::holdings_status(object, holdings, is_partial);
-                        self.publish(&request, &status.encode(), at, out);
+                        self.publish(&target, &status.encode(), at, out);
                     } else {
                         self.stats.late_answers += 1;
                     }
@@ -263,13 +263,13 @@ impl Manager {
             self.stats.ignored += 1;
             return;
         }
-        let call = ManagementRequest { at, ingress, scope, sender, interest: &interest };
+        let request = ManagementRequest { at, ingress, scope, sender, interest: &interest };
         if let Some(command) = Command::from_module_and_verb(module.value, verb.value) {
-            self.on_command(&call, command, out);
+            self.on_command(&request, command, out);
         } else if (module.value, verb.value) == (b"rib", b"announce") {
-            self.on_announce(&call, out);
+            self.on_announce(&request, out);
         } else if scope == Scope::Localhost || is_holdings {
-            self.on_dataset(&call, module.value, verb.value, out);
+            self.on_dataset(&request, module.value, verb.value, out);
         } else {
             self.stats.ignored += 1;
         }
@@ -279,19 +279,19 @@ impl Manager {
     /// that it cannot decode. This manager does, so that the client need not wait for its timeout.
     fn on_command(
         &mut self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         command: Command,
         out: &mut ManagerOutbox,
     ) {
-        let parameters = match call.interest.name.component(PARAMETERS_AT) {
+        let parameters = match request.interest.name.component(PARAMETERS_AT) {
             Some(component) => ControlParameters::decode(component.value),
             None => Err(DecodeError::Missing { element: "ControlParameters" }),
         };
         // A malformed command changes nothing.
-        let concerns_sender_alone = parameters.as_ref().map_or(true, |parameters| {
-            self.authorizer.affects_sender_only(call, command, parameters)
+        let affects_sender_only = parameters.as_ref().map_or(true, |parameters| {
+            self.authorizer.affects_sender_only(request, command, parameters)
         });
-        if !self.authorize(call, concerns_sender_alone, out) {
+        if !self.authorize(request, affects_sender_only, out) {
             return;
         }
         self.stats.commands += 1;
@@ -302,15 +302,15 @@ impl Manager {
             }
             Ok(mut parameters) => {
                 command.apply_defaults(&mut parameters);
-                self.carry_out(call, command, parameters, out)
+                self.carry_out(request, command, parameters, out)
             }
         };
         match outcome {
-            Outcome::Reply(response) => self.respond(&call.reply_target(), &response, out),
+            Outcome::Reply(response) => self.respond(&request.reply_target(), &response, out),
             Outcome::Task(task) => {
-                if !self.begin_transaction(call, task, out) {
+                if !self.begin_transaction(request, task, out) {
                     let response = ControlResponse::new(500, "Too many commands in progress");
-                    self.respond(&call.reply_target(), &response, out);
+                    self.respond(&request.reply_target(), &response, out);
                 }
             }
         }
@@ -318,26 +318,26 @@ impl Manager {
 
     fn carry_out(
         &mut self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         command: Command,
         mut parameters: ControlParameters,
         out: &mut ManagerOutbox,
     ) -> Outcome {
         match command {
             Command::FacesCreate => self.faces.create(&parameters),
-            Command::FacesUpdate => self.faces.update(call.ingress, &parameters),
+            Command::FacesUpdate => self.faces.update(request.ingress, &parameters),
             Command::FacesDestroy => {
                 out.actions.extend(self.faces.destroy(&parameters));
                 Outcome::ok(parameters)
             }
             Command::FibAddNextHop => {
-                call.resolve_face(&mut parameters);
+                request.resolve_face(&mut parameters);
                 let response = self.routing.add_next_hop(&self.faces, parameters);
                 self.routing.flush(&mut out.actions);
                 Outcome::Reply(response)
             }
             Command::FibRemoveNextHop => {
-                call.resolve_face(&mut parameters);
+                request.resolve_face(&mut parameters);
                 self.routing.remove_next_hop(&parameters);
                 self.routing.flush(&mut out.actions);
                 Outcome::ok(parameters)
@@ -354,9 +354,9 @@ impl Manager {
                 out.actions.extend(prefix.and_then(|prefix| self.strategies.unset(prefix)));
                 Outcome::ok(parameters)
             }
-            Command::RibRegister => self.register_route(call, parameters, out),
+            Command::RibRegister => self.register_route(request, parameters, out),
             Command::RibUnregister => {
-                call.resolve_face(&mut parameters);
+                request.resolve_face(&mut parameters);
                 self.routing.unregister(&self.faces, &parameters);
                 self.routing.flush(&mut out.actions);
                 Outcome::ok(parameters)
@@ -387,7 +387,7 @@ impl Manager {
 
     fn register_route(
         &mut self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         mut parameters: ControlParameters,
         out: &mut ManagerOutbox,
     ) -> Outcome {
@@ -395,46 +395,47 @@ impl Manager {
         if routing::is_too_long(&prefix) {
             return Outcome::Reply(routing::too_long("Route"));
         }
-        let face = call.resolve_face(&mut parameters);
-        let route = routing::registered_route(call.at.now, face, &parameters);
-        Outcome::Reply(self.add_route(call, &prefix, route, parameters, out))
+        let face = request.resolve_face(&mut parameters);
+        let route = routing::registered_route(request.at.now, face, &parameters);
+        Outcome::Reply(self.add_route(request, &prefix, route, parameters, out))
     }
 
     /// rib/announce: the Interest contains a prefix announcement, and the route leads to its
     /// sender.
-    fn on_announce(&mut self, call: &ManagementRequest<'_>, out: &mut ManagerOutbox) {
-        let Some(parameters) = call.interest.application_parameters() else {
+    fn on_announce(&mut self, request: &ManagementRequest<'_>, out: &mut ManagerOutbox) {
+        let Some(parameters) = request.interest.application_parameters() else {
             self.stats.ignored += 1;
             return;
         };
         let data = announcement::find(parameters);
-        let parsed = data.as_ref().and_then(|data| Announcement::of(data, call.at.now_unix_ms));
+        let parsed = data.as_ref().and_then(|data| Announcement::of(data, request.at.now_unix_ms));
         let (Some(data), Some(announcement)) = (data, parsed) else {
             let response = ControlResponse::new(400, "Malformed prefix announcement");
-            return self.respond(&call.reply_target(), &response, out);
+            return self.respond(&request.reply_target(), &response, out);
         };
         let prefix = &announcement.prefix;
-        if !self.authorize(call, self.authorizer.may_register(prefix.as_view()), out) {
+        if !self.authorize(request, self.authorizer.may_register(prefix.as_view()), out) {
             return;
         }
         self.stats.commands += 1;
         let response = if routing::is_too_long(prefix) {
             routing::too_long("Route")
-        } else if self.authorizer.accepts_announcement(&data, call.at.now_unix_ms) {
-            let (route, body) = routing::announced_route(call.at.now, call.ingress, &announcement);
-            self.add_route(call, prefix, route, body, out)
+        } else if self.authorizer.accepts_announcement(&data, request.at.now_unix_ms) {
+            let (route, body) =
+                routing::announced_route(request.at.now, request.ingress, &announcement);
+            self.add_route(request, prefix, route, body, out)
         } else {
             self.stats.unauthorized += 1;
             ControlResponse::new(403, "Prefix announcement rejected")
         };
-        self.respond(&call.reply_target(), &response, out);
+        self.respond(&request.reply_target(), &response, out);
     }
 
     /// Adds a route and returns the answer, with `body` if it succeeds. A route to an unknown face
     /// is omitted without an error, as in NFD, which detects it only later.
     fn add_route(
         &mut self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         prefix: &Name,
         route: Route,
         body: ControlParameters,
@@ -443,7 +444,9 @@ impl Manager {
         // A program that registers a shorter prefix must not receive the Interests of neighbours
         // for the router.
         let localhop = Scope::Localhop.prefix();
-        if call.sender == Sender::Application && prefix.as_view().is_prefix_of(localhop.as_view()) {
+        if request.sender == Sender::Application
+            && prefix.as_view().is_prefix_of(localhop.as_view())
+        {
             self.register_trusted(&localhop, OWN_ROUTE, out);
         }
         if self.faces.contains(route.face)
@@ -496,56 +499,60 @@ impl Manager {
     /// Handles an Interest for a dataset, or for a segment of a recent one.
     fn on_dataset(
         &mut self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         module: &[u8],
         dataset: &[u8],
         out: &mut ManagerOutbox,
     ) {
         if (module, dataset) == (b"faces", b"events") {
-            out.data.extend(self.publisher.find_event(call.at.now, call.ingress, call.interest));
+            out.data.extend(self.publisher.find_event(
+                request.at.now,
+                request.ingress,
+                request.interest,
+            ));
             return;
         }
-        let last = call.interest.name.last();
+        let last = request.interest.name.last();
         if last.is_some_and(|last| last.as_segment().is_some() || last.as_version().is_some()) {
             // An old version is not answered, as in NFD. The client then asks for a new one.
-            match self.publisher.find_segment(call.ingress, call.interest) {
+            match self.publisher.find_segment(request.ingress, request.interest) {
                 Some(data) => out.data.push(data),
                 None => self.stats.ignored += 1,
             }
             return;
         }
-        let Some(dataset) = self.dataset(call, module, dataset) else {
+        let Some(dataset) = self.dataset(request, module, dataset) else {
             self.stats.ignored += 1;
             return;
         };
         self.stats.datasets += 1;
         let refusal = match dataset {
             Dataset::Content(content) => {
-                return self.publish(&call.reply_target(), &content, call.at, out);
+                return self.publish(&request.reply_target(), &content, request.at, out);
             }
             Dataset::Task(task) => {
-                if self.begin_transaction(call, task, out) {
+                if self.begin_transaction(request, task, out) {
                     return;
                 }
                 ControlResponse::new(500, "Too many requests in progress")
             }
             Dataset::Malformed(what) => ControlResponse::new(400, what),
         };
-        let refusal = self.publisher.refuse(&call.reply_target(), &refusal);
+        let refusal = self.publisher.refuse(&request.reply_target(), &refusal);
         self.send(refusal, out);
     }
 
     /// The dataset with this name, if there is one.
     fn dataset(
         &self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         module: &[u8],
         dataset: &[u8],
     ) -> Option<Dataset> {
         Some(match (module, dataset) {
             (b"faces", b"list") => Dataset::Task(Task::Faces(FaceQueryFilter::default())),
             (b"faces", b"query") => {
-                let last = call.interest.name.last();
+                let last = request.interest.name.last();
                 match last.map(|last| FaceQueryFilter::decode(last.value)) {
                     Some(Ok(filter)) => Dataset::Task(Task::Faces(filter)),
                     _ => Dataset::Malformed("Malformed filter"),
@@ -556,13 +563,13 @@ impl Manager {
                 items(channels.map(|uri| ChannelStatus { local_uri: uri.clone() }))
             }
             (b"cs", b"info") => Dataset::Task(Task::Store),
-            HOLDINGS => match store::holdings_object(call.interest) {
+            HOLDINGS => match store::holdings_object(request.interest) {
                 Some(object) => Dataset::Task(Task::Holdings { object }),
                 None => Dataset::Malformed("Malformed object name"),
             },
             (b"status", b"general") => Dataset::Task(Task::General),
             (b"fib", b"list") => items(self.routing.fib.items()),
-            (b"rib", b"list") => items(self.routing.rib_items(call.at.now)),
+            (b"rib", b"list") => items(self.routing.rib_items(request.at.now)),
             (b"strategy-choice", b"list") => items(self.strategies.items()),
             _ => return None,
         })
@@ -594,7 +601,7 @@ impl Manager {
                 return;
             }
         };
-        self.publish(&pending.request, &content, at, out);
+        self.publish(&pending.target, &content, at, out);
     }
 
     /// Fills in the fields of status/general that the driver does not know.
@@ -610,26 +617,26 @@ impl Manager {
     /// Checks that the sender may do this, and sends the refusal if not.
     fn authorize(
         &mut self,
-        call: &ManagementRequest<'_>,
-        concerns_sender_alone: bool,
+        request: &ManagementRequest<'_>,
+        affects_sender_only: bool,
         out: &mut ManagerOutbox,
     ) -> bool {
-        let Err(refusal) = self.authorizer.authorize(call, concerns_sender_alone) else {
+        let Err(refusal) = self.authorizer.authorize(request, affects_sender_only) else {
             return true;
         };
         self.stats.unauthorized += 1;
-        self.respond(&call.reply_target(), &refusal, out);
+        self.respond(&request.reply_target(), &refusal, out);
         false
     }
 
     /// Makes an Interest wait for the driver. Returns `false` if too many wait.
     fn begin_transaction(
         &mut self,
-        call: &ManagementRequest<'_>,
+        request: &ManagementRequest<'_>,
         task: Task,
         out: &mut ManagerOutbox,
     ) -> bool {
-        let action = self.transactions.begin(call.at.now, call.reply_target(), task);
+        let action = self.transactions.begin(request.at.now, request.reply_target(), task);
         self.stats.overflows += u64::from(action.is_none());
         let has_begun = action.is_some();
         out.actions.extend(action);
@@ -645,23 +652,23 @@ impl Manager {
     /// Answers a command.
     fn respond(
         &mut self,
-        request: &ReplyTarget,
+        target: &ReplyTarget,
         response: &ControlResponse,
         out: &mut ManagerOutbox,
     ) {
-        let answer = self.publisher.respond(request, response);
+        let answer = self.publisher.respond(target, response);
         self.send(answer, out);
     }
 
     /// Publishes a dataset and sends its first segment.
     fn publish(
         &mut self,
-        request: &ReplyTarget,
+        target: &ReplyTarget,
         content: &[u8],
         at: Clocks,
         out: &mut ManagerOutbox,
     ) {
-        let first = self.publisher.publish(request, content, at.now_unix_ms);
+        let first = self.publisher.publish(target, content, at.now_unix_ms);
         self.send(first, out);
     }
 

@@ -33,28 +33,28 @@ impl Publisher {
     /// Answers a command.
     pub(crate) fn respond(
         &self,
-        request: &ReplyTarget,
+        target: &ReplyTarget,
         response: &ControlResponse,
     ) -> Option<OutData> {
-        self.sign_response(request, response, CONTENT_TYPE_BLOB)
+        self.sign_response(target, response, CONTENT_TYPE_BLOB)
     }
 
     pub(crate) fn refuse(
         &self,
-        request: &ReplyTarget,
+        target: &ReplyTarget,
         response: &ControlResponse,
     ) -> Option<OutData> {
-        self.sign_response(request, response, content_type::NACK)
+        self.sign_response(target, response, content_type::NACK)
     }
 
     fn sign_response(
         &self,
-        request: &ReplyTarget,
+        target: &ReplyTarget,
         response: &ControlResponse,
         content_type: u64,
     ) -> Option<OutData> {
         let sign = |response: &ControlResponse| {
-            let data = Data::new(request.name.clone())
+            let data = Data::new(target.name.clone())
                 .content_type(content_type)
                 .freshness_ms(FRESHNESS_MS)
                 .content(response.encode());
@@ -64,22 +64,22 @@ impl Publisher {
         if wire.len() > PACKET_SIZE_MAX {
             // The parameters of a command are already in the name, so there is room only for the
             // code.
-            let text = "the answer has no room in a packet";
+            let text = "the answer does not fit into a packet";
             wire = sign(&ControlResponse::new(response.code, text))?;
         }
-        Some(OutData { face: request.ingress, packet: Packet::from(wire), no_cache: false })
+        Some(OutData { face: target.ingress, packet: Packet::from(wire), no_cache: false })
     }
 
     /// Publishes a dataset; returns its first segment.
     pub(crate) fn publish(
         &mut self,
-        request: &ReplyTarget,
+        target: &ReplyTarget,
         content: &[u8],
         now_unix_ms: u64,
     ) -> Option<OutData> {
-        let name = request.name.as_view();
+        let name = target.name.as_view();
         let packet = self.datasets.publish(name, content, now_unix_ms, self.signer.as_ref())?;
-        Some(OutData { face: request.ingress, packet, no_cache: true })
+        Some(OutData { face: target.ingress, packet, no_cache: true })
     }
 
     /// The segment of a recent dataset for this Interest.

@@ -61,7 +61,7 @@ impl Outcome {
 /// An Interest that waits for a task.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) request: ReplyTarget,
+    pub(crate) target: ReplyTarget,
     pub(crate) task: Task,
     deadline: Instant,
 }
@@ -87,7 +87,7 @@ impl Transactions {
     pub(crate) fn begin(
         &mut self,
         now: Instant,
-        request: ReplyTarget,
+        target: ReplyTarget,
         task: Task,
     ) -> Option<Action> {
         if self.pending.len() >= self.pending_max {
@@ -97,7 +97,7 @@ impl Transactions {
         self.next_txn += 1;
         let action = task.action(txn);
         let deadline = now.plus_ns(LIFETIME_NS);
-        self.pending.insert(txn, Pending { request, task, deadline });
+        self.pending.insert(txn, Pending { target, task, deadline });
         Some(action)
     }
 

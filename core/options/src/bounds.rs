@@ -22,7 +22,8 @@ where
 {
     let number = i64::deserialize(from)?;
     let count = u32::try_from(number).ok().filter(|count| (MIN..=MAX).contains(count));
-    count.ok_or_else(|| D::Error::custom(format!("{number} cannot be; give {MIN} to {MAX}")))
+    count
+        .ok_or_else(|| D::Error::custom(format!("{number} is out of range; choose {MIN} to {MAX}")))
 }
 
 /// A size in bytes from `MIN` to `MAX`.
@@ -35,17 +36,17 @@ where
         return Ok(size);
     }
     let (least, most) = (Size { bytes: MIN }, Size { bytes: MAX });
-    Err(D::Error::custom(format!("{size} cannot be; give \"{least}\" to \"{most}\"")))
+    Err(D::Error::custom(format!("{size} is out of range; choose \"{least}\" to \"{most}\"")))
 }
 
 /// A time above 0, up to an hour.
 pub(crate) fn positive_time<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-    time(from, 1, 3_600, "give for example \"500ms\"")
+    time(from, 1, 3_600, "choose for example \"500ms\"")
 }
 
 /// How long a record may stay in memory before it is written.
 pub(crate) fn write_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-    let remedy = "until it is written a record is lost when the router dies; give at most \"1m\"";
+    let remedy = "a crash of the router loses records that are not written; choose at most \"1m\"";
     time(from, 0, 60, remedy)
 }
 
@@ -57,7 +58,7 @@ where
     if (ns_min..=s_max * 1_000_000_000).contains(&time.ns) {
         return Ok(time);
     }
-    Err(D::Error::custom(format!("{time} cannot be; {remedy}")))
+    Err(D::Error::custom(format!("{time} is out of range; {remedy}")))
 }
 
 /// An option with words of its own besides numbers, in the form of `Display` and `FromStr`.
@@ -127,11 +128,11 @@ size_or_auto!(
     /// Memory for an index in bytes, or `"auto"`.
     memory,
     INDEX_BYTES_MIN,
-    "room for an index; give at least \"1MiB\" for each packet thread, or \"auto\""
+    "a valid size of index memory; choose at least \"1MiB\" for each packet thread, or \"auto\""
 );
 size_or_auto!(
     /// Memory for Data that waits to be written in bytes, or `"auto"`.
     backlog,
     BACKLOG_BYTES_MIN,
-    "room for what waits to be written; give at least \"64KiB\", or \"auto\""
+    "a valid size of the write backlog; choose at least \"64KiB\", or \"auto\""
 );

@@ -72,10 +72,10 @@ pub enum CertificateError {
     #[error("not a Data packet: {0}")]
     NotData(#[from] DecodeError),
     /// The name is not `/<identity>/KEY/<key id>/<issuer>/<version>`.
-    #[error("{0} is not the name of a certificate")]
+    #[error("{0} is not a certificate name")]
     Name(Name),
     /// The content type is not 2 (Key).
-    #[error("content type {0} is not that of a certificate")]
+    #[error("content type {0} is not 2, the type of certificates")]
     ContentType(u64),
     #[error("the certificate has no validity period")]
     NoValidity,
@@ -91,7 +91,7 @@ pub enum IssueError {
     #[error(transparent)]
     Draft(#[from] CertificateError),
     /// The certificate would be larger than a packet.
-    #[error("the certificate would have {0} octets, more than a packet holds")]
+    #[error("the certificate would have {0} bytes, which is too large for a packet")]
     TooLarge(usize),
     /// The issuer's provider failed.
     #[error(transparent)]

@@ -66,10 +66,10 @@ pub enum ManifestError {
     #[error("the manifest part is malformed")]
     Malformed,
     /// The digests are not SHA-256.
-    #[error("the manifest has digests of algorithm {0}, of which nothing is known here")]
+    #[error("the manifest uses digest algorithm {0}, which is not supported")]
     Algorithm(u64),
     /// The part does not match its name, or belongs to a manifest of another shape.
-    #[error("the manifest part is not what its name and the metadata say")]
+    #[error("the manifest part does not match its name or the metadata")]
     Inconsistent,
     /// The manifest would list more segments than the caller allows.
     #[error("the manifest lists more segments than allowed")]

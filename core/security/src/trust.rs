@@ -44,7 +44,7 @@ pub enum TrustError {
     #[error("the certificate {0} has expired")]
     Expired(Name),
     /// The certificate is not valid yet. It is the signer's, or the one to be accepted.
-    #[error("the certificate {0} is not valid yet; is the clock of this machine right?")]
+    #[error("the certificate {0} is not valid yet; check the clock of this machine")]
     NotYetValid(Name),
     /// More than `CHAIN_LENGTH_MAX` certificates lead to the anchor.
     #[error("the chain of certificates is too long")]

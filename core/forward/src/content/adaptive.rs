@@ -121,7 +121,7 @@ impl<'a> HopEstimate<'a> {
 
 #[derive(Clone, Debug)]
 struct DiskModel {
-    station: QueueEstimator,
+    estimator: QueueEstimator,
     thresholds: Thresholds,
     /// The last service times in a ring, ns.
     services_ns: [f64; SERVICES],
@@ -140,7 +140,7 @@ struct DiskModel {
 impl DiskModel {
     fn new() -> Self {
         Self {
-            station: QueueEstimator::new(ServerPreference::Fewest),
+            estimator: QueueEstimator::new(ServerPreference::Fewest),
             thresholds: Thresholds::default(),
             services_ns: [0.0; SERVICES],
             served: 0,
@@ -156,14 +156,15 @@ impl DiskModel {
     fn next_times(&mut self) -> DiskTimes {
         let service_ns = self.services_ns[self.taken % self.served.clamp(1, SERVICES)];
         self.taken += 1;
-        let (alone_ns, interval_ns) = (self.station.unloaded_ns(), self.station.interval_ns());
+        let (unloaded_ns, interval_ns) =
+            (self.estimator.unloaded_ns(), self.estimator.interval_ns());
         let returned = f64::from(core::mem::take(&mut self.returned));
-        DiskTimes { unloaded_ns: alone_ns, interval_ns, service_ns, returned }
+        DiskTimes { unloaded_ns, interval_ns, service_ns, returned }
     }
 
     fn on_read(&mut self, now: Instant, ahead: u32, left: u32, took_ns: u64) {
-        self.station.on_departure(now, ahead, took_ns);
-        let servers = self.station.servers();
+        self.estimator.on_departure(now, ahead, took_ns);
+        let servers = self.estimator.servers();
         let service_ns = match self.ended.replace((now, left)) {
             // All servers have been busy since then.
             Some((at, waiting)) if f64::from(waiting) >= servers => now.ns_since(at) as f64,
@@ -199,28 +200,28 @@ impl Adaptive {
     pub(crate) fn choose(
         &mut self,
         now: Instant,
-        home: DiskQueue,
+        disk_queue: DiskQueue,
         threshold: u32,
         measurements: &mut Measurements,
         hops: impl Iterator<Item = (usize, u32)> + Clone,
     ) -> DiskChoice {
-        let disk = self.disk(home.disk);
+        let disk = self.disk(disk_queue.disk);
         hops.clone().for_each(|(_, index)| measurements.add_model(index));
-        let service_ns = disk.station.interval_ns();
-        let Some((place, index)) = best_hop(now, measurements, service_ns, hops.clone()) else {
+        let service_ns = disk.estimator.interval_ns();
+        let Some((position, index)) = best_hop(now, measurements, service_ns, hops.clone()) else {
             return DiskChoice::Disk;
         };
         let hop = HopEstimate::find(measurements, index, service_ns).expect("it was found before");
         let mut limit = threshold;
-        let passed_ns = now.ns_since(disk.arrived_at) as f64;
+        let elapsed_ns = now.ns_since(disk.arrived_at) as f64;
         disk.arrived_at = now;
-        let (hop_cost_ns, away_own_ns) = (hop.cost_ns(now), hop.expected_ns(now));
+        let (hop_cost_ns, hop_time_ns) = (hop.cost_ns(now), hop.expected_ns(now));
         let mut path = PathTimes {
             interval_ns: hop.model.interval_ns(),
             cross_rate: hop.cross_traffic.rate,
             misses: 0.0,
         };
-        let is_known = hop.model.is_known() && disk.station.is_known();
+        let is_known = hop.model.is_known() && disk.estimator.is_known();
         for (_, other) in hops.clone() {
             // Interests that went elsewhere earlier must not count for this hop all at once later.
             let misses = measurements.model_mut(other).map_or(0, PathModel::take_unexpected);
@@ -230,27 +231,27 @@ impl Adaptive {
         }
         if is_known {
             let times = disk.next_times();
-            limit = disk.thresholds.arrive(passed_ns, &times, &path, hop_cost_ns);
+            limit = disk.thresholds.arrive(elapsed_ns, &times, &path, hop_cost_ns);
         }
         let has_room = measurements.model_mut(index).is_some_and(|model| model.has_room(now));
-        let goes_to_hop = home.length >= limit && has_room;
-        let read_ns = disk.station.expected_ns(home.length);
-        let spent_ns = if goes_to_hop { away_own_ns } else { read_ns };
+        let goes_to_hop = disk_queue.length >= limit && has_room;
+        let read_ns = disk.estimator.expected_ns(disk_queue.length);
+        let spent_ns = if goes_to_hop { hop_time_ns } else { read_ns };
         let chosen = goes_to_hop.then_some(index);
-        if let Some(place) =
+        if let Some(position) =
             hop_due_for_probe(now, measurements, hops, chosen, spent_ns, service_ns)
         {
-            return DiskChoice::NextHop { position: place, is_probe: true };
+            return DiskChoice::NextHop { position: position, is_probe: true };
         }
         if goes_to_hop {
             disk.spent_elsewhere_ns += spent_ns;
             let is_due =
-                disk.spent_elsewhere_ns > probe_cost_factor(disk.station.answers()) * read_ns;
-            if !is_due || !disk.station.is_known() {
+                disk.spent_elsewhere_ns > probe_cost_factor(disk.estimator.answers()) * read_ns;
+            if !is_due || !disk.estimator.is_known() {
                 if let Some(model) = measurements.model_mut(index) {
                     model.expect_send();
                 }
-                return DiskChoice::NextHop { position: place, is_probe: false };
+                return DiskChoice::NextHop { position: position, is_probe: false };
             }
         }
         disk.spent_elsewhere_ns = 0.0;
@@ -258,9 +259,9 @@ impl Adaptive {
     }
 
     /// The expected time of a read that joins this queue, ns; `None` while too little is known.
-    pub(crate) fn expected_read_ns(&self, home: DiskQueue) -> Option<f64> {
-        let disk = self.disks.get(usize::from(home.disk) % DISKS_MAX)?;
-        disk.station.is_known().then(|| disk.station.expected_ns(home.length))
+    pub(crate) fn expected_read_ns(&self, disk_queue: DiskQueue) -> Option<f64> {
+        let disk = self.disks.get(usize::from(disk_queue.disk) % DISKS_MAX)?;
+        disk.estimator.is_known().then(|| disk.estimator.expected_ns(disk_queue.length))
     }
 
     /// An Interest that had bypassed `disk` now waits for it.
@@ -282,14 +283,14 @@ fn best_hop(
     hops: impl Iterator<Item = (usize, u32)>,
 ) -> Option<(usize, u32)> {
     let mut best: Option<(f64, usize, u32)> = None;
-    for (place, index) in hops {
+    for (position, index) in hops {
         let Some(hop) = HopEstimate::find(measurements, index, service_ns) else { continue };
         let cost_ns = if hop.model.is_known() { hop.cost_now_ns(now) } else { f64::MAX };
         if best.is_none_or(|(least_ns, ..)| cost_ns < least_ns) {
-            best = Some((cost_ns, place, index));
+            best = Some((cost_ns, position, index));
         }
     }
-    best.map(|(_, place, index)| (place, index))
+    best.map(|(_, position, index)| (position, index))
 }
 
 /// The position of a hop that is due for a probe. The time `spent_ns` of the present choice is
@@ -302,14 +303,14 @@ fn hop_due_for_probe(
     spent_ns: f64,
     service_ns: f64,
 ) -> Option<usize> {
-    for (place, index) in hops {
+    for (position, index) in hops {
         if chosen == Some(index) {
             continue;
         }
         let Some(model) = measurements.model_mut(index) else { continue };
         model.spent_elsewhere_ns += spent_ns;
         if HopEstimate::find(measurements, index, service_ns).is_some_and(|hop| hop.is_due(now)) {
-            return Some(place);
+            return Some(position);
         }
     }
     None

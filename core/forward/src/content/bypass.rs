@@ -98,12 +98,12 @@ impl DiskState {
             return QueueDecision::Bypass(DiskBypass { reason, hops: available, is_marked });
         }
         let hops = next_hops.iter().map(|hop| hop.measurement).enumerate();
-        let hops = hops.filter(|&(place, _)| available.contains(place));
+        let hops = hops.filter(|&(position, _)| available.contains(position));
         match self.adaptive.choose(now, queue, self.threshold, measurements, hops) {
             DiskChoice::Disk => self.wait(queue, false),
-            DiskChoice::NextHop { position: place, is_probe: is_trial } => {
-                let reason = if is_trial { BypassReason::Probe } else { BypassReason::Slower };
-                let hops = available.only(place);
+            DiskChoice::NextHop { position, is_probe } => {
+                let reason = if is_probe { BypassReason::Probe } else { BypassReason::Slower };
+                let hops = available.only(position);
                 QueueDecision::Bypass(DiskBypass { reason, hops, is_marked })
             }
         }

@@ -130,13 +130,16 @@ impl Neighbours {
     /// Whether one more Interest may bypass a disk to `face`, judged by those that have done so.
     pub(crate) fn has_window(&self, face: &Face) -> bool {
         let known = self.by_slot.get(face.slot() as usize);
-        known.is_none_or(|one| one.id != face.id() || f64::from(one.bypassing) < one.window)
+        known.is_none_or(|neighbour| {
+            neighbour.id != face.id() || f64::from(neighbour.bypassing) < neighbour.window
+        })
     }
 
     /// Whether the store behind `face` has room, as far as is known.
     pub(crate) fn is_available(&self, now: Instant, face: &Face) -> bool {
         let known = self.by_slot.get(face.slot() as usize);
-        known.is_none_or(|one| one.id != face.id() || one.unavailable_until <= now)
+        known
+            .is_none_or(|neighbour| neighbour.id != face.id() || neighbour.unavailable_until <= now)
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {

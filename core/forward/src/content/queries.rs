@@ -101,12 +101,12 @@ impl Queries {
     }
 
     /// The waiter of the query in this slot.
-    pub(crate) fn waiter(&self, place: u32) -> &Waiter {
-        &self.queries[place].waiter
+    pub(crate) fn waiter(&self, slot: u32) -> &Waiter {
+        &self.queries[slot].waiter
     }
 
-    pub(crate) fn remove(&mut self, place: u32) -> PrefixQuery {
-        self.queries.remove(place)
+    pub(crate) fn remove(&mut self, slot: u32) -> PrefixQuery {
+        self.queries.remove(slot)
     }
 
     /// When [`Queries::take_due`] must be called next.

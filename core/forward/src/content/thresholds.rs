@@ -78,22 +78,22 @@ struct VirtualQueue {
 }
 
 impl VirtualQueue {
-    fn drain(&mut self, passed_ns: f64, disk: &DiskTimes, path: &PathTimes) {
+    fn drain(&mut self, elapsed_ns: f64, disk: &DiskTimes, path: &PathTimes) {
         // With at least one read for each server, all servers are busy. With fewer reads, the disk
         // is slower in proportion.
         let is_single = disk.unloaded_ns <= disk.interval_ns;
         let floor_ns = if is_single { 0.0 } else { disk.unloaded_ns };
-        let full_ns = passed_ns.min((self.disk_ns - floor_ns).max(0.0));
+        let full_ns = elapsed_ns.min((self.disk_ns - floor_ns).max(0.0));
         self.disk_ns -= full_ns;
         if is_single {
-            self.disk_ns = (self.disk_ns - (passed_ns - full_ns)).max(0.0);
+            self.disk_ns = (self.disk_ns - (elapsed_ns - full_ns)).max(0.0);
         } else {
             // Approximates exp(-x).
-            let part = (passed_ns - full_ns) / disk.unloaded_ns;
+            let part = (elapsed_ns - full_ns) / disk.unloaded_ns;
             self.disk_ns /= 1.0 + part + part * part / 2.0;
         }
         self.disk_ns += disk.returned * disk.interval_ns;
-        let busy_ns = self.path_ns.min(passed_ns);
+        let busy_ns = self.path_ns.min(elapsed_ns);
         self.hop_wait_ns += path.cross_rate * (self.path_ns - busy_ns / 2.0) * busy_ns;
         self.path_ns -= busy_ns;
         self.hop_wait_ns += path.misses * self.path_ns;
@@ -120,25 +120,25 @@ impl VirtualQueue {
 /// All thresholds with their costs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thresholds {
-    virtuals: [VirtualQueue; THRESHOLDS.len()],
+    queues: [VirtualQueue; THRESHOLDS.len()],
 }
 
 impl Thresholds {
-    /// Simulates an Interest that arrives `passed_ns` after the last one. Returns the threshold
-    /// with the lowest cost, if the next hop costs `away_ns` plus the wait behind other Interests
+    /// Simulates an Interest that arrives `elapsed_ns` after the last one. Returns the threshold
+    /// with the lowest cost, if the next hop costs `hop_cost_ns` plus the wait behind other Interests
     /// there.
     pub(crate) fn arrive(
         &mut self,
-        passed_ns: f64,
+        elapsed_ns: f64,
         disk: &DiskTimes,
         path: &PathTimes,
-        away_ns: f64,
+        hop_cost_ns: f64,
     ) -> u32 {
         let mut best = (f64::INFINITY, 0);
-        for (queue, threshold) in self.virtuals.iter_mut().zip(THRESHOLDS) {
-            queue.drain(passed_ns, disk, path);
+        for (queue, threshold) in self.queues.iter_mut().zip(THRESHOLDS) {
+            queue.drain(elapsed_ns, disk, path);
             queue.arrive(threshold, disk, path);
-            let cost_ns = queue.read_time_ns + queue.hop_wait_ns + queue.bypassed * away_ns;
+            let cost_ns = queue.read_time_ns + queue.hop_wait_ns + queue.bypassed * hop_cost_ns;
             if cost_ns < best.0 {
                 best = (cost_ns, threshold);
             }

@@ -20,12 +20,12 @@ impl Router {
     /// A disk has the Data of an Interest: decides whether to wait for it or to bypass it.
     pub(crate) fn wait_or_bypass(
         &mut self,
-        pass: &IncomingInterest<'_>,
+        incoming: &IncomingInterest<'_>,
         found: OnDisk,
     ) -> StoreOutcome {
-        let origin = pass.received.origin();
+        let origin = incoming.received.origin();
         if found.is_stalled {
-            let hops = self.available_hops(origin, pass.interest);
+            let hops = self.available_hops(origin, incoming.interest);
             if hops.is_empty() {
                 // The Data exists, but cannot be read now.
                 return StoreOutcome::Refuse(DropReason::DiskBusy);
@@ -36,13 +36,13 @@ impl Router {
         }
         // This comes first: a read or a measured bypass for an Interest without room would be
         // wasted.
-        if !self.make_room(pass) {
+        if !self.make_room(incoming) {
             return StoreOutcome::Refuse(DropReason::PitFull);
         }
-        let decision = match pass.received.queue_state {
+        let decision = match incoming.received.queue_state {
             QueueState::NotQueued => {
                 let queue = DiskQueue { disk: found.disk, length: found.reads_waiting };
-                self.decide_for_queue(origin, pass.interest, queue)
+                self.decide_for_queue(origin, incoming.interest, queue)
             }
             // The decision was made when the Interest arrived.
             QueueState::Queued => {
@@ -102,7 +102,7 @@ impl Router {
         let is_last_hop = interest.hop_limit == Some(1);
         let name = interest.name.value();
         let mut available = self.tables.fib.no_hops();
-        for (place, hop) in next_hops.iter().enumerate() {
+        for (position, hop) in next_hops.iter().enumerate() {
             let egress = is_eligible(&self.tables.faces, origin.face, name, hop.face);
             let Some(egress) = egress else { continue };
             let has_room = match disk.policy.labels {
@@ -111,7 +111,7 @@ impl Router {
                 Labels::Path => disk.neighbours.has_window(egress),
             };
             if has_room && (!is_last_hop || egress.is_local()) {
-                available.insert(place);
+                available.insert(position);
             }
         }
         available

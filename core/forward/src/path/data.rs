@@ -34,39 +34,45 @@ impl Router {
         if !face.is_local() && is_localhost(data.name) {
             return self.egress.drop_packet(DropReason::Scope);
         }
-        let pass = IncomingData { received, data, hashes, face };
+        let incoming = IncomingData { received, data, hashes, face };
         let mut matched = mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(data, hashes.whole, &mut matched);
-        self.dispatch_data(&pass, &mut matched);
+        self.dispatch_data(&incoming, &mut matched);
         self.matched = matched;
     }
 
     /// Hands misrouted Data over to its shard, and checks the source of the Data. Then it satisfies
     /// the entries in `matched`, or treats the Data as unsolicited.
     #[inline(always)]
-    fn dispatch_data(&mut self, pass: &IncomingData<'_>, matched: &mut Vec<u32>) {
+    fn dispatch_data(&mut self, incoming: &IncomingData<'_>, matched: &mut Vec<u32>) {
         // Bit set of the home shards of Interests with CanBePrefix that this Data may satisfy.
         let mut homes = 0;
         if self.egress.is_sharded() {
             if !self.content.watches.is_empty() {
-                homes = self.home_shards_of(pass.data);
+                homes = self.home_shards_of(incoming.data);
             }
             let pit = &self.tables.pit;
             let is_exact = matched.iter().any(|&index| !pit.entry(index).can_be_prefix);
-            if !is_exact && self.hand_over_misrouted(pass) {
+            if !is_exact && self.hand_over_misrouted(incoming) {
                 return;
             }
         }
-        let token = Some(&pass.received.header.pit_token);
-        let refusal = self.retain_sent_to(&pass.face, token, matched);
+        let token = Some(&incoming.received.header.pit_token);
+        let refusal = self.retain_sent_to(&incoming.face, token, matched);
         if !matched.is_empty() {
-            return self.satisfy(pass, matched, homes);
+            return self.satisfy(incoming, matched, homes);
         }
-        let no_cache = pass.received.header.no_cache;
+        let no_cache = incoming.received.header.no_cache;
         match homes {
-            0 => self.on_unsolicited(&pass.face, no_cache, refusal, pass.data, *pass.hashes),
-            homes => self.query_home_shards(pass.received, homes),
+            0 => self.on_unsolicited(
+                &incoming.face,
+                no_cache,
+                refusal,
+                incoming.data,
+                *incoming.hashes,
+            ),
+            homes => self.query_home_shards(incoming.received, homes),
         }
     }
 
@@ -126,15 +132,15 @@ impl Router {
     pub(crate) fn check_token(
         &mut self,
         face: FaceId,
-        echo: TokenCarrier,
+        carrier: TokenCarrier,
         has_token: bool,
     ) -> bool {
-        let echoes = self.tables.faces.returns_tokens(face, echo);
-        if has_token && !echoes {
-            self.tables.faces.set_returns_tokens(face, echo);
-            self.egress.send_to_other_shards(|| Message::ReturnsTokens { face, echo });
+        let returns_tokens = self.tables.faces.returns_tokens(face, carrier);
+        if has_token && !returns_tokens {
+            self.tables.faces.set_returns_tokens(face, carrier);
+            self.egress.send_to_other_shards(|| Message::ReturnsTokens { face, carrier });
         }
-        has_token || !echoes
+        has_token || !returns_tokens
     }
 
     /// Handles Data that no Interest requested, or that was refused for this reason.
@@ -165,8 +171,8 @@ impl Router {
     }
 
     /// Stores Data, unless its sender forbids it, and sends it to every downstream.
-    fn satisfy(&mut self, pass: &IncomingData<'_>, matched: &[u32], homes: u64) {
-        let IncomingData { received, data, hashes, face } = pass;
+    fn satisfy(&mut self, incoming: &IncomingData<'_>, matched: &[u32], homes: u64) {
+        let IncomingData { received, data, hashes, face } = incoming;
         let stored = if received.header.no_cache {
             None
         } else {
@@ -230,8 +236,8 @@ impl Router {
     ) {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
-        let UnsolicitedVerdict { no_cache, is_requested: is_asked, .. } = verdict;
-        if is_asked {
+        let UnsolicitedVerdict { no_cache, is_requested, .. } = verdict;
+        if is_requested {
             if !no_cache {
                 self.content.insert(self.now, &data, hashes, face);
             }

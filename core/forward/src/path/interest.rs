@@ -60,14 +60,14 @@ impl Router {
     ) {
         // Stage 1: face, HopLimit, scope and loop. May drop the Interest, or send a Nack for a
         // loop.
-        let Some(pass) = self.check_interest(received, interest, hashes) else { return };
+        let Some(incoming) = self.check_interest(received, interest, hashes) else { return };
         // Stage 2: the store may answer, refuse, or let the Interest wait for a disk or for other
         // shards.
-        let Some(onward) = self.check_content_store(&pass) else { return };
+        let Some(onward) = self.check_content_store(&incoming) else { return };
         // Stage 3: a full PIT sends a Nack.
-        let Some(entry) = self.enter_pit(&pass) else { return };
+        let Some(entry) = self.enter_pit(&incoming) else { return };
         // Stage 4: FIB and strategy, unless an earlier Interest already waits for the same Data.
-        self.forward_pending(entry, &onward, received.origin(), interest, &pass.query);
+        self.forward_pending(entry, &onward, received.origin(), interest, &incoming.query);
     }
 
     /// [`Router::on_interest`] out of line, for Interests that were queued in front of a blocking
@@ -101,19 +101,19 @@ impl Router {
                 Some(InterestStep::Store)
             }
             InterestStep::Store => {
-                let pass = self.check_interest(received, interest, hashes)?;
-                let onward = self.check_content_store(&pass)?;
+                let incoming = self.check_interest(received, interest, hashes)?;
+                let onward = self.check_content_store(&incoming)?;
                 if matches!(onward, ForwardingAction::Aggregate | ForwardingAction::Suppress) {
                     // These two need neither the FIB nor the strategy.
-                    let entry = self.enter_pit(&pass)?;
-                    self.forward_pending(entry, &onward, origin, interest, &pass.query);
+                    let entry = self.enter_pit(&incoming)?;
+                    self.forward_pending(entry, &onward, origin, interest, &incoming.query);
                     return None;
                 }
                 Some(InterestStep::Pit(onward))
             }
             InterestStep::Pit(onward) => {
-                let pass = self.check_interest(received, interest, hashes)?;
-                self.enter_pit(&pass)?;
+                let incoming = self.check_interest(received, interest, hashes)?;
+                self.enter_pit(&incoming)?;
                 Some(InterestStep::Fib(onward))
             }
             InterestStep::Fib(onward) => {
@@ -158,19 +158,24 @@ impl Router {
 
     /// Stage 2: asks the content store. Returns `None` if the path ends here, at least for now.
     #[inline(always)]
-    fn check_content_store(&mut self, pass: &IncomingInterest<'_>) -> Option<ForwardingAction> {
-        match self.look_up(pass) {
+    fn check_content_store(&mut self, incoming: &IncomingInterest<'_>) -> Option<ForwardingAction> {
+        match self.look_up(incoming) {
             StoreOutcome::Continue(onward) => return Some(onward),
-            StoreOutcome::Answer(data) => self.answer(pass, data),
-            StoreOutcome::Read(read) => self.read_disk(pass, &read),
+            StoreOutcome::Answer(data) => self.answer(incoming, data),
+            StoreOutcome::Read(read) => self.read_disk(incoming, &read),
             StoreOutcome::QueryShards => {
-                if let Some(entry) = self.enter_pit(pass) {
-                    self.query_shards(entry, pass);
+                if let Some(entry) = self.enter_pit(incoming) {
+                    self.query_shards(entry, incoming);
                 }
             }
             StoreOutcome::Refuse(drop_reason) => {
                 self.content.store.decline_read();
-                self.egress.refuse(pass.received, &pass.face, NackReason::Congestion, drop_reason);
+                self.egress.refuse(
+                    incoming.received,
+                    &incoming.face,
+                    NackReason::Congestion,
+                    drop_reason,
+                );
             }
         }
         None
@@ -178,24 +183,24 @@ impl Router {
 
     /// Answers an Interest with Data from memory. It leaves no trace in the PIT.
     #[inline(always)]
-    pub(crate) fn answer(&mut self, pass: &IncomingInterest<'_>, data: StoredData) {
+    pub(crate) fn answer(&mut self, incoming: &IncomingInterest<'_>, data: StoredData) {
         let StoredData { packet, is_marked } = data;
         self.egress.stats.busy.marked += u64::from(is_marked);
-        let to = pass.received.downstream();
+        let to = incoming.received.downstream();
         let origin = DataOrigin::store(is_marked);
-        self.egress.data(&to, pass.face.is_local(), origin, pass.interest.name, packet);
+        self.egress.data(&to, incoming.face.is_local(), origin, incoming.interest.name, packet);
     }
 
     /// Begins a disk read for an Interest, which waits for it in the PIT.
     #[inline(always)]
-    fn read_disk(&mut self, pass: &IncomingInterest<'_>, read: &DiskRead) {
+    fn read_disk(&mut self, incoming: &IncomingInterest<'_>, read: &DiskRead) {
         self.egress.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
         let Some(begun) = self.begin_read(&read.found) else {
             let (nack_reason, drop_reason) = (NackReason::Congestion, DropReason::DiskBusy);
-            return self.egress.refuse(pass.received, &pass.face, nack_reason, drop_reason);
+            return self.egress.refuse(incoming.received, &incoming.face, nack_reason, drop_reason);
         };
-        if let Some(entry) = self.enter_pit(pass) {
-            self.wait_for_disk(entry, pass.received.origin(), read, begun);
+        if let Some(entry) = self.enter_pit(incoming) {
+            self.wait_for_disk(entry, incoming.received.origin(), read, begun);
         }
     }
 }

@@ -19,50 +19,50 @@ impl Router {
     /// had nothing when the entry was created. The source that the entry waits for then decides
     /// what follows.
     #[inline(always)]
-    pub(crate) fn look_up(&mut self, pass: &IncomingInterest<'_>) -> StoreOutcome {
-        if let Some(index) = pass.pit_index
+    pub(crate) fn look_up(&mut self, incoming: &IncomingInterest<'_>) -> StoreOutcome {
+        if let Some(index) = incoming.pit_index
             && let entry = self.tables.pit.entry(index)
             && entry.has_downstreams()
         {
             return StoreOutcome::Continue(match entry.awaits {
                 AwaitedSource::Disk(waiter) => {
                     let since = self.content.disk.reads.waiter(waiter).since;
-                    self.decide_for_pending(pass, index, since)
+                    self.decide_for_pending(incoming, index, since)
                 }
                 AwaitedSource::Shards(query) => {
                     let since = self.content.queries.waiter(query).since;
-                    self.decide_for_pending(pass, index, since)
+                    self.decide_for_pending(incoming, index, since)
                 }
                 AwaitedSource::Bypass { .. }
-                    if self.tables.is_waiting(index, pass.received.face) =>
+                    if self.tables.is_waiting(index, incoming.received.face) =>
                 {
                     ForwardingAction::RetryDisk
                 }
                 AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => ForwardingAction::Forward,
             });
         }
-        if pass.interest.can_be_prefix && self.egress.is_sharded() {
-            return self.look_up_prefix(pass);
+        if incoming.interest.can_be_prefix && self.egress.is_sharded() {
+            return self.look_up_prefix(incoming);
         }
-        match self.content.store.lookup(self.now, &pass.query) {
+        match self.content.store.lookup(self.now, &incoming.query) {
             Lookup::Hit(hit) => {
                 // A hit in memory is marked only if the Interest waited in front of a blocking
                 // store and found that queue over the threshold.
-                let is_marked = pass.received.queue_state == QueueState::QueuedAndMarked;
+                let is_marked = incoming.received.queue_state == QueueState::QueuedAndMarked;
                 StoreOutcome::Answer(StoredData { packet: hit.packet, is_marked })
             }
             Lookup::OnDisk(found) => {
-                self.content.disk.neighbours.note_interest_from(self.now, &pass.face);
-                self.wait_or_bypass(pass, found)
+                self.content.disk.neighbours.note_interest_from(self.now, &incoming.face);
+                self.wait_or_bypass(incoming, found)
             }
             Lookup::Miss => {
                 let is_reported = match self.content.reported_misses {
                     MissReports::Off => false,
-                    MissReports::Local => pass.face.is_local(),
+                    MissReports::Local => incoming.face.is_local(),
                     MissReports::All => true,
                 };
                 if is_reported {
-                    self.report_miss(pass);
+                    self.report_miss(incoming);
                 }
                 StoreOutcome::Continue(ForwardingAction::Forward)
             }
@@ -75,7 +75,7 @@ impl Router {
     /// next hop.
     fn decide_for_pending(
         &self,
-        pass: &IncomingInterest<'_>,
+        incoming: &IncomingInterest<'_>,
         index: u32,
         since: Instant,
     ) -> ForwardingAction {
@@ -83,12 +83,12 @@ impl Router {
         if entry.has_upstreams() {
             return ForwardingAction::Forward;
         }
-        if !self.tables.is_waiting(index, pass.received.face) {
+        if !self.tables.is_waiting(index, incoming.received.face) {
             return ForwardingAction::Aggregate;
         }
-        let strategy = self.tables.strategy(pass.interest.name);
+        let strategy = self.tables.strategy(incoming.interest.name);
         let is_early = self.now.ns_since(since) < strategy.retransmission_ns(entry);
-        if is_early || !self.has_next_hop(pass.received.origin(), pass.interest) {
+        if is_early || !self.has_next_hop(incoming.received.origin(), incoming.interest) {
             ForwardingAction::Suppress
         } else {
             ForwardingAction::Hedge
@@ -100,13 +100,13 @@ impl Router {
     /// have.
     #[cold]
     #[inline(never)]
-    fn look_up_prefix(&mut self, pass: &IncomingInterest<'_>) -> StoreOutcome {
-        let answer = self.content.store.lookup_shard(self.now, &pass.query);
+    fn look_up_prefix(&mut self, incoming: &IncomingInterest<'_>) -> StoreOutcome {
+        let answer = self.content.store.lookup_shard(self.now, &incoming.query);
         if let ShardAnswer::Memory { packet, is_whole_name, .. } = answer
-            && (is_whole_name || !self.make_room(pass))
+            && (is_whole_name || !self.make_room(incoming))
         {
             self.content.store.count_lookup(true);
-            let is_marked = pass.received.queue_state == QueueState::QueuedAndMarked;
+            let is_marked = incoming.received.queue_state == QueueState::QueuedAndMarked;
             return StoreOutcome::Answer(StoredData { packet, is_marked });
         }
         StoreOutcome::QueryShards
@@ -114,11 +114,11 @@ impl Router {
 
     /// Reports that the store lacks an object, once in 64 of its segments.
     #[cold]
-    fn report_miss(&mut self, pass: &IncomingInterest<'_>) {
-        let name = pass.interest.name;
+    fn report_miss(&mut self, incoming: &IncomingInterest<'_>) {
+        let name = incoming.interest.name;
         let segment = name.last().and_then(|component| component.as_segment()).unwrap_or(0);
         if segment > 0 && segment.is_multiple_of(MISS_PERIOD) && !is_localhost(name) {
-            let (ingress, is_local) = (pass.received.face, pass.face.is_local());
+            let (ingress, is_local) = (incoming.received.face, incoming.face.is_local());
             let object = name.parent().to_name();
             self.egress.push_event(Event::Missed { ingress, is_local, object });
         }

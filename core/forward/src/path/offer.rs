@@ -60,15 +60,15 @@ impl Router {
     /// Interest for its name. Returns whether it did.
     #[cold]
     #[inline(never)]
-    pub(crate) fn hand_over_misrouted(&mut self, pass: &IncomingData<'_>) -> bool {
-        let name = pass.data.name;
+    pub(crate) fn hand_over_misrouted(&mut self, incoming: &IncomingData<'_>) -> bool {
+        let name = incoming.data.name;
         let shard = shard_of_name(&self.tables.hash_key, name, self.config.shard_count);
         if shard == self.config.shard {
             return false;
         }
         self.egress.stats.in_data -= 1;
-        let header = Box::new(pass.received.header.clone());
-        let (face, packet) = (pass.received.face, pass.received.packet.clone());
+        let header = Box::new(incoming.received.header.clone());
+        let (face, packet) = (incoming.received.face, incoming.received.packet.clone());
         self.egress.send_to_shard(shard, Message::Misrouted { face, header, packet });
         true
     }

@@ -21,9 +21,9 @@ impl Router {
     /// Inserts the Interest, or adds it to the entry that is pending. If the PIT has no room, it
     /// sends a Nack and returns `None`.
     #[inline]
-    pub(crate) fn enter_pit(&mut self, pass: &IncomingInterest<'_>) -> Option<u32> {
-        let IncomingInterest { received, interest, face, nonce, .. } = pass;
-        if !self.make_room(pass) {
+    pub(crate) fn enter_pit(&mut self, incoming: &IncomingInterest<'_>) -> Option<u32> {
+        let IncomingInterest { received, interest, face, nonce, .. } = incoming;
+        if !self.make_room(incoming) {
             self.egress.refuse(received, face, NackReason::Congestion, DropReason::PitFull);
             return None;
         }
@@ -38,9 +38,9 @@ impl Router {
             expiry: self.now.plus_ns(lifetime_ns),
             pit_token: received.header.pit_token,
         };
-        let index = match pass.pit_index {
+        let index = match incoming.pit_index {
             Some(index) => self.join_entry(index, interest, record),
-            None => self.insert_entry(&pass.query, interest, record),
+            None => self.insert_entry(&incoming.query, interest, record),
         };
         if interest.can_be_prefix && self.egress.is_sharded() {
             self.send_watches(index);
@@ -124,8 +124,8 @@ impl Router {
     /// Makes room in the PIT for an Interest. A full PIT may evict entries of others with a Nack,
     /// see [`eviction`](crate::eviction). Returns `false` if there is no room.
     #[inline(always)]
-    pub(crate) fn make_room(&mut self, pass: &IncomingInterest<'_>) -> bool {
-        let IncomingInterest { received, face, pit_index, .. } = pass;
+    pub(crate) fn make_room(&mut self, incoming: &IncomingInterest<'_>) -> bool {
+        let IncomingInterest { received, face, pit_index, .. } = incoming;
         let is_waiting =
             pit_index.is_some_and(|index| self.tables.is_waiting(index, received.face));
         if !is_waiting && face.pending_count() >= self.config.pit_entries_per_face_max {
@@ -140,21 +140,27 @@ impl Router {
         };
         bytes == 0
             || self.tables.pit.has_room(entries, bytes)
-            || self.evict_others(pass, entries, bytes)
+            || self.evict_others(incoming, entries, bytes)
     }
 
     #[cold]
     #[inline(never)]
-    fn evict_others(&mut self, pass: &IncomingInterest<'_>, entries: usize, bytes: u64) -> bool {
-        let prefix = self.tables.prefix_number(pass.query.name);
-        let face = self.tables.faces.get(pass.face.slot(), pass.face.id());
+    fn evict_others(
+        &mut self,
+        incoming: &IncomingInterest<'_>,
+        entries: usize,
+        bytes: u64,
+    ) -> bool {
+        let prefix = self.tables.prefix_number(incoming.query.name);
+        let face = self.tables.faces.get(incoming.face.slot(), incoming.face.id());
         let Some((_, host)) = face else { return false };
         let requester = Holder { host, prefix };
         if self.tables.refusals.has(self.now, requester) {
             return false;
         }
         for _ in 0..SAMPLES_MAX {
-            let victims = self.tables.victims(requester, pass.face.is_local(), pass.pit_index);
+            let victims =
+                self.tables.victims(requester, incoming.face.is_local(), incoming.pit_index);
             if victims.is_empty() {
                 break;
             }

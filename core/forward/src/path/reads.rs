@@ -72,8 +72,8 @@ impl Router {
         let mut matched = mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(&data, hashes.whole, &mut matched);
-        let is_asked = waiters.iter().any(|waiter| matched.contains(&waiter.entry));
-        if !waiters.is_empty() && !is_asked {
+        let is_requested = waiters.iter().any(|waiter| matched.contains(&waiter.entry));
+        if !waiters.is_empty() && !is_requested {
             self.egress.stats.busy.reads_malformed += 1;
         }
         let is_stale = fresh_until <= self.now;

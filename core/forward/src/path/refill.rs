@@ -69,14 +69,16 @@ impl Router {
         let hashes = self.hash_name(&PacketView::Interest(interest));
         let header = LpHeader::default();
         let received = ReceivedPacket::new(FaceId::CONTENT_STORE, &header, &packet);
-        let Some(pass) = self.check_interest(&received, &interest, &hashes) else { return false };
-        if self.content.store.has_answer(self.now, &pass.query) {
+        let Some(incoming) = self.check_interest(&received, &interest, &hashes) else {
+            return false;
+        };
+        if self.content.store.has_answer(self.now, &incoming.query) {
             return false;
         }
-        if pass.pit_index.is_some() {
+        if incoming.pit_index.is_some() {
             return true;
         }
-        if let Some(entry) = self.enter_pit(&pass) {
+        if let Some(entry) = self.enter_pit(&incoming) {
             self.forward(entry, received.origin(), None, &interest);
         }
         true

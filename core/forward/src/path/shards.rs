@@ -85,8 +85,8 @@ impl Router {
                 }
             }
             Message::Offer(offered) => self.on_offered(*offered),
-            Message::ReturnsTokens { face, echo } => {
-                self.tables.faces.set_returns_tokens(face, echo)
+            Message::ReturnsTokens { face, carrier } => {
+                self.tables.faces.set_returns_tokens(face, carrier)
             }
             Message::Distrust { name, source } => {
                 self.tables.distrust(self.now, name.as_view(), source);

@@ -77,18 +77,18 @@ impl Router {
 
     /// Queries the stores of the other shards, and makes the entry wait for their replies.
     #[cold]
-    pub(crate) fn query_shards(&mut self, entry: u32, pass: &IncomingInterest<'_>) {
+    pub(crate) fn query_shards(&mut self, entry: u32, incoming: &IncomingInterest<'_>) {
         self.end_wait(entry, None);
         let waiter = Waiter {
             entry,
             since: self.now,
-            ingress: pass.received.face,
-            next_hop_face: pass.received.header.next_hop_face,
+            ingress: incoming.received.face,
+            next_hop_face: incoming.received.header.next_hop_face,
             is_marked: false,
             disk: 0,
             ahead: 0,
         };
-        let interest = pass.received.packet.clone();
+        let interest = incoming.received.packet.clone();
         let shards = self.egress.other_shards();
         let id = self.content.queries.open(self.now, waiter, interest.clone(), shards);
         self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Shards(id.slot);

@@ -42,7 +42,7 @@ pub(crate) enum Message {
     /// Data that the receiver watches for has arrived.
     Offer(Box<OfferedData>),
     /// The peer of a face returns PIT tokens.
-    ReturnsTokens { face: FaceId, echo: TokenCarrier },
+    ReturnsTokens { face: FaceId, carrier: TokenCarrier },
     /// Data of this name was found to be false.
     Distrust { name: Name, source: u32 },
     /// The reply for offered Data: whether an Interest had been sent to the face that it came from.

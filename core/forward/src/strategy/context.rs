@@ -91,14 +91,14 @@ impl Context<'_> {
     /// The next hops to which the Interest may go, by rising cost. It may not leave its scope, and
     /// may not go back to its ingress, unless that is an ad hoc face.
     pub(crate) fn eligible(&self) -> impl Iterator<Item = FibNextHop> {
-        (0..self.next_hops.len()).filter_map(|place| self.eligible_at(place))
+        (0..self.next_hops.len()).filter_map(|position| self.eligible_at(position))
     }
 
     /// The next hop at this position, if it is eligible.
     #[inline(always)]
-    pub(crate) fn eligible_at(&self, place: usize) -> Option<FibNextHop> {
-        let hop = *self.next_hops.get(place)?;
-        let is_allowed = self.only.is_none_or(|only| only.contains(place));
+    pub(crate) fn eligible_at(&self, position: usize) -> Option<FibNextHop> {
+        let hop = *self.next_hops.get(position)?;
+        let is_allowed = self.only.is_none_or(|only| only.contains(position));
         (is_allowed && self.is_eligible(&hop)).then_some(hop)
     }
 

@@ -91,10 +91,10 @@ impl Parameter<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// There is no such strategy, or none of this version or later.
-    #[error("no strategy of that name and version is known")]
+    #[error("there is no strategy with this name and version")]
     Unknown,
     /// A parameter that the strategy does not have, or a value out of range, with the reason.
-    #[error("bad strategy parameter `{0}`: {1}")]
+    #[error("invalid strategy parameter `{0}`: {1}")]
     BadParameter(String, &'static str),
 }
 
@@ -149,7 +149,7 @@ impl Strategy {
         // These bounds hold only for all parameters together, so they are checked at the end.
         let Suppression { initial_ns, max_ns, .. } = strategy.suppression;
         if initial_ns == 0 || initial_ns > max_ns {
-            let reason = "it must be from 1 ms to that of retx-suppression-max";
+            let reason = "it must be at least 1 ms and at most retx-suppression-max";
             return Err(StrategyError::BadParameter("retx-suppression-initial".into(), reason));
         }
         if !own.is_empty() {
@@ -223,7 +223,7 @@ fn parse_parameter(component: &[u8]) -> Result<Parameter<'_>, StrategyError> {
     let found = str::from_utf8(component).ok().and_then(|text| Some((text, text.split_once('~')?)));
     let Some((text, (key, value))) = found else {
         let text = String::from_utf8_lossy(component).into_owned();
-        return Err(StrategyError::BadParameter(text, "it is not of the form <key>~<value>"));
+        return Err(StrategyError::BadParameter(text, "it must have the form <key>~<value>"));
     };
     Ok(Parameter { text, key, value })
 }
@@ -233,7 +233,7 @@ impl Suppression {
     fn set(&mut self, parameter: &Parameter<'_>) -> Result<bool, StrategyError> {
         let milliseconds = || match parameter.value.parse::<u32>() {
             Ok(ms) => Ok(u64::from(ms) * NS_PER_MS),
-            Err(_) => Err(parameter.refuse("it is no number of milliseconds")),
+            Err(_) => Err(parameter.refuse("it must be a number of milliseconds")),
         };
         match parameter.key {
             "retx-suppression-initial" => self.initial_ns = milliseconds()?,
@@ -241,7 +241,7 @@ impl Suppression {
             "retx-suppression-multiplier" => {
                 let multiplier = parameter.value.parse().unwrap_or(f64::NAN);
                 if !(1.0..=1000.0).contains(&multiplier) {
-                    return Err(parameter.refuse("it is no number from 1 to 1000"));
+                    return Err(parameter.refuse("it must be a number from 1 to 1000"));
                 }
                 self.multiplier_milli = (multiplier * 1000.0) as u64;
             }

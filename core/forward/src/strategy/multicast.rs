@@ -19,8 +19,8 @@ impl Behaviour for Multicast {
 
 fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
     let mut sent = false;
-    for place in 0..context.next_hops.len() {
-        let Some(hop) = context.eligible_at(place) else { continue };
+    for position in 0..context.next_hops.len() {
+        let Some(hop) = context.eligible_at(position) else { continue };
         let pending = context.out_record(hop.face).filter(|record| record.expiry > context.now);
         let held_ns = pending.map(|record| record.strategy_state.max(suppression.initial_ns));
         if let (Some(record), Some(held_ns)) = (pending, held_ns)

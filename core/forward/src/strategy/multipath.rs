@@ -104,14 +104,14 @@ impl Behaviour for Multipath {
                 "weight" => {
                     let (face, weight) = parse_weight(parameter)?;
                     if weights.iter().any(|&(other, _)| other == face) {
-                        return Err(parameter.refuse("the face has a weight already"));
+                        return Err(parameter.refuse("the face already has a weight"));
                     }
                     weights.push((face, weight));
                 }
                 _ => return Err(parameter.refuse("this strategy has no such parameter")),
             }
             if parts.len().max(weights.len()) > PARAMETERS_MAX {
-                return Err(parameter.refuse("there are 256 parts and 256 weights at most"));
+                return Err(parameter.refuse("at most 256 parts and 256 weights are allowed"));
             }
         }
         parts.sort_by_key(|(part, _)| part.first);
@@ -128,20 +128,20 @@ impl Behaviour for Multipath {
         let Some(segment) = segment_of(context) else {
             return best_route::BestRoute.on_interest(suppression, context);
         };
-        let keeper = self.owner_of(segment);
-        if keeper == Some(context.ingress) {
+        let owner = self.owner_of(segment);
+        if owner == Some(context.ingress) {
             return self.forward_for_owner(suppression, context);
         }
         let is_pending = best_route::is_pending(context);
         if is_pending && best_route::is_suppressed(suppression, context) {
             return;
         }
-        if let Some(hop) = keeper.and_then(|keeper| awaited_owner(context, keeper)) {
+        if let Some(hop) = owner.and_then(|owner| awaited_owner(context, owner)) {
             context.send_interest(hop);
             return best_route::lengthen_suppression(suppression, context);
         }
-        self.note_overdue(keeper, context);
-        let is_sent = self.send_to_new_hop(keeper, context) || resend(keeper, context);
+        self.note_overdue(owner, context);
+        let is_sent = self.send_to_new_hop(owner, context) || resend(owner, context);
         match (is_sent, is_pending) {
             (_, true) => best_route::lengthen_suppression(suppression, context),
             (true, false) => {}
@@ -158,11 +158,11 @@ impl Behaviour for Multipath {
 impl Multipath {
     /// Sends the Interest to a next hop that has not received it, preferably to the owner. Returns
     /// `false` if there is none.
-    fn send_to_new_hop(&self, keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
+    fn send_to_new_hop(&self, owner: Option<FaceId>, context: &mut Context<'_>) -> bool {
         let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
         let may_use = |hop: &FibNextHop| is_new(hop) && is_usable(context, hop);
-        let of_part = keeper.and_then(|keeper| {
-            context.eligible().find(|hop| hop.face == keeper).filter(|hop| may_use(hop))
+        let of_part = owner.and_then(|owner| {
+            context.eligible().find(|hop| hop.face == owner).filter(|hop| may_use(hop))
         });
         if let Some(hop) = of_part {
             context.send_interest(hop);
@@ -172,7 +172,7 @@ impl Multipath {
         let Some((hop, free_at)) = chosen else { return false };
         if context.send_interest(hop) {
             end_turn(context, &hop, free_at);
-            count_diverted(keeper, &hop, context);
+            count_diverted(owner, &hop, context);
         }
         true
     }
@@ -182,9 +182,9 @@ impl Multipath {
     /// only if it has sent nothing at all for long, so a slow owner stays in use. Each segment that
     /// it left unanswered is also counted, or an owner that delivers some segments would be waited
     /// for each time.
-    fn note_overdue(&self, keeper: Option<FaceId>, context: &mut Context<'_>) {
+    fn note_overdue(&self, owner: Option<FaceId>, context: &mut Context<'_>) {
         let (now, hops) = (context.now, context.next_hops);
-        let is_first = context.entry().upstreams().all(|record| Some(record.face) == keeper);
+        let is_first = context.entry().upstreams().all(|record| Some(record.face) == owner);
         for hop in hops {
             let Some(record) = context.out_record(hop.face).filter(|one| one.nacked.is_none())
             else {
@@ -210,11 +210,11 @@ impl Multipath {
     /// Forwards an Interest from the owner of its segment, by the cheapest path. Round robin might
     /// send it back to the owner, which does not answer its own Interests.
     fn forward_for_owner(&self, suppression: &Suppression, context: &mut Context<'_>) {
-        let (now, keeper) = (context.now, context.ingress);
+        let (now, owner) = (context.now, context.ingress);
         let records = context.entry().upstreams();
         let pending = records.filter(|record| record.expiry > now).map(|record| record.face);
         let (is_pending, is_asked_of_others) =
-            pending.fold((false, false), |(_, others), face| (true, others || face != keeper));
+            pending.fold((false, false), |(_, others), face| (true, others || face != owner));
         if is_asked_of_others {
             return best_route::on_retransmission(suppression, context);
         }
@@ -316,9 +316,9 @@ fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
 /// The owner of a pending Interest, if the Interest must be sent to it again and to no other. It
 /// must not have refused the Interest, and must not have left too many segments unanswered. Neither
 /// this Interest nor the owner's silence may be older than the waiting time.
-fn awaited_owner(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
-    let hop = context.eligible().find(|hop| hop.face == keeper)?;
-    let record = context.out_record(keeper)?;
+fn awaited_owner(context: &Context<'_>, owner: FaceId) -> Option<FibNextHop> {
+    let hop = context.eligible().find(|hop| hop.face == owner)?;
+    let record = context.out_record(owner)?;
     let is_pending = record.nacked.is_none() && record.expiry > context.now;
     let measured = context.measurement(&hop)?;
     // An owner that has already failed is not waited for each time that it is tried.
@@ -341,14 +341,14 @@ fn rtt_ns(measured: &Measurement) -> u64 {
 }
 
 /// Counts an Interest that goes to another next hop than the owner.
-fn count_diverted(keeper: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
-    let is_passed_by = keeper.is_some_and(|keeper| keeper != hop.face);
+fn count_diverted(owner: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
+    let is_passed_by = owner.is_some_and(|owner| owner != hop.face);
     context.egress.stats.parts_passed_by += u64::from(is_passed_by);
 }
 
 /// Sends the Interest again, to the next hop that refused it or received it longest ago. Returns
 /// `false` if no next hop is eligible.
-fn resend(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
+fn resend(owner: Option<FaceId>, context: &mut Context<'_>) -> bool {
     let rank = |hop: &FibNextHop| {
         context.out_record(hop.face).map(|record| (record.nacked.is_some(), record.sent_at))
     };
@@ -357,7 +357,7 @@ fn resend(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
         return false;
     };
     if context.send_interest(hop) {
-        count_diverted(keeper, &hop, context);
+        count_diverted(owner, &hop, context);
     }
     true
 }
@@ -370,7 +370,8 @@ fn parse_range(parameter: &Parameter<'_>) -> Result<OwnedRange, StrategyError> {
         let face = FaceId(parse_number(face)?);
         Some(OwnedRange { first: parse_number(first)?, last: parse_number(last)?, face })
     };
-    let part = parse().ok_or_else(|| parameter.refuse("it is not part~<face>:<first>-<last>"))?;
+    let part = parse()
+        .ok_or_else(|| parameter.refuse("it must have the form part~<face>:<first>-<last>"))?;
     match part.first <= part.last {
         true => Ok(part),
         false => Err(parameter.refuse("its last segment is before its first")),
@@ -383,10 +384,11 @@ fn parse_weight(parameter: &Parameter<'_>) -> Result<(FaceId, u64), StrategyErro
         let (face, weight) = parameter.value.split_once(':')?;
         Some((FaceId(parse_number(face)?), parse_number(weight)?))
     };
-    let parsed = parse().ok_or_else(|| parameter.refuse("it is not weight~<face>:<number>"))?;
+    let parsed =
+        parse().ok_or_else(|| parameter.refuse("it must have the form weight~<face>:<number>"))?;
     match parsed.1 <= WEIGHT_MAX {
         true => Ok(parsed),
-        false => Err(parameter.refuse("a weight is from 0 to 1000")),
+        false => Err(parameter.refuse("the weight must be from 0 to 1000")),
     }
 }
 

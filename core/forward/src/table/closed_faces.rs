@@ -19,15 +19,15 @@ pub(crate) struct ClosedFaceSweep {
 
 impl ClosedFaceSweep {
     /// A face has closed, so all slots must be checked.
-    pub(crate) fn begin(&mut self, now: Instant, places: u32) {
+    pub(crate) fn begin(&mut self, now: Instant, slots: u32) {
         if self.left > 0 {
             // A restart for each closed face could keep the sweep from ever reaching the first
             // slots.
-            self.restart_from = places;
+            self.restart_from = slots;
             return;
         }
-        self.left = places;
-        self.due = (places > 0).then_some(now);
+        self.left = slots;
+        self.due = (slots > 0).then_some(now);
     }
 
     #[inline]

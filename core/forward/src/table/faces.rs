@@ -59,7 +59,7 @@ struct FaceEntry {
     /// A number that all faces of one host share.
     host: u64,
     /// Whether the peer has returned PIT tokens with Data, and with Nacks. No other host can do so.
-    echoes: [bool; 2],
+    returns_tokens: [bool; 2],
 }
 
 /// Face identifiers are assigned in sequence, so this many low bits rarely collide.
@@ -114,7 +114,7 @@ impl FaceTable {
             None => {
                 let (slot, waits_for) = (0, 0);
                 let face = Face { id, scope, link_type, tokens, slot, waits_for };
-                let slot = self.faces.insert(FaceEntry { face, host, echoes: [false; 2] });
+                let slot = self.faces.insert(FaceEntry { face, host, returns_tokens: [false; 2] });
                 self.faces[slot].face.slot = slot;
                 self.slot_cache[id.0 as usize % SLOT_CACHE_LEN] = slot;
                 self.table.insert(Self::hash(id), slot);
@@ -132,14 +132,14 @@ impl FaceTable {
     }
 
     /// Whether the peer of a face is known to return PIT tokens.
-    pub(crate) fn returns_tokens(&self, id: FaceId, echo: TokenCarrier) -> bool {
-        self.index(id).is_some_and(|index| self.faces[index].echoes[echo as usize])
+    pub(crate) fn returns_tokens(&self, id: FaceId, carrier: TokenCarrier) -> bool {
+        self.index(id).is_some_and(|index| self.faces[index].returns_tokens[carrier as usize])
     }
 
     /// Records that the peer of a face returns PIT tokens.
-    pub(crate) fn set_returns_tokens(&mut self, id: FaceId, echo: TokenCarrier) {
+    pub(crate) fn set_returns_tokens(&mut self, id: FaceId, carrier: TokenCarrier) {
         if let Some(index) = self.index(id) {
-            self.faces[index].echoes[echo as usize] = true;
+            self.faces[index].returns_tokens[carrier as usize] = true;
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) struct Fib {
 struct CachedLookup {
     head: u64,
     version: u32,
-    place: Option<u32>,
+    position: Option<u32>,
 }
 
 /// Maximum number of delegations of a forwarding hint that are tried.
@@ -89,19 +89,19 @@ impl HopSet {
         self.bits == 0
     }
 
-    pub(crate) fn insert(&mut self, place: usize) {
-        if place < u64::BITS as usize {
-            self.bits |= 1 << place;
+    pub(crate) fn insert(&mut self, position: usize) {
+        if position < u64::BITS as usize {
+            self.bits |= 1 << position;
         }
     }
 
-    pub(crate) fn contains(self, place: usize) -> bool {
-        place < u64::BITS as usize && self.bits & 1 << place != 0
+    pub(crate) fn contains(self, position: usize) -> bool {
+        position < u64::BITS as usize && self.bits & 1 << position != 0
     }
 
     /// The set with only this position.
-    pub(crate) fn only(self, place: usize) -> Self {
-        Self { bits: 1 << place, ..self }
+    pub(crate) fn only(self, position: usize) -> Self {
+        Self { bits: 1 << position, ..self }
     }
 }
 
@@ -141,19 +141,19 @@ impl Fib {
     /// The entry of the longest prefix of a name in this prefix run.
     #[inline(always)]
     fn find(&self, name: NameView<'_>, hashes: &PrefixHashes, head: u64) -> Option<&FibEntry> {
-        let place = match self.last_of(head) {
-            Some(last) => last.place,
+        let position = match self.last_of(head) {
+            Some(last) => last.position,
             None => {
-                let place = self.entries.longest_slot(name, hashes);
+                let position = self.entries.longest_slot(name, hashes);
                 // Names of a run share the result only if no prefix in the FIB is as long as the
                 // whole name.
                 if self.lengths() >> name.component_count().min(63) == 0 {
-                    self.last.set(CachedLookup { head, version: self.version, place });
+                    self.last.set(CachedLookup { head, version: self.version, position });
                 }
-                place
+                position
             }
         };
-        self.entries.value(place)
+        self.entries.value(position)
     }
 
     pub(crate) fn no_hops(&self) -> HopSet {

@@ -238,9 +238,9 @@ impl Measurements {
     /// The FIB no longer has the next hop. Its measurements are removed when nothing is in flight
     /// there.
     pub(crate) fn retire(&mut self, index: u32) {
-        if let Some(one) = self.all.get_mut(index) {
-            one.is_retired = true;
-            if one.in_flight == 0 {
+        if let Some(measured) = self.all.get_mut(index) {
+            measured.is_retired = true;
+            if measured.in_flight == 0 {
                 self.forget(index);
             }
         }
@@ -262,12 +262,12 @@ impl Measurements {
     /// An Interest is sent to a next hop.
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant, index: u32) -> Flight {
-        let Some(one) = self.all.get_mut(index) else { return Flight::NONE };
-        let is_chosen = one.model.as_mut().is_some_and(|model| model.on_sent());
-        let ahead = if is_chosen { one.in_flight | CHOSEN } else { one.in_flight };
-        one.in_flight += 1;
-        one.used_at = now;
-        one.silent_since.get_or_insert(now);
+        let Some(measured) = self.all.get_mut(index) else { return Flight::NONE };
+        let is_chosen = measured.model.as_mut().is_some_and(|model| model.on_sent());
+        let ahead = if is_chosen { measured.in_flight | CHOSEN } else { measured.in_flight };
+        measured.in_flight += 1;
+        measured.used_at = now;
+        measured.silent_since.get_or_insert(now);
         Flight { measurement: index, ahead, since: now }
     }
 
@@ -275,13 +275,13 @@ impl Measurements {
     /// so the round-trip time is unambiguous (RFC 6298, 3).
     #[inline(always)]
     pub(crate) fn on_data(&mut self, now: Instant, flight: Flight, is_first: bool) {
-        let Some(one) = self.all.get_mut(flight.measurement) else { return };
+        let Some(measured) = self.all.get_mut(flight.measurement) else { return };
         let took_ns = now.ns_since(flight.since);
-        one.on_data(now, is_first.then_some(took_ns));
-        if let (Some(model), true) = (&mut one.model, is_first) {
+        measured.on_data(now, is_first.then_some(took_ns));
+        if let (Some(model), true) = (&mut measured.model, is_first) {
             model.on_answer(now, flight.since, flight.ahead(), true);
         }
-        if one.end_flight(now, flight) {
+        if measured.end_flight(now, flight) {
             self.forget(flight.measurement);
         }
     }
@@ -289,32 +289,33 @@ impl Measurements {
     /// A flight ends without Data from the next hop.
     #[cold]
     pub(crate) fn end(&mut self, now: Instant, flight: Flight, end: FlightEnd) {
-        let Some(one) = self.all.get_mut(flight.measurement) else { return };
-        one.nacks += u64::from(end == FlightEnd::Nack);
-        one.timeouts += u64::from(end == FlightEnd::TimeOut);
+        let Some(measured) = self.all.get_mut(flight.measurement) else { return };
+        measured.nacks += u64::from(end == FlightEnd::Nack);
+        measured.timeouts += u64::from(end == FlightEnd::TimeOut);
         if matches!(end, FlightEnd::Nack | FlightEnd::TimeOut) {
-            one.note_failures(1);
+            measured.note_failures(1);
         }
-        match (&mut one.model, end) {
+        match (&mut measured.model, end) {
             (None, _) => {}
             (Some(model), FlightEnd::Store | FlightEnd::OtherNextHop) => model.on_overtaken(now),
             (Some(model), FlightEnd::Nack | FlightEnd::TimeOut) => {
                 model.on_answer(now, flight.since, flight.ahead(), false);
             }
         }
-        if one.end_flight(now, flight) {
+        if measured.end_flight(now, flight) {
             self.forget(flight.measurement);
         }
     }
 
     /// Creates a model of the queue behind a next hop, if there is none.
     pub(crate) fn add_model(&mut self, index: u32) {
-        if self.all.get(index).is_none_or(|one| one.model.is_some()) {
+        if self.all.get(index).is_none_or(|measured| measured.model.is_some()) {
             return;
         }
         if self.models >= MODELS_MAX {
-            let with_model = self.all.iter().filter(|(_, one)| one.model.is_some());
-            let oldest = with_model.min_by_key(|(_, one)| one.used_at).map(|(index, _)| index);
+            let with_model = self.all.iter().filter(|(_, measured)| measured.model.is_some());
+            let oldest =
+                with_model.min_by_key(|(_, measured)| measured.used_at).map(|(index, _)| index);
             let Some(oldest) = oldest else { return };
             self.all[oldest].model = None;
             self.models -= 1;

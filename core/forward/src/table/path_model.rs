@@ -54,7 +54,7 @@ pub(crate) struct CrossTraffic {
 #[derive(Clone, Debug)]
 pub(crate) struct PathModel {
     /// How this router's own Interests there queue behind each other.
-    station: QueueEstimator,
+    estimator: QueueEstimator,
     /// The base round-trip time: the shortest one, ns.
     base_ns: f64,
     /// Until then, Data may arrive that answers an earlier Interest of the same name.
@@ -88,7 +88,7 @@ pub(crate) struct PathModel {
 impl Default for PathModel {
     fn default() -> Self {
         Self {
-            station: QueueEstimator::new(ServerPreference::Most),
+            estimator: QueueEstimator::new(ServerPreference::Most),
             base_ns: 0.0,
             stray_until: Instant::ZERO,
             mean_ns: Mean::default(),
@@ -110,12 +110,12 @@ impl Default for PathModel {
 
 impl PathModel {
     pub(crate) fn is_known(&self) -> bool {
-        self.station.is_known()
+        self.estimator.is_known()
     }
 
     /// Number of answers that the model is based on.
     pub(crate) fn answers(&self) -> u64 {
-        self.station.answers()
+        self.estimator.answers()
     }
 
     /// An Interest is sent there. Returns whether by choice.
@@ -153,7 +153,7 @@ impl PathModel {
         if took_ns < self.base_ns && (now < self.stray_until || !is_data) {
             return;
         }
-        self.station.on_departure(now, ahead, took_ns as u64);
+        self.estimator.on_departure(now, ahead, took_ns as u64);
         if self.base_ns == 0.0 || took_ns < self.base_ns {
             self.base_ns = took_ns;
         } else {
@@ -161,9 +161,9 @@ impl PathModel {
         }
         self.mean_ns.add(took_ns, 1.0 / ANSWERS);
         // By time, not by number, because the answers to a burst describe one moment.
-        let passed_ns = now.ns_since(self.answered_at) as f64;
+        let elapsed_ns = now.ns_since(self.answered_at) as f64;
         self.answered_at = now;
-        let gain = passed_ns / (passed_ns + ROUND_TRIPS * self.mean_ns.value);
+        let gain = elapsed_ns / (elapsed_ns + ROUND_TRIPS * self.mean_ns.value);
         let rest_ns = took_ns - self.base_ns - self.own_wait_ns(ahead);
         self.cross_wait_ns.add(rest_ns, gain.max(1e-9));
         if let Some((last_since, last_ns)) = self.last.replace((since, took_ns)) {
@@ -184,12 +184,12 @@ impl PathModel {
 
     /// How long an Interest waits for `ahead` others of this router, ns.
     pub(crate) fn own_wait_ns(&self, ahead: u32) -> f64 {
-        self.station.expected_ns(ahead) - self.station.unloaded_ns()
+        self.estimator.expected_ns(ahead) - self.estimator.unloaded_ns()
     }
 
     /// The time between two answers while the queue there is not empty, ns; 0 without a queue.
     pub(crate) fn interval_ns(&self) -> f64 {
-        let interval_ns = self.station.interval_ns();
+        let interval_ns = self.estimator.interval_ns();
         if interval_ns < WAIT_MIN * self.base_ns { 0.0 } else { interval_ns }
     }
 
@@ -228,8 +228,8 @@ impl PathModel {
         let is_seen = self.pairs > PAIRS_MIN;
         let service_ns = if is_seen { self.step_ns.value } else { service_ns }.max(1.0);
         let load = (wait_ns / (wait_ns + service_ns)).min(LOAD_MAX);
-        let harm_ns = wait_ns * load / (1.0 - load);
-        CrossTraffic { wait_ns, delay_to_others_ns: harm_ns, rate: load / service_ns }
+        let delay_to_others_ns = wait_ns * load / (1.0 - load);
+        CrossTraffic { wait_ns, delay_to_others_ns, rate: load / service_ns }
     }
 
     /// Expected time of an Interest that waits for others, but not for Interests of this router,

@@ -80,8 +80,8 @@ impl<T> PrefixTable<T> {
 
     /// The value in a slot from [`PrefixTable::longest_slot`].
     #[inline]
-    pub(crate) fn value(&self, place: Option<u32>) -> Option<&T> {
-        match place {
+    pub(crate) fn value(&self, slot: Option<u32>) -> Option<&T> {
+        match slot {
             Some(index) => Some(&self.entries[index].value),
             None => self.root.as_ref(),
         }

@@ -156,8 +156,8 @@ impl QueueEstimator {
         let mut fits = [(0.0, 0.0, 0.0); FITS];
         let mut servers = 1.0;
         for fit in &mut fits {
-            let (error, alone_ns) = misfit(seen, servers);
-            *fit = (error, servers, alone_ns);
+            let (error, unloaded_ns) = misfit(seen, servers);
+            *fit = (error, servers, unloaded_ns);
             servers = next_servers(servers);
         }
         let least = fits.iter().fold(f64::INFINITY, |least, fit| least.min(fit.0));
@@ -166,8 +166,8 @@ impl QueueEstimator {
             ServerPreference::Fewest => fitting.next(),
             ServerPreference::Most => fitting.next_back(),
         };
-        if let Some(&(_, servers, alone_ns)) = chosen {
-            (self.servers, self.unloaded_ns) = (servers, alone_ns);
+        if let Some(&(_, servers, unloaded_ns)) = chosen {
+            (self.servers, self.unloaded_ns) = (servers, unloaded_ns);
         }
     }
 }
@@ -177,11 +177,12 @@ impl QueueEstimator {
 fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
     let per_server = 1.0 / servers;
     let (mut all, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);
-    for &(place, answers, mean_ns) in seen {
-        let alone_ns = if place > servers { mean_ns / (place * per_server) } else { mean_ns };
+    for &(position, answers, mean_ns) in seen {
+        let unloaded_ns =
+            if position > servers { mean_ns / (position * per_server) } else { mean_ns };
         all += answers;
-        sum += answers * alone_ns;
-        sum_of_squares += answers * alone_ns * alone_ns;
+        sum += answers * unloaded_ns;
+        sum_of_squares += answers * unloaded_ns * unloaded_ns;
     }
     let mean_ns = sum / all;
     ((sum_of_squares / (mean_ns * mean_ns) - all).max(0.0), mean_ns)

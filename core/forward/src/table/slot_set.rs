@@ -13,20 +13,20 @@ pub(crate) struct SlotSet {
 
 impl SlotSet {
     #[inline]
-    pub(crate) fn insert(&mut self, place: u32) {
-        let word = place as usize / 64;
+    pub(crate) fn insert(&mut self, slot: u32) {
+        let word = slot as usize / 64;
         if self.words.len() <= word {
             self.words.resize(word + 1, 0);
             self.summary.resize(word / 64 + 1, 0);
         }
-        self.words[word] |= 1 << (place % 64);
+        self.words[word] |= 1 << (slot % 64);
         self.summary[word / 64] |= 1 << (word % 64);
     }
 
     #[inline]
-    pub(crate) fn remove(&mut self, place: u32) {
-        let word = place as usize / 64;
-        self.words[word] &= !(1 << (place % 64));
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let word = slot as usize / 64;
+        self.words[word] &= !(1 << (slot % 64));
         if self.words[word] == 0 {
             self.summary[word / 64] &= !(1 << (word % 64));
         }
@@ -75,16 +75,16 @@ mod tests {
         let mut rng = Rng::from_seed(1);
         let mut live = SlotSet::default();
         assert_eq!(live.sample(&mut rng), None);
-        (0..100_000).for_each(|place| live.insert(place));
+        (0..100_000).for_each(|slot| live.insert(slot));
         let kept: Vec<u32> =
-            (0..100_000).filter(|place| place % 1_000 < 3 && *place > 9_000).collect();
-        (0..100_000).filter(|place| !kept.contains(place)).for_each(|place| live.remove(place));
+            (0..100_000).filter(|slot| slot % 1_000 < 3 && *slot > 9_000).collect();
+        (0..100_000).filter(|slot| !kept.contains(slot)).for_each(|slot| live.remove(slot));
         let mut drawn: Vec<u32> = (0..20_000).filter_map(|_| live.sample(&mut rng)).collect();
         assert_eq!(drawn.len(), 20_000);
         drawn.sort_unstable();
         drawn.dedup();
         assert_eq!(drawn, kept);
-        kept.iter().for_each(|&place| live.remove(place));
+        kept.iter().for_each(|&slot| live.remove(slot));
         assert_eq!(live.sample(&mut rng), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::order::OptionOrderError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// There is no choice with this name.
-    #[error("there is no {kind} `{name}`; choose one of {}", names.join(", "))]
+    #[error("unknown {kind} `{name}`; choose one of {}", names.join(", "))]
     Unknown {
         /// What the text should choose, such as "queue discipline".
         kind: &'static str,
@@ -21,7 +21,9 @@ pub enum ChoiceError {
         names: Vec<&'static str>,
     },
     /// There is no such option, or it cannot have this value.
-    #[error("`{option}` is no option of the {kind} `{name}`, or cannot have this value")]
+    #[error(
+        "invalid option `{option}` of the {kind} `{name}`: there is no such option, or it cannot have this value"
+    )]
     Option {
         /// What the text should choose.
         kind: &'static str,
@@ -30,7 +32,7 @@ pub enum ChoiceError {
         option: String,
     },
     /// Two options contradict each other.
-    #[error("the {kind} `{name}` cannot be so: {order}")]
+    #[error("invalid {kind} `{name}`: {order}")]
     Order {
         /// What the text should choose.
         kind: &'static str,

@@ -73,16 +73,16 @@ impl Default for FispConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapingError {
     /// There is no shaping with this name.
-    #[error("there is no Interest shaping `{0}`; choose `none` or `fisp`")]
+    #[error("unknown Interest shaping `{0}`; choose `none` or `fisp`")]
     Unknown(String),
     /// There is no such option, or it cannot have this value.
     #[error(
-        "`{0}` is no option of Interest shaping `fisp`; it has capacity=1500KB, gamma=0.6, \
+        "invalid option `{0}` of Interest shaping `fisp`; its options are capacity=1500KB, gamma=0.6, \
          release=0.2, min=0.6, max=0.9, p0=0.3, interval=10ms, held_max=5000 and components=2"
     )]
     Option(String),
     /// The thresholds must increase.
-    #[error("the Interest shaping `fisp` cannot be so: {0}")]
+    #[error("invalid Interest shaping `fisp`: {0}")]
     Thresholds(#[from] OptionOrderError),
 }
 

@@ -114,17 +114,17 @@ impl Fisp {
         queue_bytes: u64,
     ) -> ShapingOutcome {
         self.advance(now, queue_bytes);
-        let Some(asked) = self.flows.classify(&packet) else {
+        let Some(interest) = self.flows.classify(&packet) else {
             return ShapingOutcome::Pass(header, packet);
         };
-        if self.flows.is_pending(&asked) || !self.must_delay(now, asked.flow) {
-            self.flows.add(now, asked);
+        if self.flows.is_pending(&interest) || !self.must_delay(now, interest.flow) {
+            self.flows.add(now, interest);
             return ShapingOutcome::Pass(header, packet);
         }
         let displaced = if self.delayed.len() >= self.config.held_max as usize {
-            let displaced = self.delayed.evict_for(asked.flow);
+            let displaced = self.delayed.evict_for(interest.flow);
             if displaced.is_none() {
-                self.flows.remove_if_idle(asked.flow);
+                self.flows.remove_if_idle(interest.flow);
                 return ShapingOutcome::Refuse { header, packet, is_evicted: false };
             }
             displaced.inspect(|displaced| self.end_delayed(displaced.interest.flow))
@@ -134,15 +134,15 @@ impl Fisp {
         if self.delayed.is_empty() {
             self.tick_at = now.plus_ns(TICK_NS);
         }
-        *self.flows.delayed(asked.flow) += 1;
+        *self.flows.delayed(interest.flow) += 1;
         self.delayed.push(DelayedInterest {
-            interest: asked,
+            interest,
             header,
             // A copy, because the Interest may wait for long and would keep a whole receive block
             // in use.
             packet: Packet::from(&packet[..]),
             ready_at: now.plus_ns(self.config.interval_ns),
-            expires_at: now.plus_ns(asked.lifetime_ns),
+            expires_at: now.plus_ns(interest.lifetime_ns),
         });
         displaced.map_or(ShapingOutcome::Delay, |DelayedInterest { header, packet, .. }| {
             ShapingOutcome::Refuse { header, packet, is_evicted: true }
@@ -215,15 +215,15 @@ impl Fisp {
                 let may_go = !flows.has_used_share(now, flow, gamma, max_bytes);
                 may_go.then(|| flows.cost_bytes(flow))
             };
-            let DelayedInterest { interest: asked, header, packet, expires_at, .. } =
+            let DelayedInterest { interest, header, packet, expires_at, .. } =
                 self.delayed.pop(by, cost_bytes)?;
             if expires_at <= now {
-                self.end_delayed(asked.flow);
+                self.end_delayed(interest.flow);
                 counters.drops.count(LinkDrop::ShapingExpired);
                 continue;
             }
-            *self.flows.delayed(asked.flow) -= 1;
-            self.flows.add(now, asked);
+            *self.flows.delayed(interest.flow) -= 1;
+            self.flows.add(now, interest);
             return Some((header, packet));
         }
     }
@@ -236,8 +236,8 @@ impl Fisp {
 
     /// Drops the newest Interest of the flow with the most delayed ones.
     pub(super) fn drop_newest(&mut self) -> Option<(LpHeader, Packet)> {
-        let DelayedInterest { interest: asked, header, packet, .. } = self.delayed.pop_newest()?;
-        self.end_delayed(asked.flow);
+        let DelayedInterest { interest, header, packet, .. } = self.delayed.pop_newest()?;
+        self.end_delayed(interest.flow);
         Some((header, packet))
     }
 
@@ -274,10 +274,10 @@ impl Fisp {
     /// update.
     fn advance(&mut self, now: Instant, queue_bytes: u64) {
         self.flows.advance(now, queue_bytes);
-        let passed_ns = now.ns_since(self.smoothed_at).min(SMOOTHED_OVER_NS);
+        let elapsed_ns = now.ns_since(self.smoothed_at).min(SMOOTHED_OVER_NS);
         self.smoothed_at = self.smoothed_at.max(now);
         let required_bytes = self.flows.required_bytes(self.config.gamma) as f64;
-        let weight = passed_ns as f64 / SMOOTHED_OVER_NS as f64;
+        let weight = elapsed_ns as f64 / SMOOTHED_OVER_NS as f64;
         self.smoothed_bytes += (required_bytes - self.smoothed_bytes) * weight;
     }
 }

@@ -134,8 +134,8 @@ impl Flows {
     /// `components` leading components of a name identify its flow.
     pub(super) fn new(key: HashKey, components: u32) -> Self {
         let mut flows = Slab::new();
-        let others = flows.insert(Flow::new(0, DATA_BYTES_FIRST));
-        assert_eq!(others, OVERFLOW_FLOW, "a slab begins with 0");
+        let overflow = flows.insert(Flow::new(0, DATA_BYTES_FIRST));
+        assert_eq!(overflow, OVERFLOW_FLOW, "a slab begins with 0");
         Self {
             key,
             components: components as usize,
@@ -202,22 +202,22 @@ impl Flows {
     /// return.
     pub(super) fn remove_if_idle(&mut self, flow: u32) {
         if flow != OVERFLOW_FLOW && self.flow(flow).is_idle() {
-            let Flow { hash, capped_until: held_to_share_until, .. } = self.flows.remove(flow);
+            let Flow { hash, capped_until, .. } = self.flows.remove(flow);
             self.by_hash.remove(hash, flow);
-            if held_to_share_until > self.now {
+            if capped_until > self.now {
                 if self.caps.len() >= FLOWS_MAX {
                     self.caps.pop_front();
                 }
-                self.caps.push_back((hash, held_to_share_until));
+                self.caps.push_back((hash, capped_until));
             }
         }
     }
 
     /// Number of flows that need something, n of the paper; at least 1.
     pub(super) fn count(&self) -> u64 {
-        let are_there_others =
-            self.flows.get(OVERFLOW_FLOW).is_some_and(|others| !others.is_idle());
-        (self.flows.len() as u64 - u64::from(!are_there_others)).max(1)
+        let has_overflow =
+            self.flows.get(OVERFLOW_FLOW).is_some_and(|overflow| !overflow.is_idle());
+        (self.flows.len() as u64 - u64::from(!has_overflow)).max(1)
     }
 
     /// The number of delayed Interests of a flow.
@@ -267,8 +267,8 @@ impl Flows {
 
     /// Whether an Interest for the same name has passed and is unanswered. One Data packet answers
     /// both.
-    pub(super) fn is_pending(&self, asked: &ShapedInterest) -> bool {
-        self.pending.find(asked.hash).is_some()
+    pub(super) fn is_pending(&self, interest: &ShapedInterest) -> bool {
+        self.pending.find(interest.hash).is_some()
     }
 
     /// Whether no further Interest can be counted.
@@ -277,8 +277,8 @@ impl Flows {
     }
 
     /// An Interest passes.
-    pub(super) fn add(&mut self, now: Instant, asked: ShapedInterest) {
-        let ShapedInterest { hash, is_prefix, flow, lifetime_ns } = asked;
+    pub(super) fn add(&mut self, now: Instant, interest: ShapedInterest) {
+        let ShapedInterest { hash, is_prefix, flow, lifetime_ns } = interest;
         let until = now.plus_ns(lifetime_ns.min(PENDING_NS_MAX));
         if let Some(index) = self.pending.find(hash) {
             self.pending.extend(index, until);

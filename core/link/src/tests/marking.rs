@@ -125,12 +125,13 @@ fn marking_policies_are_chosen_by_text() {
     assert_ne!(every, MarkingPolicy::read("every", &[EVERY]).unwrap());
     assert_eq!(
         "red".parse::<MarkingPolicy>().unwrap_err().to_string(),
-        "there is no marking policy `red`; choose one of nfd, codel"
+        "unknown marking policy `red`; choose one of nfd, codel"
     );
     for (name, option) in [("nfd", "target=1ms"), ("codel", "interval=0s"), ("codel", "target=5")] {
         let error = std::format!("{name} {option}").parse::<MarkingPolicy>().unwrap_err();
         let expected = std::format!(
-            "`{option}` is no option of the marking policy `{name}`, or cannot have this value"
+            "invalid option `{option}` of the marking policy `{name}`: there is no such option, or it \
+             cannot have this value"
         );
         assert_eq!(error.to_string(), expected);
     }
@@ -142,7 +143,7 @@ fn disciplines_are_chosen_by_text() {
     assert_eq!(DisciplineConfig::Fifo.to_string(), "fifo");
     assert_eq!(
         "lifo".parse::<DisciplineConfig>().unwrap_err().to_string(),
-        "there is no queue discipline `lifo`; choose one of fifo"
+        "unknown queue discipline `lifo`; choose one of fifo"
     );
     assert!("fifo burst=3".parse::<DisciplineConfig>().is_err());
 }

@@ -53,11 +53,11 @@ pub struct TrustedSigner {
 impl fmt::Display for TrustedSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(name) = &self.name else {
-            return f.write_str("nobody: a digest shows that it is whole, not who made it");
+            return f.write_str("no one: a digest proves that it is complete, but not who made it");
         };
         write!(f, "{name} ")?;
         f.write_str(match self.basis {
-            TrustBasis::Anchor => "(vouched for by a trust anchor)",
+            TrustBasis::Anchor => "(trusted through a trust anchor)",
             TrustBasis::OwnKey => "(your own key)",
             TrustBasis::KnownKey => "(the same key as before)",
             TrustBasis::FirstUse => "(seen for the first time; remembered from now on)",
@@ -114,7 +114,7 @@ pub enum TrustDecision {
     /// [`TrustPolicy::on_fetched`], and asks again.
     Fetch {
         wanted: NeededPacket,
-        /// An earlier answer was wrong, so routers must not answer from their stores.
+        /// An earlier answer was refused, so routers must not answer from their stores.
         must_be_fresh: bool,
     },
     /// The signer is not trusted.
@@ -239,7 +239,7 @@ impl TrustPolicy {
         let decided = match SignatureType(data.signature_info().signature_type) {
             SignatureType::DIGEST_SHA256 => self.decide_unsigned(data.name),
             SignatureType::HMAC_SHA256 => self.decide_shared_key(data),
-            SignatureType::NULL => refuse(format!("{} has no signature at all", data.name)),
+            SignatureType::NULL => refuse(format!("{} has no signature", data.name)),
             _ => self.decide_public_key(data, now_unix_s),
         };
         match decided {
@@ -266,24 +266,24 @@ impl TrustPolicy {
     /// Passes the answer for [`TrustDecision::Fetch`]: a Data packet, or `None` if none could be
     /// fetched. Certificates in metadata must be [added](Self::offer_certificate) before.
     pub fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
-        let wrong = match (&wanted, packet) {
+        let refused = match (&wanted, packet) {
             (NeededPacket::MetadataOf(_), _) => None,
             (NeededPacket::Certificate(name), None) => {
-                Some(format!("the signer's certificate {name} cannot be had"))
+                Some(format!("the signer's certificate {name} cannot be fetched"))
             }
             (NeededPacket::Certificate(name), Some(packet)) => {
                 self.add_fetched_certificate(name, packet).err()
             }
         };
         let advice = Some(Advice::ImportCertificate);
-        let wrong = wrong.map(|reason| Refusal { reason, advice });
+        let refused = refused.map(|reason| Refusal { reason, advice });
         let known = self.fetch_results.iter_mut().find(|one| one.wanted == wanted);
         let tries_left = match (&known, packet) {
             (_, None) => 0,
             (None, Some(_)) => TRIES_MAX - 1,
             (Some(known), Some(_)) => known.tries_left.saturating_sub(1),
         };
-        let answered = FetchResult { wanted, tries_left, refusal: wrong };
+        let answered = FetchResult { wanted, tries_left, refusal: refused };
         match known {
             Some(known) => *known = answered,
             None => self.fetch_results.push(answered),
@@ -291,8 +291,9 @@ impl TrustPolicy {
     }
 
     fn add_fetched_certificate(&mut self, name: &Name, packet: &[u8]) -> Result<(), String> {
-        let certificate = Certificate::decode(packet)
-            .map_err(|error| format!("what is served as {name} is no certificate: {error}"))?;
+        let certificate = Certificate::decode(packet).map_err(|error| {
+            format!("the packet served as {name} is not a certificate: {error}")
+        })?;
         let is_named = is_named_by(&certificate, &KeyLocatorView::Name(name.as_view()));
         if !is_named || !self.is_self_signature_valid(&certificate) {
             return Err(format!("the certificate served as {name} is forged or damaged"));
@@ -312,12 +313,14 @@ impl TrustPolicy {
 
     fn decide_unsigned(&mut self, name: NameView<'_>) -> Result<Arc<dyn Verifier>, Unresolved> {
         if self.requires_anchor(name) {
-            return refuse(format!("{name} is not signed by anybody, let alone by a trust anchor"));
+            return refuse(format!(
+                "{name} is not signed, but it must be signed by a trust anchor"
+            ));
         }
         if let Some((prefix, digest)) = self.known.longest_known(name) {
             let reason = format!(
-                "{name} is not signed, but {prefix} was when it was first got, by the key {}: \
-                 somebody else may have made it",
+                "{name} is not signed, but {prefix} was signed by the key {} when it was first \
+                 fetched, so {name} may be forged",
                 Hex(digest)
             );
             return advise(reason, Advice::AskProducer);
@@ -327,12 +330,12 @@ impl TrustPolicy {
             self.signers.iter().find(|signer| signer.basis != TrustBasis::Unsigned)
         {
             return refuse(format!(
-                "{name} is not signed, but what belongs to it is, by {signer}: somebody else may \
-                 have made it"
+                "{name} is not signed, but other packets of the same content are signed by \
+                 {signer}, so {name} may be forged"
             ));
         }
         if !self.allows_unsigned {
-            let reason = format!("{name} bears no signature: anybody on the way may have made it");
+            let reason = format!("{name} has no signature; anyone on the path may have made it");
             return advise(reason, Advice::AllowUnsigned);
         }
         self.signers.push(TrustedSigner {
@@ -350,30 +353,26 @@ impl TrustPolicy {
         }
         if let Some((prefix, _)) = self.known.longest_known(name) {
             let reason = format!(
-                "{name} is signed with a shared key, but {prefix} was signed with a key of one \
-                 owner when it was first got"
+                "{name} is signed with a shared key, but {prefix} was signed with a private key when \
+                 it was first fetched"
             );
             return advise(reason, Advice::AskProducer);
         }
         let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
-            return refuse(format!("{name} does not say which shared key signed it"));
+            return refuse(format!("{name} does not name the shared key that signed it"));
         };
         let key = locator.to_name();
         let Some(keys) = &self.keys else {
-            return refuse("there is no key chain to hold the shared key".into());
+            return refuse("there is no key chain with the shared key".into());
         };
         match keys.shared_key(&key) {
             Ok(verifier) => {
-                let ground = TrustBasis::SharedKey;
-                self.signers.push(TrustedSigner {
-                    name: Some(key),
-                    key_digest: None,
-                    basis: ground,
-                });
+                let basis = TrustBasis::SharedKey;
+                self.signers.push(TrustedSigner { name: Some(key), key_digest: None, basis });
                 Ok(verifier.into())
             }
             Err(error) => {
-                let reason = format!("it is signed with the shared key {key}: {error}");
+                let reason = format!("the shared key {key} that signed it cannot be used: {error}");
                 advise(reason, Advice::ImportKey)
             }
         }
@@ -386,7 +385,7 @@ impl TrustPolicy {
     ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let Some(locator) = data.signature_info().key_locator else {
             return refuse(format!(
-                "{} does not say who signed it, so it cannot be verified",
+                "{} does not name its signer, so it cannot be verified",
                 data.name
             ));
         };
@@ -426,7 +425,7 @@ impl TrustPolicy {
         &mut self,
         data: &DataView<'_>,
         certificate: &Certificate,
-        ground: TrustBasis,
+        basis: TrustBasis,
     ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let name = certificate.name().to_name();
         let digest = certificate.public_key_digest();
@@ -439,14 +438,10 @@ impl TrustPolicy {
             },
         };
         self.verifier = Some((digest, verifier.clone()));
-        self.refuse_second_signer(data.name, &digest, ground)?;
+        self.refuse_second_signer(data.name, &digest, basis)?;
         // Recorded although this packet may be forged in its name, so each signer is decided only
         // once.
-        self.signers.push(TrustedSigner {
-            name: Some(name),
-            key_digest: Some(digest),
-            basis: ground,
-        });
+        self.signers.push(TrustedSigner { name: Some(name), key_digest: Some(digest), basis });
         Ok(verifier)
     }
 
@@ -461,7 +456,7 @@ impl TrustPolicy {
                 Ok(certificate) => return Ok(certificate.clone()),
                 Err(TrustError::CertificateNeeded(name)) => name,
                 Err(error) => {
-                    let reason = format!("no trust anchor vouches for it: {error}");
+                    let reason = format!("no trust anchor has certified it: {error}");
                     return advise(reason, Advice::AskProducer);
                 }
             };
@@ -496,7 +491,7 @@ impl TrustPolicy {
             }
             let Err(error) = accepted else { return Ok(()) };
             let refusal = refused.unwrap_or_else(|| Refusal {
-                reason: format!("no trust anchor vouches for {name}: {error}"),
+                reason: format!("no trust anchor has certified {name}: {error}"),
                 advice: None,
             });
             let before = self.fetched.len();
@@ -519,15 +514,15 @@ impl TrustPolicy {
     ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let name = certificate.name();
         if let Err(error) = check_validity(certificate, now_unix_s) {
-            return refuse(format!("its signer is not to be believed now: {error}"));
+            return refuse(format!("its signer is not trusted now: {error}"));
         }
         let digest = certificate.public_key_digest();
-        let ground = match self.known.decide(data.name, &digest) {
+        let basis = match self.known.decide(data.name, &digest) {
             SignerStatus::Trusted => TrustBasis::KnownKey,
             SignerStatus::FirstUse => TrustBasis::FirstUse,
             SignerStatus::Changed { known } => {
                 let reason = format!(
-                    "{} is signed by another key than before: {} by {name}, not {}",
+                    "{} was signed with another key than before: {} of {name}, not {}",
                     data.name,
                     Hex(&digest),
                     Hex(&known),
@@ -535,7 +530,7 @@ impl TrustPolicy {
                 return advise(reason, Advice::AskProducer);
             }
         };
-        self.accept(data, certificate, ground)
+        self.accept(data, certificate, basis)
     }
 
     /// Refuses a second signer if one of the two is seen for the first time. Otherwise an attacker
@@ -544,17 +539,17 @@ impl TrustPolicy {
         &self,
         name: NameView<'_>,
         key_digest: &[u8; 32],
-        ground: TrustBasis,
+        basis: TrustBasis,
     ) -> Result<(), Unresolved> {
         let other = self.signers.iter().find(|signer| {
-            let is_new = ground == TrustBasis::FirstUse || signer.basis == TrustBasis::FirstUse;
+            let is_new = basis == TrustBasis::FirstUse || signer.basis == TrustBasis::FirstUse;
             let is_signed = signer.basis != TrustBasis::Unsigned;
             is_new && is_signed && signer.key_digest != Some(*key_digest)
         });
         let Some(first) = other else { return Ok(()) };
         let reason = format!(
-            "{name} is signed by the key {}, but what belongs to it by {first}: one of the two may \
-             be forged",
+            "{name} is signed by the key {}, but other packets of the same content by {first}; one \
+             of the two may be forged",
             Hex(key_digest),
         );
         advise(reason, Advice::NameAnchors)
@@ -579,7 +574,7 @@ impl TrustPolicy {
         let open = match locator {
             KeyLocatorView::Name(name) => self.fetch(&name.to_name()),
             KeyLocatorView::Digest(_) => Unresolved::Refuse(Refusal {
-                reason: "its signer is named by the digest of a key only".to_string(),
+                reason: "its signer is named only by the digest of a key".to_string(),
                 advice: None,
             }),
         };
@@ -622,9 +617,9 @@ impl TrustPolicy {
     fn fetch(&self, name: &Name) -> Unresolved {
         let wanted = NeededPacket::Certificate(name.clone());
         let must_be_fresh = match self.fetch_result_for(&wanted) {
-            Some(FetchResult { tries_left: 0, refusal: wrong, .. }) => {
-                return Unresolved::Refuse(wrong.clone().unwrap_or_else(|| Refusal {
-                    reason: format!("the certificate {name} is not that of its signer"),
+            Some(FetchResult { tries_left: 0, refusal: refused, .. }) => {
+                return Unresolved::Refuse(refused.clone().unwrap_or_else(|| Refusal {
+                    reason: format!("the certificate {name} does not belong to its signer"),
                     advice: Some(Advice::ImportCertificate),
                 }));
             }
