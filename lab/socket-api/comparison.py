@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What sockets are compared with: TCP by iperf3, HTTPS by nginx and curl.
+"""Comparisons for sockets: TCP with iperf3, HTTPS with nginx and curl.
 
     comparison.py '{"what": "tcp", "size": 1000000, "mtu": 1500, "offload": true}'
     comparison.py '{"what": "https", "size": 1000000, "transfers": 1}'
@@ -20,9 +20,9 @@ import subprocess
 import sys
 import time
 
-# Tries to reach a server, and the pause between two.
+# Number of attempts to reach a server, and the pause between two.
 TRIES = 100
-# Bytes that are made at once: `randbytes` takes less than 256 MiB.
+# Bytes generated at once: `randbytes` accepts less than 256 MiB.
 CHUNK = 1 << 20
 PAUSE_S = 0.03
 
@@ -36,8 +36,8 @@ PACKAGES = {
     "openssl": "openssl",
 }
 
-# Brings up the loopback interface of its own network namespace, where it needs no privileges, and
-# sends through it.
+# Brings up the loopback interface of a new network namespace, which needs no privileges, and sends
+# through it.
 IPERF = """
 ip link set lo up mtu "$1"
 ethtool -K lo tso "$2" gso "$2" gro "$2" >ethtool.log || exit 3
@@ -52,7 +52,7 @@ done
 cat iperf.json
 """
 
-# One process, which serves DIR/www at PORT and writes nowhere else.
+# One process that serves DIR/www at PORT and writes only there.
 NGINX = """
 daemon off;
 master_process off;
@@ -90,11 +90,11 @@ CURL = """
 
 
 class Missing(Exception):
-    """Something is not installed or not allowed; the text says what to do."""
+    """Something is not installed or not permitted; the text says what to do."""
 
 
 def need(*names):
-    """Fails if one of these programs is not installed."""
+    """Raises an error if one of these programs is not installed."""
     missing = [name for name in names if not shutil.which(name)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -103,7 +103,7 @@ def need(*names):
 
 
 def end_with_parent():
-    """In a child: the kernel kills it when this process ends, however it does."""
+    """Runs in a child process: the kernel kills it when this process ends for any reason."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -121,10 +121,10 @@ def parsed(text):
 
 
 def tcp(trial):
-    """One transfer by TCP of the kernel, with its default congestion control."""
+    """One transfer over the kernel's TCP with its default congestion control."""
     need("unshare", "ip", "ethtool", "iperf3")
     offload = "on" if trial["offload"] else "off"
-    # The processes of the namespace end with the one that made it.
+    # The processes of the namespace end with the one that created it.
     client = start(
         "unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child",
         "sh", "-c", IPERF, "sh",
@@ -144,7 +144,7 @@ def tcp(trial):
 
 
 def serve(size):
-    """Starts nginx with a file of `size` bytes; its port."""
+    """Starts nginx with a file of `size` bytes. Returns its port."""
     os.makedirs("www", exist_ok=True)
     with open("www/content", "wb") as content:
         source = random.Random(1)
@@ -171,7 +171,7 @@ def serve(size):
 
 
 def https(trial):
-    """Transfers at once by HTTPS: TLS 1.3 of a server with a certificate of its own."""
+    """Concurrent transfers over HTTPS: TLS 1.3 with a self-signed server certificate."""
     need("nginx", "curl", "openssl")
     subprocess.run(["openssl", *CERTIFICATE], check=True, stdout=subprocess.DEVNULL)
     url = f"https://localhost:{serve(trial['size'])}/content"
@@ -188,7 +188,7 @@ def https(trial):
 
 
 def main():
-    # Where daemons are, too.
+    # Includes the folders of daemons.
     os.environ["PATH"] += ":/usr/sbin:/usr/local/sbin:/sbin"
     trial = json.loads(sys.argv[1])
     try:

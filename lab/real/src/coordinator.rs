@@ -95,6 +95,7 @@ impl<'a> Run<'a> {
             router.begin()?;
         }
         let apps = self.site.app_nodes();
+        // The start lies in the future, so that all processes know it before it comes.
         let ahead_ns = START_AHEAD_NS + START_AHEAD_EACH_NS * apps.len() as u64;
         self.start_ns = monotonic_now().as_ns() + ahead_ns;
         for node in apps {
@@ -113,6 +114,7 @@ impl<'a> Run<'a> {
                 Some(_) => consumers.all(|app| app.is_done),
                 None => is_started && now_ns >= self.end_ns(),
             };
+            // A run must not end with a router down: its final counters would be missing.
             if is_over && self.down_routers.is_empty() {
                 return Ok(());
             }
@@ -126,6 +128,7 @@ impl<'a> Run<'a> {
                 self.tasks.pop();
                 self.carry_out(task)?;
             }
+            // Wait for output until the next task is due.
             let next_ns = self.tasks.last().map_or(u64::MAX, |&(at_ns, _)| at_ns);
             let next_ns =
                 next_ns.saturating_add(self.start_ns).saturating_sub(monotonic_now().as_ns());
@@ -154,6 +157,8 @@ impl<'a> Run<'a> {
         for (&node, router) in &mut self.site.routers {
             if !self.down_routers.contains(&node) {
                 let (sample, queues) = router.sample_with_queues()?;
+                // The time after the reply: a busy router replies late, and its counters are then
+                // later too.
                 let at_ns = monotonic_now().as_ns().saturating_sub(self.start_ns);
                 let has_disk = check::disk(self.plan, node).is_some();
                 let lengths = queues.lengths().into_iter().filter(|_| has_disk);

@@ -34,6 +34,7 @@ pub(super) fn merge(
     }
     let mut others = others.iter().peekable();
     let mut count = 0;
+    // A k-way merge: the heap has the time of the next event of each file.
     while let Some(Reverse((at_ns, node, index))) = heap.pop() {
         while let Some(other) = others.next_if(|other| (other.at_ns, other.node) < (at_ns, node)) {
             observer.observe(other);

@@ -115,6 +115,7 @@ impl<'a> Testbed<'a> {
             let router = self.routers.get_mut(&node).expect("every router was started");
             fill::await_disks(self.plan, router)?;
             filled.insert(node, fill::fill(self.plan, router)?);
+            // Replies of the management so far do not belong to the run.
             router.forget_management()?;
         }
         match &mut self.control {

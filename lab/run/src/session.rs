@@ -307,6 +307,7 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
     };
     let program = Program { commit: run.identity.commit.clone(), ..program.clone() };
     let mut session = Session::new(&order, &program)?;
+    // The parts may have run with other seeds than the scenario's, so the folder's seeds count.
     session.experiment.seeds = run.identity.seeds.clone();
     session.file.identity.seeds = run.identity.seeds.clone();
     target.open(&session.file, false)?;
@@ -414,6 +415,7 @@ impl PaperSession {
             if order.arm.is_some_and(|wanted| wanted != arm) {
                 continue;
             }
+            // A claim that compares both arms needs a session of each. Claims share sessions.
             for arm in [Some(arm), claim.compared_arm].into_iter().flatten() {
                 let known = made.sessions.iter().position(|s| s.is(name, arm));
                 let index = match known {

@@ -400,6 +400,7 @@ fn choose_size(file: &str, node: &ValueNode, size: &str) -> Result<ValueNode, Sc
         Value::Table(entries) => {
             let sized = |key: &str| entries.iter().find(|entry| entry.key == key);
             match (sized("smoke"), sized("full")) {
+                // The chosen value may contain further values by size.
                 (Some(_), Some(_)) if entries.len() == 2 => {
                     let chosen = node.at(size).unwrap_or(node);
                     return choose_size(file, chosen, size);
@@ -454,6 +455,8 @@ fn set_path(
                 let at = match entries.iter().position(|entry| entry.key == step) {
                     Some(at) => at,
                     None => {
+                        // The line of the value that sets the path stands in for the missing
+                        // table's line.
                         entries.push(KeyEntry {
                             key: step.to_owned(),
                             line: value.line,

@@ -120,6 +120,7 @@ pub(crate) fn read(
     path: &str,
     node: &ValueNode,
 ) -> Result<RouterSettings, ScenarioError> {
+    // `store` and `disk` hold options of the router's configuration, so they are read separately.
     let (nested, own) = node.split::<Nested>();
     let table: RouterTable = tree.read_at(path, &own)?;
     if !(1..=64).contains(&table.shards) {
@@ -156,6 +157,7 @@ pub(crate) fn read(
         let (experiments, options) = options.split::<StoreExperiments>();
         plan.store_experiments = tree.read_at(&path, &experiments)?;
         let own: StoreTable = tree.read_at(&path, &own)?;
+        // The configuration's defaults differ from those of recorded scenarios, which must stay.
         let has_size = options.at("size").is_some();
         let has_policy = options.at("policy").is_some();
         let (size, policy) = (plan.store.size, plan.store.policy);

@@ -270,6 +270,7 @@ pub(crate) fn waxman(
         let (dx, dy) = (places[a].0 - places[b].0, places[a].1 - places[b].1);
         (dx * dx + dy * dy).sqrt()
     };
+    // The longest possible distance in the unit square is its diagonal.
     let reach = alpha * std::f64::consts::SQRT_2;
     let mut pairs = Vec::new();
     for a in 0..nodes {

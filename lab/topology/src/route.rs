@@ -134,6 +134,7 @@ impl RoutePlanner {
         let mut queue = BinaryHeap::new();
         best[destination] = (0, 0);
         queue.push(Reverse((0u64, 0u32, destination)));
+        // Dijkstra from the destination, ordered by distance and then by links.
         while let Some(Reverse((distance, hops, node))) = queue.pop() {
             if std::mem::replace(&mut settled[node], true) || !self.can_transit(node, destination) {
                 continue;
@@ -148,6 +149,8 @@ impl RoutePlanner {
             }
         }
         let reached = |node: usize| settled[node].then_some(best[node]);
+        // A second pass chooses next hops: edges are sorted, so the first one on a shortest path
+        // has the lowest indices.
         let next = (0..nodes)
             .map(|node| {
                 let own = reached(node).filter(|_| node != destination)?;

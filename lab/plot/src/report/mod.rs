@@ -160,8 +160,8 @@ impl Graphic {
 impl Report {
     /// One self-contained HTML file.
     ///
-    /// It fetches and runs nothing, and its policy makes browsers forbid both. Drawings with scripts or
-    /// external references are replaced by a line that says so.
+    /// It fetches and runs nothing, and its policy makes browsers forbid both. Drawings with
+    /// scripts or external references are replaced by a line that says so.
     pub fn to_html(&self) -> String {
         html::html(self)
     }

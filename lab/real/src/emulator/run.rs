@@ -161,10 +161,12 @@ impl Emulator {
         let dues_ns = [self.a_to_b.next_due_ns(), self.b_to_a.next_due_ns()];
         let next_due_ns = dues_ns.into_iter().flatten().min();
         let mut now_ns = self.now_ns();
+        // 1. Sleep until a frame arrives or spinning must start.
         let wake_ns = next_due_ns.map(|due_ns| due_ns.saturating_sub(self.config.spin_ns));
         let sleep_ns = wake_ns.map_or(SLEEP_NS_MAX, |wake_ns| wake_ns.saturating_sub(now_ns));
         let (reads_a, reads_b) =
             self.wait(sleep_ns.min(SLEEP_NS_MAX)).map_err(EmulatorError::Wait)?;
+        // 2. Read first: a frame that has arrived may be due before the current next one.
         if reads_a {
             receive(
                 &mut self.a,
@@ -186,6 +188,7 @@ impl Emulator {
             )?;
         }
         now_ns = now_ns.max(self.now_ns());
+        // 3. Spin for the last part, which is more precise than a timer.
         if let Some(due_ns) = next_due_ns
             && due_ns > now_ns
             && due_ns - now_ns <= self.config.spin_ns
@@ -195,6 +198,7 @@ impl Emulator {
                 now_ns = self.now_ns();
             }
         }
+        // 4. Send what is due.
         self.send_due(now_ns)
     }
 

@@ -98,6 +98,7 @@ fn transfer(
         producers.push(producer);
         consumers.push(crew.part(Role::Consume, trial, &near, index, &key)?.0);
     }
+    // The first fetch only fills the routers' stores.
     if trial.warm {
         fetch(crew, &consumers)?;
     }
@@ -116,6 +117,7 @@ fn transfer(
     report.add("goodput", rates.iter().sum());
     report.add("fairness", jain(&rates));
     report.add("consumer-per-cpu", rate_bps(octets, cpu_ns));
+    // The busiest router limits the throughput of the line.
     let mut busiest_ns = 0;
     for router in site.routers.values_mut() {
         busiest_ns = router.sample()?.cpu_ns.max(busiest_ns);

@@ -413,6 +413,7 @@ fn over_best(
         let values = values.collect::<Option<Vec<_>>>()?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     };
+    // Points that differ only in the first axis.
     let is_beside = |one: &Point, other: &Point| {
         one.at
             .iter()
@@ -421,6 +422,7 @@ fn over_best(
             .all(|(at, (one, other))| at == axis || one == other)
     };
     let (metric, judge) = (&words[0], &words[1]);
+    // The point with the largest ratio, by the means over all seeds.
     let mut worst: Option<(f64, usize, usize)> = None;
     for (index, point) in experiment.points.iter().enumerate() {
         if point.at[axis] != chosen || !matches_filter(experiment, point, filter) {
@@ -438,6 +440,7 @@ fn over_best(
         }
     }
     let (_, index, best) = worst?;
+    // Only the final ratio uses this seed's values.
     Some(value(index, seed, metric)? / value(best, seed, metric)?)
 }
 

@@ -300,6 +300,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
     };
     let order: Vec<Expression> =
         table.order.iter().map(|text| parse("order", text)).collect::<Result<_, _>>()?;
+    // A claim has either a band or an order; any other combination of keys is an error.
     let (measure, rule) = match (&table.measure, table.band, order.len()) {
         (Some(text), Some(band), 0) => {
             let reason = table.band_reason;
@@ -329,6 +330,8 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         let message = "measures nothing: it names no metric of its scenario";
         return Err(tree.error(path, message));
     }
+    // Everything that changes the meaning of the numbers. Recorded verdicts with another text are
+    // not comparable.
     let rule_text = format!(
         "{} {}{} {} {}",
         table.scenario.as_deref().unwrap_or("model"),
@@ -359,6 +362,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         line: tree.line(path),
         file: Arc::clone(&tree.file),
     };
+    // A claim about a scenario is checked later, when its sweep is known.
     if claim.source == ClaimSource::Model {
         claim.check(None)?;
     }

@@ -245,6 +245,7 @@ impl Collector {
                 _ => None,
             },
         };
+        // Consumers of one prefix share their objects, so distribution times count across them.
         let mut prefixes: BTreeMap<&str, usize> = BTreeMap::new();
         let content = plan.nodes.iter().map(|node| {
             let Role::Consumer(consumer) = &node.role else { return usize::MAX };
@@ -461,6 +462,7 @@ impl Collector {
             _ => None,
         });
         let (start_ns, is_settled) = settle::start_ns(times.collect());
+        // At least half of the run is measured, even if it did not settle.
         self.warm_up_ns = start_ns.min(self.duration_ns / 2);
         events.iter().for_each(|event| self.observe(event));
         WarmUpEstimate { warm_up_s: self.warm_up_ns as f64 / 1e9, is_settled }
@@ -470,6 +472,7 @@ impl Collector {
         let bin_s = self.bin_ns as f64 / 1e9;
         let value = |(bin, sum): (usize, &Sum)| {
             let start_ns = bin as u64 * self.bin_ns;
+            // The last bin may be shorter.
             let length_ns = self.bin_ns.min(self.duration_ns - start_ns);
             let value = sum.value(&meter.metric, length_ns as f64 / 1e9)?;
             Some(((bin as f64 + 0.5) * bin_s, value))
@@ -596,6 +599,8 @@ impl Observer for Collector {
                 self.share(M::Loss, t, node, 0.0, 1.0);
                 self.share(M::NackShare, t, node, 0.0, 1.0);
                 self.share(M::MarkedShare, t, node, f64::from(u8::from(*is_marked)), 1.0);
+                // A round trip counts at its request, so that the warm-up excludes late answers to
+                // early Interests.
                 let asked_ns = t.saturating_sub(*rtt_ns);
                 self.sample(M::RoundTripTime, asked_ns, node, *rtt_ns as f64 / 1e9);
                 self.sample(M::DeliveryRate, t, node, t as f64 / 1e9);

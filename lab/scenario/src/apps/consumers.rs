@@ -187,6 +187,7 @@ impl ConsumerTable {
     ) -> Result<ConsumerGroup, ScenarioError> {
         place.check_id(&self.id)?;
         place.check_at(&self.at)?;
+        // NDN's default InterestLifetime is 4 s.
         let lifetime_ms = self.lifetime.map_or(4_000, |time| time.ns / 1_000_000);
         if lifetime_ms == 0 {
             return Err(place.error("lifetime", "is below 1ms; write at least 1ms"));

@@ -53,11 +53,13 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
     let setups = router_setups(plan, experiments, &ends, &node_ends)?;
     let mut nodes = build_nodes(plan, experiments.controllers, setups, node_ends, &mut library)?;
     let mut apps = Apps::new(has_damage.then(ProducedData::default), is_lossy(plan));
+    // Disks first: filling them restarts the shards and so empties the stores.
     fill_disks(plan, &mut nodes, &mut apps, &mut library)?;
     fill_stores(plan, &mut nodes, &mut apps)?;
     let faults = Faults::new(plan.faults.clone());
     let mut timeline = Timeline::default();
     if let Some(control) = &mut control {
+        // Before its first timer, so that its first decision covers all stores.
         for node in control.routers() {
             if let Some(router) = nodes.router_mut(node) {
                 control.learn_holdings(node, router.holdings_at_start());
@@ -69,6 +71,7 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
     if plan.sample_ns > 0 {
         timeline.schedule(0, DueEvent::Sample);
     }
+    // The order of these first events is part of the event hash.
     nodes.set_first_timers(&mut timeline);
     Ok(Network {
         seed: plan.seed,
@@ -153,6 +156,7 @@ fn is_lossy(plan: &Plan) -> bool {
 /// How long after its lifetime a node may still answer an Interest, ns. This covers the delay of a
 /// producer, and the stages and store stalls of a router.
 fn patience_ns(plan: &Plan, index: usize) -> u64 {
+    // All stalls of this node may happen within one Interest's lifetime.
     let stalls = || {
         let for_ns = plan.faults.iter().filter_map(|fault| match fault.fault {
             Fault::StoreStall { node, for_ns, .. } | Fault::DiskStall { node, for_ns, .. }
@@ -185,6 +189,7 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
         }
         Role::Consumer(_) => 0,
     };
+    // One millisecond covers the rounding of lifetimes.
     held_up_ns.saturating_add(NS_PER_MS)
 }
 

@@ -433,6 +433,7 @@ impl Network {
 
     /// Calls an application with its buffered packets, and sends its packets.
     fn call_app(&mut self, node: u32) -> Result<(), CheckFailure> {
+        // Computed for each call, because a fault may begin or end at any step.
         let excuse = FaultEffects {
             until_ns: self.faults.effects_end_ns(),
             has_damage: self.links.damaged_frames() > 0,
@@ -549,9 +550,11 @@ impl Network {
         let faces = self.faces_to_routers(node);
         let Self { control: Some(control), nodes, .. } = self else { return Ok(()) };
         let Some(router) = nodes.router(node) else { return Ok(()) };
+        // Routes come first: the new faces and next hops below build on them.
         let routes = control.routes(router, configuration, &faces);
         let links = control.links_to_make(node, configuration, &faces);
         self.command(node, routes)?;
+        // New links change the router's faces, so these are read again afterwards.
         for (other, delay_ns) in links {
             self.join(node, other, delay_ns)?;
         }

@@ -85,6 +85,7 @@ impl Processors {
         let now_ns = timeline.now_ns();
         let processor = &mut self.processors[index as usize];
         while processor.cores_free > 0 {
+            // A router that crashed while it waited has no turn, and the core stays free.
             let Some(incarnation) = processor.waiting.pop_front() else { break };
             let router = nodes.router_mut(incarnation.node);
             let service_ns =

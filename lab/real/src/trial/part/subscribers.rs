@@ -218,7 +218,8 @@ impl<'a> SubscriberGroup<'a> {
         let reader = &member.reader;
         if reader.missed() > 0 || reader.is_verified() != self.spec.is_signed() {
             return Err(RoleError::Wrong(format!(
-                "subscriber {index} missed {} messages or were verified in another way than requested",
+                "subscriber {index} missed {} messages, or verified them in another way than \
+                 requested",
                 reader.missed()
             )));
         }

@@ -68,6 +68,7 @@ impl ControlPlane {
         names: Arc<[String]>,
     ) -> Result<Self, PlanError> {
         let config = ControllerConfig {
+            // Routers of a simulation report rarely, so the controller must not declare one down.
             router_timeout_ns: u64::MAX,
             placement: of.placement,
             prefetch: of.prefetch,
@@ -251,6 +252,7 @@ impl ControlPlane {
         if self.controller.report(timeline.now(), name, report).is_err() {
             return;
         }
+        // Forgetting what was sent makes the controller send it again.
         if self.sent.get(&node).is_some_and(|sent| sent.generation > generation) {
             self.sent.remove(&node);
             self.sent_generation = 0;
@@ -318,6 +320,8 @@ impl ControlPlane {
         let mut settings = vec![RouterSetting::Rules(configuration.store_rules())];
         for distribution in new {
             let prefix = distribution.object.clone();
+            // Routes first, then the holders at a higher cost. The strategy chooses among them by
+            // range.
             let mut next_hops = router.next_hops_of(&prefix).to_vec();
             let routes: Vec<FaceId> = next_hops.iter().map(|hop| hop.face).collect();
             for face in distribution.routers().filter_map(face_of) {
@@ -330,6 +334,7 @@ impl ControlPlane {
             settings.push(RouterSetting::NextHops(prefix.clone(), next_hops));
             settings.push(RouterSetting::Strategy(prefix, strategy));
         }
+        // An empty list of next hops removes the object's FIB entry.
         for prefix in ended {
             settings.push(RouterSetting::NextHops(prefix.clone(), Vec::new()));
             settings.push(RouterSetting::Strategy(prefix, None));

@@ -139,11 +139,13 @@ impl Links {
         let (node, face) = (end.node, end.face.0 as u32);
         let len = packet.len() as u32;
         let is_nack = header.nack.is_some();
+        // TLV type 5 is an Interest; a Nack carries the Interest that it rejects.
         let what = match packet.first() {
             Some(&5) if is_nack => TraceKind::SentNack,
             Some(&5) => TraceKind::SentInterest,
             _ => TraceKind::SentData,
         };
+        // Each Data or Nack consumes one open Interest of this end.
         if what != TraceKind::SentInterest && !end.may_answer(now, is_nack, &packet) {
             timeline.note(node, face, what, len);
             let peer = &self.names[self.peer(end_index) as usize];
@@ -152,6 +154,8 @@ impl Links {
         let backlog_bytes = end.model.queue_bytes(now);
         end.link.set_socket_backlog(backlog_bytes);
         let queued_bytes = end.link.queue_bytes();
+        // NFD's policy marks by queue length, so the length at this moment justifies the mark or
+        // not.
         let marks_before = end.link.counters().marks_set;
         let is_queued = end.link.enqueue(now, header, packet).is_ok();
         let marking = &end.link.config().egress.marking;
@@ -161,6 +165,7 @@ impl Links {
         }
         let what = if is_queued { what } else { TraceKind::DroppedByQueue };
         timeline.note(node, face, what, len);
+        // A face with run Interests gathers the packets of one step into a frame.
         if end.link.has_runs() {
             self.unflushed.push(end_index);
         } else {
@@ -345,6 +350,8 @@ impl Links {
                 frame = self.damage(end_index, frame, timeline);
             }
             let end = &mut self.ends[end_index as usize];
+            // The key is reserved now, but only the first frame in flight is scheduled. The order
+            // is thus that of sending, and the heap stays small.
             let moment = timeline.reserve(at.as_ns(), DueEvent::Arrival(end_index));
             let cuts = end.model.cuts();
             if end.launch(FrameInFlight { moment, cuts, frame }) {

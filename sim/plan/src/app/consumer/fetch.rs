@@ -167,6 +167,7 @@ impl Fetch {
         if !is_due && self.inputs.is_empty() && !self.has_check(core.now) {
             return;
         }
+        // Verdicts of checks are inputs of the consumer, so handling repeats until none is left.
         loop {
             self.consumer.handle(core.now, &mut self.inputs, &mut self.out);
             for index in 0..self.out.trace.len() {
@@ -211,6 +212,7 @@ impl Fetch {
                     is_repeated: is_resend,
                 });
             }
+            // The Data counts only after its content was compared, so it is kept until then.
             TraceKind::Answered { rtt_ns, is_marked } => {
                 let asked_at = Instant::from_ns(core.now.as_ns().saturating_sub(rtt_ns));
                 let TraceEvent { range, path, .. } = event;
@@ -281,6 +283,8 @@ impl Fetch {
             Err(wrong) => {
                 core.damaged(object, segment, wrong, out);
                 self.refused.push(answer);
+                // With the digest of the correct Data, the retransmitted Interest cannot be
+                // answered by a damaged copy in a store.
                 let mut right = Content::new(core.collection.clone(), data.freshness_ms);
                 let digest = Some(right.digest(object, segment));
                 Verdict::Bad { reason: wrong.to_string(), digest }

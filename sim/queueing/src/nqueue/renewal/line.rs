@@ -170,8 +170,8 @@ fn height(model: &Model) -> f64 {
 
 /// Coefficients of `1 - q(s + 1 - x)` in x, by a discrete Fourier transform on a circle.
 ///
-/// |q| <= 1 to the right of the line, so the coefficients are bounded on any circle there. On a slightly
-/// smaller circle, those of high order vanish before they alias.
+/// To the right of the line |q| <= 1, so the coefficients are bounded on any circle there. On a
+/// slightly smaller circle, those of high order vanish before they alias.
 fn pole_factors(shape: Shape, s: Complex64) -> Vec<Complex64> {
     let shrink = 1.0 - (3.0 / shape.terms as f64).min(0.5);
     let radius = if s == Complex64::ZERO { shrink * (1.0 - shape.offset) } else { shrink };
