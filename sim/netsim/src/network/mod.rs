@@ -70,7 +70,7 @@ use weir_plan::{Fault, Plan, PlanError};
 /// stays in the queue and does nothing.
 ///
 /// Example: a consumer, a router and a producer in a line, with 5 ms for each link and no other
-/// delay.
+/// delay. Timers are omitted.
 ///
 /// | time | key's number | event | effect |
 /// |---|---|---|---|
