@@ -84,7 +84,7 @@ impl Fixture {
 }
 
 #[test]
-fn ordered_index_answers_prefixes_with_the_first_name() {
+fn ordered_index_returns_first_name_of_prefix() {
     let mut fixture = Fixture::new(1 << 30, IndexKind::Ordered, Compare::Decode);
     for uri in ["/b", "/a/c", "/a/b/2", "/a/b/1", "/a"] {
         fixture.put(uri, 0, 10);

@@ -24,7 +24,7 @@ fn the_csv_is_the_data() {
 }
 
 #[test]
-fn the_csv_has_every_point_that_decimation_drops() {
+fn csv_has_points_that_decimation_drops() {
     let points: Vec<Point> =
         (0..20_000).map(|i| Point::new(f64::from(i), f64::from(i % 5))).collect();
     let axis = || Axis::linear("x", "");
@@ -89,7 +89,7 @@ fn panels_follow_each_other() {
 }
 
 #[test]
-fn a_figure_becomes_three_files() {
+fn figure_is_written_to_three_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let inner = folder.path().join("figures");
     let written = lines().write(&inner, "delay").expect("written");
@@ -104,7 +104,7 @@ fn a_figure_becomes_three_files() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn unwritable_folder_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("a file");

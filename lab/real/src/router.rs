@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_is_toml() {
+    fn config_is_toml() {
         let at = Addresses::any("/tmp/\"odd\".sock".into());
         let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
         let place = DiskFiles::new(Path::new("/tmp"), 0, 1);

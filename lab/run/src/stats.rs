@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_by_hand() {
+    fn interval_matches_hand_calculation() {
         // Mean 3, standard deviation sqrt(2.5), t(4) = 2.776: 3 +- 1.963.
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).expect("samples");
         assert!((estimate.mean - 3.0).abs() < 1e-12);

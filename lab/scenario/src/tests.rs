@@ -356,7 +356,7 @@ fn host_links_and_positions_follow_scenario() {
 }
 
 #[test]
-fn a_consumer_with_a_window_may_have_several_links() {
+fn window_consumer_may_have_several_links() {
     let path = "[[consumer.path]]\nto = \"r2\"\nlink = { rate = \"8Mbit\" }\n\n[[sweep]]";
     let text = GOOD.replacen("[[sweep]]", path, 1);
     let refused = read(&text).expect_err("single Interests").to_string();
@@ -418,7 +418,7 @@ fn store_of_n_packets_holds_n() {
 }
 
 #[test]
-fn hosts_of_a_topology_become_consumers_and_producers() {
+fn topology_hosts_become_applications() {
     let text = GOOD
         .replace("generator = \"line\"\nnodes = 3", "generator = \"dumbbell\"\nleft = 2\nright = 3")
         .replace("at = \"last\"", "at = \"producers\"")
@@ -530,7 +530,7 @@ fn with_disk(consumer: &str) -> Result<Experiment, ScenarioError> {
 }
 
 #[test]
-fn disks_routes_by_object_and_controllers_are_read() {
+fn reads_disks_object_routes_and_controllers() {
     let consumer = "popularity = \"turns\"\nrequests = 25\ncontroller = \"nb-cc\"\ncount = 7";
     let experiment = with_disk(consumer).unwrap();
     let plan = experiment.prepare(&experiment.points[0], 1).unwrap().plan;

@@ -106,7 +106,7 @@ fn disks_store_passing_data() {
 
 /// After a crash, and with an unreachable producer, the router still serves its disk.
 #[test]
-fn a_crash_loses_nothing_on_disk() {
+fn crash_keeps_disk_content() {
     for shards in [1, 3] {
         let mut plan = plan(disk_with(DisksOptions { bypass: Bypass::Off, ..options() }), 300.0);
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };

@@ -116,7 +116,7 @@ fn segments_received(events: &[Event]) -> Vec<(u32, u64, u64)> {
 }
 
 #[test]
-fn several_shards_deliver_what_one_does() {
+fn several_shards_deliver_like_one() {
     let plan_with = |shards| {
         let mut builder = PlanBuilder::new(5, 2 * S);
         builder.local.delay_ns = MS;

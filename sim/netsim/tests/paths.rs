@@ -189,7 +189,7 @@ fn down_link_is_skipped_in_round_robin() {
 }
 
 #[test]
-fn link_that_halves_is_used_for_what_it_carries() {
+fn halved_link_is_used_at_its_new_rate() {
     let (slow, fast) = (received(&alone(0)), alone(1));
     let mut builder = builder("parallel", &[0, 1]);
     builder.fault(2 * S, Fault::LinkSlow { link: SECOND, for_ns: 10 * S, share: 0.5 });
@@ -214,7 +214,7 @@ fn link_without_a_route_does_not_delay_the_other() {
 }
 
 #[test]
-fn link_that_never_answers_does_not_delay_the_other() {
+fn unresponsive_link_does_not_delay_the_other() {
     for (dead, other) in [(PRODUCER, 1), (AFTER_SECOND, 0)] {
         let mut builder = builder("parallel", &[0, 1]);
         builder.fault(0, Fault::LinkDown { link: dead, for_ns: DURATION_NS });

@@ -61,7 +61,7 @@ fn refused_interests_get_nacks() {
 }
 
 #[test]
-fn a_plan_that_chooses_no_shaping_is_refused() {
+fn invalid_shaping_is_rejected() {
     let error = Network::new(&plan("fisp gamma=x")).err().expect("refused").to_string();
     assert!(error.contains("shaping") && error.contains("gamma=x"), "{error}");
 }

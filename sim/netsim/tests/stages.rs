@@ -58,7 +58,7 @@ fn last_sample(events: &[Event]) -> RouterSample {
 }
 
 #[test]
-fn every_stage_takes_its_time() {
+fn each_stage_takes_its_service_time() {
     let stages = StagesPlan {
         store: stage(10_000, 9, WhenFull::Drop),
         store_write: stage(1, 9, WhenFull::Drop),

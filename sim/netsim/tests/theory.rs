@@ -140,7 +140,7 @@ fn mm1k(load: f64, capacity: u32) -> (f64, f64) {
 }
 
 #[test]
-fn a_store_stage_is_an_mm1k_queue() {
+fn store_stage_matches_mm1k() {
     for (load, capacity) in [(0.7, 4), (1.2, 6)] {
         let runs: Vec<_> = (0..SEEDS)
             .map(|seed| measure(&line(seed, 1, load, &with_stage(capacity, WhenFull::Drop)), 1)[0])
@@ -155,7 +155,7 @@ fn a_store_stage_is_an_mm1k_queue() {
 /// Routers that bypass a full store form the N-queue bypass model of paper nb-cache, IV. Compares
 /// them with the solution of its Markov chain.
 #[test]
-fn a_chain_of_routers_is_the_bypass_model() {
+fn router_chain_matches_the_bypass_model() {
     for (routers, load) in [(2, 1.5), (3, 2.4)] {
         let capacity = 3;
         let model = Model::new(routers, capacity as usize, load).unwrap();
@@ -218,7 +218,7 @@ fn measure_disks(plan: &Plan, routers: usize) -> Measured {
 /// One read at a time, exponential, with a hard bound: the answer time is that of M/M/1/K. By
 /// Little's law, this is its mean length over its accepted rate.
 #[test]
-fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
+fn bounded_disk_matches_mm1k() {
     for (load, reads) in [(0.7, 4), (1.2, 6)] {
         let runs: Vec<_> = (0..SEEDS)
             .map(|seed| {
@@ -238,7 +238,7 @@ fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
 /// The store's own bypass over its threshold, with disks, forms the N-queue bypass model of paper
 /// nb-cache, IV.
 #[test]
-fn disks_with_a_threshold_are_the_bypass_model() {
+fn disk_thresholds_match_the_bypass_model() {
     let (routers, load, threshold) = (2, 1.5, 3);
     let model = Model::new(routers, threshold as usize, load).unwrap();
     let theory = chain_of(&model, &ChainOptions::default()).unwrap().solution;
@@ -300,7 +300,7 @@ fn stage_lengths(plan: &Plan) -> [f64; 5] {
 
 /// Paper nb-cache, Eq. 1 to 5: every stage is an M/M/1 queue with its own throughput.
 #[test]
-fn a_router_with_all_stages_is_the_pipeline_model() {
+fn router_stages_match_the_pipeline_model() {
     let (service_rates, arrival_rate) = ([800.0, 900.0, 550.0, 500.0, 600.0], 500.0);
     let probabilities = Probabilities { store_hit: 0.4, pit_hit: 0.0, fib_hit: 1.0, caching: 1.0 };
     let model = Pipeline::new(service_rates, probabilities).unwrap();

@@ -54,7 +54,7 @@ fn timeout_ms(control: &dyn CongestionControl) -> Option<u64> {
 
 /// Eq. 3 with a window of 100: beta_2 - (beta_2 - beta_1) * marked / packets.
 #[test]
-fn chopcop_shrinks_by_the_share_of_marked_packets() {
+fn chopcop_shrinks_by_marked_fraction() {
     for (marked, expected) in [(1, 90.0 - 40.0 / 32.0), (8, 80.0), (32, 50.0)] {
         let mut control = control_from("chopcop beta_1=0.5 beta_2=0.9", Some(100));
         control.on_data(&sample(100, marked));
@@ -94,7 +94,7 @@ fn chopcop_adds_one_a_chunk_then_alpha_a_window() {
 
 /// Eq. 4 and 5 by hand: 100, then 0.5 * 100 + 0.5 * 300 = 200, then 0.5 * 200 + 0.5 * 100 = 150.
 #[test]
-fn chopcop_waits_for_a_multiple_of_the_mean_round_trip() {
+fn chopcop_timeout_is_a_multiple_of_mean_rtt() {
     let mut control = control_from("chopcop sigma=0.5 delta=3 beta_0=0.7", Some(10));
     assert_eq!(timeout_ms(&*control), None);
     for (rtt_ms, timeout) in [(100, 300), (300, 600), (100, 450)] {
@@ -126,7 +126,7 @@ fn icp_has_a_timer_between_least_and_greatest() {
 }
 
 #[test]
-fn icp_adds_eta_a_window_and_shrinks_on_timeouts_alone() {
+fn icp_grows_by_eta_and_shrinks_on_timeouts() {
     for name in ["icp", "hr-icp"] {
         let mut control = control_from(&format!("{name} eta=2 beta=0.25"), Some(10));
         control.on_data(&sample(100, 32));
@@ -139,7 +139,7 @@ fn icp_adds_eta_a_window_and_shrinks_on_timeouts_alone() {
 }
 
 #[test]
-fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
+fn nb_cc_adds_one_per_data_and_halves_on_mark() {
     fn round(control: &mut dyn CongestionControl) {
         for _ in 0..control.allowance().window as u64 {
             control.on_data(&sample(100, 0));
@@ -308,7 +308,7 @@ fn windows_stay_within_their_bounds() {
 
 /// Round trips of zero, and losses.
 #[test]
-fn windows_stay_within_their_bounds_while_the_clock_stands() {
+fn windows_stay_bounded_at_constant_time() {
     for controller in CONTROLLERS.iter() {
         let mut control = controller.make(&Default::default(), BOUNDS);
         for order in 0..1000 {

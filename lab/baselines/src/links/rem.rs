@@ -251,7 +251,7 @@ mod tests {
         /// Eq. 1 written out: the newest sample has weight mu, and each older one 1 - mu times the
         /// next one's.
         #[test]
-        fn the_mean_is_that_of_equation_1(
+        fn mean_follows_equation_1(
             samples in prop::collection::vec(0u64..CAPACITY_BYTES, 1..100),
             mu_millionths in 1u32..=1_000_000,
         ) {

@@ -84,7 +84,7 @@ fn ticks_lie_where_their_labels_say() {
 }
 
 #[test]
-fn a_given_range_is_kept_and_a_bad_one_ignored() {
+fn valid_range_is_kept_invalid_ignored() {
     let fit = |axis: Axis| scale::fit(&axis, [2.0, 3.0].into_iter(), false, true, 6);
     let given = fit(Axis::linear("x", "").range(0.0, 10.0));
     assert_eq!((given.low, given.high), (0.0, 10.0));

@@ -76,7 +76,7 @@ fn report() -> Report {
 }
 
 #[test]
-fn the_page_stands_alone() {
+fn page_is_self_contained() {
     let html = report().to_html();
     assert!(html.starts_with("<!doctype html>"));
     assert!(html.contains("default-src 'none'"));
@@ -107,7 +107,7 @@ fn texts_are_escaped_and_marked_up() {
 }
 
 #[test]
-fn the_facts_of_the_run_are_there() {
+fn page_shows_the_facts_of_the_run() {
     let html = report().to_html();
     for fact in [
         "<dt>Command</dt><dd><code>weir lab run &#39;x.toml&#39; --seed 1</code></dd>",
@@ -124,7 +124,7 @@ fn the_facts_of_the_run_are_there() {
 }
 
 #[test]
-fn claims_come_before_the_body_with_their_verdicts() {
+fn claims_and_verdicts_precede_the_body() {
     let html = report().to_html();
     let table = html.find("class=\"claims\"").expect("claims");
     assert!(table < html.find("Results &lt;1&gt;").expect("section"));
@@ -180,7 +180,7 @@ fn active_drawings_are_rejected() {
 }
 
 #[test]
-fn the_terminal_gets_a_table() {
+fn terminal_output_is_a_table() {
     let text = report().claims.to_text();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("verdict       claim"), "{text}");

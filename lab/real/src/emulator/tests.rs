@@ -228,7 +228,7 @@ fn learns_peer_and_drops_foreign_frames() {
 }
 
 #[test]
-fn a_link_that_is_taken_down_loses_what_is_on_it() {
+fn down_link_loses_frames_in_flight() {
     // The delay exceeds the test's duration, so the frame is in flight when the link goes down.
     let mut rig =
         EmulatorFixture::new(LinkConfig { delay_ns: 3_600_000_000_000, ..LinkConfig::default() });

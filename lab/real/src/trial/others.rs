@@ -146,7 +146,7 @@ time.sleep(60)
     }
 
     #[test]
-    fn a_namespace_that_is_refused_is_missing() {
+    fn denied_namespace_is_reported_as_missing() {
         let refused = format!("{SHELL}echo refused >&2\nexit 1\n");
         let other = ["ip", "ethtool", "iperf3"].map(|name| (name, SHELL));
         let programs = FakePrograms::new(&[&[("unshare", &refused[..])], &other[..]].concat());
@@ -179,7 +179,7 @@ time.sleep(60)
     }
 
     #[test]
-    fn a_missing_program_is_named_with_its_package() {
+    fn missing_program_names_its_package() {
         let programs = FakePrograms::new(&[("ip", SHELL), ("unshare", SHELL)]);
         let missing = programs.answer("tcp").missing.expect("nothing is measured");
         for program in ["iperf3", "ethtool"] {

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subscribers_are_spread_over_processes_and_routers() {
+    fn spreads_subscribers_over_processes() {
         assert_eq!(shares(10, 2), [5, 5]);
         assert_eq!(shares(1, 2), [1]);
         assert_eq!(shares(101, 2), [50, 51]);

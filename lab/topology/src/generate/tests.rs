@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn barabasi_albert_is_connected_and_has_its_links(
+    fn barabasi_albert_has_expected_links(
         nodes in 2usize..120, each in 1usize..6, seed: u64,
     ) {
         let each = each.min(nodes - 1);
@@ -132,7 +132,7 @@ fn invalid_parameters_are_rejected() {
 }
 
 #[test]
-fn a_scenario_names_a_generator_and_its_parameters() {
+fn generator_parameters_are_read() {
     let read = |text: &str| toml::from_str::<Generator>(text);
     let made = read("[tree]\ndepth = 4\nfan_out = 2").unwrap();
     assert_eq!(made.generate(&LinkDefaults::default(), 1).unwrap().nodes().len(), 15);

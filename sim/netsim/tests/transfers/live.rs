@@ -217,7 +217,7 @@ fn read(fetch: &Fetch) -> Vec<u64> {
 }
 
 #[test]
-fn viewers_follow_to_the_last_segment_without_loss() {
+fn viewers_receive_every_segment() {
     let mut broadcast = Broadcast::new(1);
     for (ms, from_newest) in [(1000, true), (2020, true), (7020, true), (7020, false)] {
         broadcast.join(ms, from_newest, 10_000, ConsumerConfig::default());
@@ -339,7 +339,7 @@ fn every_segment_arrives_over_lossy_links() {
 }
 
 #[test]
-fn slow_reader_continues_in_order_or_with_the_newest() {
+fn slow_reader_resumes_in_order_or_at_newest() {
     for behind in [LagPolicy::InOrder, LagPolicy::Skip] {
         let mut broadcast = Broadcast::new(3);
         let config = ConsumerConfig { reader_segments_max: 8, behind, ..ConsumerConfig::default() };

@@ -11,7 +11,7 @@ fn fetch(object: Object, target: Target) -> Done {
 }
 
 #[test]
-fn one_signature_is_enough_for_two_levels() {
+fn one_signature_covers_two_levels() {
     let shape = ManifestShape { levels: 2, ..FLAT };
     for (target, extra) in [(latest(), 1), (Target::Version { versioned: version() }, 2)] {
         let object = Object::random(100_000, Some(shape));

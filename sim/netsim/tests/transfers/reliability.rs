@@ -95,7 +95,7 @@ fn every_object_arrives_identical_over_any_path() {
 }
 
 #[test]
-fn one_seed_has_one_result() {
+fn same_seed_gives_same_result() {
     for seed in [3, 77, 140] {
         let (one, other) = (random_case(seed).0, random_case(seed).0);
         assert_eq!(one.fetch(0).took(), other.fetch(0).took(), "seed {seed}");

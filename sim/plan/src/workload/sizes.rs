@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quantile_is_the_inverse_of_the_distribution_function() {
+    fn quantile_inverts_the_distribution() {
         for exponent in -300..0 {
             let probability = libm::exp(f64::from(exponent));
             let relative = cumulative(normal_quantile(probability)) / probability - 1.0;

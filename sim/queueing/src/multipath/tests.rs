@@ -34,7 +34,7 @@ fn stop_and_wait_matches_the_formula() {
 }
 
 #[test]
-fn a_pipeline_helps_up_to_bandwidth_times_delay() {
+fn pipeline_gain_ends_at_bandwidth_delay() {
     // 1250 bytes at 10 Mbit/s take 1 ms, so ten packets fill a path of 10 ms.
     let options = SimulationOptions { packet_bytes: 1250, ..SimulationOptions::default() };
     let total = |depth| {
@@ -56,7 +56,7 @@ fn a_pipeline_helps_up_to_bandwidth_times_delay() {
 }
 
 #[test]
-fn a_short_queue_turns_a_deep_pipeline_into_losses() {
+fn short_queue_drops_from_a_deep_pipeline() {
     let deep = [path(10, 40, 10_000_000, 1000)];
     let options = SimulationOptions { packet_bytes: 1250, ..SimulationOptions::default() };
     let long = run(&deep, options);

@@ -56,7 +56,7 @@ fn mm1_drop(threshold: usize, load: f64) -> Result<Solution, NQueueError> {
 }
 
 #[test]
-fn one_queue_is_the_closed_form() {
+fn one_queue_matches_closed_form() {
     for threshold in [1, 2, 10, 64, 300] {
         for load in [0.01, 0.5, 1.0, 1.2, 20.0, 1e4] {
             let closed = mm1_drop(threshold, load).unwrap();
@@ -259,7 +259,7 @@ fn simulation_agrees_with_the_renewal_method() {
 }
 
 #[test]
-fn one_seed_is_one_result() {
+fn same_seed_gives_same_result() {
     let model = model(3, 4, 2.5);
     let options = SimulateOptions { replications: 3, arrivals: 2_000, ..Default::default() };
     let one = simulate(&model, &options).unwrap();
@@ -282,7 +282,7 @@ fn nothing_arrives() {
 }
 
 #[test]
-fn the_shape_of_the_json() {
+fn json_has_documented_fields() {
     let solution = mm1_drop(1, 1.0).unwrap();
     let text = serde_json::to_string(&solution).unwrap();
     let queue = r#"{"mean_packets":0.5,"utilisation":0.5,"blocking":0.5}"#;

@@ -13,7 +13,7 @@ fn numbered(number: u8) -> Packet {
 }
 
 #[test]
-fn interests_beyond_the_rate_wait_and_leave_in_order() {
+fn excess_interests_wait_and_keep_order() {
     let mut link = limited("interest-rate interests_per_s=100 burst=3");
     let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
     for number in 0..6 {
@@ -41,7 +41,7 @@ fn interests_beyond_the_rate_wait_and_leave_in_order() {
 }
 
 #[test]
-fn held_interests_are_bounded_and_dropped_on_down() {
+fn held_interests_are_bounded_and_flushed() {
     let mut link = limited("interest-rate interests_per_s=1 burst=1 held_max=2");
     for number in 0..3 {
         offer(&mut link, START, numbered(number)).unwrap();

@@ -381,7 +381,7 @@ mod tests {
 
     /// The capacities of the stages bound an Interest's wait; Data does not count.
     #[test]
-    fn the_wait_of_an_interest_is_bounded() {
+    fn interest_wait_is_bounded() {
         let constant = |ns| ServiceTime::Constant { ns };
         assert_eq!(interest_wait_max_ns(&StagesPlan::default(), 1), 0);
         let cpu = CpuPlan {

@@ -28,7 +28,7 @@ fn laid_out(offset: u64, sequence: u32, parts: &[WriteChunk]) -> Vec<u8> {
 
 /// Compares any sequence of whole and torn writes with a plain byte array.
 #[test]
-fn an_image_is_an_array_of_octets() {
+fn image_equals_a_byte_array() {
     let mut rng = Rng::from_seed(1);
     let mut library = ProducerSet::default();
     let blocks = 64;
