@@ -1,4 +1,4 @@
-//! `weir put --repo s3://...`: signed packets kept in a bucket, against a server of S3.
+//! `weir put --repo s3://...`: repositories in a bucket, tested with an S3 server.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -12,10 +12,10 @@ use weir_tests::{
 };
 
 const KIB: usize = 1 << 10;
-/// Files are taken to be what they were when this has passed since they were written.
+/// Time after which a written file counts as unchanged.
 const SETTLED: Duration = Duration::from_millis(60);
 
-/// A router that stores nothing, and a server with an empty bucket.
+/// A router without store, and an S3 server with an empty bucket.
 struct Fixture {
     host: Host,
     router: Router,
@@ -56,7 +56,7 @@ impl Fixture {
         files
     }
 
-    /// The largest object that is kept.
+    /// The largest stored object.
     fn largest(&self) -> PathBuf {
         let len = |path: &PathBuf| fs::metadata(path).expect("a file").len();
         self.objects().into_iter().max_by_key(len).expect("an object")
@@ -69,12 +69,13 @@ impl Fixture {
     }
 }
 
-/// Killed, on another machine, without file and key: served, verified, and nothing signed.
+/// After a kill, another machine serves the bucket without the files and the key, and signs
+/// nothing.
 #[test]
 fn serves_bucket_without_file_or_key() {
     let fixture = Fixture::new();
     let host = &fixture.host;
-    // Of several parts; one that is a small upload; one of nothing.
+    // A file uploaded in several parts, a small one, and an empty one.
     fs::create_dir(host.path("source")).expect("a folder");
     let large = random_file(&host.path("source/large"), 20_000 * KIB, 1);
     let small = random_file(&host.path("source/small"), 3 * KIB, 2);
@@ -101,12 +102,12 @@ fn serves_bucket_without_file_or_key() {
     let reads = fixture.server.reads();
     fixture.get("/data/large", &large);
     let reads = fixture.server.reads() - reads;
-    assert!(reads < 60, "{reads} requests for 20 pieces");
+    assert!(reads < 60, "{reads} requests for 20 blocks");
     fixture.get("/data/small", &small);
     fixture.get("/data/empty", &empty);
     let report = fixture.router.weir_json(&["get", "/data", "-o", "folder"]);
     assert_eq!(report["files"], 3);
-    assert_eq!(fixture.server.writes(), writes, "to serve is to read");
+    assert_eq!(fixture.server.writes(), writes, "serving writes nothing");
     assert!(!process.stop().contains("could not be read"));
 }
 
@@ -124,7 +125,7 @@ fn removed_and_changed_files_leave_the_bucket() {
     let (process, ready) = fixture.put(&["source", "/data"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &1.into()));
     process.stop();
-    // The listing is another; file and certificate are as they were.
+    // Only the listing is new; file and certificate are the same.
     let after = fixture.objects();
     assert_eq!((before.len(), after.len()), (4, 3));
     assert_eq!(after.iter().filter(|path| before.contains(path)).count(), 2);
@@ -157,12 +158,12 @@ fn wrong_credentials_and_addresses_are_errors() {
     let message = command(&["--repo", "s3://"], &fixture.server.endpoint());
     assert!(message.contains("s3://BUCKET/PREFIX"), "{message}");
     assert_eq!(fixture.server.writes(), 0);
-    // Away at the start: an end, with the reason.
+    // An unreachable server at the start is an error with a reason.
     fixture.server.stop();
     let message = fixture.start(&words).finish().failure();
     assert!(message.contains("out of reach: ") && message.contains("refused"), "{message}");
     assert!(message.contains("--s3-endpoint"), "{message}");
-    // A place with other things in it is no repository.
+    // A prefix with other objects is rejected.
     fixture.server.start();
     let (process, _) = fixture.put(&words);
     process.stop();
@@ -175,7 +176,7 @@ fn wrong_credentials_and_addresses_are_errors() {
     assert!(message.contains("is no repository and not empty"), "{message}");
 }
 
-/// A server that breaks off in the middle of a transfer and comes back: the transfer goes on.
+/// The server fails during a transfer and comes back: the transfer continues.
 #[test]
 fn survives_an_unreachable_bucket() {
     let mut fixture = Fixture::new();
@@ -195,7 +196,7 @@ fn survives_an_unreachable_bucket() {
     process.stop();
 }
 
-/// A server that stays away: told once, no hang, and served again when it is back.
+/// An unreachable server is logged once and blocks nothing. After its return, objects are served.
 #[test]
 fn unreachable_bucket_is_logged_once() {
     let mut fixture = Fixture::new();
@@ -214,7 +215,7 @@ fn unreachable_bucket_is_logged_once() {
     process.wait_for_output("can be read again");
     let log = process.stop();
     assert_eq!(log.matches("cannot read s3://bucket/repo: ").count(), 1, "{log}");
-    assert!(log.contains("could not be read when asked for"), "{log}");
+    assert!(log.contains("of the repository could not be read"), "{log}");
 }
 
 #[test]
@@ -240,19 +241,20 @@ fn never_sends_damaged_bucket_objects() {
     let log = process.stop();
     assert!(log.contains("of /f1/v=") && log.contains("is damaged; it is not served"), "{log}");
     assert!(log.contains("not sent"), "{log}");
-    // Signed anew although the file is what it was.
+    // Signed again, although the file has not changed.
     let (process, ready) = fixture.put(&["f1", "/f1"]);
     assert!(process.log().contains("1 object is damaged"), "{}", process.log());
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &0.into()));
     fixture.get("/f1", &sums[0]);
     assert!(!process.stop().contains("not sent"));
-    assert!(!note.exists() && !file.exists(), "what is damaged stays");
+    assert!(!note.exists() && !file.exists(), "the damaged object is removed");
     let (process, ready) = fixture.put(&["f1", "/f1"]);
     assert_eq!(ready["not_signed_again"], 1);
     process.stop();
 }
 
-/// Objects that go or are replaced under who serves them are told, and the rest is served.
+/// Objects that are removed or replaced while they are served are logged; the others stay
+/// available.
 #[test]
 fn removed_objects_are_logged() {
     let fixture = Fixture::new();
@@ -279,7 +281,7 @@ fn full_bucket_is_logged_and_loses_nothing() {
     for file in ["more", "large"] {
         let message = fixture.start(&[file, "/more"]).finish().failure();
         assert!(message.contains("507") && message.contains("StorageFull"), "{message}");
-        assert!(message.contains("what the repository had it has"), "{message}");
+        assert!(message.contains("the repository keeps its earlier objects"), "{message}");
     }
     fixture.server.set_fault(Fault::None);
     let (process, ready) = fixture.put(&[]);
@@ -288,7 +290,7 @@ fn full_bucket_is_logged_and_loses_nothing() {
     process.stop();
 }
 
-/// A server that takes requests and does not answer holds up nobody else, nor the end.
+/// A server that accepts requests but never answers delays neither other objects nor the end.
 #[test]
 fn stalled_bucket_does_not_block() {
     let fixture = Fixture::new();
@@ -303,7 +305,7 @@ fn stalled_bucket_does_not_block() {
     let words = ["get", "/data/one", "-o", "none", "--json"];
     let getting = fixture.router.spawn(&words);
     wait_until("the file is read", || fixture.server.reads() != reads);
-    // What is in memory is served meanwhile.
+    // Objects in memory are still served.
     fixture.get("/data/other", &sum);
     getting.kill();
     process.stop();
@@ -326,7 +328,7 @@ fn watched_directory_is_kept_in_a_bucket() {
     process.stop();
 }
 
-/// Young files are waited for, and nothing that is kept goes because a process starts.
+/// The start waits for recently changed files, and removes nothing from the repository.
 #[test]
 fn start_removes_nothing_from_a_bucket() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! The sockets for C: compiled with the system's compilers, run over a real router.
+//! The C sockets, compiled with the system's compilers and run over a real router.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,7 @@ fn bad_arguments_are_errors_and_no_crash() {
     check("arguments");
 }
 
-/// The program with sanitizers, or, where the compiler has none, as others run it.
+/// The program with sanitizers, or without them if the compiler has none.
 fn sanitized(source: &str) -> PathBuf {
     let installed = CLibrary::installed();
     installed.sanitized_program(source).unwrap_or_else(|| {
@@ -261,7 +261,7 @@ fn c_file_server_survives_a_router_restart() {
     let router = Router::start(&host);
     random_file(&host.path("files/other"), 100_000, 2);
     let to = host.path("other");
-    // The prefix may be registered a moment later.
+    // Wait for the registration of the prefix.
     let has_route = || {
         let routes = router.weir_json(&["route", "list"]);
         routes.to_string().contains("/files")

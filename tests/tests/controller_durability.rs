@@ -1,5 +1,5 @@
-//! A file that `weir controller` has accepted is in its SQLite database, however the controller
-//! ends and although its disk fails (docs/durability/controller-database.md).
+//! A file that `weir controller` has accepted stays in its SQLite database after kills and disk
+//! failures (docs/durability/controller-database.md).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use weir_tests::{Host, Process, SmallDisk, TEST_TIMEOUT, wait_until, weir_binary
 
 const DATABASE: &str = "controller.db";
 
-/// How programs are started: with or without a small disk.
+/// Starts a program, with or without a small disk.
 type Start<'a> = dyn Fn(&[&str]) -> Process + Sync + 'a;
 
 fn process(mut command: Command, arguments: &[&str]) -> Process {
@@ -65,7 +65,7 @@ fn add_token(start: &Start<'_>, folder: &Path, role: &str, name: &str) -> String
 }
 
 impl Client {
-    /// The status of the answer to a request.
+    /// Sends a request and returns the status of the response.
     fn send(&self, method: &str, path: &str, body: &str) -> io::Result<u16> {
         let Self { address, token } = self;
         let mut stream = TcpStream::connect(address)?;
@@ -109,7 +109,7 @@ impl Acknowledged {
         self.refused += other.refused;
     }
 
-    /// Compares with the database, after the controller has ended or while it runs.
+    /// Compares the acknowledged changes with the database. The controller may be running.
     fn check(&self, host: &Host, folder: &Path) {
         let found = files(host, folder);
         let lost: Vec<_> = self.registered.difference(&found).collect();
@@ -120,7 +120,8 @@ impl Acknowledged {
     }
 }
 
-/// Names of files, by another reader than the controller and from a copy, as a crash leaves it.
+/// The names of files, read from a copy of the database without the controller's code. The copy is
+/// what a crash would leave.
 fn files(host: &Host, folder: &Path) -> BTreeSet<String> {
     let copy = host.path("copy");
     let _ = fs::remove_dir_all(&copy);
@@ -145,7 +146,7 @@ fn files(host: &Host, folder: &Path) -> BTreeSet<String> {
     })
 }
 
-/// Registers files, and withdraws each fifth, until the controller is gone or `until`.
+/// Registers files, and withdraws each fifth, until the controller has ended or `until` is set.
 fn register_all(client: &Client, prefix: &str, until: &AtomicBool) -> Acknowledged {
     let mut answered = Acknowledged::default();
     for number in 0.. {
@@ -159,7 +160,7 @@ fn register_all(client: &Client, prefix: &str, until: &AtomicBool) -> Acknowledg
                 answered.refused += 1;
                 continue;
             }
-            // Too many requests of one token in a second.
+            // Too many requests per second for one token.
             Ok(429) => continue,
             Ok(status) => panic!("{name}: {status}"),
             Err(_) => break,
@@ -168,7 +169,7 @@ fn register_all(client: &Client, prefix: &str, until: &AtomicBool) -> Acknowledg
             answered.registered.insert(name);
             continue;
         }
-        // Without an answer it is not known whether the file is there.
+        // Without a response, the withdrawal may or may not have happened.
         match client.withdraw(&name) {
             Ok(204) => drop(answered.withdrawn.insert(name)),
             Ok(503 | 429) => drop(answered.registered.insert(name)),
@@ -222,7 +223,7 @@ fn many_kills_lose_no_accepted_file() {
     kill_at_random_moments(200);
 }
 
-/// Ends the threads of a scope, also when a check in it fails.
+/// Stops the threads of a scope on drop, even if an assertion fails.
 struct EndOfScope<'a>(&'a AtomicBool);
 
 impl Drop for EndOfScope<'_> {
@@ -231,7 +232,7 @@ impl Drop for EndOfScope<'_> {
     }
 }
 
-/// The disk is full for a while, with producers and a router that do not stop asking.
+/// The disk is full for a while, under constant requests from producers and a router.
 fn full_disk(how_it_ends: Signal) {
     let host = Host::new();
     let Some(disk) = SmallDisk::mount(&host, "disk", "3m") else { return };
@@ -250,7 +251,7 @@ fn full_disk(how_it_ends: Signal) {
             let (prefix, is_over) = (format!("/{producer}"), &is_over);
             scope.spawn(move || register_all(client, &prefix, is_over))
         });
-        // What a router reports is written by another connection than files are.
+        // Reports of routers use another database connection than files.
         let reports = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 let report = "{\"uris\":[],\"store_bytes\":1000,\"generation\":0}";
@@ -263,7 +264,7 @@ fn full_disk(how_it_ends: Signal) {
             wait_until("the controller notices the full disk", || health() == 503);
             thread::sleep(Duration::from_millis(500));
             disk.remove_filler();
-            wait_until("the controller is well again", || health() == 200);
+            wait_until("the controller has recovered", || health() == 200);
             // Other programs can write.
             let _ = add_token(&start, &folder, "reader", &format!("reader{round}"));
         }
@@ -317,7 +318,7 @@ fn two_controllers_of_one_file_lose_nothing() {
     answered.check(&host, &folder);
 }
 
-/// A file system that the kernel has set read-only, as it does after an error of the disk.
+/// A read-only file system, as the kernel makes it after a disk error.
 #[test]
 fn read_only_disk_is_refused_and_loses_nothing() {
     let host = Host::new();

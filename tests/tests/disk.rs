@@ -1,5 +1,5 @@
-//! `weir router` with disks: what is stored outlives it, and whatever becomes of the disks, nothing
-//! wrong is served and forwarding goes on.
+//! `weir router` with disks. Stored Data survives a restart. After any disk error, the router
+//! serves no wrong Data and continues to forward.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,9 +24,9 @@ fn put(router: &Router, path: &Path, name: &str) -> (Process, String) {
     router.put_object(&[path.to_str().expect("UTF-8"), name, "--sign", "digest"])
 }
 
-/// Runs `weir get` to its end, whatever it is.
+/// Runs `weir get` until it ends, with or without success.
 fn try_get(router: &Router, name: &str, target: &str) -> Finished {
-    // A file that exists would be resumed.
+    // Remove an existing file, which would count as complete.
     let _ = fs::remove_file(router.host.path(target));
     let words = ["get", name, "-o", target, "--retries", "2", "--lifetime", "500"];
     router.weir(&[&words[..], &["--allow-unsigned", "--json"]].concat())
@@ -44,7 +44,7 @@ fn number(status: &Value, key: &str) -> u64 {
 fn file_outlives_router_and_producer() {
     for engine in ENGINES {
         let host = Host::new();
-        // Memory has room for all of it: only the last writes bring it to the disks.
+        // Everything fits into memory, so only the writes at the stop bring it to the disks.
         let store = DiskStore {
             disks: 2,
             memory: "64MiB".into(),
@@ -135,20 +135,20 @@ fn erased_data_stays_erased() {
     assert_eq!(sha256_hex(&host.path("copy")), kept);
 }
 
-/// Routers are killed at random moments while files come and go; each next one must have all that
-/// was said to be written, and serve nothing else. Returns how many whole files it still served.
+/// Kills routers at random moments under load. The next router must have all Data that was reported
+/// as written, and serve no wrong Data. Returns the number of complete files that were served.
 fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
     let host = Host::new();
     let store = DiskStore {
         disks: 2,
-        // Small enough for old regions to make room for new ones.
+        // Small enough that old regions are reused.
         size: "16MiB".into(),
         settings: format!("offer = \"arrival\"\n{settings}"),
         disk_settings: format!("region_size = \"1MiB\"\n{each}"),
         ..DiskStore::new("router")
     };
     let mut rng = Rng::from_seed(rounds);
-    // Names and contents of all files so far.
+    // Names and digests of all files so far.
     let mut files: Vec<(String, String)> = Vec::new();
     let mut whole = 0;
     for round in 0..rounds {
@@ -161,7 +161,7 @@ fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
         let target = target.to_str().expect("UTF-8");
         let load = router.spawn(&["get", &name, "-o", target, "--allow-unsigned"]);
         thread::sleep(Duration::from_millis(rng.next_u64() % 120));
-        // What it says is written must be there afterwards, unless it makes room for other Data.
+        // Data reported as written must survive, unless it is evicted.
         let said = (round % 2 == 0).then(|| router.disk_status());
         router.process.kill();
         drop((producer, load));
@@ -190,16 +190,17 @@ fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
     whole
 }
 
-/// A region that was begun shortly before the end holds no records yet; those it held are gone.
+/// Upper bound of records lost in reused regions: a region reused shortly before the kill has lost
+/// its old records and has no new ones yet.
 fn evicted_by_reuse(after: &Value) -> u64 {
-    // 1 MiB of the smallest records, on each of two disks.
+    // 1 MiB of the smallest records on each of two disks.
     if number(after, "bytes") > 20 << 20 { 2 * 2048 } else { 0 }
 }
 
 #[test]
 fn sigkill_under_load_corrupts_nothing() {
     let whole: u64 = ENGINES.iter().map(|engine| kill_loop(4, "", engine)).sum();
-    assert!(whole > 0, "no file was ever whole: nothing was tested");
+    assert!(whole > 0, "no file was ever complete, so nothing was tested");
 }
 
 #[test]
@@ -224,7 +225,7 @@ fn refuses_a_second_router_on_a_disk() {
     let message = first.spawn(&words).finish().failure();
     assert!(message.contains("in use by process"), "{message}");
     assert!(message.contains(&first.process.id().to_string()), "{message}");
-    assert!(!host.path("second").exists(), "its socket is gone");
+    assert!(!host.path("second").exists(), "its socket is removed");
     first.weir(&["status"]).success();
 }
 
@@ -243,7 +244,7 @@ fn refuses_and_keeps_a_foreign_file() {
     assert_eq!(sha256_hex(&file), expected);
 }
 
-/// What a router says that does not start.
+/// The error of a router that does not start.
 fn refusal(host: &Host, store: &DiskStore) -> String {
     let config = store.write_config(host);
     let config = config.to_str().expect("UTF-8");
@@ -267,7 +268,7 @@ fn error_names_missing_or_unusable_disk() {
     let message = refusal(&host, &folder);
     assert!(message.contains("not a file or block device"), "{message}");
 
-    // One of two is gone: the store is not whole, and says so.
+    // One of two disks is missing.
     let both = DiskStore { disks: 2, ..DiskStore::new("pair") };
     both.start(&host).process.stop();
     fs::remove_file(both.file(&host, 0)).expect("removed");
@@ -277,7 +278,7 @@ fn error_names_missing_or_unusable_disk() {
     assert!(message.contains("pair.disk0") && message.contains("order"), "{message}");
 }
 
-/// A near router with disks whose misses go to a far one that has everything in memory.
+/// A near router with disks, and a far router that has everything in memory.
 struct Pair {
     host: Host,
     store: DiskStore,
@@ -287,7 +288,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both, with a file on the near one's disks; the near one has been stopped.
+    /// Both routers, with a file on the disks of the near one, which is stopped.
     fn with_file_on_disk(store: DiskStore) -> Self {
         let host = Host::new();
         let far = Router::start_at_with(&host, "far", &["--store", "64MiB"]);
@@ -329,7 +330,7 @@ fn flipped_bits_are_found_and_refetched() {
         pair.get(&near);
         let status = near.disk_status();
         assert!(number(&status, "damaged") > 0 && number(&status, "reads") > 0, "{status}");
-        // What was fetched anew is on disk again, and right.
+        // The Data fetched again is on disk and correct.
         near.wait_for_idle_disks();
         pair.get(&near);
         near.process.stop();
@@ -384,7 +385,7 @@ fn serves_a_read_only_disk() {
     let mut program = weir_binary().to_path_buf();
     let is_superuser = nix::unistd::geteuid().is_root();
     if is_superuser {
-        // Whom no mode keeps from writing, so somebody else has to try.
+        // File modes do not stop root, so run as another user.
         program = host.path("weir");
         fs::copy(weir_binary(), &program).expect("copy of weir");
         let open = fs::Permissions::from_mode(0o755);
@@ -413,7 +414,7 @@ fn serves_a_read_only_disk() {
     assert_eq!(sha256_hex(&file), before, "it was written to");
 }
 
-/// A small file system in memory; only the superuser can have one.
+/// A small file system in memory, which only root can mount.
 struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {
@@ -451,7 +452,7 @@ fn full_file_system_does_not_stop_forwarding() {
     let message = refusal(&host, &store);
     assert!(message.contains("its file system lacks 8.00 MiB"), "{message}");
 
-    // A file with holes, whose octets others take meanwhile.
+    // A sparse file, whose space another file takes meanwhile.
     let store = DiskStore { size: "6MiB".into(), ..store };
     store.start(&host).process.stop();
     let file = store.file(&host, 0);
@@ -487,7 +488,7 @@ fn stalled_disk_is_bypassed() {
         let (_producer, other_name) = put(&near, &host.path("other"), "/near/file");
         host.write("near.stall0", b"");
         thread::sleep(Duration::from_millis(100));
-        // What was on the disk comes from elsewhere, what never was from its producer.
+        // Data on the stalled disk comes from the far router, new Data from its producer.
         pair.get(&near);
         get(&near, &other_name, "other-copy");
         assert_eq!(sha256_hex(&host.path("other-copy")), other);
@@ -498,7 +499,7 @@ fn stalled_disk_is_bypassed() {
         near.wait_for_disks("its end", |disk| disk["stalled"] == 0);
         pair.get(&near);
 
-        // And it stops, though the disk does not answer.
+        // The router also stops while the disk does not respond.
         host.write("near.stall0", b"");
         thread::sleep(Duration::from_millis(100));
         pair.get(&near);
@@ -579,7 +580,7 @@ fn several_threads_share_the_disks() {
         assert_eq!(&sha256_hex(&host.path("second")), expected);
     }
     router.process.stop();
-    // Another number of threads would find nothing: refused, and nothing is lost.
+    // Another number of threads is rejected, and nothing is lost.
     let message = refusal(&host, &store);
     assert!(message.contains("set `threads = 2` again"), "{message}");
     let router = store.start(&host);

@@ -12,11 +12,11 @@ use weir_tests::{Host, Router};
 use weir_transport::PathId;
 use weir_wire::{DataView, Interest, Name};
 
-/// Of each kind on each of two connections.
+/// Number of producers and of consumers on each of two connections.
 const ENDPOINTS: usize = 5;
 const SEGMENTS: u64 = 50;
 const SEGMENT_BYTES: usize = 100;
-/// How long all of it may take.
+/// Time limit of the test.
 const PATIENCE_NS: u64 = 60 * NS_PER_S;
 
 fn object(side: usize, number: usize) -> Name {
@@ -37,7 +37,7 @@ fn store(side: usize, number: usize) -> ObjectStore {
     store
 }
 
-/// Asks for one segment after the other, and again when no answer comes.
+/// Requests one segment after the other, and repeats a request without an answer.
 struct SegmentFetcher {
     versioned: Name,
     expected: Vec<u8>,
@@ -89,7 +89,7 @@ impl Endpoint for SegmentFetcher {
     }
 }
 
-/// Produces for the other side and asks it, over one connection.
+/// Runs the producers and consumers of one side over one connection.
 fn run_side(router: &FaceUri, side: usize, registered: &AtomicUsize, done: &AtomicUsize) {
     let mut client = Client::connect(router).unwrap();
     let mut stores: Vec<ObjectStore> = (0..ENDPOINTS).map(|number| store(side, number)).collect();
@@ -113,7 +113,7 @@ fn run_side(router: &FaceUri, side: usize, registered: &AtomicUsize, done: &Atom
         let id = events.add(asker);
         events.route_data(id, &prefix);
     }
-    // The producers go on until both sides have everything.
+    // Continue until both sides have received everything.
     let mut has_told = false;
     while done.load(Ordering::SeqCst) < 2 {
         let now = events.now();

@@ -1,4 +1,4 @@
-//! `weir put` and `weir get` of folders: what is resumed, what is left out, and what goes on.
+//! `weir put` and `weir get` of folders: resumption, skipped entries and errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use weir_tests::{Host, Process, Relay, Router, random_file, weir_binary};
 
 const MIB: usize = 1 << 20;
 
-/// Starts `weir put` of a folder of the host and waits until it is served.
+/// Starts `weir put` of a folder of the host, and waits until it serves.
 fn put(router: &Router, folder: &str, arguments: &[&str]) -> (Process, Value) {
     router.put(&[&[folder, "/folder"], arguments].concat())
 }
@@ -25,7 +25,7 @@ fn get(router: &Router, target: &str) -> Value {
     router.weir_json(&get_words(&router.host.path(target)))
 }
 
-/// Paths and contents of all files below a folder, and the paths of empty folders, with a slash.
+/// Paths and contents of all files below a folder. Empty folders have a path with a slash.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let entries: Vec<_> = fs::read_dir(folder).expect("a folder").collect();
@@ -45,7 +45,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// A folder with small files in folders, and a large one.
+/// Creates a folder with small files in subfolders, and a large file.
 fn make_source(host: &Host) -> BTreeMap<String, Vec<u8>> {
     fs::create_dir_all(host.path("source/empty")).expect("a folder");
     for folder in 0..4 {
@@ -69,7 +69,7 @@ fn intact_files_are_not_fetched_again() {
     assert_eq!((&report["files"], &report["files_there"]), (&121.into(), &0.into()));
     assert!(tree(&host.path("copy")) == source);
 
-    // One is missing, one is too short, one has other octets.
+    // One file is missing, one is too short, one has other content.
     fs::remove_file(host.path("copy/d0/f1")).expect("removed");
     fs::write(host.path("copy/d1/f29"), b"short").expect("written");
     fs::write(host.path("copy/d2/f10"), [0; 400]).expect("written");
@@ -77,7 +77,7 @@ fn intact_files_are_not_fetched_again() {
     assert_eq!((&report["files_there"], &report["segments"]), (&118.into(), &3.into()));
     assert!(tree(&host.path("copy")) == source);
 
-    // What is signed anew has another version and the same contents.
+    // Signed again, the files have a new version with the same content.
     drop(producer);
     let (_producer, _) = put(&router, "source", &[]);
     let report = get(&router, "copy");
@@ -91,7 +91,7 @@ fn resumes_an_interrupted_folder() {
     let source = make_source(&host);
     let (_producer, _) = put(&router, "source", &[]);
     let mut had_part = false;
-    // First it breaks off at the listing, then among the files.
+    // Interrupt it first during the listing, then during the files.
     for limit in [500, 100_000, 3 * MIB as u64] {
         let relay = Relay::to(router.port(), limit);
         let target = host.path("copy");
@@ -103,10 +103,10 @@ fn resumes_an_interrupted_folder() {
             let is_part = path.contains("/.") || path.starts_with('.');
             had_part |= path == ".large.weir-state";
             let is_right = is_part || source.get(path) == Some(octets);
-            assert!(is_right, "{path} is not as it should be after {limit}");
+            assert!(is_right, "{path} is wrong after {limit}");
         }
     }
-    assert!(had_part, "the large file broke off");
+    assert!(had_part, "the large file was interrupted");
     let report = get(&router, "copy");
     assert!(tree(&host.path("copy")) == source, "something temporary stays");
     assert!(report["resumed_segments"].as_u64() > report["files_there"].as_u64(), "{report}");
@@ -122,19 +122,20 @@ fn conflicts_of_files_and_folders_are_named() {
     fs::write(host.path("copy/d3"), b"mine").expect("a file");
     let log = router.weir(&get_words(&host.path("copy"))).failure();
     let large = host.path("copy/large");
-    let expected = format!("{} is a directory here and a file there", large.display());
+    let expected = format!("it is a file, but {} is a local directory", large.display());
     assert!(log.contains(&expected), "{log}");
-    let expected = format!("{} is a file here", host.path("copy/d3").display());
+    let expected =
+        format!("it is a directory, but {} is a local file", host.path("copy/d3").display());
     assert!(log.contains(&expected), "{log}");
     assert!(log.contains("31 entries of /folder") && log.contains("command again"), "{log}");
-    // The rest is there, and what was there before is as it was.
+    // All other files were fetched, and the conflicting local files are unchanged.
     source.retain(|path, _| path != "large" && !path.starts_with("d3/"));
     source.insert("large/".into(), Vec::new());
     source.insert("d3".into(), b"mine".into());
     assert!(tree(&host.path("copy")) == source);
 }
 
-/// A file name may hold what a terminal would obey.
+/// A file name may contain control characters for a terminal.
 #[test]
 fn untrusted_names_are_shown_escaped() {
     const NAME: &str = "\u{1b}[2Jfile\u{7}";
@@ -147,8 +148,8 @@ fn untrusted_names_are_shown_escaped() {
     let (producer, _) = put(&router, "source", &[]);
     let got = router.weir(&get_words(&host.path("copy"))).failure();
     for (log, expected) in [
-        (producer.log(), r"/\u{1b}[2Jfile\u{7}-link: a link that leads nowhere"),
-        (got, r"/\u{1b}[2Jfile\u{7} is a directory here and a file there"),
+        (producer.log(), r"/\u{1b}[2Jfile\u{7}-link: a broken link"),
+        (got, r"/\u{1b}[2Jfile\u{7} is a local directory"),
     ] {
         assert!(log.contains(expected) && !log.contains(['\u{1b}', '\u{7}']), "{log:?}");
     }
@@ -180,10 +181,10 @@ fn skipped_entries_are_named() {
     assert_eq!(ready["skipped"], 6);
     let log = producer.log();
     for (name, reason) in [
-        ("in/.file.weir-part", "a download that has not ended"),
+        ("in/.file.weir-part", "an unfinished download"),
         ("pipe", "neither a file nor a directory"),
-        ("out", "leads out of the directory; --follow-links"),
-        ("folder-out", "leads out of the directory; --follow-links"),
+        ("out", "a link out of the directory; follow it with --follow-links"),
+        ("folder-out", "a link out of the directory; follow it with --follow-links"),
         ("dangling", "leads nowhere"),
         ("circle", "a link to a directory"),
     ] {
@@ -201,7 +202,7 @@ fn skipped_entries_are_named() {
     assert_eq!(names("all"), ["folder-out/deep/secret", "in/file", "out", "within"]);
 }
 
-/// The superuser reads everything, so somebody else puts then.
+/// Root can read everything, so `weir put` runs as another user.
 #[test]
 fn unreadable_files_are_named_and_skipped() {
     const NOBODY: u32 = 65534;
@@ -225,7 +226,7 @@ fn unreadable_files_are_named_and_skipped() {
     if nix::unistd::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
-    let producer = Process::start("weir put as somebody else", command);
+    let producer = Process::start("weir put as another user", command);
     assert_eq!(producer.json_line()["skipped"], 2);
     for name in ["source/d1/f2", "source/d2"] {
         producer.wait_for_output(&format!("left out {name}: Permission denied"));
@@ -264,13 +265,13 @@ fn put_ends_when_its_file_changes() {
     let producer = router.spawn(&words);
     let _ = producer.json_line();
     fs::write(&path, b"as it is now").expect("written");
-    // Whether it comes from a store or not at all is no matter.
+    // The result of this fetch does not matter.
     let _ = router.weir(&get_words(&router.host.path("copy")));
     let message = producer.finish().failure();
     assert!(message.contains("has changed") && message.contains("run the command"), "{message}");
 }
 
-/// Execute permissions and times come along when they are wanted; set-user-ID never does.
+/// `--preserve` restores execute permissions and times, but never set-user-ID.
 #[test]
 fn preserve_restores_modes_and_times() {
     let host = Host::new();
@@ -290,7 +291,7 @@ fn preserve_restores_modes_and_times() {
     };
     get(&router, "copy");
     assert_eq!(found("copy/script"), (0, false));
-    // What is there and right gets them, too.
+    // Files that are already complete get them too.
     for target in ["copy", "kept"] {
         let path = host.path(target);
         let words = [&get_words(&path)[..], &["--preserve"]].concat();
@@ -301,7 +302,7 @@ fn preserve_restores_modes_and_times() {
     }
 }
 
-/// A name that somebody else serves is not taken without a word.
+/// `weir put` warns if another producer already serves the name.
 #[test]
 fn second_producer_of_a_name_is_reported() {
     let router = Router::on_new_host();
@@ -317,7 +318,7 @@ fn second_producer_of_a_name_is_reported() {
     assert!(!unlike.log().contains("another producer"), "{}", unlike.log());
 }
 
-/// Where nothing was fetched there is nothing to report but why.
+/// If nothing was fetched, only the errors are printed.
 #[test]
 fn failed_folder_has_no_summary() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! A neighbour on the way that gives false Data.
+//! A neighbour that sends forged Data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use weir_client::{Client, ReceivedPacket};
 use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 use weir_wire::{Interest, InterestView, LpHeader, Name};
 
-/// Answers what it is asked with what `honest` answers, one bit of the signature changed.
+/// Answers Interests with the Data of `honest`, with one bit of the signature flipped.
 fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &AtomicBool) {
     let mut packets = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
@@ -31,8 +31,8 @@ fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &At
     }
 }
 
-/// The forger is the cheaper next hop. What it has put into the store does not outlive its
-/// discovery, and the rest comes from the other next hop.
+/// The forger is the next hop with the lowest cost. Its Data is erased from the store when it is
+/// detected, and the other next hop supplies the remaining Data.
 #[test]
 fn erases_forged_copies_and_avoids_their_hop() {
     for threads in ["1", "3"] {
@@ -70,7 +70,7 @@ fn get_past_forger(threads: &str) {
     let forged = forged.load(Ordering::Relaxed);
     assert!((1..100).contains(&forged), "{forged}");
 
-    // What is in the store is what the producer signed.
+    // The store has only Data signed by the producer.
     is_over.store(true, Ordering::Relaxed);
     forger.join().expect("it ends");
     drop((producer, far));

@@ -1,4 +1,4 @@
-//! The guide "Write an application": its programs are those of the examples, and do what it says.
+//! The guide "Write an application": it shows the example programs, and they work as described.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository").to_path_buf()
 }
 
-/// The examples of the guide, each with the language of its block.
+/// The examples in the guide, each with the language of its code block.
 const PROGRAMS: [(&str, &str); 6] = [
     ("rust", "io/ndn/examples/guide_publish.rs"),
     ("rust", "io/ndn/examples/guide_get.rs"),
@@ -28,7 +28,7 @@ fn guide_shows_the_tested_programs() {
     for (language, path) in PROGRAMS {
         let program = std::fs::read_to_string(repository().join(path)).unwrap();
         let block = format!("```{language}\n{program}```\n");
-        assert!(guide.contains(&block), "the guide does not show {path} as it is");
+        assert!(guide.contains(&block), "the guide does not show the current {path}");
     }
 }
 
@@ -40,7 +40,7 @@ enum Language {
 }
 
 impl Language {
-    /// Those that can be tried: Python is installed with what this project is tested against.
+    /// The languages that can be tested. Python needs the test clients.
     fn all() -> impl Iterator<Item = Self> {
         let all = [Self::Rust, Self::C, Self::Python].into_iter();
         all.filter(|&one| one != Self::Python || !interop_is_skipped())
@@ -64,7 +64,7 @@ impl Language {
     }
 }
 
-/// It failed, and said why in one line that a user can read.
+/// Checks that a program failed with a readable message of one line.
 fn assert_says(finished: Finished, words: &str, language: Language) {
     assert_eq!(finished.output, "", "{language:?}");
     let errors = finished.errors.clone();
@@ -73,7 +73,7 @@ fn assert_says(finished: Finished, words: &str, language: Language) {
     assert_eq!(errors.trim_end().lines().count(), 1, "{language:?}: {errors}");
 }
 
-/// As someone sees it who has just begun.
+/// The first error that a new user sees.
 #[test]
 fn examples_report_missing_router() {
     let host = Host::new();
@@ -86,7 +86,7 @@ fn examples_report_missing_router() {
     }
 }
 
-/// The longer examples, too.
+/// The longer examples also report errors in one line.
 #[test]
 fn examples_report_errors_in_one_line() {
     let host = Host::new();
@@ -146,7 +146,7 @@ fn every_language_reads_python_objects() {
     }
 }
 
-/// Its key is known to others, and what others signed is believed.
+/// The libraries know each other's keys, and trust each other's signatures.
 #[test]
 fn exchanges_objects_with_other_libraries() {
     if interop_is_skipped() {
@@ -178,7 +178,7 @@ fn exchanges_objects_with_other_libraries() {
 
             let server = language.start(&host, &router.unix(), "guide_publish", &[]);
             let _ = server.line_with("published /home/kitchen");
-            // A new version each time: no router's store has it.
+            // Each answer is a new version, so it is in no store.
             let object = client.run_to_json(&["get", "/home/kitchen", "--key", &own_key]);
             assert_eq!(object["sha256"], expected, "{language:?} to {object}");
             assert_eq!(object["verified"], true, "{language:?} to {object}");

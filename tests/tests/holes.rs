@@ -1,4 +1,4 @@
-//! `weir get` of files that a router's store holds in parts while their producer is unreachable.
+//! `weir get` of files with segments missing in a router's store while the producer is unreachable.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ use weir_tests::{Finished, Host, Process, Router, random_file, sha256_hex, wait_
 const SEGMENT_BYTES: usize = 1000;
 const SEGMENTS: u64 = 500;
 const SIZE: usize = SEGMENTS as usize * SEGMENT_BYTES - 300;
-/// Segments that are erased from the store: 100 of 500.
+/// The segments erased from the store, 100 of 500.
 const HOLES: [Range<u64>; 3] = [40..120, 200..210, 490..500];
-/// Retries end after 3 s without progress.
+/// Gives up after 3 s without progress.
 const SHORT_TIMEOUTS: [&str; 4] = ["--retries", "3", "--lifetime", "1000"];
 
-/// A router whose store holds a file in parts, and another one with the producer behind it.
+/// A router with most segments of a file in its store, and another router with the producer.
 struct Network {
     host: Host,
     edge: Router,
@@ -27,7 +27,7 @@ struct Network {
     producer: Process,
     /// SHA-256 of the file.
     expected: String,
-    /// The file's name with its version.
+    /// The name of the file with its version.
     name: String,
 }
 
@@ -57,7 +57,7 @@ impl Network {
         self.edge.weir(&words)
     }
 
-    /// Interests that the edge has sent to the other router so far.
+    /// Interests that the edge router has sent to the other router.
     fn sent_upstream(&self) -> u64 {
         let faces: Value = self.edge.weir_json(&["status", "faces"]);
         let faces = faces["faces"].as_array().expect("faces").clone();
@@ -66,13 +66,13 @@ impl Network {
     }
 }
 
-/// Stops a router as a whole: threads may run on for a while after the signal has been sent.
+/// Stops a router with SIGSTOP, and waits until all its threads are stopped.
 fn stop(router: &mut Router) {
     router.process.signal(Signal::SIGSTOP);
     let folder = format!("/proc/{}/task", router.process.id());
     let is_stopped = |thread: std::io::Result<fs::DirEntry>| {
         let stat = fs::read_to_string(thread.expect("a thread").path().join("stat"));
-        // The state follows the name, which is in parentheses.
+        // The state follows the program name in parentheses.
         stat.expect("a state").rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     };
     wait_until("the router has stopped", || {
@@ -96,7 +96,7 @@ fn file_ends_with_report_and_is_completed_later() {
     assert!(failed.errors.contains(&text), "{}", failed.errors);
     assert!(!network.host.path("out/file").exists());
 
-    // What arrived was kept: only the missing segments are requested, again without success.
+    // The received segments were kept: only the missing ones are requested, again without success.
     let failed = network.get("out/file", &SHORT_TIMEOUTS);
     assert_eq!(failed.status.code(), Some(1));
     assert!(failed.errors.contains(&text), "{}", failed.errors);
@@ -106,7 +106,7 @@ fn file_ends_with_report_and_is_completed_later() {
     let report = network.get("out/file", &[]).success().json();
     assert_eq!(sha256_hex(&network.host.path("out/file")), network.expected);
     assert_eq!((&report["segments"], &report["resumed_segments"]), (&100.into(), &400.into()));
-    // Each of them once, and twice where the first Interests still waited.
+    // Each missing segment is requested once, or twice if the first Interest was still pending.
     let sent = network.sent_upstream() - before;
     assert!((100..=210).contains(&sent), "{sent} Interests for 100 segments");
 }
@@ -118,7 +118,7 @@ fn ends_where_the_producer_has_no_route() {
     while network.producer.is_running() {
         thread::sleep(Duration::from_millis(10));
     }
-    // The store of the other router would answer.
+    // Erase the store of the other router, which would answer.
     network.origin.weir(&["cs", "erase", "/file"]).success();
     let failed = network.get("out/file", &[]);
     assert_eq!(failed.status.code(), Some(1));

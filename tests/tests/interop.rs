@@ -26,9 +26,9 @@ impl Transport {
     }
 }
 
-/// Interests a producer has seen since it was last asked.
+/// The Interests that a producer has received since the last call.
 fn interests(producer: &Process) -> Vec<Value> {
-    // An answer may overtake the line that the producer prints about its question.
+    // The answer may arrive before the producer has printed the line about the Interest.
     thread::sleep(Duration::from_millis(100));
     producer
         .pending_lines()
@@ -38,7 +38,7 @@ fn interests(producer: &Process) -> Vec<Value> {
         .collect()
 }
 
-/// What two applications, one with each library, must see of each other over one router.
+/// Runs a producer of one library and a consumer of another over one router.
 fn exchange(transport: Transport, producing: Library, consuming: Library) {
     if interop_is_skipped() {
         return;

@@ -1,4 +1,4 @@
-//! What `weir key` has acknowledged is on disk, and what was there before stays there
+//! Keys that `weir key` has acknowledged are on disk, and earlier keys stay
 //! (docs/durability/keys.md).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ fn process(mut command: Command, arguments: &[&str]) -> Process {
     Process::start(&format!("weir {}", arguments.join(" ")), command)
 }
 
-/// Whether a key of this folder signs what its certificate verifies.
+/// Checks that the certificate of a key verifies the signatures of the key.
 fn check_key(home: &Path, name: &str) {
     let name: Name = name.parse().expect("a name");
     let signer = KeyChain::at(home).signer(&name).unwrap_or_else(|error| panic!("{error}"));
@@ -32,7 +32,7 @@ fn check_key(home: &Path, name: &str) {
     verify_data(&DataView::decode(&wire).expect("Data"), &*verifier).expect("its own signature");
 }
 
-/// Certificates that are trusted, read without the program's own key chain.
+/// The trusted certificates, read without Weir's key chain.
 fn anchors(home: &Path) -> BTreeSet<String> {
     let files = fs::read_dir(home.join("anchors")).into_iter().flatten();
     let paths = files.map(|entry| entry.expect("entry").path());
@@ -45,7 +45,7 @@ fn anchors(home: &Path) -> BTreeSet<String> {
     whole.map(name).collect()
 }
 
-/// All files of keys and certificates with what they hold.
+/// All files of keys and certificates, with their contents.
 fn contents(home: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let folders = ["keys", "certificates", "anchors"].map(|name| home.join(name));
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
@@ -54,7 +54,7 @@ fn contents(home: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     whole.map(|path| (path.clone(), fs::read(path).expect("a file"))).collect()
 }
 
-/// Kills commands at random moments. What they had acknowledged is there, and nothing else is lost.
+/// Kills commands at random moments. Acknowledged changes survive, and nothing else is lost.
 fn kill_at_random_moments(runs: u32) {
     let host = Host::new();
     let home = host.path("home/weir");
@@ -77,7 +77,7 @@ fn kill_at_random_moments(runs: u32) {
         let before = contents(&home);
         for (which, arguments) in commands.iter().enumerate() {
             let mut command = weir(arguments);
-            // The first two thirds of this are where it does its work.
+            // The command works during the first two thirds of this time.
             thread::sleep(Duration::from_micros(random.below(30_000).into()));
             command.signal(Signal::SIGKILL);
             let ended = command.finish();
@@ -106,7 +106,7 @@ fn kill_at_random_moments(runs: u32) {
     let chosen = KeyChain::at(&home).default_name().expect("it can be read");
     assert_eq!(chosen.map(|name| name.to_string()), Some(default));
     eprintln!("{count} commands were acknowledged, {} keys", keys.len());
-    // All goes well afterwards, and nothing half written is left.
+    // Afterwards commands succeed, and no incomplete file is left.
     weir(&["key", "new", "/last"]).finish().success();
     let left = host.list("home/weir/keys");
     assert!(!left.iter().any(|name| name.starts_with('.')), "{left:?}");
@@ -123,7 +123,7 @@ fn many_kills_lose_no_key() {
     kill_at_random_moments(200);
 }
 
-/// Has every command that writes refused, and everything as before.
+/// Checks that every writing command fails, and that all files are unchanged.
 fn check_refused(host: &Host, weir: &dyn Fn(&[&str]) -> Process, view: &Path, why: &str) {
     let before = contents(view);
     let chosen = fs::read(view.join("default")).expect("a default");
@@ -204,6 +204,6 @@ fn concurrent_processes_lose_no_key() {
         check_key(&home, &same);
         own.iter().for_each(|name| check_key(&home, name));
     }
-    // The first of all became the default, and stays it.
+    // The first key became the default and still is.
     assert!(KeyChain::at(&home).default_name().expect("readable").is_some());
 }

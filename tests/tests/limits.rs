@@ -1,5 +1,5 @@
-//! A router whose system lacks something, or gives it little: it goes on, slower or with less, and
-//! its log says what is missing.
+//! A router on a system that lacks features or memory. It continues to work, perhaps slower or with
+//! a smaller store, and logs what is missing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,11 +14,11 @@ use weir_tests::{
     sha256_hex, weir_binary, without_calls,
 };
 
-/// Much more than any of these routers is given for its store.
+/// Much more than the store of any of these routers.
 const FILE_BYTES: usize = 96 << 20;
 const SMALL_BYTES: usize = 4 << 20;
 
-/// A file that somebody serves at a router.
+/// A file served at a router.
 struct Served {
     _producer: Process,
     name: String,
@@ -31,7 +31,7 @@ fn serve(router: &Router, bytes: usize) -> Served {
     Served { _producer: producer, name, digest }
 }
 
-/// The file as it comes from the router, twice: from the producer and from the store.
+/// Fetches the file twice, from the producer and from the store.
 fn expect_file(host: &Host, transport: &str, served: &Served) {
     expect_copies(host, transport, &served.name, &served.digest);
 }
@@ -44,7 +44,7 @@ fn expect_copies(host: &Host, transport: &str, name: &str, digest: &str) {
     }
 }
 
-/// A router takes connections a little before it has opened its disks.
+/// Waits for a log line. A router accepts connections shortly before it has opened its disks.
 fn wait_until_logged(router: &Router, text: &str) {
     let end = Instant::now() + TEST_TIMEOUT;
     while log_count(router, text) == 0 && Instant::now() < end {
@@ -52,7 +52,7 @@ fn wait_until_logged(router: &Router, text: &str) {
     }
 }
 
-/// How often the log has `text`.
+/// How often the log contains `text`.
 fn log_count(router: &Router, text: &str) -> usize {
     router.process.log().matches(text).count()
 }
@@ -66,7 +66,7 @@ fn store(size: &str) -> [&str; 4] {
     ["--store", size, "--threads", "1"]
 }
 
-/// A store of 256 MiB, whose file is more than it gets: octets that it says it may hold.
+/// Checks that a store of 256 MiB got less memory than configured, and uses it.
 fn expect_less(router: &Router, limit: &str) {
     expect_logged_once(router, "the system gives this process less memory than is configured");
     assert!(log_count(router, limit) > 0, "{limit:?} in:\n{}", router.process.log());
@@ -85,7 +85,7 @@ fn uses_threads_without_io_uring() {
         return;
     }
     let (setup, enter) = (libc::SYS_io_uring_setup, libc::SYS_io_uring_enter);
-    // Of an old system, of a container, and of a filter that has no rule for its use.
+    // The errors of an old system, of a container, and of a filter without a rule for io_uring.
     let all = [(setup, libc::ENOSYS), (setup, libc::EPERM), (enter, libc::EPERM)];
     for (call, errno) in all {
         let host = Host::new();
@@ -99,7 +99,7 @@ fn uses_threads_without_io_uring() {
     }
 }
 
-/// The kernel of Linux 5.11 to 5.14 has io_uring, but not all that a router asks of it.
+/// Linux 5.11 to 5.14 has io_uring, but without some features that a router uses.
 #[test]
 fn uses_older_io_uring_for_disks() {
     if is_denial_unavailable() {
@@ -114,7 +114,7 @@ fn uses_older_io_uring_for_disks() {
     let router = without_calls(&[denied], || DiskStore::new("one").start(&host));
     wait_until_logged(&router, "disk of the content store");
     if log_count(&router, "engine=\"io_uring\"") == 0 {
-        return eprintln!("no io_uring here, so that this is NOT tested");
+        return eprintln!("io_uring is not available: NOT tested");
     }
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
@@ -127,9 +127,10 @@ fn runs_on_linux_5_10_system_calls() {
     if is_denial_unavailable() {
         return;
     }
-    /// `epoll_pwait2`, the first call of Linux 5.11: new ones have one number on all machines.
+    /// `epoll_pwait2`, the first new call of Linux 5.11. New calls have the same number on all
+    /// architectures.
     const FIRST: libc::c_long = 441;
-    /// Beyond the last one that there is.
+    /// Higher than any existing call.
     const LAST: libc::c_long = 512;
     let denied: Vec<_> = (FIRST..LAST).map(|call| DeniedCall::call(call, libc::ENOSYS)).collect();
     without_calls(&denied, || {
@@ -150,7 +151,7 @@ fn udp_works_without_batches_and_gso() {
         let argument = Some((2, option as u32));
         DeniedCall { call: libc::SYS_setsockopt, argument, errno }
     };
-    // Some filters answer EPERM to what they do not know, which a firewall does to packets, too.
+    // Some filters return EPERM for unknown options. A firewall returns it for packets, too.
     let denied = [
         setsockopt(libc::UDP_SEGMENT, libc::ENOPROTOOPT),
         setsockopt(libc::UDP_GRO, libc::EPERM),
@@ -173,7 +174,7 @@ fn socket_is_used_without_shared_memory() {
     let served = serve(&router, SMALL_BYTES);
     let denied = [DeniedCall::call(libc::SYS_memfd_create, libc::ENOSYS)];
     let unix = router.unix();
-    // Not the whole of `served`: a process is of one thread.
+    // Copy these fields, as `served` cannot move to another thread.
     let (name, digest) = (served.name.clone(), served.digest.clone());
     without_calls(&denied, || expect_copies(&router.host, &unix, &name, &digest));
 }
@@ -191,11 +192,11 @@ fn memory_thread_runs_without_low_priority() {
     expect_logged_once(&router, "gives it no SCHED_IDLE");
 }
 
-/// Of the threads of a router it is the one that is not needed.
+/// The memory thread is the only thread that a router can do without.
 #[test]
 fn router_runs_without_the_memory_thread() {
     if !Uid::current().is_root() {
-        return eprintln!("only the superuser has others' threads limited: NOT tested");
+        return eprintln!("only root can limit the threads of another user: NOT tested");
     }
     let host = Host::new();
     let program = host.path("weir");
@@ -205,7 +206,7 @@ fn router_runs_without_the_memory_thread() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
     }
     let mut command = host.command(Path::new("setpriv"));
-    // Somebody with no other process: the limit is one for all of a user's.
+    // Use a user without other processes, as the limit counts all threads of a user.
     let user = format!("--reuid={}", 1_000_000 + std::process::id());
     let may_be_it = std::process::Command::new("setpriv").args([&user, "true"]).status();
     if !may_be_it.is_ok_and(|status| status.success()) {
@@ -223,8 +224,8 @@ fn store_continues_when_memory_is_refused() {
     if is_denial_unavailable() {
         return;
     }
-    /// What the system is asked for at a time with a store of 256 MiB: an eighth, and what is left
-    /// to the rest of the program.
+    /// The size of an allocation with a store of 256 MiB: an eighth, plus the reserve for the rest
+    /// of the program.
     const ASKED_BYTES: u32 = (32 + 32) << 20;
     let argument = Some((1, ASKED_BYTES));
     let denied = [DeniedCall { call: libc::SYS_mmap, argument, errno: libc::ENOMEM }];
@@ -259,20 +260,20 @@ fn growing_store_stays_within_limits() {
     let store = router.weir_json(&["cs", "info"]);
     let capacity = store["capacityBytes"].as_u64().expect("a number");
     assert!((17 << 20..192 << 20).contains(&capacity), "{store}");
-    // One that was made smaller gets as much again.
+    // After shrinking, the store can grow to the same size again.
     for size in ["8MiB", "1GiB"] {
         router.weir(&["cs", "config", "--capacity", size]).success();
     }
     assert_eq!(router.weir_json(&["cs", "info"])["capacityBytes"], capacity);
 }
 
-/// A control group of this test's own, removed when dropped.
+/// A control group for this test, removed on drop.
 struct Group {
     folder: PathBuf,
 }
 
 impl Group {
-    /// Nothing where this process may make none.
+    /// Returns `None` if this process cannot create one.
     fn new(memory_bytes: u64) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let mount = |version: &str, controller: &str| {
@@ -286,7 +287,7 @@ impl Group {
         let name = format!("weir-test-{}", std::process::id());
         let v1 = mount("cgroup", "memory").map(|at| (at.join(&name), "memory.limit_in_bytes"));
         let v2 = mount("cgroup2", "").map(|at| {
-            // Where it is refused, the group will have no memory to limit.
+            // If this fails, the group has no memory controller.
             let _ = fs::write(at.join("cgroup.subtree_control"), "+memory");
             (at.join(&name), "memory.max")
         });
@@ -295,7 +296,7 @@ impl Group {
             let group = Self { folder };
             let limit = group.folder.join(file);
             limit.exists().then(|| fs::write(limit, memory_bytes.to_string()).ok())??;
-            // A process may be refused all the same.
+            // Moving a process into the group may still fail.
             let line = format!("echo $$ > {}/cgroup.procs", group.folder.display());
             let entered = std::process::Command::new("sh").args(["-c", &line]).output();
             entered.is_ok_and(|output| output.status.success()).then_some(group)
@@ -305,7 +306,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The processes in it have ended; the system may need a moment to notice.
+        // Its processes have ended, but the system may need a moment to notice.
         for _ in 0..1000 {
             if fs::remove_dir(&self.folder).is_ok() {
                 break;
@@ -318,7 +319,7 @@ impl Drop for Group {
 #[test]
 fn control_group_limits_the_store() {
     let Some(group) = Group::new(96 << 20) else {
-        return eprintln!("no control group can be made here, so that its limit is NOT tested");
+        return eprintln!("cannot create a control group: NOT tested");
     };
     let host = Host::new();
     let line = format!("echo $$ > {}/cgroup.procs", group.folder.display());
@@ -336,7 +337,7 @@ fn one_processor_means_one_thread() {
     let router_on_one = |host: &Host| {
         let mut one = CpuSet::new();
         one.set(usable[0]).expect("a processor");
-        // Of a thread that ends, so that other tests keep theirs.
+        // Use a temporary thread, so that other tests keep their affinity.
         without_calls(&[], || {
             sched_setaffinity(this, &one).expect("one processor");
             Router::start(host)

@@ -1,4 +1,4 @@
-//! Objects that grow, over a real router.
+//! Growing objects, over a real router.
 
 use std::io::{self, BufRead, Read, Write};
 use std::process::Stdio;
@@ -15,7 +15,7 @@ fn session(router: &Router) -> Session {
     Session::with(SessionConfig { router, threads: 1, ..SessionConfig::default() }).unwrap()
 }
 
-/// The next message, which is a segment, with its number.
+/// The next message with its segment number. Each message is one segment.
 fn next(reader: &mut Reader) -> io::Result<Option<(u64, String)>> {
     let octets = reader.fill_buf()?.to_vec();
     if octets.is_empty() {
@@ -74,7 +74,7 @@ fn joining_reader_gets_newest_to_end() {
     assert_messages(&all.join().unwrap(), 0..40);
     assert_eq!(*late.versioned().unwrap(), versioned);
     assert_messages(&rest(late).unwrap(), 20..40);
-    // Afterwards it is an object as others are.
+    // A finished object is read like any other.
     let mut text = String::new();
     consumer(&other, "/live")
         .fetch(&name("/live/news"))
@@ -82,10 +82,10 @@ fn joining_reader_gets_newest_to_end() {
         .read_to_string(&mut text)
         .unwrap();
     assert_eq!(text, (0..40).map(message).collect::<String>());
-    assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none(), "nobody was told of it");
+    assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none(), "no unexpected request");
 }
 
-/// Interests at the producer for an object of 100 segments, with so many consumers.
+/// Number of Interests at the producer for an object of 100 segments and several consumers.
 fn interests(host: &Host, consumers: usize) -> u64 {
     let router = Router::start(host);
     let one = session(&router);
@@ -111,8 +111,8 @@ fn router_aggregates_many_consumers() {
     let (of_one, of_many) = (interests(&host, 1), interests(&host, 24));
     eprintln!("{of_one} {of_many}");
     assert!((100..300).contains(&of_one), "{of_one}");
-    // Each may ask for metadata of its own, and where all wait for a processor their Interests are
-    // too far apart for the router to take them for one.
+    // Each consumer may request its own metadata. On a busy machine, Interests are too far apart to
+    // be aggregated.
     assert!(of_many < 6 * of_one, "{of_many} where one consumer makes {of_one}");
 }
 
@@ -144,7 +144,7 @@ fn slow_reader_skips_or_continues_in_order() {
     octets.clear();
     skipping.read_to_end(&mut octets).unwrap();
     let (got, missed) = (octets.len() as u64 / 8000, skipping.missed());
-    // Of those after what was in the buffer the newest is the last one, which is empty.
+    // After the buffered segments, the newest one is the last, which is empty.
     assert_eq!(got + missed, 201);
     assert!(got < 30, "{got}");
     assert!(octets.chunks(8000).zip(0..).all(|(segment, number)| segment == [number; 8000]));
@@ -164,7 +164,7 @@ fn abandoned_object_leads_to_newer_version() {
     for number in 0..3 {
         assert_eq!(next(&mut reader).unwrap(), Some((number, message(number))));
     }
-    // Whom metadata led to the version asks for them again as well, whatever else is fetched.
+    // A reader that found the version through metadata also refreshes the metadata.
     let metadata = reader.metadata().unwrap().clone();
     let mut told = consumer.fetch_found(&metadata, 0..u64::MAX).unwrap();
     assert_eq!(next(&mut told).unwrap(), Some((0, message(0))));
@@ -232,7 +232,8 @@ fn examples_stream_lines_to_several_readers() {
     assert!(!late.output.contains("one"), "{}", late.output);
 }
 
-/// What grows is made known anew with each segment, and stays the version that it is.
+/// Each new segment updates the metadata of a growing object, but it does not become the latest
+/// version.
 #[test]
 fn growing_older_version_is_not_latest() {
     let router = Router::on_new_host();

@@ -1,4 +1,4 @@
-//! Sockets whose names are others in the network, over a real router.
+//! Sockets with mapped names (hICN), over a real router.
 
 use std::io::{self, Read as _};
 use std::thread;
@@ -34,7 +34,7 @@ fn read(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
 fn publishes_and_reads_hicn_names() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    // Two levels of a manifest, and one.
+    // Manifests with one and two levels.
     for (signs, segment_size) in [("segments", "8000"), ("manifest", "1000")] {
         let changes = [("signs", signs), ("segment_size", segment_size)];
         let producer = mapped_producer(&one, "/p", &changes);
@@ -77,7 +77,7 @@ fn only_hicn_names_are_on_the_wire() {
         let hicn = HicnName::from_name(data.name).unwrap();
         assert_eq!(hicn.address.segments()[..3], [0x2001, 0xdb8, 7]);
     }
-    // Under the application's names there is nothing, nor with another prefix.
+    // Nothing is published under the application's names or another prefix.
     for mapping in ["identity", "hicn:2001:db8:8::/48"] {
         let error = read(&consumer(&other, "/p", mapping), "/p/a").unwrap_err();
         assert!(error.to_string().contains("no route"), "{error}");
@@ -95,7 +95,7 @@ fn finds_new_version_and_old_by_name() {
     producer.publish(&name("/p/news"), content(30_000)).unwrap();
     assert!(read(&consumer, "/p/news").unwrap() == content(30_000));
     assert!(read(&consumer, &first.to_string()).unwrap() == content(20_000));
-    // An earlier version does not take the place of a later one.
+    // An older version does not replace a newer one.
     producer.publish_version(&name("/p/news"), 1, content(10_000)).unwrap();
     assert!(read(&consumer, "/p/news").unwrap() == content(30_000));
 }
@@ -107,7 +107,7 @@ fn early_request_is_answered_on_publication() {
     let (one, other) = (session(&router), session(&router));
     let producer = mapped_producer(&one, "/p", &[("request_wait", "1m")]);
     let asking = thread::spawn(move || read(&consumer(&other, "/p", MAPPING), "/p/a").unwrap());
-    // Who asks tells the name of the network alone.
+    // The request contains only the mapped name.
     let request = producer.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
     let mapping: NameMapping = MAPPING.parse().unwrap();
     let prefix = mapping.version_prefix(name("/p/a").as_view());
@@ -128,7 +128,7 @@ fn unmappable_names_are_refused() {
     for error in [live, offer] {
         assert!(error.to_string().contains(MAPPING), "{error}");
     }
-    // One producer for a prefix of the network, whatever the application's names are.
+    // A mapped prefix can have only one producer, even with different application names.
     let identity = Identity::new(DigestSigner);
     let taken = Producer::bind_with(
         &session,
@@ -145,8 +145,8 @@ fn unmappable_names_are_refused() {
     }
 }
 
-/// Keys are believed as with names of NDN where no hierarchy of names is asked for: the user's own,
-/// and one seen first. An anchor is for what is below its name, and no name of hICN is.
+/// The user's own keys, and a key at first use, are trusted as for NDN names. An anchor is not: it
+/// applies to names below its own, and an hICN name is never below it.
 #[test]
 fn hicn_keys_are_trusted_by_user_rules() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! `weir model` as a user runs it.
+//! `weir model` from the command line.
 
 use std::path::Path;
 use std::process::{Command, Output};

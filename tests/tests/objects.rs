@@ -1,4 +1,4 @@
-//! Objects and keys of Weir read by python-ndn and NDNts, and theirs read by Weir.
+//! Objects and keys exchanged between Weir and python-ndn and NDNts.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -17,10 +17,10 @@ use weir_wire::LpView;
 
 const SIZE: usize = 100_003;
 
-/// Signature types by the name that `weir key` and the clients give them, with their number.
+/// Signature types: the name in `weir key` and the clients, and the number.
 const SIGNATURES: [(&str, u64); 4] = [("rsa", 1), ("ecdsa", 3), ("hmac", 4), ("ed25519", 5)];
 
-/// The octets that PKCS#8 puts around an HMAC secret of 32 octets, see `weir key`.
+/// The PKCS#8 header before an HMAC secret of 32 octets, see `weir key`.
 const HMAC_PKCS8_PREFIX: &[u8] = &[
     0x30, 0x33, 0x02, 0x01, 0x00, 0x30, 0x0c, 0x06, 0x08, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02,
     0x09, 0x05, 0x00, 0x04, 0x20,
@@ -30,7 +30,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Makes a key with `weir key` and returns the file that another library verifies with.
+/// Creates a key with `weir key`, and returns a file for verification by another library.
 fn weir_key(router: &Router, owner: &str, kind: &str) -> std::path::PathBuf {
     let identity = format!("/{owner}/{kind}");
     router.weir(&["key", "new", &identity, "--type", kind, "--default"]).success();
@@ -110,7 +110,7 @@ fn object_of(library: Library) {
     }
 }
 
-/// Has `weir get` trust what a client signs.
+/// Makes `weir get` trust the key of a client.
 fn accept_key(router: &Router, kind: &str, key: &Path, key_name: &str) {
     if kind != "hmac" {
         router.weir(&["key", "trust", text(key)]).success();
@@ -135,8 +135,8 @@ fn ndnts_reads_and_verifies_weir_objects() {
     weir_object_read_by(Library::Ndnts);
 }
 
-/// Signatures of ECDSA differ in length, so that the router pads link headers over UDP
-/// (docs/decisions/0033), which NDNts passes over.
+/// ECDSA signatures differ in length, so the router pads link headers over UDP
+/// (docs/decisions/0033). NDNts must ignore the padding.
 #[test]
 fn ndnts_reads_padded_frames_over_udp() {
     if interop_is_skipped() {
@@ -153,15 +153,15 @@ fn ndnts_reads_padded_frames_over_udp() {
     assert!(padded > 0, "of {object}");
 }
 
-/// Passes datagrams of one peer both ways, and counts those of the far side that are padded. Those
-/// of the peer are held back for a moment, so that several leave and are answered together.
+/// Relays the datagrams of one peer in both directions, and counts the padded ones from the router.
+/// Datagrams of the peer are delayed, so that several are sent and answered together.
 struct UdpRelay {
     port: u16,
     padded: Arc<AtomicU64>,
 }
 
 impl UdpRelay {
-    /// To `port` of this machine. Its thread ends with the process.
+    /// A relay to `port` of this machine. Its thread ends with the process.
     fn to(port: u16) -> Self {
         let bind = || UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let (near, far) = (bind(), bind());
@@ -195,7 +195,7 @@ impl UdpRelay {
     }
 }
 
-/// Until one of the ends is gone.
+/// Relays in bursts until one end is closed.
 fn pass_in_bursts(from: &UdpSocket, to: &UdpSocket) {
     let mut octets = [0; 9000];
     while let Ok(len) = from.recv(&mut octets) {
@@ -241,8 +241,8 @@ fn refuses_object_signed_by_another_key() {
     assert_eq!(intruders.event("ready")["registered"], true);
     let target = host.path("copy");
     let message = router.weir(&["get", "/owned", "-o", text(&target)]).failure();
-    assert!(message.contains("ask its producer"), "no next step: {message}");
-    assert!(!message.contains("weir key trust"), "what helps a forger: {message}");
+    assert!(message.contains("ask the producer"), "no next step: {message}");
+    assert!(!message.contains("weir key trust"), "advice that would help a forger: {message}");
     assert!(!target.exists(), "unverified content under its final name");
 }
 

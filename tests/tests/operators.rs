@@ -1,4 +1,4 @@
-//! Who may command a router: users of its machine, and where they find it.
+//! Which local users may send commands to a router, and how they find it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,19 +9,19 @@ use std::process::Command;
 use weir_tests::{Finished, Host, Process, Router, random_file, sha256_hex};
 
 const NOBODY: u32 = 65534;
-/// Of no user of the machine.
+/// A group without members on this machine.
 const GROUP: u32 = 61_234;
 
-/// Whether this is not root, who alone may become others. Says so.
+/// Whether the test is skipped, as only root can become another user. Prints a note.
 fn is_skipped() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
-        eprintln!("not root: NOT tested what other users may do");
+        eprintln!("not root: the permissions of other users are NOT tested");
     }
     !is_root
 }
 
-/// The program where every user may run it.
+/// A copy of the program that every user can run.
 fn shared_program(host: &Host) -> PathBuf {
     let program = host.path("weir");
     if !program.exists() {
@@ -35,7 +35,7 @@ fn shared_program(host: &Host) -> PathBuf {
     program
 }
 
-/// `weir` as a user who owns nothing, with a primary group and supplementary ones.
+/// Runs `weir` as the user nobody, with a primary group and supplementary groups.
 fn weir_as(host: &Host, transport: &str, group: u32, groups: &str, words: &[&str]) -> Process {
     let program = shared_program(host);
     let mut command = host.command(Path::new("setpriv"));
@@ -89,7 +89,7 @@ fn other_users_cannot_change_the_router() {
         producer.signal(nix::sys::signal::Signal::SIGTERM);
         let _ = producer.finish();
     }
-    // Every user can make a connection by TCP: that root has made one is not known.
+    // Every user can connect over TCP, so the router cannot know that this is root.
     let message = host.spawn(&router.tcp(), COMMANDS[0]).finish().failure();
     assert!(message.contains("only root may"), "{message}");
     router.weir(COMMANDS[0]).success();
@@ -139,7 +139,7 @@ fn config_can_restrict_or_relax_access() {
     as_nobody(&host, &router.tcp(), COMMANDS[0]).success();
 }
 
-/// A program in a mount namespace whose `/run` is its own.
+/// Runs a script in a mount namespace with a private `/run`.
 fn run_with_own_run_folder(host: &Host, script: &str) -> Finished {
     let mut command = host.command(Path::new("unshare"));
     let script = format!("mount -t tmpfs -o mode=755 t /run && {script}");
@@ -170,7 +170,7 @@ fn finds_session_router_without_its_env() {
     let host = Host::new();
     let session = host.path("run");
     let mut command = host.command(weir_tests::weir_binary());
-    // As where no router of the whole machine may be made.
+    // A user who cannot create the system's router socket.
     let is_root = nix::unistd::geteuid().is_root();
     command.args(["router", "--udp", "none", "--tcp", "none"]);
     if is_root {

@@ -1,4 +1,4 @@
-//! Producer sockets whose output buffer has a second level on disk, over a real router.
+//! Producer sockets with a disk tier for their output buffer, over a real router.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn options(host: &Host, changes: &[(&str, &str)]) -> ProducerOptions {
     std::fs::create_dir_all(&folder).unwrap();
     let disk = folder.to_str().unwrap();
     let defaults = [("output_buffer", "1MiB"), ("disk", disk), ("disk_size", "64MiB")];
-    // However slow and busy the machine is, the disk is waited for.
+    // Wait for the disk even on a slow and busy machine.
     let patient = [("disk_wait", "1h")];
     for (name, value) in defaults.iter().chain(&patient).chain(changes) {
         options.set(name, value).unwrap();
@@ -62,7 +62,7 @@ fn evicted_data_is_served_from_disk() {
         }
         let request = producer.recv_timeout(Duration::ZERO).unwrap();
         let stats = producer.stats().unwrap();
-        // What is not written yet is there as well.
+        // Count also Data that is not written yet.
         let below_memory = stats.disk_data + stats.disk.hits_unwritten;
         assert!(stats.disk_data > 0 && below_memory > 3000, "{policy}: {stats:?}");
         let lost = stats.disk.passed_by + stats.disk.no_room + stats.disk.evictions;
@@ -116,7 +116,7 @@ fn grown_object_is_read_from_its_start() {
     assert!(stats.disk_data + stats.disk.hits_unwritten > 0, "{stats:?}");
 }
 
-/// With an unreliable producer, and without a disk, what leaves memory is lost.
+/// Without a disk, as with an unreliable producer, Data evicted from memory is lost.
 #[test]
 fn unreliable_producer_has_no_disk() {
     let host = Host::new();
@@ -137,7 +137,7 @@ fn unreliable_producer_has_no_disk() {
         let stats = producer.stats().unwrap();
         assert_eq!((stats.disk_data, stats.disk), Default::default(), "{stats:?}");
     }
-    // As the same with a disk shows.
+    // The same producer with a disk loses nothing.
     let producer = bind(&one, options(&host, &[("request_wait", "0s")])).unwrap();
     for number in 0..3 {
         producer.publish(&name(&format!("/p/{number}")), content(MIB / 2, number)).unwrap();
@@ -182,7 +182,7 @@ fn unusable_disk_fails_the_bind() {
         assert!(reason.contains(path), "{reason}");
     }
     assert_eq!(std::fs::read(file).unwrap(), b"something else");
-    // The prefix is free. As long as it is not, no disk is made for it.
+    // The prefix is free again. For an occupied prefix, no disk file is created.
     let _producer = bind(&session, options(&host, &[])).unwrap();
     let nowhere = host.path("nowhere");
     let error = bind(&session, options(&host, &[("disk", nowhere.to_str().unwrap())])).err();

@@ -1,5 +1,5 @@
-//! What `weir get` promises about files, see `docs/durability/part-files.md`. Files are compared
-//! with their sources by their SHA-256, never by Weir.
+//! The guarantees of `weir get` about files, see `docs/durability/part-files.md`. Files are
+//! compared by SHA-256, without Weir's own code.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -22,7 +22,7 @@ use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex, w
 
 const MIB: usize = 1 << 20;
 
-/// A router, and a file that is served at it as `/part/file`.
+/// A router, and a file served as `/part/file`.
 struct Fixture {
     host: Host,
     router: Router,
@@ -49,7 +49,7 @@ impl Fixture {
         self.router.spawn(&[&["get", "/part/file"], words].concat())
     }
 
-    /// `weir get` in a folder of the host, without -o.
+    /// Runs `weir get` in a folder of the host, without `-o`.
     fn get_in(&self, folder: &str, name: &str, words: &[&str]) -> Process {
         let mut command = self.host.command(weir_binary());
         command.current_dir(self.host.path(folder)).args(["get", name]).args(words);
@@ -57,7 +57,7 @@ impl Fixture {
         Process::start("weir get in a folder", command)
     }
 
-    /// A download that is stopped once something has been written. Whether it was in time.
+    /// Stops a download after 1 MiB. Returns whether it was stopped before the end.
     fn interrupt_get(&self, words: &[&str]) -> bool {
         let slowly = ["--pipeline", "fixed", "--window", "1"];
         let mut process = self.get(&[words, &slowly].concat());
@@ -71,7 +71,7 @@ impl Fixture {
         }
         process.signal(Signal::SIGTERM);
         let finished = process.finish();
-        // On a fast machine it may have come to its end before.
+        // On a fast machine, the download may have completed before.
         if self.target().exists() {
             assert!(self.is_whole(&self.target()), "part of a file under the final name");
             return false;
@@ -80,7 +80,7 @@ impl Fixture {
         true
     }
 
-    /// Ends the producer and starts it again.
+    /// Restarts the producer.
     fn restart_producer(&mut self) {
         self.producer.signal(Signal::SIGTERM);
         while self.producer.is_running() {
@@ -93,8 +93,8 @@ impl Fixture {
         sha256_hex(path) == self.digest
     }
 
-    /// A shell that runs a script as the superuser of a mount namespace of its own, with an empty
-    /// file system of `size` at `out`; nothing where that is not allowed. `$0` is `weir`.
+    /// Runs a shell script in a private mount namespace, with an empty file system of `size` at
+    /// `out`. `$0` is `weir`. Returns `None` if this is not permitted.
     fn with_disk(&self, size: &str, script: &str) -> Option<Process> {
         let mount = format!("mount -t tmpfs -o size={size} tmpfs out");
         let isolated = |script: &str| {
@@ -125,8 +125,8 @@ fn make_pipe(path: &Path) {
     nix::unistd::mkfifo(path, Mode::from_bits_truncate(0o600)).expect("a pipe");
 }
 
-/// Kills `weir get` at random moments. Under the final name is nothing, what was there before, or
-/// all of the new file; all of it if the command has said so.
+/// Kills `weir get` at random moments. The target is then missing, the old file or the complete new
+/// file. If the command has reported success, it is the new file.
 fn kill_at_random_moments(rounds: u64) {
     let fixture = Fixture::new(4 * MIB);
     let target = fixture.target();
@@ -198,8 +198,8 @@ fn get_resumes_after_a_restart() {
     assert_eq!(fixture.host.list("out"), ["file"], "something temporary stays");
 }
 
-/// A producer that is started again gives its file a new version. What was fetched of an unchanged
-/// file is used all the same.
+/// A restarted producer publishes a new version of its file. The fetched segments are still used if
+/// the content is the same.
 #[test]
 fn get_resumes_with_a_restarted_producer() {
     let mut fixture = Fixture::new(32 * MIB);
@@ -222,7 +222,7 @@ fn get_resumes_with_a_restarted_producer() {
     fixture.digest = random_file(&fixture.host.path("source"), 2 * MIB, 6);
     fixture.restart_producer();
     let finished = fixture.get(&words).finish().success();
-    assert!(finished.log.contains("an earlier attempt are discarded"), "{}", finished.log);
+    assert!(finished.log.contains("from an earlier attempt"), "{}", finished.log);
     assert!(fixture.is_whole(&target));
 }
 
@@ -257,7 +257,7 @@ fn concurrent_gets_never_truncate_a_file() {
     assert_eq!(fixture.host.list("out"), ["file"], "something temporary stays");
 }
 
-/// `sha256sum` and the shell look at what `weir` left.
+/// A script that shows the result with `sha256sum` and the shell.
 const SHOW: &str = "echo code $?; ls -A out; test ! -e out/file || sha256sum out/file";
 
 #[test]
@@ -295,7 +295,7 @@ fn read_only_disk_keeps_the_old_file() {
     assert!(log.contains(&old) && last.contains(&fixture.digest), "{log}");
 }
 
-/// A limit for the size of files, whose signal is ignored, as batch systems may set both.
+/// A file size limit with its signal ignored, as batch systems may set it.
 #[test]
 fn error_names_the_file_size_limit() {
     let fixture = Fixture::new(4 * MIB);
@@ -308,7 +308,7 @@ fn error_names_the_file_size_limit() {
     assert!(!fixture.target().exists(), "part of a file under the final name");
 }
 
-/// The order that a power failure cannot break: data, name, directory.
+/// The order that survives a power failure: sync the data, rename, sync the directory.
 #[test]
 fn renames_between_two_syncs() {
     let fixture = Fixture::new(MIB);
@@ -348,10 +348,10 @@ fn without_o_only_own_results_are_replaced() {
 
     fixture.get_in("out", "/part/file", &["--force"]).finish().success();
     assert!(fixture.is_whole(&path));
-    // What is there and right is not fetched again.
+    // A complete file is not fetched again.
     let report = fixture.get_in("out", "/part/file", &["--json"]).finish().success().json();
     assert_eq!((&report["files_there"], &report["segments"]), (&1.into(), &0.into()));
-    // Also if another program has put it there.
+    // This also holds if another program wrote the file.
     fs::remove_file(&path).expect("removed");
     fs::copy(fixture.host.path("source"), &path).expect("copied");
     let report = fixture.get_in("out", "/part/file", &["--json"]).finish().success().json();
@@ -368,13 +368,13 @@ fn without_o_a_newer_version_replaces_the_older() {
         eprintln!("no extended attributes here: newer versions are NOT tested");
         return;
     }
-    // For a moment, the router may answer with what the first producer said.
+    // For a moment, the router may answer with the metadata of the first producer.
     let deadline = Instant::now() + TEST_TIMEOUT;
     while sha256_hex(&fixture.target()) != newer {
-        assert!(Instant::now() < deadline, "the newer version does not come");
+        assert!(Instant::now() < deadline, "the newer version does not arrive");
         fixture.get_in("out", "/part/file", &[]).finish().success();
     }
-    // One that the user has changed is kept.
+    // A file changed by the user is kept.
     let mut octets = fs::read(fixture.target()).expect("read");
     octets[5] ^= 1;
     fs::write(fixture.target(), &octets).expect("written");
@@ -434,7 +434,7 @@ fn links_planted_in_a_folder_are_not_followed() {
         assert_eq!(host.list("elsewhere"), ["inner"], "{name}");
         assert_eq!(fs::read(host.path("elsewhere/inner")).expect("read"), b"precious");
     }
-    // A slash says that what the link leads to is meant.
+    // A trailing slash selects the target of the link.
     let target = format!("{}/", host.path("out/root-is-link").display());
     fixture.router.weir(&["get", "/tree", "-o", &target]).success();
     assert_eq!(host.list("elsewhere"), ["inner", "sub", "top"]);
@@ -444,13 +444,13 @@ fn links_planted_in_a_folder_are_not_followed() {
     assert_eq!(fs::read(host.path("elsewhere/inner")).expect("read"), b"from the network");
 }
 
-/// In a folder like `/tmp`, by another user. Linux may refuse to open such a file even for the
-/// superuser, who alone can become another user here.
+/// Another user has created part files in a shared folder such as `/tmp`. Linux may refuse to open
+/// such a file even for root, and the test needs root.
 #[test]
 fn discards_part_files_of_other_users() {
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("not the superuser: part files of other users are NOT tested");
+        eprintln!("not root: part files of other users are NOT tested");
         return;
     }
     let fixture = Fixture::new(1000);
@@ -501,7 +501,7 @@ fn unread_pipe_waits_until_stopped() {
     let finished = process.finish();
     assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
 
-    // A reader that takes nothing, and then one that takes everything.
+    // First a reader that reads nothing, then one that reads everything.
     let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
     let reader = reader.expect("opened");
     let mut process = fixture.get(&["-o", text(&pipe)]);
@@ -540,9 +540,9 @@ fn unwritable_output_is_an_error() {
         let message = finished.failure();
         let is_named = message.contains("standard output") || message.contains("disk is full");
         assert!(is_named, "{redirection}: {message}");
-        assert!(!message.contains("0 files"), "a report of nothing: {message}");
+        assert!(!message.contains("0 files"), "an empty summary: {message}");
     }
-    // A shell appends, and what is there stays.
+    // A shell appends to the file, and its content stays.
     let log = fixture.host.write("log", b"before\n");
     let mut command = fixture.host.command(Path::new("sh"));
     command.args(["-c", "exec \"$0\" \"$@\" >>log"]).arg(weir_binary());
@@ -558,18 +558,18 @@ fn refuses_to_serve_files_without_size() {
     let router = Router::start(&host);
     for path in ["/proc/cpuinfo", "/sys/kernel/mm/transparent_hugepage/enabled"] {
         if !Path::new(path).exists() {
-            eprintln!("there is no {path}: NOT tested with it");
+            eprintln!("{path} does not exist: NOT tested with it");
             continue;
         }
         let message = router.weir(&["put", path, "/a"]).failure();
         assert!(message.contains(path) && message.contains("to a file first"), "{message}");
     }
-    // In a folder, it is left out and the rest is served.
+    // In a folder, it is skipped and the other files are served.
     fs::create_dir(host.path("tree")).expect("a folder");
     host.write("tree/file", b"content");
     symlink("/proc/cpuinfo", host.path("tree/cpuinfo")).expect("a link");
     let words = ["put", "tree", "/tree", "--follow-links", "--json"];
     let producer = router.spawn(&words);
     assert_eq!(producer.json_line()["skipped"], 1);
-    producer.wait_for_output("left out tree/cpuinfo: its content is made up as it is read");
+    producer.wait_for_output("skipped tree/cpuinfo: it is generated when read");
 }

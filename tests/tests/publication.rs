@@ -1,4 +1,4 @@
-//! What producers have signed by the threads of their session.
+//! Publications that the threads of a session sign.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -28,7 +28,7 @@ fn read(session: &Session, name: &Name) -> Result<Vec<u8>, std::io::Error> {
     Ok(octets)
 }
 
-/// A digest; what was signed by whom is noted, and some of it waits, fails or panics.
+/// A digest signer that records names and threads. For some names it waits, fails or panics.
 #[derive(Clone, Default)]
 struct RecordingSigner(Arc<Mutex<SignerLog>>);
 
@@ -36,12 +36,12 @@ struct RecordingSigner(Arc<Mutex<SignerLog>>);
 struct SignerLog {
     threads: HashSet<ThreadId>,
     names: Vec<String>,
-    /// Told of what waits, and what has it go on.
+    /// Reports that a signature waits, and receives the permission to continue.
     gate: Option<(Sender<()>, Receiver<()>)>,
 }
 
 impl RecordingSigner {
-    /// One that waits at the first signature, and the ends of its channels.
+    /// A signer that waits at the first signature, and the other ends of its channels.
     fn with_gate() -> (Self, Receiver<()>, Sender<()>) {
         let (waits, is_waiting) = channel();
         let (go_on, goes_on) = channel();
@@ -93,18 +93,18 @@ fn background_publication_is_read_by_all() {
     let begin = |number: usize| producer.publish_async(&object(number), content(10 * number));
     let pending: Vec<_> = (0..200).map(|number| begin(number).unwrap()).collect();
     for (number, pending) in pending.into_iter().enumerate() {
-        // Both ways.
+        // Test both the future and the blocking call.
         let versioned = if number % 2 == 0 { block_on(pending) } else { pending.wait() }.unwrap();
         assert!(object(number).as_view().is_prefix_of(versioned.as_view()));
         if number % 20 == 0 {
             assert_eq!(read(&other, &object(number)).unwrap(), content(10 * number));
         }
     }
-    // One of several chunks, and of several batches of packets.
+    // An object of several chunks and several batches of packets.
     let large = content(3_000_000);
     let versioned = block_on(producer.publish_async(&name("/p/large"), large.clone()).unwrap());
     assert!(read(&other, &versioned.unwrap()).unwrap() == large);
-    // The later call is the latest version, whichever was signed first.
+    // The last call is the latest version, in whatever order they were signed.
     let versions: Vec<_> = (0..50_u8)
         .map(|number| producer.publish_async(&name("/p/again"), vec![number]).unwrap())
         .collect();
@@ -129,7 +129,7 @@ fn dropping_a_queued_publication_cancels_it() {
     go_on.send(()).unwrap();
     block_on(third).unwrap();
     assert!(!watched.has_signed("second"));
-    // What had begun went on.
+    // A publication that had started is completed.
     assert_eq!(read(&session, &name("/p/first")).unwrap(), [1]);
     assert_eq!(read(&session, &name("/p/third")).unwrap(), [3]);
 }
@@ -149,7 +149,7 @@ fn queued_publications_end_with_the_session() {
     go_on.send(()).unwrap();
     ends.join().unwrap();
     for pending in pending {
-        // What was under way may have been in time.
+        // A running publication may have completed in time.
         let result = pending.wait();
         assert!(matches!(result, Ok(_) | Err(SocketError::Closed)), "{result:?}");
     }
@@ -171,7 +171,7 @@ fn failing_signer_is_reported_and_isolated() {
     assert_eq!(read(&session, &name("/p/fine")).unwrap(), [1]);
 }
 
-/// Regression: each publication of a large object made threads of its own.
+/// Regression: each publication of a large object started its own threads.
 #[test]
 fn session_threads_sign_large_objects() {
     let router = Router::on_new_host();
@@ -192,7 +192,7 @@ fn cancelled_publication_is_not_published() {
     let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, DigestSigner, 2);
-    // While it is signed, and while it is handed over.
+    // Cancel during the signing, and during the handover.
     for turns in [0, 20] {
         let mut left = turns;
         let mut goes_on = || {
@@ -206,7 +206,7 @@ fn cancelled_publication_is_not_published() {
     assert!(read(&session, &name("/p/b")).unwrap() == content(10_000_000));
 }
 
-/// Neither the Interest's time nor what the producer waits for its application comes to an end.
+/// Closing must end the wait before the Interest or the request times out.
 #[test]
 fn closing_ends_waiting_receivers() {
     let host = Host::new();
@@ -222,7 +222,7 @@ fn closing_ends_waiting_receivers() {
         let identity = Identity::new(DigestSigner);
         Producer::bind_with(session, name(prefix), identity, options).unwrap()
     };
-    // The session goes on with another producer, or ends with this one.
+    // The session continues with another producer, or ends with this one.
     let serving = session(&router);
     let (one, other) = (bind(&serving, "/p"), bind(&serving, "/q"));
     drop(serving);

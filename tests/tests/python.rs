@@ -1,4 +1,4 @@
-//! The wheel for Python over a real router: `bindings/python/tests` holds the tests proper.
+//! The Python wheel over a real router. The tests themselves are in `bindings/python/tests`.
 
 use weir_tests::{Client, Host, Library, Python, Router, interop_is_skipped, random_file};
 

@@ -1,5 +1,4 @@
-//! What goes wrong in runs on real processes: errors that say what happened, and nothing left
-//! behind.
+//! Failures in runs with real processes: clear errors, and no processes or files left behind.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -15,7 +14,7 @@ use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names, producer, router};
 use weir_real::{self as real, RealError, RealOptions, RealReport};
 use weir_tests::{Host, Process, TEST_TIMEOUT, wait_until, weir_binary};
 
-/// A consumer that keeps 4 Interests outstanding, a router without store, a producer.
+/// A consumer with a window of 4 Interests, a router without store, and a producer.
 fn plan(transport: Transport, duration_ns: u64) -> Plan {
     let names = names("/data", Popularity::Sequential { objects: 1000 }, 1000, 1000);
     let demand = Demand::Window { window: 4, count: None };
@@ -36,7 +35,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
     builder.plan
 }
 
-/// The same with a second router, which has a producer of its own and a link to the consumer.
+/// The same with a second router, which has its own producer and a link to the consumer.
 fn plan_of_two_links(duration_ns: u64) -> Plan {
     let mut plan = plan(Transport::Udp, duration_ns);
     for (node, name) in [(0, "other edge"), (2, "other source")] {
@@ -50,7 +49,7 @@ fn plan_of_two_links(duration_ns: u64) -> Plan {
     plan
 }
 
-/// Octets that came by each link of the consumer until then.
+/// Bytes that arrived over each link of the consumer until a time.
 fn bytes_by_path(events: &[Event], until_ns: u64) -> [u64; 2] {
     let mut bytes = [0; 2];
     for event in events.iter().filter(|event| event.at_ns <= until_ns) {
@@ -70,7 +69,7 @@ fn a_consumer_with_two_links_uses_both() {
     assert!(bytes[0] > 0 && bytes[1] > 0, "{bytes:?}");
 }
 
-/// The process is not told that its second link is down, and goes on with the first.
+/// The consumer is not notified that its second link is down. It continues over the first.
 #[test]
 fn transfer_uses_the_remaining_link() {
     let host = Host::new();
@@ -98,7 +97,7 @@ fn run(plan: &Plan, options: &RealOptions) -> (Result<RealReport, RealError>, Ve
     (result, events)
 }
 
-/// Processes whose command line names a file in `folder`, by number, with that line.
+/// Processes whose command line contains a file in `folder`: their IDs and command lines.
 fn processes_of(folder: &Path) -> Vec<(i32, String)> {
     let folder = folder.display().to_string();
     let entries = std::fs::read_dir("/proc").expect("/proc");
@@ -114,7 +113,7 @@ fn processes_of(folder: &Path) -> Vec<(i32, String)> {
     found
 }
 
-/// The process of a node, once its events or samples show that the run goes on.
+/// Waits until the events or samples of a node show that it runs, and returns its process ID.
 fn await_process(folder: &Path, file: &str) -> i32 {
     let deadline = Instant::now() + TEST_TIMEOUT;
     let all_run = || (0..3).all(|node| folder.join(format!("node-{node}.log")).exists());
@@ -124,7 +123,7 @@ fn await_process(folder: &Path, file: &str) -> i32 {
             && found.len() == 3
             && all_run()
         {
-            // A moment, so that the start is over most times; either way it must end well.
+            // Usually the start is complete after this time. The test must pass in both cases.
             std::thread::sleep(Duration::from_millis(300));
             return *id;
         }
@@ -133,7 +132,7 @@ fn await_process(folder: &Path, file: &str) -> i32 {
     }
 }
 
-/// Runs a long plan and does something to it meanwhile.
+/// Runs a long plan, disturbs it, and returns its error.
 fn error_after(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
     let host = Host::new();
     let folder = host.path("run");
@@ -234,7 +233,7 @@ fn refuses_plans_for_simulator_only() {
     }
 }
 
-/// A router that crashes loses what it had, comes back with its routes, and the consumer goes on.
+/// A crashed router loses its store and restarts with its routes. The consumer continues.
 #[test]
 fn router_crashes_and_restarts() {
     for transport in [Transport::Unix, Transport::Udp] {
@@ -264,7 +263,7 @@ fn router_crashes_and_restarts() {
     }
 }
 
-/// A link that goes down for a time loses Interests, and no more after that.
+/// A link loses Interests while it is down, and none afterwards.
 #[test]
 fn link_goes_down_and_up() {
     let mut plan = plan(Transport::Udp, 3 * S);
@@ -290,7 +289,7 @@ fn link_goes_down_and_up() {
     assert!(dropped >= 4);
 }
 
-/// A million prefixes that lead nowhere are there when the run begins, and in its way they are not.
+/// Prefixes without a purpose fill the FIB before the run starts, and do not disturb it.
 #[test]
 fn router_starts_with_a_large_fib() {
     let mut plan = plan(Transport::Unix, S);
@@ -302,7 +301,7 @@ fn router_starts_with_a_large_fib() {
     assert!(events.iter().any(|event| matches!(event.kind, EventKind::DataReceived { .. })));
 }
 
-/// Where a router's time went.
+/// The profiles of routers contain their functions.
 #[test]
 fn routers_are_profiled() {
     let host = Host::new();
@@ -312,7 +311,7 @@ fn routers_are_profiled() {
     assert!(text.starts_with("function,self_percent,samples\n"), "{text}");
 }
 
-/// When the coordinator is killed, the kernel ends what it had started.
+/// When the coordinator is killed, the kernel kills its child processes.
 #[test]
 fn children_end_with_their_parent() {
     let host = Host::new();

@@ -1,5 +1,5 @@
-//! Routers that ask a controller, and consumers that ask routers what they hold, on real processes
-//! (paper multipath-cache-management).
+//! Routers with a controller, and consumers that request the holdings of routers, with real
+//! processes (paper multipath-cache-management).
 
 use weir_netem::LinkConfig;
 use weir_plan::event::{Event, EventKind};
@@ -35,7 +35,7 @@ fn add_producer(to: &mut PlanBuilder) -> usize {
     to.node("producer", Role::Producer(producer(file())))
 }
 
-/// A link with this delay, or one on one host.
+/// A link with this delay, or within one host.
 fn link(a: usize, b: usize, delay_ms: Option<u64>) -> LinkPlan {
     let delay_ns = delay_ms.unwrap_or(0) * MS;
     let link = LinkPlan::local(a, b, &LinkConfig { delay_ns, ..LinkConfig::default() });
@@ -52,8 +52,8 @@ fn run(plan: &Plan) -> Vec<Event> {
     events
 }
 
-/// A host behind an edge, three routers beside each other, and an origin. Stores of the three hold
-/// 7.5 MB together, and the file has 4.8; none holds it alone.
+/// A consumer behind an edge router, three parallel routers, and an origin. The three stores have
+/// 7.5 MB together. The file has 4.8 MB, more than any of them.
 fn parts(demand: Demand) -> (Plan, usize) {
     let mut draft = builder(60 * S);
     let edge = add_router(&mut draft, "edge", 0, 0.0);
@@ -88,9 +88,9 @@ fn parts(demand: Demand) -> (Plan, usize) {
     (draft.plan, origin)
 }
 
-/// Read 20 times in a row, a file that no store holds is mostly in the three together: the routers
-/// have an agent each, which asked the controller, fetched ahead and set up what it said, by links
-/// that take time.
+/// A file larger than any store is read 20 times. Most reads come from the three routers together:
+/// their agents got a plan from the controller, prefetched their parts and installed the routes,
+/// over links with delay.
 #[test]
 fn file_larger_than_stores_is_split() {
     const READINGS: u64 = 20;
@@ -103,7 +103,7 @@ fn file_larger_than_stores_is_split() {
         EventKind::RouterSample(sample) if event.node as usize == origin => Some(sample.out_data),
         _ => None,
     });
-    // Once, and for what was read again before there was a plan.
+    // The first read, and segments that were read again before the plan existed.
     let produced = samples.next_back().expect("samples");
     assert!((SEGMENTS..READINGS * SEGMENTS / 2).contains(&produced), "{produced}");
 }

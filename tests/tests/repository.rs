@@ -1,4 +1,4 @@
-//! `weir put --repo`: what is signed once is served again, whatever happened in between.
+//! `weir put --repo`: signed packets are served again after restarts, kills and errors.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use weir_transport::Metadata;
 use weir_wire::{DataView, Interest, Name};
 
 const KIB: usize = 1 << 10;
-/// Files are taken to be what they were when this has passed since they were written.
+/// Time after which a written file counts as unchanged.
 const SETTLED: Duration = Duration::from_millis(60);
 
 fn start(router: &Router, words: &[&str]) -> Process {
@@ -86,7 +86,7 @@ fn packets_are_served_again_without_file_or_key() {
     process.stop();
 }
 
-/// Of a folder only what has changed is signed; what is gone is served no more.
+/// Only the changed files of a folder are signed. Removed files are no longer served.
 #[test]
 fn signs_only_changed_files_of_a_folder() {
     let host = Host::new();
@@ -104,7 +104,7 @@ fn signs_only_changed_files_of_a_folder() {
     let sum = random_file(&host.path("source/below/f4"), 5000, 99);
     thread::sleep(SETTLED);
     let (process, second) = put(&router, &["source", "/folder"]);
-    // The listing of the folder that holds them is a new one.
+    // Only the changed file and the listing of its folder are new.
     assert_eq!((&second["objects"], &second["not_signed_again"]), (&21.into(), &19.into()));
     assert!(packets(&router, "/folder/below/f19") == kept);
     let report = router.weir_json(&["get", "/folder", "-o", "copy"]);
@@ -113,7 +113,7 @@ fn signs_only_changed_files_of_a_folder() {
     let gone = router.weir(&["get", "/folder/below/f3", "-o", "gone"]).failure();
     assert!(gone.contains("/folder/below/f3"), "{gone}");
     process.stop();
-    // Objects, and the certificate.
+    // The objects and the certificate.
     assert_eq!(objects(&host).len(), 22);
     let removed = router.weir_json(&["put", "--repo", "repo", "--remove", "/folder/below"]);
     assert_eq!(removed["removed"], 20);
@@ -122,7 +122,7 @@ fn signs_only_changed_files_of_a_folder() {
     process.stop();
 }
 
-/// Killed at any moment, a repository has what it had, and whole objects alone.
+/// After a kill at any moment, a repository has its earlier objects and no incomplete ones.
 #[test]
 fn kill_during_writes_loses_no_object() {
     const FILES: usize = 400;
@@ -155,14 +155,14 @@ fn kill_during_writes_loses_no_object() {
         }
         unfinished += usize::from(objects(&host).iter().any(is_new));
         let (process, _) = put(&router, &[]);
-        assert!(!objects(&host).iter().any(is_new), "something unfinished is left");
+        assert!(!objects(&host).iter().any(is_new), "an incomplete object is left");
         let report = router.weir_json(&["get", "/before", "-o", "copy"]);
         assert_eq!(report["bytes"], 100 * KIB);
         assert_eq!(sha256_hex(&host.path("copy")), before);
         fs::remove_file(host.path("copy")).expect("removed");
         assert!(!process.stop().contains("damaged"));
     }
-    assert!(unfinished > 0, "never killed in the middle");
+    assert!(unfinished > 0, "never killed during a write");
     let (process, ready) = put(&router, &["many", "/many"]);
     assert_eq!(ready["objects"], FILES + 3);
     let report = router.weir_json(&["get", "/many", "-o", "many-copy"]);
@@ -174,7 +174,7 @@ fn kill_during_writes_loses_no_object() {
     process.stop();
 }
 
-/// A disk that takes no more, here by a limit on the length of a file.
+/// A full disk, simulated by a file size limit.
 #[test]
 fn full_disk_is_reported_and_loses_nothing() {
     let host = Host::new();
@@ -187,7 +187,7 @@ fn full_disk_is_reported_and_loses_nothing() {
     command.args(["-c", script]).arg(weir_binary()).env("NDN_CLIENT_TRANSPORT", router.unix());
     let message = Process::start("put on a full disk", command).finish().failure();
     assert!(message.contains("File too large"), "{message}");
-    assert!(message.contains("The repository still has what it had"), "{message}");
+    assert!(message.contains("The repository keeps its earlier objects"), "{message}");
     let (process, ready) = put(&router, &[]);
     assert_eq!((&ready["objects"], &ready["bytes"]), (&1.into(), &(50 * KIB).into()));
     router.weir(&["get", "/small", "-o", "copy"]).success();
@@ -214,7 +214,7 @@ fn a_second_process_is_refused() {
     assert!(message.contains("is no repository and not empty"), "{message}");
 }
 
-/// While a process serves a repository, others put things into it, which it serves.
+/// While a process serves a repository, other processes add objects, which it then serves.
 #[test]
 fn serving_process_serves_new_objects() {
     let host = Host::new();
@@ -237,7 +237,7 @@ fn serving_process_serves_new_objects() {
         let first = hand(&["two", "/two"]);
         assert_eq!(get("/two"), "second");
         thread::sleep(SETTLED);
-        // Again: it is there. Changed: a later version.
+        // Put again, the object is reused. Changed, it gets a new version.
         assert_eq!(hand(&["two", "/two"])["not_signed_again"], 1);
         host.write("two", b"third, longer");
         assert_ne!(hand(&["two", "/two"])["name"], first["name"]);
@@ -281,7 +281,7 @@ fn never_sends_damaged_packets() {
     let log = process.stop();
     assert!(log.contains("of /f1/v=") && log.contains("is damaged; it is not served"), "{log}");
     assert!(log.contains("not sent"), "{log}");
-    // Signed anew although the file is what it was.
+    // Signed again, although the file has not changed.
     let (process, ready) = put(&router, &["f1", "/f1"]);
     assert!(process.log().contains("1 object is damaged"), "{}", process.log());
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &0.into()));
@@ -298,20 +298,20 @@ fn an_empty_repository_has_nothing_to_serve() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let message = start(&router, &[]).finish().failure();
-    assert!(message.contains("nothing is kept in repo yet"), "{message}");
+    assert!(message.contains("the repository repo is empty"), "{message}");
     let deadline = Instant::now() + TEST_TIMEOUT;
     let message = router.weir(&["put"]).failure();
     assert!(message.contains("required") && Instant::now() < deadline, "{message}");
 }
 
-/// A disk that fails to read costs what was asked for then, and no more: here a folder is in the
-/// place of the file for a while.
+/// A read error affects only the packets requested at that time. It is simulated by a folder in
+/// place of the file.
 #[test]
 fn read_errors_are_reported_and_retried() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let sum = random_file(&host.path("source"), 80 * KIB, 1);
-    // A file alone, of which the producer would have nothing else to serve.
+    // A single file, so the producer has nothing else to serve.
     let (process, _) = put(&router, &["source", "/data", "--sign", "digest"]);
     let [file] = &objects(&host)[..] else { panic!("more than the object") };
     fs::rename(file, host.path("away")).expect("renamed");
@@ -324,12 +324,12 @@ fn read_errors_are_reported_and_retried() {
     router.weir(&["get", "/data", "-o", "copy", "--allow-unsigned"]).success();
     assert_eq!(sha256_hex(&host.path("copy")), sum);
     let log = process.stop();
-    assert_eq!(log.matches("trying again whenever it is asked for").count(), 1, "{log}");
-    assert!(log.contains("could not be read when asked for"), "{log}");
+    assert_eq!(log.matches("trying again at the next request").count(), 1, "{log}");
+    assert!(log.contains("of the repository could not be read"), "{log}");
     assert!(!log.contains("served no more") && !log.contains("damaged"), "{log}");
 }
 
-/// A certificate that is not what was written is told, left out, and written again by who has it.
+/// A damaged certificate is reported and not served. It is written again when its key signs.
 #[test]
 fn damaged_certificate_is_written_again() {
     let host = Host::new();
@@ -345,7 +345,7 @@ fn damaged_certificate_is_written_again() {
     open.write_all_at(&[octet[0] ^ 4], at).expect("written");
     for _ in 0..2 {
         let log = put(&router, &[]).0.stop();
-        assert_eq!(log.matches("it is not what was written; it is not served").count(), 1, "{log}");
+        assert_eq!(log.matches("is not served: it is not what was written").count(), 1, "{log}");
     }
     let (process, ready) = put(&router, &["source", "/data"]);
     assert_eq!(ready["not_signed_again"], 1);
@@ -355,8 +355,8 @@ fn damaged_certificate_is_written_again() {
     assert!(!log.contains("not what was written"), "{log}");
 }
 
-/// After the last version that there can be comes none: another content under its name would be
-/// taken for damage.
+/// No version follows the highest number. Other content under the same version would count as
+/// damage.
 #[test]
 fn refuses_to_exceed_the_last_version() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! Runs of Interests between programs of ours, and with a router that takes none.
+//! Runs of Interests between Weir programs, and with a router that does not accept runs.
 
 use serde_json::Value;
 use weir_tests::{Host, Router, random_file, sha256_hex};
@@ -9,7 +9,7 @@ fn router(host: &Host, socket: &str, runs: bool) -> Router {
     Router::start_at_with(host, socket, &["-c", &config])
 }
 
-/// Interests that left this router's faces to `scheme` in runs.
+/// Number of Interests that the router sent in runs over faces of `scheme`.
 fn sent_in_runs(router: &Router, scheme: &str) -> u64 {
     let faces = router.weir(&["face", "list", "--json"]).success().json();
     let faces = faces.as_array().expect("faces");
@@ -18,8 +18,8 @@ fn sent_in_runs(router: &Router, scheme: &str) -> u64 {
     faces.iter().filter(is_meant).map(sent).sum()
 }
 
-/// A file over two routers, of which the near one takes runs or not: Interests in runs to the
-/// router of the producer, and to the producer, whose Unix socket has none.
+/// Fetches a file over two routers. `near_runs` says whether the near one accepts runs. Returns the
+/// number of Interests in runs to the far router, and to the producer on its Unix socket.
 fn fetch(near_runs: bool) -> (u64, u64) {
     let host = Host::new();
     let (near, far) = (router(&host, "near", near_runs), router(&host, "far", true));
@@ -40,6 +40,6 @@ fn weir_programs_send_runs() {
 
 #[test]
 fn router_without_runs_gets_single_interests() {
-    // What comes singly, one after the other, still leaves in runs towards who takes them.
+    // With runs disabled, the near router receives and sends single Interests.
     assert_eq!(fetch(false).0, 0);
 }

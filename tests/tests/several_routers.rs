@@ -1,4 +1,4 @@
-//! `weir get` over several routers at once, and what happens when one of them fails.
+//! `weir get` over several routers at once, with failures of one of them.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ struct Network {
     _producer: Process,
     /// SHA-256 of the file.
     expected: String,
-    /// The file's name with its version.
+    /// The name of the file with its version.
     name: String,
 }
 
@@ -44,7 +44,7 @@ impl Network {
         self.host.spawn("unix:///nowhere", &words)
     }
 
-    /// What `weir get` reports of each router, once the file is there and right; and what it said.
+    /// Waits for a correct file. Returns the report about each router, and the log.
     fn finish_transfer(&self, transfer: Process) -> (Vec<Value>, String) {
         let finished = transfer.finish().success();
         assert_eq!(sha256_hex(&self.host.path("out/file")), self.expected);
@@ -63,8 +63,8 @@ impl Network {
     }
 }
 
-/// D-MP of paper multipath-cache-management: what a router holds comes from it, though others have
-/// a route to the producer.
+/// D-MP of the paper multipath-cache-management: segments that a router holds come from it,
+/// although other routers have a route to the producer.
 #[test]
 fn asked_routers_serve_their_holdings() {
     let network = Network::new(64 * MIB);
@@ -87,7 +87,8 @@ fn asked_routers_serve_their_holdings() {
             network.finish_transfer(network.host.spawn("unix:///nowhere", &words));
         of_routers[0]["bytes"].as_u64().expect("bytes")
     };
-    // What leaves before the answer is there goes to both. The other one holds more after it.
+    // Interests sent before the holdings are known go to both routers. Measure with holdings
+    // first, as the transfer also fills the store of the other router.
     let (asked, not_asked) = (by_other(true), by_other(false));
     assert!(2 * asked < not_asked, "{asked} of 64 MiB came by the other router, and {not_asked}");
 }
@@ -127,7 +128,7 @@ fn broken_connection_is_named_and_replaced() {
     assert!(log.contains(&relay.uri()) && log.contains("going on"), "{log}");
 }
 
-/// The other one never answers, so that the file is not whole before the first is back.
+/// The second router never answers, so the file cannot complete before the first is back.
 #[test]
 fn restarted_router_is_used_again() {
     let network = Network::new(64 * MIB);

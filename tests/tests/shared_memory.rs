@@ -1,4 +1,4 @@
-//! Programs that share memory with their router, and die in the middle of it.
+//! Programs that share memory with their router, also when they are killed.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use weir_tests::{Host, Process, Router, random_file, sha256_hex, wait_until};
 
 const FILE_BYTES: usize = 64 << 20;
 
-/// A router without room for all of the file, so that it comes from the producer.
+/// A router whose store is too small for the file, so that it comes from the producer.
 fn router(host: &Host, config: &str) -> Router {
     let text = format!("[store]\nsize = \"16MiB\"\n{config}");
     host.write("router.toml", text.as_bytes());
@@ -34,7 +34,7 @@ fn is_shared(face: &Value) -> bool {
     face["localUri"].as_str().is_some_and(|uri| uri.starts_with("shm://"))
 }
 
-/// Faces in shared memory over which more than so many Data have gone, in or out.
+/// Number of shared-memory faces with more than `data_min` Data packets in either direction.
 fn shared_faces(router: &Router, data_min: u64) -> usize {
     let data = |face: &Value| {
         face["inData"].as_u64().expect("a number") + face["outData"].as_u64().expect("a number")
@@ -74,7 +74,7 @@ fn shared_memory_can_be_disabled() {
 #[test]
 fn programs_without_memory_use_the_socket() {
     let host = Host::new();
-    // A sixteenth of it is not enough for one.
+    // A sixteenth of it is too little for one program.
     let router = router(&host, "[router]\nmemory_max = \"16MiB\"\nthreads = 1\n");
     let published = publish(&router);
     expect_copy(&router, &published);
@@ -97,7 +97,7 @@ fn killed_consumer_leaves_no_trace() {
         drop(consumer);
         wait_until("its face is gone", || shared_faces(&router, 0) <= 1);
     }
-    assert!(killed > 0, "none was killed in the middle");
+    assert!(killed > 0, "no program was killed during a transfer");
     expect_copy(&router, &published);
 }
 
@@ -111,7 +111,7 @@ fn killed_producer_leaves_no_trace() {
     published.producer.signal(Signal::SIGKILL);
     drop(published);
     wait_until("its face is gone", || shared_faces(&router, 0) <= 1);
-    // Another producer of the same file serves the rest.
+    // Another producer of the same file serves the remaining segments.
     let published = publish(&router);
     drop(consumer);
     expect_copy(&router, &published);
@@ -132,7 +132,7 @@ fn programs_end_when_the_router_stops() {
     }
 }
 
-/// The ring of a consumer that stands still is full; others are served, and it goes on.
+/// A stopped consumer fills its ring. Others are served, and it continues after SIGCONT.
 #[test]
 fn stopped_consumer_harms_no_other() {
     let host = Host::new();

@@ -1,5 +1,5 @@
-//! What signals do to each command (the table in docs/operate.md), and limits of a process that
-//! come as a signal.
+//! The effect of signals on each command (the table in docs/operate.md), and of process limits that
+//! raise signals.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +16,7 @@ const NEVER_ENDING: [(Signal, &str); 3] =
     [(Signal::SIGHUP, "SIGHUP"), (Signal::SIGUSR1, "SIGUSR1"), (Signal::SIGUSR2, "SIGUSR2")];
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// A shell that says `line` first and becomes its arguments.
+/// A shell that runs `line`, then replaces itself by its arguments.
 fn after(host: &Host, line: &str) -> Command {
     let mut command = host.command(Path::new("bash"));
     command.arg("-c").arg(format!("{line} && exec \"$0\" \"$@\"")).arg(weir_binary());
@@ -56,13 +56,13 @@ fn router_ignores_signals_without_meaning() {
     }
 }
 
-/// What a closed terminal is for a program: SIGHUP, and no place to write to.
+/// A closed terminal: SIGHUP, and writes fail.
 #[test]
 fn router_survives_a_closed_terminal() {
     let host = Host::new();
     let mut router = Router::start_after(&host, "exec 2>/dev/full", &[""; 0]);
     router.process.signal(Signal::SIGHUP);
-    // Nothing that it logs can be written.
+    // The router cannot write its log.
     router.weir(&["status"]).success();
     router.process.signal(Signal::SIGHUP);
     router.weir(&["face", "list"]).success();
@@ -122,7 +122,7 @@ fn interrupted_get_keeps_its_part_file() {
         fs::create_dir(&folder).expect("folder");
         let arguments = ["get", &name, "-o", "out/copy", "--allow-unsigned", "--window-max", "4"];
         let mut get = start(&router, host.command(weir_binary()), &arguments);
-        // One that has received nothing yet leaves nothing. A block has 512 bytes.
+        // A part file without data is removed. A block has 512 bytes.
         let has_part = |metadata: fs::Metadata| metadata.blocks() * 512 > MIB as u64;
         let part = folder.join(".copy.weir-part");
         wait_until("a part", || fs::metadata(&part).is_ok_and(has_part));
@@ -137,7 +137,7 @@ fn interrupted_get_keeps_its_part_file() {
     assert_eq!(sha256_hex(&host.path("out/copy")), sha256_hex(&host.path("source")));
 }
 
-/// `ulimit -f` sends SIGXFSZ, which ends a process without a word by default.
+/// `ulimit -f` raises SIGXFSZ, which by default kills a process without a message.
 #[test]
 fn file_size_limit_is_named() {
     let host = Host::new();
@@ -160,7 +160,7 @@ fn file_size_limit_is_named() {
     router.weir(&["key", "new", "/a"]).success();
 }
 
-/// A router whose disk exceeds a limit that was set later still forwards.
+/// A router forwards even if its disk exceeds a file size limit.
 #[test]
 fn file_size_limit_does_not_stop_router() {
     let host = Host::new();

@@ -1,6 +1,6 @@
-//! What `docs/durability/store.md` promises: a router with a disk keeps what memory and disk have
-//! room for, also after `kill -9`. Files are compared with their sources byte for byte, by this
-//! program, which does not use the store's own checks.
+//! The guarantees of `docs/durability/store.md`: a router with a disk keeps all Data that fits into
+//! memory and disk, and after `kill -9` all Data on disk. Files are compared byte by byte, without
+//! the store's own checks.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,23 +19,22 @@ use weir_tests::{
 use weir_wire::{DataView, Interest, Name};
 
 const MIB: usize = 1 << 20;
-/// What `weir put` puts into a segment by default.
+/// Default segment size of `weir put`.
 const SEGMENT_BYTES: usize = 8000;
-/// Small segments, so that a slow disk has many operations to do for a small file.
+/// Small segments, so that a small file needs many operations of a slow disk.
 const SMALL_SEGMENT_BYTES: usize = 2000;
-/// Some 9 MB/s of small segments: a busy machine outruns the disk as well.
+/// About 9 MB/s of small segments, which even a busy machine exceeds.
 const SLOW_DISK: &str = "pace = { ops_per_s = 4700.0 }\n";
-/// The disk of a busy machine may take long to answer. That it is then bypassed, and a stop ends
-/// without it, is tested in `disk.rs`.
+/// Long timeouts, as the disk of a busy machine may respond late. `disk.rs` tests that a stalled
+/// disk is bypassed and that a stop does not wait for it.
 const LONG_TIMEOUTS: &str = "stalled_after = \"2m\"\nstop_timeout = \"2m\"\n";
-/// Fewer than the least file of the crash test has segments.
+/// Fewer than the segments of the smallest file in the crash test.
 const KILLED_BEFORE_WRITES: u64 = 1_500;
-/// Counters of Data that was not stored, or is not stored any more. None of these tests needs more
-/// room than there is.
+/// Counters of Data that was not stored or was evicted. In these tests all Data fits.
 const LOSSES: [&str; 6] = ["passed_by", "lost", "superseded", "evictions", "no_room", "damaged"];
 
-/// A producer behind a router without a disk ("far"), and a router with one ("near") that reaches
-/// it over TCP.
+/// A producer at the router "far", without a disk, and the router "near", with a disk, connected by
+/// TCP.
 struct Chain {
     host: Host,
     store: DiskStore,
@@ -48,17 +47,17 @@ struct Published {
     name: String,
     source: PathBuf,
     segment_bytes: usize,
-    /// Serves it while this lives.
+    /// Serves the file until it is dropped.
     producer: Process,
 }
 
 impl Chain {
-    /// 16 MiB of memory, a disk of 192 MiB, and `[disks]` with its defaults but [`LONG_TIMEOUTS`].
+    /// 16 MiB of memory and a disk of 192 MiB, with default options except [`LONG_TIMEOUTS`].
     fn start() -> Self {
         Self::start_with("", "")
     }
 
-    /// The same with lines of `[disks]` and `[[disk]]`.
+    /// The same with additional lines in `[disks]` and `[[disk]]`.
     fn start_with(disks: &str, each: &str) -> Self {
         let host = Host::new();
         let metrics_port = host.free_port();
@@ -103,7 +102,7 @@ impl Chain {
         self.near.spawn(&words)
     }
 
-    /// Has several readers get a file at once from the near router.
+    /// Fetches a file from the near router with several readers at once.
     fn get(&self, file: &Published, readers: usize) {
         let targets: Vec<String> = (0..readers).map(|reader| format!("copy{reader}")).collect();
         let gets: Vec<_> = targets.iter().map(|target| self.begin_get(file, target)).collect();
@@ -116,7 +115,7 @@ impl Chain {
         }
     }
 
-    /// Interests that came to the far router from the near one.
+    /// Interests that the far router has received from the near one.
     fn interests_at_far(&self) -> u64 {
         let status = self.far.weir_json(&["status"]);
         let faces = status["faces"].as_array().expect("faces").iter();
@@ -145,7 +144,7 @@ impl Chain {
         }
     }
 
-    /// Ends the near router by a signal and starts it again on its disk, without any route.
+    /// Ends the near router with a signal, and restarts it with its disk and without routes.
     fn restart_near(self, signal: Signal) -> Self {
         let Self { host, store, metrics_port, far, near } = self;
         let _ = end(near, signal);
@@ -154,7 +153,8 @@ impl Chain {
         Self { host, store, metrics_port, far, near }
     }
 
-    /// How many segments of a file the near router serves. Each is compared with the source.
+    /// The number of segments of a file that the near router serves. Each is compared with the
+    /// source.
     fn served_segments(&self, file: &Published) -> usize {
         let source = fs::read(&file.source).expect("source");
         let router = self.near.unix().parse().expect("a URI");
@@ -166,7 +166,7 @@ impl Chain {
             let interest = Interest::new(name.clone()).nonce(number as u32).lifetime_ms(60_000);
             let answer = match client.express(&interest.encode()) {
                 Ok(answer) => answer,
-                // Without a route, what is not stored is answered with a Nack.
+                // Without a route, a missing segment gets a Nack.
                 Err(ExpressError::Nack(_)) => continue,
                 Err(error) => panic!("{name}: {error}"),
             };
@@ -202,7 +202,7 @@ impl Metrics {
         Self(text)
     }
 
-    /// A gauge or counter of the disks, all its labels together.
+    /// A gauge or counter of the disks, summed over all labels.
     fn disk(&self, name: &str) -> u64 {
         let (gauge, counter) = (format!("weir_disk_{name}"), format!("weir_disk_{name}_total"));
         let values: Vec<u64> = self
@@ -219,14 +219,14 @@ impl Metrics {
         values.iter().sum()
     }
 
-    /// Interests that may have gone to the next hop although a disk had their Data.
+    /// Interests that may have bypassed a disk although it had their Data.
     fn past_the_disk(&self) -> u64 {
         ["bypassed", "hedged", "went_on"].map(|name| self.disk(name)).iter().sum()
     }
 }
 
-/// A file is read a number of times through a near router, by readers at once, then its producer
-/// and the far router stop: the near router has all of it, also after an orderly stop.
+/// Reads a file several times through the near router, with several readers. Then the producer and
+/// the far router stop. The near router must have the whole file, also after a restart.
 fn check_file_is_kept(bytes: usize, readings: usize, readers: usize) {
     let mut chain = Chain::start();
     let mut file = chain.put(1, bytes, SEGMENT_BYTES);
@@ -234,7 +234,7 @@ fn check_file_is_kept(bytes: usize, readings: usize, readers: usize) {
     for reading in 0..readings {
         chain.get(&file, readers);
         let after = chain.interests_at_far();
-        // A disk that takes long to read, as on a busy machine, may be bypassed. It is counted.
+        // A slow disk, as on a busy machine, may be bypassed. This is counted.
         let past_the_disk = chain.metrics().past_the_disk();
         if reading == 0 {
             assert!(
@@ -288,7 +288,7 @@ fn marks_data_that_outruns_a_slow_disk() {
 
 #[test]
 fn keeps_repeated_data_past_a_busy_disk() {
-    // An index with memory for some thousand fingerprints, fewer than the file has segments.
+    // The index memory holds fewer fingerprints than the file has segments.
     let disks = "bypass = \"threshold\"\nthreshold = 1\nindex_memory_max = \"1MiB\"\n";
     let mut chain = Chain::start_with(disks, SLOW_DISK);
     let mut file = chain.put(1, 24 * MIB, SMALL_SEGMENT_BYTES);
@@ -303,8 +303,8 @@ fn keeps_repeated_data_past_a_busy_disk() {
     assert_eq!(chain.served_segments(&file), segments(&file), "after a stop");
 }
 
-/// Kills the near router at random moments of a reading. What its disk had taken is still there,
-/// and each segment that it serves is right.
+/// Kills the near router at random moments during a read. Data written to its disk survives, and
+/// all served segments are correct.
 fn kill_rounds(rounds: u64) {
     let mut rng = Rng::from_seed(rounds);
     let mut taken = 0;
@@ -314,11 +314,11 @@ fn kill_rounds(rounds: u64) {
         taken += kill_rounds_of_one_disk(first..last, &mut rng);
         first = last;
     }
-    assert!(taken > 0, "no router was killed after its disk took something");
+    assert!(taken > 0, "no router was killed after a disk write");
 }
 
-/// Returns how many records the disk held when the routers were killed. The disk has room for all
-/// files, so it never evicts.
+/// Returns the number of records on the disk at the kills. The disk is large enough for all files,
+/// so it never evicts.
 fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
     let mut chain = Chain::start();
     let mut files = Vec::new();
@@ -327,12 +327,12 @@ fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
         let file = chain.put(round, (12 + rng.next_u64() as usize % 12) * MIB, SEGMENT_BYTES);
         let mut entries = chain.metrics().disk("entries");
         let get = chain.begin_get(&file, "copy");
-        // A point of the reading, not of time: a busy machine gets there as well.
+        // Kill after a number of writes, not after a time, so that a slow machine gets there too.
         let writes_until_kill = rng.next_u64() % KILLED_BEFORE_WRITES;
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let metrics = chain.metrics();
-            // Entries include records that wait.
+            // The number of entries includes records that are not written yet.
             if metrics.disk("writes_waiting") == 0 {
                 entries = metrics.disk("entries");
             }
@@ -349,7 +349,7 @@ fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
         taken += entries;
         files.push(file);
         let segments: usize = files.iter().map(|file| chain.served_segments(file)).sum();
-        // An object has a few more Data: metadata and manifest.
+        // Each object has a few more packets: metadata and manifest.
         let others = files.len() * 16;
         assert!((segments + others) as u64 >= entries, "{segments} of {entries} in {round}");
         assert_eq!(chain.metrics().disk("damaged"), 0, "round {round}");
@@ -383,7 +383,7 @@ fn full_disk_is_reported_and_recovers() {
     let arguments = ["-c", "near.toml"];
     let start = || Router::start_as(&host, small.command(&host, weir_binary()), "near", &arguments);
     end(start(), Signal::SIGTERM).success();
-    // A file with holes, since the router reserves room for its disk when it makes it.
+    // A sparse file, as the router would reserve the space of a new disk.
     let disk = small.path_from_outside().join("near.disk0");
     let content = fs::read(&disk).expect("disk");
     fs::write(&disk, &content[..8192]).expect("start of the disk");
@@ -412,7 +412,7 @@ fn full_disk_is_reported_and_recovers() {
     near.process.wait_for_output("writes of a disk failed");
     small.remove_filler();
     let mut number = 1;
-    // The router tries again after a pause, when it has something to write.
+    // The router retries after a pause, when it has something to write.
     wait_until("the disk is used again", || {
         number += 1;
         put_and_get(number);

@@ -1,4 +1,4 @@
-//! `weir put`, `weir router` and `weir get` together, and what happens when something goes wrong.
+//! `weir put`, `weir router` and `weir get` together, including failures.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,12 +25,12 @@ fn put(router: &Router, path: &Path, arguments: &[&str]) -> (Process, String) {
     router.put_object(&[&[path.to_str().expect("UTF-8")], arguments].concat())
 }
 
-/// Runs `weir get` into `target` of the host and returns what it reports.
+/// Runs `weir get` into `target` of the host, and returns its report.
 fn get(router: &Router, name: &str, target: &str) -> Value {
     router.weir_json(&["get", name, "-o", target])
 }
 
-/// Octets on disk under any name in a folder of the host: files may be longer than what is in them.
+/// Bytes on disk of all files in a folder of the host. Files may be sparse.
 fn octets_in(host: &Host, folder: &str) -> u64 {
     host.list(folder)
         .iter()
@@ -71,9 +71,9 @@ fn file_crosses_routers_and_outlives_producer() {
     assert_eq!(sha256_hex(&host.path("warm")), expected);
 }
 
-/// Fetches a file of some octets twice through a store of some, on so many threads, and checks how
-/// many Interests went to the producer the second time: of the segments those that do not fit, and
-/// less than a tenth of what fits.
+/// Fetches a file twice through a store that is smaller than the file. The second time, the
+/// producer must get Interests only for the segments that do not fit, and for less than a tenth of
+/// those that do.
 fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &str) {
     let host = Host::new();
     let store = store_bytes.to_string();
@@ -100,7 +100,7 @@ fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &s
     }
     let [all, again] = [sent[1] - sent[0], sent[2] - sent[1]];
     println!("{all} Interests, then {again}; the store has {held} Data");
-    // What was lost on the way and asked for again counts here.
+    // This includes retransmissions.
     assert!(all >= held && held > 100, "{all} Interests, {held} Data");
     assert!(again <= all - held * 9 / 10, "{all} Interests, then {again}, with {held} Data");
 }
@@ -145,7 +145,7 @@ fn put_of_an_unreadable_file_is_an_error() {
     let secret = router.host.write("secret", b"mine");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("mode");
     if fs::File::open(&secret).is_ok() {
-        // The superuser reads everything, so somebody else has to try.
+        // Root can read everything, so run as another user.
         let words = ["put", secret.to_str().expect("UTF-8"), "/x"];
         let process = as_nobody(&router.host, &router.tcp(), &words);
         let message = process.finish().failure();
@@ -157,7 +157,7 @@ fn put_of_an_unreadable_file_is_an_error() {
     }
 }
 
-/// `weir` run by a user who owns nothing; only the superuser can do that.
+/// Runs `weir` as the user nobody, which needs root.
 fn as_nobody(host: &Host, transport: &str, arguments: &[&str]) -> Process {
     const NOBODY: u32 = 65534;
     let open = fs::Permissions::from_mode(0o755);
@@ -305,13 +305,13 @@ fn full_disk_gives_message_and_no_file() {
     assert!(is_named, "{message}");
     assert!(!message.contains("half a file"), "half a file under its final name");
     if message.contains(".file.weir-part") {
-        assert!(message.contains(".file.weir-state"), "nothing to go on from: {message}");
+        assert!(message.contains(".file.weir-state"), "nothing to resume from: {message}");
     }
     assert!(!host.path("out/file").exists(), "half a file under its final name");
 }
 
-/// A shell that runs its arguments with a disk of 1 MiB at `out`. Where that cannot be mounted,
-/// with a limit on the size of files: its signal ignored, it fails writes as a full disk does.
+/// A shell that runs its arguments with a disk of 1 MiB at `out`. If that cannot be mounted, it
+/// uses a file size limit with its signal ignored, so that writes fail as on a full disk.
 fn full_disk_command(host: &Host) -> Command {
     const MOUNT: &str = "mount -t tmpfs -o size=1m tmpfs out";
     let isolated = |script: &str| {
@@ -351,10 +351,10 @@ fn ping_reports_whether_a_router_runs() {
     let uri = format!("udp://{}", other.local_addr().expect("bound"));
     let ping = ["ping", &uri, "-c", "1", "-t", "200"];
     let message = router.weir(&ping).failure();
-    assert!(message.contains("no router answered at"), "{message}");
+    assert!(message.contains("no answer from"), "{message}");
     drop(other);
     let message = router.weir(&ping).failure();
-    assert!(message.contains("nothing listens at"), "{message}");
+    assert!(message.contains("refuses connections or is unreachable"), "{message}");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn garbage_is_counted_and_dropped() {
     for datagram in [&b""[..], b"\x00", b"\x05\xff", b"\x05\x02\x07\x00", &[0x64; 1400]] {
         udp.send_to(datagram, address).expect("sent");
     }
-    // What is framed but no packet: the connection lives on, and a good Interest is answered.
+    // A valid TLV that is not a packet: the connection stays open, and an Interest is answered.
     let mut stream = TcpStream::connect(address).expect("connection");
     stream.write_all(b"\x05\x02\x07\x00\x06\x03\x07\x01\x00").expect("sent");
     stream.write_all(&unanswerable_interest()).expect("sent");
@@ -374,7 +374,7 @@ fn garbage_is_counted_and_dropped() {
     let mut first = [0];
     stream.read_exact(&mut first).expect("an answer on the same connection");
     assert_eq!(first[0], 0x64, "a Nack comes in a link packet");
-    // What cannot be framed: only this connection ends.
+    // Invalid TLV: only this connection is closed.
     stream.write_all(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff").expect("sent");
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
@@ -394,8 +394,7 @@ fn unanswerable_interest() -> Vec<u8> {
     octets
 }
 
-/// Two peers with faces, and one that takes the place of the first while packets of both wait to be
-/// read at once.
+/// A new peer replaces the face of another one while packets of both are waiting in the socket.
 #[test]
 fn reused_face_gets_no_old_packets() {
     let host = Host::new();
@@ -414,7 +413,7 @@ fn reused_face_gets_no_old_packets() {
         let interest = [5, 11, 7, 3, 8, 1, name, 10, 4, 0, 0, name, nonce];
         socket.send(&interest).expect("sent");
     };
-    // No route leads anywhere: a Nack, which holds the Interest.
+    // Without a route, the router sends a Nack with the Interest.
     let answer = |socket: &UdpSocket| {
         let mut octets = [0; 100];
         let len = socket.recv(&mut octets).expect("an answer");
@@ -432,14 +431,14 @@ fn reused_face_gets_no_old_packets() {
     ask(&first, b'a', 2);
     router.process.signal(Signal::SIGCONT);
     assert_eq!(answer(&third), b'c');
-    assert_eq!(answer(&first), b'a', "it got the answer itself");
+    assert_eq!(answer(&first), b'a', "the first peer got its own answer");
 }
 
-/// Segments bear no signature; the manifest that lists them does, of the same key as ever.
+/// Only the manifest is signed, with the usual key, not the segments.
 #[test]
 fn a_signature_for_each_manifest_is_enough() {
     let router = Router::on_new_host();
-    // Objects of one segment or two have no manifest, and a signature for each.
+    // Objects with one or two segments have no manifest, so each segment is signed.
     for (index, size) in [100, 16_000, 16_001, 5 * MIB].into_iter().enumerate() {
         let source = router.host.path(&format!("source{index}"));
         let expected = random_file(&source, size, 7 + index as u64);
@@ -473,7 +472,7 @@ fn unsigned_content_needs_permission() {
     let message = router.weir(&words).failure();
     assert!(message.contains("bears no signature"), "{message}");
     assert!(message.contains("--allow-unsigned"), "{message}");
-    assert!(!target.exists(), "what was refused lies under its name");
+    assert!(!target.exists(), "a rejected file has its final name");
     let report = router.weir_json(&[&words[..], &["--allow-unsigned"]].concat());
     assert_eq!(report["signers"][0]["trust"], "none", "{report}");
     assert_eq!(sha256_hex(&target), expected);

@@ -1,6 +1,6 @@
-//! The same plans in the simulator and on processes of this machine: both arms must tell the same
-//! story, within bounds that leave room for a busy machine. Counts and ratios are held tight, times
-//! loosely; times on the machine are never held to be short.
+//! Runs the same plans in the simulator and with real processes, and compares the results. Counts
+//! and ratios have tight bounds, times loose ones. Real times have no upper bound, as the machine
+//! may be busy.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn options() -> RealOptions {
     RealOptions { program: weir_binary().to_path_buf(), ..RealOptions::default() }
 }
 
-/// What is compared.
+/// The results of one arm.
 struct ArmResult {
     events: Vec<Event>,
 }
@@ -68,7 +68,7 @@ impl ArmResult {
         })
     }
 
-    /// What each node asked for, in order.
+    /// The requests of each node, in order.
     fn requests(&self) -> BTreeMap<u32, Vec<(u64, u64)>> {
         let mut requests: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         for event in &self.events {
@@ -154,7 +154,7 @@ fn names(popularity: Popularity, object_bytes: u64, segment_bytes: u32) -> Names
     weir_plan_fixture::names("/data", popularity, object_bytes, segment_bytes)
 }
 
-/// One consumer, one router, one producer, all of one host.
+/// One consumer, one router and one producer on one host.
 fn one_router(transport: Transport, demand: Demand, names: &Names, duration_ns: u64) -> Plan {
     let mut draft = builder(7, duration_ns);
     let router = add_router(&mut draft, "router", 64 << 20);
@@ -167,7 +167,7 @@ fn one_router(transport: Transport, demand: Demand, names: &Names, duration_ns: 
     draft.plan
 }
 
-/// Open loop at a low rate: the same requests, the same hits, whatever carries them.
+/// Open loop at a low rate: all transports give the same requests and hits.
 #[test]
 fn poisson_through_one_router() {
     let zipf = Popularity::Zipf { objects: 200, exponent: 0.8 };
@@ -181,12 +181,12 @@ fn poisson_through_one_router() {
         assert_eq!(real.data(), simulated.data());
         assert_eq!(real.failures() + simulated.failures(), 0);
         let (ours, theirs) = (real.samples(), simulated.samples());
-        // Interests that a busy machine bunches are aggregated in the PIT where the simulator finds
-        // the answer in the store.
+        // A busy machine delivers Interests in bursts. They are aggregated in the PIT, where the
+        // simulator has store hits.
         let (hits, expected) = (ours[&0].store_hits as f64, theirs[&0].store_hits as f64);
         assert_near("hits", hits, expected, 0.02 * expected);
         assert_eq!(ours[&0].in_interests, theirs[&0].in_interests);
-        // Of Interests of one face that it bunches, the router suppresses the second.
+        // In a burst from one face, the router suppresses the second Interest.
         assert!(ours[&0].dropped as f64 <= (expected - hits).max(0.0), "{}", ours[&0].dropped);
         assert_eq!(report.routers[0].pit_entries, 0);
         assert_eq!((report.apps.len(), report.routers.len()), (2, 1));
@@ -204,7 +204,7 @@ fn shaped(loss: Loss) -> LinkConfig {
     }
 }
 
-/// A consumer behind a link of 10 Mbit/s and 20 ms, by UDP through the emulator.
+/// A consumer behind an emulated UDP link with 10 Mbit/s and 20 ms.
 fn far_consumer(demand: Demand, names: &Names, loss: Loss, duration_ns: u64) -> Plan {
     let mut draft = builder(11, duration_ns);
     let router = add_router(&mut draft, "router", 64 << 20);
@@ -220,8 +220,8 @@ fn one_object(controller: &str) -> Demand {
     Demand::Objects { arrivals: None, count: Some(1), controller: controller.into(), window: None }
 }
 
-/// The bottleneck decides how long an object takes: no less than its octets need, and with time
-/// for a slow start not much more, unless the machine itself is late.
+/// The bottleneck determines the transfer time: at least the time for its bytes, and not much more
+/// than that plus slow start, unless the machine is late.
 #[test]
 fn object_over_a_bottleneck() {
     let bytes = 1_000_000;
@@ -243,7 +243,7 @@ fn object_over_a_bottleneck() {
     }
 }
 
-/// A link that loses 2 % each way has the same share of Interests sent again in both arms.
+/// A link with 2 % loss in each direction gives the same share of retransmissions in both arms.
 #[test]
 fn object_over_a_link_that_loses() {
     let segments = 1500;
@@ -256,15 +256,15 @@ fn object_over_a_link_that_loses() {
         assert_eq!(story.completions().len(), 1);
         assert_eq!(story.data(), segments);
         let again = story.repeated() as f64 / story.interests() as f64;
-        // 3.96 % are lost one way or the other; 4 standard deviations of that, and losses of what
-        // was sent again.
-        assert!((0.018..0.065).contains(&again), "{again} of Interests were sent again");
+        // 3.96 % are lost in either direction. The bounds allow 4 standard deviations and losses of
+        // retransmissions.
+        assert!((0.018..0.065).contains(&again), "{again} of the Interests were retransmitted");
     }
     let again = |story: &ArmResult| story.repeated() as f64 / segments as f64;
     assert_near("sent again", again(&real), again(&simulated), 0.03);
 }
 
-/// Routers send again what the link between them lost: each Interest is asked once, and answered.
+/// Routers retransmit packets lost on their link, so each Interest is sent once and answered.
 #[test]
 fn a_reliable_link_that_loses() {
     let names = names(Popularity::Sequential { objects: 10_000 }, 1000, 1000);
@@ -283,11 +283,11 @@ fn a_reliable_link_that_loses() {
     let (real, _) = ArmResult::real(&draft.plan);
     assert_eq!(real.requests(), simulated.requests());
     assert_eq!(simulated.data(), simulated.interests());
-    // One in ten is lost without; one in 10,000 four times; and the machine may be late.
+    // Without retransmission 1 in 10 is lost, with it 1 in 10,000. The machine may also be late.
     assert!(real.interests() > 1000 && real.interests() - real.data() < 5, "{:?}", real.data());
 }
 
-/// Small stores in a line: what is popular stays near the consumer.
+/// A line of small stores: popular objects stay near the consumer.
 #[test]
 fn line_of_stores_agrees_in_both_arms() {
     let zipf = Popularity::Zipf { objects: 300, exponent: 1.0 };
@@ -318,7 +318,7 @@ fn line_of_stores_agrees_in_both_arms() {
     }
 }
 
-/// A store that is full from the start answers in both arms; what it never had it does not admit.
+/// A store that is filled at the start answers in both arms, and admits nothing else.
 #[test]
 fn stores_filled_from_the_start() {
     let names = names(Popularity::Uniform { objects: 100 }, 1000, 1000);

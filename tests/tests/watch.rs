@@ -1,4 +1,4 @@
-//! `weir put --watch`: a directory is served as it changes.
+//! `weir put --watch`: publishes the changes of a directory.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 
-/// Watches a folder, served under /folder.
+/// Watches a folder and serves it as /folder.
 fn watch(router: &Router, words: &[&str]) -> (Process, Value) {
     let words = [&["put", "source", "/folder", "--watch", "--json"], words].concat();
     let process = router.spawn(&words);
@@ -55,7 +55,7 @@ fn watches_new_changed_moved_and_removed_files() {
     let message = router.weir(&["get", "/folder/below/new", "-o", "gone"]).failure();
     assert!(message.contains("/folder/below/new"), "{message}");
 
-    // A folder comes with what is in it, and goes.
+    // A folder is moved in with its files, and out again.
     fs::create_dir(host.path("outside")).expect("a folder");
     let inner = random_file(&host.path("outside/inner"), 9_000, 4);
     fs::rename(host.path("outside"), host.path("source/inside")).expect("renamed");
@@ -70,7 +70,7 @@ fn watches_new_changed_moved_and_removed_files() {
     process.stop();
 }
 
-/// Whoever writes slowly has written all when he closes the file.
+/// A file that is written slowly is published when its writer closes it.
 #[test]
 fn half_written_file_is_not_published() {
     let host = Host::new();
@@ -79,7 +79,7 @@ fn half_written_file_is_not_published() {
     let (process, _) = watch(&router, &[]);
     let mut file = File::create(host.path("source/slow")).expect("a file");
     file.write_all(&[1; 1000]).expect("written");
-    // Longer than a file needs to be taken for whole when nobody was seen to write to it.
+    // Longer than the time after which a file without a known writer counts as complete.
     thread::sleep(Duration::from_millis(1200));
     fs::write(host.path("source/other"), b"at once").expect("written");
     let told = process.json_line();
@@ -92,7 +92,7 @@ fn half_written_file_is_not_published() {
     router.weir(&["get", "/folder/slow", "-o", "copy"]).success();
     assert_eq!(fs::read(host.path("copy")).expect("the copy"), [[1; 1000], [2; 1000]].concat());
 
-    // Written elsewhere and renamed, as careful programs do.
+    // Written to another file and renamed.
     host.write("source/.draft", b"first");
     process.wait_for_published("/folder/.draft");
     host.write("draft", b"all of it");
@@ -103,7 +103,7 @@ fn half_written_file_is_not_published() {
     process.stop();
 }
 
-/// With a repository what was published is there after a restart, and changes go on from it.
+/// With a repository, published files survive a restart, and watching continues from there.
 #[test]
 fn watched_files_are_kept() {
     let host = Host::new();
@@ -143,10 +143,10 @@ fn only_directories_are_watched() {
     host.write("source", b"a file");
     let words = ["put", "source", "/folder", "--watch"];
     let message = router.weir(&words).failure();
-    assert!(message.contains("source is no directory"), "{message}");
+    assert!(message.contains("source is not a directory"), "{message}");
 }
 
-/// A deployment turns a link, or swaps a folder, as a whole.
+/// A deployment changes a link or replaces a whole folder.
 #[test]
 fn replaced_folders_stay_watched() {
     let host = Host::new();
@@ -179,8 +179,8 @@ fn replaced_folders_stay_watched() {
     process.stop();
 }
 
-/// Eight channels, as with live HLS: a playlist that is replaced again and again, and segments that
-/// come and go. Gets 40 of the playlists.
+/// Eight channels as in live HLS: each has a playlist that is replaced repeatedly, and segments
+/// that are added and removed. Fetches 40 playlists.
 fn get_while_replaced(every: Duration, replace_list: impl Fn(&Host, &str, &[u8]) + Sync) {
     let host = Host::new();
     let router = Router::without_store(&host);
@@ -218,9 +218,9 @@ fn get_while_replaced(every: Duration, replace_list: impl Fn(&Host, &str, &[u8])
                 continue;
             }
             let copy = fs::read_to_string(host.path("copy")).expect("the copy");
-            // A file that is just being overwritten may be empty.
+            // A file may be empty while it is overwritten.
             if copy.lines().any(|line| Some(line) != copy.lines().next()) {
-                failures.push(format!("{object} is of several versions"));
+                failures.push(format!("{object} mixes several versions"));
             }
         }
         is_over.store(true, Ordering::Relaxed);
@@ -238,8 +238,8 @@ fn replaced_files_stay_available() {
     });
 }
 
-/// A version that was replaced or removed is served for a while to those who know its name, and
-/// not to those who ask for the latest.
+/// A replaced or removed version is still served by its versioned name for a while, but it is not
+/// the latest version.
 #[test]
 fn old_versions_linger_for_the_given_time() {
     let host = Host::new();
@@ -260,7 +260,7 @@ fn old_versions_linger_for_the_given_time() {
             finished.status.success().then(copy)
         };
         let expected = |content: &str| lingers.then(|| content.to_owned());
-        // The first version, which is overwritten before anybody has read it.
+        // The first version, overwritten before it is read.
         let zero = ready["name"].as_str().expect("a name").to_owned();
         let zero = zero.replace("/32=ls/", "/file/");
         host.write("source/file", b"overwritten");
@@ -280,14 +280,14 @@ fn old_versions_linger_for_the_given_time() {
     }
 }
 
-/// Small files are copied, so that they may be overwritten.
+/// Small files are copied to memory, so they can be overwritten.
 #[test]
 fn overwritten_files_stay_available() {
     let overwrite = |host: &Host, list: &str, content: &[u8]| drop(host.write(list, content));
     get_while_replaced(Duration::from_millis(200), overwrite);
 }
 
-/// What is replaced at a distance is seen as well: a link in one folder, a file in another.
+/// A change of a file is found through a link in another folder.
 #[test]
 fn link_follows_its_target() {
     let host = Host::new();
@@ -300,7 +300,7 @@ fn link_follows_its_target() {
     let sum = random_file(&host.path("source/a/file"), 20_000, 1);
     process.wait_for_published("/folder/b/link");
     assert_eq!(get_sum(&router, "/folder/b/link"), sum);
-    // By another name of it outside, which nobody watches.
+    // Change it through a hard link outside of the watched directory.
     fs::hard_link(host.path("source/a/file"), host.path("outside")).expect("a link");
     thread::sleep(Duration::from_millis(600));
     let sum = random_file(&host.path("outside"), 20_000, 2);
@@ -317,7 +317,7 @@ fn skips_names_that_are_too_long() {
     let router = Router::without_store(&host);
     let deep = format!("source/{}", vec!["d"; 62].join("/"));
     let long = format!("source/{}", vec!["l".repeat(225); 3].join("/"));
-    // With the folder's own component, and those of metadata, it has 64.
+    // Together with the components of the folder and the metadata, the name has 64.
     let fits = format!("{}/fits", vec!["d"; 59].join("/"));
     for file in ["source/file", &format!("source/{fits}"), &format!("{deep}/deep")] {
         host.write(file, b"content");
@@ -338,7 +338,7 @@ fn skips_names_that_are_too_long() {
     let message = router.weir(&words).failure();
     assert!(message.contains("names of 65 components") && message.contains("fewer"), "{message}");
 
-    // With --watch, what is too long does not stop the rest.
+    // With --watch, names that are too long do not affect the other files.
     thread::sleep(Duration::from_millis(600));
     let (mut process, ready) = watch(&router, &[]);
     assert_eq!(ready["skipped"], 2);

@@ -151,7 +151,8 @@ fn scratch(name: &str) -> PathBuf {
 
 const INTEREST: &str = "050b07030801410a0401020304";
 
-/// Ethernet frames that contain the same Interest in all supported encapsulations, and other traffic.
+/// Ethernet frames that contain the same Interest in all supported encapsulations, and other
+/// traffic.
 fn frames(interest: &[u8]) -> Vec<Vec<u8>> {
     let udp = |port: u16| {
         let mut udp = vec![0x30, 0x39];

@@ -1,6 +1,6 @@
-//! Routers and their controller as processes: a file that no store holds is kept in parts, read
-//! again without its producer, and none of it waits for the controller (paper
-//! multipath-cache-management, 3.3 and 5).
+//! Routers and their controller as processes. A file larger than any store is divided among the
+//! routers and read again without its producer. No transfer waits for the controller (paper
+//! multipath-cache-management, sections 3.3 and 5).
 
 mod network;
 mod numbers;
@@ -28,8 +28,8 @@ fn file_in_parts_is_read_without_producer() {
     network.read_without_producer(&versioned, &hash);
 }
 
-/// Regression: the version before kept its room until somebody withdrew it, and of the second the
-/// routers kept what was left.
+/// Regression: the first version kept its space until it was withdrawn, so the routers stored only
+/// a part of the second.
 #[test]
 fn second_version_is_read_without_producer() {
     let network = Network::start();
@@ -45,7 +45,8 @@ fn second_version_is_read_without_producer() {
     network.read_without_producer(&second, &hash);
 }
 
-/// From the `rate` of a `[[face]]` to what a router keeps, where three are alike but for links.
+/// The `rate` of a `[[face]]` decides what a router stores. The three routers differ only in their
+/// links.
 #[test]
 fn face_rates_decide_the_placement() {
     for (at, fast) in MIDDLE.into_iter().enumerate().skip(1) {
@@ -73,7 +74,7 @@ fn face_rates_decide_the_placement() {
     }
 }
 
-/// A configuration file that was copied with its name and token.
+/// Two routers use the same name and token, as after copying a configuration file.
 #[test]
 fn second_router_of_a_name_is_refused() {
     let network = Network::start();
@@ -86,7 +87,7 @@ fn second_router_of_a_name_is_refused() {
     wait_until("that the operator is told", || state()["twins"][0][0] == "one");
     assert!(state()["twins"][0][1].to_string().contains(&twin.udp()), "{}", state()["twins"]);
     drop(twin);
-    // The network goes on with the first.
+    // The network continues with the first router.
     assert_eq!(network.get(&versioned, "first"), hash);
     network.wait_for_parts(&versioned);
     network.read_without_producer(&versioned, &hash);
@@ -113,13 +114,13 @@ fn files_are_listed_and_withdrawn_by_commands() {
     assert!(list.contains("/data/a/v=2") && list.contains("operator test"), "{list}");
     assert!(list.contains("no: /data/a/v=2 is newer"), "{list}");
     let told = run(&["remove", "/data/b%20b/v=1"]).success().output;
-    assert_eq!(told.trim(), "/data/b%20b/v=1 is withdrawn");
+    assert_eq!(told.trim(), "withdrew /data/b%20b/v=1");
     let list: Value = serde_json::from_str(&run(&["list", "--json"]).success().output).unwrap();
     let names: Vec<&Value> = list.as_array().unwrap().iter().map(|file| &file["name"]).collect();
     assert_eq!(names, ["/data/a/v=1", "/data/a/v=2"]);
     assert_eq!((&list[0]["newer"], &list[1]["newer"]), (&json!("/data/a/v=2"), &Value::Null));
 
-    // What is wrong is told with what to do next.
+    // Each error says what to do next.
     let refusals = [
         (vec!["remove", "/data/a"], "/data/a is not registered; `weir controller file list`"),
         (vec!["remove", "/data/a/v=1", "--database", "x"], "say with --controller which one"),
@@ -132,7 +133,7 @@ fn files_are_listed_and_withdrawn_by_commands() {
     let away = format!("http://127.0.0.1:{}", host.free_port());
     let refusals = [
         (&*url, &wrong, "`weir controller token list`"),
-        (&*away, &token, "is it running, and is that its address (--controller)?"),
+        (&*away, &token, "check that the controller runs and that --controller is its address"),
     ];
     for (url, token, text) in refusals {
         let token = token.to_str().expect("UTF-8");
@@ -152,16 +153,16 @@ fn transfers_survive_a_controller_restart() {
     network.wait_for_parts(&versioned);
 
     network.controller.process.signal(Signal::SIGKILL);
-    // What was set up stays.
+    // Routes and stored parts stay.
     network.read_without_producer(&versioned, &hash);
 
     network.restart_controller(&versioned);
-    // And the plan is the same.
+    // The new controller has the same plan.
     network.read_without_producer(&versioned, &hash);
 }
 
-/// Regression: while a keeper stood still for a moment its part was asked of the producer. One that
-/// is gone is not waited for.
+/// Regression: while a router was stopped for a moment, its part was requested from the producer.
+/// A killed router is not waited for.
 #[test]
 fn transfer_survives_stopped_and_killed_keeper() {
     let mut network = Network::start();
@@ -170,19 +171,19 @@ fn transfer_survives_stopped_and_killed_keeper() {
     network.wait_for_parts(&versioned);
     network.read_without_producer(&versioned, &hash);
 
-    // That of the last part is asked for much at once, by a consumer that has come so far.
+    // The router with the last part gets many Interests at once from a consumer that reaches it.
     let keeper = network.parts_of(&versioned).pop().expect("parts")["router"].clone();
     let keeper = MIDDLE.into_iter().find(|name| keeper == **name).expect("one of the three");
     let signal = |network: &mut Network, signal| {
         network.routers.get_mut(keeper).expect("it was started").process.signal(signal);
     };
-    // On a busy machine it may stand still for longer than it is to.
+    // Repeat the test, as on a busy machine the router may be stopped for too long.
     wait_until("a reading that waits for the keeper", || {
         let (before, asked) = (network.state(), network.edge_interests_to(keeper));
         signal(&mut network, Signal::SIGSTOP);
         let transfer = Transfer::start(&network, &versioned);
-        // Other than those by which round trips are measured. Nothing else is done until it goes
-        // on, as no more than a second may pass.
+        // Do not count the Interests that measure round trips. Continue the router quickly, within
+        // a second.
         wait_until("Interests to the keeper", || network.edge_interests_to(keeper) > asked + 5);
         std::thread::sleep(Duration::from_millis(100));
         signal(&mut network, Signal::SIGCONT);
@@ -193,10 +194,10 @@ fn transfer_survives_stopped_and_killed_keeper() {
     let before = network.producer_interests();
     signal(&mut network, Signal::SIGKILL);
     assert_eq!(network.get(&versioned, "third"), hash);
-    assert!(network.producer_interests() > before, "nobody else has its part");
+    assert!(network.producer_interests() > before, "no other router has its part");
 }
 
-/// Who reads it gets all of it as long as it is served, with a plan or without.
+/// A running download of a withdrawn file completes while the producer serves it.
 #[test]
 fn withdrawn_file_is_read_to_its_end() {
     let network = Network::start();
@@ -216,7 +217,7 @@ fn withdrawn_file_is_read_to_its_end() {
     assert_eq!(network.get(&versioned, "second"), hash);
 }
 
-/// A machine that was suspended, or a debugger: whoever reported meanwhile was there.
+/// The controller was suspended for a while. Routers that reported meanwhile count as alive.
 #[test]
 fn stopped_controller_loses_no_router() {
     let mut network = Network::start();
@@ -227,10 +228,10 @@ fn stopped_controller_loses_no_router() {
     network.controller.process.signal(Signal::SIGSTOP);
     std::thread::sleep(ROUTER_TIMEOUT + Duration::from_secs(5));
     network.read_without_producer(&versioned, &hash);
-    // What happened before is not looked at: on a busy machine a router may have been lost.
+    // Ignore earlier events: on a busy machine a router may have been lost before.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_millis();
     network.controller.process.signal(Signal::SIGCONT);
-    // All report again, and some time passes.
+    // Wait until all routers have reported again.
     let configuration = |name: &str| {
         let routers = network.controller.request("GET", "/v1/routers", None);
         let mut routers = routers.as_array().expect("routers").clone().into_iter();
@@ -249,7 +250,7 @@ fn stopped_controller_loses_no_router() {
     assert_eq!(network.parts_of(&versioned), parts);
 }
 
-/// What is watched is registered as it appears, in its latest version, and withdrawn as it goes.
+/// `weir put --watch` registers new files and versions, and withdraws removed ones.
 #[test]
 fn watch_registers_changes_with_controller() {
     let host = Host::new();
@@ -276,7 +277,7 @@ fn watch_registers_changes_with_controller() {
     std::fs::remove_file(host.path("source/first")).expect("removed");
     wait_until("the first is withdrawn", || controller.registered() == ["third"]);
 
-    // What happens while it is away it learns when it is back.
+    // Changes during an outage of the controller are registered after it.
     controller.process.signal(Signal::SIGKILL);
     let _ = controller.process.finish();
     random_file(&host.path("source/fourth"), MIB, 5);
@@ -290,7 +291,7 @@ fn watch_registers_changes_with_controller() {
     controller.process = start(&host, &controller.address, &controller.database);
     wait_until("it has learnt all", || controller.registered() == ["fourth"]);
 
-    // A producer that comes again with nothing but its repository.
+    // Restart the producer with only its repository.
     producer.signal(Signal::SIGKILL);
     let _ = producer.finish();
     let versions = controller.versions();
@@ -301,7 +302,7 @@ fn watch_registers_changes_with_controller() {
     wait_until("all of it is registered again", || controller.versions() == versions);
 }
 
-/// What a transfer takes in which the controller is killed, of what it takes otherwise: shown with
+/// Prints the ratio of the transfer time with and without a killed controller. Run it with
 /// `--ignored --nocapture`.
 #[test]
 #[ignore = "it measures"]
@@ -325,7 +326,7 @@ fn measures_transfer_when_controller_dies() {
     };
     let mut ratios = Vec::new();
     for round in 0..ROUNDS {
-        // In turn, so that neither is always the first.
+        // Alternate the order of the two measurements.
         let without = (round % 2 == 0).then(|| time(&mut network, false));
         let killed = time(&mut network, true);
         network.restart_controller(&versioned);

@@ -1,4 +1,4 @@
-//! Controllers, routers and a producer, each a process.
+//! A network of controllers, routers and a producer, each in its own process.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex};
 use crate::numbers::Numbers;
 
 pub(crate) const MIB: usize = 1 << 20;
-/// Octets of content of a segment.
+/// Content bytes per segment.
 const SEGMENT_BYTES: usize = 8000;
 const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
-/// A router that says nothing for so long is gone: as long as where nothing is configured, so that
-/// a machine that stands still for a moment loses none.
+/// Time after which a silent router counts as down. It is the default, so that a short pause of a
+/// busy machine loses no router.
 pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Interests for a part that did not go to who has it.
+/// Metric: Interests for a part that bypassed the router that stores it.
 const PASSED_BY: &str = "weir_parts_passed_by_total";
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
@@ -36,7 +36,7 @@ impl Controller {
         Self::with(host, host.path("controller.db").to_str().expect("UTF-8"))
     }
 
-    /// With a database that others may share.
+    /// A controller with a database that others can share.
     pub(crate) fn with(host: &Host, database: &str) -> Self {
         let (database, address) = (database.to_owned(), format!("127.0.0.1:{}", host.free_port()));
         let token = add_token(host, &database, "operator", "test");
@@ -44,9 +44,9 @@ impl Controller {
         Self { process, address, database, token }
     }
 
-    /// The body of an answer; what is no success fails the test.
+    /// Sends a request that must succeed, and returns the body of the response.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
-        // A database on a busy machine may take longer than a request waits: 503 asks for a retry.
+        // On a busy machine the database may be too slow for a request. Retry after status 503.
         for _ in 0..10 {
             match self.try_request(method, path, body) {
                 Ok(answer) => return answer,
@@ -72,7 +72,7 @@ impl Controller {
         Ok(if body.is_empty() { Value::Null } else { serde_json::from_str(&body).expect("JSON") })
     }
 
-    /// The files that it knows, by their names with the version.
+    /// The registered files, as names with version.
     pub(crate) fn versions(&self) -> Vec<String> {
         let files = self.request("GET", "/v1/files", None);
         let files = files["files"].as_array().or_else(|| files.as_array()).expect("files").iter();
@@ -82,7 +82,7 @@ impl Controller {
         names
     }
 
-    /// The same, by the last component of their names without the version.
+    /// The registered files, as the last name component before the version.
     pub(crate) fn registered(&self) -> Vec<String> {
         let short = |name: &String| {
             let (object, _) = name.rsplit_once("/v=").expect("a version");
@@ -99,7 +99,7 @@ impl Controller {
     }
 }
 
-/// The body of an answer over HTTP.
+/// Sends an HTTP request and returns the body of the response.
 pub(crate) fn http(address: &str, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(TEST_TIMEOUT))?;
@@ -129,17 +129,16 @@ fn add_token(host: &Host, database: &str, role: &str, name: &str) -> String {
     host.spawn("", &arguments).finish().success().output.trim().to_owned()
 }
 
-/// What there is to be known of a network at one time.
+/// The counters and tables of a network at one time.
 pub(crate) struct TrafficSnapshot {
-    /// Read last: what has come to the producer by then `edge` may not have counted when
-    /// `numbers` were read.
+    /// Read last, so it may include Interests that `edge` had not counted when `numbers` were read.
     interests_at_producer: u64,
     numbers: Numbers,
     /// Faces, routes and strategies of `edge`.
     edge: String,
 }
 
-/// How things were when the parts of an object were there, before any of them was read.
+/// The state when all parts of an object were stored, before they were read.
 struct InitialParts {
     object: String,
     parts: Vec<Value>,
@@ -147,17 +146,17 @@ struct InitialParts {
     passed_by: u64,
 }
 
-/// `edge` - `one`, `two`, `three` beside each other - `origin`.
+/// Routers: `edge`, then `one`, `two` and `three` in parallel, then `origin`.
 pub(crate) struct Network {
     pub(crate) host: Host,
-    /// The one that is asked, and others of its database.
+    /// The first controller. `others` share its database.
     pub(crate) controller: Controller,
     pub(crate) others: Vec<Controller>,
     pub(crate) routers: BTreeMap<&'static str, Router>,
-    /// Where routers serve their metrics.
+    /// The addresses of the routers' metrics.
     metrics: BTreeMap<&'static str, String>,
     initial_parts: RefCell<Option<InitialParts>>,
-    /// Octets of the file: more than any one store has, less than three may promise together.
+    /// Size of the file in bytes: larger than any store, smaller than three stores together.
     file_bytes: usize,
 }
 
@@ -182,8 +181,8 @@ impl Network {
         Self::of_stores(host, controller, others, file_bytes, &store, [""; 3])
     }
 
-    /// Each router between could keep all of the file, and `edge` says what its links to them
-    /// carry.
+    /// A network in which each middle router could store the whole file, and `edge` reports the
+    /// rates of its links.
     pub(crate) fn with_rates(rates: [&str; 3]) -> Self {
         let host = Host::new();
         let controller = Controller::start(&host);
@@ -218,8 +217,8 @@ impl Network {
         network
     }
 
-    /// Starts a router with faces to others, each of which says what its link carries unless that
-    /// is empty.
+    /// Starts a router with faces to neighbours. Each neighbour is an address and the rate of its
+    /// link, which may be empty.
     fn add(&mut self, name: &'static str, store: &str, neighbours: &[(&str, &str)]) {
         let token = add_token(&self.host, &self.controller.database, "router", name);
         let controllers = std::iter::once(&self.controller).chain(&self.others);
@@ -246,13 +245,13 @@ impl Network {
         self.routers.insert(name, Router::start_at_with(&self.host, name, &arguments));
     }
 
-    /// Publishes a file at `origin`, tells the controller of it, and waits until `edge` has a
+    /// Publishes a file at `origin`, registers it with the controller, and waits until `edge` has a
     /// route.
     pub(crate) fn put(&self, name: &str) -> (Process, String, String) {
         self.put_content(name, 5)
     }
 
-    /// The same with content that is drawn with this seed.
+    /// As [`Network::put`], with random content from this seed.
     pub(crate) fn put_content(&self, name: &str, seed: u64) -> (Process, String, String) {
         let source = self.host.path("source");
         let hash = random_file(&source, self.file_bytes, seed);
@@ -285,7 +284,7 @@ impl Network {
         self.segments().div_ceil(DIGESTS_PER_PART)
     }
 
-    /// Starts the controller again that was killed.
+    /// Restarts a killed controller.
     pub(crate) fn restart_controller(&mut self, object: &str) {
         let Controller { address, database, .. } = &self.controller;
         self.controller.process = start(&self.host, address, database);
@@ -305,7 +304,7 @@ impl Network {
 
     /// Reads an object without its producer, see [`Network::producer_was_not_used`].
     pub(crate) fn read_without_producer(&self, object: &str, hash: &str) {
-        wait_until("a reading that the producer hears nothing of", || {
+        wait_until("a transfer without Interests to the producer", || {
             let before = self.state();
             assert_eq!(self.get(object, "again"), hash);
             self.producer_was_not_used(&before)
@@ -325,11 +324,11 @@ impl Network {
         }
     }
 
-    /// Whether the producer has been asked for nothing since. On a busy machine a router may stand
-    /// still for so long that it is taken for gone, and its part is asked of the producer: `edge`
-    /// counts each Interest that goes that way, and these are all that there may be.
+    /// Whether the producer got no Interests since `before`. On a busy machine, a router may pause
+    /// for so long that it counts as down, and its part is requested from the producer. `edge`
+    /// counts these Interests, and no others are permitted.
     pub(crate) fn producer_was_not_used(&self, before: &TrafficSnapshot) -> bool {
-        // First: of what comes to the producer later `edge` may have counted some already.
+        // Read this first: `edge` may already have counted Interests that arrive later.
         let asked = self.producer_interests();
         if asked == before.interests_at_producer {
             return true;
@@ -337,7 +336,7 @@ impl Network {
         let now = self.state();
         let beginning = self.initial_parts.borrow();
         let beginning = beginning.as_ref().expect("parts were waited for");
-        // In all readings: what is passed by in one may come to the producer in the next.
+        // Count over all transfers, as an Interest of one may reach the producer during the next.
         let asked_in_all = asked - beginning.asked;
         let passed_by = now.numbers.of("edge", PASSED_BY) - beginning.passed_by;
         let (changes, edge) = (now.numbers.since(&before.numbers), [&before.edge, &now.edge]);
@@ -346,20 +345,20 @@ impl Network {
              these\n{changes}{edge:#?}",
             asked - before.interests_at_producer
         );
-        // Other keepers ask the producer for what is theirs now. A controller that does not answer
-        // changes nothing.
+        // Other routers may request new parts from the producer. Without a controller, there are no
+        // new parts.
         let parts = self.controller.try_request("GET", "/v1/plans", None);
         let parts =
             parts.map_or(beginning.parts.clone(), |plans| parts_in(&plans, &beginning.object));
         if asked_in_all > passed_by && parts == beginning.parts {
             let events = self.controller.try_request("GET", "/v1/events?count=1000", None);
-            panic!("the producer was asked though keepers were there; the controller: {events:?}");
+            panic!("the producer got Interests although all parts were stored; events: {events:?}");
         }
         false
     }
 
-    /// Whether routers are to keep all of an object in parts, and each has said that it holds its
-    /// own. How many parts there are depends on when round-trip times were known.
+    /// Whether the plan covers the whole object and each router has reported its part. The number
+    /// of parts depends on when the round-trip times were known.
     fn are_parts_held(&self, object: &str) -> bool {
         let path = format!("/v1/files/holdings?name={}", object.replace('%', "%25"));
         let holders = self.controller.request("GET", &path, None);
@@ -378,7 +377,7 @@ impl Network {
         all && parts.iter().all(is_held)
     }
 
-    /// Whether the router that keeps the first part has the whole manifest.
+    /// Whether the router with the first part has the whole manifest.
     fn is_manifest_held(&self, object: &str) -> bool {
         let parts = self.parts_of(object);
         let Some(keeper) = parts.first().and_then(|part| part["router"].as_str()) else {
@@ -389,7 +388,7 @@ impl Network {
         held["memory"] == json!([[0, self.manifest_parts() - 1]])
     }
 
-    /// Waits until routers keep all of an object, and the edge asks each for its part.
+    /// Waits until routers store the whole object, and `edge` has a route to each part.
     pub(crate) fn wait_for_parts(&self, object: &str) {
         let mut parts = Vec::new();
         wait_until("all parts, of one plan", || {
@@ -415,7 +414,7 @@ impl Network {
         parts_in(&self.controller.request("GET", "/v1/plans", None), object)
     }
 
-    /// Interests that the producer's face of `origin` has carried.
+    /// Interests that `origin` has sent to the producer.
     pub(crate) fn producer_interests(&self) -> u64 {
         let faces = self.routers["origin"].weir_json(&["face", "list"]);
         let is_of_producer = |face: &&Value| {
@@ -426,7 +425,8 @@ impl Network {
         of_producer.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
     }
 
-    /// Interests that `edge` has sent to another router, soon told.
+    /// Interests that `edge` has sent to another router. The metrics are updated with a short
+    /// delay.
     pub(crate) fn edge_interests_to(&self, router: &str) -> u64 {
         let mut numbers = Numbers::default();
         numbers.add("edge", &self.metrics["edge"]);
@@ -434,7 +434,7 @@ impl Network {
     }
 }
 
-/// The parts that plans have of an object.
+/// The parts of an object in the plans.
 fn parts_in(plans: &Value, object: &str) -> Vec<Value> {
     let mut plans = plans.as_array().expect("plans").iter();
     let plan = plans.find(|plan| plan["object"] == object);

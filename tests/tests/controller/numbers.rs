@@ -1,16 +1,16 @@
-//! What the routers of a network count, by their metrics.
+//! The metrics of the routers of a network.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::network::http;
 
-/// Of routers by name, each number by its metric with labels.
+/// Values by router name and by metric with labels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Numbers(BTreeMap<(&'static str, String), f64>);
 
 impl Numbers {
-    /// Asks a router that serves its metrics at this address.
+    /// Reads the metrics of a router at this address.
     pub(crate) fn add(&mut self, router: &'static str, address: &str) {
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n");
         let text = http(address, &request).expect("the router tells");
@@ -20,13 +20,13 @@ impl Numbers {
         }
     }
 
-    /// A number of a router that has no labels.
+    /// The value of a metric without labels.
     pub(crate) fn of(&self, router: &'static str, metric: &str) -> u64 {
         let value = self.0.get(&(router, metric.to_owned()));
         *value.unwrap_or_else(|| panic!("{router} has no {metric}")) as u64
     }
 
-    /// Interests that a router has sent to a remote address, by all its faces to there.
+    /// Interests that a router has sent to a remote address, over all its faces.
     pub(crate) fn interests_to(&self, router: &'static str, remote: &str) -> u64 {
         let remote = format!("remote=\"{remote}\"");
         let labels = ["weir_packets_total{", &remote, "direction=\"out\"", "kind=\"interest\""];
@@ -35,7 +35,7 @@ impl Numbers {
         numbers.map(|(_, &number)| number as u64).sum()
     }
 
-    /// What has changed since, a line each.
+    /// The values that changed since `before`, one per line.
     pub(crate) fn since(&self, before: &Self) -> String {
         let mut text = String::new();
         for (key, now) in &self.0 {

@@ -7,7 +7,7 @@ use crate::network::{Controller, MIB, Network, wait_until};
 use crate::postgres::Postgres;
 use crate::transfer::{Transfer, hex};
 
-/// The last three digits of the number of an object's plan, which say who made it.
+/// The last three digits of a plan number, which identify the controller that made it.
 fn planner_id(controller: &Controller, object: &str) -> Option<u64> {
     let plans = controller.request("GET", "/v1/plans", None);
     let mut plans = plans.as_array().expect("plans").iter();
@@ -33,7 +33,7 @@ fn second_controller_replaces_a_killed_one() {
     let mut transfer = Transfer::start(&network, "/data/large");
     let mut read = transfer.read(4 * MIB);
     wait_until("a plan", || planner_id(&network.controller, &versioned).is_some());
-    // Whoever made it is killed: on a busy machine routers may have asked the second.
+    // Kill the controller that made the plan. On a busy machine, this may be the second one.
     let is_by_first = planner_id(&network.controller, &versioned) == Some(first);
     let survivor = if is_by_first { second } else { first };
     assert!(transfer.is_running(), "it has four of 24 MiB");
@@ -45,7 +45,7 @@ fn second_controller_replaces_a_killed_one() {
     read.extend(transfer.finish());
     assert_eq!(hex(&read), hash);
 
-    // What the one has planned the other goes on with.
+    // The other controller continues with the plans of the first.
     network.wait_for_parts(&versioned);
     network.read_without_producer(&versioned, &hash);
     wait_until("that it has begun and knows that the other is gone", || {
@@ -53,7 +53,7 @@ fn second_controller_replaces_a_killed_one() {
         health["waits"] == false && !health["others"].to_string().contains(&killed.address)
     });
 
-    // It plans for what is new, and routes to it.
+    // It also plans and routes for new files.
     network.controller.withdraw_all();
     let (_another, versioned, hash) = network.put("/data/larger");
     assert_eq!(network.get("/data/larger", "third"), hash);

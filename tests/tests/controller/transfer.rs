@@ -1,4 +1,4 @@
-//! Transfers that stand still where a test wants it.
+//! Transfers that a test can pause.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use weir_tests::weir_binary;
 
 use crate::network::Network;
 
-/// `weir get` to its standard output: it goes on as far as that is read.
+/// `weir get` to standard output. It pauses when the test stops reading.
 pub(crate) struct Transfer(Child);
 
 impl Transfer {
@@ -21,7 +21,7 @@ impl Transfer {
         Self(child.expect("weir get starts"))
     }
 
-    /// The next octets.
+    /// Reads the next bytes.
     pub(crate) fn read(&mut self, count: usize) -> Vec<u8> {
         let mut octets = vec![0; count];
         let output = self.0.stdout.as_mut().expect("it is piped");
@@ -33,7 +33,7 @@ impl Transfer {
         self.0.try_wait().expect("state of the child").is_none()
     }
 
-    /// All that is left. It must end well.
+    /// Reads the remaining bytes. The command must succeed.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let mut octets = Vec::new();
         let output = self.0.stdout.as_mut().expect("it is piped");
@@ -45,13 +45,13 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// SHA-256.
+/// SHA-256 in hexadecimal.
 pub(crate) fn hex(octets: &[u8]) -> String {
     Sha256::digest(octets).iter().map(|octet| format!("{octet:02x}")).collect()
 }

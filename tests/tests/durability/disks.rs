@@ -1,4 +1,4 @@
-//! File systems that fill up or turn read-only below a repository.
+//! Repositories on file systems that become full or read-only.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::Fixture;
 
-/// Gives this thread, and what it starts, mounts of its own, which end with it.
+/// Moves this thread and its children to a private mount namespace. Returns whether it can mount.
 fn has_own_mounts() -> bool {
     let is_private = unshare(CloneFlags::CLONE_NEWNS).is_ok() && mount(&["--make-rprivate", "/"]);
     if !is_private {
@@ -21,7 +21,7 @@ fn mount(arguments: &[&str]) -> bool {
     Command::new("mount").args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-/// A file system that is unmounted when it is dropped.
+/// A mounted file system, unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -50,15 +50,15 @@ fn full_disk_loses_nothing_and_recovers() {
     fixture.write_old("small", &[1; 100_000]);
     let _ = fixture.put_once();
 
-    // At a start the command ends, and says why.
+    // At the start, the command fails with the reason.
     fixture.write_old("large", &[2; 3_000_000]);
     fixture.write_old("small", &[3; 100_000]);
     let message = fixture.start(&["source", "/folder"]).finish().failure();
     assert!(message.contains("No space left on device"), "{message}");
-    assert!(message.contains("what the repository had it has"), "{message}");
+    assert!(message.contains("the repository keeps its earlier objects"), "{message}");
     assert!(fixture.stored_files().contains(&"small".to_owned()));
 
-    // While it watches, it serves what it has and tries again.
+    // While watching, it serves the earlier objects and retries.
     fs::remove_file(fixture.source("large")).expect("removed");
     let (process, _) = fixture.watch();
     fixture.assert_got_equals_source();
@@ -102,7 +102,7 @@ fn read_only_disk_is_served_then_written() {
     assert_eq!(fixture.stored()["/folder/a"].content, [2; 50_000]);
     let _ = process.kill();
 
-    // What is kept can be served from it, and nothing put.
+    // A read-only repository can be served, but nothing can be added.
     turn_read_only();
     fixture.serve_and_compare();
     fixture.write_old("a", &[3; 50_000]);

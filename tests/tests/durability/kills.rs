@@ -1,4 +1,4 @@
-//! Processes that end at any moment, and several of them.
+//! Kills at random moments, and concurrent processes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -15,15 +15,15 @@ use weir_tests::{Host, wait_until};
 
 use super::{Fixture, versions};
 
-/// Files that are replaced and never missing, the last one of some segments.
+/// Files that are replaced but never removed. The last one has several segments.
 const KEPT_FILES: [&str; 4] = ["s0", "s1", "s2", "large"];
-/// Files that come and go.
+/// Files that are created and removed.
 const REMOVED_FILES: [&str; 2] = ["t0", "t1"];
 
-/// Digests of all that was ever in a file.
+/// Digests of all contents that each file ever had.
 type History = Mutex<HashMap<String, HashSet<Vec<u8>>>>;
 
-/// Replaces a file as careful programs do.
+/// Replaces a file atomically, by a rename.
 fn replace(host: &Host, file: &str, rng: &mut Rng, history: &History) {
     let size = if file == "large" { 600_000 } else { 20_000 };
     let mut content = vec![0; rng.below(size) as usize];
@@ -35,7 +35,7 @@ fn replace(host: &Host, file: &str, rng: &mut Rng, history: &History) {
     fs::rename(draft, host.path("source").join(file)).expect("renamed");
 }
 
-/// Changes files until it is to stop, and appends to a log if it is to.
+/// Changes files until `is_over`. With `has_log`, also appends to a log.
 fn keep_writing(host: &Host, seed: u64, has_log: bool, history: &History, is_over: &AtomicBool) {
     let mut rng = Rng::from_seed(seed);
     let mut log = OpenOptions::new();
@@ -58,10 +58,10 @@ fn keep_writing(host: &Host, seed: u64, has_log: bool, history: &History, is_ove
     }
 }
 
-/// Takes note of what a process acknowledged before it was killed.
+/// Collects what a process acknowledged before it was killed.
 fn take_acknowledged(output: &str, acknowledged: &mut BTreeMap<String, u64>) {
     for line in output.lines() {
-        // The last line may be cut.
+        // The last line may be incomplete.
         let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
         acknowledged.extend(versions(&line));
         for name in line["withdrawn"].as_array().into_iter().flatten() {
@@ -84,16 +84,16 @@ fn check(fixture: &Fixture, acknowledged: &BTreeMap<String, u64>, history: &Hist
         let Some(file) = name.strip_prefix("/folder/") else { continue };
         if file == "log" {
             let log = fs::read(fixture.source("log")).expect("the log");
-            assert!(log.starts_with(&stored.content), "the log is another");
+            assert!(log.starts_with(&stored.content), "the log has other content");
         } else if file != "32=ls" {
             let sum = Sha256::digest(&stored.content).to_vec();
-            assert!(history[file].contains(&sum), "{name} is what was never there");
+            assert!(history[file].contains(&sum), "{name} has content that never existed");
         }
     }
 }
 
 /// Kills a watching process at random moments while files change, and compares the repository with
-/// all that it acknowledged.
+/// the acknowledged changes.
 fn kill_at_random_moments(rounds: u64) {
     let fixture = Fixture::new();
     let history = History::default();
@@ -111,7 +111,7 @@ fn kill_at_random_moments(rounds: u64) {
         .collect();
     assert_eq!(acknowledged.len(), 6);
     for round in 0..rounds {
-        // One that is written to all the time makes the start wait.
+        // A file that is always being written makes the start wait.
         let has_log = round % 3 == 1;
         let is_over = AtomicBool::new(false);
         let finished = thread::scope(|scope| {
@@ -146,7 +146,7 @@ fn many_kills_lose_nothing_acknowledged() {
     kill_at_random_moments(200);
 }
 
-/// The log is written when the process starts, so that it may not be whole.
+/// The log is being written when the process starts, so it may be incomplete.
 #[test]
 fn start_keeps_files_being_written() {
     let fixture = Fixture::new();
@@ -169,7 +169,7 @@ fn start_keeps_files_being_written() {
             if round == 0 {
                 let _ = process.json_line();
                 assert_eq!(fixture.fetched_files(), ["a", "b", "c", "log"]);
-                // A writer that is held up for half a second passes for one that has ended.
+                // A writer that pauses for half a second counts as finished.
                 if fixture.stored()["/folder/log"].content == b"log" {
                     process.wait_for_output("source/log: it is being written");
                 }
@@ -189,7 +189,7 @@ fn start_keeps_files_being_written() {
     fixture.serve_and_compare();
 }
 
-/// Both start at once on a folder that is not there.
+/// Both start at the same time with a new repository folder.
 #[test]
 fn one_of_two_processes_gets_repository() {
     let fixture = Fixture::new();

@@ -1,5 +1,5 @@
-//! What a look through the directory may conclude: files that are young, replaced, or out of reach
-//! for a while, and clocks that jump.
+//! Scans of a directory with recent, replaced and temporarily unreachable files, and jumping
+//! clocks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,10 +12,10 @@ use weir_tests::Process;
 
 use super::Fixture;
 
-/// Longer than a file counts as young.
+/// Longer than the time for which a changed file counts as recent.
 const OLD: Duration = Duration::from_millis(600);
 
-/// A script makes a data set, publishes it and notifies its readers.
+/// A script creates files, publishes them and notifies readers when `weir put` is ready.
 #[test]
 fn ready_follows_recent_files() {
     for repo in [false, true] {
@@ -37,7 +37,7 @@ fn ready_follows_recent_files() {
     }
 }
 
-/// A file that is written all the time is published as it is, and the user reads so.
+/// A file that is always being written is published as it is, with a warning.
 #[test]
 fn start_waits_for_writers_up_to_a_limit() {
     let fixture = Fixture::new();
@@ -55,7 +55,7 @@ fn start_waits_for_writers_up_to_a_limit() {
         });
         let (process, ready) = fixture.watch();
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-        // If it never stood still, it is left out and published later. Both are said.
+        // If it kept changing, it is skipped and published later. Both are reported.
         let is_there = ready["objects"] == 3;
         assert_eq!(ready["skipped"], u64::from(!is_there), "{ready}");
         let files = fixture.fetched_files();
@@ -64,7 +64,7 @@ fn start_waits_for_writers_up_to_a_limit() {
     });
 }
 
-/// The directory is a mount point, and its file system comes and goes.
+/// The directory is a mount point whose file system is unmounted and mounted.
 #[test]
 fn empty_mount_point_withdraws_nothing() {
     let fixture = Fixture::new();
@@ -76,7 +76,7 @@ fn empty_mount_point_withdraws_nothing() {
     let all = ["a", "b", "sub/c"];
     let [source, away] = ["source", "away"].map(|name| fixture.host.path(name));
 
-    // At a start: there is no directory, and then an empty one.
+    // At the start, the directory is missing, then empty.
     fs::rename(&source, &away).expect("renamed");
     let message = fixture.start(&["source", "/folder", "--watch"]).finish().failure();
     assert!(message.contains("cannot read source"), "{message}");
@@ -92,7 +92,7 @@ fn empty_mount_point_withdraws_nothing() {
         assert_eq!(fixture.stored_files(), all);
     }
 
-    // It comes while the process watches, and goes again.
+    // While the process watches, the file system is mounted and unmounted.
     let process = fixture.start_watch();
     let _ = process.json_line();
     fs::remove_dir(&source).expect("removed");
@@ -108,19 +108,19 @@ fn empty_mount_point_withdraws_nothing() {
     assert_eq!(fixture.stored_files(), ["a", "b", "d", "sub/c"]);
     fs::remove_dir(&source).expect("removed");
     fs::rename(&away, &source).expect("renamed");
-    // Found absent in folders that this process has seen with their files, they are withdrawn.
+    // Files missing in a folder that this process has scanned before are withdrawn.
     fs::remove_file(fixture.source("sub/c")).expect("removed");
     fs::remove_file(fixture.source("a")).expect("removed");
     process.wait_for_withdrawn("/folder/a");
     assert_eq!(fixture.stored_files(), ["b", "d"]);
-    // The directory that came back is watched.
+    // The restored directory is watched.
     fs::write(fixture.source("e"), b"e").expect("written");
     process.wait_for_published("/folder/e");
     process.stop();
     assert_eq!(fixture.stored_files(), ["b", "d", "e"]);
 }
 
-/// What a link leads to is on another disk, which is away for a while.
+/// A link leads to another disk, which is unavailable for a while.
 #[test]
 fn unreadable_files_stay_published() {
     let fixture = Fixture::new();
@@ -141,9 +141,9 @@ fn unreadable_files_stay_published() {
     fixture.write_old("b", b"b");
     process.wait_for_published("/folder/b");
     assert_eq!(fixture.fetched_files(), ["a", "b", "c", "linked"]);
-    process.wait_for_output("source/linked: a link that leads nowhere");
+    process.wait_for_output("source/linked: a broken link");
     process.stop();
-    // Nor does a start remove it.
+    // A restart does not remove it either.
     let process = fixture.start(&words);
     assert_eq!(process.json_line()["objects"], 6);
     assert_eq!(fixture.fetched_files(), ["a", "b", "c", "linked"]);
@@ -159,7 +159,7 @@ fn content(fixture: &Fixture, name: &str) -> Vec<u8> {
     fixture.stored()[name].content.clone()
 }
 
-/// Each way by which a file can become another one, with what is kept of it after.
+/// Each way to replace a file, with the expected content in the repository.
 #[test]
 fn follows_every_way_to_replace_a_file() {
     let fixture = Fixture::new();
@@ -194,7 +194,7 @@ fn follows_every_way_to_replace_a_file() {
     std::os::unix::fs::symlink("stays", &path).expect("linked");
     is_now(b"stays");
 
-    // A folder has the name of the file, and then the file has it again.
+    // The file becomes a folder, and a file again.
     fs::remove_file(&path).expect("removed");
     fs::create_dir(&path).expect("a folder");
     fs::write(path.join("inner"), b"inner").expect("written");
@@ -206,7 +206,7 @@ fn follows_every_way_to_replace_a_file() {
     is_now(b"a file again");
     assert_eq!(fixture.fetched_files(), ["f", "stays"]);
 
-    // What is no file is not waited for.
+    // Other types than files are skipped without waiting.
     fs::remove_file(&path).expect("removed");
     let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
     assert!(made.success());
@@ -219,7 +219,7 @@ fn follows_every_way_to_replace_a_file() {
     fixture.serve_and_compare();
 }
 
-/// Changes the beginning of a file through a mapping, and closes it.
+/// Changes the start of a file through a memory mapping.
 fn map_and_write(path: &Path, text: &str) -> bool {
     let script = "import mmap, sys\n\
                   with open(sys.argv[1], 'r+b') as file:\n\
@@ -230,11 +230,11 @@ fn map_and_write(path: &Path, text: &str) -> bool {
     if !is_done {
         eprintln!("python3 does not run: NOT tested with a file that is written by mmap");
     }
-    // On some file systems, such as tmpfs, no time shows the change.
+    // Some file systems, such as tmpfs, do not update the modification time for this.
     is_done
 }
 
-/// Large files take long to sign; meanwhile others take their names.
+/// Files are replaced during the signing of a large file.
 #[test]
 fn file_replaced_while_signed_stays_whole() {
     const SIZE: usize = 2_000_000;
@@ -255,7 +255,7 @@ fn file_replaced_while_signed_stays_whole() {
     process.stop();
 }
 
-/// The clock of the producer was ahead by centuries when it first published.
+/// The clock of the producer was centuries ahead at the first publication.
 #[test]
 fn versions_grow_when_the_clock_jumps() {
     const AHEAD: u64 = 1 << 44;
@@ -276,7 +276,7 @@ fn versions_grow_when_the_clock_jumps() {
     fixture.serve_and_compare();
 }
 
-/// Files from before and after their time.
+/// Files with modification times far in the past and in the future.
 #[test]
 fn jumping_file_times_remove_nothing() {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -305,7 +305,7 @@ fn jumping_file_times_remove_nothing() {
     process.stop();
 }
 
-/// A process whose clock shows another time, where `faketime` is installed.
+/// A process with another clock. Needs `faketime`.
 #[test]
 fn jumping_clock_hides_nothing() {
     let is_there = Command::new("faketime").args(["-f", "+1d", "true"]).status();
@@ -333,7 +333,7 @@ fn jumping_clock_hides_nothing() {
     process.stop();
 }
 
-/// A look that failed is repeated without an event.
+/// A failed scan is repeated without an event.
 #[test]
 fn missing_directory_stays_published() {
     let fixture = Fixture::new();

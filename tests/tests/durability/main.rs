@@ -1,5 +1,5 @@
-//! What a repository promises (`docs/durability/repository.md`): what was acknowledged is there
-//! after kills, full and read-only disks, clocks that jump and files that are replaced.
+//! The guarantees of a repository (`docs/durability/repository.md`): acknowledged objects survive
+//! kills, full and read-only disks, jumping clocks and replaced files.
 
 mod disks;
 mod kills;
@@ -16,7 +16,7 @@ use weir_tests::{Host, Process, Router, sha256_hex};
 
 use self::reader::{Stored, read_repository};
 
-/// A folder `source` that is published as `/folder`, and a router that stores nothing.
+/// A folder `source` published as `/folder`, and a router without store.
 struct Fixture {
     router: Router,
     host: Host,
@@ -34,7 +34,7 @@ impl Fixture {
         self.host.path("source").join(file)
     }
 
-    /// Writes a file whose times say that it was written long ago.
+    /// Writes a file with an old modification time.
     fn write_old(&self, file: &str, content: &[u8]) {
         fs::write(self.source(file), content).expect("written");
         self.age(file);
@@ -53,14 +53,14 @@ impl Fixture {
         self.start(&["source", "/folder", "--watch"])
     }
 
-    /// Watches the folder; returns what it says when it is ready.
+    /// Starts to watch the folder, and returns the process and its ready line.
     fn watch(&self) -> (Process, Value) {
         let process = self.start_watch();
         let ready = process.json_line();
         (process, ready)
     }
 
-    /// Publishes the folder as it is, and ends.
+    /// Publishes the folder once.
     fn put_once(&self) -> String {
         let process = self.start(&["source", "/folder"]);
         let _ = process.json_line();
@@ -71,22 +71,21 @@ impl Fixture {
         read_repository(&self.host.path("repo"))
     }
 
-    /// The files of the folder that are stored, by their names in it.
+    /// The names of the files in the repository.
     fn stored_files(&self) -> Vec<String> {
         let stored = self.stored();
         let files = stored.keys().filter(|name| !name.ends_with("/32=ls"));
         files.filter_map(|name| name.strip_prefix("/folder/").map(str::to_owned)).collect()
     }
 
-    /// Gets the folder; the files that are in it then.
+    /// Fetches the folder, and returns the names of its files.
     fn fetched_files(&self) -> Vec<String> {
         let _ = fs::remove_dir_all(self.host.path("got"));
         self.router.weir(&["get", "/folder", "-o", "got"]).success();
         self.host.list("got")
     }
 
-    /// Has a fresh process serve the repository, and compares what consumers get of these files
-    /// with what is stored.
+    /// Serves the repository with a new process, and compares fetched files with the stored ones.
     fn serve_and_compare(&self) {
         let process = self.start(&[]);
         let _ = process.json_line();
@@ -113,7 +112,7 @@ impl Fixture {
     }
 }
 
-/// Objects and versions of a line that says what was published.
+/// Objects and versions in a line of `weir put --watch --json`.
 fn versions(line: &Value) -> BTreeMap<String, u64> {
     let names = line["published"].as_array().into_iter().flatten();
     let names = names.filter_map(|name| name.as_str()?.split_once("/v="));

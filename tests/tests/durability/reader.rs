@@ -1,5 +1,4 @@
-//! Reads a repository by its documented layout (`docs/repository.md`), without the code that writes
-//! it.
+//! Reads a repository by its documented layout (`docs/repository.md`), without Weir's own code.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,23 +8,23 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// One version of an object, whose packets are all as they were written.
+/// One version of an object. All its packets are intact.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) version: u64,
-    /// What its segments hold. Empty for a certificate.
+    /// The content of its segments. Empty for a certificate.
     pub(crate) content: Vec<u8>,
 }
 
-/// All objects of a repository by name, with the last version of each.
+/// The last version of each object in a repository, by name.
 ///
 /// # Panics
-/// If a file that has the name of an object is not whole.
+/// If the file of an object is incomplete.
 pub(crate) fn read_repository(folder: &Path) -> BTreeMap<String, Stored> {
     let mark = fs::read_to_string(folder.join("repository")).expect("the mark of a repository");
     assert_eq!(mark, "weir repository 1\n");
     loop {
-        // A process that is running may remove a file between its listing and its reading.
+        // A running process may remove a file between listing and reading. Try again.
         if let Some(objects) = try_read(folder) {
             return objects;
         }
@@ -129,12 +128,12 @@ fn var_number(octets: &[u8]) -> (u64, &[u8]) {
     (number(&octets[1..=len]), &octets[1 + len..])
 }
 
-/// A number in network order.
+/// A number in network byte order.
 fn number(octets: &[u8]) -> u64 {
     octets.iter().fold(0, |number, &octet| number << 8 | u64::from(octet))
 }
 
-/// A name as text without its version, and the version.
+/// Splits a name into its text without version, and the version.
 fn text_of(name: &[u8]) -> (String, u64) {
     let mut components = elements(name);
     let (typ, value) = components.pop().expect("a version");

@@ -1,4 +1,4 @@
-//! Sessions whose router is missing, restarts or is shared by many.
+//! Sessions with a missing or restarting router, and sessions shared by many sockets.
 
 use std::io::Read as _;
 use std::sync::{Arc, mpsc};
@@ -28,7 +28,7 @@ fn missing_router_and_route_are_errors() {
     let consumer = consumer(&session, "/nowhere");
     let mut reader = consumer.fetch(&name("/nowhere/a")).unwrap();
     drop((consumer, session));
-    // The reader has a session of its own until it is dropped.
+    // The reader keeps its session until it is dropped.
     assert!(matches!(reader.metadata(), Err(SocketError::NoRoute(_))));
 }
 
@@ -86,7 +86,7 @@ impl Drop for DropReport {
     }
 }
 
-/// A trust that holds the session that it is asked by.
+/// A trust policy that keeps the session that uses it.
 struct SessionHoldingTrust {
     verifier: Arc<dyn Verifier>,
     _session: Session,
@@ -133,7 +133,7 @@ fn thousand_consumers_share_a_session() {
             (number % 50, reader)
         })
         .collect();
-    // The last first: none waits for another to be read.
+    // Read the last one first: no reader waits for another.
     for (number, mut reader) in fetched.into_iter().rev() {
         let mut octets = Vec::new();
         reader.read_to_end(&mut octets).unwrap();

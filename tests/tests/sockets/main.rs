@@ -20,7 +20,7 @@ use weir_tests::sockets::{
 use weir_tests::{Host, Process, Router, socket_example};
 use weir_wire::{Data, Interest};
 
-/// A signature that only those who know the number can make or check.
+/// A signature that needs a secret number to create and verify.
 struct Secret(u8);
 
 impl Secret {
@@ -92,7 +92,7 @@ fn reads_latest_version_unless_name_has_one() {
     for (version, text) in versions.iter().zip([b"first", b"secnd", b"third"]) {
         assert_eq!(read_all(&consumer, &version.to_string()).unwrap(), text);
     }
-    // The publisher's name may say which as well.
+    // The name of the publisher may also contain the version.
     let chosen = name("/p/log/v=7");
     assert_eq!(producer.publish(&chosen, b"seventh".to_vec()).unwrap(), chosen);
     assert_eq!(read_all(&consumer, "/p/log/v=7").unwrap(), b"seventh");
@@ -269,8 +269,8 @@ fn slow_reader_stays_within_its_buffer() {
     let mut first = [0; 1000];
     reader.read_exact(&mut first).unwrap();
     thread::sleep(Duration::from_millis(300));
-    // The rest has not been asked for: what is republished in its place would be refused, and what
-    // is gone is not there.
+    // The remaining segments were not requested. Republished ones would be rejected, and removed
+    // ones are missing.
     drop(producer);
     let error = error_of(reader.read_to_end(&mut Vec::new()));
     assert!(matches!(error, SocketError::Incomplete(_)), "{error}");
@@ -303,7 +303,7 @@ fn untrusted_data_is_refused_or_flagged() {
     let mut wrong = Consumer::bind(&session, name("/p"), verifier(2));
     for on_bad in ["ask-again", "abort", "deliver"] {
         wrong.set("on_bad", on_bad).unwrap();
-        // Not even metadata is believed.
+        // Metadata is rejected too.
         let error = error_of(read_all(&wrong, "/p/a"));
         assert!(matches!(error, SocketError::NotVerified(_)), "{on_bad}: {error}");
     }
@@ -336,10 +336,10 @@ fn wrong_size_in_metadata_is_harmless() {
     consumer.set("reliable", "false").unwrap();
     let mut reader = consumer.fetch(&name("/p/a")).unwrap();
     reader.read_exact(&mut [0; 5]).unwrap();
-    // Each segment that is missed takes 2^62 octets, as the metadata says.
+    // By the metadata, each missing segment has 2^62 bytes.
     assert!(reader.read_to_end(&mut Vec::new()).is_ok());
     assert_eq!(reader.missed(), 4);
-    // Nor is what was asked for of it cut short.
+    // A requested range is not shortened either.
     let mut range = consumer.fetch_range(&name("/p/a"), 0..100).unwrap();
     let error = error_of(range.read_to_end(&mut Vec::new()));
     assert!(matches!(error, SocketError::NotVerified(_)), "{error}");

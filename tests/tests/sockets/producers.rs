@@ -1,4 +1,4 @@
-//! What producers publish, buffer, answer and refuse.
+//! Producer sockets: publishing, buffering, answering and rejecting.
 
 use std::io::Read as _;
 use std::thread;
@@ -34,7 +34,7 @@ fn requests_wait_for_publication() {
         assert_eq!(read_all(&consumer, &uri).unwrap(), format!("this is {uri}").as_bytes());
     }
     let producer = answering.join().unwrap();
-    // What is never published is refused when it has waited long enough.
+    // A request for a name that is never published is rejected after the waiting time.
     let error = error_of(read_all(&consumer, "/p/nothing"));
     assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
     let request = producer.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
@@ -55,7 +55,7 @@ fn expresses_single_interests() {
     producer.publish_packet(data).unwrap();
     let packet = pending.wait().unwrap();
     assert_eq!(DataView::decode(&packet).unwrap().content, b"pong");
-    // What will not be is refused long before its time is over.
+    // A rejected request ends long before its lifetime.
     let pending = consumer.express(&interest("/p/never")).unwrap();
     producer.refuse(&producer.recv().unwrap()).unwrap();
     assert!(matches!(pending.wait(), Err(SocketError::NoRoute(_))));
@@ -87,12 +87,12 @@ fn each_prefix_has_one_producer() {
     assert!(matches!(error, Some(SocketError::OutsidePrefix { .. })), "{error:?}");
     assert!(read_all(&consumer, "/p/a").unwrap() == content(10));
     assert!(read_all(&consumer, "/p/inner/a").unwrap() == content(11));
-    // Given back, the prefix is free.
+    // After the drop, the prefix is free.
     drop(outer);
     let again = producer(&session, "/p");
     again.publish(&name("/p/b"), content(12)).unwrap();
     assert!(read_all(&consumer, "/p/b").unwrap() == content(12));
-    // Only applications of this host may register.
+    // Only local applications may register prefixes.
     let elsewhere = Session::connect(&FaceUri::resolve(&router.udp()).unwrap()).unwrap();
     let error = Producer::bind(&elsewhere, name("/p"), identity()).err();
     assert!(matches!(error, Some(SocketError::PrefixRefused { .. })), "{error:?}");
@@ -130,7 +130,7 @@ fn refuses_what_exceeds_a_packet() {
     let producer = producer_with(&session, "/p", &[("segment_size", "100")]);
     let mut long = name("/p");
     long.append_generic(&[b'x'; 4000]);
-    // Its metadata has the name twice; parts of its manifest list as many digests as they can.
+    // The metadata contains the name twice, and the manifest packets are as large as possible.
     for octets in [5, 2000, 24_800] {
         let versioned = producer.publish(&long, content(octets)).unwrap();
         let mut read = Vec::new();
@@ -162,8 +162,8 @@ fn older_version_does_not_become_latest() {
     assert_eq!(read_all(&consumer, "/p/a/v=5").unwrap(), b"five");
 }
 
-/// Regression: the route of the shorter prefix was inherited, so that its producer, in another
-/// program, got the Interests and held them for seconds.
+/// Regression: the route of the shorter prefix was inherited, so its producer in another program
+/// got the Interests and delayed them for seconds.
 #[test]
 fn longer_prefix_hides_shorter_one() {
     let router = Router::on_new_host();
@@ -205,7 +205,7 @@ fn server_fetches_an_offered_object() {
     let host = Host::new();
     let router = Router::start(&host);
     let (server_session, client_session) = (session(&router), session(&router));
-    // Getting what is offered may take its time.
+    // Fetching the offered object may take a while.
     let server = producer_with(&server_session, "/server", &[("request_wait", "30s")]);
     let served = thread::spawn(move || {
         let puller = consumer(&server_session, "/");
@@ -240,7 +240,7 @@ fn server_fetches_an_offered_object() {
     };
     assert_eq!(send(&offer), 100_000_usize.to_be_bytes());
     let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
-    // What is not there, and what the server itself would be asked for.
+    // A missing object, and one that the server would have to request from itself.
     let made = |object: &str| {
         let metadata = Metadata {
             size_bytes: Some(100_000),
