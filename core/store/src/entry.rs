@@ -16,7 +16,6 @@ pub(crate) struct Entry {
     /// The whole Data TLV.
     pub(crate) packet: Packet,
     pub(crate) fresh_until: Instant,
-    /// Hash of the whole name.
     pub(crate) hash: u64,
     /// FreshnessPeriod, at most 49 days. `fresh_until` lies this far after the arrival of the Data.
     pub(crate) freshness_ms: u32,

@@ -76,7 +76,6 @@ pub(crate) struct Fixture {
     pub(crate) memory: StoreConfig,
     pub(crate) config: DiskTierConfig,
     pub(crate) disks: Vec<Octets>,
-    /// Operations in progress.
     pub(crate) ops: VecDeque<DiskOp>,
 }
 

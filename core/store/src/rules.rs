@@ -153,7 +153,6 @@ fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>)
 /// The rules in force, arranged for fast lookups.
 pub(crate) struct ActiveRules {
     pub(crate) rules: Rules,
-    /// Ordered by name.
     prefixes: Vec<RulePrefix>,
     /// The disjoint ranges of each prefix, one prefix after another.
     ranges: Vec<RuleRange>,

@@ -144,7 +144,6 @@ impl Store {
         }
     }
 
-    /// Bytes of memory in use.
     #[inline]
     fn bytes(&self) -> u64 {
         self.memory.bytes() + self.replaced.bytes()
@@ -307,6 +306,8 @@ impl Store {
         } else if !self.admits_nack(known, data, rule) {
             return None;
         }
+        // The same Data again: only its freshness and order change. Different Data of the name: the
+        // old entry goes. A new name: the disks may hold a record of it.
         match known {
             Some(index) if *self.memory.entries[index].packet == *data.wire => {
                 self.stats.refreshes += 1;
@@ -331,6 +332,7 @@ impl Store {
                 }
             }
         }
+        // Too large for memory: only the disks can store it.
         if !self.memory.is_storable(data, self.config.capacity_bytes) {
             return self.offer_bypassing_memory(now, &arrival, is_unverified, prefixes, pool);
         }
@@ -347,6 +349,7 @@ impl Store {
             }
         }
         self.stats.insertions += 1;
+        // Each insertion moves a few packets out of sparse spans, so no single call takes long.
         if pool.is_fragmented() {
             self.memory.compact(pool);
         }

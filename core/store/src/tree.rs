@@ -2,8 +2,8 @@ use crate::entry::{Entry, List, NONE, SiblingLinks};
 use alloc::vec::Vec;
 use weir_base::{Instant, Slab, Table};
 
-/// Bytes that a node costs: the node itself, its slot on the slab's list of vacant slots, and its
-/// share of the table when that is emptiest.
+/// Bytes that a node costs: itself, its slot on the slab's list of vacant slots, and its share of
+/// the table when that is emptiest.
 pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 
 /// A proper prefix of a stored name. It has an entry or a child, or is the root.
@@ -154,6 +154,7 @@ impl Tree {
     pub(crate) fn detach(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let mut at = entries[index].node;
         self.nodes[at].entries.unlink(entries, index);
+        // Remove the node, and each ancestor that has become empty by that.
         while at != self.root
             && self.nodes[at].entries.is_empty()
             && self.nodes[at].first_child == NONE

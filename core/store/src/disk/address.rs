@@ -63,7 +63,6 @@ impl RecordAddress {
         self.0.get() & (OFFSET_SECTORS_MAX - 1)
     }
 
-    /// The length of the record.
     #[inline]
     pub(crate) fn sectors(self) -> u8 {
         (self.0.get() >> SECTORS_AT) as u8

@@ -32,13 +32,11 @@ pub(crate) struct Offer<'a> {
 pub(crate) enum OfferReason {
     /// The disk has time. A rejection is not counted, since the Data will be offered again.
     Early,
-    /// Memory evicts the Data.
     Eviction,
     /// The router stops. The limits of the queues do not apply.
     Shutdown,
 }
 
-/// The result of an offer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OfferResult {
     /// The Data is on disk already, or will be compared with the record there.
@@ -62,7 +60,6 @@ enum ExistingRecord {
     /// The same Data, but its region will be reused soon. It should be written again, and to the
     /// same disk, where one erasure covers both records.
     Aging(RecordAddress),
-    /// Other Data.
     Different(RecordAddress),
     /// The same or other Data.
     Unverified(RecordAddress),
@@ -85,7 +82,6 @@ const STALE_FINGERPRINTS_STEPS: usize = 4;
 /// Why no disk takes Data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// The admission policy rejects it.
     NotAdmitted,
     /// No disk could ever take it, or the index may not grow.
     NoRoom,
@@ -104,8 +100,8 @@ impl DiskTier {
     /// without the empty one.
     ///
     /// 1. Find out what is on disk under the same key.
-    /// 2. Choose a disk. New Data of a name must go to the disk of the old record, if there is one:
-    ///    on one disk the newer record wins after a restart.
+    /// 2. Choose a disk. New Data of a name must go to the disk of the old record, if there is one.
+    ///    On one disk the newer record wins after a restart.
     /// 3. If no disk takes the Data, the old record may stay only if it is not known to differ.
     /// 4. Otherwise append it.
     pub(crate) fn offer(
@@ -371,6 +367,8 @@ impl DiskTier {
         let (region, at) = (log.region, log.write_offset);
         let (mut path, mut prefixes) = (Some(path), mem::take(&mut self.path));
         prefixes.clear();
+        // The checkpoint needs the prefixes once for each region and object, the index once for
+        // each new object. Compute them at most once.
         if !log.checkpoint.knows(key.object)
             && let Some(path) = path.take()
         {
@@ -388,18 +386,15 @@ impl DiskTier {
         let before = self.catalog.insert(key, address, append_path, || object_name(packet));
         self.path = prefixes;
         self.on_indexed(disk, key, before);
+        // The new record replaces any older one, including one that recovery has not found yet.
         if (self.fingerprints.remove(key) || is_unverified) && self.is_recovering() {
             self.supersede(disk, key);
         }
+        // The pending record and the batch share the packet with memory. Nothing is copied.
         let packet = packet.share();
         let is_evicted = false;
-        let pending = Pending {
-            is_evicted,
-            key,
-            address: address,
-            packet: packet.clone(),
-            fresh_until_unix_ms,
-        };
+        let pending =
+            Pending { is_evicted, key, address, packet: packet.clone(), fresh_until_unix_ms };
         let pending = self.insert_pending(pending);
         let write_bytes_max = u64::from(self.config.write_bytes_max);
         let device = &mut self.devices[disk];

@@ -148,7 +148,6 @@ impl RecordCatalog {
         });
     }
 
-    /// The list of stored segments.
     pub(super) fn holdings(&self) -> Option<&Holdings> {
         self.holdings.as_deref()
     }

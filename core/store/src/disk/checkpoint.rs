@@ -34,7 +34,6 @@ const RECORD: u8 = 2;
 const ERASED_KEY: u8 = 3;
 const ERASED_BELOW: u8 = 4;
 
-/// What was erased.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Erasure {
     /// One Data packet.
@@ -93,7 +92,6 @@ impl CheckpointBuilder {
         self.octets
     }
 
-    /// The items, decoded.
     pub(super) fn contents(&self) -> RegionContents {
         RegionContents::decode(&self.octets[HEADER_BYTES..])
             .unwrap_or_else(|| unreachable!("encoded items can be decoded"))
@@ -203,12 +201,7 @@ impl RegionContents {
                     let key = Key { object, segment: reader.number()?.wrapping_sub(1) };
                     let at_sectors = u32::try_from(reader.number()?).ok()?;
                     let sectors = reader.octet()?;
-                    contents.items.push(RegionItem::Record {
-                        key,
-                        node,
-                        at_sectors,
-                        sectors: sectors,
-                    });
+                    contents.items.push(RegionItem::Record { key, node, at_sectors, sectors });
                 }
                 _ => {
                     contents.items.push(RegionItem::Erased(reader.erased(tag)?));
@@ -310,12 +303,8 @@ mod tests {
         assert!(builder.knows(20) && !builder.knows(40));
         let octets = builder.into_octets();
         let contents = RegionContents::decode(&octets[HEADER_BYTES..]).unwrap();
-        let record = |key, node, at_sectors, sectors| RegionItem::Record {
-            key,
-            node,
-            at_sectors,
-            sectors: sectors,
-        };
+        let record =
+            |key, node, at_sectors, sectors| RegionItem::Record { key, node, at_sectors, sectors };
         let erased = |erasure, before| RegionItem::Erased(of(erasure, before));
         let expected = [
             record(object(30, 0), 2, 8, 17),

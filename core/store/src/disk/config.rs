@@ -132,11 +132,8 @@ pub struct DiskTierConfig {
     /// Bytes of memory for index and filter. A record is not stored if it might need more, even if
     /// only while a table grows. With less than about 100 KiB hardly any record is.
     pub index_bytes_max: u64,
-    /// Which Data is stored.
     pub admission: Admission,
-    /// When Data is offered.
     pub offer_at: OfferAt,
-    /// Which operation goes first.
     pub contention: Contention,
     /// Most operations in progress on one disk.
     pub depth: u32,

@@ -132,9 +132,7 @@ pub(super) struct Device {
     sequences: Vec<u32>,
     /// Whether recovery knows enough of the disk to write to it.
     pub(super) is_ready: bool,
-    /// Consecutive failed writes.
     pub(super) write_failures: u32,
-    /// Consecutive failed reads.
     pub(super) read_failures: u32,
     /// Nothing is appended before this time.
     pub(super) paused_until: Instant,
@@ -325,16 +323,18 @@ impl Device {
         debug_assert!(self.open.is_none() && self.batch.is_none());
         let region = self.next_region()?;
         let before = self.regions[region as usize];
+        // Every use of a region gets a new number, so records of earlier uses can be recognised.
         *last_sequence += 1;
-        let found_as = if before.sequence != 0 { before.sequence } else { before.recoverable_as };
+        let recoverable_as =
+            if before.sequence != 0 { before.sequence } else { before.recoverable_as };
         // Skip numbers with the same low 8 bits as an earlier use. Their addresses must differ.
-        while [before.last_sequence as u8, found_as as u8].contains(&(*last_sequence as u8)) {
+        while [before.last_sequence as u8, recoverable_as as u8].contains(&(*last_sequence as u8)) {
             *last_sequence += 1;
         }
         let sequence = *last_sequence;
         let failures = before.failures;
         self.regions[region as usize] =
-            Region { sequence, failures, recoverable_as: found_as, ..Region::default() };
+            Region { sequence, failures, recoverable_as, ..Region::default() };
         self.update_oldest_eighth();
         let mut header = vec![0; HEADER_BYTES];
         header.extend_from_slice(&self.geometry.first.to_le_bytes());
@@ -446,6 +446,8 @@ impl Device {
             let batch = self.checkpoint(now, region, sequence, checkpoint, tickets.next());
             debug_assert!(batch.offset >= log_at, "the region has space for its checkpoint");
             self.writes.push_back(batch);
+            // Stay in the list until checkpoint and footer are written, so the region is not
+            // reused.
             self.closing.push(RegionWriter {
                 region,
                 sequence,

@@ -3,7 +3,6 @@
 use super::address::Key;
 use alloc::collections::BTreeMap;
 
-/// Most fingerprints.
 const FINGERPRINTS_MAX: usize = 1 << 16;
 /// Most bytes of one: a B-tree node is at least half full.
 const FINGERPRINT_BYTES: usize = 2 * size_of::<(Key, u64)>();

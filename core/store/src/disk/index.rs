@@ -22,7 +22,7 @@ const BOTH: u64 = 1 << 63;
 /// alone, is stored in the node itself.
 ///
 /// Names are not stored. After reading a record, the caller must compare its name. If two prefixes
-/// have the same hash, they share a node: a prefix lookup may then find Data that is not below the
+/// have the same hash, they share a node. A prefix lookup may then find Data that is not below the
 /// prefix, or miss some.
 pub(crate) struct DiskIndex {
     nodes: Nodes,
@@ -92,7 +92,6 @@ impl DiskIndex {
         self.len
     }
 
-    /// Whether there is none.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.len == 0
@@ -111,9 +110,9 @@ impl DiskIndex {
             + self.path.capacity() * size_of::<u64>()
     }
 
-    /// Whether the index may grow as far as inserting `key` can make it, if the object's name has
-    /// at most `prefixes` proper prefixes, without the empty one. Memory that is needed only during
-    /// a move counts, too.
+    /// Whether the index may grow as far as inserting `key` can make it. The object's name has at
+    /// most `prefixes` proper prefixes, without the empty one. Memory that is needed only during a
+    /// move counts, too.
     pub(crate) fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
         let growth = self.growth_bytes(key, prefixes);
         self.memory_bytes().saturating_add(growth) <= self.bytes_max
@@ -145,7 +144,6 @@ impl DiskIndex {
         self.nodes.prefetch_table(object);
     }
 
-    /// The address of `key`'s Data.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<RecordAddress> {
         let node = self.nodes.find(key.object)?;
@@ -245,6 +243,7 @@ impl DiskIndex {
         let mut count = 0;
         let mut at = top;
         while count < limit {
+            // Remove the node's own Data first, then descend into its first child.
             if let Some((key, address)) = self.entry(at, NodeEntry::Whole) {
                 self.remove_from_node(at, key.segment);
                 erased(key, address);
@@ -256,6 +255,7 @@ impl DiskIndex {
                 at = child;
                 continue;
             }
+            // An empty leaf: remove it, and restart at the top of the subtree.
             self.nodes.prune(at);
             if at == ROOT || self.nodes.get(top).is_vacant() {
                 return count;

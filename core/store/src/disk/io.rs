@@ -56,6 +56,7 @@ impl DiskTier {
         if device.is_stalled || device.under_way >= self.config.depth {
             return None;
         }
+        // Recovery goes first: until it is complete, lookups miss records.
         if let Some((purpose, kind)) = self.next_recovery_read(disk) {
             return Some(self.begin_op(now, disk, purpose, kind));
         }
@@ -72,6 +73,7 @@ impl DiskTier {
         match choose_next(contention, read, write) {
             Some(NextOp::Read) => self.begin_next_read(now, disk),
             Some(NextOp::Write) => self.begin_next_write(now, disk),
+            // Idle disk: compare records before a stop.
             None => {
                 let (purpose, kind) = self.next_comparison(disk)?;
                 Some(self.begin_op(now, disk, purpose, kind))
@@ -120,6 +122,7 @@ impl DiskTier {
         let disk = usize::from(disk);
         let device = &mut self.devices[disk];
         device.under_way -= 1;
+        // Any response ends a stall.
         device.is_stalled = false;
         device.last_answer = now;
         self.forget_ended(disk);
@@ -330,6 +333,7 @@ impl DiskTier {
             let read = self.reads.remove(at);
             self.reads.finish(read.id, ReadOutcome::Stalled);
         }
+        // Reads in progress stay with the driver, but their Interests are released as well.
         for running in self.operations.of_disk(disk) {
             if let OpPurpose::Read(at) = running.purpose {
                 self.reads.release_waiters(at);

@@ -31,7 +31,6 @@ pub struct FinishedRead {
     pub outcome: ReadOutcome,
 }
 
-/// The result of a read.
 #[derive(Debug)]
 pub enum ReadOutcome {
     Data {

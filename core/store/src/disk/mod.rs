@@ -11,7 +11,7 @@
 //! region  header | record | record | erasures | record | ... free ... | checkpoint | footer
 //! ```
 //!
-//! A disk is a ring of *regions* (1 to 64 MiB by default), which are written from front to back and
+//! A disk is a ring of *regions* (1 to 64 MiB by default). They are written from front to back and
 //! reused as a whole, oldest first. Each use of a region has a *sequence number*, higher than all
 //! before.
 //!
@@ -29,8 +29,8 @@
 //! Take `/video/v=1/seg=42`, which has just arrived, and its life in the order of the calls.
 //!
 //! 1. **Arrival.** `Store::insert` puts the packet into memory and appends the entry to the
-//!    `WriteQueue`: data that no disk has been offered yet. If an older record of the same name is
-//!    on a disk, a fingerprint of the new packet is kept to compare the two later
+//!    `WriteQueue`: data that no disk has been offered yet. An older record of the same name may be
+//!    on a disk. Then a fingerprint of the new packet is kept to compare the two later
 //!    (`fingerprints.rs`). A record that differs is never served.
 //! 2. **Offer.** `DiskTier::offer` is called at one of three moments:
 //!    - early, by `Disks::write_early`, once memory is a quarter full and a disk has time
@@ -45,14 +45,14 @@
 //!    for.
 //! 4. **Append.** The record gets the next free sectors in the disk's open region. Disk, offset,
 //!    length and the low 8 bits of the sequence number make a `RecordAddress` of 8 bytes
-//!    (`address.rs`). The record is added to the index (name hash to address), to the Bloom filter
-//!    in front of it, to the region's checkpoint, and to the list of *pending* records. The pending
-//!    record shares the packet in memory; nothing is copied.
+//!    (`address.rs`). The record is added to the index (name hash to address) and to the Bloom
+//!    filter in front of it. It also enters the region's checkpoint and the list of *pending*
+//!    records. The pending record shares the packet in memory; nothing is copied.
 //!
-//!    If the region is full, it is closed and the next one is opened: an empty one, or the oldest,
-//!    whose records are evicted by that. Nothing is moved or read: their addresses have an old
-//!    sequence number and are invalid from now on. `DiskTier::sweep` removes them from the index
-//!    little by little.
+//!    If the region is full, it is closed and the next one is opened. That is an empty one, or the
+//!    oldest, whose records are evicted by that. Nothing is moved or read: their addresses have an
+//!    old sequence number and are invalid from now on. `DiskTier::sweep` removes them from the
+//!    index little by little.
 //! 5. **Write.** Records gather in a `WriteBatch` of up to 256 KiB, or until the oldest has waited
 //!    5 ms. `Store::take_disk_ops` then hands it to the driver. Records of a region wait until its
 //!    header is on disk: otherwise a restart would take the region for what it was before.

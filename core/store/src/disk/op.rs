@@ -55,7 +55,6 @@ pub enum WriteChunk {
     Raw(Vec<u8>),
 }
 
-/// The outcome of an operation.
 #[derive(Clone, Debug)]
 pub enum DiskOutcome {
     /// [`DiskOpKind::ReadRecord`]: the Data TLV, in a block of its own size class.

@@ -5,7 +5,6 @@ use super::device::WriteBatch;
 use super::op::DiskOpId;
 use weir_base::Slab;
 
-/// What an operation is for.
 pub(super) enum OpPurpose {
     Read(u32),
     Write(WriteBatch),
@@ -14,14 +13,12 @@ pub(super) enum OpPurpose {
     Comparison(Key, RecordAddress),
 }
 
-/// An operation in progress.
 pub(super) struct RunningOp {
     id: DiskOpId,
     pub(super) disk: u8,
     pub(super) purpose: OpPurpose,
 }
 
-/// All operations in progress.
 #[derive(Default)]
 pub(super) struct Operations {
     running: Slab<RunningOp>,

@@ -65,8 +65,7 @@ impl Reads {
     /// Adds a read. Returns its identifier and its index.
     pub(super) fn begin(&mut self, key: Key, address: RecordAddress, ticket: u64) -> (ReadId, u32) {
         let id = self.next_id();
-        let read =
-            SharedRead { id, key, address: address, ticket, is_released: false, is_stale: false };
+        let read = SharedRead { id, key, address, ticket, is_released: false, is_stale: false };
         let at = self.reads.insert(read);
         self.by_key.insert(key.filter_hash(), at);
         (id, at)

@@ -2,9 +2,9 @@
 //!
 //! A record is a header of 48 bytes, a body, and zeros up to the end of the block. Integers are
 //! little-endian. The header names the store, the use of the region, and the offset. So no other
-//! bytes can pass for the record: neither packet content that looks like one, nor a record of an
-//! earlier use of the region. A block that the disk wrote or read at the wrong offset is detected
-//! as well.
+//! bytes can pass for the record. Neither can packet content that looks like one, nor a record of
+//! an earlier use of the region. A block that the disk wrote or read at the wrong offset is
+//! detected as well.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -30,7 +30,6 @@ const MAGIC: [u8; 4] = *b"WRec";
 #[repr(u32)]
 pub(crate) enum RecordKind {
     Data = 1,
-    /// The header of a region.
     Region = 2,
     /// The list of a region's contents, written when the region is full.
     Checkpoint = 3,

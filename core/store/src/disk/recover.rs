@@ -29,11 +29,11 @@
 //!    was scanned and has space left, the log continues in it. Any other scanned region gets the
 //!    checkpoint that it lacks.
 //!
-//! Example: region 5 (sequence 9, no footer) holds record A, then an erasure of B; region 2
+//! Example: region 5 (sequence 9, no footer) holds record A, then an erasure of B. Region 2
 //! (sequence 8, with a checkpoint) holds B, then A. Region 5 is scanned and comes first: the
 //! erasure of B is remembered, and A is indexed in region 5. In region 2, the older A is skipped
-//! because A is known, and B because its position (8, ...) lies before that of the erasure (9,
-//! ...).
+//! because A is known. B is skipped because its position (8, ...) lies before that of the erasure
+//! (9, ...).
 //!
 //! While a disk recovers, the store may erase or replace names whose records have not been read
 //! yet. `erase_unindexed` remembers these with the highest position, so the records are skipped
@@ -77,23 +77,23 @@ impl DiskTier {
         if recovery.reading >= share {
             return None;
         }
-        let (what, attempts) = recovery.next_read()?;
+        let (read, attempts) = recovery.next_read()?;
         recovery.reading += 1;
-        let tag = self.recovery.requests.insert(RecoveryRequest { disk, read: what, attempts });
+        let tag = self.recovery.requests.insert(RecoveryRequest { disk, read, attempts });
         let device = &self.devices[disk];
         let block_bytes = device.geometry.block_bytes;
-        let (region, at, len) = match what {
+        let (region, at, len) = match read {
             RecoveryRead::Header(region) => (region, 0, block_bytes),
             RecoveryRead::Footer(region) => {
                 (region, device.geometry.region_bytes - u64::from(block_bytes), block_bytes)
             }
             RecoveryRead::Job(region) => {
-                let medium = self.medium(disk, region);
+                let context = self.context(disk, region);
                 let jobs = &self.recovery.disks[disk].jobs;
                 let job = jobs.iter().find(|job| job.region == region);
                 let part = job.and_then(|job| match &job.source {
                     ContentSource::Checkpoint { at, len } => Some((*at, *len)),
-                    ContentSource::Scan(scan) => scan.next_read(&medium),
+                    ContentSource::Scan(scan) => scan.next_read(&context),
                 });
                 // A job that needs no more reads has its contents already.
                 let (at, len) = part.unwrap_or((0, block_bytes));
@@ -104,7 +104,7 @@ impl DiskTier {
         Some((OpPurpose::Recovery(tag), kind))
     }
 
-    fn medium(&self, disk: usize, region: u32) -> RegionContext {
+    fn context(&self, disk: usize, region: u32) -> RegionContext {
         let device = &self.devices[disk];
         RegionContext {
             store_id: device.store_id,
@@ -117,7 +117,7 @@ impl DiskTier {
     }
 
     pub(super) fn on_recovery_read(&mut self, tag: u32, outcome: DiskOutcome) {
-        let RecoveryRequest { disk, read: what, attempts } = self.recovery.requests.remove(tag);
+        let RecoveryRequest { disk, read, attempts } = self.recovery.requests.remove(tag);
         let Some(recovery) = self.recovery.disks.get_mut(disk) else { return };
         recovery.reading -= 1;
         let octets = match outcome {
@@ -125,13 +125,13 @@ impl DiskTier {
             _ => {
                 self.stats.read_errors += 1;
                 if attempts + 1 < ATTEMPTS_MAX {
-                    recovery.retries.push((what, attempts + 1));
+                    recovery.retries.push((read, attempts + 1));
                     return;
                 }
                 None
             }
         };
-        match what {
+        match read {
             RecoveryRead::Header(region) => self.on_header(disk, region, octets.as_deref()),
             RecoveryRead::Footer(region) => self.on_footer(disk, region, octets.as_deref()),
             RecoveryRead::Job(region) => self.on_job_read(disk, region, octets.as_deref()),
@@ -140,7 +140,7 @@ impl DiskTier {
     }
 
     fn on_header(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
-        let RegionContext { store_id, checksum, offset, .. } = self.medium(disk, region);
+        let RegionContext { store_id, checksum, offset, .. } = self.context(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         let opened = octets.map(|octets| record::parse_any(octets, store_id, offset, checksum));
         match opened {
@@ -156,7 +156,7 @@ impl DiskTier {
 
     fn on_footer(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
         let RegionContext { store_id, checksum, offset, region_bytes, block_bytes, .. } =
-            self.medium(disk, region);
+            self.context(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         let at = region_bytes - u64::from(block_bytes);
         let opened =
@@ -170,6 +170,7 @@ impl DiskTier {
                         .fold(0, |word, &octet| word << 8 | u64::from(octet))
                 };
                 let (begin, len) = (word(0), word(8));
+                // The checkpoint must end where the footer begins.
                 let is_sensible = begin.checked_add(len) == Some(at) && len >= HEADER_BYTES as u64;
                 ends.footer = is_sensible.then_some((record.sequence, begin, len as u32));
             }
@@ -188,7 +189,7 @@ impl DiskTier {
     }
 
     fn on_job_read(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
-        let medium = self.medium(disk, region);
+        let context = self.context(disk, region);
         let recovery = &mut self.recovery.disks[disk];
         let ends = recovery.ends[region as usize];
         let mut jobs = recovery.jobs.iter_mut();
@@ -197,9 +198,9 @@ impl DiskTier {
         let mut is_unreadable = octets.is_none();
         match &mut job.source {
             ContentSource::Checkpoint { at, .. } => {
-                let offset = medium.offset + *at;
+                let offset = context.offset + *at;
                 let record = octets.and_then(|octets| {
-                    record::parse_any(octets, medium.store_id, offset, medium.checksum).ok()
+                    record::parse_any(octets, context.store_id, offset, context.checksum).ok()
                 });
                 let is_it = |record: &record::Record<'_>| {
                     record.kind == RecordKind::Checkpoint && record.sequence == job.sequence
@@ -207,17 +208,19 @@ impl DiskTier {
                 match record.filter(is_it).and_then(|record| RegionContents::decode(record.body)) {
                     Some(contents) => job.set_contents(contents),
                     None => {
-                        let scan = RegionScan::new(job.sequence, medium.block_bytes);
+                        // Without a valid checkpoint, the region must be scanned.
+                        let scan = RegionScan::new(job.sequence, context.block_bytes);
                         job.source = ContentSource::Scan(scan);
                     }
                 }
             }
             ContentSource::Scan(scan) => {
                 match octets {
-                    Some(octets) => scan.read(octets, &medium),
-                    None => scan.skip(&medium),
+                    Some(octets) => scan.read(octets, &context),
+                    // Unreadable: continue behind the chunk. The region then gets no checkpoint.
+                    None => scan.skip(&context),
                 }
-                if scan.next_read(&medium).is_none() {
+                if scan.next_read(&context).is_none() {
                     is_unreadable |= ends.are_damaged(scan);
                     job.sequence = scan.sequence;
                     let contents = scan.checkpoint.contents();
@@ -407,6 +410,7 @@ impl DiskTier {
     fn on_region_indexed(&mut self, disk: usize, job: RegionJob) {
         let ContentSource::Scan(scan) = job.source else { return };
         let device = &mut self.devices[disk];
+        // A region with unreadable chunks is left as it is, until it is reused.
         if scan.has_gaps || !device.is_usable() {
             return;
         }

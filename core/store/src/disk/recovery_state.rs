@@ -41,8 +41,8 @@ pub(super) struct RegionEnds {
 }
 
 impl RegionEnds {
-    /// Whether header or footer lack something that the scanned contents call for: a header if
-    /// there is any record, and a valid footer if there is a checkpoint.
+    /// Whether the region, which had to be scanned, is damaged. It is if its header is not that of
+    /// its records, or if a footer or checkpoint shows that it was closed.
     pub(super) fn are_damaged(&self, scan: &RegionScan) -> bool {
         let footer = self.footer.map(|(sequence, ..)| sequence);
         let is_its = |sequence: Option<u32>| sequence == Some(scan.sequence);
@@ -79,7 +79,6 @@ pub(super) enum Stage {
     Indexing,
 }
 
-/// The recovery of one disk.
 pub(super) struct DiskRecovery {
     pub(super) stage: Stage,
     pub(super) ends: Vec<RegionEnds>,

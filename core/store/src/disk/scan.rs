@@ -64,48 +64,50 @@ impl RegionScan {
     }
 
     /// Offset and length of the next read; `None` when all is read.
-    pub(super) fn next_read(&self, medium: &RegionContext) -> Option<(u64, u32)> {
+    pub(super) fn next_read(&self, context: &RegionContext) -> Option<(u64, u32)> {
         let is_hopeless = self.sequence == 0 && self.next_at >= PROBE_BYTES;
-        let len = CHUNK_BYTES.min(medium.region_bytes - self.next_at);
+        let len = CHUNK_BYTES.min(context.region_bytes - self.next_at);
         (len > 0 && !is_hopeless).then_some((self.next_at, len as u32))
     }
 
     /// A chunk could not be read.
-    pub(super) fn skip(&mut self, medium: &RegionContext) {
+    pub(super) fn skip(&mut self, context: &RegionContext) {
         self.has_gaps = true;
         self.remainder.clear();
-        self.next_at = (self.next_at + CHUNK_BYTES).min(medium.region_bytes);
+        self.next_at = (self.next_at + CHUNK_BYTES).min(context.region_bytes);
     }
 
     /// Handles a chunk that was read. It is shorter than requested at the end of the file.
-    pub(super) fn read(&mut self, octets: &[u8], medium: &RegionContext) {
+    pub(super) fn read(&mut self, octets: &[u8], context: &RegionContext) {
         let base = self.next_at - self.remainder.len() as u64;
-        let asked = self.next_read(medium).map_or(0, |(_, len)| len as usize);
+        let asked = self.next_read(context).map_or(0, |(_, len)| len as usize);
         self.next_at = match octets.len() < asked {
-            true => medium.region_bytes, // The file ends here.
+            true => context.region_bytes, // The file ends here.
             false => self.next_at + octets.len() as u64,
         };
         let mut buffer = core::mem::take(&mut self.remainder);
         buffer.extend_from_slice(octets);
-        let is_last = self.next_at >= medium.region_bytes;
-        let block_bytes = medium.block_bytes as usize;
+        let is_last = self.next_at >= context.region_bytes;
+        let block_bytes = context.block_bytes as usize;
         let mut at = 0;
         while at + block_bytes <= buffer.len() {
             let rest = &buffer[at..];
-            let offset = medium.offset + base + at as u64;
-            match record::parse_any(rest, medium.store_id, offset, medium.checksum) {
+            let offset = context.offset + base + at as u64;
+            match record::parse_any(rest, context.store_id, offset, context.checksum) {
                 Ok(record) => {
-                    let size = record::size(record.body.len(), medium.block_bytes);
-                    self.on_record(&record, base + at as u64, size, medium);
+                    let size = record::size(record.body.len(), context.block_bytes);
+                    self.on_record(&record, base + at as u64, size, context);
                     at += size as usize;
                 }
+                // The record continues in the next chunk.
                 Err(RecordFault::Truncated) if !is_last && has_plausible_length(rest) => break,
+                // No record here: records start at block boundaries, so try the next block.
                 Err(_) => at += block_bytes,
             }
         }
         if at > buffer.len() {
             // Only padding was cut off.
-            self.next_at = (base + at as u64).min(medium.region_bytes);
+            self.next_at = (base + at as u64).min(context.region_bytes);
             at = buffer.len();
         }
         buffer.drain(..at);
@@ -115,22 +117,22 @@ impl RegionScan {
     }
 
     /// Adds a record of the newest use seen so far, and forgets those of earlier uses.
-    fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, medium: &RegionContext) {
-        if record.sequence < self.sequence || at + size > medium.region_bytes {
+    fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, context: &RegionContext) {
+        if record.sequence < self.sequence || at + size > context.region_bytes {
             return;
         }
         if record.sequence > self.sequence {
             // Everything found so far belongs to an earlier use.
             self.sequence = record.sequence;
             self.checkpoint = CheckpointBuilder::new();
-            self.end = medium.block_bytes.into();
+            self.end = context.block_bytes.into();
             self.has_checkpoint = false;
         }
         let at_sectors = (at / SECTOR_BYTES) as u32;
         match record.kind {
             RecordKind::Data => {
                 let Ok(data) = DataView::decode(record.body) else { return };
-                self.on_data(data.name, at_sectors, (size / SECTOR_BYTES) as u8, medium);
+                self.on_data(data.name, at_sectors, (size / SECTOR_BYTES) as u8, context);
             }
             RecordKind::Erasures => {
                 let erasures = decode_erasures(record.body).unwrap_or_default();
@@ -151,14 +153,14 @@ impl RegionScan {
         name: NameView<'_>,
         at_sectors: u32,
         sectors: u8,
-        medium: &RegionContext,
+        context: &RegionContext,
     ) {
         if name.is_empty() || name.component_count() > crate::store::COMPONENTS_MAX {
             return;
         }
         let hashes = &mut self.hashes;
         hashes.clear();
-        let mut hasher = medium.hash_key.prefixes(name.value());
+        let mut hasher = context.hash_key.prefixes(name.value());
         let mut end = 0;
         hashes.extend(name.components().map(|component| {
             end += component.wire.len();

@@ -35,16 +35,13 @@ pub const DATA_OFFSET_MIN: u64 = COPY_OFFSET_V1 + SUPERBLOCK_BYTES as u64;
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"WeirDisk";
 /// The version of new superblocks. Version 1 is read and written as well.
 const SUPERBLOCK_VERSION: u32 = 2;
-/// Most disks of a set.
 pub const DISKS_MAX: u32 = 16;
-/// Smallest size of a region.
 pub const REGION_BYTES_MIN: u64 = 64 << 10;
-/// Largest size of a region.
 pub const REGION_BYTES_MAX: u64 = 1 << 30;
 
 const CHECKED_FROM: usize = 16;
 
-/// The contents of a superblock. It holds secrets: with the keys, an attacker can forge records of
+/// The contents of a superblock. It holds secrets. With the keys, an attacker can forge records of
 /// the store, and names that all fall into the same slot of its tables.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Superblock {
@@ -138,7 +135,6 @@ impl Superblock {
         octets
     }
 
-    /// Decodes one copy.
     pub fn decode(octets: &[u8], checksum: Checksum) -> Result<Self, SuperblockFault> {
         if !octets.starts_with(&SUPERBLOCK_MAGIC) {
             return Err(SuperblockFault::Foreign);

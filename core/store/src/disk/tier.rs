@@ -361,7 +361,7 @@ impl DiskTier {
             reads_waiting,
             is_stalled: device.is_stalled,
             key,
-            address: address,
+            address,
         })
     }
 

@@ -234,13 +234,13 @@ impl Blocks {
         found.is_some_and(|at| self.objects[at].name.is_empty())
     }
 
-    /// Sets the name of an existing object. With `is_told`, its blocks are marked to be reported.
-    pub(super) fn set_name(&mut self, hash: u64, name: Vec<u8>, is_told: bool) {
+    /// Sets the name of an existing object. If `must_report`, its blocks are marked to be reported.
+    pub(super) fn set_name(&mut self, hash: u64, name: Vec<u8>, must_report: bool) {
         let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
         let Some(object) = found else { return };
         self.name(object, name);
         let mut at = self.objects[object].first;
-        while at != NONE && is_told {
+        while at != NONE && must_report {
             self.mark_changed(at);
             at = self.blocks[at].next;
         }

@@ -104,9 +104,9 @@ pub struct HoldingChanges {
 
 /// The segments in one tier.
 ///
-/// 64 segments of an object are a block of one cache line: one bit for each segment that is stored,
-/// and one bit for each that was reported. Their difference is what the next report contains. So a
-/// change that is reverted before the next report costs no message, and pending changes take no
+/// 64 segments of an object are a block of one cache line. It has one bit for each segment that is
+/// stored, and one for each that was reported. Their difference is what the next report contains.
+/// So a change that is reverted before the next report costs no message. Pending changes take no
 /// memory besides the blocks, however long the reader waits.
 pub(crate) struct Holdings {
     config: HoldingsConfig,
@@ -183,9 +183,11 @@ impl Holdings {
         if bits == block.bits() {
             return;
         }
-        let is_told = block.is_changed() || block.reported_in(self.generation) != 0;
+        let is_reported = block.is_changed() || block.reported_in(self.generation) != 0;
         self.blocks.set_bits(at, bits);
-        if bits == 0 && !is_told {
+        // A block that was never reported can go at once. Otherwise the reader must learn of the
+        // removal.
+        if bits == 0 && !is_reported {
             self.blocks.free(at);
         } else if self.is_tracking_changes {
             self.blocks.mark_changed(at);
@@ -276,9 +278,9 @@ impl Holdings {
                 continue;
             }
             let block = self.blocks.get_mut(at);
-            let told = block.reported_in(self.generation);
+            let reported = block.reported_in(self.generation);
             let bits = block.bits();
-            let (added, removed) = (bits & !told, told & !bits);
+            let (added, removed) = (bits & !reported, reported & !bits);
             (block.reported, block.generation) = (bits, self.generation);
             if added | removed != 0 {
                 due.push((block.object, block.number, added, removed));
@@ -288,6 +290,7 @@ impl Holdings {
                 self.blocks.free_later(at);
             }
         }
+        // One change for each object, with its blocks in order.
         due.sort_unstable();
         for of_one in due.chunk_by(|one, other| one.0 == other.0) {
             let Some(name) = self.blocks.name_of(of_one[0].0) else { continue };

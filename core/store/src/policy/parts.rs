@@ -70,8 +70,8 @@ const PASSES_MAX: u64 = 8;
 /// 3. While the window is smaller than a 32nd of the store, it grows instead. The victim is the
 ///    scan's newest entry in the small queue, so the beginning of the object stays.
 /// 4. A scan whose segments have been hit before (64 hits, or a remembered name) may also evict
-///    other data from the main queue, and its segment goes there. So a popular file replaces unused
-///    data.
+///    other data from the main queue. Its segment then goes there. So a popular file replaces
+///    unused data.
 /// 5. An entry that was used twice in the window moves to the main queue. When other data needs
 ///    space, the entries of the window join the small queue, one for each eviction.
 /// 6. If eight times the store has passed without a hit on a kept segment, the object is read once
@@ -285,13 +285,13 @@ impl Parts {
     #[inline(always)]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.clock = self.clock.wrapping_add(1);
-        let way = core::mem::replace(&mut self.destination, Destination::Default);
+        let destination = core::mem::replace(&mut self.destination, Destination::Default);
         let entry = &entries[index];
         let is_in_order = match segment_of(entry) {
             Some(segment) => self.track_segment(entry.node, segment, entries.len() as u64),
             None => false,
         };
-        match way {
+        match destination {
             Destination::Default => self.base.on_insert(entries, index),
             Destination::Main => self.base.push_main(entries, index),
             Destination::Window => {
@@ -324,6 +324,8 @@ impl Parts {
         let clock = self.clock;
         let object = &mut self.objects[node as usize % TRACKED_OBJECTS];
         if object.node != node {
+            // Another object has the slot. It loses the slot once insertions of others have used up
+            // its score.
             object.order_score = object.order_score.saturating_sub(1);
             if object.order_score == 0 {
                 *object = TrackedObject {
@@ -335,6 +337,7 @@ impl Parts {
             }
             return false;
         }
+        // The distance in each direction; the wrong one wraps around.
         let (forward, back) =
             (segment.wrapping_sub(object.front), object.front.wrapping_sub(segment));
         if (1..=STEP_MAX).contains(&forward) {
@@ -347,6 +350,8 @@ impl Parts {
             } else if object.is_oversized && (REORDER_MAX..reach).contains(&back) {
                 object.count_lag();
             }
+            // The front follows a jump back by a whole store at once. It follows a shorter one only
+            // if nothing arrives at the front any more.
             object.steps_behind += 1;
             if back >= reach {
                 object.steps_since_restart = Some(0);
@@ -396,13 +401,14 @@ impl Parts {
     ) -> Option<u32> {
         // Other data needs memory: the oldest entry of the window joins the small queue, to age
         // with the rest.
-        let passed = self.window.head();
-        if passed != NONE && !self.is_same_scan(entries, passed, incoming.node) {
-            self.unlink(entries, passed);
-            let mark = entries[passed].policy_state;
-            self.base.push_small(entries, passed);
-            entries[passed].policy_state = mark & !WINDOW;
+        let oldest = self.window.head();
+        if oldest != NONE && !self.is_same_scan(entries, oldest, incoming.node) {
+            self.unlink(entries, oldest);
+            let state = entries[oldest].policy_state;
+            self.base.push_small(entries, oldest);
+            entries[oldest].policy_state = state & !WINDOW;
         }
+        // At most one of these applies. Each may leave the choice to S3-FIFO.
         if self.object(incoming.node).is_some_and(TrackedObject::is_in_order)
             && let Some(victim) = self.take_victim_for_scan(entries, incoming)
         {
@@ -444,6 +450,7 @@ impl Parts {
             self.destination = Destination::Window;
             return self.take_from_window(entries);
         }
+        // The beginning of the stream is no longer wanted, if S3-FIFO would evict some of it soon.
         for index in self.base.candidates() {
             let is_past = entries.get(index).is_some_and(|entry| {
                 let segment = segment_of(entry);
@@ -455,6 +462,7 @@ impl Parts {
                 return Some(index);
             }
         }
+        // Shrink the window to its minimum, so that the end of the stream gets its memory.
         let least = (self.base.bytes() + self.window_bytes) / MIN_WINDOW_SHARE;
         if self.window_bytes > least { self.take_from_window(entries) } else { None }
     }
@@ -467,6 +475,8 @@ impl Parts {
         entries: &mut Slab<Entry>,
         incoming: IncomingData<'_>,
     ) -> Option<u32> {
+        // The segment has proved useful. Either an earlier eviction for the same insertion found
+        // so, or kept segments of its object are hit, or its name was evicted lately.
         let is_known = matches!(self.destination, Destination::Main)
             || self.object(incoming.node)?.hits >= USES_MIN
             || self.base.take_remembered(incoming.hash);
@@ -479,6 +489,7 @@ impl Parts {
                 return self.base.take_from_main(entries);
             }
         }
+        // Unless the scan is about to evict its own segments, S3-FIFO does the right thing.
         let next = self.base.next_candidate();
         let is_own = next == NONE || self.is_same_scan(entries, next, incoming.node);
         if !is_own && !is_known {
@@ -495,24 +506,26 @@ impl Parts {
             let age = self.clock.wrapping_sub(object.last_active) as usize;
             object.is_oversized && object.is_in_order() && age < entries.len() / 4
         };
-        let is_overlong = |node| self.object(node).is_some_and(is_live);
-        other == node || is_overlong(node) && is_overlong(other)
+        let is_active_scan = |node| self.object(node).is_some_and(is_live);
+        other == node || is_active_scan(node) && is_active_scan(other)
     }
 
     /// Evicts for an insertion into the window. While the window grows to its size, the victim is
     /// the scan's newest kept segment.
     fn divert_to_window(&mut self, entries: &mut Slab<Entry>, node: u32) -> Option<u32> {
         let entries_bytes = self.base.bytes() + self.window_bytes;
-        let passed_max = entries.len() as u64 * PASSES_MAX;
+        let diverted_max = entries.len() as u64 * PASSES_MAX;
         let object = self.object_mut(node)?;
         object.is_oversized = true;
         object.diverted += 1;
-        if object.diverted > passed_max {
+        if object.diverted > diverted_max {
+            // The kept segments are of no use: leave the object to S3-FIFO.
             object.is_stream = true;
             return None;
         }
         self.destination = Destination::Window;
         if self.window_bytes < entries_bytes / WINDOW_SHARE {
+            // The window grows by the newest kept segment, so the beginning stays.
             let tail = self.base.small_tail();
             let is_own = entries.get(tail).is_some_and(|entry| entry.node == node);
             if is_own {
@@ -544,7 +557,7 @@ impl Parts {
     pub(super) fn candidates(&self) -> [u32; 2] {
         match (self.window.head(), self.base.candidates()) {
             (NONE, candidates) => candidates,
-            (passed, [small, _]) => [passed, small],
+            (oldest, [small, _]) => [oldest, small],
         }
     }
 }

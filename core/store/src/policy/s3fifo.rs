@@ -136,6 +136,7 @@ impl S3Fifo {
             }
             let entry = &mut entries[index];
             let uses = entry.policy_state & USES_MAX;
+            // As in the paper, a single use is not enough to move from small to main.
             let stays = spared < SPARED_MAX && uses >= if is_small { USES_TO_PROMOTE } else { 1 };
             if !stays {
                 if is_small {

@@ -53,9 +53,9 @@ impl Store {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_filter_wrong(query))
     }
 
-    /// Whether every disk that responds has a full queue: `records` wait to be written, no region
-    /// is free to be filled next, or recovery has not finished. A caller that waits for `false`
-    /// before each insertion loses nothing to the limits of the queues.
+    /// Whether every disk that responds has a full queue. It is full if `records` wait to be
+    /// written, no region is free to be filled next, or recovery has not finished. A caller that
+    /// waits for `false` before each insertion loses nothing to the limits of the queues.
     pub fn is_disk_behind(&self, records: u32) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_behind(records))
     }

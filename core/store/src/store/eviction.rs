@@ -28,7 +28,7 @@ impl Eviction {
     }
 
     /// Changes the policy. The new one receives the entries in the order in which the old one would
-    /// evict them, so it starts from what the old one has learnt.
+    /// evict them. So it starts from what the old one has learnt.
     pub(super) fn set_policy(&mut self, entries: &mut Slab<Entry>, kind: EvictionPolicy) {
         let mut policy = Policy::new(kind);
         while let Some(index) = self.policy.take_victim(entries, IncomingData::NONE) {

@@ -370,8 +370,8 @@ impl Memory {
         entry.packet
     }
 
-    /// Moves the packets of the next few entries out of pool spans that are nearly empty, so the
-    /// spans can be reused for other packet sizes. Without this, Data that outlives its neighbours
+    /// Moves the packets of the next few entries out of pool spans that are nearly empty. The spans
+    /// can then be reused for other packet sizes. Without this, Data that outlives its neighbours
     /// would hold many times its size, and the process would exceed the store's capacity.
     #[cold]
     pub(super) fn compact(&mut self, pool: &mut Pool) {

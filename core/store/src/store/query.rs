@@ -27,7 +27,6 @@ pub struct Query<'a> {
     pub must_be_fresh: bool,
 }
 
-/// The answer to a [`Query`].
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// The store has matching Data in memory.

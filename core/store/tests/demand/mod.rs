@@ -100,8 +100,8 @@ pub(crate) fn bytes_for(packets: u32) -> u64 {
 }
 
 /// For each request, whether the best policy has the segment in a store of `max` packets. That
-/// policy knows all future requests and need not store every packet (Belady, "A study of
-/// replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966).
+/// policy knows all future requests and need not store every packet. Source: Belady, "A study of
+/// replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966.
 pub(crate) fn belady(requests: &[Request], max: usize) -> Vec<bool> {
     let mut next_use = vec![usize::MAX; requests.len()];
     let mut later = BTreeMap::new();

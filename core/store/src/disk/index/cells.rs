@@ -86,7 +86,6 @@ impl Cells {
         self.open[usize::from(class)] != NONE
     }
 
-    /// Allocated pages.
     #[cfg(test)]
     pub(super) fn page_count(&self) -> usize {
         self.page_count

@@ -73,7 +73,6 @@ pub(super) enum Found {
     Disk(OnDisk),
 }
 
-/// With disks.
 impl Fixture {
     pub(super) fn with(config: DiskTierConfig, memory: StoreConfig) -> Self {
         let mut fixture = Self::new(0, memory.policy);

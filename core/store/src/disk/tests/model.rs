@@ -16,7 +16,6 @@ enum Weather {
     Fair,
     /// Writes fail or are torn.
     Failing,
-    /// Bits flip.
     Flipping,
     /// Reads return what lies elsewhere, or lay there earlier, or nothing.
     Lying,

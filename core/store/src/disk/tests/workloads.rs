@@ -1,5 +1,5 @@
-//! Files larger than memory that several readers read again and again, over disks of any speed:
-//! everything stored is still stored, or its loss was counted.
+//! Several readers read files larger than memory again and again, over disks of any speed.
+//! Everything stored is still stored, or its loss was counted.
 
 use super::super::*;
 use super::disks::*;
