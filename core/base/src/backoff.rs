@@ -24,7 +24,7 @@ impl Backoff {
         if delay_ns < self.max_ns { delay_ns } else { self.max_ns }
     }
 
-    /// The same with jitter: a random half to all of the delay, so the clients of a server do not
+    /// The same with jitter: a random half to all of the delay. So the clients of a server do not
     /// all retry at the same moment.
     pub fn jittered_ns(&self, failure: u32, rng: &mut Rng) -> u64 {
         let half_ns = self.delay_ns(failure) / 2;

@@ -215,8 +215,8 @@ impl PoolShared {
     /// longer is one afterwards.
     #[inline]
     pub(crate) unsafe fn give_back(shared: NonNull<Self>, block: NonNull<Header>) {
-        // SAFETY: the block is one of the holders, so `PoolShared` lives until the block is gone or on
-        // the stack.
+        // SAFETY: the block is one of the holders. So `PoolShared` lives until the block is gone or
+        // on the stack.
         let this = unsafe { shared.as_ref() };
         // SAFETY: the caller is the only holder of the block.
         let bytes = unsafe { Header::block_bytes(block) };
@@ -242,7 +242,7 @@ impl PoolShared {
                 }
             }
         }
-        // SAFETY: the caller hands over the block, and this was the only holder; a block of a span
+        // SAFETY: the caller hands over the block, and this was the only holder. A block of a span
         // comes here only when the pool is closed.
         unsafe {
             if is_of_span {
@@ -280,7 +280,8 @@ impl PoolShared {
     /// # Safety
     /// The caller must be a counted holder. It no longer is one afterwards.
     pub(crate) unsafe fn release(shared: NonNull<Self>) {
-        // SAFETY: the caller is a holder, so `PoolShared` is alive. The borrow ends with the statement.
+        // SAFETY: the caller is a holder, so the target is alive. The borrow ends with the
+        // statement.
         let before = unsafe { shared.as_ref() }.holders.fetch_sub(1, Ordering::AcqRel);
         if before == 1 {
             // SAFETY: created by `Box::leak` in `Pool::with_source`, and no holder is left.

@@ -149,7 +149,6 @@ impl CountingBloom {
         prefetch_read(&self.blocks[self.block_and_probes(hash).0]);
     }
 
-    /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>()
     }

@@ -20,7 +20,6 @@ pub enum CounterKind {
 /// The declaration of one number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// The name of the field.
     pub name: &'static str,
     /// What it counts: the field's documentation.
     pub help: &'static str,
@@ -115,8 +114,8 @@ impl Merge for BTreeMap<&'static str, u64> {
 }
 
 /// Declares a struct of counters. Each number has a line with its documentation, its kind (`Total`,
-/// `Now`, `PoolShared`, `Set`), its metric and, if it has one, its TLV type in a status dataset. Fields
-/// that are not single numbers follow under `also` and must implement [`Merge`](crate::Merge).
+/// `Now`, `Shared`, `Set`) and its metric. A TLV type in a status dataset may follow. Fields that
+/// are not single numbers follow under `also` and must implement [`Merge`](crate::Merge).
 ///
 /// ```
 /// weir_base::counters! {

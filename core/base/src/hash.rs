@@ -17,7 +17,6 @@ impl HashKey {
         NameHasher { state: SipState::new(self.0), tail: 0, length: 0 }
     }
 
-    /// The hash of `bytes`.
     #[inline]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
         self.prefixes(bytes).hash_to(bytes.len())

@@ -32,7 +32,6 @@ impl<const PARTS: usize, const BUCKETS: usize> Histogram<PARTS, BUCKETS> {
         self.max = self.max.max(value);
     }
 
-    /// The number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -47,8 +46,8 @@ impl<const PARTS: usize, const BUCKETS: usize> Histogram<PARTS, BUCKETS> {
         self.max
     }
 
-    /// The value that `share` (0 to 1) of all values do not exceed, rounded up to the end of its
-    /// bucket but never above the largest value. `None` if there are no values.
+    /// The value that `share` (0 to 1) of all values do not exceed. It is rounded up to the end of
+    /// its bucket but never above the largest value. `None` if there are no values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         // Casts round down. A fractional rank is rounded up.
         let exact = self.count() as f64 * share.clamp(0.0, 1.0);

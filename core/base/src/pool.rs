@@ -49,7 +49,7 @@ pub struct Pool {
     is_out_of_spans: bool,
 }
 
-// SAFETY: the lists belong to the pool alone, and `PoolShared` is made of atomics, so another thread
+// SAFETY: the lists belong to the pool alone; `PoolShared` is made of atomics, so another thread
 // may become the owner.
 unsafe impl Send for Pool {}
 
@@ -115,8 +115,8 @@ impl Pool {
         packet.freeze(bytes.len())
     }
 
-    /// Drops a packet. If it is the last holder of a block of this pool, the block is free at once,
-    /// without the locked instructions of the return stack.
+    /// Drops a packet. If it is the last holder of a block of this pool, the block is free at once.
+    /// That needs no locked instruction, unlike the return stack.
     #[inline(always)]
     pub fn recycle(&mut self, packet: Packet) {
         if let Some(block) = packet.into_block_of(self.shared) {
@@ -189,6 +189,7 @@ impl Pool {
         // SAFETY: the pool is a holder of `PoolShared`.
         let span_bytes = unsafe { self.shared.as_ref() }.span_bytes;
         match &mut self.spans {
+            // First what needs no memory access outside the current span.
             Some(spans) if fits_in_span(span_bytes, class::class_bytes(class)) => {
                 match spans.take_from_current(class, self.shared) {
                     Some(block) => block,
@@ -246,8 +247,8 @@ impl Pool {
     #[inline]
     fn put_back(&mut self, block: NonNull<Header>, bytes: usize) {
         if let Some(spans) = &mut self.spans {
-            // SAFETY: the pool is a holder of `PoolShared`, and alone holds the block, which comes from
-            // it.
+            // SAFETY: the pool is a holder of `PoolShared`. It alone holds the block, which comes
+            // from it.
             unsafe {
                 if self.shared.as_ref().is_of_span(block) {
                     return spans.put(block, self.shared);

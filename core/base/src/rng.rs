@@ -29,13 +29,11 @@ impl Rng {
         Self(Pcg64::seed_from_u64(seed))
     }
 
-    /// The next 32 uniform bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         self.0.next_u32()
     }
 
-    /// The next 64 uniform bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()

@@ -2,14 +2,11 @@
 
 use crate::time::{NS_PER_MS, NS_PER_S};
 
-/// Parameters of the estimator.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct RttConfig {
     /// The timeout before the first sample, in nanoseconds.
     pub initial_rto_ns: u64,
-    /// The smallest timeout, in nanoseconds.
     pub rto_min_ns: u64,
-    /// The largest timeout, in nanoseconds.
     pub rto_max_ns: u64,
     /// How many deviations the timeout exceeds the smoothed time by (`K` in RFC 6298).
     pub deviations: u64,
@@ -91,7 +88,6 @@ impl RttEstimator {
         self.set_rto(self.rto_ns.saturating_mul(BACKOFF));
     }
 
-    /// The timeout in nanoseconds.
     pub fn rto_ns(&self) -> u64 {
         self.rto_ns
     }

@@ -119,7 +119,6 @@ impl<T> Slab<T> {
         self.entries.len() as u32
     }
 
-    /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Option<T>>() + self.vacant.capacity() * size_of::<u32>()
     }

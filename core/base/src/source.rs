@@ -8,9 +8,9 @@ use core::ptr::NonNull;
 /// between classes and between pools.
 ///
 /// # Safety
-/// `span_bytes` must always return the same power of two. Memory from `take` must be aligned to it,
-/// have `span_bytes` initialised and writable bytes, belong to the caller alone until it is given
-/// back, and exist as long as the source.
+/// `span_bytes` must always return the same power of two. Memory from `take` must be aligned to it
+/// and have `span_bytes` initialised and writable bytes. It must belong to the caller alone until
+/// it is given back, and exist as long as the source.
 pub unsafe trait SpanSource: Send + Sync + core::fmt::Debug {
     /// Bytes of a span, a power of two from 4096 to 2^31.
     fn span_bytes(&self) -> usize;

@@ -177,6 +177,8 @@ impl Spans {
             fields.has_room = true;
             fields.queue_position = class.push(span);
         }
+        // An empty span goes back to the source, except for the current one: it would be requested
+        // again at once.
         if !is_empty || class.current == Some(span) {
             return;
         }
@@ -187,7 +189,7 @@ impl Spans {
             // SAFETY: as above.
             unsafe { moved.as_mut() }.index = index as u32;
         }
-        // SAFETY: no block of the span is out, and the pool forgot it; the span was a holder of
+        // SAFETY: no block of the span is out, and the pool forgot it. The span was a holder of
         // `shared`, and the pool is another holder.
         unsafe {
             self.source.give_back(span.cast(), places);

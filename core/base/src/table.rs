@@ -77,10 +77,10 @@ pub fn equal_words(words: &[u32; SLOTS], wanted: u32) -> u32 {
 /// caller.
 ///
 /// Open addressing over cache lines of 8 slots, each with 32 bits of the hash (the *tag*) and an
-/// index. An entry belongs to its *home line*, which the upper bits of the tag select, or, if that
-/// is full, to the next line that is not. So a lookup reads one line most of the time and stops at
-/// the first line that is not full. [`Table::prefetch`] can fetch the home line ahead. A removal
-/// that opens a full line moves a later entry into it, so no tombstones are needed.
+/// index. The upper bits of the tag select an entry's *home line*. If that is full, the entry goes
+/// to the next line that is not. So a lookup reads one line most of the time and stops at the first
+/// line that is not full. [`Table::prefetch`] can fetch the home line ahead. A removal that opens a
+/// full line moves a later entry into it, so no tombstones are needed.
 ///
 /// A hash may have several indices, and the same pair may occur more than once. The table grows
 /// when it is four fifths full, using only the tags. Limits are up to the caller.
@@ -123,7 +123,6 @@ impl Table {
         self.len == 0
     }
 
-    /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>()
     }
@@ -162,12 +161,11 @@ impl Table {
     #[inline(always)]
     fn line(&self, at: usize) -> &Line {
         debug_assert!(at < self.lines.len());
-        // SAFETY: there are 2^(32 - shift) lines: what is left of a tag of 32 bits that is shifted
-        // right by `shift` is below, and so is what has been masked with their number less one.
+        // SAFETY: there are 2^(32 - shift) lines. A tag of 32 bits that is shifted right by `shift`
+        // is below, and so is a number masked with the number of lines less one.
         unsafe { self.lines.get_unchecked(at) }
     }
 
-    /// The same, mutable.
     #[inline(always)]
     fn line_mut(&mut self, at: usize) -> &mut Line {
         debug_assert!(at < self.lines.len());
@@ -260,6 +258,8 @@ impl Table {
             if found != 0 && index != NONE {
                 let was_full = line.vacate(found.trailing_zeros() as usize);
                 self.len -= 1;
+                // Lookups for entries in later lines stop at a line that is not full, so the gap
+                // must be closed.
                 if was_full {
                     self.refill(at);
                 }

@@ -129,7 +129,6 @@ impl TimerWheel {
         }
     }
 
-    /// Prefetches the timer of `key`.
     #[inline(always)]
     pub fn prefetch(&self, key: u32) {
         prefetch_pointer(self.timers.as_ptr().wrapping_add(key as usize).cast());
@@ -152,6 +151,8 @@ impl TimerWheel {
             if tick > target {
                 break;
             }
+            // Advance to the slot first, because `cascade` places timers relative to the present
+            // tick.
             self.now_tick = tick.max(self.now_tick);
             if level == 0 {
                 self.expire(slot, expired);

@@ -5,7 +5,6 @@ use core::fmt;
 /// A word that is not one of those allowed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
-    /// The allowed words.
     pub words: &'static [&'static str],
 }
 

@@ -37,18 +37,10 @@ pub enum UnitError {
     TooFine { text: String, base: &'static str },
     /// Parsed, but not allowed here.
     #[error("{text:?} is not {expected}")]
-    Refused {
-        text: String,
-        /// What is allowed.
-        expected: &'static str,
-    },
+    Refused { text: String, expected: &'static str },
     /// Larger than the stored number.
     #[error("{text:?} is too large; the most is {max}")]
-    TooLarge {
-        text: String,
-        /// The largest value.
-        max: &'static str,
-    },
+    TooLarge { text: String, max: &'static str },
 }
 
 struct Quantity {
