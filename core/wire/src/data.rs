@@ -103,12 +103,10 @@ impl<'a> DataView<'a> {
         self.content_type == content_type::NACK
     }
 
-    /// FinalBlockId.
     pub fn final_block_id(&self) -> Option<ComponentView<'a>> {
         ComponentView::take(self.meta_info(tlv::FINAL_BLOCK_ID))
     }
 
-    /// SignatureInfo.
     pub fn signature_info(&self) -> SignatureInfoView<'a> {
         let value = child(self.after_name, tlv::SIGNATURE_INFO);
         SignatureInfoView::from_value(value, tlv::SIGNATURE_INFO)

@@ -15,7 +15,6 @@ pub struct Data {
     pub content_type: u64,
     /// FreshnessPeriod in milliseconds; 0 means never fresh.
     pub freshness_ms: u64,
-    /// FinalBlockId.
     pub final_block_id: Option<Component>,
     pub content: Vec<u8>,
 }
@@ -27,13 +26,10 @@ impl Data {
     }
 
     setters! {
-        /// Sets ContentType.
         content_type: u64 => content_type;
         /// Sets FreshnessPeriod, in milliseconds.
         freshness_ms: u64 => freshness_ms;
-        /// Sets FinalBlockId.
         final_block_id: Component => Some(final_block_id);
-        /// Sets the value of Content.
         content: impl Into<Vec<u8>> => content.into();
     }
 

@@ -25,40 +25,18 @@ pub enum DecodeError {
     TrailingOctets(usize),
     /// The first element of an Interest or Data is not its Name.
     #[error("{}: the first element must be Name", type_name(*.within))]
-    NameNotFirst {
-        /// The enclosing element.
-        within: u32,
-    },
+    NameNotFirst { within: u32 },
     /// An unrecognised element of critical type.
     #[error("{}: unrecognised critical element of type {element}", type_name(*.within))]
-    UnrecognisedCritical {
-        /// The enclosing element.
-        within: u32,
-        /// The unrecognised type.
-        element: u32,
-    },
+    UnrecognisedCritical { within: u32, element: u32 },
     /// A recognised critical element after one that it must precede.
     #[error("{}: {} out of order", type_name(*.within), type_name(*.element))]
-    OutOfOrder {
-        /// The enclosing element.
-        within: u32,
-        /// The element out of order.
-        element: u32,
-    },
+    OutOfOrder { within: u32, element: u32 },
     /// A critical element that may appear once appears again.
     #[error("{}: {} repeated", type_name(*.within), type_name(*.element))]
-    Repeated {
-        /// The enclosing element.
-        within: u32,
-        element: u32,
-    },
-    /// A mandatory element is absent.
+    Repeated { within: u32, element: u32 },
     #[error("{}: {} missing", type_name(*.within), type_name(*.element))]
-    Missing {
-        /// The enclosing element.
-        within: u32,
-        element: u32,
-    },
+    Missing { within: u32, element: u32 },
     /// A non-negative integer whose length is not 1, 2, 4 or 8 octets.
     #[error("{}: a non-negative integer of {length} octets", type_name(*.element))]
     IntegerLength { element: u32, length: usize },
@@ -74,7 +52,6 @@ pub enum DecodeError {
     /// An Interest whose Name has no components.
     #[error("Interest: empty Name")]
     EmptyName,
-    /// A ForwardingHint without a Name.
     #[error("ForwardingHint: no Name")]
     EmptyForwardingHint,
     /// ApplicationParameters without a ParametersSha256Digest component in the Name.
@@ -83,7 +60,6 @@ pub enum DecodeError {
     /// A ParametersSha256Digest component without ApplicationParameters.
     #[error("Interest: ParametersSha256Digest component without ApplicationParameters")]
     DigestWithoutParameters,
-    /// More than one ParametersSha256Digest component.
     #[error("Interest: more than one ParametersSha256Digest component")]
     SeveralParametersDigests,
     /// The ParametersSha256Digest component does not equal the digest of the parameters.

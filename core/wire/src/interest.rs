@@ -58,7 +58,6 @@ impl<'a> ForwardingHint<'a> {
         if is_empty { Err(DecodeError::EmptyForwardingHint) } else { Ok(Self { value }) }
     }
 
-    /// Whether there is no ForwardingHint.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.value.is_empty()
@@ -83,7 +82,6 @@ pub struct SignatureView<'a> {
 }
 
 impl<'a> SignatureView<'a> {
-    /// InterestSignatureInfo.
     pub fn info(&self) -> SignatureInfoView<'a> {
         SignatureInfoView::from_value(self.info_value, tlv::INTEREST_SIGNATURE_INFO)
             .expect("InterestSignatureInfo was checked when the Interest was decoded")
@@ -303,7 +301,6 @@ impl<'a> InterestView<'a> {
         self.hop_limit.map(|_| self.tail_at as usize - 1)
     }
 
-    /// Value of ApplicationParameters.
     pub fn application_parameters(&self) -> Option<&'a [u8]> {
         self.tail().ok()?.parameters
     }

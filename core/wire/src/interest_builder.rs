@@ -25,9 +25,7 @@ pub struct Interest {
     pub nonce: Option<u32>,
     /// InterestLifetime in milliseconds. If absent, receivers assume 4000.
     pub lifetime_ms: Option<u64>,
-    /// HopLimit.
     pub hop_limit: Option<u8>,
-    /// Value of ApplicationParameters.
     pub application_parameters: Option<Vec<u8>>,
 }
 
@@ -38,18 +36,14 @@ impl Interest {
     }
 
     setters! {
-        /// Sets CanBePrefix.
         can_be_prefix: bool => can_be_prefix;
-        /// Sets MustBeFresh.
         must_be_fresh: bool => must_be_fresh;
         /// Sets the names of the ForwardingHint.
         forwarding_hint: Vec<Name> => forwarding_hint;
         nonce: u32 => Some(nonce);
         /// Sets InterestLifetime, in milliseconds.
         lifetime_ms: u64 => Some(lifetime_ms);
-        /// Sets HopLimit.
         hop_limit: u8 => Some(hop_limit);
-        /// Sets the value of ApplicationParameters.
         application_parameters: impl Into<Vec<u8>> => Some(application_parameters.into());
     }
 

@@ -39,7 +39,6 @@ impl PitToken {
         &self.octets[..usize::from(self.size)]
     }
 
-    /// Whether there is no token.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.size == 0

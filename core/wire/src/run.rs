@@ -2,9 +2,10 @@
 //! (`docs/run-interests.md`, decision 0017).
 //!
 //! A run consists of the first Interest, a bitmap, and optionally the PIT tokens of the others. Bit
-//! `i` stands for the Interest whose segment number and nonce are both `i` higher. Example: an
-//! Interest for segment 100 with nonce 7 and the bitmap `0b1011` stand for the segments 100, 101
-//! and 103 with the nonces 7, 8 and 10. So up to 64 Interests take little more space than one.
+//! `i` stands for the Interest whose segment number and nonce are both `i` higher. Example: the
+//! Interest has segment 100 and nonce 7, and the bitmap is `0b1011`. They stand for the segments
+//! 100, 101 and 103 with the nonces 7, 8 and 10. So up to 64 Interests take little more space than
+//! one.
 
 use alloc::vec::Vec;
 

@@ -9,7 +9,6 @@ use crate::tlv::{self, ChildReader, ElementFormat, Reader, Writer};
 pub mod signature_type {
     /// DigestSha256: integrity only.
     pub(crate) const DIGEST_SHA256: u64 = 0;
-    /// SignatureHmacWithSha256.
     pub const HMAC_WITH_SHA256: u64 = 4;
     /// NullSignature: empty.
     pub const NULL: u64 = 200;
@@ -38,7 +37,6 @@ impl<'a> KeyLocatorView<'a> {
         Some(locator)
     }
 
-    /// An owned copy.
     pub(crate) fn to_key_locator(self) -> KeyLocator {
         match self {
             Self::Name(name) => KeyLocator::Name(name.to_name()),
@@ -172,7 +170,6 @@ impl<'a> SignatureInfoView<'a> {
         Reader::new(self.value).flatten().filter(move |element| !known(element.typ))
     }
 
-    /// An owned copy.
     pub fn to_signature_info(&self) -> SignatureInfo {
         SignatureInfo {
             signature_type: self.signature_type,
@@ -244,7 +241,6 @@ impl SignatureInfo {
         Self { signature_type, ..Self::default() }
     }
 
-    /// Sets the KeyLocator.
     #[must_use]
     pub fn key_locator(mut self, locator: KeyLocator) -> Self {
         self.key_locator = Some(locator);

@@ -301,8 +301,8 @@ impl ElementFormat {
 /// Reads the children of an element in the order of its format. A child that is unrecognised,
 /// repeated or out of order is an error if its type is critical, and skipped otherwise.
 ///
-/// Callers must request every type of the format in order, so that the compiler knows at each point
-/// which types may follow, and must end with [`ChildReader::finish`].
+/// Callers must request every type of the format in order, and must end with
+/// [`ChildReader::finish`]. So the compiler knows at each point which types may follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildReader<'a> {
     /// The children that have not been read.
@@ -325,6 +325,7 @@ impl<'a> ChildReader<'a> {
     #[inline(always)]
     pub(crate) fn take(&mut self, typ: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let Some(&next) = self.rest.first() else { return Ok(None) };
+        // The fast path: a short type and a length of one octet.
         if typ < u64::BITS {
             self.expected_types &= !(1 << typ);
             if u32::from(next) == typ
@@ -335,6 +336,7 @@ impl<'a> ChildReader<'a> {
                 return Ok(Some(value));
             }
         }
+        // The next child has a type that comes later, so this one is absent.
         if u32::from(next) < u64::BITS && self.expected_types & 1 << next != 0 {
             return Ok(None);
         }

@@ -230,8 +230,8 @@ fn valid_packets_decode_to_the_expected_fields() {
     }
 }
 
-/// Packets that are longer than necessary, or hold what the owned form leaves out: empty MetaInfo
-/// or Content, ContentType 0, long numbers, Nack without NackReason, skipped elements,
+/// Packets that are longer than necessary, or hold what the owned form leaves out. Such are empty
+/// MetaInfo or Content, ContentType 0, long numbers, Nack without NackReason, skipped elements and
 /// PrefixAnnouncement.
 const ENCODED_OTHERWISE: &[&str] = &[
     "py-data-min",

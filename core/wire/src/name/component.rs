@@ -12,7 +12,6 @@ pub struct ComponentView<'a> {
     /// TLV-TYPE, from 1.
     pub typ: u16,
     pub value: &'a [u8],
-    /// The whole TLV.
     pub wire: &'a [u8],
 }
 
@@ -42,7 +41,6 @@ impl<'a> ComponentView<'a> {
         Some(Self { typ: element.typ as u16, value: element.value, wire: element.wire })
     }
 
-    /// Whether this is a GenericNameComponent.
     #[inline]
     pub const fn is_generic(&self) -> bool {
         self.typ as u32 == tlv::GENERIC_NAME_COMPONENT
@@ -54,13 +52,11 @@ impl<'a> ComponentView<'a> {
         u32::from(self.typ) == tlv::KEYWORD_NAME_COMPONENT && self.value == keyword
     }
 
-    /// Whether this is an ImplicitSha256DigestComponent.
     #[inline]
     pub const fn is_implicit_digest(&self) -> bool {
         self.typ as u32 == tlv::IMPLICIT_SHA256_DIGEST_COMPONENT
     }
 
-    /// Whether this is a ParametersSha256DigestComponent.
     #[inline]
     pub const fn is_parameters_digest(&self) -> bool {
         self.typ as u32 == tlv::PARAMETERS_SHA256_DIGEST_COMPONENT
@@ -76,25 +72,21 @@ impl<'a> ComponentView<'a> {
         if u32::from(self.typ) == typ { self.as_number() } else { None }
     }
 
-    /// The number of a SegmentNameComponent.
     #[inline]
     pub fn as_segment(&self) -> Option<u64> {
         self.number_of(tlv::SEGMENT_NAME_COMPONENT)
     }
 
-    /// The number of a VersionNameComponent.
     #[inline]
     pub fn as_version(&self) -> Option<u64> {
         self.number_of(tlv::VERSION_NAME_COMPONENT)
     }
 
-    /// The number of a SequenceNumNameComponent.
     #[inline]
     pub fn as_sequence(&self) -> Option<u64> {
         self.number_of(tlv::SEQUENCE_NUM_NAME_COMPONENT)
     }
 
-    /// An owned copy.
     pub fn to_component(&self) -> Component {
         Component { typ: self.typ, wire: self.wire.to_vec() }
     }
@@ -171,17 +163,14 @@ impl Component {
         Self::of(tlv::SEQUENCE_NUM_NAME_COMPONENT, &tlv::encode_nni(number))
     }
 
-    /// An ImplicitSha256DigestComponent.
     pub fn implicit_digest(digest: [u8; DIGEST_SIZE]) -> Self {
         Self::of(tlv::IMPLICIT_SHA256_DIGEST_COMPONENT, &digest)
     }
 
-    /// A ParametersSha256DigestComponent.
     pub(crate) fn parameters_digest(digest: [u8; DIGEST_SIZE]) -> Self {
         Self::of(tlv::PARAMETERS_SHA256_DIGEST_COMPONENT, &digest)
     }
 
-    /// The whole TLV.
     pub(crate) fn wire(&self) -> &[u8] {
         &self.wire
     }

@@ -69,6 +69,7 @@ impl<'a> NameHead<'a> {
     /// Scans a name, and becomes its head.
     #[inline(always)]
     pub(crate) fn scan(&mut self, value: &'a [u8]) -> Result<NameScan, DecodeError> {
+        // The fast path: only the last component differs, and it is short and no digest.
         if let Some((head, [3..=252, length @ 0..=252, last @ ..])) =
             value.split_at_checked(self.value.len())
             && last.len() == usize::from(*length)
@@ -182,7 +183,6 @@ impl<'a> NameView<'a> {
         self.count == 0
     }
 
-    /// The components, first to last.
     #[inline]
     pub const fn components(self) -> Components<'a> {
         Components { rest: self.value, remaining: self.count as usize }
@@ -237,7 +237,6 @@ impl<'a> NameView<'a> {
         name.value.starts_with(self.value)
     }
 
-    /// An owned copy.
     pub fn to_name(self) -> Name {
         Name::from(self)
     }

@@ -33,7 +33,6 @@ impl Name {
         NameView::from_scanned(&self.value, self.count)
     }
 
-    /// The octets of the TLV-VALUE.
     pub fn value(&self) -> &[u8] {
         &self.value
     }
