@@ -15,7 +15,6 @@ const LARGE_BYTES: usize = 256 << 10;
 /// Large buffers that are kept. Further ones are allocated when needed and freed afterwards.
 const LARGE_MAX: usize = 16;
 
-/// Aligned, initialised bytes.
 pub(crate) struct Buffer {
     memory: NonNull<u8>,
     capacity: usize,
@@ -27,7 +26,6 @@ pub(crate) struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Zeroed bytes.
     pub(crate) fn new(capacity: usize, index: Option<u16>) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGNMENT);
         let layout = Self::layout(capacity);
@@ -106,7 +104,6 @@ impl Buffers {
         kept.unwrap_or_else(|| Buffer::new(len, None))
     }
 
-    /// Returns a buffer.
     pub(crate) fn put(&mut self, buffer: Buffer) {
         if buffer.index.is_some() {
             let list =

@@ -9,7 +9,7 @@ pub struct DiskFileConfig {
     pub path: PathBuf,
     /// Create a file without a name in the path's folder, which disappears once it is closed,
     /// however the program ends. On file systems without such files (`O_TMPFILE`), the file has the
-    /// name of the path for a moment while it is empty; that name must be unused.
+    /// name of the path for a moment while it is empty. That name must be unused.
     pub unnamed: bool,
     /// Size in bytes. `None`: a block device is used completely; a file keeps its size.
     pub bytes: Option<u64>,
@@ -68,7 +68,6 @@ pub struct Pace {
     pub ops_per_s: f64,
     /// Operations served at the same time, at least 1.
     pub parallelism: u32,
-    /// The distribution of service times.
     pub service: Service,
 }
 

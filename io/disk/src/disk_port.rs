@@ -38,7 +38,6 @@ pub(crate) struct Completion {
 pub(crate) trait Backend: Send {
     fn start(&mut self, transfer: Transfer) -> io::Result<()>;
 
-    /// Starts all accepted transfers.
     fn flush(&mut self) -> io::Result<()>;
 
     /// Appends the transfers that have ended.
@@ -54,7 +53,7 @@ enum OpTask {
     Raw,
     /// The chunks own their packets, which must stay until the write has ended.
     Write {
-        _parts: Vec<WriteChunk>,
+        _chunks: Vec<WriteChunk>,
     },
 }
 
@@ -103,7 +102,6 @@ impl Ord for DelayedAnswer {
     }
 }
 
-/// See the module documentation.
 pub(crate) struct DiskPort {
     backend: Box<dyn Backend>,
     shared: Arc<DiskShared>,
@@ -287,8 +285,9 @@ impl DiskPort {
             | DiskOpKind::ReadRaw { offset, len }
             | DiskOpKind::Write { offset, len, .. } => (*offset, *len as usize),
         };
+        // A paced disk counts each record of a write.
         let services = match &op.kind {
-            DiskOpKind::Write { chunks: parts, .. } => parts.len().max(1) as u32,
+            DiskOpKind::Write { chunks, .. } => chunks.len().max(1) as u32,
             _ => 1,
         };
         let is_write = matches!(op.kind, DiskOpKind::Write { .. });
@@ -305,12 +304,12 @@ impl DiskPort {
                 OpTask::Record(self.record_location(offset, sequence))
             }
             DiskOpKind::ReadRaw { .. } => OpTask::Raw,
-            DiskOpKind::Write { sequence, chunks: records, .. } => {
+            DiskOpKind::Write { sequence, chunks, .. } => {
                 let first = self.record_location(offset, sequence);
                 let out = &mut buffer[..len];
                 let block_bytes = self.shared.block_bytes;
-                record::encode_chunks(&records, &first, block_bytes, crate::checksum, out);
-                OpTask::Write { _parts: records }
+                record::encode_chunks(&chunks, &first, block_bytes, crate::checksum, out);
+                OpTask::Write { _chunks: chunks }
             }
         };
         let running = RunningOp { id: op.id, task, offset, len, done: 0, interruptions: 0, due };

@@ -35,7 +35,6 @@ pub enum OpenError {
     /// No shard, or too many.
     #[error("a store is divided between 1 to 65536 worker threads, not {0}")]
     Shards(u32),
-    /// An invalid configuration value.
     #[error("{}: {reason}", path.display())]
     Config { path: PathBuf, reason: String },
     /// The size of a region is out of range.
@@ -60,7 +59,6 @@ pub enum OpenError {
     /// The size of a new file is missing.
     #[error("{}: no size; configure how many bytes the file may use", path.display())]
     SizeNeeded { path: PathBuf },
-    /// A system call failed.
     #[error("{}: cannot {what}: {source}", path.display())]
     System { path: PathBuf, what: &'static str, source: io::Error },
     /// The folder of a new file does not exist.
@@ -84,14 +82,12 @@ pub enum OpenError {
          router as its owner", path.display()
     )]
     Permission { path: PathBuf },
-    /// It holds other data.
     #[error(
         "{}: not empty and not a disk of Weir, so nothing was written to it; name another path, or \
          empty it first if its content is not needed (rm FILE, or wipefs -a DEVICE and \
          dd if=/dev/zero of=DEVICE bs=1M count=1)", path.display()
     )]
     Foreign { path: PathBuf },
-    /// A superblock of another version.
     #[error(
         "{}: created by another version of Weir (format {version}); use that version, or remove \
          the file to start empty", path.display()
@@ -103,7 +99,6 @@ pub enum OpenError {
          zero the first MiB and the last of the device) to start empty", path.display()
     )]
     Damaged { path: PathBuf },
-    /// Another process has it open.
     #[error(
         "{}: in use by {}; stop that router, or give this one another path",
         path.display(),
@@ -191,7 +186,6 @@ pub enum OpenError {
     )]
     NoSpace {
         path: PathBuf,
-        /// Its configured size.
         bytes: u64,
         /// How many more bytes are needed.
         missing_bytes: u64,
@@ -206,7 +200,6 @@ pub enum OpenError {
     )]
     FileSizeLimit {
         path: PathBuf,
-        /// Its configured size.
         bytes: u64,
         /// Bytes that the file system has free.
         free_bytes: u64,
@@ -244,13 +237,11 @@ impl OpenError {
 /// What the operator should know although the disks can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenWarning {
-    /// Space is not reserved.
     #[error(
         "{}: the file system cannot reserve {bytes} bytes; writes will fail when it is full",
         path.display()
     )]
     Sparse { path: PathBuf, bytes: u64 },
-    /// Direct I/O is not available.
     #[error("{}: no direct I/O on this file system; the page cache is used", path.display())]
     Buffered { path: PathBuf },
     #[error("{}: read-only; its data is served, nothing is stored", path.display())]
@@ -264,7 +255,6 @@ pub enum OpenWarning {
          gone", path.display()
     )]
     Truncated { path: PathBuf, bytes: u64, bytes_before: u64 },
-    /// The disk was enlarged.
     #[error("{}: enlarged from {bytes_before} to {bytes} bytes", path.display())]
     Grown { path: PathBuf, bytes_before: u64, bytes: u64 },
     /// The disk was reduced. The regions at its end are gone.
@@ -276,7 +266,6 @@ pub enum OpenWarning {
     /// An empty disk replaced a disk of the set, or was added.
     #[error("{}: a new disk of the store, empty", path.display())]
     NewDisk { path: PathBuf },
-    /// The store starts empty.
     #[error("the store starts empty: {reason}")]
     Emptied { reason: String },
     /// One copy of the superblock was damaged and has been rewritten.

@@ -49,6 +49,7 @@ impl OpenDisk {
         warnings: &mut Vec<OpenWarning>,
     ) -> Result<Self, OpenError> {
         let path = &config.path;
+        // Open and lock before reading anything, so that two processes never use the same disk.
         let (file, is_new, is_writable) = match config.unnamed {
             true => (make_unnamed(path)?, true, true),
             false => open_file(path)?,
@@ -60,6 +61,7 @@ impl OpenDisk {
             true => (u64::MAX, metadata.rdev()),
             false => (metadata.dev(), metadata.ino()),
         };
+        // Different paths may lead to the same file or device.
         if let Some(first) = others.iter().position(|other| other.identity == identity) {
             return Err(OpenError::Duplicate { path: path.clone(), first, second: others.len() });
         }

@@ -13,7 +13,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long to wait if the holder is dead: the kernel still completes its disk operations.
 const DEAD_HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The result of [`lock`].
 #[derive(Debug)]
 pub enum LockOutcome {
     Acquired,

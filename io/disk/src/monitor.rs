@@ -145,10 +145,8 @@ impl Counters {
 /// What the engine of one disk has done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiskCounters {
-    /// Completed reads.
     pub reads: u64,
     pub read_bytes: u64,
-    /// Completed writes.
     pub writes: u64,
     /// Bytes written, including padding.
     pub written_bytes: u64,

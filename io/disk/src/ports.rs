@@ -14,9 +14,9 @@ use crate::doorbell::Doorbell;
 /// The connections of one shard to all disks of its store. Used by one thread. Never waits for a
 /// disk, except in [`Self::close`].
 ///
-/// In each turn, the thread calls [`drain`](Self::drain), lets the store process the outcomes,
-/// calls [`submit`](Self::submit) for new operations, then [`flush`](Self::flush), and waits for
-/// [`sources`](Self::sources) and its other events.
+/// In each turn, the thread calls [`drain`](Self::drain) and lets the store process the outcomes.
+/// It then calls [`submit`](Self::submit) for new operations and [`flush`](Self::flush). At the end
+/// it waits for [`sources`](Self::sources) and its other events.
 pub struct DiskPorts {
     ports: Vec<DiskPort>,
     bell: Arc<Doorbell>,

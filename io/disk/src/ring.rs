@@ -40,8 +40,8 @@ thread_local! {
 
 /// The kernel's worker threads that one ring may block.
 ///
-/// Workers belong to the thread that uses a ring, and their limit applies to all rings of the
-/// thread: the last limit set is in force. So each ring sets the sum over all rings. Otherwise
+/// Workers belong to the thread that uses a ring. Their limit applies to all rings of the thread,
+/// and the last limit set is in force. So each ring sets the sum over all rings. Otherwise
 /// operations that block on one disk would delay those of the others.
 struct WorkerShare {
     workers: usize,
@@ -226,6 +226,7 @@ impl Backend for RingBackend {
             (true, None) => opcode::Write::new(FILE, octets, len).offset(offset).build(),
         };
         let write = is_write.then(|| offset..offset + u64::from(len));
+        // Operations on which the kernel may block go to its own worker threads.
         let may_wait =
             !self.is_direct || write.as_ref().is_some_and(|write| self.is_first_write(write));
         let entry = if may_wait { entry.flags(squeue::Flags::ASYNC) } else { entry };
@@ -234,7 +235,7 @@ impl Backend for RingBackend {
         *slot = Some(InFlight { buffer, write });
         self.under_way += 1;
         // SAFETY: what the entry points to is a buffer, which stays with `self` until the
-        // completion is there; `drop` leaks those that are still under way.
+        // completion is there. `drop` leaks those that are still under way.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(u64::from(token))) };
         pushed.map_err(|_| io::Error::other("the submission queue of io_uring is full"))
     }

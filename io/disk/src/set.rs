@@ -91,6 +91,7 @@ fn open_all(
     }
     check_membership(&disks)?;
     let identity = SetIdentity::of(&disks)?;
+    // Check all disks before anything is written to any of them.
     let mut plan = Vec::new();
     for (index, (disk, config)) in disks.iter().zip(configs).enumerate() {
         let superblock = identity.superblock(disk, config, index, configs.len(), shards)?;

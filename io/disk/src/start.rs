@@ -31,10 +31,8 @@ pub enum StartError {
          seccomp), or set the engine to threads", path.display()
     )]
     IoUring { path: PathBuf, source: io::Error },
-    /// No file descriptor is available.
     #[error("cannot watch the disks: {0}; raise the limit of open files (ulimit -n)")]
     Descriptor(#[source] io::Error),
-    /// No thread is available.
     #[error(
         "{}: cannot start its threads: {source}; raise the limit of threads (ulimit -u)",
         path.display()

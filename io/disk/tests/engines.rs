@@ -452,7 +452,7 @@ fn dead_thread_fails_only_its_disk() {
         }
     }
     count(waiting.join().unwrap());
-    assert!(monitor.death(0).is_some_and(|cause| cause.contains("bug")));
+    assert!(monitor.death(0).is_some_and(|cause| cause.contains("panicked")));
     assert!(monitor.death(1).is_none());
     // Data that the disk had read before its death is returned with it.
     assert!(bad >= 72 && good + bad == 84, "{good} {bad}");
@@ -460,7 +460,7 @@ fn dead_thread_fails_only_its_disk() {
 }
 
 #[test]
-#[should_panic(expected = "a store keeps to its depth")]
+#[should_panic(expected = "the store exceeded its depth")]
 fn exceeding_depth_panics() {
     let folder = tempfile::tempdir().unwrap();
     let set = open(&[config(&folder.path().join("disk"), 4)], 1).unwrap();

@@ -458,14 +458,13 @@ fn a_full_file_system_says_how_much_is_missing() {
     assert_eq!(set.geometry(0, 0).regions, 5);
 }
 
-/// Uses up all space.
 fn fill_up(path: &Path) {
     let mut hog = File::create(path).unwrap();
     while hog.write(&[1; 4096]).is_ok() {}
 }
 
 /// Each case has its own file system. The kernel releases the files of a ring some time after the
-/// ring was closed, so the space of a removed file may come back at any moment.
+/// ring was closed. So the space of a removed file may come back at any moment.
 #[test]
 fn full_disk_fails_writes_and_still_reads() {
     for direct in [true, false] {

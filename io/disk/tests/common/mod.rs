@@ -35,7 +35,6 @@ fn has_io_uring() -> bool {
     open(&[config], 1).unwrap().start(1, 1).is_ok()
 }
 
-/// The driver of one shard.
 pub(crate) struct Shard {
     pub(crate) ports: DiskPorts,
     poll: Poll,
