@@ -1,4 +1,4 @@
-//! What must hold of any octets whatsoever. The property tests and the fuzz targets share it.
+//! Properties that must hold for any input. Shared by property tests and fuzz targets.
 
 use weir_wire::{
     Data, DataView, DecodeError, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpView, Name,
@@ -18,7 +18,7 @@ pub(crate) fn run(target: &str, octets: &[u8]) {
     }
 }
 
-/// Decodes octets as an Interest; a decoded one survives encoding and rewriting.
+/// Decodes bytes as an Interest. If that succeeds, encoding and rewriting must preserve it.
 fn interest(octets: &[u8]) {
     let Ok(view) = InterestView::decode(octets) else { return };
     check_name(view.name);
@@ -35,7 +35,8 @@ fn interest(octets: &[u8]) {
     }
 }
 
-/// The owned form lacks elements that a decoder skips, so the digest of the parameters may differ.
+/// The owned form lacks elements that the decoder skipped, so the digest of the parameters may
+/// differ.
 fn without_digest(mut interest: Interest) -> Interest {
     let components = interest.name.as_view();
     let others = components.components().filter(|component| !component.is_parameters_digest());
@@ -72,7 +73,7 @@ fn check_rewrite(view: &InterestView<'_>, hop_limit: Option<u8>, strip: bool) {
     assert_eq!(rewrite_interest(view, nonce, hop_limit, strip, short), None);
 }
 
-/// Decodes octets as a Data; a decoded one survives encoding.
+/// Decodes bytes as a Data. If that succeeds, encoding must preserve it.
 fn data(octets: &[u8]) {
     let Ok(view) = DataView::decode(octets) else { return };
     check_name(view.name);
@@ -88,7 +89,7 @@ fn data(octets: &[u8]) {
     let _ = view.check_digest();
 }
 
-/// Decodes octets as an LpPacket; a decoded header survives encoding.
+/// Decodes bytes as an LpPacket. If that succeeds, encoding must preserve its header.
 fn lp(octets: &[u8]) {
     let Ok(view) = LpView::decode(octets) else { return };
     if let Some(fragment) = view.fragment {
@@ -108,7 +109,7 @@ fn lp(octets: &[u8]) {
     }
 }
 
-/// Parses octets as the URI of a name; a parsed one prints to what it parses from.
+/// Parses bytes as the URI of a name. If that succeeds, the printed name parses to the same name.
 fn name_uri(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     let Ok(name) = text.parse::<Name>() else { return };
@@ -116,7 +117,7 @@ fn name_uri(octets: &[u8]) {
     assert_eq!(NameView::decode(&name.to_tlv()).expect("a parsed name decodes"), name.as_view());
 }
 
-/// Decodes octets as the TLV-VALUE of a Name.
+/// Decodes bytes as the TLV-VALUE of a Name.
 fn name(octets: &[u8]) {
     let Ok(view) = NameView::from_value(octets) else { return };
     assert_eq!(view.value(), octets);

@@ -1,7 +1,7 @@
-//! A ring of memory shared with a stranger who writes whatever he likes wherever he can, also while
-//! it is read and written. A property test of `weir-face` and a fuzz target share it.
+//! A shared-memory ring whose peer writes arbitrary values at arbitrary times, also during calls.
+//! Shared by a property test of `weir-face` and a fuzz target.
 
-/// Each access to a mark is a moment at which the stranger may write.
+/// Each access to a mark is a moment at which the hostile peer may write.
 mod atomic {
     use std::sync::atomic;
     pub(crate) use std::sync::atomic::{Ordering, fence};
@@ -38,13 +38,13 @@ use ring::{Broken, Marks, Memory, Reader, Writer};
 use weir_wire::peek_frame;
 
 const LEN: usize = 64;
-/// Of what a step says, that the stranger waits with it until something is called.
+/// Flag of a step that the hostile peer carries out during a later call.
 const DURING_CALL: u8 = 0x80;
 
 type Step = [u8; 6];
 
 thread_local! {
-    /// What the stranger does within calls, a step for each access, and where.
+    /// Steps of the hostile peer during calls, one for each access, and its memory.
     static DURING_CALLS: RefCell<(Option<Rc<Shared>>, VecDeque<Step>)> = RefCell::default();
 }
 
@@ -53,7 +53,7 @@ struct Shared {
     octets: RefCell<[u8; LEN]>,
 }
 
-/// Somebody looks at the memory, or changes it.
+/// Called at each access to the memory: the hostile peer may change it.
 fn interleave() {
     DURING_CALLS.with_borrow_mut(|(shared, steps)| {
         if let Some(shared) = shared
@@ -84,7 +84,7 @@ impl Memory for Rc<Shared> {
 }
 
 impl Shared {
-    /// A step of the stranger.
+    /// Carries out a step of the hostile peer.
     fn corrupt(&self, step: &Step) {
         let [what, at, number @ ..] = *step;
         let number = u32::from_le_bytes(number);
@@ -92,7 +92,7 @@ impl Shared {
         match what % 8 {
             0 => set(&marks.written, number),
             1 => set(&marks.read, number),
-            // A little beyond or below what is right.
+            // A little beyond or below a valid position.
             2 => set(&marks.written, get(&marks.read).wrapping_add(u32::from(at))),
             3 => set(&marks.read, get(&marks.written).wrapping_sub(u32::from(at))),
             4 => {
@@ -104,8 +104,8 @@ impl Shared {
     }
 }
 
-/// Carries out what `script` says, for the stranger and for the side that must not mind: nothing
-/// panics, nothing outside the ring is touched, and a mark that makes no sense is told as such.
+/// Runs `script`, for the hostile peer and for the side under test. Nothing may panic, nothing
+/// outside of the ring may be accessed, and impossible marks must be reported.
 pub(crate) fn check(script: &[u8]) {
     let shared = Rc::new(Shared { marks: Marks::default(), octets: RefCell::new([0; LEN]) });
     DURING_CALLS.set((Some(Rc::clone(&shared)), VecDeque::new()));
@@ -141,7 +141,7 @@ fn get(line: &ring::CacheLine) -> u32 {
     line.0.0.load(Ordering::Relaxed)
 }
 
-/// As a socket reads.
+/// Reads like a socket.
 fn read(reader: &mut Reader<Rc<Shared>>) -> Result<(), Broken> {
     let available = reader.available()? as usize;
     assert!(available <= LEN);
@@ -161,14 +161,14 @@ fn read(reader: &mut Reader<Rc<Shared>>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// As a socket writes.
+/// Writes like a socket.
 fn write(writer: &mut Writer<Rc<Shared>>, len: usize) -> Result<(), Broken> {
     let octets = [7; 2 * LEN];
     if !writer.push([&octets[..len / 3], &octets[len / 3..len]])? {
         if writer.wait_for_room(len)? {
             assert!(writer.push([&octets[..len], &[]])?, "there was room");
         } else {
-            // The stranger decides; it must only not panic.
+            // The result depends on the hostile peer. The call must not panic.
             let _ = writer.is_woken();
         }
     }

@@ -1,6 +1,6 @@
-//! One end of a connection that shares memory with a stranger who sends and hands over whatever he
-//! likes, and writes wherever he likes, between any two calls. A property test of `weir-face` and a
-//! fuzz target share it. What he does within a call is with `ring.rs`.
+//! One end of a shared-memory connection, with a hostile peer that sends arbitrary bytes and files
+//! and writes anywhere in the memory, between any two calls. Writes during a call are tested in
+//! `ring.rs`. Shared by a property test of `weir-face` and a fuzz target.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -23,19 +23,19 @@ use weir_link::{Link, LinkConfig, Received};
 use weir_wire::peek_frame;
 
 const DOORBELL: [u8; 2] = [0x64, 0];
-/// Frames after which an application makes an offer.
+/// Number of frames after which an application makes an offer.
 const FRAMES_BEFORE_OFFER: usize = 32;
-/// Octets that a script has for a step.
+/// Bytes of a script for one step.
 const STEP_BYTES: usize = 6;
-/// Between the marks and the rings.
+/// The unused range between the marks and the rings.
 const UNUSED: std::ops::Range<usize> = 1024..4096;
 const POISON: u8 = 0xA5;
-/// Calls in a row that may say that there is more, when nobody writes: bells of a whole connection,
-/// and a whole ring.
+/// Maximum number of consecutive calls that may return More while the peer does not write: for the
+/// doorbells in a full connection, and a full ring.
 const READS_MAX: usize = 10_000;
 
 thread_local! {
-    /// Where routers and applications meet, for all scripts.
+    /// The sockets where routers and applications connect, for all scripts.
     static LISTENERS: Listeners = Listeners::new();
 }
 
@@ -58,14 +58,14 @@ impl Listeners {
         Self { router: Listener::Unix(router), memory, hostile, directory }
     }
 
-    /// A router's end, and an application that is a stranger.
+    /// A router's end, and a hostile application.
     fn router(&self) -> (Socket, HostilePeer) {
         let stream = UnixStream::connect(self.directory.path().join("router")).expect("listens");
         let socket = self.router.accept().expect("accepts").expect("a connection waits");
         (socket, HostilePeer::new(stream))
     }
 
-    /// An application's end, and a stranger who listens where a router should.
+    /// An application's end, and a hostile listener in place of a router.
     fn application(&self) -> (Socket, UnixStream) {
         let uri = FaceUri::Unix(self.directory.path().join("hostile"));
         let socket = Socket::connect(&uri, Duration::from_secs(1)).expect("listens");
@@ -73,9 +73,9 @@ impl Listeners {
     }
 }
 
-/// Carries out what `script` says for the stranger and for the end that must not mind: nothing
-/// panics or goes on for ever, what comes out of the ring is what is in it, in whole frames, and
-/// nothing else is written than the marks and the end's own ring.
+/// Runs `script`, for the hostile peer and for the end under test. Nothing may panic or run
+/// forever. The end must deliver the bytes of the ring in whole frames, and write only to the marks
+/// and its own ring.
 pub(crate) fn check(script: &[u8]) {
     let [how, script @ ..] = script else { return };
     LISTENERS.with(|listeners| {
@@ -85,7 +85,7 @@ pub(crate) fn check(script: &[u8]) {
             _ => Connection::of_application(listeners),
         };
         if how & 0x80 != 0 && connection.reads_ring {
-            // Near to the end of the ring.
+            // Start near the end of the ring.
             (0..RING_BYTES / 8004).for_each(|_| connection.write(&packet(8000)));
             assert!(connection.recv_all());
         }
@@ -109,10 +109,10 @@ struct Connection {
     /// The ring that the end reads: 0 for a router.
     reads: usize,
     reads_ring: bool,
-    /// Octets that the end has read from the ring, and the stranger has written in good order.
+    /// Bytes that the end has read from the ring, and bytes that the peer has written correctly.
     read: u32,
     written: u32,
-    /// What is in that ring.
+    /// The contents of that ring.
     ring_copy: RefCell<Vec<u8>>,
     is_closed: bool,
 }
@@ -173,11 +173,11 @@ impl Connection {
         Self::new(socket, HostilePeer::from_offer(stream), &listeners.memory, 1)
     }
 
-    /// Whether the face goes on.
+    /// Carries out a step. Returns whether the face is still open.
     fn step(&mut self, step: &[u8]) -> bool {
         let [what, at, rest @ ..] = step else { return false };
         let (count, number) = (usize::from(*at), number_of(rest));
-        // Most of what ends the face at once is left out, so that scripts come farther.
+        // Most steps that would close the face at once are skipped, so that scripts get further.
         let is_rude = *at >= 200;
         let len = number as usize % 9000;
         match what % 16 {
@@ -187,17 +187,17 @@ impl Connection {
             3 => (0..=*at).for_each(|_| self.send_bytes(&DOORBELL, &[])),
             4 if is_rude => self.send_bytes(&rest[..count % 5], &[]),
             5 if is_rude => self.set_field(count % 8, number),
-            // Near to what is right.
+            // Near the correct value.
             5 => self.set_field(4 * self.reads, self.written.wrapping_add(number % 4)),
             6 => {
                 let written = self.field(4 * (1 - self.reads));
                 self.set_field(4 * (1 - self.reads) + 1, written.wrapping_sub(number % 4));
             }
-            // Whether the ends sleep or wait.
+            // Flags for sleeping and waiting.
             7 => self.set_field(4 * (count % 2) + 2 + count / 2 % 2, number % 3),
             4 | 8 => (0..=count % 16).for_each(|_| self.write(&packet(len))),
             9 if is_rude => self.write(&rest[..count % 5]),
-            // What has been written may have been read.
+            // Bytes that were written may already have been read.
             9 | 10 => self.put(self.written.wrapping_sub(number % 10_000), &[*at; 3]),
             11 => self.drain_all(),
             12 => return self.send(count),
@@ -208,7 +208,7 @@ impl Connection {
         true
     }
 
-    /// Sends as much as the connection takes.
+    /// Sends as much as the connection accepts.
     fn send_bytes(&mut self, octets: &[u8], files: &[BorrowedFd<'_>]) {
         let _ = self.peer.try_send_with(octets, files);
     }
@@ -236,7 +236,7 @@ impl Connection {
         u32::from_ne_bytes(octets.try_into().expect("four octets"))
     }
 
-    /// Puts octets into the ring that the end reads.
+    /// Writes bytes into the ring that the end reads.
     fn put(&self, at: u32, octets: &[u8]) {
         let at = at as usize % RING_BYTES;
         let (first, rest) = octets.split_at(octets.len().min(RING_BYTES - at));
@@ -246,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Writes as whoever means well would, but for what.
+    /// Writes like a correct peer, except for the contents.
     fn write(&mut self, octets: &[u8]) {
         self.put(self.written, octets);
         self.written = self.written.wrapping_add(octets.len() as u32);
@@ -271,7 +271,7 @@ impl Connection {
         !self.is_closed
     }
 
-    /// One call. Whether the face goes on.
+    /// One call of recv. Returns whether the face is still open.
     fn recv(&mut self) -> bool {
         self.recv_status();
         !self.is_closed
@@ -287,7 +287,7 @@ impl Connection {
     }
 
     fn recv_status(&mut self) -> Option<RecvStatus> {
-        // An application has had its memory taken from the beginning.
+        // An application has had its memory from the start.
         let has_rings = self.reads == 1 || self.memory.used_bytes() > 0;
         let status = self.socket.recv(&mut self.pool, &mut self.frames);
         let was_ring = self.reads_ring;
@@ -307,7 +307,7 @@ impl Connection {
         status
     }
 
-    /// What has come is what is there.
+    /// Checks that a received frame equals the bytes in the ring.
     fn expect_in_ring(&mut self, frame: &[u8]) {
         let ring_copy = self.ring_copy.borrow();
         let at = self.read as usize % RING_BYTES;
@@ -319,7 +319,7 @@ impl Connection {
         self.read = self.read.wrapping_add(frame.len() as u32);
     }
 
-    /// As the link of a face does it.
+    /// Passes the frame to a link, as a face does.
     fn receive(&mut self, frame: Packet) {
         let is_packet = |packet: &[u8]| {
             matches!(packet, [5 | 6, ..]) && peek_frame(packet) == Ok(Some(packet.len()))
@@ -350,7 +350,7 @@ fn number_of(octets: &[u8]) -> u32 {
     u32::from_le_bytes(octets.try_into().expect("four octets"))
 }
 
-/// A Data of `len` octets and its header.
+/// A Data with `len` bytes of value.
 fn packet(len: usize) -> Vec<u8> {
     let mut packet = vec![6, 253, (len >> 8) as u8, len as u8];
     if len < 253 {

@@ -1,6 +1,5 @@
-//! What measurements have in common: medians, applications that register prefixes, processor time
-//! of threads, and packets with names of eight components, encoded by hand so that setting up a
-//! million of them is quick.
+//! Shared helpers of the measurements: medians, applications that register prefixes, processor time
+//! of threads, and packets with names of eight components, encoded by hand for speed.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,9 +13,9 @@ use weir_manage::{ControlParameters, ControlResponse, Element as _};
 use weir_security::DigestSigner;
 use weir_wire::{DataView, LpView, peek_frame};
 
-/// Components of every name made here.
+/// Number of components of every name here.
 pub const NAME_COMPONENTS: usize = 8;
-/// Names that share their first seven components.
+/// Number of names that share their first seven components.
 pub const NAMES_PER_PARENT: u64 = 128;
 
 /// Appends a TLV with a type below 253.
@@ -58,8 +57,8 @@ pub fn interest(index: u64, nonce: u32) -> Vec<u8> {
     wire
 }
 
-/// A Data of name number `index` with `payload_len` octets of content and a digest signature that
-/// no router checks.
+/// A Data of name number `index` with `payload_len` bytes of content and a digest signature that no
+/// router checks.
 pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(payload_len + 160);
     tlv(7, &name_value(index), &mut value);
@@ -72,17 +71,17 @@ pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
     wire
 }
 
-/// The middle one of some figures, of an even number the upper one.
+/// The median; the upper one of an even number.
 ///
 /// # Panics
-/// If there are none.
+/// If `figures` is empty.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-/// Has a router give an application a prefix, over `stream` or else a new connection, which is
-/// returned and has nothing else to read.
+/// Registers a prefix for an application, over `stream` or a new connection, which is returned. It
+/// has nothing else to read.
 pub fn register(
     stream: Option<UnixStream>,
     socket: &Path,
@@ -121,14 +120,14 @@ pub fn register(
     }
 }
 
-/// Processor time of each thread of a process so far, ns, by its name and number; from
-/// `/proc/<id>/task/<thread>/schedstat`, where `stat` counts in hundredths of a second.
+/// Processor time of each thread of a process so far in ns, by name and number, from
+/// `/proc/<id>/task/<thread>/schedstat`; `stat` has a resolution of 10 ms only.
 pub fn threads_ns(id: u32) -> anyhow::Result<Vec<(String, u64)>> {
     let mut threads = Vec::new();
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).context("the router has ended")?;
     for task in tasks {
         let path = task?.path();
-        // A thread may end between one look and the next.
+        // A thread may have ended meanwhile.
         let read = |file: &str| std::fs::read_to_string(path.join(file));
         let (Ok(name), Ok(schedstat)) = (read("comm"), read("schedstat")) else { continue };
         let ran = schedstat.split_whitespace().next().context("three numbers")?;

@@ -1,6 +1,6 @@
-//! Frames as a neighbour may send them, one after another, at a face with reliability, shaping of
-//! Interests, runs, a marking policy and a discipline: reassembly, what waits and what is kept stay
-//! within their bounds, and in the end nothing is left that waits for anything.
+//! Arbitrary frames from a neighbour, at a face with reliability, shaping, run Interests, a marking
+//! policy and a queue discipline. Reassembly, queues and buffers must stay within their limits, and
+//! in the end nothing may wait.
 #![no_main]
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
@@ -22,7 +22,7 @@ const MARKING_TEXTS: [&str; 4] =
     ["nfd", "rem q_min=1KB q_max=3KB", "codel target=1ms interval=2ms", "step"];
 const QUEUE_BYTES_MAX: u64 = 20_000;
 
-/// What a router does with what comes in: Interests go back as Data, as Nacks, or not at all.
+/// What a router may do with a received packet: answer with Data or a Nack, forward it, or nothing.
 fn forward(link: &mut Link, now: Instant, header: LpHeader, packet: Packet, choice: u8) {
     let Ok(interest) = InterestView::decode(&packet) else { return };
     let LpHeader { pit_token, .. } = header;
@@ -32,7 +32,7 @@ fn forward(link: &mut Link, now: Instant, header: LpHeader, packet: Packet, choi
             let nack = Some(NackReason::NoRoute);
             link.enqueue(now, LpHeader { nack, pit_token, ..LpHeader::default() }, packet)
         }
-        // On to the same neighbour.
+        // Forward to the same neighbour.
         2 => link.enqueue(now, LpHeader::default(), packet),
         _ => {
             let data = Data::new(interest.name.to_name()).content(&[choice; 700]);
@@ -64,7 +64,7 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     let mut rest = octets;
     while let [step, len, after @ ..] = rest {
         let (frame, next) = after.split_at(usize::from(*len).min(after.len()));
-        // Up to some seconds.
+        // Advance by up to some seconds.
         now = now.plus_ns(NS_PER_MS << (step % 16).saturating_sub(3));
         match link.receive(now, Packet::from(frame), &mut pool) {
             Received::Packet { header, packet } => {
@@ -81,11 +81,11 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         while let Some((header, packet)) = link.take_released(now) {
             forward(&mut link, now, header, packet, step >> 6);
         }
-        // The headers of one packet's fragments may go beyond.
+        // Headers of one packet's fragments may exceed the limit.
         assert!(link.queue_bytes() <= QUEUE_BYTES_MAX + PACKET_SIZE_MAX as u64);
         assert!(link.partial_bytes() <= link.config().codec.partial_bytes_max);
         link.gather_runs(0);
-        // At some steps the socket takes nothing, or one frame.
+        // In some steps, the socket accepts nothing, or one frame.
         let count = link.frames().len();
         link.frames_sent(match step >> 6 {
             0 => 0,
@@ -94,7 +94,7 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         });
         rest = next;
     }
-    // Alone again, it comes to rest.
+    // Without further input, the link comes to rest.
     for _ in 0..10_000 {
         let count = link.frames().len();
         link.frames_sent(count);

@@ -1,4 +1,5 @@
-//! Structures of the management protocol: what decodes encodes to what decodes to the same.
+//! Structures of the management protocol: a decoded value must encode to bytes that decode to the
+//! same value.
 #![no_main]
 
 use weir_manage::{

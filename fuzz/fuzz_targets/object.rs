@@ -1,4 +1,4 @@
-//! What `get` reads beside segments: metadata, manifest parts, certificates, listings of folders.
+//! Structures that `get` reads in addition to segments: metadata, manifest parts, certificates.
 #![no_main]
 
 use weir_security::Certificate;

@@ -1,12 +1,12 @@
-//! Frames as a neighbour may send them that knows runs: whatever they hold, what comes out of a run
-//! is sent on in a run again and comes out as it was.
+//! Arbitrary frames from a neighbour that supports run Interests. The Interests of a run must leave
+//! in runs again and arrive unchanged.
 #![no_main]
 
 use weir_base::{Instant, Packet, Pool};
 use weir_link::{Link, LinkConfig, Received, RunsConfig};
 use weir_wire::{LpHeader, LpView, RunOffer};
 
-/// A face that has been told that the other end takes runs.
+/// A face whose neighbour has confirmed that it accepts runs.
 fn acquainted(now: Instant, pool: &mut Pool) -> Link {
     let mut config = LinkConfig::default();
     config.codec.runs = RunsConfig::Begins;
@@ -62,7 +62,7 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     let mut first = taken(&mut near, now, &frames, &mut pool);
     let count = near.frames().len();
     near.frames_sent(count);
-    // Of what the fields beside tokens and marks mean a face may take none.
+    // A neighbour may not accept fields other than tokens and marks.
     first.retain(|(header, _)| {
         let kept = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
         *header == kept

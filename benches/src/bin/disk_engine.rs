@@ -1,5 +1,5 @@
-//! The disk engine against fio on the same file: records read at random and written, block by block
-//! the same, in alternating rounds.
+//! Compares the disk engine with fio on the same file: the same random reads and the same writes,
+//! in alternating rounds.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -18,33 +18,33 @@ use weir_store::disk::{
     DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WriteChunk, record,
 };
 
-/// Octets of a Data of 8,192 octets of content, with a name, MetaInfo and an ECDSA signature.
+/// Size of a Data with 8,192 bytes of content, with name, MetaInfo and ECDSA signature.
 const DATA_BYTES: usize = 8192 + 160;
 
-/// Measures the disk engine against fio.
+/// Compares the disk engine with fio.
 #[derive(Parser)]
 struct Options {
-    /// The file, which is made; on a file system that is steady enough to compare.
+    /// The file to create, on a file system whose speed is steady enough to compare.
     #[arg(long)]
     path: PathBuf,
-    /// Its size in MiB.
+    /// Size of the file in MiB.
     #[arg(long, default_value_t = 1024)]
     mib: u64,
-    /// Seconds of each measurement.
+    /// Duration of each measurement in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Measurements of each kind, of which the median is told.
+    /// Number of measurements of each kind; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     #[arg(long, value_enum, default_value_t = Which::Uring)]
     engine: Which,
-    /// Have fio register file and buffers too.
+    /// Lets fio register the file and buffers as well.
     #[arg(long)]
     fio_registered: bool,
-    /// Through the page cache.
+    /// Uses the page cache.
     #[arg(long)]
     buffered: bool,
-    /// Only rows whose name begins so.
+    /// Only rows whose name starts with this text.
     #[arg(long)]
     only: Option<String>,
     /// Prints one JSON object of medians.
@@ -64,7 +64,7 @@ struct Row {
     name: String,
     is_write: bool,
     is_random: bool,
-    /// Records of one operation.
+    /// Number of records in one operation.
     records: u64,
     depth: u32,
 }
@@ -83,7 +83,7 @@ fn rows() -> Vec<Row> {
     reads.into_iter().chain(gathered).chain(single).collect()
 }
 
-/// Drives one engine as a packet thread does.
+/// Drives the engine like a packet thread.
 struct Driver {
     ports: DiskPorts,
     geometry: DiskGeometry,
@@ -100,7 +100,7 @@ impl Driver {
         record::size(DATA_BYTES, self.geometry.block_bytes)
     }
 
-    /// How many places on the disk operations of `records` records have.
+    /// Number of positions on the disk for operations of `records` records.
     fn places(&self, records: u64) -> u64 {
         let data = u64::from(self.geometry.regions) * self.geometry.region_bytes;
         data / (self.record_bytes() * records)
@@ -126,14 +126,15 @@ impl Driver {
         self.next += 1;
     }
 
-    /// Operations a second while `goes_on` says so, given what was begun and the time.
+    /// Operations per second while `goes_on` returns true. Its arguments: operations started, and
+    /// time.
     fn work(&mut self, row: &Row, goes_on: impl Fn(u64, Duration) -> bool) -> anyhow::Result<f64> {
         let begin = Instant::now();
         let (mut begun, mut ended) = (0, 0_u64);
         loop {
             while begun - ended < u64::from(row.depth) && goes_on(begun, begin.elapsed()) {
                 self.submit(row);
-                // One by one, as fio does.
+                // One by one, like fio.
                 self.ports.flush();
                 begun += 1;
             }
@@ -142,7 +143,7 @@ impl Driver {
             }
             self.ports.drain(&mut self.outcomes);
             if self.outcomes.is_empty() {
-                // What ended short goes on.
+                // Short operations are continued.
                 self.ports.flush();
                 match self.poll.poll(&mut self.events, None) {
                     Err(error) if error.kind() != std::io::ErrorKind::Interrupted => bail!(error),
@@ -153,7 +154,7 @@ impl Driver {
             for (_, outcome) in self.outcomes.drain(..) {
                 match outcome {
                     DiskOutcome::Written => {}
-                    // The engine has looked at all of it.
+                    // The engine has checked the whole record.
                     DiskOutcome::Record { packet, .. } => {
                         ensure!(packet.len() == DATA_BYTES && packet[..64] == self.packet[..64]);
                     }
@@ -164,14 +165,14 @@ impl Driver {
         Ok(ended as f64 / begin.elapsed().as_secs_f64())
     }
 
-    /// Writes a record to every place.
+    /// Writes a record to every position.
     fn fill(&mut self) -> anyhow::Result<()> {
         let row = Row { is_write: true, is_random: false, records: 30, depth: 4, name: "".into() };
         self.next = 0;
         let places = self.places(row.records);
         self.work(&row, |begun, _| begun < places)?;
         let row = Row { records: 1, ..row };
-        // What is left behind the last whole group.
+        // The positions after the last whole group.
         let all = self.places(1);
         self.next = places * 30;
         let left = all - self.next;
@@ -256,10 +257,10 @@ fn begin(options: &Options, path: &Path, depth: u32) -> anyhow::Result<(DiskMoni
     Ok((monitor, driver))
 }
 
-/// Operations a second of one row, a round each.
+/// Operations per second of one row in each round.
 struct Rates {
     ours: Vec<f64>,
-    /// Of fio; none where there is none.
+    /// Rates of fio; empty if it is not installed.
     theirs: Vec<f64>,
 }
 
@@ -283,7 +284,7 @@ impl Rates {
         json!({ "per_second": median(self.ours.clone()), "fio_per_second": theirs })
     }
 
-    /// Medians; and the best rounds, which tell more while others use the machine.
+    /// Prints medians and the best rounds, which are more reliable while other programs run.
     fn print(&self, row: &Row) {
         let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
         let (median_ours, best_ours) = (median(self.ours.clone()), best(&self.ours));

@@ -1,9 +1,9 @@
 //! The router core in memory on one thread: store hits, and full exchanges that miss.
 //!
-//! `cargo run --release -p weir-benches --bin router_core` prints medians of several rounds, in
-//! processor time of the thread: other programs on the machine do not count. For
-//! instruction counts: `valgrind --tool=callgrind --toggle-collect='*Router*handle*' <binary> ...`
-//! with `--rounds 1`; the report divides by what `--operations` says.
+//! `cargo run --release -p weir-benches --bin router_core` prints medians of several rounds in
+//! processor time of the thread, which excludes other programs. For instruction counts, run
+//! `valgrind --tool=callgrind --toggle-collect='*Router*handle*' <binary> ...` with `--rounds 1`
+//! and divide by `--operations`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,13 +27,13 @@ struct Args {
     /// Data in the store.
     #[arg(long, default_value_t = 1_000_000)]
     entries: u64,
-    /// Octets of content of each Data.
+    /// Content bytes of each Data.
     #[arg(long, default_value_t = 100)]
     payload: usize,
-    /// Interests unanswered at any time in the exchange measurement.
+    /// Pending Interests at any time in the exchange measurement.
     #[arg(long, default_value_t = 100_000)]
     outstanding: usize,
-    /// Packets given to the router at once.
+    /// Packets passed to the router at once.
     #[arg(long, default_value_t = 64)]
     batch: usize,
     /// Hits and exchanges measured in each round.
@@ -42,17 +42,17 @@ struct Args {
     /// Rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Objects whose names the exchange measurement asks for in turn; by default one after the
+    /// Number of objects that the exchange measurement requests in turn; by default one after the
     /// other, 128 names each.
     #[arg(long, default_value_t = 1)]
     interleave: u64,
-    /// What the FIB has a next hop for each of.
+    /// The prefixes for which the FIB has a next hop.
     #[arg(long, value_enum, default_value_t = Fib::Sites)]
     fib: Fib,
-    /// Leaves out measurements whose name contains none of these.
+    /// Measures only rows whose name contains one of these texts.
     #[arg(long, value_delimiter = ',', default_value = "")]
     only: Vec<String>,
-    /// Keeps an index of the segments that the store holds, of whose changes nobody asks.
+    /// Keeps an index of the segments in the store, whose changes are not requested.
     #[arg(long)]
     track: bool,
     /// Prints one JSON object.
@@ -69,7 +69,7 @@ impl Args {
 
 const CONSUMER: FaceId = FaceId(256);
 const PRODUCER: FaceId = FaceId(257);
-/// Levels of the names here at which a FIB may know them.
+/// Levels of the names at which a FIB may have prefixes.
 #[derive(Clone, Copy, ValueEnum)]
 enum Fib {
     /// 16.
@@ -78,12 +78,12 @@ enum Fib {
     Runs,
     /// 131,072.
     Sets,
-    /// 1,000,000 that the exchanges ask for, one for 128 names.
+    /// 1,000,000, which the exchanges request, one for 128 names.
     Objects,
 }
 
 impl Fib {
-    /// The prefixes, where exchanges ask for the names from object `first` on.
+    /// The prefixes, if exchanges request names from object `first` on.
     fn prefixes(self, first: u64) -> impl Iterator<Item = Name> {
         let (components, objects) = match self {
             Self::Sites => (2, 0..16),
@@ -111,7 +111,8 @@ impl Bench {
     fn new(args: &Args) -> Self {
         let footprint = Pool::footprint(weir_benches::data(0, args.payload).len()) as u64;
         let store = StoreConfig {
-            // Room for the entries with their index, found by asking for more and erasing nothing.
+            // Capacity for the entries with their index, measured by a larger store without
+            // evictions.
             capacity_bytes: args.entries * (footprint + 320),
             ..StoreConfig::default()
         };
@@ -145,7 +146,7 @@ impl Bench {
                 attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
             }));
         }
-        // What fills the store has other objects than the exchanges, and no next hops but these.
+        // The store is filled with other objects than those of the exchanges, and other next hops.
         let sites = Fib::Sites.prefixes(0);
         let first = args.first_name() / weir_benches::NAMES_PER_PARENT;
         for prefix in sites.chain(args.fib.prefixes(first)) {
@@ -160,7 +161,7 @@ impl Bench {
         self.inputs.push(Input::Packet { face, header: LpHeader::default(), packet });
     }
 
-    /// Hands what was received to the router and drops what it answers; the time that takes.
+    /// Passes received packets to the router and drops its output. Returns the time.
     fn handle(&mut self) -> Duration {
         self.now = self.now.plus_ns(1000);
         let start = Clock::now();
@@ -172,7 +173,7 @@ impl Bench {
         took + start.elapsed()
     }
 
-    /// Asks for and answers all names, so that they are stored.
+    /// Requests and answers all names, so that they are stored.
     fn fill(&mut self, args: &Args) {
         for index in 0..args.entries {
             let nonce = self.rng.next_u32();
@@ -233,9 +234,9 @@ impl Bench {
         took.as_secs_f64() / done as f64
     }
 
-    /// The exchange that costs most: its name has as many components as a name may have, no other
-    /// Data shares more than two of them, and Interests with CanBePrefix of nearly every length
-    /// wait for other Data.
+    /// The most expensive exchange: a name with the maximum number of components, of which other
+    /// Data share at most two, while Interests with CanBePrefix of nearly every length wait for
+    /// other Data.
     fn worst_exchanges(&mut self, args: &Args) -> f64 {
         let site: Name = "/weir/site00".parse().expect("a valid name");
         let mut waiting = site.clone();
@@ -275,7 +276,7 @@ impl Bench {
         name
     }
 
-    /// Asks for the next name, `objects` of which take turns.
+    /// Requests the next name, from `objects` objects in turn.
     fn ask(&mut self, next: &mut u64, objects: u64) -> u64 {
         let names = weir_benches::NAMES_PER_PARENT;
         let (round, at) = (*next / (objects * names), *next % (objects * names));
@@ -286,7 +287,7 @@ impl Bench {
         index
     }
 
-    /// Hashes and parses names only, for comparison: what no table can avoid.
+    /// Only hashes and parses names, for comparison: no table can avoid that.
     fn parse(&mut self, args: &Args) -> f64 {
         let key = HashKey::new([1, 2]);
         let mut took = Duration::ZERO;
@@ -334,7 +335,7 @@ fn main() {
         (
             "hit_zipf_0.8",
             Box::new(|bench| {
-                // Ranks are spread over the names, as popular things are not neighbours.
+                // Ranks are spread over the names, because popular names are not neighbours.
                 bench.hits(&args, |_| {
                     let rank = zipf.sample(&mut zipf_source) as u64 - 1;
                     rank.wrapping_mul(0x9E37_79B9) % args.entries

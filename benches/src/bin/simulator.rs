@@ -1,8 +1,9 @@
-//! How fast networks are simulated: packet hops a second of processor time, and peak memory.
+//! Speed of simulations: packet hops per second of processor time, and peak memory.
 //!
 //! `cargo run --release -p weir-benches --bin simulator [-- --shape line,tree,fetch,large]`
 //!
-//! Of several shapes each run is a process of its own: the peak memory of a process never falls.
+//! With several shapes, each run is a separate process, because a process's peak memory never
+//! falls.
 
 use std::process::Command;
 use std::time::Instant;
@@ -25,10 +26,10 @@ struct Arguments {
     /// Shapes of networks. `large` is 1,000 routers with 10,000 consumers.
     #[arg(long, value_delimiter = ',', default_value = "line,tree,fetch,large")]
     shape: Vec<String>,
-    /// Virtual seconds; each shape has its own number otherwise.
+    /// Virtual seconds; by default a number for each shape.
     #[arg(long)]
     seconds: Option<f64>,
-    /// Octets of the store of each router.
+    /// Store of each router in bytes.
     #[arg(long, default_value_t = 1 << 20)]
     store_bytes: u64,
     /// Runs of each network, in turn; medians are reported.
@@ -39,7 +40,7 @@ struct Arguments {
     json: bool,
 }
 
-/// Counts events and forgets them.
+/// Counts events and discards them.
 #[derive(Default)]
 struct Count(u64);
 
@@ -49,7 +50,7 @@ impl Observer for Count {
     }
 }
 
-/// What one run showed.
+/// The result of one run.
 #[derive(Serialize, Deserialize)]
 struct Run {
     routers: usize,
@@ -59,12 +60,12 @@ struct Run {
     steps: f64,
     cpu_s: f64,
     build_s: f64,
-    /// Peak memory of the process so far: of this network alone only in its first run.
+    /// Peak memory of the process: of this network alone only in its first run.
     peak_mib: f64,
 }
 
 fn main() -> Result<()> {
-    // As `weir lab` does.
+    // Like `weir lab`.
     weir_real::begin_with_huge_pages();
     let arguments = Arguments::parse();
     let mut runs: Vec<Vec<Run>> = arguments.shape.iter().map(|_| Vec::new()).collect();
@@ -117,7 +118,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One run as a process of its own.
+/// Runs one simulation as a separate process.
 fn measure_apart(shape: &str, arguments: &Arguments) -> Result<Run> {
     let mut command = Command::new(std::env::current_exe().context("path of this program")?);
     command.args(["--json", "--rounds", "1", "--shape", shape]);
@@ -162,7 +163,7 @@ fn measure(shape: &str, arguments: &Arguments) -> Result<Run> {
     })
 }
 
-/// Peak resident memory of this process, MiB.
+/// Peak resident memory of this process in MiB.
 fn peak_mib() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("no VmHWM")?;
@@ -198,7 +199,7 @@ fn add_producer(net: &mut PlanBuilder, names: &Names) -> usize {
     net.node(format!("n{}", net.plan.nodes.len()), Role::Producer(producer(names.clone())))
 }
 
-/// Ten routers in a line, single Interests of 1 kB Data that mostly go all the way.
+/// Ten routers in a line, with single Interests for 1 kB Data that mostly go all the way.
 fn line(store_bytes: u64, seconds: f64) -> Plan {
     let mut net = builder(seconds);
     let names = names(1_000_000, 1000, 1000);
@@ -235,7 +236,7 @@ fn tree(store_bytes: u64, seconds: f64) -> Plan {
     net.plan
 }
 
-/// Four routers, one consumer that fetches whole objects of 8 kB segments with CUBIC.
+/// Four routers, and one consumer that fetches objects of 8 kB segments with CUBIC.
 fn fetch(store_bytes: u64, seconds: f64) -> Plan {
     let mut net = builder(seconds);
     let names = names(1000, 10_000_000, 8000);
@@ -254,7 +255,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
     net.plan
 }
 
-/// A tree of 1,000 routers with four below each, and ten consumers at each.
+/// A tree of 1,000 routers, each with four children and ten consumers.
 fn large(store_bytes: u64, seconds: f64) -> Plan {
     let mut net = builder(seconds);
     let names = names(100_000, 1000, 1000);

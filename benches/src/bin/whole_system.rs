@@ -1,11 +1,11 @@
-//! The whole system on real sockets: a producer, one router or two, a consumer.
+//! The whole system on real sockets: a producer, one or two routers, a consumer.
 //!
-//! `cargo run --release -p weir-benches --bin whole_system` builds the program and reports, for
-//! each kind of face, medians over rounds of: goodput of `weir get` cold and warm, processor time
-//! of the routers for each Data moved (user and system, from `/proc`), and the memory of the
-//! router that the consumer asks. Cold, its store still grows; warm, the producer is gone and all
-//! comes from that store; with `--full` then also cold with a store that is full, so that each Data
-//! that comes drives out another. Rounds of all faces are in turn.
+//! `cargo run --release -p weir-benches --bin whole_system` builds the program and reports medians
+//! over rounds for each kind of face: goodput of `weir get` (cold and warm), the routers' processor
+//! time for each Data (user and system, from `/proc`), and the memory of the consumer's router.
+//! Cold: the store still grows. Warm: the producer has stopped, and all Data comes from the store.
+//! `--full` adds a cold fetch with a full store, in which each new Data evicts another. Rounds of
+//! all faces alternate.
 
 use std::path::Path;
 
@@ -17,30 +17,30 @@ use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 
 #[derive(Parser)]
 struct Args {
-    /// Size of the file, MiB.
+    /// Size of the file in MiB.
     #[arg(long, default_value_t = 100)]
     mebibytes: usize,
     /// Rounds; medians are reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Kinds of faces of the consumer, and of the producer if it can have such a one; `two-udp` is
-    /// two routers that UDP joins, with Unix sockets for the applications. Over `shm` applications
-    /// share memory with the router, over `unix` they do not.
+    /// Kinds of the consumer's faces, and of the producer's where possible. `two-udp`: two routers
+    /// joined by UDP, with Unix sockets for the applications. With `shm`, applications share memory
+    /// with the router; with `unix` they do not.
     #[arg(long, value_delimiter = ',', default_value = "shm,unix,udp,tcp")]
     faces: Vec<String>,
-    /// Also a fetch once the store is full.
+    /// Adds a fetch with a full store.
     #[arg(long)]
     full: bool,
-    /// Fetches into /dev/null: what the consumer has verified is not written and looked at again.
+    /// Fetches into /dev/null: verified content is not written and read again.
     #[arg(long)]
     discard: bool,
-    /// More arguments for `weir get`.
+    /// Additional arguments for `weir get`.
     #[arg(long, allow_hyphen_values = true, default_value = "")]
     get: String,
-    /// More arguments for `weir put`.
+    /// Additional arguments for `weir put`.
     #[arg(long, allow_hyphen_values = true, default_value = "")]
     put: String,
-    /// The router takes no runs of Interests.
+    /// The router accepts no run Interests.
     #[arg(long)]
     without_runs: bool,
     /// Prints one JSON object.
@@ -48,7 +48,7 @@ struct Args {
     json: bool,
 }
 
-/// Figures of a round by their names.
+/// Figures of a round by name.
 type Round = Vec<(String, f64)>;
 
 fn main() -> anyhow::Result<()> {
@@ -116,7 +116,8 @@ impl Routers {
             "udp" => near.udp(),
             other => anyhow::bail!("--faces {other}: shm, unix, tcp, udp or two-udp"),
         };
-        // Commands are for local faces, and UDP faces are not: there the producer stays on Unix.
+        // Commands require a local face, and UDP faces are not local, so the producer stays on
+        // Unix.
         let producer = if faces == "tcp" { far.tcp() } else { far.unix() };
         Ok((consumer, producer))
     }
@@ -126,12 +127,12 @@ impl Routers {
     }
 }
 
-/// Room for one file with names, signatures and index, and not for two.
+/// Space for one file with names, signatures and index, but not for two.
 fn store_mib(args: &Args) -> usize {
     args.mebibytes + args.mebibytes / 8 + 32
 }
 
-/// A producer of a file that it made.
+/// A producer of a file that it has created.
 struct Offer {
     producer: Option<Process>,
     name: String,
@@ -165,11 +166,11 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     let seed = number * 3;
     let mut offer = Offer::new(args, &host, &producer, seed)?;
     fetch(&offer, Some("cold"))?;
-    // Without the producer, so that all of it comes from the store, before anything fills that.
+    // Without the producer, so that all Data comes from the store, before anything else fills it.
     offer.producer = None;
     fetch(&offer, Some("warm"))?;
     if args.full {
-        // The second fills what the first left; the third finds no room.
+        // The second fetch fills the store; the third finds it full.
         for (more, phase) in [(1, None), (2, Some("full"))] {
             let offer = Offer::new(args, &host, &producer, seed + more)?;
             fetch(&offer, phase)?;
@@ -182,7 +183,7 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     Ok(round)
 }
 
-/// One fetch: goodput, processor time of the routers for a Data, packets sent again.
+/// One fetch: goodput, the routers' processor time for each Data, retransmissions.
 fn fetch(
     args: &Args,
     host: &Host,
@@ -217,7 +218,7 @@ fn processor_seconds(id: u32) -> anyhow::Result<f64> {
     Ok(total_ns as f64 * 1e-9)
 }
 
-/// A line of memory of a process, MiB.
+/// A memory value of a process, in MiB.
 fn memory_mib(id: u32, line: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
     let found = status.lines().find(|found| found.starts_with(line)).context("no such line")?;

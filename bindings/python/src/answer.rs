@@ -1,4 +1,4 @@
-//! Answers to single Interests, and what is offered in Interests.
+//! Answers to single Interests, and offers.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -8,8 +8,7 @@ use weir_wire::DataView;
 use crate::buffer::{Buffer, octets_of};
 use crate::errors;
 
-/// The Data that answers an Interest, as it came: whoever made it and whatever it says, nothing of
-/// it is verified. `bytes(answer)` is its content.
+/// The Data that answers an Interest. Nothing in it is verified. `bytes(answer)` is its content.
 #[pyclass(frozen, module = "weir")]
 pub(crate) struct Answer {
     name: String,
@@ -19,11 +18,11 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// # Errors
-    /// It is no Data, which does not get here.
+    /// The packet is not a Data, which cannot happen here.
     pub(crate) fn of_packet(packet: Packet) -> PyResult<Self> {
         let data = DataView::decode(&packet)
             .map_err(|error| errors::raise("VerificationError", format!("no Data: {error}")))?;
-        // Where Content begins in the packet: it is a part of it.
+        // Content is a slice of the packet; find where it starts.
         let start = match data.content {
             [] => 0,
             content => content.as_ptr() as usize - packet.as_ptr() as usize,
@@ -47,7 +46,7 @@ impl Answer {
         Buffer::of_packet(self.content.clone())
     }
 
-    /// The Data, a whole TLV, for whoever verifies it.
+    /// The whole Data packet, for callers that verify it themselves.
     #[getter]
     fn packet(&self) -> Buffer {
         Buffer::of_packet(self.packet.clone())
@@ -62,10 +61,10 @@ impl Answer {
     }
 }
 
-/// What leads to something that somebody has published: `Producer.offer` makes it,
-/// `Consumer.send` sends it in an Interest, and `Request.offer` has it there. Whoever receives it
-/// gets the content by its `name` with a consumer, which verifies it; what the offer itself says is
-/// not verified. `bytes(offer)` are its octets, of which `Offer(octets)` makes it again.
+/// An offer of published content. `Producer.offer` creates it, `Consumer.send` sends it in an
+/// Interest, and `Request.offer` returns it at the receiver. The receiver fetches the content by
+/// `name` with a consumer, which verifies it. The offer itself is not verified. `bytes(offer)` is
+/// its encoding, and `Offer(octets)` decodes it.
 #[pyclass(frozen, module = "weir")]
 pub(crate) struct Offer(pub(crate) weir_socket::Offer);
 
@@ -77,13 +76,13 @@ impl Offer {
         weir_socket::Offer::decode(octets).map(Self).map_err(errors::of_socket)
     }
 
-    /// The name to get it by, with its version.
+    /// The versioned name of the content.
     #[getter]
     fn name(&self) -> String {
         self.0.name().to_string()
     }
 
-    /// How many octets there are to get, or None if it does not say.
+    /// The size of the content in bytes, or None if the offer does not state it.
     #[getter]
     fn size(&self) -> Option<u64> {
         self.0.metadata().size_bytes

@@ -1,4 +1,4 @@
-//! Producers while they are bound.
+//! Producers while they are being bound.
 
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,22 +18,22 @@ use crate::{errors, options, sessions};
 const WHAT: &str = "the producer";
 
 enum BindingState {
-    /// The router has not been asked.
+    /// The router has not been contacted.
     Idle,
-    /// It is about to register the prefix.
+    /// The router was asked to register the prefix.
     Asked(Box<Binder>),
-    /// It is bound, or given up.
+    /// Bound, or cancelled.
     Over,
 }
 
-/// A producer that is being bound. Closed before it is, it is not bound, and the prefix is free.
+/// A producer that is being bound. If it is closed first, it is not bound and the prefix is free.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Binding {
     prefix: Name,
     router: Option<String>,
     sign: String,
     options: ProducerOptions,
-    /// Locked for moments, and never by whoever waits for the GIL.
+    /// Locked only briefly, and never by a thread that waits for the GIL.
     state: ProcessLocal<Mutex<BindingState>>,
 }
 
@@ -76,7 +76,7 @@ impl Binding {
     }
 
     /// Connects to the router and asks it to register the prefix. Waits for the connection, the
-    /// user's key and the disk, not for the answer.
+    /// user's key and the disk, but not for the router's answer.
     fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let state = self.state.get_or_raise(WHAT)?;
         let session = sessions::session(py, self.router.as_deref())?;
@@ -93,7 +93,7 @@ impl Binding {
             let mut place = lock(state);
             match &*place {
                 BindingState::Idle => *place = BindingState::Asked(Box::new(binder)),
-                // It was closed meanwhile: the binder ends here.
+                // Closed meanwhile: drop the binder.
                 _ => return Err(SocketError::Closed),
             }
             Ok(())
@@ -109,7 +109,7 @@ impl Binding {
         bound.map(Outlet::new).map_err(errors::of_socket)
     }
 
-    /// As `wait`, or nothing now.
+    /// Like `wait`, but returns None if there is no answer yet.
     fn poll(&self, py: Python<'_>, notifier: &Notifier, token: u64) -> PyResult<Option<(Outlet,)>> {
         let (state, waker) = (self.state.get_or_raise(WHAT)?, notifier.waker(token)?);
         match py.detach(|| poll(state, &mut Context::from_waker(&waker))) {
@@ -120,7 +120,7 @@ impl Binding {
         }
     }
 
-    /// Gives it up, unless it is bound. In a child of `fork` nothing happens.
+    /// Cancels the binding, unless it is complete. Does nothing in a child of `fork`.
     fn close(&self, py: Python<'_>) {
         if let Some(state) = self.state.get() {
             py.detach(|| {

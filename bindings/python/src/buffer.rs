@@ -1,4 +1,4 @@
-//! Octets that Python reads where they lie.
+//! Buffers that Python reads without a copy.
 
 use std::ffi::c_int;
 
@@ -13,10 +13,10 @@ use weir_base::Packet;
 
 use crate::{errors, memory};
 
-/// Octets of Python's, copied: what is signed must not change.
+/// Copies bytes from Python: signed content must not change.
 ///
 /// # Errors
-/// They are none, or too many.
+/// The object has no bytes, or too many.
 pub(crate) fn octets_of(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Packet> {
     let fits = |len: usize| match u32::try_from(len) {
         Ok(0..0xFFFF_0000) => Ok(()),
@@ -25,7 +25,7 @@ pub(crate) fn octets_of(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Pac
     if let Ok(bytes) = data.cast::<PyBytes>() {
         let octets = bytes.as_bytes();
         fits(octets.len())?;
-        // Bytes never change.
+        // A `bytes` object never changes, so the GIL is not needed.
         return Ok(py.detach(|| Packet::from(octets)));
     }
     let buffer = PyBuffer::<u8>::get(data)?;
@@ -34,16 +34,15 @@ pub(crate) fn octets_of(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Pac
 }
 
 enum Octets {
-    /// All of an object.
+    /// All bytes of an object.
     Whole(Arc<Vec<u8>>),
-    /// Within the packet that they came in.
+    /// Bytes within the packet that they arrived in.
     Packet(Packet),
 }
 
-/// Octets that came over the network, read-only, where they lie: `memoryview(b)`,
-/// `numpy.frombuffer(b, ...)` and everything else that takes a buffer reads them without a copy.
-/// `bytes(b)` is a copy. A slice shares the memory. As long as a view of them is there they stay,
-/// whatever is closed meanwhile.
+/// Received bytes, read-only. `memoryview(b)`, `numpy.frombuffer(b, ...)` and other users of the
+/// buffer protocol read them without a copy. `bytes(b)` copies. A slice shares the memory. The
+/// bytes stay valid while a view exists, whatever is closed meanwhile.
 #[pyclass(frozen, module = "weir")]
 pub(crate) struct Buffer {
     octets: Octets,
@@ -69,7 +68,7 @@ impl Buffer {
         &all[self.range.clone()]
     }
 
-    /// Whether these are the octets of another one, or of bytes and the like; None of all else.
+    /// Whether `other` holds the same bytes. `None` if it is no buffer type.
     fn is_same(&self, other: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let octets = self.octets();
         if let Ok(other) = other.cast::<Self>() {
@@ -106,7 +105,7 @@ impl Buffer {
         format!("<weir.Buffer of {} octets>", self.range.len())
     }
 
-    /// Equal to bytes and the like with the same octets.
+    /// Equal to bytes-like objects with the same content.
     fn __eq__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = other.py();
         match self.is_same(other)? {
@@ -143,7 +142,7 @@ impl Buffer {
         Ok(Bound::new(py, Self::of_vec(picked))?.into_any())
     }
 
-    /// The octets as text.
+    /// Decodes the bytes as text.
     #[pyo3(signature = (encoding = "utf-8", errors = "strict"))]
     fn decode<'py>(
         &self,
@@ -155,15 +154,15 @@ impl Buffer {
     }
 
     /// # Safety
-    /// Python calls it, with a view to fill.
+    /// Called by Python, with a view to fill.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let this = slf.get();
-        // SAFETY: Python passes the view. The octets are within an allocation that this frozen
-        // object keeps and nobody changes.
+        // SAFETY: Python passes the view. The bytes are in an allocation that this frozen object
+        // keeps and that never changes.
         unsafe { memory::fill_view(slf.clone().into_any(), this.octets(), view, flags) }
     }
 }

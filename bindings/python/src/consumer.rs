@@ -1,4 +1,4 @@
-//! What a name denotes, and the octets of it as they come.
+//! Sources (names to fetch) and streams (fetches in progress).
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -25,13 +25,13 @@ use crate::task::Task;
 use crate::wait::{Notifier, block_on, timeout_of};
 use crate::{errors, options, sessions};
 
-/// Octets that are set aside at once for an object, whatever it says of its size.
+/// Maximum memory that is reserved at once for an object, whatever size it claims.
 const RESERVED_BYTES_MAX: u64 = 1 << 30;
 
 const STREAM: &str = "what is being fetched";
 const ANSWER: &str = "what asked";
 
-/// The user's trust, in words of this language.
+/// The user's trust settings, with advice in terms of the Python API.
 #[derive(Clone)]
 pub(crate) struct PythonTrust(pub(crate) SharedTrust);
 
@@ -52,17 +52,17 @@ impl Trust for PythonTrust {
         let step = match advice {
             None => return reason,
             Some(Advice::AskProducer) => {
-                ". It may be forged: get it over another router (router=), and ask its producer, \
-                 in another way than over this network, who signs it"
+                ". It may be forged: fetch it over another router (router=), and ask its producer, \
+                 through another channel, which key signs it"
             }
             Some(Advice::AllowUnsigned) => {
-                ". Ask its producer to sign it; if it does not matter who made it, give \
+                ". Ask its producer to sign it; if the origin does not matter, pass \
                  allow_unsigned=True"
             }
-            Some(Advice::NameAnchors) => ". Say whom you trust by anchors=[FILE]",
+            Some(Advice::NameAnchors) => ". Name certificates to trust with anchors=[FILE]",
             Some(Advice::ImportKey) => "; `weir key import` it first",
             Some(Advice::ImportCertificate) => {
-                "; if you know the signer, ask for its certificate and take it in with `weir key \
+                "; if you know the signer, ask for its certificate and import it with `weir key \
                  import FILE`"
             }
         };
@@ -70,7 +70,7 @@ impl Trust for PythonTrust {
     }
 }
 
-/// Whom to believe.
+/// The trust settings for a name.
 ///
 /// # Errors
 /// Keys or anchors cannot be read.
@@ -84,7 +84,7 @@ pub(crate) fn trust_for(
     trust.map(PythonTrust).map_err(errors::of_keys)
 }
 
-/// The consumer of a source, in this process.
+/// The consumer of a source, for this process.
 #[derive(Clone)]
 struct SourceConsumer {
     consumer: Arc<Consumer>,
@@ -92,8 +92,8 @@ struct SourceConsumer {
     has_remembered: Arc<AtomicBool>,
 }
 
-/// What a name denotes, of one version once it has been found. Works on in a child of `fork`, which
-/// has a session of its own.
+/// An object by name, fixed to one version once that is known. Also works in a child of `fork`,
+/// which has a session of its own.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Source {
     name: Name,
@@ -102,7 +102,7 @@ pub(crate) struct Source {
     anchors: Vec<PathBuf>,
     allow_unsigned: bool,
     options: ConsumerOptions,
-    /// These two are locked by whoever has the GIL, and not while that is given away.
+    /// Both are locked only while holding the GIL, which is not released meanwhile.
     consumer: Mutex<Option<ProcessLocal<SourceConsumer>>>,
     metadata: Arc<Mutex<Option<Metadata>>>,
 }
@@ -141,14 +141,14 @@ impl Source {
         self.name.to_string()
     }
 
-    /// Begins to follow an object that grows, from its newest segment on.
+    /// Starts to follow a growing object, from its newest segment on.
     fn newest(&self, py: Python<'_>) -> PyResult<Stream> {
         let SourceConsumer { consumer, trust, has_remembered } = self.source_consumer(py)?;
         let reader = consumer.fetch_newest(&self.name).map_err(errors::of_socket)?;
         Ok(Stream::new(FetchState { reader, trust, has_remembered, whole: Vec::new() }, None))
     }
 
-    /// Sends one Interest for the name, once; what answers it.
+    /// Sends a single Interest for the name. Returns a task for the answer.
     fn express(
         &self,
         py: Python<'_>,
@@ -169,13 +169,13 @@ impl Source {
         sent.map(|answer| Task::of_data(ANSWER, answer)).map_err(errors::of_socket)
     }
 
-    /// Sends an offer in an Interest of the name, once; what answers it.
+    /// Sends an offer in a single Interest for the name. Returns a task for the answer.
     fn send(&self, py: Python<'_>, offer: &Offer) -> PyResult<Task> {
         let sent = self.unverified_consumer(py)?.send(&self.name, &offer.0);
         sent.map(|answer| Task::of_data(ANSWER, answer)).map_err(errors::of_socket)
     }
 
-    /// Begins to fetch octets; without an end, to that of the object.
+    /// Starts to fetch a range of bytes; without an end, up to the end of the object.
     #[pyo3(signature = (start = 0, end = None))]
     fn stream(&self, py: Python<'_>, start: u64, end: Option<u64>) -> PyResult<Stream> {
         let SourceConsumer { consumer, trust, has_remembered } = self.source_consumer(py)?;
@@ -208,7 +208,7 @@ impl Source {
         Ok(ways)
     }
 
-    /// A consumer for single Interests, whose answers nobody verifies.
+    /// A consumer for single Interests, whose answers are not verified.
     fn unverified_consumer(&self, py: Python<'_>) -> PyResult<Consumer> {
         let session = sessions::session(py, self.router.as_deref())?;
         let nobody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
@@ -218,12 +218,12 @@ impl Source {
     }
 }
 
-/// A fetch that is under way.
+/// A fetch in progress.
 struct FetchState {
     reader: Reader,
     trust: PythonTrust,
     has_remembered: Arc<AtomicBool>,
-    /// What has come of it, for whoever waits for the whole.
+    /// Bytes collected for a caller that waits for the whole object.
     whole: Vec<u8>,
 }
 
@@ -231,7 +231,7 @@ type Polled<T> = Poll<Result<T, SocketError>>;
 
 impl FetchState {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Polled<Packet> {
-        // A wait that was given up has collected some.
+        // A wait that was cancelled may have collected some bytes.
         if !self.whole.is_empty() {
             return Poll::Ready(Ok(std::mem::take(&mut self.whole).into()));
         }
@@ -242,7 +242,7 @@ impl FetchState {
         Poll::Ready(Ok(piece))
     }
 
-    /// Collects octets until there are as many, or to the end.
+    /// Collects bytes until there are `count`, or until the end.
     fn poll_octets(&mut self, context: &mut Context<'_>, count: u64) -> Polled<Vec<u8>> {
         if self.whole.capacity() == 0 {
             let metadata = ready!(self.reader.poll_metadata(context))?;
@@ -262,12 +262,12 @@ impl FetchState {
             self.reader.consume(taken);
         }
         let asked = self.whole.len().min(usize::try_from(count).unwrap_or(usize::MAX));
-        // A wait for more that was given up has collected the rest.
+        // A cancelled wait for more may have collected further bytes.
         let rest = self.whole.split_off(asked);
         Poll::Ready(Ok(std::mem::replace(&mut self.whole, rest)))
     }
 
-    /// What is known, verified if the range is empty.
+    /// The object's metadata. Verified if the range is empty (`ends`).
     fn poll_metadata(&mut self, context: &mut Context<'_>, ends: bool) -> Polled<Metadata> {
         if ends {
             ready!(self.reader.poll_fill_buf(context))?;
@@ -276,7 +276,7 @@ impl FetchState {
         self.reader.poll_metadata(context).map_ok(Clone::clone)
     }
 
-    /// All of it has come.
+    /// The whole range has been received.
     fn end(&self) {
         let is_verified = self.reader.is_verified();
         if is_verified && !self.has_remembered.swap(true, Ordering::Relaxed) {
@@ -285,20 +285,20 @@ impl FetchState {
     }
 }
 
-/// What a stream is while it goes on.
+/// The state of a stream.
 struct StreamState {
-    /// Taken out by whoever waits.
+    /// Taken out by the caller that waits.
     fetch: Mutex<Option<FetchState>>,
     is_closed: Arc<AtomicBool>,
-    /// The task that waits. To wake it takes a lock that threads of the network take, too.
+    /// The waiting task. Waking it takes a lock that network threads also take.
     task: Mutex<Option<Waker>>,
 }
 
-/// Octets of an object as they come.
+/// The bytes of an object as they arrive.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Stream {
     course: ProcessLocal<StreamState>,
-    /// Where metadata go that this stream was made to find.
+    /// Where this stream stores the metadata that it was created to find.
     finds: Option<Arc<Mutex<Option<Metadata>>>>,
 }
 
@@ -309,7 +309,7 @@ impl Stream {
         Self { course: ProcessLocal::new(state), finds }
     }
 
-    /// Does something with the flow, which nobody else does meanwhile.
+    /// Runs a function on the fetch, with exclusive access.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -384,14 +384,14 @@ impl Stream {
     }
 }
 
-/// The piece, or nothing at the end.
+/// A chunk, or `None` at the end.
 fn chunk(piece: Packet) -> Option<Buffer> {
     (!piece.is_empty()).then(|| Buffer::of_packet(piece))
 }
 
 #[pymethods]
 impl Stream {
-    /// Waits for what is known of the object.
+    /// Waits for the object's metadata.
     #[pyo3(signature = (timeout = None))]
     fn info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyDict>> {
         let ends = self.finds.is_some();
@@ -399,7 +399,7 @@ impl Stream {
         self.info_of(py, found)
     }
 
-    /// As `info`, or nothing now.
+    /// Like `info`, but returns None if it is not available yet.
     fn poll_info<'py>(
         &self,
         py: Python<'py>,
@@ -415,13 +415,13 @@ impl Stream {
         }
     }
 
-    /// Waits for the octets that come next, as many as came in one packet; None at the end.
+    /// Waits for the next bytes, as many as arrived in one packet. None at the end.
     #[pyo3(signature = (timeout = None))]
     fn chunk(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Buffer>> {
         self.wait(py, timeout, FetchState::poll_piece).map(chunk)
     }
 
-    /// As `chunk`, or nothing now.
+    /// Like `chunk`, but returns None if no chunk is available yet.
     fn poll_chunk(
         &self,
         py: Python<'_>,
@@ -432,7 +432,7 @@ impl Stream {
         Ok(found.map(|(piece,)| (chunk(piece),)))
     }
 
-    /// Waits for so many octets; fewer come at the end alone.
+    /// Waits for `count` bytes. Returns fewer only at the end.
     #[pyo3(signature = (count, timeout = None))]
     fn read<'py>(
         &self,
@@ -445,7 +445,7 @@ impl Stream {
         self.wait(py, timeout, poll).map(|octets| PyBytes::new(py, &octets))
     }
 
-    /// Waits for all that is left.
+    /// Waits for all remaining bytes.
     #[pyo3(signature = (timeout = None))]
     fn whole(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         let poll =
@@ -453,7 +453,7 @@ impl Stream {
         self.wait(py, timeout, poll).map(Buffer::of_vec)
     }
 
-    /// As `whole`, or nothing now.
+    /// Like `whole`, but returns None if they are not available yet.
     fn poll_whole(
         &self,
         py: Python<'_>,
@@ -466,12 +466,12 @@ impl Stream {
         Ok(found.map(|(octets,)| (Buffer::of_vec(octets),)))
     }
 
-    /// Whether all that was read so far was verified, and how many segments were passed over.
+    /// Whether everything read so far was verified, and the number of skipped segments.
     fn quality(&self, py: Python<'_>) -> PyResult<(bool, u64)> {
         self.with(py, |flow| Ok((flow.reader.is_verified(), flow.reader.missed())))
     }
 
-    /// Ends the fetch, and the wait of whoever waits for it. In a child of `fork` nothing happens.
+    /// Ends the fetch and all waits for it. Does nothing in a child of `fork`.
     fn close(&self, py: Python<'_>) {
         let Some(course) = self.course.get() else { return };
         course.is_closed.store(true, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Objects into files, as `weir get` puts them there: whole or not at all, and gone on with.
+//! Downloads into files, like `weir get`: a file appears only when complete, and an interrupted
+//! download continues.
 
 use std::path::PathBuf;
 
@@ -16,15 +17,15 @@ use weir_wire::Name;
 use crate::consumer::{PythonTrust, trust_for};
 use crate::{errors, options, sessions};
 
-/// One object that becomes one file.
+/// The download of one object into one file.
 struct OneFile {
     target: Option<Target>,
     path: PathBuf,
     trust: PythonTrust,
-    /// It has turned out to be a directory.
+    /// Set if the object is a directory.
     directory: Option<Metadata>,
     summary: Option<Result<Summary, DownloadError>>,
-    /// What a handler of a signal has raised.
+    /// The exception that a signal handler has raised.
     raised: Option<PyErr>,
 }
 
@@ -69,8 +70,8 @@ fn target_of(name: Name, allow_stored: bool) -> Target {
     }
 }
 
-/// Gets an object into a file; the name of the version and the octets fetched, those of an earlier
-/// attempt not included. IsADirectoryError: it is a directory.
+/// Downloads an object into a file. Returns the name of the version, and the number of bytes
+/// fetched now, without those of an earlier attempt. IsADirectoryError: the object is a directory.
 #[pyfunction]
 #[pyo3(signature = (name, path, router, anchors, allow_unsigned, options))]
 pub(crate) fn download(

@@ -1,4 +1,4 @@
-//! Errors as exceptions of `weir`, with what to do next.
+//! Converts errors to exceptions of `weir`, with advice on what to do next.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use weir_client::CommandError;
 use weir_crypto::KeyChainError;
 use weir_socket::{DownloadError, OutputError, PublishError, SocketError};
 
-/// An exception of `weir._errors`, by the name of its class.
+/// An exception of `weir._errors`, by class name.
 pub(crate) fn raise(class: &str, message: impl Into<String>) -> PyErr {
     let message = message.into();
     Python::attach(|py| {
@@ -20,29 +20,29 @@ pub(crate) fn raise(class: &str, message: impl Into<String>) -> PyErr {
     })
 }
 
-/// What was made before `fork` is used after it.
+/// For a value that was created before `fork` and is used in the child.
 pub(crate) fn forked(what: &str) -> PyErr {
     raise(
         "ForkedError",
         format!(
-            "{what} was made before this process was forked, and the threads that drive it did not \
-             come along; make a new one in the child, or start workers with the method spawn"
+            "{what} was created before this process was forked, and its threads exist only in \
+             the parent; create a new one in the child, or start workers with the method spawn"
         ),
     )
 }
 
-/// A name or prefix that is none.
+/// For an invalid name or prefix.
 pub(crate) fn name(message: impl Into<String>) -> PyErr {
     raise("InvalidName", message)
 }
 
-/// What somebody else is doing with it already.
+/// For a value that another task or thread is using.
 pub(crate) fn busy(what: &str) -> PyErr {
-    raise("BusyError", format!("another task or thread waits for {what}; give each its own"))
+    raise("BusyError", format!("another task or thread is using {what}; give each its own"))
 }
 
 pub(crate) fn closed(what: &str) -> PyErr {
-    raise("ClosedError", format!("{what} is closed; make a new one"))
+    raise("ClosedError", format!("{what} is closed; create a new one"))
 }
 
 pub(crate) fn of_socket(error: SocketError) -> PyErr {
@@ -61,12 +61,12 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
         }
         SocketError::TimedOut(name) => raise(
             "TimedOut",
-            format!("nobody answers for {name}. Is its producer running (`weir put`, `weir.put`)?"),
+            format!("no answer for {name}. Is its producer running (`weir put`, `weir.put`)?"),
         ),
         SocketError::NoRoute(name) => raise(
             "NotFound",
             format!(
-                "no router on the way knows where {name} is. Is its producer running (`weir put`, \
+                "no router on the path has a route to {name}. Is its producer running (`weir put`, \
                  `weir.put`), and is there a route to it (`weir route list`)?"
             ),
         ),
@@ -81,7 +81,7 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
             ),
         ),
         SocketError::Superseded { .. } => {
-            raise("Superseded", format!("{error}; fetch it anew, without a version"))
+            raise("Superseded", format!("{error}; fetch it again, without a version"))
         }
         SocketError::Refused(_) => raise("RefusedError", error.to_string()),
         SocketError::NoRouter(reason) | SocketError::RouterTimedOut(reason) => raise(
@@ -105,23 +105,23 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
 pub(crate) fn of_download(error: DownloadError) -> PyErr {
     match error {
         DownloadError::Store(source) => {
-            raise("WeirError", format!("cannot be written: {source}; is there room?"))
+            raise("WeirError", format!("cannot write the file: {source}; is the disk full?"))
         }
         DownloadError::Output(OutputError::Io { source, path }) => of_file(&source, path),
         DownloadError::Output(error @ OutputError::InUse { .. }) => {
-            raise("BusyError", format!("{error}; give another path by to="))
+            raise("BusyError", format!("{error}; pass another path with to="))
         }
         DownloadError::Output(error) => {
-            raise("WeirError", format!("{error}; give another path by to="))
+            raise("WeirError", format!("{error}; pass another path with to="))
         }
         error @ DownloadError::Size { .. } => {
-            raise("WeirError", format!("{error}; get it into memory instead, without to="))
+            raise("WeirError", format!("{error}; fetch it into memory instead, without to="))
         }
         error => of_socket(error.into()),
     }
 }
 
-/// As Python says it of its own files.
+/// Like Python's errors about its own files.
 fn of_file(error: &std::io::Error, path: PathBuf) -> PyErr {
     let path = path.into_os_string();
     pyo3::exceptions::PyOSError::new_err(match error.raw_os_error() {
@@ -138,10 +138,10 @@ pub(crate) fn of_publish(error: PublishError) -> PyErr {
     match error {
         PublishError::Read { path, source } => of_file(&source, path),
         PublishError::NoFile { .. } | PublishError::SizeUnknown { .. } => {
-            raise("WeirError", format!("{error}; read it, and put the octets"))
+            raise("WeirError", format!("{error}; read it, and put its bytes"))
         }
         PublishError::SegmentSize { max: 0, .. } => {
-            name("the name is too long to leave room for content; choose a shorter one")
+            name("the name is too long: no space is left for content; choose a shorter one")
         }
         PublishError::SegmentSize { .. } => {
             raise("OptionError", format!("{error}; give a smaller segment_size"))
@@ -151,10 +151,10 @@ pub(crate) fn of_publish(error: PublishError) -> PyErr {
 }
 
 pub(crate) fn of_command(error: CommandError) -> PyErr {
-    raise("RefusedError", format!("the router does not register it: {}", with_causes(&error)))
+    raise("RefusedError", format!("the router refuses the prefix: {}", with_causes(&error)))
 }
 
-/// The error and what caused it, unless it says so itself.
+/// The error and its causes, unless the message already contains them.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -16,7 +16,7 @@ mod sessions;
 mod task;
 mod wait;
 
-/// The extension module behind the package `weir`; `python/weir` has what applications use.
+/// The extension module behind the package `weir`. Applications use `python/weir`.
 #[pyo3::pymodule(name = "_weir")]
 mod module {
     #[pymodule_export]

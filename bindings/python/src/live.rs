@@ -13,13 +13,13 @@ use crate::task::Task;
 
 const WHAT: &str = "the object that grows";
 
-/// An object that grows, until it ends or is left.
+/// A growing object, until it ends or is abandoned.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Live {
     name: String,
-    /// Locked while something is signed, and never by whoever waits for the GIL.
+    /// Locked while something is signed, and never by a thread that waits for the GIL.
     writer: ProcessLocal<Mutex<Option<LiveWriter>>>,
-    /// Whether its producer was closed, of which the writer hears a little later.
+    /// Whether the producer was closed. The writer learns of it a little later.
     is_closed: Arc<AtomicBool>,
 }
 
@@ -29,7 +29,7 @@ impl Live {
         Self { name, writer: ProcessLocal::new(Mutex::new(Some(writer))), is_closed }
     }
 
-    /// Does something with the writer, if it has not ended.
+    /// Runs a function on the writer, if the object has not ended.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -59,31 +59,31 @@ impl Live {
         &self.name
     }
 
-    /// The number of the segment that is made next.
+    /// The number of the next segment.
     fn next_segment(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |place| Some(Ok(place.as_ref()?.next_segment())))
     }
 
-    /// Whether it has ended, or was left.
+    /// Whether the object has ended or was abandoned.
     fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
         let writer = self.writer.get_or_raise(WHAT)?;
         Ok(py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
     }
 
-    /// Begins to publish what is new.
+    /// Starts to publish new bytes.
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Task> {
         let octets = octets_of(py, data)?;
         let taken = self.with(py, |place| Some(place.as_mut()?.append_async(&octets)))?;
         Ok(Task::of_done(WHAT, taken))
     }
 
-    /// Begins to say that nothing follows.
+    /// Starts to publish the end of the object.
     fn finish(&self, py: Python<'_>) -> PyResult<Task> {
         let taken = self.with(py, |place| Some(place.take()?.finish_async()))?;
         Ok(Task::of_done(WHAT, taken))
     }
 
-    /// Leaves it without an end, unless it has one. In a child of `fork` nothing happens.
+    /// Abandons the object without an end, unless it has one. Does nothing in a child of `fork`.
     fn close(&self, py: Python<'_>) {
         if let Some(writer) = self.writer.get() {
             py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -1,4 +1,4 @@
-//! Options as keyword arguments, by the tables of the sockets.
+//! Options as keyword arguments, according to the tables of the sockets.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use weir_socket::{ConsumerOptions, OptionInfo, OptionKind, ProducerOptions, Sock
 
 use crate::errors;
 
-/// A row of a table: name, kind, default, bounds, text.
+/// A row of an option table: name, kind, default, bounds, text.
 type Row = (String, String, String, Option<(String, String)>, String);
 
 fn rows(table: &[OptionInfo]) -> Vec<Row> {
@@ -40,7 +40,7 @@ pub(crate) fn producer_options() -> Vec<Row> {
     rows(ProducerOptions::TABLE)
 }
 
-/// A value of Python's as the tables take it: times are seconds, or text with a unit.
+/// Converts a Python value to text for the option tables. Times are seconds, or text with a unit.
 fn text_of(kind: OptionKind, name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(flag) = value.cast::<PyBool>() {
         return Ok(flag.is_true().to_string());
@@ -73,7 +73,7 @@ fn text_of(kind: OptionKind, name: &str, value: &Bound<'_, PyAny>) -> PyResult<S
 }
 
 fn wrong(name: &str, value: &Bound<'_, PyAny>, step: &str) -> PyErr {
-    errors::raise("OptionError", format!("{name}: {value} cannot be; {step}"))
+    errors::raise("OptionError", format!("{name}: {value} is invalid; {step}"))
 }
 
 fn set_all(
@@ -86,7 +86,7 @@ fn set_all(
         let Some(info) = table.iter().find(|info| info.name == name) else {
             let names: Vec<&str> = table.iter().map(|info| info.name).collect();
             let all = names.join(", ");
-            let message = format!("there is no option {name}; there are {all}");
+            let message = format!("unknown option {name}; the options are {all}");
             return Err(errors::raise("OptionError", message));
         };
         let text = text_of(info.kind, &name, &value)?;
@@ -95,20 +95,20 @@ fn set_all(
     Ok(())
 }
 
-/// Options of a consumer.
+/// Parses a consumer's options.
 ///
 /// # Errors
-/// One that is none, or has a value that it cannot have.
+/// Unknown option, or invalid value.
 pub(crate) fn for_consumer(given: Option<&Bound<'_, PyDict>>) -> PyResult<ConsumerOptions> {
     let mut options = ConsumerOptions::default();
     set_all(ConsumerOptions::TABLE, given, |name, value| options.set(name, value))?;
     Ok(options)
 }
 
-/// Options of a producer.
+/// Parses a producer's options.
 ///
 /// # Errors
-/// As [`for_consumer`].
+/// As for [`for_consumer`].
 pub(crate) fn for_producer(given: Option<&Bound<'_, PyDict>>) -> PyResult<ProducerOptions> {
     let mut options = ProducerOptions::default();
     set_all(ProducerOptions::TABLE, given, |name, value| options.set(name, value))?;

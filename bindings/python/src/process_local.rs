@@ -1,4 +1,4 @@
-//! What belongs to the process that made it: threads drive it, and `fork` leaves them behind.
+//! Values that belong to one process. Threads drive them, and `fork` does not copy threads.
 
 use std::mem::ManuallyDrop;
 
@@ -6,9 +6,9 @@ use pyo3::PyResult;
 
 use crate::errors;
 
-/// A value of this process. A child of `fork` has a copy without the threads that drive it: there
-/// it is never touched, not even dropped, since its locks may be held and its threads be waited
-/// for.
+/// A value of the process that created it. A child of `fork` has a copy, but not the threads that
+/// drive it. The child never touches the copy, not even to drop it: its locks may be held, and
+/// dropping it may wait for its threads.
 pub(crate) struct ProcessLocal<T> {
     process: u32,
     value: ManuallyDrop<T>,
@@ -19,12 +19,12 @@ impl<T> ProcessLocal<T> {
         Self { process: std::process::id(), value: ManuallyDrop::new(value) }
     }
 
-    /// Whether this is the process that made it.
+    /// Whether this is the process that created the value.
     pub(crate) fn is_current_process(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// The value, if this is the process that made it.
+    /// The value, in the process that created it.
     pub(crate) fn get(&self) -> Option<&T> {
         self.is_current_process().then_some(&*self.value)
     }
@@ -32,8 +32,8 @@ impl<T> ProcessLocal<T> {
     /// The value.
     ///
     /// # Errors
-    /// It was made before a fork. To say so takes the interpreter, which may let other threads run:
-    /// not for whoever has locked something that they lock.
+    /// The value was created before a fork. Creating the exception may let other Python threads
+    /// run, so the caller must not hold a lock that they take.
     pub(crate) fn get_or_raise(&self, what: &str) -> PyResult<&T> {
         match self.is_current_process() {
             true => Ok(&self.value),
@@ -41,10 +41,10 @@ impl<T> ProcessLocal<T> {
         }
     }
 
-    /// The value, unless it was made before a fork.
+    /// The value, unless it was created before a fork.
     pub(crate) fn into_value(self) -> Option<T> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: neither this nor `this` is dropped or seen afterwards.
+        // SAFETY: neither `self` nor `this` is dropped or used afterwards.
         this.is_current_process().then(|| unsafe { ManuallyDrop::take(&mut this.value) })
     }
 }
@@ -52,7 +52,7 @@ impl<T> ProcessLocal<T> {
 impl<T> Drop for ProcessLocal<T> {
     fn drop(&mut self) {
         if self.is_current_process() {
-            // SAFETY: it is dropped once, here, and nobody sees it afterwards.
+            // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }

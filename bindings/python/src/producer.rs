@@ -20,10 +20,10 @@ use crate::{errors, sessions};
 
 const WHAT: &str = "the producer";
 
-/// Who signs.
+/// The identity for the argument `sign`.
 ///
 /// # Errors
-/// The key cannot be had.
+/// The key cannot be read or created.
 pub(crate) fn identity_of(py: Python<'_>, sign: &str) -> PyResult<Identity> {
     let signing = match sign {
         "default" => Signing::Default,
@@ -31,14 +31,14 @@ pub(crate) fn identity_of(py: Python<'_>, sign: &str) -> PyResult<Identity> {
         key if key.starts_with('/') => Signing::Key(sessions::name_of(key)?),
         other => {
             let message =
-                format!("sign: {other:?} cannot be; give default, digest or the name of a key");
+                format!("sign: {other:?} is invalid; give default, digest or the name of a key");
             return Err(errors::raise("OptionError", message));
         }
     };
     py.detach(|| identity(&signing)).map_err(errors::of_keys)
 }
 
-/// Adds the counters of a table by their names.
+/// Adds the counters of a table to `to`, with `before` as prefix of their names.
 fn add_counters<T: Counters>(to: &Bound<'_, PyDict>, before: &str, table: &T) -> PyResult<()> {
     let named = T::TABLE.iter().zip(table.numbers());
     named.map(|(counter, number)| (format!("{before}{}", counter.name), number)).try_for_each(
@@ -78,7 +78,7 @@ impl Outlet {
 
 #[pymethods]
 impl Outlet {
-    /// Publishes a version of an object; its name.
+    /// Publishes a version of an object and returns its name.
     #[pyo3(signature = (name, data, version = None))]
     fn publish(
         &self,
@@ -97,8 +97,8 @@ impl Outlet {
         published.map(|name| name.to_string()).map_err(errors::of_socket)
     }
 
-    /// Has it published by threads of the session; what ends when it is. Nothing if so much waits
-    /// for those that no more may.
+    /// Lets threads of the session publish it. Returns a task that ends when it is published, or
+    /// None if too much already waits for these threads.
     fn begin_publish(
         &self,
         py: Python<'_>,
@@ -119,14 +119,14 @@ impl Outlet {
         }
     }
 
-    /// The number of the next version of what has none in its name.
+    /// The number of the next version, for a name without a version.
     fn next_version(&self, name: &str) -> PyResult<Option<u64>> {
         let (producer, name) = (self.producer()?, sessions::name_of(name)?);
         let has_one = name.as_view().last().is_some_and(|last| last.as_version().is_some());
         Ok((!has_one).then(|| producer.next_version()))
     }
 
-    /// What it did so far, by the names of its counters.
+    /// The producer's counters, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let producer = self.producer()?;
         let stats = py.detach(|| producer.stats()).map_err(errors::of_socket)?;
@@ -136,13 +136,14 @@ impl Outlet {
         Ok(found)
     }
 
-    /// Publishes a Data packet as it is.
+    /// Publishes a Data packet unchanged.
     fn publish_packet(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let (producer, octets) = (self.producer()?, octets_of(py, data)?);
         py.detach(|| producer.publish_packet(octets)).map_err(errors::of_socket)
     }
 
-    /// Begins an object that grows: what appends to it, and what ends when it is there.
+    /// Starts a growing object. Returns the object, and a task that ends when it can be appended
+    /// to.
     fn publish_live(&self, py: Python<'_>, name: &str) -> PyResult<(Live, Task)> {
         let (producer, name) = (self.producer()?, sessions::name_of(name)?);
         let begun = py.detach(|| producer.publish_live_async(&name));
@@ -151,28 +152,28 @@ impl Outlet {
         Ok((live, Task::of_done(WHAT, begun)))
     }
 
-    /// Publishes a version of an object; what leads others to it.
+    /// Publishes a version of an object and returns an offer of it.
     fn offer(&self, py: Python<'_>, name: &str, data: &Bound<'_, PyAny>) -> PyResult<Offer> {
         let (producer, name) = (self.producer()?, sessions::name_of(name)?);
         let octets = octets_of(py, data)?;
         py.detach(|| producer.offer(&name, octets)).map(Offer).map_err(errors::of_socket)
     }
 
-    /// What leads others to what was published last under a name, if anything was.
+    /// An offer of the latest version published under a name, or None.
     fn offer_of(&self, py: Python<'_>, name: &str) -> PyResult<Option<Offer>> {
         let (producer, name) = (self.producer()?, sessions::name_of(name)?);
         let found = py.detach(|| producer.offer_of(&name)).map_err(errors::of_socket)?;
         Ok(found.map(Offer))
     }
 
-    /// Answers an Interest with one signed Data of its name.
+    /// Answers an Interest with one signed Data of the same name.
     fn answer(&self, py: Python<'_>, request: &Request, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let (producer, octets) = (self.producer()?, octets_of(py, data)?);
         let answered = py.detach(|| producer.answer(&request.request, &octets));
         answered.map_err(errors::of_socket)
     }
 
-    /// Waits for an Interest for what is not published.
+    /// Waits for an Interest for a name that is not published.
     #[pyo3(signature = (timeout = None))]
     fn request(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Request> {
         let (timeout, producer) = (timeout_of(timeout)?, self.producer()?);
@@ -185,7 +186,7 @@ impl Outlet {
         found.map(|request| Request { request, producer }).map_err(errors::of_socket)
     }
 
-    /// As `request`, or nothing now.
+    /// Like `request`, but returns None if there is none yet.
     fn poll_request(&self, notifier: &Notifier, token: u64) -> PyResult<Option<(Request,)>> {
         let (producer, waker) = (self.producer()?, notifier.waker(token)?);
         match producer.poll_recv(&mut Context::from_waker(&waker)) {
@@ -198,7 +199,7 @@ impl Outlet {
         }
     }
 
-    /// Gives the prefix back and forgets what was published.
+    /// Frees the prefix, and stops serving what was published.
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::Relaxed);
         let producer = self.slot().take();
@@ -206,7 +207,7 @@ impl Outlet {
     }
 }
 
-/// An Interest for what is not published yet, which waits for it.
+/// A pending Interest for a name that is not published yet.
 #[pyclass(frozen, module = "weir")]
 pub(crate) struct Request {
     request: weir_socket::Request,
@@ -215,14 +216,14 @@ pub(crate) struct Request {
 
 #[pymethods]
 impl Request {
-    /// The name that is to be published: without version, segment and what else is the transport's.
-    /// That of an Interest with parameters ends with their digest.
+    /// The requested name, without version, segment and other transport components. The name of an
+    /// Interest with parameters ends with their digest.
     #[getter]
     fn name(&self) -> String {
         self.request.name().to_string()
     }
 
-    /// The Interest, a whole TLV.
+    /// The whole Interest packet.
     #[getter]
     fn interest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.request.interest())
@@ -234,16 +235,16 @@ impl Request {
         self.request.parameters().map(|parameters| PyBytes::new(py, parameters))
     }
 
-    /// What the Interest offers, or None if it has no parameters. WeirError: they are no offer, or
-    /// one of what this producer is to answer for.
+    /// The offer in the Interest's parameters, or None if it has no parameters. WeirError: the
+    /// parameters are not an offer, or offer content under this producer's own prefix.
     fn offer(&self) -> PyResult<Option<Offer>> {
         let offer = self.request.offer().transpose().map_err(errors::of_socket)?;
         Ok(offer.map(Offer))
     }
 
-    /// Says that it will not be published: whoever asks is told so at once.
+    /// Rejects the Interest. The consumer is told at once.
     fn refuse(&self, py: Python<'_>) -> PyResult<()> {
-        // If it is closed, whoever asks is told so anyway.
+        // A closed producer rejects all Interests anyway.
         let Some(producer) = self.producer.get_or_raise(WHAT)?.upgrade() else { return Ok(()) };
         py.detach(|| producer.refuse(&self.request)).map_err(errors::of_socket)
     }

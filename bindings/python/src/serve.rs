@@ -1,4 +1,4 @@
-//! What `weir.put` serves: objects signed once, answered for by a thread until it is closed.
+//! The server behind `weir.put`: objects are signed once, and a thread answers until it is closed.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,19 +24,19 @@ use crate::producer::identity_of;
 use crate::{errors, options, sessions};
 
 const WHAT: &str = "what is put";
-/// Options of producers that are of no use for objects that all stay.
+/// Producer options without effect here, because all objects stay.
 const UNUSED: [&str; 5] =
     ["output_buffer", "output_policy", "request_wait", "requests_max", "objects_max"];
-/// How long to wait before the router is tried again, and how often to look whether to stop.
+/// Pause before reconnecting to the router, and interval of checks whether to stop.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 const STOP_PAUSE: Duration = Duration::from_millis(50);
-/// How often signals are looked for while files are signed.
+/// Interval of checks for signals while files are signed.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// The prefixes that are registered.
+/// The registered prefixes.
 struct Prefixes {
     name: Name,
-    /// That of the certificate, which travels with the metadata as well.
+    /// The certificate's prefix. Metadata contains the certificate as well.
     certificate: Option<Name>,
 }
 
@@ -49,7 +49,7 @@ impl Prefixes {
         Ok(())
     }
 
-    /// The router forgets the routes with the connection; this is for the others.
+    /// Only for a router that stays connected: it forgets the routes when the connection closes.
     fn unregister(&self, client: &mut Client) {
         let _ = client.unregister_prefix(&self.name);
         if let Some(certificate) = &self.certificate {
@@ -64,7 +64,7 @@ enum State {
     Closed,
 }
 
-/// What is put.
+/// The published objects of one `weir.put`.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Shelf {
     name: Name,
@@ -74,7 +74,7 @@ pub(crate) struct Shelf {
     version: u64,
     state: Mutex<State>,
     is_stopped: Arc<AtomicBool>,
-    /// Locked by the thread that answers, too.
+    /// Also locked by the thread that answers.
     lost: ProcessLocal<Arc<Mutex<Vec<String>>>>,
 }
 
@@ -93,7 +93,7 @@ impl Shelf {
         for name in options.into_iter().flat_map(|options| options.keys()) {
             let name: String = name.extract()?;
             if UNUSED.contains(&name.as_str()) {
-                let message = format!("{name} is for weir.Producer: what is put all stays");
+                let message = format!("{name} is only for weir.Producer: put keeps it all");
                 return Err(errors::raise("OptionError", message));
             }
         }
@@ -114,7 +114,7 @@ impl Shelf {
         })
     }
 
-    /// Signs a file; its name with the version.
+    /// Signs a file. Returns its name with the version.
     fn add_file(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<String> {
         let name = sessions::name_of(name)?;
         let (mut raised, mut looked) = (None, Instant::now());
@@ -133,7 +133,7 @@ impl Shelf {
         }
     }
 
-    /// Signs octets; their name with the version.
+    /// Signs bytes. Returns their name with the version.
     fn add_octets(&self, py: Python<'_>, data: &Bound<'_, PyAny>, name: &str) -> PyResult<String> {
         let (octets, name) = (octets_of(py, data)?, sessions::name_of(name)?);
         self.add(self.sign(py, || publish_octets(octets, self.label(&name), &self.options)))
@@ -150,7 +150,7 @@ impl Shelf {
         self.add(self.sign(py, || publish_listing(&entries, self.label(&name), &self.options)))
     }
 
-    /// Serves all that was added, from now on.
+    /// Starts to serve everything that was added.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         let state = std::mem::replace(&mut *self.state(), State::Closed);
         let State::Filling(mut store) = state else {
@@ -185,13 +185,13 @@ impl Shelf {
         Ok(())
     }
 
-    /// Files that are served no more since they have changed or gone away, in words.
+    /// Messages about files that are no longer served, because they have changed or disappeared.
     #[getter]
     fn lost(&self) -> PyResult<Vec<String>> {
         Ok(self.lost.get_or_raise(WHAT)?.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Serves no more. In a child of `fork` nothing is served, and nothing happens.
+    /// Stops serving. Does nothing in a child of `fork`, which serves nothing.
     fn close(&self, py: Python<'_>) {
         let state = std::mem::replace(&mut *self.state(), State::Closed);
         if let State::Serving(thread) = state

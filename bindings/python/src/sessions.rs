@@ -11,8 +11,8 @@ use weir_wire::Name;
 use crate::errors;
 use crate::process_local::ProcessLocal;
 
-/// Only locked by whoever has the GIL, and not while that is given away: a child never finds it
-/// locked after a fork.
+/// Locked only while holding the GIL, which is not released meanwhile. So a forked child never
+/// finds it locked.
 static SESSIONS: Mutex<BTreeMap<String, ProcessLocal<Session>>> = Mutex::new(BTreeMap::new());
 
 fn known(router: &str) -> Option<Session> {
@@ -21,10 +21,10 @@ fn known(router: &str) -> Option<Session> {
     sessions.get(router).and_then(ProcessLocal::get).cloned()
 }
 
-/// The session with a router; it is made if this process has none, and stays.
+/// The session with a router. Created if this process has none; it stays open.
 ///
 /// # Errors
-/// There is no router.
+/// No router can be reached.
 pub(crate) fn session(py: Python<'_>, router: Option<&str>) -> PyResult<Session> {
     let uri = py.detach(|| router_of(router)).map_err(errors::of_socket)?;
     let key = uri.to_string();
@@ -38,7 +38,7 @@ pub(crate) fn session(py: Python<'_>, router: Option<&str>) -> PyResult<Session>
     });
     let made = made.map_err(errors::of_socket)?;
     if let Some(session) = known(&key) {
-        // Another thread was faster. To end this one's threads may take a moment.
+        // Another thread connected first. Dropping this session may wait for its threads.
         py.detach(|| drop(made));
         return Ok(session);
     }
@@ -47,20 +47,20 @@ pub(crate) fn session(py: Python<'_>, router: Option<&str>) -> PyResult<Session>
     Ok(made)
 }
 
-/// A name: `/a/b`, `ndn:/a/b` or `ndn:///a/b`.
+/// Parses a name: `/a/b`, `ndn:/a/b` or `ndn:///a/b`.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a name.
 pub(crate) fn name_of(text: &str) -> PyResult<Name> {
     let path = text.strip_prefix("ndn://").unwrap_or(text);
     if !path.starts_with('/') && !path.starts_with("ndn:") {
-        let message = format!("{text:?} is no name: a name begins with a slash, as /{path} does");
+        let message = format!("{text:?} is not a name: names start with a slash, as /{path}");
         return Err(errors::name(message));
     }
-    path.parse().map_err(|error| errors::name(format!("{text:?} is no name: {error}")))
+    path.parse().map_err(|error| errors::name(format!("{text:?} is not a name: {error}")))
 }
 
-/// The name as it is written by all: `/a/b`.
+/// The name in the usual form, `/a/b`.
 #[pyfunction]
 pub(crate) fn check_name(name: &str) -> PyResult<String> {
     name_of(name).map(|name| name.to_string())

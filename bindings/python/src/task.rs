@@ -1,4 +1,4 @@
-//! What has begun and ends by itself: a task of an event loop or a thread waits for it.
+//! Operations in progress that a task of an event loop, or a thread, can wait for.
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -14,9 +14,9 @@ use crate::errors;
 use crate::process_local::ProcessLocal;
 use crate::wait::{Notifier, block_on, timeout_of};
 
-/// What is waited for.
+/// What the operation returns.
 enum Awaited {
-    /// That something is done.
+    /// Completion only.
     Done(Pending<()>),
     /// The Data that answers an Interest.
     Data(Pending<Packet>),
@@ -40,12 +40,12 @@ impl Awaited {
     }
 }
 
-/// Something that has begun. Whoever forgets it does not wait for it any more; it goes on, but for
-/// a publication that no thread has begun to sign.
+/// An operation in progress. Dropping it does not stop the operation, except a publication that no
+/// thread has started to sign.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Task {
     what: &'static str,
-    /// Locked for moments.
+    /// Locked only briefly.
     awaited: ProcessLocal<Mutex<Awaited>>,
 }
 
@@ -79,7 +79,7 @@ impl Task {
 
 #[pymethods]
 impl Task {
-    /// Waits for it.
+    /// Waits for the operation.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let (timeout, awaited) = (timeout_of(timeout)?, self.awaited.get_or_raise(self.what)?);
@@ -89,7 +89,7 @@ impl Task {
         self.python_of(py, found)
     }
 
-    /// As `wait`, or nothing now.
+    /// Like `wait`, but returns None if it is not complete.
     fn poll(
         &self,
         py: Python<'_>,

@@ -1,6 +1,6 @@
-//! Waiting: in a thread with the GIL released, or for an event loop that watches a descriptor.
+//! Waiting: in a thread with the GIL released, or in an event loop that watches a descriptor.
 //!
-//! Threads of the sockets never call into Python: they unpark a thread, or ring a bell.
+//! Network threads never call into Python. They unpark a thread, or write to an eventfd.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +24,10 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for something with the GIL released, and lets handlers of signals run meanwhile.
+/// Waits with the GIL released. Lets signal handlers run meanwhile.
 ///
 /// # Errors
-/// What a handler raises, such as KeyboardInterrupt; the time is over.
+/// An exception of a signal handler, such as KeyboardInterrupt, or a timeout.
 pub(crate) fn block_on<T: Send>(
     py: Python<'_>,
     timeout: Option<Duration>,
@@ -57,22 +57,22 @@ pub(crate) fn block_on<T: Send>(
             let timeout = timeout.unwrap_or_default();
             return Err(errors::raise(
                 "TimedOut",
-                format!("nothing within {timeout:?}; give a longer timeout"),
+                format!("no result within {timeout:?}; give a longer timeout"),
             ));
         }
     }
 }
 
-/// A timeout in seconds, as Python has it.
+/// Converts a timeout in seconds.
 ///
 /// # Errors
-/// It is no time.
+/// The value is not a valid time.
 pub(crate) fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     let Some(seconds) = seconds else { return Ok(None) };
     match Duration::try_from_secs_f64(seconds) {
         Ok(timeout) => Ok(Some(timeout)),
         Err(_) if seconds == f64::INFINITY => Ok(None),
-        Err(_) => Err(errors::raise("OptionError", format!("timeout: {seconds} is no time"))),
+        Err(_) => Err(errors::raise("OptionError", format!("timeout: {seconds} is invalid"))),
     }
 }
 
@@ -99,14 +99,13 @@ impl Wake for TokenWaker {
         tokens.push(self.token);
         drop(tokens);
         if is_first {
-            // It fails only if it is tokens 2^64 times.
+            // Fails only after 2^64 wake-ups.
             let _ = self.pending.event.write(1);
         }
     }
 }
 
-/// A descriptor that becomes readable when something that tasks of an event loop wait for may be
-/// there.
+/// A descriptor that becomes readable when tasks of an event loop may have results.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Notifier(ProcessLocal<Arc<PendingTokens>>);
 
@@ -126,21 +125,21 @@ impl Notifier {
         Ok(self.0.get_or_raise(WHAT)?.event.as_raw_fd())
     }
 
-    /// The tokens of whoever is to look again.
+    /// Takes the tokens of tasks that must poll again.
     fn take(&self) -> PyResult<Vec<u64>> {
         let pending = self.0.get_or_raise(WHAT)?;
         let mut tokens = pending.tokens();
-        // There is nothing to be read if nobody has tokens.
+        // The eventfd is empty if no task was woken.
         let _ = pending.event.read();
         Ok(std::mem::take(&mut *tokens))
     }
 }
 
 impl Notifier {
-    /// A waker that pending with the token.
+    /// A waker that adds the token and makes the descriptor readable.
     ///
     /// # Errors
-    /// It was made before a fork.
+    /// The notifier was created before a fork.
     pub(crate) fn waker(&self, token: u64) -> PyResult<Waker> {
         let pending = self.0.get_or_raise(WHAT)?.clone();
         Ok(Waker::from(Arc::new(TokenWaker { pending, token })))

@@ -296,7 +296,7 @@ def test_failures_say_what_to_do_next():
         (FileNotFoundError, "none", lambda: weir.put("/t/x", "/none")),
         (FileNotFoundError, "directory: '/none'", lambda: weir.put("/t/x", "/none")),
         (weir.OptionError, "whole", lambda: weir.Producer("/t/x", requests_max=None)),
-        (weir.OptionError, "there is no option", lambda: weir.Producer("/t/x", rooter="x")),
+        (weir.OptionError, "unknown option", lambda: weir.Producer("/t/x", rooter="x")),
         (weir.OptionError, '"many" cannot be', lambda: weir.Consumer(retries="many")),
         (weir.OptionError, "64KiB to", lambda: weir.Producer("/t/x", output_buffer="lots")),
         (weir.OptionError, "from 0", lambda: weir.Consumer().fetch("/t/x", -5)),

@@ -1,4 +1,4 @@
-//! In the steady state no packet costs an allocation on its way through the sockets.
+//! In the steady state, no packet costs an allocation on its way through the sockets.
 
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{FaceUri, UdpOptions, UdpPort, UnixAccess, UnixListener};

@@ -1,4 +1,4 @@
-//! Taking and leaving the paths of Unix sockets.
+//! Paths of Unix sockets: replacing stale ones, and removing them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,7 +18,7 @@ fn replaces_only_dead_sockets() {
         Err(BindError::AddressInUse { path: found }) => assert_eq!(found, path),
         other => panic!("{other:?}"),
     }
-    // The attempt took one connection, and did no other harm.
+    // The attempt took one connection, and changed nothing else.
     while listener.accept().unwrap().is_some() {}
     let _stream = UnixStream::connect(&path).unwrap();
     assert!(listener.accept().unwrap().is_some());

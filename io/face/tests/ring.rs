@@ -1,4 +1,5 @@
-//! A stranger who writes into a ring, or does what he likes with a connection and its memory.
+//! Property tests of a hostile peer: arbitrary writes into a ring, and arbitrary use of a
+//! connection.
 
 #[path = "../../../fuzz/ring.rs"]
 mod any_ring;

@@ -1,7 +1,6 @@
-//! Two ends that share memory, under loom: every order in which two threads may see each other's
-//! writes. What is tested of the rings is the very file that the sockets use. There is one
-//! connection between the ends, as between sockets: it carries what is sent before an end goes
-//! over, and then the bells of both directions.
+//! Two ends that share memory, under loom, which runs every order in which two threads may see each
+//! other's writes. The tested ring is the sockets' own file. One simulated connection carries
+//! packets before an end switches to its ring, and then doorbells in both directions.
 
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -16,20 +15,19 @@ use ring::{Marks, Memory, Reader, Writer};
 
 const PACKET: usize = 2;
 
-/// One direction. Loom finds octets that are read while they may be written.
+/// One direction. loom detects bytes that are read while they may be written.
 struct Direction<const LEN: usize> {
     marks: Marks,
     octets: [UnsafeCell<u8>; LEN],
 }
 
-/// What one end has been sent over the connection and has yet to read.
+/// What one end has received over the connection and not read.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Inbox {
     packets: u8,
-    /// Behind the packets.
+    /// After the packets.
     has_switch: bool,
-    /// Anywhere. It lies there until it is read, and is left out where one lies already, as by a
-    /// socket that takes no more.
+    /// Anywhere. A second doorbell is not added, like on a socket that is full.
     has_bell: bool,
 }
 
@@ -49,7 +47,7 @@ impl LoomSocket {
         std::mem::take(&mut self.inbox.lock().unwrap())
     }
 
-    /// Waits for anything, and leaves it there, as poll does.
+    /// Waits for anything, and leaves it unread, like poll.
     fn wait(&self) {
         let mut inbox = self.inbox.lock().unwrap();
         while *inbox == Inbox::default() {
@@ -58,13 +56,13 @@ impl LoomSocket {
     }
 }
 
-/// Directions and lines by who reads them.
+/// Directions and connections, by their reader.
 struct Shared<const LEN: usize> {
     directions: [Direction<LEN>; 2],
     lines: [LoomSocket; 2],
 }
 
-/// One direction, as one end has it.
+/// One direction, as one end uses it.
 struct Half<const LEN: usize>(Arc<Shared<LEN>>, usize);
 
 impl<const LEN: usize> Half<LEN> {
@@ -82,7 +80,7 @@ impl<const LEN: usize> Memory for Half<LEN> {
 
     fn put(&self, at: u32, octets: &[u8]) {
         for (cell, octet) in self.direction().octets[at as usize..].iter().zip(octets) {
-            // SAFETY: loom says so if another thread may be there.
+            // SAFETY: loom reports it if another thread may access the byte.
             cell.with_mut(|cell| unsafe { *cell = *octet });
         }
     }
@@ -95,7 +93,7 @@ impl<const LEN: usize> Memory for Half<LEN> {
     }
 }
 
-/// One end, which does what `SharedSocket` and whoever polls it do.
+/// One end, which does what `SharedSocket` and its caller do.
 struct LoomEnd<const LEN: usize> {
     reader: Reader<Half<LEN>>,
     writer: Writer<Half<LEN>>,
@@ -129,7 +127,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
         }
     }
 
-    /// Sends and receives so many packets, and sleeps while there is nothing to be done.
+    /// Sends and receives the given numbers of packets, and sleeps while there is nothing to do.
     fn run(mut self, to_send: u8, to_read: u8) {
         loop {
             self.send(to_send);
@@ -178,7 +176,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
         assert_eq!(self.writer.unpublished(), 0);
     }
 
-    /// Whether there may be more.
+    /// Returns whether there may be more.
     fn recv(&mut self) -> bool {
         let line = &self.shared.lines[self.near];
         if !self.reads_ring {
@@ -220,16 +218,16 @@ const APPLICATION: usize = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// The router has taken an offer, and neither end has gone over.
+    /// The router has accepted an offer, and neither end has switched.
     Offered,
-    /// Both have gone over.
+    /// Both ends have switched.
     Over,
 }
 
-/// Nothing is lost, torn or out of order, and neither side sleeps for ever: loom would say so.
+/// Checks that nothing is lost, torn or reordered, and that neither side sleeps forever.
 fn check<const LEN: usize>(start: Start, to_router: u8, to_application: u8) {
     let mut model = loom::model::Builder::new();
-    // More changes of threads than these at places that do not wait take hours.
+    // A higher bound takes hours.
     model.preemption_bound = Some(3);
     model.check(move || {
         let direction = || Direction {
@@ -255,7 +253,7 @@ fn sleeping_end_is_woken() {
 
 #[test]
 fn blocked_writer_is_woken() {
-    // One more than the ring holds.
+    // One packet more than the ring holds.
     check::<4>(Start::Over, 3, 0);
 }
 

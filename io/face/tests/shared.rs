@@ -1,4 +1,4 @@
-//! Applications and routers that go over from a Unix connection to shared memory.
+//! Applications and routers that switch from a Unix connection to shared memory.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -41,36 +41,36 @@ impl SharingListener {
         SharedEnd::new(self.listener.accept().unwrap().expect("a connection waits"))
     }
 
-    /// An application and the router's end.
+    /// An application's end and the router's end.
     fn pair(&self) -> (SharedEnd, SharedEnd) {
         let near = Socket::connect(&self.uri, Duration::from_secs(1)).unwrap();
         (SharedEnd::new(near), self.accept())
     }
 
-    /// The same, gone over to shared memory.
+    /// The same, after both have switched to shared memory.
     fn shared_pair(&self) -> (SharedEnd, SharedEnd) {
         let (mut application, mut router) = self.pair();
         switch_to_ring(&mut application, &mut router);
         (application, router)
     }
 
-    fn stranger(&self) -> (HostilePeer, SharedEnd) {
+    fn hostile_peer(&self) -> (HostilePeer, SharedEnd) {
         let FaceUri::Unix(path) = &self.uri else { panic!("a path") };
         let stream = UnixStream::connect(path).unwrap();
         (HostilePeer::new(stream), self.accept())
     }
 
-    /// A stranger whose offer has been taken.
-    fn shared_stranger(&self) -> (HostilePeer, SharedEnd) {
-        let (mut stranger, mut router) = self.stranger();
-        hostile_peer.offer();
+    /// A hostile application whose offer was accepted.
+    fn shared_hostile_peer(&self) -> (HostilePeer, SharedEnd) {
+        let (mut peer, mut router) = self.hostile_peer();
+        peer.offer();
         router.turn().unwrap();
         router.enqueue(&data(40, 0));
         router.turn().unwrap();
-        hostile_peer.switch();
+        peer.switch();
         router.turn().unwrap();
         assert!(router.socket.is_shared());
-        (hostile_peer, router)
+        (peer, router)
     }
 }
 
@@ -92,7 +92,7 @@ impl SharedEnd {
         self.link.enqueue(Instant::ZERO, Default::default(), packet.clone()).unwrap();
     }
 
-    /// Sends what waits, as far as that goes, and takes in one read.
+    /// Sends as much as possible, and processes one read.
     fn turn(&mut self) -> Result<SendStatus, RecvStatus> {
         let sent = self.socket.send(&mut self.link).unwrap();
         self.link.detach_frames(&mut self.pool);
@@ -114,7 +114,7 @@ impl SharedEnd {
         status
     }
 
-    /// Reads until there is nothing more, or the end.
+    /// Reads until there is nothing more, or until the end.
     fn read_all(&mut self) -> RecvStatus {
         loop {
             match self.read() {
@@ -124,14 +124,14 @@ impl SharedEnd {
         }
     }
 
-    /// Waits until there is something to read, or for as long as `limit`.
+    /// Waits until there is something to read, for at most `limit`.
     fn wait(&self, limit: Duration) -> bool {
         let mut watched = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         poll(&mut watched, PollTimeout::try_from(limit).unwrap()).unwrap() == 1
     }
 }
 
-/// Has packets go both ways until both ends are in shared memory.
+/// Exchanges packets until both ends use shared memory.
 fn switch_to_ring(application: &mut SharedEnd, router: &mut SharedEnd) {
     let end = Clock::now() + PATIENCE;
     while !application.socket.is_shared() || !router.socket.is_shared() {
@@ -156,8 +156,8 @@ impl std::fmt::Debug for SharedEnd {
     }
 }
 
-/// All sizes, so that packets straddle reads and the end of the ring in every way; the ends go over
-/// while packets are under way in both directions.
+/// Packets of all sizes, so that they cross reads and the end of the ring in every way. The ends
+/// switch while packets are in flight in both directions.
 #[test]
 fn packets_stay_in_order_during_the_switch() {
     let listener = SharingListener::new(1 << 30);
@@ -197,7 +197,7 @@ fn a_few_packets_stay_on_the_connection() {
     assert_eq!(listener.memory.used_bytes(), 0);
 }
 
-/// Each end sleeps whenever it finds nothing, so that every packet needs a bell.
+/// Each end sleeps whenever it finds nothing, so every packet needs a doorbell.
 #[test]
 fn sleeping_end_is_woken() {
     const ROUNDS: usize = 5000;
@@ -227,8 +227,8 @@ fn sleeping_end_is_woken() {
     answer.join().unwrap();
 }
 
-/// As with a socket: a bounded queue, then refusals; and when the reader reads again, all that was
-/// taken comes, and the writer is told of the room.
+/// Like a socket: a bounded queue, then refusals. When the reader continues, all accepted packets
+/// arrive, and the writer is woken.
 #[test]
 fn stopped_reader_costs_bounded_queue() {
     let listener = SharingListener::new(1 << 30);
@@ -290,14 +290,14 @@ fn packets_before_the_close_are_delivered() {
         drop(ends);
         assert_eq!(stays.read_all(), RecvStatus::Closed);
         assert_eq!(stays.packets.len(), 30);
-        // The other end's memory is still there; what is written into it goes nowhere.
+        // The memory still exists. Writes into it have no effect.
         stays.enqueue(&data(8000, 0));
         stays.socket.send(&mut stays.link).unwrap();
         assert_eq!(stays.read_all(), RecvStatus::Closed);
     }
 }
 
-/// An application offers; a router that does not know of it passes over it.
+/// An application makes an offer, and a router without support ignores it.
 #[test]
 fn a_router_without_shared_memory_serves_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -345,26 +345,26 @@ fn rejects_unsuitable_memory() {
     let files = hostile_peer::bad_files();
     let count = files.len() as u64;
     for (what, file) in files {
-        let (mut stranger, mut router) = listener.stranger();
-        hostile_peer.offer_file(file.as_fd());
+        let (mut peer, mut router) = listener.hostile_peer();
+        peer.offer_file(file.as_fd());
         for index in 0..3 {
             router.enqueue(&data(100, index));
             router.turn().unwrap();
         }
-        hostile_peer.send(&data(100, 1));
+        peer.send(&data(100, 1));
         router.turn().unwrap();
         assert_eq!(router.packets, [data(100, 1)], "{what}");
-        // The router would have gone over with the first packet.
+        // The router would have switched with the first packet.
         assert!(!router.socket.signals_room_by_input(), "{what}");
-        assert_eq!(stranger.received().len(), 300, "{what}");
+        assert_eq!(peer.received().len(), 300, "{what}");
     }
     assert_eq!((listener.memory.refused(), listener.memory.used_bytes()), (count, 0));
 }
 
 #[test]
 fn memory_keeps_its_size_and_its_pages() {
-    let (stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
-    hostile_peer.expect_sealed();
+    let (peer, mut router) = SharingListener::new(1 << 30).shared_hostile_peer();
+    peer.expect_sealed();
     router.enqueue(&data(8000, 1));
     assert_eq!(router.turn(), Ok(SendStatus::Drained));
 }
@@ -372,11 +372,11 @@ fn memory_keeps_its_size_and_its_pages() {
 #[test]
 fn incomplete_offers_change_nothing() {
     let listener = SharingListener::new(1 << 30);
-    let (mut stranger, mut router) = listener.stranger();
-    hostile_peer.send(&hostile_peer::OFFER);
-    hostile_peer.switch();
+    let (mut peer, mut router) = listener.hostile_peer();
+    peer.send(&hostile_peer::OFFER);
+    peer.switch();
     router.turn().unwrap();
-    hostile_peer.send_with_file(&data(40, 1));
+    peer.send_with_file(&data(40, 1));
     router.turn().unwrap();
     router.enqueue(&data(40, 2));
     router.turn().unwrap();
@@ -388,13 +388,13 @@ fn incomplete_offers_change_nothing() {
 fn nonsense_in_a_ring_ends_the_face() {
     let listener = SharingListener::new(1 << 30);
     for written in [600 << 10, (512 << 10) + 1, u32::MAX, 1 << 31] {
-        let (stranger, mut router) = listener.shared_stranger();
-        hostile_peer.set(FromApplication::Written, written);
+        let (peer, mut router) = listener.shared_hostile_peer();
+        peer.set(FromApplication::Written, written);
         assert_eq!(router.turn(), Err(RecvStatus::RingBroken), "written {written}");
     }
     for read in [600 << 10, 9000, u32::MAX, 1 << 31] {
-        let (stranger, mut router) = listener.shared_stranger();
-        hostile_peer.set(FromRouter::Read, read);
+        let (peer, mut router) = listener.shared_hostile_peer();
+        peer.set(FromRouter::Read, read);
         router.enqueue(&data(8000, 1));
         let sent = router.socket.send(&mut router.link).unwrap();
         assert_eq!(sent, SendStatus::RingBroken, "read {read}");
@@ -412,26 +412,26 @@ fn octets_that_are_no_packets_end_the_face() {
         (vec![6, 253, 255, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_284))),
         (vec![6, 254, 0, 1, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_542))),
     ] {
-        let (mut stranger, mut router) = listener.shared_stranger();
-        hostile_peer.write(&octets);
+        let (mut peer, mut router) = listener.shared_hostile_peer();
+        peer.write(&octets);
         assert_eq!(router.turn(), Err(expected));
     }
 }
 
-/// What else a stranger may do with flags and bells costs no more than a look.
+/// Arbitrary flags and doorbells cost no more than a look at the ring.
 #[test]
 fn endless_bells_do_not_block() {
-    let (mut stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
+    let (mut peer, mut router) = SharingListener::new(1 << 30).shared_hostile_peer();
     router.packets.clear();
     for index in 0..200 {
-        hostile_peer.set(FromApplication::Reader, index);
-        hostile_peer.set(FromApplication::Writer, index % 3);
-        hostile_peer.set(FromRouter::Reader, 0);
-        hostile_peer.set(FromRouter::Writer, index);
+        peer.set(FromApplication::Reader, index);
+        peer.set(FromApplication::Writer, index % 3);
+        peer.set(FromRouter::Reader, 0);
+        peer.set(FromRouter::Writer, index);
         for _ in 0..20 {
-            hostile_peer.send(&[0x64, 0]);
+            peer.send(&[0x64, 0]);
         }
-        hostile_peer.write(&data(100, index as usize));
+        peer.write(&data(100, index as usize));
         router.enqueue(&data(100, 0));
         router.turn().unwrap();
         router.read_all();
@@ -439,15 +439,15 @@ fn endless_bells_do_not_block() {
     assert_eq!(router.packets.len(), 200);
 }
 
-/// To close a TCP connection that lingers waits for its other end, and whoever hands one over can
-/// have nobody else hold it any more.
+/// Closing a TCP connection with SO_LINGER waits for its other end, and the sender can make the
+/// receiver the last holder.
 #[test]
 fn slow_close_of_a_file_blocks_no_thread() {
     let listener = SharingListener::new(1 << 30);
     for sends in [hostile_peer::OFFER.as_slice(), &data(40, 1)] {
-        let (mut stranger, router) = listener.stranger();
+        let (mut peer, router) = listener.hostile_peer();
         let (lingers, _other_end) = hostile_peer::lingering_connection();
-        hostile_peer.send_with(sends, &[lingers.as_fd()]);
+        peer.send_with(sends, &[lingers.as_fd()]);
         drop(lingers);
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
@@ -460,22 +460,22 @@ fn slow_close_of_a_file_blocks_no_thread() {
     }
 }
 
-/// As long as the face and its end: none is forgotten.
+/// Files are closed with the face and its connection; none is leaked.
 #[test]
 fn files_from_strangers_are_closed() {
     let listener = SharingListener::new(1 << 30);
     let closes: [fn(&mut SharedEnd); 3] = [
         |router| _ = router.turn(),
-        // It is still in the connection when the face ends.
+        // The file is still in the connection when the face ends.
         |_| {},
         |router| {
             router.socket.recv(&mut router.pool, &mut router.frames).unwrap();
         },
     ];
     for close in closes {
-        let (mut stranger, mut router) = listener.stranger();
+        let (mut peer, mut router) = listener.hostile_peer();
         let (reader, writer) = std::io::pipe().unwrap();
-        hostile_peer.send_with(&hostile_peer::OFFER, &[writer.as_fd()]);
+        peer.send_with(&hostile_peer::OFFER, &[writer.as_fd()]);
         drop(writer);
         close(&mut router);
         drop(router);
@@ -485,8 +485,8 @@ fn files_from_strangers_are_closed() {
     }
 }
 
-/// A frame is half in the connection when the application empties a full ring, so that its bell
-/// must not go between.
+/// A frame is partly in the connection when the application empties a full ring, so the doorbell
+/// must not be inserted.
 #[test]
 fn no_bell_rings_within_a_frame() {
     let listener = SharingListener::new(1 << 30);
@@ -532,12 +532,12 @@ fn no_bell_rings_within_a_frame() {
 #[test]
 fn face_with_several_files_is_closed() {
     let listener = SharingListener::new(1 << 30);
-    // So few that other tests of this process may hand over theirs.
+    // So few that other tests of this process can send theirs.
     for at_once in [1, 2, 20] {
-        let (mut stranger, mut router) = listener.stranger();
+        let (mut peer, mut router) = listener.hostile_peer();
         let file = File::open("/dev/null").unwrap();
         for _ in 0..2 {
-            hostile_peer.send_with(&data(40, 1), &vec![file.as_fd(); at_once]);
+            peer.send_with(&data(40, 1), &vec![file.as_fd(); at_once]);
         }
         let result = (0..2)
             .try_for_each(|_| router.socket.recv(&mut router.pool, &mut router.frames).map(drop));

@@ -31,7 +31,7 @@ impl Server {
         self.listener.accept().unwrap().expect("a connection waits")
     }
 
-    /// A plain socket and the face at its other end.
+    /// A plain socket, and the face at its other end.
     fn plain_pair(&self) -> (UnixStream, StreamSocket) {
         let plain = UnixStream::connect(self.listener.path()).unwrap();
         (plain, self.accept())
@@ -85,7 +85,8 @@ fn octets_one_by_one_come_out_whole() {
     assert_eq!(packets_of(frames), packets);
 }
 
-/// All sizes, so that packets straddle blocks and calls in every way; over both kinds of sockets.
+/// Packets of all sizes, so that they cross blocks and calls in every way, over both kinds of
+/// sockets.
 #[test]
 fn packets_of_all_sizes_arrive_in_order() {
     let packets: Vec<Packet> =
@@ -135,7 +136,7 @@ fn stopped_reader_costs_bounded_queue() {
     assert!(link.queue_bytes() <= link.config().egress.queue_bytes_max);
     assert_eq!(link.counters().drops[weir_link::LinkDrop::QueueFull], refused);
 
-    // When it reads again, everything that was accepted comes, in order and whole.
+    // When the reader continues, all accepted packets arrive, in order and complete.
     let total: usize = accepted.iter().map(|packet| packet.len()).sum();
     let reader = std::thread::spawn(move || {
         let mut octets = vec![0; total];
@@ -154,7 +155,7 @@ fn socket_backlog_sets_congestion_marks() {
     let (_plain, mut face) = server().plain_pair();
     let mut link = weir_link::Link::new(LinkConfig::stream());
     let mut at_ms = 0;
-    // Far less than the socket takes, but it all stays there.
+    // Far less than the socket accepts, but all of it stays there.
     for index in 0..60 {
         at_ms += 10;
         let now = weir_base::Instant::from_ns(at_ms * weir_base::NS_PER_MS);
@@ -184,7 +185,7 @@ fn framing_error_follows_the_good_frames() {
         assert_eq!(status, RecvStatus::FramingLost(error));
         assert_eq!(frames, std::slice::from_ref(&good));
     }
-    // Others are not concerned.
+    // Other faces are not affected.
     let (mut plain, mut face) = server.plain_pair();
     plain.write_all(&good).unwrap();
     assert_eq!(receive(&mut face, &mut pool, 1), [good]);
@@ -259,7 +260,7 @@ fn connect_times_out_on_a_full_backlog() {
         }
     };
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}");
-    // One that is taken makes room for another.
+    // Accepting a connection makes room for another.
     listener.accept().unwrap();
     Connected::to(&FaceUri::Unix(path), Duration::from_secs(60)).unwrap();
 }

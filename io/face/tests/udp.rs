@@ -37,7 +37,7 @@ fn frames(datagrams: Vec<Datagram>) -> Vec<Packet> {
     datagrams.into_iter().map(|datagram| datagram.frame).collect()
 }
 
-/// Runs of equal sizes, single ones, and all sizes mixed: everything arrives as it was sent, in
+/// Runs of equal sizes, single datagrams, and mixed sizes: everything arrives unchanged and in
 /// order.
 #[test]
 fn every_mode_delivers_datagrams() {
@@ -62,7 +62,7 @@ fn every_mode_delivers_datagrams() {
     }
 }
 
-/// Loopback addresses of the families this machine has.
+/// Loopback addresses of the families that this machine has.
 fn addresses() -> impl Iterator<Item = SocketAddr> {
     [ANY_V4, ANY_V6].into_iter().filter(|any| UdpSocket::bind(any).is_ok())
 }
@@ -86,8 +86,7 @@ fn exchange(
     arrived
 }
 
-/// Signatures of ECDSA have 70 to 72 octets: without padding such Data would hardly ever go in
-/// runs.
+/// ECDSA signatures have 70 to 72 bytes. Without padding, such Data would rarely form runs.
 #[test]
 fn pads_similar_datagrams() {
     let lengths = |packets: &[Packet], token: &[u8], offload| -> Vec<usize> {
@@ -115,11 +114,11 @@ fn pads_similar_datagrams() {
     assert_eq!(lengths(&packets, b"token", false)[..3], as_they_are);
     assert_eq!(lengths(&packets, b"", true)[..3], [4000, 4001, 4002]);
     let padded = lengths(&packets, b"token", true);
-    // Where the system cuts no runs there is no use in it.
+    // If the system does not support runs, padding is of no use.
     assert!(padded == [4002 + header + 4; 10] || padded[..3] == as_they_are, "{padded:?}");
 }
 
-/// More than are looked at for one call, and more than one call takes.
+/// More frames than one call considers, and more than one call accepts.
 #[test]
 fn delivers_many_padded_datagrams() {
     let packets: Vec<Packet> = (0..900).map(|index| data(600 + index * 5 % 7, index)).collect();
@@ -227,7 +226,7 @@ fn a_peer_that_is_gone_closes_nothing() {
 fn refused_datagrams_are_dropped_and_counted() {
     for options in all_options() {
         let mut port = UdpPort::bind(ANY_V4, &options).unwrap();
-        // From a loopback address the system sends nowhere else.
+        // The system does not send to other addresses from a loopback address.
         let nowhere: SocketAddr = ([192, 0, 2, 1], 6363).into();
         let packets: Vec<Packet> = (0..40).map(|index| data(100, index)).collect();
         let mut link = link_with(&packets, LinkConfig::datagram(1420));
@@ -249,7 +248,7 @@ fn a_full_receive_buffer_is_counted() {
     let mut pool = Pool::new(1 << 20);
     let mut datagrams = Vec::new();
     while far.recv(&mut pool, &mut datagrams).unwrap() == RecvStatus::More {}
-    // The kernel tells the count with the next datagram that gets in.
+    // The kernel reports the count with the next datagram that it accepts.
     let mut link = link_with(&[data(50, 0)], LinkConfig::datagram(1420));
     near.send(far.local_addr().into(), &mut link).unwrap();
     receive(&mut far, &mut pool, 1);
@@ -277,7 +276,7 @@ fn local_addresses_are_those_the_peer_sees() {
     assert_eq!(udp_mtu_default(Ipv4Addr::new(192, 0, 2, 1).into()), 1420);
 }
 
-/// Without a link: each frame is a datagram of its own, and what cannot be sent is told.
+/// Without a link: each frame is a datagram of its own, and refused frames are reported.
 #[test]
 fn every_mode_sends_frames_without_link() {
     let packets: Vec<Packet> = (0..90).map(|index| data(2 + (index / 9) * 131, index)).collect();
@@ -314,8 +313,8 @@ fn timestamps_are_optional() {
     assert!(arrived.iter().all(|datagram| datagram.received_unix_ns.is_none()));
 }
 
-/// A port bound to all addresses answers each peer from the address that it asked. A connected
-/// client takes datagrams from no other.
+/// A port bound to all addresses answers each peer from the address that the peer sent to. A
+/// connected client accepts no other source.
 #[test]
 fn answers_from_requested_address() {
     let packets: Vec<Packet> = (0..60).map(|index| data(900, index)).collect();
@@ -375,8 +374,8 @@ fn ipv6_ports_know_which_address_was_asked() {
     assert!(packets_of(vec![next(), next()]) == [data(50, 2), data(50, 3)]);
 }
 
-/// A peer whose local address the system chooses is found by what it answers to that address, and
-/// what it sends to another address is another peer's.
+/// A peer whose local address the system chooses is found by datagrams to that address. Datagrams
+/// to another address belong to another peer.
 #[test]
 fn routed_peer_is_known_at_route_address() {
     let all: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
@@ -397,7 +396,7 @@ fn routed_peer_is_known_at_route_address() {
     assert_eq!(receive(&mut port, &mut Pool::new(1 << 20), 1)[0].key, None);
 }
 
-/// Threads that share a port must agree with the system on whose peer is whose.
+/// Threads that share a port must agree with the kernel on the owner of each peer.
 #[test]
 fn datagrams_reach_the_selected_socket() {
     let addresses = addresses().flat_map(|any| [(any, 1), (any, 2), (any, 5)]);
@@ -426,7 +425,7 @@ fn datagrams_reach_the_selected_socket() {
     }
 }
 
-/// Two routers at one port would each get some of the peers.
+/// Otherwise, two routers at one port would each get some of the peers.
 #[test]
 fn port_sharing_excludes_other_routers() {
     let (ports, _) = UdpPort::bind_all(ANY_V4, 2, &UdpOptions::default()).unwrap();

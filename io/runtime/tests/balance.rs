@@ -1,4 +1,4 @@
-//! Faces go over to packet threads that have less to do, and no peer can tell.
+//! Faces move to less loaded packet threads, without an effect that a peer can notice.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -12,11 +12,11 @@ use weir_link::{Link, Received};
 use weir_runtime::Snapshot;
 use weir_wire::{LpFraming, LpHeader, NackReason};
 
-/// Links need to be told some time.
+/// Links need some time value.
 const START: Time = Time::ZERO;
-/// Interests that a consumer has under way.
+/// Pending Interests of a consumer.
 const WINDOW: usize = 32;
-/// How long a test may go on until faces have moved.
+/// How long a test waits until faces have moved.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(threads: usize, interval: Duration) -> TestRouter {
@@ -26,7 +26,7 @@ fn start(threads: usize, interval: Duration) -> TestRouter {
     })
 }
 
-/// Answers whatever is asked until the router closes its face.
+/// Answers every Interest until the router closes its face.
 fn serve(mut producer: Peer<UnixStream>) -> JoinHandle<()> {
     producer.socket.set_read_timeout(None).unwrap();
     std::thread::spawn(move || {
@@ -43,7 +43,7 @@ fn serve(mut producer: Peer<UnixStream>) -> JoinHandle<()> {
     })
 }
 
-/// Names that nobody has asked for, and their Interests.
+/// New names and their Interests.
 fn window(next: &mut u64) -> (BTreeSet<String>, Vec<Vec<u8>>) {
     let uris: BTreeSet<String> =
         (*next..*next + WINDOW as u64).map(|number| format!("/b/{number}")).collect();
@@ -52,7 +52,7 @@ fn window(next: &mut u64) -> (BTreeSet<String>, Vec<Vec<u8>>) {
     (uris, interests)
 }
 
-/// Asks for a window of Data that nobody has asked for, and takes all of it.
+/// Requests a window of new Data and receives all of it.
 fn exchange(consumer: &mut Peer<UnixStream>, next: &mut u64) {
     let (asked, interests) = window(next);
     consumer.send(&interests.concat());
@@ -64,7 +64,7 @@ fn threads_of(snapshot: &Snapshot) -> Vec<u16> {
     snapshot.faces.iter().map(|face| face.thread).collect()
 }
 
-/// An application whose packets go through shared memory once there are some.
+/// An application that switches to shared memory once there is traffic.
 struct Application {
     socket: Socket,
     link: Link,
@@ -104,7 +104,7 @@ impl Application {
     }
 }
 
-/// Connects one after the other, so that their faces are in this order.
+/// Connects one after the other, so that faces are created in this order.
 fn connect(router: &TestRouter, count: usize) -> Vec<Peer<UnixStream>> {
     let before = router.snapshot().faces.len();
     (1..=count)
@@ -144,7 +144,7 @@ fn busy_faces_do_not_stay_on_one_thread() {
     producer.join().unwrap();
 }
 
-/// With the work going from one face to another all the time, faces come, move and go.
+/// Faces are created, move and are removed while the load shifts between them.
 #[test]
 fn moving_faces_loses_nothing() {
     let router = start(3, Duration::from_millis(2));
@@ -158,7 +158,7 @@ fn moving_faces_loses_nothing() {
     while moves < 30 {
         assert!(Instant::now() < deadline, "{moves} moves");
         round += 1;
-        // Two of one thread have all of the work for a while.
+        // Two faces of one thread have all the load for a while.
         let mut busy: Vec<usize> = (0..6).collect();
         busy.sort_by_key(|&consumer| {
             (before.get(consumer + 1) != before.get(round % 6 + 1), consumer)
@@ -168,7 +168,7 @@ fn moving_faces_loses_nothing() {
                 exchange(&mut consumers[consumer], &mut next);
             }
         }
-        // One that goes in the middle of it.
+        // One face is removed meanwhile.
         let mut passing = router.unix();
         for _ in 0..round % 8 {
             exchange(&mut passing, &mut next);
@@ -186,7 +186,7 @@ fn moving_faces_loses_nothing() {
     producer.join().unwrap();
 }
 
-/// Also those whose packets go through shared memory.
+/// The same for faces that use shared memory.
 #[test]
 fn shared_memory_moves_along() {
     let router = start(2, Duration::from_millis(20));
@@ -206,7 +206,7 @@ fn shared_memory_moves_along() {
         assert!(Instant::now() < deadline, "it does not go over");
         application.exchange(&mut next);
     }
-    // On the producer's thread, where a plain consumer makes its work the less.
+    // On the producer's thread, where a plain consumer reduces the load of this one.
     let first = thread(&router);
     let mut plain = router.unix();
     while thread(&router) == first {
@@ -223,7 +223,7 @@ fn shared_memory_moves_along() {
     producer.join().unwrap();
 }
 
-/// A producer that has moved is forgotten by all shards when it goes.
+/// When a producer that has moved disconnects, all shards forget it.
 #[test]
 fn moved_face_leaves_all_shards() {
     let router = start(2, Duration::from_millis(20));
@@ -233,7 +233,7 @@ fn moved_face_leaves_all_shards() {
         peer.register(&format!("/p{number}"));
     }
     let deadline = Instant::now() + PATIENCE;
-    // Both producers ask for what nobody has, all the time, and one of them moves.
+    // Both producers constantly request unavailable names, and one of them moves.
     let first = threads_of(&router.snapshot());
     while threads_of(&router.snapshot()) == first {
         assert!(Instant::now() < deadline);

@@ -1,5 +1,5 @@
-//! What the store holds, asked by other threads of the process and by management clients, and what
-//! it is told to hold; with one packet thread and with two.
+//! Contents of the store and rules, for other threads of the process and for management clients,
+//! with one packet thread and with two.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use weir_store::{
 };
 use weir_wire::{DataView, Interest};
 
-/// A router, a producer below /a, a consumer and what the store holds.
+/// A router, a producer below /a, a consumer, and the store's contents.
 struct StoreFixture {
     router: TestRouter,
     producer: Peer<UnixStream>,
@@ -48,7 +48,7 @@ impl StoreFixture {
         }
     }
 
-    /// Ranges of memory, once the index is complete.
+    /// Ranges in memory, once the index is complete.
     fn held(&self) -> Vec<SegmentRange> {
         let deadline = std::time::Instant::now() + PATIENCE;
         loop {
@@ -81,7 +81,7 @@ fn shards_answer_as_one() {
         fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
         assert_eq!(fixture.held(), [range(0, 299)]);
 
-        // In pages of one object, all of it is there too.
+        // A listing in pages contains everything as well.
         let (mut ranges, mut from) = (Vec::new(), None);
         loop {
             let page = fixture.contents.list(&name("/a"), from.take(), 1, PATIENCE).unwrap();
@@ -122,7 +122,7 @@ fn changes_come_in_numbered_batches() {
         assert_eq!(second.changes[0].removed, [range(5, 5)]);
         assert!(fixture.contents.take_changes(100, PATIENCE).unwrap().changes.is_empty());
 
-        // In small batches, and anew.
+        // In small batches, and from the start.
         fixture.contents.restart_changes(PATIENCE).unwrap();
         let (mut told, mut numbers) = (0, Vec::new());
         loop {
@@ -151,7 +151,7 @@ fn rules_hold_in_all_shards_or_in_none() {
         fixture.fetch(0..300);
         assert_eq!(fixture.held(), [range(150, 299)]);
 
-        // Older ones, and such as keep more than the store has, change nothing.
+        // Rules of an older plan, or for more than the store's capacity, change nothing.
         let old = rules(4, range(0, 149), Retention::Admit);
         let outdated = RulesError::Outdated { offered: 4, present: 5 };
         assert_eq!(fixture.contents.set_rules(old, PATIENCE), Err(outdated.into()));
@@ -180,7 +180,7 @@ fn misses_are_queued_and_excess_counted() {
     fixture.fetch(64..65);
     assert_eq!(fixture.contents.next_miss(Duration::ZERO), None, "no request has come");
     fixture.contents.watch_misses(MissReports::Local, PATIENCE).unwrap();
-    // Commands and packets come by different ways: the answer to a question comes after both.
+    // Commands and packets arrive in different queues. The reply to a request comes after both.
     let _ = fixture.contents.list_one(&name("/a"), PATIENCE);
     fixture.fetch(120..140);
     let missed = fixture.contents.next_miss(PATIENCE).unwrap();
@@ -225,7 +225,7 @@ fn clients_and_neighbours_list_holdings() {
             let data = DataView::decode(wire).unwrap();
             HoldingsStatus::decode(data.content).unwrap()
         };
-        // The index is built from the first question on.
+        // The index is built from the first request on.
         let held = loop {
             fixture.consumer.send(&ask(Scope::Localhost));
             let held = status(&fixture.consumer.receive().data());
@@ -235,12 +235,12 @@ fn clients_and_neighbours_list_holdings() {
         };
         assert_eq!((&held.object, &held.memory[..]), (&name("/a/v=1"), &[range(0, 99)][..]));
         assert!(held.disk.is_empty());
-        // Neighbours likewise.
+        // The same for neighbours.
         let neighbour = fixture.router.udp();
         neighbour.send(&ask(Scope::Localhop));
         assert_eq!(status(&neighbour.receive().data()).memory, [range(0, 99)]);
 
-        // What is no name of an object is refused.
+        // A name that is not that of an object is rejected.
         let bad = Interest::new(name("/localhost/nfd/cs/holdings/x")).can_be_prefix(true);
         fixture.consumer.send(&bad.must_be_fresh(true).nonce(7).encode());
         let answer = fixture.consumer.receive().data();

@@ -1,5 +1,5 @@
-//! A packet thread that may sleep and others that hand it something, under loom: every order in
-//! which they may see each other's writes. It is the very file that the router uses.
+//! Wake-ups of a packet thread under loom, which runs every order in which threads may see each
+//! other's writes. The tested file is the router's.
 
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
@@ -12,7 +12,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// What a poll waits for: a ring of the bell stays until it is taken.
+/// What a poll waits for: a wake-up stays pending until it is taken.
 #[derive(Default)]
 struct Waker {
     has_rung: Mutex<bool>,
@@ -36,15 +36,15 @@ impl Waker {
 struct Shared {
     bell: Doorbell,
     waker: Waker,
-    /// How much each other thread has handed over.
+    /// Number of messages that each other thread has sent.
     rings: [AtomicUsize; 2],
 }
 
-/// Hands `count` over to a thread, which must come to see all of it, however it sleeps meanwhile.
-/// Loom finds a thread that is never woken.
+/// Sends `count` messages to a thread, which must receive all of them, whenever it sleeps. loom
+/// detects a thread that is never woken.
 fn hand_over(threads: usize, count: usize) {
     let mut model = loom::model::Builder::new();
-    // More would take minutes.
+    // More preemptions would take minutes.
     model.preemption_bound = Some(3);
     model.check(move || {
         let shared = Arc::new(Shared {

@@ -1,4 +1,4 @@
-//! Peers that answer what others are asked.
+//! Peers that answer Interests that were sent to others.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ use weir_manage::commands::Command;
 use weir_runtime::{PitTokenChoice, StaticFace};
 use weir_wire::{LpFraming, LpHeader, LpView, PitToken};
 
-/// A router on which a neighbour over UDP, `producer`, is the next hop for `/a`.
+/// A router with a UDP neighbour, `producer`, as the next hop for `/a`.
 fn with_neighbour(threads: usize) -> (TestRouter, weir_io_fixture::router::UdpPeer) {
     let router = TestRouter::start_with(|config| config.threads = threads);
     let producer = router.udp_from([127, 0, 0, 2]);
@@ -27,7 +27,7 @@ fn with_neighbour(threads: usize) -> (TestRouter, weir_io_fixture::router::UdpPe
     (router, producer)
 }
 
-/// That of the Interest for `uri`; retransmissions of others may come before it.
+/// The Interest for `uri`. Retransmissions of other Interests may precede it.
 fn token_of(producer: &weir_io_fixture::router::UdpPeer, uri: &str) -> PitToken {
     loop {
         let ReceivedPacket::Interest { header, wire } = producer.receive() else {
@@ -71,7 +71,7 @@ fn unsolicited_data_is_not_forwarded_or_stored() {
     }
 }
 
-/// The forger sends from the neighbour's own address, as over a network that forwards such packets:
+/// The forger sends from the neighbour's own address, as over a network without source validation;
 /// here through the neighbour's socket.
 #[test]
 fn forged_data_without_token_is_dropped() {
@@ -95,11 +95,11 @@ fn forged_data_without_token_is_dropped() {
     router.stop();
 }
 
-/// Answers one Interest as ndnd does, which ends when a PIT token has any other length than none or
-/// six octets.
+/// Answers one Interest like ndnd, which terminates on a PIT token that is neither empty nor six
+/// bytes.
 fn answer_of_ndnd(frame: &[u8]) -> Option<Vec<u8>> {
     let view = LpView::decode(frame).unwrap();
-    // An idle packet, such as the offer of runs that begins a connection.
+    // An idle packet, such as the offer of runs at the start of a connection.
     view.fragment?;
     let ReceivedPacket::Interest { header, wire } = ReceivedPacket::of_frame(frame) else {
         return None;
@@ -111,7 +111,7 @@ fn answer_of_ndnd(frame: &[u8]) -> Option<Vec<u8>> {
 
 fn ndnd_over_udp(socket: &UdpSocket) {
     let mut octets = [0; 9000];
-    // An empty datagram ends it.
+    // An empty datagram ends the neighbour.
     while let (len @ 1.., from) = socket.recv_from(&mut octets).unwrap() {
         if let Some(answer) = answer_of_ndnd(&octets[..len]) {
             socket.send_to(&answer, from).unwrap();
@@ -129,7 +129,7 @@ fn ndnd_over_tcp(stream: TcpStream) {
     }
 }
 
-/// A router with a configured face to `uri` and a route there for `/a`.
+/// A router with a static face to `uri`, and a route for `/a` over it.
 fn with_face(uri: &str, threads: usize, pit_token: Option<PitTokenChoice>) -> TestRouter {
     let router = TestRouter::start_with(|config| {
         config.threads = threads;

@@ -1,4 +1,4 @@
-//! Peers that misbehave, and very many of them.
+//! Peers that misbehave, and very large numbers of peers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -46,16 +46,16 @@ fn stuck_peer_costs_one_bounded_queue() {
     let snapshot = router.snapshot();
     let fullest = snapshot.faces.iter().map(|face| face.queue_bytes).max().unwrap();
     assert!(fullest <= queue_bytes_max as u64, "{fullest}");
-    // Others are served as ever.
+    // Others are served as usual.
     let mut other = router.unix();
     other.send(&interest("/big/5"));
     other.receive().data();
-    // And when it reads at last, it gets what was kept for it.
+    // When the peer finally reads, it gets what was queued for it.
     deaf.receive().data();
 }
 
-/// The least that one packet thread works with: 2 MiB wait to be sent, 1 MiB is in reassembly,
-/// 1 MiB of beginnings of packets wait on connections.
+/// The minimum memory of one packet thread: 2 MiB of egress queues, 1 MiB of reassembly, and 1 MiB
+/// of incomplete packets on connections.
 const MEMORY_BYTES: u64 = 16 << 20;
 
 #[test]
@@ -80,13 +80,13 @@ fn stuck_peers_share_one_memory_limit() {
         snapshot.router.in_interests as usize >= 400 * deaf.len()
             && link_drops(&router, LinkDrop::EgressMemory) > 100
     });
-    // Who reads is served, from the same store.
+    // A reading peer is served from the same store.
     let mut other = router.unix();
     for i in 0..400 {
         other.send(&interest(&format!("/big/{i}")));
         other.receive().data();
     }
-    // What a deaf one gets when it reads at last is whole and in order.
+    // When a stalled peer finally reads, it gets whole packets in order.
     let numbers = (0..100).map(|_| weir_io_fixture::router::name_of(&deaf[7].receive().data()));
     assert!(numbers.eq((0..100).map(|i| format!("/big/{i}"))));
     assert_eq!(runtime_drops(&router, "face-stalled"), 0);
@@ -95,7 +95,7 @@ fn stuck_peers_share_one_memory_limit() {
 #[test]
 fn stuck_connection_is_closed() {
     let router = TestRouter::start_with(|config| {
-        // Longer than what follows takes on a busy machine.
+        // Longer than the following steps on a busy machine.
         config.face_defaults.stall_timeout = Duration::from_secs(3);
     });
     let mut producer = router.unix();
@@ -111,7 +111,7 @@ fn stuck_connection_is_closed() {
         producer.send(&data(&uri, &content));
     }
     router.wait_until("it is closed", |_| runtime_drops(&router, "face-stalled") == 1);
-    // A connection for which nothing waits may be silent for as long as it likes.
+    // A connection without queued packets may stay silent without a limit.
     idle.send(&interest("/nowhere"));
     idle.receive().nack();
     assert_eq!(router.snapshot().faces.len(), 2);
@@ -167,7 +167,7 @@ fn partial_reads_share_one_memory_limit() {
 fn stream_closes_only_on_lost_framing() {
     let router = TestRouter::start();
     let mut peer = router.unix();
-    // A malformed Interest, well framed: counted, and the face stays.
+    // A malformed Interest with valid framing is counted, and the face stays.
     peer.send(&[5, 2, 7, 0]);
     peer.send(&[100, 3, 80, 1, 9]);
     peer.send(&interest("/a"));
@@ -247,8 +247,8 @@ fn over_a_thousand_faces() {
     router.stop();
 }
 
-/// Interests that wait for minutes, from very many ports of one host, below a prefix whose producer
-/// is silent.
+/// Interests with lifetimes of minutes, from very many ports of one host, below a prefix whose
+/// producer is silent.
 #[test]
 fn pit_flood_leaves_room_for_others() {
     let router = TestRouter::start_with(|config| {
@@ -267,7 +267,7 @@ fn pit_flood_leaves_room_for_others() {
                 attacker.send(&interest.encode());
             }
         }
-        // Every shard has come to its bound.
+        // Every shard has reached its limit.
         if router.snapshot().router.drops[pit_full] > 1000 {
             break;
         }
@@ -303,7 +303,7 @@ fn excess_faces_are_refused_and_counted() {
     let mut refused = router.unix();
     assert!(refused.try_frame().unwrap().is_none());
     assert_eq!(runtime_drops(&router, "connection-refused"), 1);
-    // Applications of this machine take no room from peers elsewhere.
+    // Local applications use no quota of remote peers.
     let unknown = router.udp();
     unknown.send(&interest("/a"));
     assert_eq!(unknown.receive().nack(), NackReason::NoRoute);
@@ -314,7 +314,7 @@ fn excess_faces_are_refused_and_counted() {
     assert_eq!(peer.receive().nack(), NackReason::NoRoute);
 }
 
-/// Sends until the router has answered once: peers that are silent for a second make room.
+/// Sends until the router has answered once. Peers that are idle for a second can be evicted.
 fn is_answered_in_the_end(router: &TestRouter, address: [u8; 4]) {
     let peer = router.udp_from(address);
     peer.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -352,7 +352,7 @@ fn one_host_with_many_ports(threads: usize) {
     let mut local = router.unix();
     local.send(&interest("/a"));
     assert_eq!(local.receive().nack(), NackReason::NoRoute);
-    // Nor is the host itself locked out for longer than a moment.
+    // The host itself is locked out only briefly.
     is_answered_in_the_end(&router, FLOODER);
     assert!(router.snapshot().faces.len() <= 10);
 }
@@ -372,12 +372,12 @@ fn full_table_evicts_idle_peers() {
     }
     let snapshot = router.snapshot();
     assert_eq!(snapshot.faces.len(), 4);
-    // Had it made room for another, its counters would have begun anew.
+    // If the face had been evicted, its counters would have restarted.
     let kept = snapshot.faces.iter().find(|face| face.uri.contains("//127.0.1.1:"));
     assert!(kept.is_some_and(|face| face.counters.in_interests == 12), "{snapshot:#?}");
 }
 
-/// The faces that fill the table are another packet thread's than the peer that wants a place.
+/// The faces that fill the table belong to another packet thread than the new peer.
 #[test]
 fn threads_evict_for_each_other() {
     const THREADS: usize = 3;
@@ -423,14 +423,14 @@ fn metrics_tell_of_all_this() {
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(text.contains("direction=\"in\",kind=\"interest\"} 1"), "{text}");
     assert!(text.contains("weir_store_misses_total 1"), "{text}");
-    // Who does not accept OpenMetrics gets what all programs read.
+    // A client that does not accept OpenMetrics gets the plain text format.
     assert!(text.contains("Content-Type: text/plain; version=0.0.4"), "{text}");
     assert!(text.contains("# TYPE weir_store_misses_total counter"), "{text}");
     router.stop();
 }
 
-/// More scrapers than there may be connections: some ask for more than the buffers of both sides
-/// take, some ask for nothing.
+/// More scrapers than the limit on connections. Some request more than the buffers of both sides
+/// hold, some send nothing.
 #[test]
 fn stalled_scrapers_block_no_other() {
     let router = TestRouter::start_with(|config| {
@@ -443,7 +443,7 @@ fn stalled_scrapers_block_no_other() {
         .map(|number| {
             let mut http = TcpStream::connect(address).unwrap();
             if number % 2 == 0 {
-                // The server may have answered the first and closed.
+                // The server may have answered and closed the connection.
                 let _ = http.write_all(&request.repeat(4000));
             }
             http
@@ -497,7 +497,7 @@ fn tcp_peers_among_hosts() {
     let mut local = router.unix();
     local.send(&interest("/a"));
     assert_eq!(local.receive().nack(), NackReason::NoRoute);
-    // Nor is the host itself locked out for longer than a moment: silent ones make room.
+    // The host itself is locked out only briefly: idle faces are evicted.
     wait_until("it answers", || is_answered(&mut connect(2)));
     assert!(runtime_drops(&router, "face-displaced") > 0);
     assert!(router.snapshot().faces.len() <= 10);

@@ -1,5 +1,5 @@
-//! Router memory: the store, and at most 64 MiB with 1,000 faces and 100,000 PIT entries. A file of
-//! its own, so that it is a process of its own.
+//! Memory of the router: the store, and at most 64 MiB with 1,000 faces and 100,000 PIT entries. A
+//! separate file, so that it is a separate process.
 
 use std::os::unix::net::UnixStream;
 use weir_io_fixture::router::{Peer, TestRouter, name};
@@ -10,7 +10,7 @@ const FACES: usize = 1000;
 const PIT_ENTRIES: usize = 100_000;
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Resident memory of this process, in octets.
+/// Resident memory of this process, in bytes.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -24,7 +24,7 @@ fn many_faces_and_interests_fit() {
         config.store.capacity_bytes = 0;
         config.pit_entries_max = 2 * PIT_ENTRIES;
         config.pit_entries_per_face_max = 2 * PIT_ENTRIES;
-        // The silent producer's queue is what is asked of it, not what the tables cost.
+        // The silent producer's queue holds its Interests and does not count as tables.
         config.face_defaults.queue_bytes_max = 1 << 20;
     });
     let mut producer = router.unix();

@@ -1,4 +1,4 @@
-//! Peers of other machines: UDP and TCP, faces made by command and by configuration.
+//! Remote peers: UDP and TCP, faces created by command and by configuration.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -40,8 +40,8 @@ fn unknown_udp_peer_gets_face_and_data() {
     assert!(face.expires_in_ns.unwrap() > 590_000_000_000);
 }
 
-/// One peer that asks two addresses of a host has two faces there, and each answers from the
-/// address that was asked, with one packet thread as with several.
+/// A peer that sends to two addresses of a host has two faces there. Each answers from the address
+/// that the peer sent to, with one packet thread and with several.
 #[test]
 fn udp_answers_from_requested_address() {
     for threads in [1, 3] {
@@ -129,7 +129,7 @@ fn udp_faces_among_networks() {
 fn mtu_auto_is_the_default() {
     let router = TestRouter::start();
     let mut peer = router.unix();
-    // 192.0.2.0/24 is nobody's: nothing is sent there.
+    // 192.0.2.0/24 is reserved for documentation: nothing is sent there.
     let create = ControlParameters {
         mtu: Some(weir_manage::MTU_AUTO),
         ..create_face("udp4://192.0.2.1:6363", FacePersistency::Persistent)
@@ -163,7 +163,7 @@ fn link_local_peers_need_an_interface() {
     }
 }
 
-/// Runs the ignored test `name` with a file of its own at /etc/hosts, `WEIR_TEST_HOSTS`.
+/// Runs the ignored test `name` with its own /etc/hosts, `WEIR_TEST_HOSTS`.
 fn runs_with_hosts(name: &str) -> bool {
     let hosts = tempfile::NamedTempFile::new().unwrap();
     let script = "mount --bind \"$WEIR_TEST_HOSTS\" /etc/hosts && exec \"$0\" \"$@\"";
@@ -228,7 +228,7 @@ fn udp_faces_follow_hosts() {
                 else {
                     panic!("an Interest was due")
                 };
-                // Or one that asks whether anybody is there, which stays silent.
+                // Or a probe, which gets no answer.
                 if name_of(&wire) == uri {
                     let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
                     let answer = header.encode(&LpFraming::BARE, &[], Some(&data(uri, b"here")));
@@ -241,11 +241,11 @@ fn udp_faces_follow_hosts() {
         let face = leads_to(&first);
         router.wait_until("the route", |snapshot| snapshot.router.fib_entries >= 1);
         exchange(&first, "/a/1");
-        // The name changes, and the peer is silent.
+        // The host name changes, and the peer is silent.
         set_hosts(&["127.0.0.3"]);
         assert_eq!(leads_to(&second), face, "the same face, with its routes");
         exchange(&second, "/a/2");
-        // Of two addresses the one in use refuses.
+        // Of two addresses, the one in use refuses.
         set_hosts(&["127.0.0.3", "127.0.0.4"]);
         drop(second);
         assert_eq!(leads_to(&third), face);
@@ -287,7 +287,7 @@ fn small_mtu_fragments_data() {
 fn tcp_peers_consume_and_produce() {
     let router = TestRouter::start();
     let mut producer = router.tcp();
-    // Loopback has local scope, so management is there.
+    // Loopback TCP has local scope, so it has access to management.
     producer.register("/t");
     let mut consumer = router.tcp();
     for i in 0..3 {
@@ -376,7 +376,7 @@ fn permanent_tcp_face_reconnects() {
     assert_eq!(name_of(&far.receive().interest()), "/far/x");
 }
 
-/// Two machines are joined by two lines on one of them.
+/// Two links between two machines; one of them has a face to each address of the other.
 #[test]
 fn static_faces_join_two_routers() {
     let far = TestRouter::start();
@@ -401,13 +401,13 @@ fn static_faces_join_two_routers() {
         producer.receive().interest();
         producer.send(&data(&uri, b"across"));
         assert_eq!(content_of(&consumer.receive().data()), b"across");
-        // The far end answers only what it has a route to.
+        // The far router answers only names for which it has a route.
         consumer.send(&interest("/elsewhere"));
         assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
     }
 }
 
-/// Two routers whose faces send again what was lost, and a neighbour on a bare socket that loses.
+/// Two routers with reliable faces, and a neighbour on a plain socket that loses packets.
 #[test]
 fn lost_frames_are_sent_again() {
     let far = TestRouter::start_with(|config| {
@@ -456,7 +456,7 @@ fn lost_frames_are_sent_again() {
     assert_eq!(first.sequence, second.sequence);
     assert_eq!((first.tx_sequence, second.tx_sequence), (Some(0), Some(1)));
     let framing = LpFraming { sequence: Some(8), tx_sequence: Some(9), ..LpFraming::BARE };
-    // The Acks of all that may have been sent by now.
+    // The acknowledgements of everything that may have been sent by now.
     let answer = data("/deaf/1", b"heard");
     let answer = LpHeader::default().encode(&framing, &[1, 2, 3], Some(&answer));
     deaf.send_to(&answer, router).unwrap();
@@ -477,11 +477,11 @@ fn lost_frames_are_sent_again() {
     });
 }
 
-/// Sends an Interest, or gets what came.
+/// Sends an Interest, or receives packets.
 type Consumer<'a> = &'a mut dyn FnMut(Option<&str>) -> Option<ReceivedPacket>;
 
-/// Of 20 Interests at once 11 ask for what the queue towards the consumer has room for (8192 octets
-/// each are expected at first), 5 may wait, and 4 are refused.
+/// Of 20 Interests at once, 11 request what fits into the consumer's queue (at first, 8192 bytes
+/// are expected for each), 5 may wait, and 4 are refused.
 fn ask_for_too_much(kind: &str, consumer: Consumer<'_>, producer: &mut Peer<UnixStream>) {
     let names: Vec<String> = (0..20).map(|number| format!("/p/{kind}/{number}")).collect();
     for name in &names {
@@ -548,7 +548,7 @@ fn idle_udp_faces_close() {
     assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     assert_eq!(router.snapshot().faces.len(), 1);
     router.wait_until("the face is closed", |snapshot| snapshot.faces.is_empty());
-    // Its next packet makes it another face.
+    // Its next packet creates another face.
     peer.send(&interest("/a"));
     assert_eq!(peer.receive().nack(), NackReason::NoRoute);
 }

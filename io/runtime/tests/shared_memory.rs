@@ -1,4 +1,4 @@
-//! Applications that share memory with a whole router, and what becomes of those that mean harm.
+//! Applications that share memory with a whole router, including hostile ones.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,13 +11,13 @@ use weir_link::LinkDrop;
 use weir_runtime::{Snapshot, UnsolicitedPolicy};
 use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
 
-/// An application whose packets go through shared memory.
+/// An application that uses shared memory.
 fn shared(router: &TestRouter) -> HostilePeer {
     let stream = UnixStream::connect(&router.path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut stranger = HostilePeer::new(stream);
     stranger.offer();
-    // The router goes over when it has something to send.
+    // The router switches when it has something to send.
     stranger.send(&interest("/nobody/serves/this"));
     stranger.wait_for_octets(nack_len(), PATIENCE);
     stranger.switch();
@@ -25,7 +25,7 @@ fn shared(router: &TestRouter) -> HostilePeer {
     stranger
 }
 
-/// Octets of the answer to an Interest that nobody serves.
+/// Size of the answer to an Interest without a route.
 fn nack_len() -> u32 {
     let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     let packet = interest("/nobody/serves/this");
@@ -59,8 +59,8 @@ fn ring_carries_interests_and_data() {
     router.stop();
 }
 
-/// One read brings Interests for more Data than the queue of the face holds, and socket or ring
-/// have room for what is more. All of a read was answered before any of it was sent.
+/// One read brings Interests for more Data than the face's queue holds, while socket or ring have
+/// space for more. Regression: a whole read was answered before anything was sent.
 #[test]
 fn answers_are_sent_during_one_read() {
     const COUNT: usize = 128;
@@ -115,7 +115,7 @@ fn nonsense_in_a_ring_closes_the_face() {
         router.wait_until("its face is closed", |snapshot| snapshot.faces.is_empty());
         assert_eq!(drops(&router.snapshot(), reason), before + 1, "{reason}");
     }
-    // The router is none the worse for it.
+    // The router is not affected.
     router.unix().register("/still/here");
     router.stop();
 }
@@ -173,7 +173,7 @@ fn metrics_cover_shared_memory() {
     expect(0, 0, [0, 0, 0]);
     let mut first = shared(&router);
     expect(1, 1, [1, 0, 0]);
-    // One that has not gone over yet.
+    // One that has not switched yet.
     let mut second = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
     let mut third = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
     for stranger in [&mut second, &mut third] {

@@ -1,12 +1,12 @@
-//! What a store is given is what it takes of the system's memory, whatever the sizes of its Data. A
-//! file of its own, so that it is a process of its own.
+//! The store's actual memory use equals its configured size, for Data of all sizes. A separate
+//! file, so that it is a separate process.
 
 use weir_io_fixture::router::{TestRouter, data, interest};
 use weir_runtime::UnsolicitedPolicy;
 
 const STORE_BYTES: u64 = 64 << 20;
-/// Buffers of sockets and of the router's pool, tables that grow by doubling, stacks, and a span of
-/// each size that is being filled.
+/// Buffers of sockets and of the router's pool, tables that grow by doubling, stacks, and one
+/// partly filled span of each size class.
 const OTHER_BYTES: u64 = 26 << 20;
 
 fn resident_bytes() -> u64 {
@@ -15,7 +15,7 @@ fn resident_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Beside all of it, a tenth that is asked for again and again, so that it stays.
+/// Another tenth is requested repeatedly, so that it stays in the store.
 #[test]
 fn store_uses_configured_size() {
     let before = resident_bytes();
@@ -25,7 +25,7 @@ fn store_uses_configured_size() {
     });
     let mut producer = router.unix();
     let mut sent = 0;
-    // Twice the store of each size, and sizes of all kinds at last.
+    // Twice the store's size of each Data size, and finally mixed sizes.
     let sizes: [&dyn Fn(u64) -> usize; 5] =
         [&|_| 8_000, &|_| 6_900, &|_| 700, &|_| 3_000, &|number| {
             100 + (number * 7_919 % 8_000) as usize

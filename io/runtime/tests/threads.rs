@@ -1,4 +1,5 @@
-//! Several packet threads: names belong to shards, faces to threads, and no peer can tell.
+//! Several packet threads: names belong to shards and faces to threads, without an effect that a
+//! peer can notice.
 
 use weir_io_fixture::router::{
     Peer, ReceivedPacket, TestRouter, content_of, data, interest, name_of,
@@ -27,7 +28,7 @@ fn every_prefix_is_reached_from_every_face() {
                 panic!("an Interest")
             };
             assert_eq!(name_of(&wire), uri);
-            // A producer returns the token; its Data finds the shard by it.
+            // The producer returns the token, which leads its Data to the right shard.
             assert!(!header.pit_token.is_empty());
             let packet = data(&uri, b"x");
             let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
@@ -35,7 +36,7 @@ fn every_prefix_is_reached_from_every_face() {
             let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
             producer.send(&[&prefix[..prefix_len], &packet].concat());
             assert_eq!(content_of(&consumer.receive().data()), b"x");
-            // From the store of whatever shard has it; and without a token it works too.
+            // From the store of any shard. It also works without a token.
             consumer.send(&interest(&uri));
             assert_eq!(content_of(&consumer.receive().data()), b"x");
             let bare = format!("{uri}/bare");
@@ -74,7 +75,7 @@ fn udp_strangers_are_known_to_all_shards() {
     }
 }
 
-/// What a peer sends comes to the thread that has the peer's face, whichever that is.
+/// A peer's datagrams arrive at the thread that owns the peer's face, whichever that is.
 #[test]
 fn created_udp_faces_spread_over_threads() {
     let router = with_threads(4);
@@ -156,7 +157,7 @@ fn prefix_interest(uri: &str, must_be_fresh: bool) -> Vec<u8> {
         .encode()
 }
 
-/// An Interest that came to a producer, its header, and the answer to it, which bears its token.
+/// An Interest that a producer received, its header, and the answer with its token.
 fn answer<S: std::io::Read + std::io::Write>(producer: &mut Peer<S>, uri: &str, packet: &[u8]) {
     let ReceivedPacket::Interest { header, wire } = producer.receive() else {
         panic!("an Interest")
@@ -183,7 +184,7 @@ fn object_spans_threads_and_is_found() {
             answer(&mut producer, &uri, &data(&uri, b"x"));
             assert_eq!(content_of(&consumer.receive().data()), b"x");
         }
-        // What a fetcher asks first: metadata that only the producer can name.
+        // The first request of a fetch: metadata, which only the producer can name.
         let metadata = "/site/o/32=metadata";
         for version in [5, 6] {
             for (number, consumer) in consumers.iter_mut().enumerate() {

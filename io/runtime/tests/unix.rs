@@ -24,7 +24,7 @@ fn data_returns_and_is_cached() {
     producer.send(&data("/movies/one", b"first"));
     assert_eq!(content_of(&consumer.receive().data()), b"first");
 
-    // The producer is not asked again.
+    // The producer receives no second Interest.
     consumer.send(&interest("/movies/one"));
     assert_eq!(content_of(&consumer.receive().data()), b"first");
     consumer.send(&interest("/movies/two"));
@@ -37,9 +37,9 @@ fn data_returns_and_is_cached() {
     router.stop();
 }
 
-/// Regression: a control thread that was late handled the command of a face before it had learned
-/// of the face. It answered 200, and the route led nowhere. Fails every time without the fix if the
-/// control thread sleeps for 3 ms between its events and its messages.
+/// Regression: a busy control thread handled the command of a face before it knew the face. It
+/// answered 200, and the route had no effect. Without the fix, this fails every time if the control
+/// thread sleeps for 3 ms between its events and its messages.
 #[test]
 fn a_burst_of_new_faces_gets_its_routes() {
     let router = TestRouter::start();
@@ -208,7 +208,7 @@ fn two_routers_do_not_share_a_socket() {
     let error = Runtime::start(config(router.path.clone())).unwrap_err();
     assert!(matches!(error, StartError::Unix(_)), "{error}");
     assert!(error.to_string().contains("--unix"), "{error}");
-    // The first is none the worse for it.
+    // The first router is not affected.
     router.unix().register("/still/here");
 }
 
@@ -233,7 +233,7 @@ fn a_taken_port_is_named_with_the_next_step() {
 fn a_killed_routers_socket_is_taken_over() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
-    // What a killed router leaves: a socket file that nobody listens on.
+    // What a killed router leaves behind: a socket file without a listener.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let handle = Runtime::start(config(path.clone())).unwrap();

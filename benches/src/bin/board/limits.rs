@@ -1,4 +1,4 @@
-//! What the machine itself takes, measured in the same run: what no program can go below.
+//! Limits of the machine, measured in the same run: costs that no program can avoid.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::UdpSocket;
@@ -13,25 +13,25 @@ use weir_benches::median;
 use crate::programs::{Programs, number};
 use crate::record::Figure;
 
-/// Octets of content of a Data that everything here is for.
+/// Content bytes of one Data. All limits refer to this size.
 const OCTETS: usize = 8000;
-/// Data of one system call: what UDP takes at most in one.
+/// Data in one system call: the most that UDP accepts.
 const BATCH: usize = 8;
-/// As long as a ring of shared memory is.
+/// Size of a shared-memory ring.
 const RING_BYTES: usize = 512 << 10;
 const ROUNDS: usize = 9;
 const TIME_PER_ROUND: Duration = Duration::from_millis(100);
-/// More than caches close to a core hold.
+/// Larger than the caches of one core.
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// Processor time of 8000 octets, us, unless something else is said.
+/// Processor time for 8000 bytes in us, unless stated otherwise.
 pub(crate) struct Limits {
     pub(crate) copy_us: f64,
-    /// The same into a ring that another processor reads.
+    /// The same, into a ring that another processor reads.
     pub(crate) ring_us: f64,
     pub(crate) touch_us: f64,
     pub(crate) unix_send_us: f64,
-    /// Of octets that no near cache holds, as those of a store are.
+    /// For bytes that are not in the core's caches, like those of a store.
     pub(crate) unix_send_stored_us: f64,
     pub(crate) unix_receive_us: f64,
     pub(crate) udp_send_us: f64,
@@ -66,17 +66,17 @@ impl Limits {
         })
     }
 
-    /// Gbit/s of Data that take `us` of processor time each, with all processors busy.
+    /// Rate in Gbit/s for Data that take `us` of processor time each, with all processors busy.
     pub(crate) fn gbps(&self, us: f64) -> f64 {
         OCTETS as f64 * 8e-3 * self.cores / us
     }
 
-    /// Processor time that a consumer, which verifies, cannot do without for a Data over Unix.
+    /// Minimum processor time of a verifying consumer for one Data over Unix.
     pub(crate) fn consumer_us(&self) -> f64 {
         self.unix_receive_us + self.sha256_us
     }
 
-    /// Each with a name, for the record.
+    /// The limits with names, for the record.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let figures = [
             ("copy 8000 octets", self.copy_us),
@@ -94,11 +94,11 @@ impl Limits {
     }
 }
 
-/// Two ends of a socket of this process; neither waits.
+/// Two connected non-blocking sockets of this process.
 trait SocketPair {
-    /// Sends some octets; none if there is no room.
+    /// Sends some bytes; returns 0 if there is no space.
     fn send(&mut self) -> std::io::Result<usize>;
-    /// Receives some octets; none if there are none.
+    /// Receives some bytes; returns 0 if there are none.
     fn receive(&mut self) -> std::io::Result<usize>;
 }
 
@@ -110,7 +110,7 @@ struct UnixEnds {
     received: Vec<Vec<u8>>,
 }
 
-/// `count` is how many are sent in turn.
+/// `count`: number of different buffers that are sent in turn.
 fn unix(count: usize) -> Result<UnixEnds> {
     let (near, far) = UnixStream::pair()?;
     near.set_nonblocking(true)?;
@@ -160,8 +160,8 @@ impl SocketPair for UdpEnds {
     }
 }
 
-/// Processor time to send and to receive 8000 octets, us: medians of rounds, in which two calls
-/// send and as many as it takes receive, so that nobody waits and no buffer overflows.
+/// Median processor time to send and to receive 8000 bytes, in us. In each round, two calls send
+/// and as many as necessary receive, so that neither side waits and no buffer overflows.
 fn alternate(ends: &mut dyn SocketPair) -> Result<(f64, f64)> {
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -202,8 +202,7 @@ fn none_if_blocked(result: std::io::Result<usize>) -> std::io::Result<usize> {
     }
 }
 
-/// Processor time to copy 8000 octets, which no near cache holds, into a ring that another
-/// processor reads.
+/// Processor time to copy 8000 bytes from memory into a ring that another processor reads.
 fn ring() -> f64 {
     let (mut writer, mut reader) = rtrb::RingBuffer::<u8>::new(RING_BYTES);
     let reading = std::thread::spawn(move || {
@@ -214,7 +213,7 @@ fn ring() -> f64 {
             octets[..first.len()].copy_from_slice(first);
             octets[first.len()..first.len() + second.len()].copy_from_slice(second);
             chunk.commit_all();
-            // The copy must not be left out.
+            // Keeps the compiler from removing the copy.
             std::hint::black_box(&mut octets);
         }
     });
@@ -245,7 +244,7 @@ fn ring() -> f64 {
     median(rounds)
 }
 
-/// Processor time to touch 8192 octets of new memory, and to copy 8000 that are in no near cache.
+/// Processor time to touch 8192 bytes of new memory, and to copy 8000 bytes from memory.
 fn memory() -> (f64, f64) {
     let (mut touches, mut copies) = (Vec::new(), Vec::new());
     let source = vec![7_u8; MEMORY_BYTES];

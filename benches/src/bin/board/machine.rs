@@ -1,4 +1,4 @@
-//! What is measured, and on what.
+//! Identifies the measured source and the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// A kind of machine: figures of two kinds are not compared.
+/// A kind of machine. Figures of different kinds are not compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -38,7 +38,8 @@ fn value_of(text: &str, key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Processes that want a processor, over the last minute; none where the kernel does not say.
+/// Average number of runnable processes in the last minute; `None` if the kernel does not report
+/// it.
 pub(crate) fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').next()?.parse().ok()
@@ -47,9 +48,9 @@ pub(crate) fn load() -> Option<f64> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SourceState {
     pub(crate) commit: String,
-    /// What identifies changes that were not committed; none if there are none.
+    /// Identifies uncommitted changes; `None` if there are none.
     pub(crate) changes: Option<String>,
-    /// What identifies another `weir` than that of the source, which was measured in its place.
+    /// Identifies a `weir` program that was measured instead of one built from this source.
     pub(crate) program: Option<String>,
 }
 
@@ -57,12 +58,12 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("benches is in the repository")
 }
 
-/// The state of the repository, but for its records.
+/// The state of the repository, without its records.
 pub(crate) fn state() -> Result<SourceState> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let status = git(&["status", "--porcelain", "--", ".", ":!benches/records"])?;
     let diff = git(&["diff", "HEAD", "--", ".", ":!benches/records"])?;
-    // Files that are new have no difference, but names.
+    // The diff omits new files, but the status contains their names.
     let changes = (!status.is_empty()).then(|| identity(format!("{status}\n{diff}").as_bytes()));
     let program = std::env::var_os("WEIR_BIN").map(|path| {
         let octets = std::fs::read(&path);
@@ -71,7 +72,7 @@ pub(crate) fn state() -> Result<SourceState> {
     Ok(SourceState { commit, changes, program: program.transpose()? })
 }
 
-/// The first 48 bits of a digest, in hexadecimal digits.
+/// The first 48 bits of a digest, in hexadecimal.
 fn identity(octets: &[u8]) -> String {
     let digest = weir_security::sha256(&[octets]);
     digest[..6].iter().map(|octet| format!("{octet:02x}")).collect()
@@ -85,7 +86,7 @@ fn git(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// The time of now in UTC, as `YYYYMMDDThhmmss`, which sorts.
+/// The present time in UTC as `YYYYMMDDThhmmss`, which sorts by time.
 pub(crate) fn now() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let unix_s = now.map_or(0, |now| now.as_secs() as i64);
@@ -93,7 +94,7 @@ pub(crate) fn now() -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The folder that this program lies in, where the others are built too.
+/// The folder of this program, where the others are built as well.
 pub(crate) fn programs() -> Result<PathBuf> {
     let program = std::env::current_exe().context("path of this program")?;
     Ok(program.parent().context("programs lie in target/PROFILE")?.to_owned())

@@ -1,10 +1,9 @@
-//! The board: the few figures that matter, beside those of the last record and beside limits
+//! The board: the most important figures, compared with the last record and with limits that are
 //! measured in the same run.
 //!
-//! `cargo run --release -p weir-benches --bin board` runs the measurements as processes of their
-//! own, one after the other, each built first if it has changed, and writes `benches/records/`. A
-//! run that measures only some parts (`--only exchange,unix`) adds to the record of the same commit
-//! and machine.
+//! `cargo run --release -p weir-benches --bin board` runs each measurement as a separate process,
+//! built first if its source has changed, and writes `benches/records/`. A run of only some parts
+//! (`--only exchange,unix`) adds to the record of the same commit and machine.
 
 mod limits;
 mod machine;
@@ -25,23 +24,23 @@ use record::{PartRecord, Record, Records};
 
 #[derive(Parser)]
 struct Args {
-    /// Measures these parts alone.
+    /// Measures only these parts.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Fewer rounds: a minute or two. The record says so, and keeps what it has with all rounds.
+    /// Fewer rounds: a minute or two. The record notes that, and keeps figures with all rounds.
     #[arg(long)]
     quick: bool,
-    /// Compares with this record, not with the last one of each part.
+    /// Compares with this record instead of the last one of each part.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// File for the disk engine and fio, on a file system whose speed does not swing; without it,
-    /// disks are not measured.
+    /// File for the disk engine and fio, on a file system with steady speed. Without it, disks are
+    /// not measured.
     #[arg(long, value_name = "FILE")]
     disk: Option<PathBuf>,
     /// Folder of the records.
     #[arg(long, value_name = "FOLDER")]
     records: Option<PathBuf>,
-    /// Says what there is to measure, and ends.
+    /// Lists the parts and exits.
     #[arg(long)]
     list: bool,
 }
@@ -82,14 +81,14 @@ fn main() -> Result<()> {
         let part_record = PartRecord::new(runs.commands, args.quick, figures, limits.clone());
         record.add(part.name, part_record)?;
         table::part(part.name, &record, compared.as_ref(), &records);
-        // Written as it grows: what a later part breaks off, this one has not lost.
+        // Written after each part, so a failure in a later part loses nothing.
         record.write(&folder)?;
     }
-    // A part that is kept or cannot be measured here has written nothing.
+    // Parts that are kept, or cannot be measured on this machine, write nothing.
     ensure!(!record.parts.is_empty(), "nothing was measured");
     println!("\nwritten: {}", record.write(&folder)?.display());
     Ok(())
 }
 
-/// Where records are, from the root of the repository.
+/// Folder of the records, relative to the repository's root.
 const RECORDS: &str = "benches/records";

@@ -1,5 +1,5 @@
-//! What the board measures: each part runs a measurement of this repository as a process of its
-//! own and takes figures from the JSON that it prints.
+//! The parts of the board. Each runs a measurement of this repository as a separate process and
+//! takes figures from its JSON output.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,11 +14,11 @@ use crate::record::Figure;
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// No figures where this machine lacks what it takes, which is said.
+    /// Returns no figures, and prints the reason, if the machine lacks something.
     pub(crate) measure: fn(&mut Runs<'_>) -> Result<Vec<Figure>>,
 }
 
-/// All there is, in the order in which it is measured.
+/// All parts, in the order in which they are measured.
 pub(crate) const PARTS: &[Part] = &[
     Part { name: "exchange", about: "router core in memory: exchanges, hits", measure: exchange },
     Part { name: "sizes", about: "exchanges by the size of store and FIB", measure: sizes },
@@ -44,7 +44,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "controller", about: "a controller of 100 routers", measure: controller },
 ];
 
-/// How it is measured.
+/// How the board measures.
 pub(crate) struct BoardConfig {
     pub(crate) is_quick: bool,
     pub(crate) disk: Option<PathBuf>,
@@ -68,7 +68,7 @@ impl<'a> Runs<'a> {
         self.setting.programs.json(program, &words)
     }
 
-    /// The first where all is measured, the second where it is to be quick.
+    /// Returns `all` in a full run, `quick` in a quick one.
     fn pick<T>(&self, all: T, quick: T) -> T {
         if self.setting.is_quick { quick } else { all }
     }
@@ -92,7 +92,7 @@ fn exchange(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Data in the store, and what the FIB has a next hop for each of, with how many there are.
+/// Numbers of Data in the store, and of prefixes in the FIB.
 const ENTRIES: [(u64, &str); 5] = [
     (1_000, "10^3"),
     (10_000, "10^4"),
@@ -103,7 +103,7 @@ const ENTRIES: [(u64, &str); 5] = [
 const PREFIXES: [(&str, &str); 4] =
     [("sites", "16"), ("runs", "1,024"), ("sets", "131,072"), ("objects", "10^6")];
 
-/// What an exchange takes must not depend on how much a router holds and knows.
+/// The cost of an exchange must not depend on the size of the store and FIB.
 fn sizes(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     if runs.setting.is_quick {
         println!("sizes: not with --quick");
@@ -126,12 +126,12 @@ fn sizes(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Data of the store, and exchanges measured, under callgrind.
+/// Data in the store, and exchanges measured, under callgrind.
 const CALLGRIND_ENTRIES: u64 = 50_000;
 const CALLGRIND_OUTSTANDING: u64 = 10_000;
 const CALLGRIND_OPERATIONS: u64 = 100_000;
 
-/// As `benches/README.md` has it: the whole less the filling of the store.
+/// As in `benches/README.md`: the total, minus filling the store.
 fn instructions(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     if runs.setting.is_quick || Command::new("valgrind").arg("--version").output().is_err() {
         let reason = runs.pick("valgrind is not installed", "not with --quick");
@@ -150,7 +150,7 @@ fn instructions(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Instructions of `Router::handle` with what it calls.
+/// Instructions of `Router::handle`, including its callees.
 fn callgrind(runs: &mut Runs<'_>, only: &str) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("callgrind.out");
@@ -171,7 +171,7 @@ fn callgrind(runs: &mut Runs<'_>, only: &str) -> Result<f64> {
     count.parse().with_context(|| format!("no count: {line}"))
 }
 
-/// One router and applications whose faces are of this kind.
+/// One router, with applications over this kind of face.
 fn one_router(runs: &mut Runs<'_>, faces: &str) -> Result<Vec<Figure>> {
     let words = runs.pick("--rounds 7", "--rounds 3");
     let words = format!("{words} --faces {faces} --full --discard");
@@ -198,7 +198,7 @@ fn one_router(runs: &mut Runs<'_>, faces: &str) -> Result<Vec<Figure>> {
     ])
 }
 
-/// A figure of `whole_system`, with a name for the board.
+/// A figure of `whole_system`, named for the board.
 fn fetched(report: &Value, phase: &str, key: &str, limit: f64) -> Result<Figure> {
     let (what, unit) = match key {
         "gbps" => ("get, verified, /dev/null", "Gbit/s"),
@@ -266,7 +266,7 @@ fn disk(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     let words = runs.pick("--rounds 7 --seconds 1", "--rounds 3 --seconds 0.5");
     let words = format!("--path {path} --mib 512 --only read {words}");
     let report = runs.json("disk_engine", &words)?;
-    // Where a machine has its files says nothing to others.
+    // The path on this machine is of no interest to others.
     if let Some(command) = runs.commands.last_mut() {
         *command = command.replace(path, "FILE");
     }

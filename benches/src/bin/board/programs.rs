@@ -1,4 +1,4 @@
-//! The programs and examples of this repository that the board runs, and the JSON that they print.
+//! The programs and examples that the board runs, and their JSON output.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::machine;
 
-/// The measurements that are programs, with the packages whose examples they are.
+/// The measurements, with the package if the program is an example.
 const PROGRAMS: &[(&str, Option<&str>)] = &[
     ("router_core", None),
     ("whole_system", None),
@@ -20,9 +20,9 @@ const PROGRAMS: &[(&str, Option<&str>)] = &[
     ("control_speed", Some("weir-control")),
 ];
 
-/// Builds the measurements on first use and runs them.
+/// Builds measurements on first use and runs them.
 pub(crate) struct Programs {
-    /// The folder of the release profile, which this program was built in.
+    /// The folder of the release profile, which contains this program.
     folder: PathBuf,
 }
 
@@ -41,7 +41,7 @@ impl Programs {
         Ok(Self { folder })
     }
 
-    /// Builds a measurement, if it has changed; its path.
+    /// Builds a measurement if necessary, and returns its path.
     pub(crate) fn build(&self, program: &str) -> Result<PathBuf> {
         let known = PROGRAMS.iter().find(|(name, _)| *name == program);
         let (_, package) = known.with_context(|| format!("no measurement {program}"))?;
@@ -59,7 +59,7 @@ impl Programs {
         Ok(folder.join(program))
     }
 
-    /// Runs a measurement and reads the JSON that it prints.
+    /// Runs a measurement and parses its JSON output.
     pub(crate) fn json(&self, program: &str, words: &[&str]) -> Result<Value> {
         let text = output_of(Command::new(self.build(program)?).args(words), program)?;
         serde_json::from_str(&text).with_context(|| format!("{program} printed no JSON: {text}"))
@@ -73,7 +73,7 @@ pub(crate) fn output_of(command: &mut Command, program: &str) -> Result<String> 
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The number at a path of keys of a measurement's report.
+/// The number at a path of keys in a measurement's report.
 pub(crate) fn number(report: &Value, keys: &[&str]) -> Result<f64> {
     let found = keys.iter().fold(report, |value, key| &value[*key]);
     found.as_f64().with_context(|| format!("no {}: {report}", keys.join(".")))

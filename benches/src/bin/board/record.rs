@@ -1,4 +1,4 @@
-//! Records of the board: a file for each state of the source and machine.
+//! Records of the board: one file for each state of the source and kind of machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, SourceState, load, now};
 
-/// What was measured of one state of the source on one machine.
+/// The figures of one state of the source on one machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) state: SourceState,
-    /// When the first of it was measured, `YYYYMMDDThhmmss` in UTC.
+    /// When its first part was measured: UTC, `YYYYMMDDThhmmss`.
     pub(crate) date: String,
     pub(crate) machine: Machine,
     pub(crate) parts: BTreeMap<String, PartRecord>,
 }
 
-/// One part of the board, measured at one time.
+/// The figures of one part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PartRecord {
-    /// When it was measured, `YYYYMMDDThhmmss` in UTC.
+    /// When it was measured: UTC, `YYYYMMDDThhmmss`.
     pub(crate) date: String,
     pub(crate) commands: Vec<String>,
-    /// Processes that wanted a processor in the minute before its end, its own included.
+    /// Average number of runnable processes in the last minute, including its own.
     pub(crate) load: Option<f64>,
-    /// With fewer rounds.
+    /// Whether it had fewer rounds.
     pub(crate) is_quick: bool,
     pub(crate) figures: Vec<Figure>,
-    /// What the machine itself took in the run that measured this part, from which the limits of
-    /// its figures are computed.
+    /// Machine limits of the same run, from which the limits of the figures are computed.
     #[serde(default)]
     pub(crate) machine_limits: Vec<Figure>,
 }
@@ -41,7 +40,7 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) unit: String,
     pub(crate) value: f64,
-    /// What this machine would allow, by limits measured in the same run.
+    /// Limit on this machine, computed from measurements of the same run.
     pub(crate) limit: Option<f64>,
 }
 
@@ -73,13 +72,13 @@ impl Record {
         serde_json::from_str(&text).with_context(context)
     }
 
-    /// Whether a quick measurement of this part would take the place of one with all rounds.
+    /// Whether this part was measured with all rounds, so that a quick measurement must not replace
+    /// it.
     pub(crate) fn is_full(&self, name: &str) -> bool {
         self.parts.get(name).is_some_and(|part| !part.is_quick)
     }
 
-    /// Adds a part, in place of an earlier measurement of it, but never a quick one in place of
-    /// one with all rounds.
+    /// Adds a part. Replaces an earlier measurement, but never one with all rounds by a quick one.
     pub(crate) fn add(&mut self, name: &str, part: PartRecord) -> Result<()> {
         if part.is_quick && self.is_full(name) {
             bail!("part {name} is in the record with all rounds: a quick one does not replace it");
@@ -88,7 +87,7 @@ impl Record {
         Ok(())
     }
 
-    /// Writes it into `folder`, whole or not at all; the file.
+    /// Writes the record into `folder` atomically, and returns the file.
     pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(folder)?;
         let SourceState { commit, changes, program } = &self.state;
@@ -106,11 +105,11 @@ impl Record {
     }
 }
 
-/// The records that there are, from the oldest to the newest.
+/// The existing records, oldest first.
 pub(crate) struct Records(Vec<Record>);
 
 impl Records {
-    /// Reads those in `folder`, which need not be there.
+    /// Reads the records in `folder`, which need not exist.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let mut records = Vec::new();
         if folder.is_dir() {
@@ -125,7 +124,7 @@ impl Records {
         Ok(Self(records))
     }
 
-    /// Takes out the record of this state and machine, to be gone on with, or begins one.
+    /// Removes and returns the record of this state and machine, to continue it, or creates one.
     pub(crate) fn take_record(&mut self, state: SourceState, machine: Machine) -> Record {
         let is_it = |record: &Record| record.state == state && record.machine == machine;
         match self.0.iter().position(is_it) {
@@ -134,7 +133,7 @@ impl Records {
         }
     }
 
-    /// The last record with this part, of this kind of machine.
+    /// The last record with this part from this kind of machine.
     pub(crate) fn last_with(&self, part: &str, machine: &Machine) -> Option<&Record> {
         let is_it =
             |record: &&Record| record.machine == *machine && record.parts.contains_key(part);

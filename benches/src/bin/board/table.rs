@@ -1,8 +1,8 @@
-//! The board as text.
+//! Prints the board as text.
 
 use crate::record::{Figure, Record, Records};
 
-/// What is measured and on what, and the names of the columns.
+/// Prints what was measured, on which machine, and the column headings.
 pub(crate) fn heading(record: &Record) {
     let machine = &record.machine;
     println!(
@@ -21,7 +21,7 @@ pub(crate) fn heading(record: &Record) {
     );
 }
 
-/// What the machine itself takes. Each part keeps what it was measured beside.
+/// Prints the machine's limits. Each part also records the limits of its own run.
 pub(crate) fn limits(limits: &[Figure]) {
     println!("limits");
     for limit in limits {
@@ -29,7 +29,7 @@ pub(crate) fn limits(limits: &[Figure]) {
     }
 }
 
-/// One part of `record` beside `compared`, or the last record that has it.
+/// Prints one part of `record`, next to `compared` or the last record with this part.
 pub(crate) fn part(name: &str, record: &Record, compared: Option<&Record>, records: &Records) {
     let Some(now) = record.parts.get(name) else { return };
     let earlier = compared.or_else(|| records.last_with(name, &record.machine));
@@ -68,7 +68,7 @@ fn titled(figure: &Figure) -> String {
     }
 }
 
-/// Three digits or more.
+/// At least three digits.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "-".into(),

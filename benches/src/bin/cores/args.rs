@@ -1,55 +1,56 @@
-//! The command line, and the conditions that it asks for.
+//! Command line and conditions.
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::{Parser, ValueEnum};
 
-/// How many first components names have, the parts of producers.
+/// Number of first name components, which are divided among the producers.
 pub(crate) const SITES: u64 = 16;
 
 #[derive(Parser, Clone)]
 pub(crate) struct Args {
-    /// Numbers of packet threads; ratios are to the first.
+    /// Numbers of packet threads. Ratios refer to the first.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
     /// Where Data come from.
     #[arg(long, value_delimiter = ',', default_value = "kernel,warm,forwarded")]
     pub(crate) modes: Vec<Mode>,
-    /// Faces of the consumers.
+    /// Kinds of the consumers' faces.
     #[arg(long, value_delimiter = ',', default_value = "unix")]
     pub(crate) faces: Vec<Faces>,
-    /// Octets of content of each Data.
+    /// Content bytes of each Data.
     #[arg(long, value_delimiter = ',', default_value = "8000,1000")]
     pub(crate) payload: Vec<usize>,
-    /// Consumers; as many as the most packet threads, and two at least, unless given.
+    /// Number of consumers; by default the largest number of packet threads, at least two.
     #[arg(long)]
     pub(crate) consumers: Option<usize>,
-    /// Producers, likewise, 16 at most. But for `forwarded` they only fill the routers.
+    /// Number of producers, likewise, at most 16. Except with `forwarded`, they only fill the
+    /// routers.
     #[arg(long)]
     pub(crate) producers: Option<usize>,
-    /// Interests of a consumer that are unanswered at any time.
+    /// Pending Interests of each consumer.
     #[arg(long, default_value_t = 256)]
     pub(crate) window: usize,
-    /// Objects of 128 Data of which a consumer asks in turn.
+    /// Number of objects of 128 Data that a consumer requests in turn.
     #[arg(long, default_value_t = 8)]
     pub(crate) interleave: u64,
-    /// Octets of the Data that `warm` and `disk` ask for, MiB.
+    /// Size of the Data that `warm` and `disk` request, in MiB.
     #[arg(long, default_value_t = 256)]
     pub(crate) mebibytes: usize,
-    /// How long each is measured, s.
+    /// Duration of each measurement, in seconds.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) seconds: f64,
-    /// Rounds; medians are reported.
+    /// Number of rounds; medians are reported.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// Measures routers of one packet thread side by side, too.
+    /// Also measures that many routers with one packet thread each.
     #[arg(long)]
     pub(crate) apart: bool,
-    /// Where the disks' files are made; by default where temporary files are.
+    /// Folder for the disks' files; by default that of temporary files.
     #[arg(long)]
     pub(crate) folder: Option<PathBuf>,
-    /// More arguments for `weir router`.
+    /// Additional arguments for `weir router`.
     #[arg(long, allow_hyphen_values = true, default_value = "")]
     pub(crate) router: String,
     /// Prints a JSON object for each line.
@@ -107,13 +108,13 @@ pub(crate) fn label(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// What is measured of each number of threads.
+/// A condition under which all numbers of threads are measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Condition {
     pub(crate) mode: Mode,
     pub(crate) faces: Faces,
     pub(crate) payload: usize,
-    /// Routers of one thread each.
+    /// Separate routers with one thread each.
     pub(crate) is_apart: bool,
 }
 

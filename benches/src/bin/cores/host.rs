@@ -13,11 +13,11 @@ use weir_tests::{DiskStore, Router};
 use crate::args::{Args, Condition, Faces, Mode, SITES};
 use crate::load::{End, Interests, Names, Shared, StopWhenDropped, consume};
 
-/// How long a router may take to give a producer its prefix.
+/// How long a router may take to register a producer's prefix.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
-/// Interests of a consumer under way while it fills a store: no more than its disks keep up with.
+/// Pending Interests of a consumer while it fills a store, few enough for the disks.
 const FILL_WINDOW: usize = 32;
-/// What one router has of a run.
+/// The share of one router in a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) threads: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Objects of `warm` and `disk`.
+    /// Number of objects for `warm` and `disk`.
     pub(crate) fn objects(&self, condition: Condition) -> u64 {
         ((self.mebibytes << 20) / condition.payload) as u64 / NAMES_PER_PARENT
     }
@@ -35,7 +35,7 @@ impl Part {
 
 pub(crate) struct Host {
     pub(crate) router: Router,
-    /// Of its disks; it goes with this.
+    /// Folder of its disks, removed with this value.
     _folder: Option<TempDir>,
     pub(crate) part: Part,
 }
@@ -59,7 +59,7 @@ impl Host {
             let disks = DiskStore {
                 disks: 2,
                 size: format!("{}MiB", mebibytes + 64),
-                // An eighth of the Data, whatever the number of threads.
+                // An eighth of the Data, for any number of threads.
                 memory: format!("{}MiB", (mebibytes / 8).max(1)),
                 settings: format!(
                     "offer = \"arrival\"\nbypass = \"off\"\nmark = \"off\"\n{settings}"
@@ -71,7 +71,7 @@ impl Host {
             let router = disks.start(&host);
             return Ok(Self { router, _folder: folder, part });
         }
-        // Names and signatures take room too, and no shard may get more than it has room for.
+        // Names and signatures need space as well, and no shard may get more than fits.
         let size = mebibytes * (condition.payload + 400) / condition.payload * 2;
         let text = format!("{settings}[store]\nsize = \"{size}MiB\"\n");
         let config = host.write("router.toml", text.as_bytes());
@@ -80,7 +80,7 @@ impl Host {
         Ok(Self { router, _folder: None, part })
     }
 
-    /// A connection of one of the producers, which has its part of the names.
+    /// A connection of one of the producers, with its share of the names.
     pub(crate) fn register(&self, producer: usize) -> anyhow::Result<UnixStream> {
         let mut stream = None;
         for part in (producer as u64..SITES).step_by(self.part.producers) {
@@ -92,7 +92,7 @@ impl Host {
         Ok(stream)
     }
 
-    /// Has the router get all Data of `warm` and `disk` once.
+    /// Makes the router fetch all Data of `warm` and `disk` once.
     pub(crate) fn fill(&self, condition: Condition) -> anyhow::Result<()> {
         let (consumers, objects) = (self.part.consumers as u64, self.part.objects(condition));
         let shared = Shared::default();
@@ -102,7 +102,8 @@ impl Host {
             for consumer in 0..consumers {
                 let [first, end] = [consumer, consumer + 1].map(|at| at * objects / consumers);
                 let names = Names::InOrder { first, count: objects };
-                // One object after the other: what is left of a part is no whole turn of several.
+                // One object after the other, because the rest of a share may not fill a turn of
+                // several objects.
                 let mut interests = Interests::new(names, 1);
                 let count = (end - first) * NAMES_PER_PARENT;
                 let mut end = End::connect(&self.router.unix())?;
@@ -133,7 +134,7 @@ impl Host {
         }
     }
 
-    /// Ends the router as an operator does, so that it writes what it was asked to write.
+    /// Stops the router like an operator does, so that it writes its coverage or profile data.
     pub(crate) fn stop(mut self) {
         self.router.process.signal(Signal::SIGTERM);
         self.router.process.finish().success();

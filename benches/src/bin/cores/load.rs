@@ -1,4 +1,4 @@
-//! The load: consumers and producers, each with a socket and a thread of its own.
+//! The load: consumers and producers, each with its own socket and thread.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,16 +15,16 @@ use weir_wire::LpHeader;
 
 /// The only time that links see here.
 const START: Instant = Instant::ZERO;
-/// How long a consumer waits for an answer before it gives all up that it has asked for.
+/// How long a consumer waits for an answer before it gives up all pending Interests.
 const GIVE_UP: Duration = Duration::from_millis(500);
-/// Data of an object that a consumer asks for before it turns to another's.
+/// Number of Data of one object that a consumer requests before the next object.
 const PART: u64 = 32;
-/// Octets that a producer has in the queue of its link at most: more would be dropped.
+/// Maximum egress queue of a producer's link; more packets would be dropped.
 const QUEUE_BYTES_MAX: u64 = 1 << 20;
 
-/// Which names a consumer asks for.
+/// The names that a consumer requests.
 pub(crate) enum Names {
-    /// Objects in order, from the first, a few of them in turn; again from 0 after `count`.
+    /// Objects in order from `first`, several in turn; starts again from 0 after `count`.
     InOrder {
         first: u64,
         count: u64,
@@ -35,12 +35,12 @@ pub(crate) enum Names {
     },
 }
 
-/// Makes Interests quickly: an object's differ in an octet of the name and in the nonce.
+/// Creates Interests quickly: those of one object differ in one byte of the name and in the nonce.
 pub(crate) struct Interests {
     names: Names,
     interleave: u64,
     asked: u64,
-    /// Of the objects that take turns.
+    /// One for each object that is requested in turn.
     templates: Vec<Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ impl Interests {
         if segment == 0 {
             *template = interest((first + object) % count * NAMES_PER_PARENT, 0);
         }
-        // The last octet of the name, then type, length and value of the nonce.
+        // The last byte of the name, then type, length and value of the nonce.
         let len = template.len();
         template[len - 7] = segment as u8;
         template[len - 4..].copy_from_slice(&nonce.to_be_bytes());
@@ -74,7 +74,7 @@ impl Interests {
     }
 }
 
-/// A socket with its link, and what wakes its thread.
+/// A socket with its link and its thread's poll.
 pub(crate) struct End {
     socket: Socket,
     link: Link,
@@ -103,12 +103,12 @@ impl End {
     }
 
     fn send(&mut self) -> anyhow::Result<()> {
-        // What finds no room is sent in the next turn, which input or room begins.
+        // Frames that do not fit are sent in the next turn, which starts with input or writability.
         let _: SendStatus = self.socket.send(&mut self.link)?;
         Ok(())
     }
 
-    /// Receives what is there; waits for it if there was nothing the last time.
+    /// Receives what is available. Waits first, if there was nothing the last time.
     fn receive(&mut self, mut take: impl FnMut(&mut Link, LpHeader, Packet)) -> anyhow::Result<()> {
         if self.is_drained && !self.socket.is_writable_again() {
             self.poll.poll(&mut self.events, Some(Duration::from_millis(20)))?;
@@ -132,7 +132,7 @@ impl End {
     }
 }
 
-/// What all consumers of a run share.
+/// State that all consumers of a run share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
@@ -141,7 +141,7 @@ pub(crate) struct Shared {
     pub(crate) processor_ns: AtomicU64,
 }
 
-/// Asks for `count` Data, or until it is stopped.
+/// Requests `count` Data, or until it is stopped.
 pub(crate) fn consume(
     end: &mut End,
     interests: &mut Interests,
@@ -190,7 +190,7 @@ pub(crate) fn consume(
 
 /// Answers every Interest until it is stopped.
 pub(crate) fn produce(end: &mut End, payload: usize, stop: &AtomicBool) -> anyhow::Result<()> {
-    // The Data of one name; another's has the same length, and its name in the same place.
+    // The Data of one name. Those of other names have the same length and layout.
     let template = data(0, payload);
     let name_len = weir_benches::name_value(0).len() + 2;
     let name_at = if template.len() < 255 { 2 } else { 4 };
@@ -204,7 +204,7 @@ pub(crate) fn produce(end: &mut End, payload: usize, stop: &AtomicBool) -> anyho
         while end.link.queue_bytes() < QUEUE_BYTES_MAX
             && let Some((pit_token, packet)) = asked.pop_front()
         {
-            // An Interest made here: two octets of type and length, then the name.
+            // An Interest of this program: two bytes of type and length, then the name.
             let name = packet.get(2..2 + name_len).context("a foreign Interest")?;
             let mut answer = template.clone();
             answer[name_at..name_at + name_len].copy_from_slice(name);
@@ -218,7 +218,7 @@ pub(crate) fn produce(end: &mut End, payload: usize, stop: &AtomicBool) -> anyho
     Ok(())
 }
 
-/// Sets a flag when it is dropped, whatever ends a run: threads wait for it.
+/// Sets a flag when dropped, so that threads stop however the run ends.
 pub(crate) struct StopWhenDropped<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopWhenDropped<'_> {

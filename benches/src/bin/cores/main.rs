@@ -1,22 +1,21 @@
-//! How a real router scales over processors: Data a second by number of packet threads.
+//! Measures how a real router scales: Data per second by number of packet threads.
 //!
-//! `cargo run --release -p weir-benches --bin cores -- --threads 1,2,4,8` builds the program,
-//! starts a router for each number of threads and has consumers ask it over real sockets, each with
-//! a socket, a thread and a window of Interests of its own, all names under one prefix:
+//! `cargo run --release -p weir-benches --bin cores -- --threads 1,2,4,8` builds the program and
+//! starts a router for each number of threads. Consumers request Data over real sockets. Each has
+//! its own socket, thread and window, and all names share one prefix:
 //!
-//! - `warm`: for Data in the router's memory;
-//! - `forwarded`: for Data that nobody has asked for, which producers on Unix sockets answer;
-//! - `disk`: for Data on two disks (files in `--folder`), at random.
+//! - `warm`: Data in the router's memory
+//! - `forwarded`: new Data from producers on Unix sockets
+//! - `disk`: Data on two disks (files in `--folder`), at random
 //!
-//! Reported are medians over rounds, in which all conditions take turns: Data a second and how many
-//! times that of the first number of threads, the router's processor time for each Data, how busy
-//! its busiest and its idlest packet thread were, and the consumers on the mean. Where packet
-//! threads are not busy, something else is the limit. Two limits are measured in the same run:
-//! `--apart` has as many routers of one packet thread as there are packet threads otherwise, each
-//! with its part of the consumers and producers, which is what linear is on the machine; in
-//! `kernel`, as many pairs of threads move such octets through Unix sockets, and do nothing else.
+//! The results are medians over rounds, in which all conditions take turns: Data per second and the
+//! ratio to the first number of threads; the router's processor time for each Data; the load of its
+//! busiest and idlest packet thread; and the mean load of the consumers. If packet threads are not
+//! busy, something else is the limit. The same run measures two limits. With `--apart`, as many
+//! routers with one packet thread each share the consumers and producers: that is linear scaling on
+//! this machine. In `kernel`, as many pairs of threads only move such bytes through Unix sockets.
 //!
-//! It needs about as many idle processors more as there are packet threads.
+//! It needs about as many additional idle processors as there are packet threads.
 
 mod args;
 mod host;
@@ -38,24 +37,24 @@ use args::{Args, Condition, Faces, Mode, label};
 use host::{Host, Part};
 use load::{End, Interests, Names, Shared, StopWhenDropped, consume, produce};
 
-/// What was measured once.
+/// The result of one measurement.
 #[derive(Clone, Copy, Default)]
 struct Measured {
     data_per_s: f64,
-    /// Processor time of all threads of the router for each Data, us.
+    /// Processor time of all router threads for each Data, in us.
     router_us: f64,
-    /// Parts of the time that packet threads ran: the busiest, the idlest.
+    /// Fraction of time that packet threads ran: the busiest and the idlest.
     busiest: f64,
     idlest: f64,
-    /// Of the consumers, on the mean.
+    /// Mean fraction of time that consumers ran.
     consumers: f64,
-    /// Interests that were given up.
+    /// Fraction of Interests without an answer.
     lost: f64,
 }
 
-/// How long consumers ask before it is measured.
+/// How long consumers run before the measurement starts.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Objects that a consumer of `forwarded` may ask for.
+/// Number of objects that a consumer of `forwarded` may request.
 const OBJECTS_PER_CONSUMER: u64 = 1 << 20;
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
@@ -64,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     let mut conditions = Vec::new();
     for &payload in &args.payload {
         for &mode in &args.modes {
-            // Without a router there are no kinds of faces.
+            // Without a router, the kind of face does not matter.
             let of_mode = if mode == Mode::Kernel { &[Faces::Unix] } else { &args.faces[..] };
             for &faces in of_mode {
                 let together = Condition { mode, faces, payload, is_apart: false };
@@ -100,7 +99,7 @@ fn report(args: &Args, runs: &[(Condition, usize, Vec<Measured>)]) {
     for (condition, threads, measured) in runs {
         let (mode, faces, payload) = (condition.title(), label(condition.faces), condition.payload);
         let rate = middle(measured, |it| it.data_per_s);
-        // Of the same round: the machine's mood is the same for both.
+        // From the same round, so the machine's state is the same for both.
         let rounds = measured.iter().zip(&runs[0].2);
         let times = median(rounds.map(|(it, first)| it.data_per_s / first.data_per_s).collect());
         let router_us = middle(measured, |it| it.router_us);
@@ -137,9 +136,9 @@ fn report(args: &Args, runs: &[(Condition, usize, Vec<Measured>)]) {
     }
 }
 
-/// Pairs of threads that move Data through Unix sockets and do nothing else.
+/// Pairs of threads that only move Data through Unix sockets.
 fn measure_kernel(args: &Args, pairs: usize, payload: usize) -> anyhow::Result<Measured> {
-    /// About what a router gives the system at once.
+    /// About as much as a router passes to the kernel at once.
     const AT_ONCE: usize = 32;
     let (moved, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let size = data(0, payload).len();
@@ -173,7 +172,7 @@ fn measure_kernel(args: &Args, pairs: usize, payload: usize) -> anyhow::Result<M
     })
 }
 
-/// One number of threads under one condition: routers of its own.
+/// Measures one number of threads under one condition, with new routers.
 fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<Measured> {
     let count = if condition.is_apart { threads } else { 1 };
     let part = Part {
@@ -189,7 +188,7 @@ fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<
     } else {
         let fill = || hosts.iter().try_for_each(|host| host.fill(condition));
         beside_producers(&hosts, condition.payload, fill)?;
-        // The producers are gone: what the router does not have is not answered.
+        // The producers are gone, so only Data in the router are answered.
         let measured = run(args, condition, &hosts)?;
         let asked = measured.data_per_s * args.seconds + measured.lost;
         ensure!(measured.lost <= asked * 0.01, "{} Data were not there", measured.lost);
@@ -199,7 +198,7 @@ fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<
     Ok(measured)
 }
 
-/// Does something while the producers of all routers answer.
+/// Runs a function while the producers of all routers answer.
 fn beside_producers<T>(
     hosts: &[Host],
     payload: usize,
@@ -225,7 +224,7 @@ fn beside_producers<T>(
     })
 }
 
-/// Has consumers ask, and looks at the routers meanwhile.
+/// Runs the consumers and measures the routers meanwhile.
 fn run(args: &Args, condition: Condition, hosts: &[Host]) -> anyhow::Result<Measured> {
     let shared = Shared::default();
     std::thread::scope(|scope| {
@@ -266,13 +265,13 @@ fn run(args: &Args, condition: Condition, hosts: &[Host]) -> anyhow::Result<Meas
     })
 }
 
-/// How far consumers and routers were at one time.
+/// Counters of consumers and routers at one time.
 struct Look {
     at: Clock,
     data: u64,
     lost: u64,
     consumers_ns: u64,
-    /// Of the routers' threads.
+    /// Processor time of the routers' threads.
     threads: Vec<(String, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! The same for a controller: strangers that pipeline requests and never read, while an operator
-//! with a token asks for its health and its state, each over a new connection.
+//! An attack on a controller: clients pipeline requests and never read, while an operator with a
+//! token requests health and state, each over a new connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,17 +13,17 @@ use weir_tests::Host;
 
 use super::{COMMAND_LIMIT, COMMAND_PAUSE, peak_rss_mib};
 
-/// Its name among the attacks.
+/// The name of this attack.
 pub(super) const NAME: &str = "controller-readers";
-/// More than the controller takes at one time.
+/// More than the controller accepts at one time.
 const CONNECTIONS: usize = 5000;
 const ATTACKERS: usize = 8;
-/// Between two looks of an attacker at what it holds.
+/// Interval at which an attacker checks its connections.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long the attack gets for taking all connections before it is measured.
+/// Time for the attack to occupy all connections before the measurement.
 const LEAD: Duration = Duration::from_secs(25);
 
-/// What an operator has in some span.
+/// The service that an operator gets in some period.
 struct Service {
     answered_percent: f64,
     p99_ms: f64,
@@ -47,7 +47,7 @@ struct Trial {
     token: String,
 }
 
-/// Attacks a controller, and prints what the operator had.
+/// Attacks a controller, and prints the operator's service.
 pub(super) fn run(seconds: u64, as_json: bool) -> anyhow::Result<()> {
     let host = Host::new();
     let database = host.path("controller.db");
@@ -133,7 +133,7 @@ impl Trial {
         is_good.then_some(()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// A connection whose end here takes little, so that answers wait in the controller.
+    /// A connection with a small receive buffer, so that answers wait in the controller.
     fn connect_with_little_room(&self) -> anyhow::Result<TcpStream> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.set_recv_buffer_size(4096)?;
@@ -141,14 +141,14 @@ impl Trial {
         Ok(socket.into())
     }
 
-    /// Holds as many connections as it can, asks on each for much and reads nothing. One that is
-    /// closed is made again.
+    /// Keeps as many connections as possible, requests large answers on each and reads nothing.
+    /// Replaces closed connections.
     fn attack(&self, stop: &AtomicBool) {
         let one = b"GET /dashboard.js HTTP/1.1\r\nHost: c\r\n\r\n";
         let many = one.repeat(500);
         let mut held: Vec<TcpStream> = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            // One that takes nothing holds what it has; one that is closed is of no use any more.
+            // A full connection keeps its place; a closed one is removed.
             held.retain_mut(|stream| match stream.write(one) {
                 Ok(_) => true,
                 Err(error) => error.kind() == io::ErrorKind::WouldBlock,

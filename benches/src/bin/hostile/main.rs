@@ -1,14 +1,15 @@
-//! Attacks on a real `weir router`, and what an honest user has of it meanwhile and 5 s after.
+//! Attacks on a real `weir router`, and the service of an honest user during each attack and 5 s
+//! after.
 //!
-//! `cargo run --release -p weir-benches --bin hostile` builds the program; `WEIR_BIN` names
-//! another one, an older for instance. For each attack, with a router of its own: goodput of an
-//! honest `weir get` over the Unix socket and over UDP, the slowest 1 % of management commands,
-//! each over a new connection, and the router's resident memory.
+//! `cargo run --release -p weir-benches --bin hostile` builds the program; `WEIR_BIN` names another
+//! one, such as an older version. Each attack has a new router. It reports the goodput of an honest
+//! `weir get` over the Unix socket and over UDP, the slowest 1 % of management commands, each over
+//! a new connection, and the router's resident memory.
 //!
-//! The last attack is one on a `weir controller`.
+//! The last attack is on a `weir controller`.
 //!
-//! Attackers are other addresses of loopback. With `--isolated` all of it runs in a network
-//! namespace with addresses that are not loopback, so that TCP peers are other hosts, too.
+//! Attackers use other loopback addresses. With `--isolated`, everything runs in a network
+//! namespace with addresses that are not loopback, so TCP peers are other hosts as well.
 
 mod controller;
 
@@ -31,19 +32,19 @@ use weir_wire::{LpFraming, LpHeader, LpView, Name, peek_frame};
 
 #[derive(Parser)]
 struct Args {
-    /// Seconds of each attack.
+    /// Duration of each attack in seconds.
     #[arg(long, default_value_t = 6)]
     seconds: u64,
-    /// Attacks to run; all by default.
+    /// Attacks to run; by default all.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// More arguments for `weir router`.
+    /// Additional arguments for `weir router`.
     #[arg(long, allow_hyphen_values = true, default_value = "")]
     router: String,
-    /// In a network namespace of this user, where the addresses are not loopback.
+    /// Runs in a network namespace of this user, where the addresses are not loopback.
     #[arg(long)]
     isolated: bool,
-    /// The namespace is made: set by `--isolated`.
+    /// The namespace exists: set by `--isolated`.
     #[arg(long, hide = true)]
     in_namespace: bool,
     /// Prints one JSON object for each attack.
@@ -51,36 +52,36 @@ struct Args {
     json: bool,
 }
 
-/// One attack: what is sent, from where and how fast.
+/// An attack: what is sent, from where and how fast.
 struct Attack {
     name: &'static str,
     sends: Sends,
-    /// Addresses that it comes from.
+    /// Number of addresses that it comes from.
     hosts: u16,
-    /// Ports or connections, all hosts together.
+    /// Number of ports or connections, for all addresses together.
     sources: u32,
-    /// Packets a second; 0 sends none.
+    /// Packets per second; 0 sends none.
     rate: u64,
-    /// More arguments for `weir router`.
+    /// Additional arguments for `weir router`.
     router: &'static str,
 }
 
-/// What an attack sends, or lets come.
+/// What an attack sends or requests.
 #[derive(Clone, Copy)]
 enum Sends {
-    /// Interests that no route leads on, in datagrams.
+    /// Datagrams with Interests without a route.
     Datagrams,
-    /// Nothing: connections alone.
+    /// Only connections.
     Connections,
-    /// Interests for a producer that never answers, of about this many octets.
+    /// Interests of about this size for a producer that never answers.
     Interests { lifetime_ms: u32, bytes: usize },
     /// Interests for large Data that is never read, by peers with small receive buffers.
     Deaf,
-    /// First fragments of packets of 400.
+    /// First fragments of packets of 400 fragments.
     Fragments,
-    /// False Data with the names of the honest file, of which the store holds a half.
+    /// Forged Data with names of the honest file, of which the store holds half.
     Forgeries,
-    /// Data with 4,000 components, with Interests for prefixes of all lengths pending.
+    /// Data with 4,000 components, while Interests for prefixes of all lengths are pending.
     LongNames,
 }
 
@@ -151,12 +152,12 @@ const ATTACKS: [Attack; 8] = [
     },
 ];
 
-/// Octets of the file that the honest user gets, again and again.
+/// Size of the file that the honest user fetches repeatedly.
 const FILE_BYTES: usize = 8 << 20;
 const PAYLOAD_BYTES: usize = 8000;
 /// Pause between commands.
 const COMMAND_PAUSE: Duration = Duration::from_millis(5);
-/// How long a command may take; longer counts as this.
+/// Maximum time of a command; slower ones count as this.
 const COMMAND_LIMIT: Duration = Duration::from_secs(2);
 
 fn main() -> anyhow::Result<()> {
@@ -185,13 +186,13 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts this program again where it is alone. Returns only if that fails.
+/// Restarts this program in a namespace. Returns only if that fails.
 fn enter_namespace() -> anyhow::Error {
     let script = "ip link set lo up && ip addr add 10.1.0.1/16 dev lo && exec \"$0\" \"$@\"";
     let Ok(program) = std::env::current_exe() else {
         return anyhow::anyhow!("no path of this program");
     };
-    // Before the other program, so that it is built outside.
+    // Built before entering the namespace.
     let weir = weir_tests::weir_binary();
     let error = Program::new("unshare")
         .args(["--user", "--map-root-user", "--net", "sh", "-c", script])
@@ -213,18 +214,18 @@ struct Trial {
     seconds: u64,
 }
 
-/// Where the router is, and what it serves.
+/// The router's addresses, and the file that it serves.
 struct Target {
     socket: PathBuf,
     process: u32,
-    /// The addresses of all hosts begin with this.
+    /// The addresses of all hosts start with this.
     network: [u8; 2],
     port: u16,
-    /// Of the honest file, with its version.
+    /// Versioned name of the honest file.
     name: String,
 }
 
-/// What an honest user has in some span.
+/// The service that an honest user gets in some period.
 #[derive(Default)]
 struct Service {
     local_mbps: f64,
@@ -267,7 +268,7 @@ impl Trial {
         let (target, stop) = (&self.target, AtomicBool::new(false));
         let during = thread::scope(|scope| {
             let attacker = scope.spawn(|| target.attack(attack, &stop));
-            // Its beginning is not measured: it takes a second to have what it needs.
+            // The start of an attack is not measured: it takes a second to build up.
             thread::sleep(Duration::from_secs(1));
             let during = self.measure(Duration::from_secs(self.seconds));
             stop.store(true, Ordering::Relaxed);
@@ -279,7 +280,7 @@ impl Trial {
         Ok(Report { before, during, after })
     }
 
-    /// The first half with a local `get`, the second with a remote one.
+    /// Measures a local `get` in the first half, and a remote one in the second.
     fn measure(&self, span: Duration) -> anyhow::Result<Service> {
         let (target, stop) = (&self.target, AtomicBool::new(false));
         let (half, remote) = (span / 2, format!("udp4://{}", target.address()));
@@ -301,7 +302,8 @@ impl Trial {
         })
     }
 
-    /// Gets the file again and again. What is under way at the end does not count, but its time.
+    /// Fetches the file repeatedly. An incomplete fetch at the end does not count, but its time
+    /// does.
     fn goodput_mbps(&self, transport: &str, span: Duration) -> anyhow::Result<f64> {
         let target = self.host.path("copy");
         let begun = Instant::now();
@@ -314,7 +316,7 @@ impl Trial {
             while get.is_running() && begun.elapsed() < span {
                 thread::sleep(Duration::from_millis(2));
             }
-            // A get that failed has left no file; one that is under way is killed with its value.
+            // A failed fetch has left no file. A running one is killed when its value is dropped.
             if !get.is_running() && target.exists() {
                 ensure!(sha256_hex(&target) == self.expected, "a false copy was accepted");
                 bytes += FILE_BYTES;
@@ -324,7 +326,7 @@ impl Trial {
     }
 }
 
-/// Most memory that the process has, looked at often.
+/// Peak resident memory of a process, sampled often.
 fn peak_rss_mib(id: u32, stop: &AtomicBool) -> anyhow::Result<f64> {
     let mut peak_kib = 0_u64;
     loop {
@@ -398,14 +400,14 @@ impl Target {
         }
     }
 
-    /// Address number `index` of the attack's.
+    /// Address number `index` of the attack.
     fn host(&self, attack: &Attack, index: u64) -> IpAddr {
         let [a, b] = self.network;
         let [c, d] = (2 + (index % u64::from(attack.hosts)) as u16).to_be_bytes();
         Ipv4Addr::new(a, b, c, d).into()
     }
 
-    /// As many ports as the attack has sources; fewer if the system has no more.
+    /// One port for each source of the attack; fewer if the system has no more.
     fn ports(&self, attack: &Attack, count: u32) -> anyhow::Result<Vec<UdpSocket>> {
         let mut ports = Vec::new();
         for index in 0..count {
@@ -440,7 +442,7 @@ impl Target {
             pace(attack.rate, stop, |number| {
                 let count = peers.len() as u64;
                 let peer = &mut peers[(number % count) as usize];
-                // Each Data is asked for once: none lies in the store as well as in a queue.
+                // Each Data is requested once, so none is both in the store and in a queue.
                 ignore_full(peer.write(&interest(&[b"large"], number, 4000, 0)).map(drop))
             })
         })
@@ -466,7 +468,7 @@ impl Target {
         let long = wrapped(6, &long);
         thread::scope(|scope| {
             scope.spawn(|| swallow(&silent, stop));
-            // One of each length, and no match for the Data: the last component is another.
+            // One Interest of each length. None matches the Data: the last component differs.
             for components in 1..COMPONENTS - 1 {
                 let mut value = Vec::new();
                 tlv(7, &name(components, &[8, 1, b'z']), &mut value);
@@ -483,7 +485,7 @@ impl Target {
     }
 }
 
-/// Calls `act` with 0, 1, 2 ..., `rate` times a second as far as it keeps up.
+/// Calls `act` with 0, 1, 2 ..., `rate` times per second, as far as it keeps up.
 fn pace(
     rate: u64,
     stop: &AtomicBool,
@@ -493,7 +495,7 @@ fn pace(
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         let due = (begun.elapsed().as_secs_f64() * rate as f64) as u64;
-        // What could not be sent in time is not made up for.
+        // Packets that are too late are skipped.
         for _ in 0..(due.saturating_sub(number)).min(rate / 100 + 1) {
             act(number)?;
             number += 1;
@@ -509,7 +511,7 @@ fn send(ports: &[UdpSocket], number: u64, packet: &[u8]) -> anyhow::Result<()> {
     ignore_full(port.send(packet).map(drop))
 }
 
-/// An attacker goes on whatever the victim does.
+/// An attacker continues whatever the victim does.
 fn ignore_full(sent: io::Result<()>) -> anyhow::Result<()> {
     match sent {
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(error.into()),
@@ -549,7 +551,7 @@ fn produce_large(mut stream: &UnixStream, stop: &AtomicBool) -> io::Result<()> {
             tlv(21, &vec![1; PAYLOAD_BYTES], &mut value);
             tlv(22, &[27, 1, 0], &mut value);
             tlv(23, &[0; 32], &mut value);
-            // A Data that is cut off would end the stream: what does not fit ends the producer.
+            // A truncated Data would break the stream, so a full socket ends the producer.
             stream.write_all(&wrapped(6, &value))?;
         }
     }
@@ -562,7 +564,7 @@ fn wrapped(typ: u8, value: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// An Interest for a name of these components and a number, `more` octets larger than it has to be.
+/// An Interest for a name of these components and a number, with `more` unnecessary bytes.
 fn interest(components: &[&[u8]], number: u64, lifetime_ms: u32, more: usize) -> Vec<u8> {
     let mut name = Vec::new();
     components.iter().for_each(|component| tlv(8, component, &mut name));
@@ -577,7 +579,7 @@ fn interest(components: &[&[u8]], number: u64, lifetime_ms: u32, more: usize) ->
     wrapped(5, &value)
 }
 
-/// The first of 400 fragments, as large as leaves the whole within the largest packet.
+/// The first of 400 fragments, as large as the largest packet allows.
 fn first_fragment(number: u64) -> Vec<u8> {
     let framing = LpFraming {
         sequence: Some(number * 1000),
@@ -588,7 +590,7 @@ fn first_fragment(number: u64) -> Vec<u8> {
     LpHeader::default().encode(&framing, &[], Some(&[6; 8000]))
 }
 
-/// A segment of the honest file with other octets and no signature to speak of.
+/// A segment of the honest file with other content and an invalid signature.
 fn forgery(object: &Name, segment: u64) -> Vec<u8> {
     let mut name = object.value().to_vec();
     let octets = segment.to_be_bytes();

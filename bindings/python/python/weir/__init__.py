@@ -1,11 +1,11 @@
-"""Named Data Networking: get, put and publish named, signed data.
+"""Named Data Networking: fetch and publish named, signed data.
 
     import weir
 
     with weir.put("/example/greeting", b"hello"):
         print(bytes(weir.get("/example/greeting")))
 
-Files by their names in pandas, xarray, Dask and others: `pandas.read_parquet("ndn:///example/x")`.
+pandas, xarray, Dask and others read files by name: `pandas.read_parquet("ndn:///example/x")`.
 """
 
 from ._consumer import Consumer, Fetch, Info

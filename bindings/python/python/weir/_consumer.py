@@ -1,4 +1,4 @@
-"""Consumers."""
+"""Consumers, which fetch content."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Info:
-    """What is known of an object."""
+    """Metadata of an object."""
 
     #: Name of the version.
     name: str
-    #: Its number, by custom milliseconds since 1970.
+    #: Version number, usually milliseconds since 1970.
     version: int | None
-    #: Octets of the object.
+    #: Size of the object in bytes.
     size: int | None
-    #: Octets in each segment but the last.
+    #: Bytes in each segment except the last.
     segment_size: int | None
-    #: How many segments there are, or None while it grows.
+    #: Number of segments, or None while the object grows.
     segments: int | None
-    #: The segment that was to be made next, of an object that grows.
+    #: The next segment of a growing object.
     next_segment: int | None
-    #: File type and permissions, as `os.stat` has them.
+    #: File type and permissions, as in `os.stat`.
     mode: int | None
-    #: Time of the last change, in seconds since 1970.
+    #: Time of the last modification, in seconds since 1970.
     mtime: float | None
-    #: Whether it is the listing of a directory.
+    #: Whether the object is the listing of a directory.
     is_directory: bool
 
 
 class Fetch:
-    """An object, or a range of it, while it is being fetched; at most `input_buffer` ahead.
+    """A fetch of an object, or of a range of it, which reads at most `input_buffer` ahead.
 
-    `await fetch` or `fetch.wait()` is all of it, as a `Buffer`. `async for` and `for` give it piece
-    by piece, in order, each where it lies in the packet that it came in. `read(n)` waits for n
-    octets. Closing it, or forgetting it, ends the fetch.
+    `await fetch` or `fetch.wait()` returns all bytes as a `Buffer`. `async for` and `for` yield
+    chunks in order, without copying them out of their packets. `read(n)` waits for n bytes. The
+    fetch ends when it is closed or garbage collected.
     """
 
     def __init__(self, stream: _weir.Stream) -> None:
         self._stream = stream
 
     def info(self) -> Pending[Info]:
-        """What is known of the object."""
+        """Returns the metadata of the object."""
         stream = self._stream
 
         def look(notifier: _weir.Notifier, token: int) -> tuple[Info] | None:
@@ -64,19 +64,19 @@ class Fetch:
         return Pending("info()", lambda timeout: Info(**stream.info(timeout)), lambda: poll(look))
 
     def wait(self, timeout: float | None = None) -> _weir.Buffer:
-        """Waits for all that is left. `timeout` is in seconds."""
+        """Waits for all remaining bytes. `timeout` is in seconds."""
         return self._stream.whole(timeout)
 
     def __await__(self) -> Any:
         return poll(self._stream.poll_whole).__await__()
 
     def chunk(self) -> Pending[_weir.Buffer | None]:
-        """The next piece, or None at the end."""
+        """Returns the next chunk, or None at the end."""
         stream = self._stream
         return Pending("chunk()", stream.chunk, lambda: poll(stream.poll_chunk))
 
     def read(self, count: int, timeout: float | None = None) -> bytes:
-        """Waits for so many octets; there are fewer at the end alone."""
+        """Waits for `count` bytes. Returns fewer only at the end."""
         return self._stream.read(count, timeout)
 
     def __iter__(self) -> Iterator[_weir.Buffer]:
@@ -94,16 +94,17 @@ class Fetch:
 
     @property
     def is_verified(self) -> bool:
-        """Whether all that was read so far was verified: it is, unless options say otherwise."""
+        """Whether everything read so far was verified. True, unless options disable
+        verification."""
         return self._stream.quality()[0]
 
     @property
     def missed(self) -> int:
-        """Segments that were passed over, as an unreliable consumer does."""
+        """Number of segments that an unreliable consumer has skipped."""
         return self._stream.quality()[1]
 
     def close(self) -> None:
-        """Ends the fetch, and the wait of whoever waits for it."""
+        """Ends the fetch, and all waits for it."""
         self._stream.close()
 
     def __enter__(self) -> Fetch:
@@ -121,17 +122,17 @@ class Fetch:
 
 @described(ConsumerOptions, _weir.consumer_options())
 class Consumer:
-    """Gets what is below a prefix, and verifies it as `weir get` does.
+    """Fetches names below a prefix, and verifies content like `weir get`.
 
-    All consumers of a process share one connection to a router, and its threads. A consumer may be
-    pickled, and works on in a child of `fork`: the child makes a connection of its own.
+    All consumers of a process share one connection to a router, and its threads. A consumer can be
+    pickled, and works in a child of `fork`, which makes its own connection.
 
     Args:
-        prefix: where all names must be below.
-        router: its address, such as "unix:///run/nfd/nfd.sock" or "tcp://host"; by default the one
-            that `weir get` finds.
-        anchors: files of certificates; with these nobody else is believed.
-        allow_unsigned: whether a digest will do for a signature.
+        prefix: the prefix of all names.
+        router: the router's address, such as "unix:///run/nfd/nfd.sock" or "tcp://host"; by default
+            the router that `weir get` uses.
+        anchors: certificate files; if given, only their owners are trusted.
+        allow_unsigned: whether content that has only a digest is accepted.
     """
 
     def __init__(
@@ -146,24 +147,24 @@ class Consumer:
         self.prefix = _weir.check_name(prefix)
         self._given = (self.prefix, router, [os.fspath(path) for path in anchors], allow_unsigned)
         self._options = dict(options)
-        # What is wrong with an option is said now.
+        # Report invalid options now.
         self.source(self.prefix)
 
     def source(self, name: str) -> _weir.Source:
-        """What a name denotes: for several ranges that belong to one version."""
+        """Returns an object by name, for several fetches of the same version."""
         return _weir.Source(name, *self._given, self._options)
 
     def fetch(self, name: str, start: int = 0, end: int | None = None) -> Fetch:
-        """Begins to fetch an object: its latest version, or the one that the name ends with."""
+        """Starts to fetch an object: its latest version, or the version in the name."""
         if start < 0 or (end is not None and end < 0):
-            raise OptionError(f"octets {start} to {end}: they are counted from the start, from 0")
+            raise OptionError(f"bytes {start} to {end}: positions start from 0")
         return Fetch(self.source(name).stream(start, end))
 
     def fetch_newest(self, name: str) -> Fetch:
-        """Begins to follow an object that grows, from its newest piece on until it ends; `fetch`
-        has it from the first on. Pieces are what its producer appended, as far as one has room in a
-        segment. What becomes of a reader that is too slow, the option `behind` says; `missed`
-        counts what it passed over. `Superseded`: its producer has begun anew."""
+        """Starts to follow a growing object, from its newest chunk until it ends. `fetch` starts at
+        the first chunk. A chunk is what the producer appended, or one segment of it. The option
+        `behind` decides how a slow reader continues; `missed` counts skipped segments.
+        `Superseded`: the producer has started a newer version."""
         return Fetch(self.source(name).newest())
 
     def express(
@@ -174,8 +175,8 @@ class Consumer:
         can_be_prefix: bool = False,
         must_be_fresh: bool = False,
     ) -> Pending[_weir.Answer]:
-        """Sends one Interest, once, perhaps with octets as its parameters. What comes back, within
-        the option `lifetime`, is **not verified**."""
+        """Sends a single Interest, optionally with parameters. The answer arrives within the option
+        `lifetime`, and is **not verified**."""
         source = self.source(name)
         octets = None if parameters is None else flat(parameters)
         return begun(
@@ -183,13 +184,13 @@ class Consumer:
         )
 
     def send(self, name: str, offer: _weir.Offer) -> Pending[_weir.Answer]:
-        """Sends an offer in one Interest, once: whoever answers for the name may get what is
-        offered. What comes back, within the option `lifetime`, is **not verified**."""
+        """Sends an offer in a single Interest. The producer of the name may fetch the offered
+        content. The answer arrives within the option `lifetime`, and is **not verified**."""
         source = self.source(name)
         return begun("send()", lambda: source.send(offer))
 
     def info(self, name: str) -> Pending[Info]:
-        """What is known of an object: version, size, time of change. Verified."""
+        """Returns verified metadata of an object: version, size, time of modification."""
         return Fetch(self.source(name).stream(0, 0)).info()
 
     def __reduce__(self) -> tuple[Callable[..., Consumer], tuple[object, ...]]:

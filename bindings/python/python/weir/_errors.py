@@ -1,32 +1,32 @@
-"""What can go wrong. Every message says what to do next."""
+"""Exceptions. Every message says what to do next."""
 
 
 class WeirError(OSError):
-    """Everything that goes wrong in the network, and the base of all errors here."""
+    """Base class of all errors, and errors of the network."""
 
 
 class NotFound(WeirError, FileNotFoundError):
-    """No router on the way knows the name, or its producer says that there is nothing."""
+    """No router has a route to the name, or its producer says that it does not exist."""
 
 
 class TimedOut(WeirError, TimeoutError):
-    """Nobody answers, or not within the time given."""
+    """No answer, or none within the timeout."""
 
 
 class VerificationError(WeirError):
-    """What came is not what a producer that is believed has signed."""
+    """The content was not signed by a trusted producer."""
 
 
 class RefusedError(WeirError, PermissionError):
-    """The producer or a router refuses."""
+    """The producer or a router refuses the operation."""
 
 
 class Superseded(WeirError, ConnectionResetError):
-    """An object that grew has a newer version, and will have no end."""
+    """A growing object was replaced by a newer version and will never end."""
 
 
 class NoRouter(WeirError, ConnectionRefusedError):
-    """There is no router, or it cannot be reached."""
+    """No router is running, or it cannot be reached."""
 
 
 class PrefixInUse(WeirError):
@@ -34,27 +34,27 @@ class PrefixInUse(WeirError):
 
 
 class TooLong(WeirError):
-    """More than fits into the output buffer, or into a packet."""
+    """The content does not fit into the output buffer or a packet."""
 
 
 class ClosedError(WeirError, ValueError):
-    """It was closed."""
+    """The object was closed."""
 
 
 class BusyError(WeirError):
-    """Somebody else reads from it or writes to it at the same time."""
+    """Another task or thread is using the object."""
 
 
 class ForkedError(WeirError, RuntimeError):
-    """It was made before `os.fork`, and cannot be used in the child."""
+    """The object was created before `os.fork` and cannot be used in the child."""
 
 
 class InvalidName(WeirError, ValueError):
-    """It is no name, or not one below the prefix."""
+    """The name is invalid, or not below the prefix."""
 
 
 class OptionError(WeirError, ValueError):
-    """There is no such option, or it cannot have that value."""
+    """Unknown option, or invalid value."""
 
 
 class KeyChainError(WeirError):

@@ -1,7 +1,7 @@
 """The options of consumers and producers, as keyword arguments.
 
-They are those of the tables in `weir-socket`, which a test compares with these. Sizes are octets,
-or text such as "16MiB"; times are seconds, a `timedelta`, or text such as "500ms".
+A test compares them with the tables in `weir-socket`. Sizes are bytes, or text such as "16MiB".
+Times are seconds, a `timedelta`, or text such as "500ms".
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ T = TypeVar("T", bound=Callable[..., object] | type)
 
 
 def described(options: type, table: list[_weir.Row]) -> Callable[[T], T]:
-    """Adds what the table says of the options to a docstring."""
+    """Adds the descriptions of the options in `table` to a docstring."""
 
     def add(target: T) -> T:
         lines = []

@@ -1,7 +1,7 @@
-"""Something that is under way: awaited by a task, or waited for by a thread.
+"""Operations in progress, which a task can await or a thread can wait for.
 
-There is no runtime within: an event loop watches one descriptor, which threads of the network make
-readable when something may have come.
+An event loop watches one descriptor. Network threads make it readable when results may be
+available.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from . import _weir
 
 if TYPE_CHECKING:
-    # Anything with octets: bytes, bytearray, memoryview, array, numpy array.
+    # Any object with a buffer: bytes, bytearray, memoryview, array, numpy array.
     from ._weir import Octets
 
 T = TypeVar("T")
 
-#: Asks whether something is there, and has a bell rung with a number when there may be.
+#: Polls for a result. If there is none, the notifier reports the token when there may be one.
 Poll = Callable[[_weir.Notifier, int], tuple[T] | None]
 
 
 def flat(data: Octets) -> bytes | memoryview:
-    """Octets of what may have items of other types, and several dimensions."""
+    """The bytes of a buffer, whatever its item type and dimensions."""
     if isinstance(data, str):
-        raise TypeError("octets are published, not text: give text.encode()")
+        raise TypeError("only bytes can be published: pass text.encode()")
     return data if isinstance(data, bytes) else memoryview(data).cast("B")
 
 
 class _LoopNotifier:
-    """The bell of one event loop, and who waits for it."""
+    """The notifier of one event loop, and the futures that wait for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.notifier = _weir.Notifier()
@@ -48,11 +48,12 @@ class _LoopNotifier:
                 future.set_result(None)
 
 
-_notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopNotifier] = weakref.WeakKeyDictionary()
+_notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopNotifier]
+_notifiers = weakref.WeakKeyDictionary()
 
 
 async def poll(look: Poll[T]) -> T:
-    """Looks until there is something."""
+    """Polls until there is a result."""
     loop = asyncio.get_running_loop()
     waiters = _notifiers.get(loop)
     if waiters is None:
@@ -70,12 +71,13 @@ async def poll(look: Poll[T]) -> T:
 
 
 def begun(what: str, begin: Callable[[], _weir.Task[T]]) -> Pending[T]:
-    """What begins when it is awaited or waited for, and goes on if that is given up."""
+    """An operation that starts when it is awaited or waited for, and continues if that is
+    cancelled."""
     return Pending(what, lambda timeout: begin().wait(timeout), lambda: poll(begin().poll))
 
 
 class Pending(Generic[T]):
-    """What is under way: `await` it in a task, or `wait()` for it in a thread, once."""
+    """An operation in progress: `await` it in a task, or `wait()` for it in a thread, once."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Pending(Generic[T]):
         self._task = task
 
     def wait(self, timeout: float | None = None) -> T:
-        """Waits with the GIL released; Ctrl-C ends it. `timeout` is in seconds."""
+        """Waits with the GIL released; Ctrl-C ends the wait. `timeout` is in seconds."""
         wait = self._take()
         return wait(timeout)
 
@@ -99,11 +101,11 @@ class Pending(Generic[T]):
 
     def _take(self) -> Callable[[float | None], T]:
         if self._wait is None:
-            raise RuntimeError(f"{self._what} was waited for already")
+            raise RuntimeError(f"{self._what} was already awaited or waited for")
         wait, self._wait = self._wait, None
         return wait
 
     def __del__(self) -> None:
         if getattr(self, "_wait", None) is not None:
-            message = f"{self._what} was neither awaited nor waited for: nothing is known of it"
+            message = f"{self._what} was neither awaited nor waited for: its result is unknown"
             warnings.warn(message, RuntimeWarning, stacklevel=2)

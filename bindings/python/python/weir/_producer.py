@@ -1,4 +1,4 @@
-"""Producers."""
+"""Producers, which publish content."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ._weir import Octets
 
 class LiveWriter:
-    """An object that grows while it is read. Its readers get what is appended at once.
+    """An object that grows while it is read. Readers get appended bytes at once.
 
-    As a context it ends the object when all went well; after an exception it leaves it without an
-    end, and so does `close()`: readers find out later (`Superseded`, `TimedOut`). What is appended
-    is signed by the thread that does so, in the order of the calls; an `append` that is given up
-    once it has begun is published all the same.
+    As a context manager, it ends the object on success. After an exception, and after `close()`,
+    the object has no end, which readers notice later (`Superseded`, `TimedOut`). The calling thread
+    signs what it appends, in the order of the calls. An `append` that is cancelled after it has
+    started is still published.
     """
 
     def __init__(self, live: _weir.Live) -> None:
@@ -30,20 +30,20 @@ class LiveWriter:
 
     @property
     def next_segment(self) -> int:
-        """The number of the segment that is made next."""
+        """The number of the next segment."""
         return self._live.next_segment()
 
     def append(self, data: Octets) -> Pending[None]:
-        """Publishes what is new: one segment, or several if it is longer than `segment_size`.
-        Refused while as much as the output buffer has waits already: wait for an earlier one."""
+        """Publishes new bytes: one segment, or several if they exceed `segment_size`. Refused while
+        the pending bytes fill the output buffer: wait for an earlier call."""
         return begun("append()", lambda: self._live.append(flat(data)))
 
     def finish(self) -> Pending[None]:
-        """Says that nothing follows."""
+        """Publishes the end of the object."""
         return begun("finish()", self._live.finish)
 
     def close(self) -> None:
-        """Leaves it without an end, unless it has one."""
+        """Abandons the object without an end, unless it has one."""
         self._live.close()
 
     def __enter__(self) -> LiveWriter:
@@ -67,7 +67,7 @@ class LiveWriter:
 
 
 class LivePending(Pending[LiveWriter]):
-    """A `LiveWriter` that is about to begin: `with` and `async with` wait for it, too."""
+    """A `LiveWriter` that is being started. `with` and `async with` wait for it as well."""
 
     def __init__(self, outlet: _weir.Outlet, name: str) -> None:
         def wait(timeout: float | None) -> LiveWriter:
@@ -110,16 +110,17 @@ class LivePending(Pending[LiveWriter]):
 
 @described(ProducerOptions, _weir.producer_options())
 class Producer:
-    """Publishes below a prefix, and is told of what is asked for and not published.
+    """Publishes names below a prefix, and receives Interests for names that are not published.
 
-    Bound by `with`, `async with` or `bind()`, until the end of that or `close()`. What is published
-    is answered from the output buffer. A child of `fork` cannot use it, and does not disturb it.
+    Bound by `with`, `async with` or `bind()`, until the end of the block or `close()`. The output
+    buffer answers Interests for published names. A child of `fork` cannot use the producer, and
+    does not disturb it.
 
     Args:
-        prefix: where all names must be below.
-        router: its address; by default the one that `weir put` finds.
-        sign: "default", the user's default key, which is made if there is none; the name of a key;
-            or "digest", which shows no origin.
+        prefix: the prefix of all names.
+        router: the router's address; by default the router that `weir put` uses.
+        sign: "default", the user's default key, which is created if missing; the name of a key; or
+            "digest", which does not show the origin.
     """
 
     def __init__(
@@ -132,15 +133,15 @@ class Producer:
     ) -> None:
         self.prefix = _weir.check_name(prefix)
         self._given = (router, sign, dict(options))
-        # What is wrong with an option is said now.
+        # Report invalid options now.
         _weir.Binding(self.prefix, *self._given)
         self._outlet: _weir.Outlet | None = None
         self._binding: _weir.Binding | None = None
         self._given_up: _weir.Binding | None = None
 
     def bind(self) -> Pending[Producer]:
-        """Has the router send Interests for the prefix. Given up before it does, the producer is
-        not bound."""
+        """Registers the prefix at the router. If this is cancelled before it completes, the
+        producer is not bound."""
 
         def wait(timeout: float | None) -> Producer:
             if self._outlet is None:
@@ -172,7 +173,7 @@ class Producer:
 
     def _take(self, binding: _weir.Binding, outlet: _weir.Outlet) -> None:
         self._outlet = outlet
-        # Another thread may have closed it before it could find the outlet.
+        # Another thread may have called `close()` before the outlet was set.
         if self._given_up is binding:
             self._outlet = None
             outlet.close()
@@ -188,12 +189,13 @@ class Producer:
         return self._outlet
 
     def publish(self, name: str, data: Octets, *, version: int | None = None) -> Pending[str]:
-        """Publishes a new version of an object: its octets are copied, cut into segments and
-        signed. Its name with the version; by default the number is the time in milliseconds, and
-        versions of one object are in the order of the calls, whichever of them is awaited first.
+        """Publishes a new version of an object: copies the bytes, cuts them into segments and signs
+        them. Returns the name with the version, by default the time in milliseconds. Versions of
+        one object follow the order of the calls, whichever is awaited first.
 
-        Awaited, it is signed by threads of its own, and octets are copied when it begins. Cancelled
-        before a thread has begun to sign, it is given up; from then on it is published as a whole.
+        If awaited, other threads sign, and the bytes are copied when the operation starts. If it is
+        cancelled before a thread has started to sign, nothing is published; afterwards everything
+        is.
         """
         outlet = self._bound()
         number = outlet.next_version(name) if version is None else version
@@ -202,7 +204,7 @@ class Producer:
             octets = flat(data)
             task = outlet.begin_publish(name, octets, number)
             if task is None:
-                # As many wait for those threads as may.
+                # Too many publications already wait for these threads.
                 return await asyncio.to_thread(outlet.publish, name, octets, number)
             return await poll(task.poll)
 
@@ -212,39 +214,38 @@ class Producer:
         return Pending("publish()", wait, publish)
 
     def publish_live(self, name: str) -> LivePending:
-        """Begins an object that grows while it is read, such as a log or a stream: `with`, `async
-        with`, `await` or `.wait()` give the `LiveWriter` to append to."""
+        """Starts an object that grows while it is read, such as a log or a stream. `with`, `async
+        with`, `await` or `.wait()` return the `LiveWriter`."""
         return LivePending(self._bound(), name)
 
     def offer(self, name: str, data: Octets) -> Pending[_weir.Offer]:
-        """Publishes a new version of an object, and gives what leads others to it, to be sent by
-        `Consumer.send`."""
+        """Publishes a new version of an object, and returns an offer of it for `Consumer.send`."""
         outlet = self._bound()
         return Pending("offer()", lambda _: outlet.offer(name, flat(data)))
 
     def offer_of(self, name: str) -> Pending[_weir.Offer | None]:
-        """What leads others to the latest version that was published here, or None."""
+        """An offer of the latest version that this producer has published, or None."""
         outlet = self._bound()
         return Pending("offer_of()", lambda _: outlet.offer_of(name))
 
     def answer(self, request: _weir.Request, data: Octets) -> Pending[None]:
-        """Answers an Interest with one signed Data of its own name, which nobody finds by another:
-        what an offer came to, for example. It has room for one packet."""
+        """Answers an Interest with one signed Data of the same name, for example with the result of
+        an offer. The content must fit into one packet."""
         outlet = self._bound()
         return Pending("answer()", lambda _: outlet.answer(request, flat(data)))
 
     def publish_packet(self, packet: Octets) -> Pending[None]:
-        """Publishes one Data packet as it is."""
+        """Publishes a Data packet unchanged."""
         outlet = self._bound()
         return Pending("publish_packet()", lambda _: outlet.publish_packet(flat(packet)))
 
     def request(self) -> Pending[_weir.Request]:
-        """An Interest for what is not published: publish it, or `refuse()` it."""
+        """Waits for an Interest for a name that is not published. Publish it, or `refuse()` it."""
         outlet = self._bound()
         return Pending("request()", outlet.request, lambda: poll(outlet.poll_request))
 
     async def requests(self) -> AsyncIterator[_weir.Request]:
-        """Requests as they come, until the producer is closed."""
+        """Yields requests until the producer is closed."""
         outlet = self._bound()
         while True:
             try:
@@ -254,16 +255,16 @@ class Producer:
             yield request
 
     def stats(self) -> dict[str, int]:
-        """What it did so far: `interests` that came, `metadata` asked for, `data` and `octets`
-        sent, and so on, by the names of `ProducerStats` in Rust; those of its disk begin with
-        `disk_`. Asks the thread that answers, which takes a moment."""
+        """The producer's counters, by the names of `ProducerStats` in Rust: `interests` received,
+        `metadata` requested, `data` and `octets` sent, and so on. Counters of its disk start with
+        `disk_`. Waits briefly for the thread that answers Interests."""
         return self._bound().stats()
 
     def close(self) -> None:
-        """Gives the prefix back, and forgets what was published."""
+        """Frees the prefix, and stops serving what was published."""
         binding = self._binding
         if binding is not None:
-            # Before the outlet is looked for: whoever binds looks the other way round.
+            # Set this before checking the outlet: `_take` does it in the opposite order.
             self._given_up = binding
             binding.close()
         outlet = self._outlet

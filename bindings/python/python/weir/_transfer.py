@@ -1,4 +1,4 @@
-"""What `weir get` and `weir put` do, in a program."""
+"""The functions `get` and `put`, which work like `weir get` and `weir put`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ._pending import flat
 if TYPE_CHECKING:
     from ._weir import Octets
 
-#: Router, anchors, and whether a digest will do.
+#: Router, anchors, and `allow_unsigned`.
 Where = tuple[str | None, list[str], bool]
-#: Files of a directory that are got at a time.
+#: Number of files of a directory that are fetched in parallel.
 SIDE_BY_SIDE = 8
-#: Names of files that downloads keep while they go on.
+#: Suffixes of temporary files of downloads.
 KEPT = (".weir-part", ".weir-state", ".weir-new")
 
 
@@ -63,28 +63,28 @@ def get(
     allow_unsigned: bool = False,
     **options: Unpack[ConsumerOptions],
 ) -> _weir.Buffer | str:
-    """Gets what a name denotes, verified as `weir get` does it. Waits with the GIL released.
+    """Fetches an object by name, and verifies it like `weir get`. Waits with the GIL released.
 
     Args:
         name: the name, such as /data/file, with or without a version.
-        to: where to put it, a file or, of a directory, a folder: it appears when it is whole, goes
-            on where an earlier call broke off, and the name of the version is returned. A file
-            there is replaced and keeps its permissions; a symbolic link there is an error. Without,
-            the octets are returned as a `Buffer`.
-        range: (start, end) of the octets wanted; an end of None is that of the object.
-        timeout: seconds after which to give up.
+        to: path of the file or, for a directory, the folder to write. It appears when it is
+            complete; an interrupted download continues. Returns the name of the version. An
+            existing file is replaced and keeps its permissions; a symbolic link is an error.
+            Without `to`, the bytes are returned as a `Buffer`.
+        range: (start, end) in bytes; an end of None is the end of the object.
+        timeout: maximum time in seconds.
         router, anchors, allow_unsigned: as for `Consumer`.
     """
     trusted: dict[str, Any] = {"anchors": list(anchors), "allow_unsigned": allow_unsigned}
     if to is None:
         if range is not None and len(range) != 2:
-            raise OptionError(f"range: {range!r} cannot be; give (start, end), an end perhaps None")
+            raise OptionError(f"range: {range!r} is invalid; give (start, end), end may be None")
         start, end = range or (0, None)
         consumer = Consumer(router=router, **trusted, **options)
         with consumer.fetch(name, start, end) as fetch:
             return fetch.wait(timeout)
     if range is not None or timeout is not None:
-        raise TypeError("range and timeout are for what is got into memory: give no to=")
+        raise TypeError("range and timeout cannot be combined with to=")
     where = (router, [os.fspath(path) for path in trusted["anchors"]], allow_unsigned)
     return _get_to(name, os.fspath(to), where, dict(options))
 
@@ -97,14 +97,14 @@ def _get_to(name: str, path: str, where: Where, options: dict[str, Any]) -> str:
     source = _weir.Source(versioned, "/", *where, options)
     listed = entries(bytes(source.stream().whole()))
     if os.path.islink(path):
-        raise WeirError(f"{path} is a symbolic link, which downloads do not write through; give "
-                        "another path by to=, or that of a folder with a slash at its end")
+        raise WeirError(f"{path} is a symbolic link, and downloads do not follow it; give another "
+                        "path with to=, or that of a folder with a slash at its end")
     os.makedirs(path, exist_ok=True)
 
     def get_entry(entry: tuple[bytes, bool]) -> None:
         part = os.fsdecode(entry[0])
         if part.startswith(".") and part.endswith(KEPT):
-            raise WeirError(f"{name} lists {part!r}, a name that downloads use while they go on")
+            raise WeirError(f"{name} lists {part!r}, a name that downloads use for temporary files")
         _get_to(child(name, entry[0]), os.path.join(path, part), where, options)
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -117,8 +117,8 @@ def _get_to(name: str, path: str, where: Where, options: dict[str, Any]) -> str:
 
 
 class Put:
-    """What `put` serves, until `close()` or the end of `with`. Cannot be closed by a child of
-    `fork`, and is not served by it."""
+    """Content that `put` serves, until `close()` or the end of `with`. A child of `fork` does not
+    serve it and cannot close it."""
 
     def __init__(self, shelf: _weir.Shelf, name: str) -> None:
         self._shelf = shelf
@@ -127,11 +127,11 @@ class Put:
 
     @property
     def lost(self) -> list[str]:
-        """Files that are not served any more because they have changed or gone away, in words."""
+        """Messages about files that are no longer served because they changed or disappeared."""
         return self._shelf.lost
 
     def close(self) -> None:
-        """Serves no more."""
+        """Stops serving."""
         self._shelf.close()
 
     def __enter__(self) -> Put:
@@ -154,16 +154,16 @@ def put(
     sign: str = "default",
     **options: Unpack[PublishOptions],
 ) -> Put:
-    """Serves a file, a directory or octets under a name, as `weir put` does, until it is closed.
+    """Serves a file, a directory or bytes under a name, like `weir put`, until it is closed.
 
-    Every segment is signed once, before this returns. A file is read when it is asked for, and must
-    not change; octets are copied.
+    Every segment is signed once, before this returns. A file is read when it is requested, and must
+    not change. Bytes are copied.
 
     Args:
         name: the name, such as /data/file.
-        content: a path (`str` or `pathlib.Path`), or anything with octets.
-        version: number of the version; by default the time in milliseconds since 1970.
-        router: its address; by default the one that `weir put` finds.
+        content: a path (`str` or `pathlib.Path`), or an object with a buffer.
+        version: version number; by default the time in milliseconds since 1970.
+        router: the router's address; by default the router that `weir put` uses.
         sign: "default", the name of a key, or "digest"; as for `Producer`.
     """
     shelf = _weir.Shelf(name, router, sign, version, dict(options))
@@ -179,7 +179,7 @@ def put(
 
 
 def _add_folder(shelf: _weir.Shelf, path: str, name: str) -> str:
-    """Adds all files of a folder, and listings. Links are not followed."""
+    """Adds all files of a folder, and its listings. Does not follow links."""
     listed = []
     with os.scandir(path) as found:
         for entry in sorted(found, key=lambda entry: entry.name):

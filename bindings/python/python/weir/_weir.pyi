@@ -12,7 +12,7 @@ class _HasBuffer(Protocol):
 Octets = _HasBuffer
 
 class Buffer:
-    """Octets that came over the network, read-only, where they lie."""
+    """Received bytes, read-only and not copied."""
 
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...
@@ -63,7 +63,7 @@ class Task(Generic[T]):
     def poll(self, notifier: Notifier, token: int) -> tuple[T] | None: ...
 
 class Answer:
-    """The Data that answers an Interest, as it came: nothing of it is verified."""
+    """The Data that answers an Interest. Nothing in it is verified."""
 
     @property
     def name(self) -> str: ...
@@ -74,7 +74,7 @@ class Answer:
     def __bytes__(self) -> bytes: ...
 
 class Offer:
-    """What leads to something that somebody has published."""
+    """An offer of published content."""
 
     def __new__(cls, octets: Octets) -> Offer: ...
     @property
@@ -119,7 +119,7 @@ class Outlet:
     def close(self) -> None: ...
 
 class Request:
-    """An Interest for what is not published yet, which waits for it."""
+    """A pending Interest for a name that is not published yet."""
 
     @property
     def name(self) -> str: ...

@@ -1,10 +1,10 @@
-"""Files by their names: `ndn://` for fsspec, and so for pandas, pyarrow, xarray, Dask and uproot.
+"""The file system `ndn://` for fsspec, and so for pandas, pyarrow, xarray, Dask and uproot.
 
     pandas.read_parquet("ndn:///example/data.parquet", columns=["energy"])
 
-Nothing is fetched but what is read. Reads that follow each other are fetched ahead, as far as
-`input_buffer` says; others get their range alone. An open file is of one version. A file system may
-be pickled, and works on in a child of `fork`.
+Only the bytes that are read are fetched. Sequential reads are fetched ahead, up to `input_buffer`;
+other reads fetch their range only. An open file stays at one version. A file system can be pickled,
+and works in a child of `fork`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ._consumer import Consumer, Fetch, Info
 from ._errors import NotFound
 from ._listing import child, entries, file_name
 
-#: Ranges that are fetched side by side, at most.
+#: Maximum number of ranges that are fetched in parallel.
 SIDE_BY_SIDE = 64
 
 
 class StreamCache(BaseCache):  # type: ignore[misc]
-    """Keeps a fetch under way while reads follow each other."""
+    """Keeps one fetch open during sequential reads."""
 
     name = "weir"
 
@@ -38,7 +38,7 @@ class StreamCache(BaseCache):  # type: ignore[misc]
         super().__init__(blocksize, fetcher, size)
         self._stream: _weir.Stream | None = None
         self._at = 0
-        # What was read last, since readers go back a little.
+        # The bytes read last, because readers often go back a little.
         self._kept, self._kept_at = b"", 0
 
     def _fetch(self, start: int | None, stop: int | None) -> bytes:
@@ -50,7 +50,7 @@ class StreamCache(BaseCache):  # type: ignore[misc]
             head = self._kept[start - self._kept_at : stop - self._kept_at]
             return head if stop <= end else head + self._fetch(end, stop)
         if start != self._at:
-            # Elsewhere: little more than this, unless the next read goes on from here.
+            # Another position: fetch little more than requested, until a read continues here.
             self.close()
             ahead = max(stop, min(start + self.blocksize, self.size))
             octets: bytes = self.fetcher(start, ahead)
@@ -99,11 +99,11 @@ class NdnFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """The file system `ndn://`, which is read-only: `weir.put` and `weir put` publish.
+    """The read-only file system `ndn://`. `weir.put` and `weir put` publish.
 
     `storage_options` are those of `weir.Consumer`: `router`, `anchors`, `allow_unsigned` and the
-    options of fetches. What was found out about a name (its latest version) holds for `expiry`
-    seconds; names with a version mean that one.
+    options of fetches. The latest version of a name is cached for `expiry` seconds. Names with a
+    version refer to that version.
     """
 
     protocol = "ndn"
@@ -137,7 +137,7 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
             source = self.consumer.source(path)
             info = Info(**source.stream(0, 0).info())
             if info.size is None:
-                raise NotFound(f"the producer of {path} does not say how long it is: use weir.get")
+                raise NotFound(f"the producer of {path} does not state its size: use weir.get")
             found = self._found[path] = (now + self.expiry, source, info)
         return found[1:]
 
@@ -177,7 +177,7 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
         ]
 
     def _find_all(self, paths: list[str]) -> None:
-        """Finds many side by side."""
+        """Finds many objects in parallel."""
         for at in range(0, len(paths), SIDE_BY_SIDE):
             now = time.monotonic()
             sources = {
@@ -204,7 +204,7 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._find(path)[1].name
 
     def ukey(self, path: str) -> str:
-        """The latest version, looked up now: caches compare it with the one that they have."""
+        """The latest version, looked up now. Caches compare it with theirs."""
         self.invalidate_cache(path)
         return self.checksum(path)
 
@@ -217,7 +217,7 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
         maxdepth: int | None = None,
         **given: Any,
     ) -> None:
-        """As fsspec does it. Files get the names that the producer's have, not encoded ones."""
+        """Like fsspec. Files get the producer's file names, not percent-encoded ones."""
         if isinstance(lpath, str):
             lister = _Lister(self)
             lister.get(rpath, lpath, recursive=recursive, maxdepth=maxdepth)
@@ -260,7 +260,7 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
         on_error: str = "return",
         **_: Any,
     ) -> list[Any]:
-        """Several ranges, side by side."""
+        """Fetches several ranges in parallel."""
         count = len(paths)
         starts = starts if isinstance(starts, (list, tuple)) else [starts] * count
         ends = ends if isinstance(ends, (list, tuple)) else [ends] * count
@@ -290,7 +290,7 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class _Lister(NdnFileSystem):
-    """Notes what `get` would write, and writes nothing."""
+    """Records what `get` would write, without writing."""
 
     cachable = False
     protocol = "ndn-lister"
@@ -308,6 +308,6 @@ class _Lister(NdnFileSystem):
 
 
 def _decoded(local: str, base: str) -> str:
-    """A path below `base`, whose components there are those of a name."""
+    """A path below `base`. Decodes its components, which are those of a name."""
     below = local.removeprefix(base)
     return base + "/".join(file_name(part) if part else part for part in below.split("/"))
