@@ -37,7 +37,6 @@ impl InterestBatch {
         self.ends.len()
     }
 
-    /// Whether there are no Interests.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -52,7 +51,6 @@ impl InterestBatch {
         })
     }
 
-    /// Removes all Interests.
     pub fn clear(&mut self) {
         self.octets.clear();
         self.ends.clear();

@@ -37,10 +37,8 @@ const _: () = assert!(MANIFEST_SUFFIX + LEVELS_MAX as u64 * LEVEL_SUFFIXES == 1 
 /// Why a mapping is invalid, or has no name for a packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingError {
-    /// The text names no mapping.
     #[error("{0:?} is not a mapping; use \"identity\", or \"hicn:\" and an IPv6 prefix")]
     Unknown(String),
-    /// The prefix has an invalid length.
     #[error("an hICN prefix has 16, 32, 48 or 64 bits, not {bits}")]
     PrefixBits { bits: u8 },
     /// The prefix has bits beyond its length.
@@ -77,7 +75,6 @@ pub struct HicnPrefix {
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct HicnName {
-    /// The IPv6 address.
     pub address: Ipv6Addr,
     /// Distinguishes the packets of one address.
     pub suffix: u32,

@@ -1,6 +1,5 @@
 //! What a producer states about an object before its segments are requested (RDR, with the
 //! extensions of ndn6-file-server).
-//! extensions).
 //!
 //! The Content of `/<object>/32=metadata/54=<version>/50=0` is the versioned Name, followed by
 //! elements. Readers skip elements that they do not know:
@@ -138,7 +137,6 @@ impl Metadata {
         self.mode.is_some_and(|mode| mode & MODE_TYPE_MASK == MODE_DIRECTORY)
     }
 
-    /// Encodes the Content.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.tlv(tlv::NAME, self.versioned.as_view().value());

@@ -58,7 +58,6 @@ pub struct Request {
     last_nack: Option<NackReason>,
     /// How many paths were available at the last sending.
     paths: u32,
-    /// The path of the last sending.
     path: Option<PathId>,
 }
 
@@ -82,7 +81,8 @@ impl Request {
 
     /// Sends the Interest when it is due, on each of `paths` in turn. Returns whether it did.
     ///
-    /// # Errors It was tried often enough on each path.
+    /// # Errors
+    /// It was tried often enough on each path.
     pub fn poll(
         &mut self,
         paths: &[PathId],
@@ -129,7 +129,6 @@ impl Request {
         self.selectors.lifetime_ms
     }
 
-    /// The path of the last sending.
     pub(crate) fn path(&self) -> Option<PathId> {
         self.path
     }
@@ -163,7 +162,8 @@ impl Request {
 
     /// Takes a Nack. Returns whether it belongs to this Interest.
     ///
-    /// # Errors It was refused often enough.
+    /// # Errors
+    /// It was refused often enough.
     pub fn on_nack(
         &mut self,
         interest: &InterestView<'_>,
@@ -215,6 +215,6 @@ impl Request {
     }
 
     pub fn name(&self) -> NameView<'_> {
-        NameView::from_value(&self.name).expect("it was made from a name")
+        NameView::from_value(&self.name).expect("made from a name")
     }
 }

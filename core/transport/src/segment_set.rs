@@ -79,12 +79,10 @@ impl SegmentSet {
         })
     }
 
-    /// The number of members.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no members.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -35,10 +35,8 @@ pub enum ExpressError {
     /// The client cannot continue.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No answer arrived in time.
     #[error("no answer")]
     Timeout,
-    /// The router refused the Interest.
     #[error("refused: {0:?}")]
     Nack(NackReason),
 }
@@ -46,12 +44,10 @@ pub enum ExpressError {
 /// Why a management command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The router did not answer.
     #[error("the router did not answer a management command: {0}")]
     Express(#[from] ExpressError),
     #[error("the router refuses: {} {}", .0.code, .0.text)]
     Refused(ControlResponse),
-    /// The answer cannot be decoded.
     #[error("the router's answer cannot be decoded; is it of another version?")]
     Malformed,
     /// The command exceeds the maximum packet size.
@@ -84,7 +80,8 @@ pub struct Client {
 impl Client {
     /// Connects to a router at a Unix, TCP or UDP address.
     ///
-    /// # Errors [`ClientError::Connect`].
+    /// # Errors
+    /// [`ClientError::Connect`].
     pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
         Self::connect_all(std::slice::from_ref(uri)).map(|(client, _)| client)
     }
@@ -92,7 +89,8 @@ impl Client {
     /// Connects to at most [`ROUTERS_MAX`](crate::ROUTERS_MAX) routers, and returns the errors of
     /// those that do not answer. These are retried later, like broken paths.
     ///
-    /// # Errors [`ClientError::Connect`] of the first router, if none answers.
+    /// # Errors
+    /// [`ClientError::Connect`] of the first router, if none answers.
     pub fn connect_all(uris: &[FaceUri]) -> Result<(Self, Vec<ClientError>), ClientError> {
         // In parallel, because a router that does not answer takes seconds.
         let results: Vec<_> = std::thread::scope(|scope| {
@@ -135,7 +133,7 @@ impl Client {
     fn from_paths(routers: Vec<(FaceUri, Option<Connection>)>) -> Result<Self, ClientError> {
         let waker = Arc::new(Waker::new()?);
         let paths = Paths::new(routers, waker.clone());
-        let managed = paths.connected_paths().next().expect("one of them answers");
+        let managed = paths.connected_paths().next().expect("at least one connection exists");
         Ok(Self {
             paths,
             managed,
@@ -240,14 +238,16 @@ impl Client {
 
     /// Queues a packet. The next [`Client::poll`] or [`Client::flush`] sends it.
     ///
-    /// # Errors The queue is full, the packet cannot be sent over this link, or the path is broken.
+    /// # Errors
+    /// The queue is full, the packet cannot be sent over this link, or the path is broken.
     pub fn send(&mut self, path: PathId, header: LpHeader, packet: Packet) -> Result<(), LinkDrop> {
         self.paths.send(path, header, packet)
     }
 
     /// Queues an Interest or Data without a link header.
     ///
-    /// # Errors As [`Client::send`].
+    /// # Errors
+    /// As [`Client::send`].
     pub fn send_bytes(&mut self, path: PathId, octets: &[u8]) -> Result<(), LinkDrop> {
         let packet = self.pool.copy(octets);
         self.send(path, LpHeader::default(), packet)
@@ -255,7 +255,8 @@ impl Client {
 
     /// Sends what is queued, as far as the sockets accept it.
     ///
-    /// # Errors [`ClientError::Lost`].
+    /// # Errors
+    /// [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.paths.flush(&mut self.pool)
     }
@@ -272,7 +273,8 @@ impl Client {
     /// [`Client::waker`], for a change of a path, or until `deadline`. Does not wait if packets
     /// have already arrived.
     ///
-    /// # Errors [`ClientError::Lost`].
+    /// # Errors
+    /// [`ClientError::Lost`].
     pub fn poll(
         &mut self,
         deadline: Option<Instant>,
@@ -294,7 +296,8 @@ impl Client {
     /// As [`Client::poll`], but also returns when `other` becomes readable. Returns whether it is;
     /// reads nothing from it.
     ///
-    /// # Errors [`ClientError::Lost`].
+    /// # Errors
+    /// [`ClientError::Lost`].
     pub fn poll_with_fd(
         &mut self,
         other: BorrowedFd<'_>,
@@ -328,7 +331,8 @@ impl Client {
     /// Sends an Interest and waits for its Data, at most for the Interest's lifetime. The next
     /// [`Client::poll`] returns other packets that arrive meanwhile.
     ///
-    /// # Errors [`ExpressError`].
+    /// # Errors
+    /// [`ExpressError`].
     pub fn express(&mut self, interest: &[u8]) -> Result<ReceivedPacket, ExpressError> {
         let view = InterestView::decode(interest)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
@@ -364,7 +368,8 @@ impl Client {
     /// Sends a management command signed with DigestSha256, and waits for the answer, with any
     /// status code.
     ///
-    /// # Errors [`CommandError::Express`] and [`CommandError::Malformed`].
+    /// # Errors
+    /// [`CommandError::Express`] and [`CommandError::Malformed`].
     pub fn request_command(
         &mut self,
         command: Command,

@@ -108,7 +108,8 @@ pub fn monotonic_now() -> Instant {
 
 /// A number from the system's random source.
 ///
-/// # Errors The system has none.
+/// # Errors
+/// The system has none.
 pub fn random_u64() -> io::Result<u64> {
     getrandom::u64().map_err(io::Error::other)
 }

@@ -212,7 +212,6 @@ impl<'a> EventLoop<'a> {
         self.names.data.add(prefix, id);
     }
 
-    /// The client's time.
     pub fn now(&self) -> Instant {
         self.client.now()
     }
@@ -226,16 +225,17 @@ impl<'a> EventLoop<'a> {
         self.unclaimed_packets
     }
 
-    /// Runs until all endpoints are done, or until `go_on`, called several times a second, returns
+    /// Runs until all endpoints are done, or until `keep_going`, called several times a second, returns
     /// false. Finally sends what is queued, as far as the socket accepts it.
     ///
-    /// # Errors [`ClientError::Lost`].
-    pub fn run(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn run(&mut self, keep_going: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
         let mut tick = self.client.now();
         while self.done_count() < self.slots.len() {
             let now = self.client.now();
             if now >= tick {
-                if !go_on() {
+                if !keep_going() {
                     break;
                 }
                 tick = now.plus_ns(TICK_NS);
@@ -247,7 +247,8 @@ impl<'a> EventLoop<'a> {
 
     /// Sends what is queued, as far as the socket accepts it.
     ///
-    /// # Errors [`ClientError::Lost`].
+    /// # Errors
+    /// [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.client.flush()
     }
@@ -255,7 +256,8 @@ impl<'a> EventLoop<'a> {
     /// Runs one turn: waits for packets, an endpoint's time, a wake-up or `until`, and calls the
     /// endpoints concerned.
     ///
-    /// # Errors [`ClientError::Lost`].
+    /// # Errors
+    /// [`ClientError::Lost`].
     pub fn run_once(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
         let deadline = self.by_wakeup.first().map(|&(at, _)| at).into_iter().chain(until).min();
         let mut packets = std::mem::take(&mut self.packets);

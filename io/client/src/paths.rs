@@ -31,7 +31,6 @@ const RECONNECT_BACKOFF: Backoff = Backoff::new(100 * NS_PER_MS, 5 * NS_PER_S);
 /// Why a client cannot continue, or lost one of its paths.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing answers at the router's address.
     #[error("no router answers at {uri}: {source}")]
     Connect { uri: String, source: io::Error },
     /// The router closed the connection, or it broke.
@@ -185,13 +184,11 @@ impl Paths {
         self.retries_last_path = true;
     }
 
-    /// The connected paths.
     pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
         let all = self.all.iter().enumerate();
         all.filter(|(_, path)| path.connection.is_some()).map(|(at, _)| PathId(at as u16))
     }
 
-    /// The router's address.
     pub(crate) fn uri(&self, path: PathId) -> &FaceUri {
         &self.all[usize::from(path.0)].uri
     }

@@ -29,7 +29,8 @@ pub struct Waker {
 impl Waker {
     /// A waker without a client.
     ///
-    /// # Errors The system has no free descriptor.
+    /// # Errors
+    /// The system has no free descriptor.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self { event: EventFd::from_flags(flags)?, woken: Mutex::default() })

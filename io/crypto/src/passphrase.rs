@@ -63,7 +63,8 @@ impl PassphraseSource {
 
     /// The passphrase, if it is available without a prompt.
     ///
-    /// # Errors [`PassphraseError::File`] and [`PassphraseError::Empty`].
+    /// # Errors
+    /// [`PassphraseError::File`] and [`PassphraseError::Empty`].
     pub(crate) fn without_prompt(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
         let passphrase = match self {
             Self::Fixed(passphrase) => passphrase.clone(),

@@ -47,7 +47,6 @@ pub enum KeyError {
     /// An RSA key below 2048 bits, or an HMAC key below 128 bits.
     #[error("the key is too short: RSA needs 2048 bit, HMAC 128 bit")]
     TooShort,
-    /// The provider rejected a well-formed key.
     #[error("the key was refused: {0}")]
     Refused(&'static str),
     /// The key's algorithm has no public key.
@@ -65,7 +64,6 @@ pub enum KeyError {
 pub enum KeyType {
     /// ECDSA over P-256 with SHA-256, the default.
     Ecdsa,
-    /// Ed25519.
     Ed25519,
     /// RSA PKCS#1 v1.5 with SHA-256.
     Rsa,
@@ -169,7 +167,8 @@ impl PrivateKey {
 
     /// An HMAC key with this secret, at least 16 bytes.
     ///
-    /// # Errors [`KeyError::TooShort`].
+    /// # Errors
+    /// [`KeyError::TooShort`].
     pub fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < HMAC_KEY_LEN_MIN {
             return Err(KeyError::TooShort);

@@ -33,7 +33,8 @@ pub(crate) fn decode_safe_bag(
 
 /// Writes a SafeBag.
 ///
-/// # Errors The key cannot be exported.
+/// # Errors
+/// The key cannot be exported.
 pub(crate) fn encode_safe_bag(
     certificate: &Certificate,
     key: &PrivateKey,

@@ -37,8 +37,9 @@ impl Controllers {
 
     /// Parses the text of a [`ControllerConfig`].
     ///
-    /// # Errors The table has no such controller, the controller has no such constant, or a value
-    /// is out of its bounds.
+    /// # Errors
+    /// The table has no such controller, the controller has no such constant, or a value is out of
+    /// its bounds.
     pub fn parse(self, text: &str) -> Result<ControllerConfig, ControllerError> {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or("");
@@ -96,7 +97,7 @@ pub enum ControllerError {
     Unknown { name: String, known: Controllers },
     /// The controller has no such constant, or the value is out of its bounds.
     #[error(
-        "`{word}` is no constant of `{controller}` or out of its bounds; it has {keys}",
+        "`{word}` is not a constant of `{controller}`, or is out of bounds; it has {keys}",
         keys = keys(*controller)
     )]
     Constant {

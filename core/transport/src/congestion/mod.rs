@@ -74,7 +74,6 @@ pub struct Round {
     pub marks: u32,
 }
 
-/// Why a controller must slow down.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Congestion {
     /// A router marked a packet (NDNLPv2, CongestionMark).

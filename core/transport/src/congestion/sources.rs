@@ -208,7 +208,7 @@ mod tests {
 
     const MS: f64 = NS_PER_MS as f64;
 
-    /// Answers of these places after these milliseconds. What they have in the mean.
+    /// Ends a round of answers with these orders after these milliseconds. Returns the means.
     fn round(sources: &mut Sources, answers: &[(u64, f64)]) -> RoundTrips {
         for &(order, rtt_ms) in answers {
             sources.add(order, rtt_ms * MS, 1);
@@ -230,10 +230,10 @@ mod tests {
         round(&mut sources, &[(0, 10.0), (2, 10.0), (4, 10.0)]);
         let trips = round(&mut sources, &[(1, 100.0), (3, 100.0), (6, 10.0)]);
         assert_eq!((trips.queueing_ns, sources.is_single()), (0.0, false));
-        // A queue before both.
+        // A queue in front of both sources.
         let trips = round(&mut sources, &[(8, 15.0), (5, 105.0), (10, 15.0), (7, 105.0)]);
         assert!((trips.queueing_ns - 5.0 * MS).abs() < 1.0, "{trips:?}");
-        // Little is overtaken where packets are held up for a moment.
+        // Short delays of single packets cause little overtaking.
         let known = sources.all.iter().flatten().count();
         round(&mut sources, &[(12, 10.0), (11, 11.0), (14, 10.0), (13, 11.0)]);
         assert_eq!(sources.all.iter().flatten().count(), known);
@@ -245,7 +245,7 @@ mod tests {
         round(&mut sources, &[(0, 100.0), (1, 100.0)]);
         let trips = round(&mut sources, &[(2, 10.0), (3, 10.0), (4, 100.0)]);
         assert_eq!((trips.queueing_ns, sources.is_single()), (0.0, false));
-        // A little sooner is the same source without the queue that it had.
+        // A slightly faster answer is the same source with a shorter queue.
         let trips = round(&mut sources, &[(5, 95.0), (6, 95.0), (7, 95.0)]);
         assert_eq!((trips.base_ns, trips.queueing_ns), (95.0 * MS, 0.0));
     }

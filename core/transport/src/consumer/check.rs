@@ -53,7 +53,7 @@ impl Check {
         let by_digest = packets.iter().filter(|(check, _)| matches!(check, Self::Digest { .. }));
         let wires: Vec<&[u8]> = by_digest.map(|(_, data)| data.wire).collect();
         let mut digests = sha256_each(&wires).into_iter();
-        let mut digest = || digests.next().expect("there is one for each of them");
+        let mut digest = || digests.next().expect("one digest per packet");
         let verdict = |(at, (check, data)): (usize, &(&Self, DataView<'_>))| match are_signed
             .next_if(|&(signed_at, _)| signed_at == at)
         {

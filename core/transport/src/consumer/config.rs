@@ -14,9 +14,7 @@ pub struct ConsumerConfig {
     pub lifetime_ms: u64,
     /// How often an Interest is sent again before its segment fails.
     pub retries_max: u32,
-    /// Which of several paths are used.
     pub schedule: PathSchedule,
-    /// The congestion controller of each path.
     pub controller: Controller,
     /// The controller's constants that differ from its defaults.
     pub constants: ControllerConstants,

@@ -85,9 +85,15 @@ pub(super) enum Step {
     /// Nothing to do until an answer or a timeout.
     Wait,
     /// A packet must be verified first.
-    Verify { index: u64, incoming: Incoming },
-    /// The version is known.
-    Found { metadata: Metadata, is_stored: bool, is_whole: bool },
+    Verify {
+        index: u64,
+        incoming: Incoming,
+    },
+    Found {
+        metadata: Metadata,
+        is_stored: bool,
+        is_whole: bool,
+    },
     /// The metadata are not those of the object.
     BadMetadata(ConsumerError),
     /// The manifest part is not usable.
@@ -96,7 +102,10 @@ pub(super) enum Step {
     /// [`Discovery::on_first_segment`].
     FirstSegment,
     /// The names of all segments are known. The first one may have arrived already.
-    Begin { manifest: Option<ManifestShape>, first_segment: Option<Incoming> },
+    Begin {
+        manifest: Option<ManifestShape>,
+        first_segment: Option<Incoming>,
+    },
     /// There is nothing to fetch.
     Failed(ConsumerError),
     /// No answer for the target.
@@ -274,7 +283,6 @@ impl Discovery {
         self.request_version(now, false);
     }
 
-    /// Sets the version.
     pub(super) fn set_version(&mut self, versioned: Name) {
         self.versioned = versioned;
         self.last_refusal = None;

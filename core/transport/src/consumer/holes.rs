@@ -24,7 +24,6 @@
 //!
 //! [`Holes`] decides, and `transfer/set_aside.rs` carries out its [`HoleStep`]. `Holes` exists only
 //! once a segment is set aside, so a fetch without holes pays nothing.
-//! set aside there are no `Holes`, and no packet that comes costs anything more.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

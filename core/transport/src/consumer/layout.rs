@@ -67,7 +67,6 @@ impl Layout {
         self.wanted = segments;
     }
 
-    /// Whether every segment is wanted.
     pub(crate) fn wants_all(&self) -> bool {
         self.wanted == (0..u64::MAX)
     }

@@ -79,7 +79,6 @@ impl Live {
             now.plus_ns(self.lifetime_ms.saturating_mul(RENEW_AFTER_LIFETIMES * NS_PER_MS));
     }
 
-    /// Whether data has arrived recently.
     pub(super) fn has_recent_data(&self, now: Instant) -> bool {
         now < self.renew_at
     }
@@ -118,7 +117,7 @@ impl Live {
 
     /// Takes the new metadata, to be verified.
     pub(super) fn take_renewal(&mut self, data: &DataView<'_>) -> Result<(), ConsumerError> {
-        let object = self.object.clone().expect("only then metadata are requested again");
+        let object = self.object.clone().expect("metadata are renewed only for an object");
         match Metadata::decode(data.content) {
             Ok(metadata)
                 if !data.is_nack()

@@ -433,7 +433,7 @@ impl Consumer {
             Err(reason) => {
                 let Some(refused) = self.transfer.verify.remove_key(key) else { return };
                 for (index, incoming) in self.transfer.verify.take_held() {
-                    let data = DataView::decode(&incoming.packet).expect("it was decoded before");
+                    let data = DataView::decode(&incoming.packet).expect("decoded on arrival");
                     let Transfer { verify, inventory, .. } = &mut self.transfer;
                     if !verify.needs_signer(inventory, index) || !refused.signed(&data) {
                         verify.hold(index, incoming);
@@ -491,7 +491,7 @@ impl Consumer {
         part: AcceptedPart,
         out: &mut ConsumerOutbox,
     ) {
-        let data = DataView::decode(&part.packet).expect("it was decoded before");
+        let data = DataView::decode(&part.packet).expect("decoded on arrival");
         let Ok(manifest) = ManifestPart::decode(data.content) else { return };
         self.transfer.inventory.set_first_manifest_part(part.id);
         let step = self.discovery.end_probe(Some(manifest.shape));
@@ -590,7 +590,8 @@ impl Consumer {
 
     /// Checks the counters of Interests in flight against the chunks, for tests of drivers.
     ///
-    /// # Panics They contradict each other.
+    /// # Panics
+    /// They contradict each other.
     pub fn assert_consistent(&self) {
         self.transfer.scoreboard.assert_consistent();
     }

@@ -30,7 +30,6 @@ pub struct ConsumerOutbox {
     pub trace: Vec<TraceEvent>,
 }
 
-/// A packet to verify.
 #[derive(Clone, Debug)]
 pub struct VerifyOp {
     /// Returned in the answer.
@@ -43,7 +42,6 @@ pub struct VerifyOp {
     pub path: PathId,
     /// The router's face that it came from, if the router reports it.
     pub incoming_face: Option<FaceId>,
-    /// How to verify it.
     pub check: Check,
 }
 
@@ -60,7 +58,6 @@ pub struct Delivery {
     pub is_verified: bool,
 }
 
-/// An event.
 #[derive(Clone, Debug)]
 pub enum ConsumerEvent {
     /// The name to fetch is known. The driver answers with
@@ -124,14 +121,12 @@ pub enum ConsumerEvent {
 pub struct TraceEvent {
     /// Its range; 0 unless the target is a sequence.
     pub range: RangeId,
-    /// Which packet.
     pub id: PacketId,
     /// The path of its last sending.
     pub path: PathId,
     pub kind: TraceKind,
 }
 
-/// What happened to a packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// Its Interest left.
@@ -154,7 +149,6 @@ pub enum TraceKind {
     },
 }
 
-/// Why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumerError {
     /// A growing object has a newer version, and will grow no more.
@@ -171,7 +165,6 @@ pub enum ConsumerError {
     /// The router has a route for the name, but a router further on has none.
     #[error("a router further on has no route to {0}")]
     NoRouteFurtherOn(Name),
-    /// No answer for the name.
     #[error("no answer for {0}")]
     Unanswered(Name),
     /// Some segments got no answer. All others have been fetched.
@@ -188,23 +181,14 @@ pub enum ConsumerError {
     /// The producer answers that it has no such data.
     #[error("the producer has no {0}")]
     Refused(Name),
-    /// Too many packets fail verification.
     #[error("{0} and many other packets arrive damaged or forged")]
     Damaged(Name),
-    /// The signer is not trusted.
     #[error("{0}")]
     Untrusted(String),
-    /// A packet fails verification.
     #[error("{what} cannot be verified: {reason}")]
-    Unverified {
-        /// Which packet.
-        what: String,
-        reason: String,
-    },
-    /// The metadata cannot be decoded.
+    Unverified { what: String, reason: String },
     #[error("the metadata of {name} cannot be used: {error}")]
     Metadata { name: Name, error: crate::metadata::MetadataError },
-    /// The metadata belong to another object.
     #[error("the metadata of {object} name {versioned}, which is another object")]
     ForeignMetadata {
         /// The requested name.

@@ -423,7 +423,6 @@ impl Path {
         }
     }
 
-    /// A chunk timed out.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,

@@ -99,9 +99,10 @@ impl Ranges {
     }
 
     ///
-    /// # Panics The range of segment `index` has been forgotten.
+    /// # Panics
+    /// The range of segment `index` has been forgotten.
     fn range(&self, index: u64) -> &WantedRange {
-        let at = self.at(index).expect("only ranges that are over are forgotten");
+        let at = self.at(index).expect("only finished ranges are forgotten");
         &self.ranges[at]
     }
 

@@ -43,7 +43,6 @@ impl Reader {
         self.mode != ReaderMode::None
     }
 
-    /// Whether nothing waits for the reader.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready == 0
     }

@@ -2,7 +2,6 @@
 
 use super::chunk::ScoreboardCounters;
 
-/// Counters and measures of one consumer.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerStats {
     /// Packets received and wanted: segments, manifest parts and metadata.
@@ -17,7 +16,6 @@ pub struct ConsumerStats {
     pub retransmissions: u64,
     /// Losses found because later Interests had been answered.
     pub losses: u64,
-    /// Interests that timed out.
     pub timeouts: u64,
     pub nacks: u64,
     /// Packets with a congestion mark.
@@ -36,9 +34,7 @@ pub struct ConsumerStats {
     pub outstanding: u32,
     /// Most unanswered Interests at one time.
     pub outstanding_max: u32,
-    /// The smoothed round-trip time, in nanoseconds.
     pub rtt_smoothed_ns: Option<u64>,
-    /// The smallest round-trip time, in nanoseconds.
     pub rtt_min_ns: Option<u64>,
     /// The median round-trip time, in nanoseconds.
     pub rtt_median_ns: Option<u64>,

@@ -7,7 +7,6 @@ use weir_wire::Name;
 
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 
-/// What to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The latest version of an object, found by its RDR metadata.

@@ -43,10 +43,10 @@ impl Fixture {
         let consumer = Consumer::new(target, config, 1, Instant::ZERO);
         let inputs = vec![ConsumerInput::AddPath { path: PATH, window: None, is_local: false }];
         let (out, now, asked) = (ConsumerOutbox::default(), Instant::ZERO, Vec::new());
-        let mut bench =
+        let mut fixture =
             Self { consumer, inputs, out, now, requested: asked, out_paths: Vec::new() };
-        bench.step();
-        bench
+        fixture.step();
+        fixture
     }
 
     /// Hands over the inputs. Returns the names requested.
@@ -61,7 +61,7 @@ impl Fixture {
     }
 
     /// The single Interest of the last step.
-    fn asked(&self) -> InterestView<'_> {
+    fn last_interest(&self) -> InterestView<'_> {
         assert_eq!(self.requested.len(), 1);
         InterestView::decode(&self.requested[0]).unwrap()
     }
@@ -127,94 +127,94 @@ fn segment(name: &str, number: u64) -> Name {
 
 #[test]
 fn sequence_shares_one_window() {
-    let mut bench = sequence(4);
-    assert_eq!(bench.events(), ["NeedsMore"]);
-    assert_eq!(bench.append(7, "/a", Some(5..8)).len(), 3);
-    assert_eq!(bench.events(), ["NeedsMore"]);
-    assert_eq!(bench.append(8, "/b", Some(0..2)), [segment("/b", 0)]);
-    assert!(bench.events().is_empty(), "the window is full");
-    assert_eq!(bench.data(&segment("/a", 6)), [segment("/b", 1)]);
+    let mut fixture = sequence(4);
+    assert_eq!(fixture.events(), ["NeedsMore"]);
+    assert_eq!(fixture.append(7, "/a", Some(5..8)).len(), 3);
+    assert_eq!(fixture.events(), ["NeedsMore"]);
+    assert_eq!(fixture.append(8, "/b", Some(0..2)), [segment("/b", 0)]);
+    assert!(fixture.events().is_empty(), "the window is full");
+    assert_eq!(fixture.data(&segment("/a", 6)), [segment("/b", 1)]);
     for number in [5, 7] {
-        bench.data(&segment("/a", number));
+        fixture.data(&segment("/a", number));
     }
-    assert_eq!(bench.events(), ["NeedsMore"]);
-    bench.verify(true);
-    assert_eq!(bench.events(), ["RangeDone { range: RangeId(7) }"]);
-    bench.input(ConsumerInput::Close);
-    bench.data(&segment("/b", 0));
-    bench.data(&segment("/b", 1));
-    bench.verify(true);
-    assert_eq!(bench.events(), ["RangeDone { range: RangeId(8) }", "Done"]);
-    assert!(bench.consumer.has_ended());
+    assert_eq!(fixture.events(), ["NeedsMore"]);
+    fixture.verify(true);
+    assert_eq!(fixture.events(), ["RangeDone { range: RangeId(7) }"]);
+    fixture.input(ConsumerInput::Close);
+    fixture.data(&segment("/b", 0));
+    fixture.data(&segment("/b", 1));
+    fixture.verify(true);
+    assert_eq!(fixture.events(), ["RangeDone { range: RangeId(8) }", "Done"]);
+    assert!(fixture.consumer.has_ended());
 }
 
 #[test]
 fn data_answers_all_segments_of_its_name() {
-    let mut bench = sequence(8);
-    assert_eq!(bench.append(1, "/a", Some(3..4)), [segment("/a", 3)]);
-    assert_eq!(bench.append(2, "/a", Some(3..4)), [segment("/a", 3)]);
-    assert_eq!(bench.append(3, "/a", None), ["/a".parse().unwrap()]);
-    bench.out.trace.clear();
-    bench.data(&segment("/a", 3));
-    assert_eq!(bench.out.verify.len(), 2);
-    let answered: Vec<u64> = bench.out.trace.iter().map(|event| event.range.0).collect();
+    let mut fixture = sequence(8);
+    assert_eq!(fixture.append(1, "/a", Some(3..4)), [segment("/a", 3)]);
+    assert_eq!(fixture.append(2, "/a", Some(3..4)), [segment("/a", 3)]);
+    assert_eq!(fixture.append(3, "/a", None), ["/a".parse().unwrap()]);
+    fixture.out.trace.clear();
+    fixture.data(&segment("/a", 3));
+    assert_eq!(fixture.out.verify.len(), 2);
+    let answered: Vec<u64> = fixture.out.trace.iter().map(|event| event.range.0).collect();
     assert_eq!(answered.len(), 2);
     assert!(answered.contains(&1) && answered.contains(&2));
-    bench.data(&"/a".parse().unwrap());
-    bench.events();
-    bench.verify(true);
-    assert_eq!(bench.events().len(), 3);
-    bench.data(&segment("/a", 3));
-    assert_eq!(bench.consumer.stats().unwanted, 1);
+    fixture.data(&"/a".parse().unwrap());
+    fixture.events();
+    fixture.verify(true);
+    assert_eq!(fixture.events().len(), 3);
+    fixture.data(&segment("/a", 3));
+    assert_eq!(fixture.consumer.stats().unwanted, 1);
 }
 
 /// Regression: unrequested segments of a failed range were skipped one by one, which took minutes
 /// for a hundred million of them.
 #[test]
 fn cancelled_range_leaves_no_state() {
-    let mut bench = sequence(100);
-    bench.append(1, "/a", Some(0..1 << 60));
-    bench.append(2, "/b", Some(5..7));
-    bench.append(3, "/c", None);
+    let mut fixture = sequence(100);
+    fixture.append(1, "/a", Some(0..1 << 60));
+    fixture.append(2, "/b", Some(5..7));
+    fixture.append(3, "/c", None);
     let mut asked: Vec<Name> = Vec::new();
     while asked.iter().all(|name| name.as_view().first().unwrap().value == b"a") {
-        bench.now = bench.consumer.next_wakeup().unwrap();
-        asked = bench.step();
+        fixture.now = fixture.consumer.next_wakeup().unwrap();
+        asked = fixture.step();
     }
     assert_eq!(asked, [segment("/b", 5), segment("/b", 6), "/c".parse().unwrap()]);
-    asked.iter().for_each(|name| drop(bench.data(name)));
-    bench.verify(true);
-    let events = bench.events();
+    asked.iter().for_each(|name| drop(fixture.data(name)));
+    fixture.verify(true);
+    let events = fixture.events();
     let told = |kind| events.iter().filter(|event| event.starts_with(kind)).count();
     assert_eq!((told("RangeFailed"), told("RangeDone")), (1, 2), "{events:?}");
 }
 
 #[test]
 fn cancelled_range_leaves_other_ranges() {
-    let mut bench = sequence(3);
-    bench.append(1, "/a", Some(0..100));
-    bench.append(2, "/b", Some(0..2));
-    bench.data(&segment("/a", 1));
-    bench.events();
+    let mut fixture = sequence(3);
+    fixture.append(1, "/a", Some(0..100));
+    fixture.append(2, "/b", Some(0..2));
+    fixture.data(&segment("/a", 1));
+    fixture.events();
     // Every copy is bad.
     for _ in 0..4 {
-        bench.verify(false);
-        bench.now = bench.now.plus_ns(NS_PER_MS);
-        bench.data(&segment("/a", 1));
+        fixture.verify(false);
+        fixture.now = fixture.now.plus_ns(NS_PER_MS);
+        fixture.data(&segment("/a", 1));
     }
-    let asked = bench.verify(false);
+    let asked = fixture.verify(false);
     assert_eq!(asked, [segment("/b", 0), segment("/b", 1)]);
-    let events = bench.events();
+    let events = fixture.events();
     assert!(events.iter().any(|event| event.starts_with("RangeFailed")), "{events:?}");
-    bench.data(&segment("/a", 2));
-    assert!(bench.out.verify.is_empty(), "it is not wanted any more");
-    bench.data(&segment("/b", 0));
-    bench.data(&segment("/b", 1));
-    bench.input(ConsumerInput::Close);
-    bench.verify(true);
-    let events = bench.events();
+    fixture.data(&segment("/a", 2));
+    assert!(fixture.out.verify.is_empty(), "it is not wanted any more");
+    fixture.data(&segment("/b", 0));
+    fixture.data(&segment("/b", 1));
+    fixture.input(ConsumerInput::Close);
+    fixture.verify(true);
+    let events = fixture.events();
     assert!(events.contains(&"RangeDone { range: RangeId(2) }".into()), "{events:?}");
-    assert!(bench.consumer.has_ended(), "{events:?}");
+    assert!(fixture.consumer.has_ended(), "{events:?}");
 }
 
 #[test]
@@ -228,21 +228,21 @@ fn unreliable_consumer_skips_lost_segments() {
     };
     let versioned: Name = "/live".parse().unwrap();
     let target = Target::Range { versioned, segments: 5..15 };
-    let mut bench = Fixture::new(target, ConsumerConfig { look_for_manifest: false, ..config });
+    let mut fixture = Fixture::new(target, ConsumerConfig { look_for_manifest: false, ..config });
     let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
-    bench.inputs.push(ConsumerInput::Read { segments: 100 });
-    assert_eq!(bench.input(ConsumerInput::Start { have, reader }).len(), 10);
+    fixture.inputs.push(ConsumerInput::Read { segments: 100 });
+    assert_eq!(fixture.input(ConsumerInput::Start { have, reader }).len(), 10);
     for number in (5..15).filter(|number| *number != 8) {
-        bench.data(&segment("/live", number));
+        fixture.data(&segment("/live", number));
     }
-    assert_eq!(bench.out.deliveries.len(), 3, "the rest waits for 8");
-    bench.now = bench.now.plus_ns(10 * NS_PER_S);
-    assert!(bench.step().is_empty(), "it is requested once");
-    let numbers: Vec<PacketId> = bench.out.deliveries.iter().map(|segment| segment.id).collect();
+    assert_eq!(fixture.out.deliveries.len(), 3, "the rest waits for 8");
+    fixture.now = fixture.now.plus_ns(10 * NS_PER_S);
+    assert!(fixture.step().is_empty(), "it is requested once");
+    let numbers: Vec<PacketId> = fixture.out.deliveries.iter().map(|segment| segment.id).collect();
     let expected: Vec<PacketId> =
         (5..15).filter(|number| *number != 8).map(PacketId::Segment).collect();
     assert_eq!(numbers, expected);
-    assert!(bench.consumer.has_ended());
+    assert!(fixture.consumer.has_ended());
 }
 
 #[test]
@@ -256,18 +256,18 @@ fn reader_limits_waiting_segments() {
         ..ConsumerConfig::default()
     };
     let versioned: Name = "/a".parse().unwrap();
-    let mut bench = Fixture::new(Target::Range { versioned, segments: 0..u64::MAX }, config);
+    let mut fixture = Fixture::new(Target::Range { versioned, segments: 0..u64::MAX }, config);
     let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
-    let mut asked = bench.input(ConsumerInput::Start { have, reader });
+    let mut asked = fixture.input(ConsumerInput::Start { have, reader });
     let mut delivered = 0;
     for round in 0..20 {
         assert_eq!(asked.len(), if round == 0 { 10 } else { 4 });
         for name in asked.iter().rev() {
-            assert!(bench.data(name).is_empty());
+            assert!(fixture.data(name).is_empty());
         }
-        assert!(bench.verify(true).is_empty(), "the reader has not taken any");
-        asked = bench.input(ConsumerInput::Read { segments: 4 });
-        for delivery in bench.out.deliveries.drain(..) {
+        assert!(fixture.verify(true).is_empty(), "the reader has not taken any");
+        asked = fixture.input(ConsumerInput::Read { segments: 4 });
+        for delivery in fixture.out.deliveries.drain(..) {
             assert_eq!(delivery.id, PacketId::Segment(delivered));
             assert!(delivery.is_verified);
             delivered += 1;
@@ -287,23 +287,23 @@ fn requests_only_wanted_segments() {
         };
         let config =
             ConsumerConfig { verification: Verification::ByDriver, ..ConsumerConfig::default() };
-        let mut bench = Fixture::new(Target::KnownMetadata { metadata }, config);
-        assert!(bench.requested.is_empty(), "the version is known");
-        bench.inputs.push(ConsumerInput::Narrow { segments });
-        bench.inputs.push(ConsumerInput::Read { segments: 100 });
+        let mut fixture = Fixture::new(Target::KnownMetadata { metadata }, config);
+        assert!(fixture.requested.is_empty(), "the version is known");
+        fixture.inputs.push(ConsumerInput::Narrow { segments });
+        fixture.inputs.push(ConsumerInput::Read { segments: 100 });
         let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
-        let mut asked = bench.input(ConsumerInput::Start { have, reader });
+        let mut asked = fixture.input(ConsumerInput::Start { have, reader });
         let mut all = Vec::new();
         while !asked.is_empty() {
             all.extend(asked.iter().cloned());
-            let more: Vec<Name> = asked.iter().flat_map(|name| bench.data(name)).collect();
-            asked = more.into_iter().chain(bench.verify(true)).collect();
+            let more: Vec<Name> = asked.iter().flat_map(|name| fixture.data(name)).collect();
+            asked = more.into_iter().chain(fixture.verify(true)).collect();
         }
         let wanted: Vec<Name> = expected.map(|at| segment("/a/54=%01", at)).collect();
         assert_eq!(all, wanted);
-        assert_eq!(bench.out.deliveries.len(), wanted.len());
-        assert!(bench.consumer.has_ended());
-        assert!(bench.consumer.received().is_empty(), "it is not the object");
+        assert_eq!(fixture.out.deliveries.len(), wanted.len());
+        assert!(fixture.consumer.has_ended());
+        assert!(fixture.consumer.received().is_empty(), "it is not the object");
     }
 }
 
@@ -338,18 +338,18 @@ fn counts_marks_by_round() {
     }
 
     let seen = Arc::default();
-    let mut bench = sequence(1);
-    bench.input(ConsumerInput::RemovePath { path: PATH });
+    let mut fixture = sequence(1);
+    fixture.input(ConsumerInput::RemovePath { path: PATH });
     let control = Box::new(Counts(Arc::clone(&seen)));
-    bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
-    bench.append(1, "/a", Some(0..12));
+    fixture.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
+    fixture.append(1, "/a", Some(0..12));
     for number in 0..12 {
-        bench.now = bench.now.plus_ns(NS_PER_MS);
+        fixture.now = fixture.now.plus_ns(NS_PER_MS);
         // Marks of NFD, proportional marks, both, and unknown ones.
         let congestion_mark = if number % 3 == 0 { [1, 2, 3, 8][number as usize / 3] } else { 0 };
         let header = LpHeader { congestion_mark, ..LpHeader::default() };
         let packet = Data::new(segment("/a", number)).encode_with_digest().into();
-        bench.input(ConsumerInput::Packet { path: PATH, header, packet });
+        fixture.input(ConsumerInput::Packet { path: PATH, header, packet });
     }
     let RecordedCalls { rounds, meanings } = &*seen.lock().unwrap();
     assert_eq!(rounds.values().copied().collect::<Vec<_>>(), [(4, 2), (4, 1), (4, 1)]);
@@ -365,22 +365,22 @@ fn rerequests_missing_part_of_chunk() {
         chunk_segments: 70,
         ..ConsumerConfig::default()
     };
-    let mut bench = Fixture::new(Target::Sequence, config);
+    let mut fixture = Fixture::new(Target::Sequence, config);
     let chunk = |range: Range<u64>| range.map(|number| segment("/a", number)).collect::<Vec<_>>();
-    assert_eq!(bench.append(1, "/a", Some(0..100)), chunk(0..70));
+    assert_eq!(fixture.append(1, "/a", Some(0..100)), chunk(0..70));
     for number in (0..70).filter(|number| ![3, 64, 69].contains(number)) {
-        assert!(bench.data(&segment("/a", number)).is_empty());
+        assert!(fixture.data(&segment("/a", number)).is_empty());
     }
-    assert_eq!(bench.consumer.stats().outstanding, 3);
-    bench.now = bench.consumer.next_wakeup().unwrap();
+    assert_eq!(fixture.consumer.stats().outstanding, 3);
+    fixture.now = fixture.consumer.next_wakeup().unwrap();
     let missing = [3, 64, 69].map(|number| segment("/a", number));
-    assert_eq!(bench.step(), missing);
-    assert_eq!(bench.consumer.stats().retransmissions, 3);
-    assert!(bench.data(&missing[2]).is_empty());
-    assert!(bench.data(&missing[0]).is_empty());
+    assert_eq!(fixture.step(), missing);
+    assert_eq!(fixture.consumer.stats().retransmissions, 3);
+    assert!(fixture.data(&missing[2]).is_empty());
+    assert!(fixture.data(&missing[0]).is_empty());
     // The last chunk has the remaining segments.
-    assert_eq!(bench.data(&missing[1]), chunk(70..100));
-    bench.consumer.assert_consistent();
+    assert_eq!(fixture.data(&missing[1]), chunk(70..100));
+    fixture.consumer.assert_consistent();
 }
 
 /// Every Data is marked. The window is halved once a round trip, which grows with the queue, or
@@ -395,15 +395,15 @@ fn halves_window_once_per_interval() {
             decrease_interval_ns,
             ..ConsumerConfig::default()
         };
-        let mut bench = Fixture::new(Target::Sequence, config);
-        bench.append(1, "/a", Some(0..64));
+        let mut fixture = Fixture::new(Target::Sequence, config);
+        fixture.append(1, "/a", Some(0..64));
         for number in 0..60 {
-            bench.now = bench.now.plus_ns(NS_PER_MS);
+            fixture.now = fixture.now.plus_ns(NS_PER_MS);
             let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
             let packet = Data::new(segment("/a", number)).encode_with_digest().into();
-            bench.input(ConsumerInput::Packet { path: PATH, header, packet });
+            fixture.input(ConsumerInput::Packet { path: PATH, header, packet });
         }
-        bench.consumer.stats().decreases
+        fixture.consumer.stats().decreases
     };
     assert_eq!(decreases(None), 1, "all were sent in one round trip");
     assert_eq!(decreases(Some(50 * NS_PER_MS)), 2, "after 1 and 51 ms");
@@ -421,15 +421,15 @@ fn resets_window_once_per_interval() {
             decrease_interval_ns,
             ..ConsumerConfig::default()
         };
-        let mut bench = Fixture::new(Target::Sequence, config);
-        bench.append(1, "/a", Some(0..4));
+        let mut fixture = Fixture::new(Target::Sequence, config);
+        fixture.append(1, "/a", Some(0..4));
         // Sent at 0, 1, 3 and 7 s, after the timeout doubled to 1, 2, 4 s; then every 4 s, the
         // lifetime.
-        while bench.now < Instant::from_ns(16 * NS_PER_S) {
-            bench.now = bench.consumer.next_wakeup().unwrap();
-            bench.step();
+        while fixture.now < Instant::from_ns(16 * NS_PER_S) {
+            fixture.now = fixture.consumer.next_wakeup().unwrap();
+            fixture.step();
         }
-        bench.consumer.stats().decreases
+        fixture.consumer.stats().decreases
     };
     let by_round = decreases(None);
     let by_interval = decreases(Some(9 * NS_PER_S));
@@ -448,16 +448,16 @@ fn interest_may_wait_for_its_lifetime() {
             waits_for_lifetime,
             ..ConsumerConfig::default()
         };
-        let mut bench = Fixture::new(Target::Sequence, config);
-        bench.append(1, "/a", Some(0..10));
+        let mut fixture = Fixture::new(Target::Sequence, config);
+        fixture.append(1, "/a", Some(0..10));
         for number in 1..10 {
-            bench.now = bench.now.plus_ns(NS_PER_MS);
-            bench.data(&segment("/a", number));
+            fixture.now = fixture.now.plus_ns(NS_PER_MS);
+            fixture.data(&segment("/a", number));
         }
-        bench.now = Instant::from_ns(3_999 * NS_PER_MS);
-        let early = bench.step().len();
-        bench.now = Instant::from_ns(4_000 * NS_PER_MS);
-        (early, bench.step().len())
+        fixture.now = Instant::from_ns(3_999 * NS_PER_MS);
+        let early = fixture.step().len();
+        fixture.now = Instant::from_ns(4_000 * NS_PER_MS);
+        (early, fixture.step().len())
     };
     assert_eq!(sent_again(false).0, 1);
     assert_eq!(sent_again(true), (0, 1), "after 4 s");
@@ -473,26 +473,26 @@ fn near_store_causes_no_false_losses() {
         verification: Verification::Off,
         ..ConsumerConfig::default()
     };
-    let mut bench = Fixture::new(Target::Sequence, config);
+    let mut fixture = Fixture::new(Target::Sequence, config);
     let mut answers = BTreeMap::new();
     let mut behind = Instant::ZERO;
-    let mut asked = bench.append(1, "/a", Some(0..20_000));
+    let mut asked = fixture.append(1, "/a", Some(0..20_000));
     loop {
         for name in asked {
             let number = name.as_view().last().unwrap().as_segment().unwrap();
             let at = if number % 3 != 0 {
-                bench.now.plus_ns(NS_PER_MS)
+                fixture.now.plus_ns(NS_PER_MS)
             } else {
-                behind = behind.max(bench.now.plus_ns(4 * NS_PER_MS)).plus_ns(NS_PER_MS / 2);
+                behind = behind.max(fixture.now.plus_ns(4 * NS_PER_MS)).plus_ns(NS_PER_MS / 2);
                 behind
             };
             answers.insert((at, number), name);
         }
         let Some(((at, _), name)) = answers.pop_first() else { break };
-        bench.now = at;
-        asked = bench.data(&name);
+        fixture.now = at;
+        asked = fixture.data(&name);
     }
-    let stats = bench.consumer.stats();
+    let stats = fixture.consumer.stats();
     assert_eq!((stats.delivered, stats.retransmissions), (20_000, 0), "{stats:?}");
 }
 
@@ -507,33 +507,33 @@ fn forged_last_segment_does_not_end_fetch() {
         look_for_manifest: false,
         ..ConsumerConfig::default()
     };
-    let mut bench = Fixture::new(Target::Version { versioned: "/a".parse().unwrap() }, config);
+    let mut fixture = Fixture::new(Target::Version { versioned: "/a".parse().unwrap() }, config);
     let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
-    assert_eq!(bench.input(start).len(), 6);
-    bench.input(ConsumerInput::Read { segments: 100 });
+    assert_eq!(fixture.input(start).len(), 6);
+    fixture.input(ConsumerInput::Read { segments: 100 });
     for number in 2..6 {
-        bench.data(&segment("/a", number));
+        fixture.data(&segment("/a", number));
     }
     let forged = Data::new(segment("/a", 1)).final_block_id(Component::segment(1));
     let packet = forged.encode_with_digest().into();
-    bench.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
-    let last = bench.out.verify.pop().unwrap();
+    fixture.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
+    let last = fixture.out.verify.pop().unwrap();
     let verdict = Verdict::Bad { reason: "forged".into(), digest: None };
-    let asked = bench.input(ConsumerInput::Verified { op: last.op, verdict });
+    let asked = fixture.input(ConsumerInput::Verified { op: last.op, verdict });
     assert_eq!(asked[0], segment("/a", 1));
     assert!((2..6).all(|number| !asked.contains(&segment("/a", number))), "{asked:?}");
-    bench.data(&segment("/a", 0));
-    bench.data(&segment("/a", 1));
+    fixture.data(&segment("/a", 0));
+    fixture.data(&segment("/a", 1));
     for number in 6..9 {
-        bench.data(&segment("/a", number));
+        fixture.data(&segment("/a", number));
     }
     let end = Data::new(segment("/a", 9)).final_block_id(Component::segment(9));
     let packet = end.encode_with_digest().into();
-    bench.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
-    bench.verify(true);
-    let parts: Vec<PacketId> = bench.out.deliveries.iter().map(|delivery| delivery.id).collect();
+    fixture.input(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
+    fixture.verify(true);
+    let parts: Vec<PacketId> = fixture.out.deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!(parts, (0..10).map(PacketId::Segment).collect::<Vec<_>>());
-    assert_eq!(bench.events().last().unwrap(), "Done");
+    assert_eq!(fixture.events().last().unwrap(), "Done");
 }
 
 /// Requests are limited by the reader's buffer. A chunk larger than the buffer is requested alone.

@@ -137,7 +137,6 @@ pub(super) struct AcceptedSegment {
     pub(super) is_verified: bool,
 }
 
-/// A verified manifest part.
 pub(super) struct AcceptedPart {
     pub(super) id: PartId,
     pub(super) packet: Packet,
@@ -216,10 +215,9 @@ impl VerifyQueue {
         self.manifest = shape.map(|shape| DigestManifest::new(shape, SEGMENTS_MAX));
     }
 
-    /// Adds a verified manifest part.
     pub(super) fn add_part(&mut self, part: AcceptedPart) -> Result<(), ManifestError> {
-        let manifest = self.manifest.as_mut().expect("only then there are parts of it");
-        let data = DataView::decode(&part.packet).expect("it was decoded before");
+        let manifest = self.manifest.as_mut().expect("parts exist only with a manifest");
+        let data = DataView::decode(&part.packet).expect("decoded on arrival");
         manifest.add_part(part.id, data.content)?;
         self.manifest_signer = self.manifest_signer.take().or(part.signer);
         Ok(())
@@ -288,7 +286,8 @@ impl VerifyQueue {
 
     /// A verified segment states the last segment.
     ///
-    /// # Errors Another one stated the returned number.
+    /// # Errors
+    /// Another one stated the returned number.
     pub(super) fn set_last_segment(&mut self, stated: u64) -> Result<(), u64> {
         let known = *self.last_segment.get_or_insert(stated);
         if known == stated { Ok(()) } else { Err(known) }
@@ -359,9 +358,9 @@ impl VerifyQueue {
         VerifyOutcome::Pending
     }
 
-    /// Whose signature a packet bears, or says it does.
+    /// The signer of a packet, or the one that the packet claims.
     fn signer_of(&mut self, packet: &Packet, events: &mut Vec<ConsumerEvent>) -> SignerState {
-        let data = DataView::decode(packet).expect("it was decoded before");
+        let data = DataView::decode(packet).expect("decoded on arrival");
         if let Some(known) = self.signers.iter().find(|signer| signer.signed(&data)) {
             return known.verifier.clone().map_or(SignerState::Unknown, SignerState::By);
         }
@@ -381,7 +380,7 @@ impl VerifyQueue {
         SignerState::Unknown
     }
 
-    /// The driver says what verifies a signer's packets. Returns false if the signer is not known.
+    /// The driver states how to verify a signer's packets. Returns false if the signer is unknown.
     pub(super) fn set_key(&mut self, key: KeyId, verifier: Arc<dyn Verifier>) -> bool {
         let signer = self.signers.iter_mut().find(|signer| signer.id == key);
         signer.map(|signer| signer.verifier = Some(verifier)).is_some()
@@ -394,7 +393,7 @@ impl VerifyQueue {
     }
 
     /// The signer of a packet is not trusted. If another signer of this object is, the packet may
-    /// be forged, and the right one may come.
+    /// be forged, and a good copy may exist.
     pub(super) fn untrusted(&self, packet: PacketId, reason: String) -> VerifyOutcome {
         let has_other = self.signers.iter().any(|signer| signer.verifier.is_some());
         match packet {
@@ -403,8 +402,8 @@ impl VerifyQueue {
         }
     }
 
-    /// Takes the driver's verdict. Returns the index of the packet and what becomes of it; `None`
-    /// if no verdict was due.
+    /// Takes the driver's verdict. Returns the index of the packet and the outcome; `None` if no
+    /// verdict was pending.
     pub(super) fn conclude(
         &mut self,
         op: VerifyId,

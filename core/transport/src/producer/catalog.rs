@@ -87,7 +87,8 @@ impl Catalog {
     /// Adds an object of `segments` segments right below `versioned`. Replaces an object of the
     /// same name.
     ///
-    /// # Panics `segments` is 0.
+    /// # Panics
+    /// `segments` is 0.
     pub fn add_object(&mut self, versioned: NameView<'_>, segments: u64) -> ObjectId {
         assert!(segments > 0, "an empty object has one empty segment");
         let object = Object { versioned: versioned.value().to_vec(), segments };

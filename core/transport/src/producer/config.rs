@@ -66,7 +66,7 @@ counters! {
         metadata: Total;
         /// Data sent.
         data: Total;
-        /// Octets of Data sent.
+        /// Bytes of Data sent.
         octets: Total;
         /// Interests for names that do not exist, and that did not wait or were refused while
         /// waiting.

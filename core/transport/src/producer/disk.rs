@@ -42,18 +42,18 @@ impl DiskReads {
         &mut self,
         buffer: &mut Buffer,
         found: &OnDisk,
-        asker: PendingInterest,
+        pending: PendingInterest,
         max: usize,
     ) -> ReadStart {
         if found.is_stalled {
             buffer.decline_read();
-            return ReadStart::Stalled(asker);
+            return ReadStart::Stalled(pending);
         }
         let begun = if self.count < max { buffer.begin_read(found) } else { Err(ReadRefused) };
-        let Ok(read) = begun else { return ReadStart::Refused(asker) };
-        let interest = buffer.copy(&asker.interest);
+        let Ok(read) = begun else { return ReadStart::Refused(pending) };
+        let interest = buffer.copy(&pending.interest);
         self.count += 1;
-        self.waiting.entry(read).or_default().push(PendingInterest { interest, ..asker });
+        self.waiting.entry(read).or_default().push(PendingInterest { interest, ..pending });
         ReadStart::Pending
     }
 
@@ -64,18 +64,18 @@ impl DiskReads {
         buffer: &mut Buffer,
     ) -> Option<ReadResult> {
         let FinishedRead { read, outcome } = buffer.next_finished()?;
-        let askers = self.waiting.remove(&read).unwrap_or_default();
-        self.count -= askers.len();
+        let pending_interests = self.waiting.remove(&read).unwrap_or_default();
+        self.count -= pending_interests.len();
         let ReadOutcome::Data { packet, fresh_until } = outcome else {
-            return Some(ReadResult { unanswered: askers, ..ReadResult::default() });
+            return Some(ReadResult { unanswered: pending_interests, ..ReadResult::default() });
         };
         // The index knows only hashes of names, and a checksum does not show which record this is.
         let Ok(data) = DataView::decode(&packet) else {
-            return Some(ReadResult { unanswered: askers, ..ReadResult::default() });
+            return Some(ReadResult { unanswered: pending_interests, ..ReadResult::default() });
         };
         buffer.promote(now, &packet, &data, fresh_until);
-        let (answered, unanswered) = askers.into_iter().partition(|asker| {
-            let interest = InterestView::decode(&asker.interest).expect("it was decoded before");
+        let (answered, unanswered) = pending_interests.into_iter().partition(|pending| {
+            let interest = InterestView::decode(&pending.interest).expect("decoded on arrival");
             data.satisfies(&interest)
         });
         Some(ReadResult { data: Some(packet.clone()), answered, unanswered })

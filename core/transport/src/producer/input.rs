@@ -7,7 +7,6 @@ use weir_wire::{LpHeader, Name, PitToken};
 use super::ObjectId;
 use crate::PathId;
 
-/// An input of a producer.
 #[derive(Debug)]
 pub enum ProducerInput {
     Packet {
@@ -49,7 +48,6 @@ pub enum ProducerInput {
 #[derive(Debug)]
 pub struct ReadOp {
     pub object: ObjectId,
-    /// Its number in the object.
     pub segment: u64,
     pub(super) pending: PendingInterest,
 }
@@ -68,7 +66,6 @@ pub(super) struct PendingInterest {
     pub(super) awaits_segment: bool,
 }
 
-/// An event for the application.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProducerEvent {
     /// This Interest waits for data that does not exist yet.

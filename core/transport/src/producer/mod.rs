@@ -171,10 +171,10 @@ impl<S: Source> Producer<S> {
 
     fn expire(&mut self, now: Instant, out: &mut ProducerOutbox) {
         let (stats, unanswered) = (&mut self.stats, self.config.on_miss);
-        self.waiting.take_expired(now, |asker| {
+        self.waiting.take_expired(now, |pending| {
             stats.expired += 1;
-            let unanswered = if asker.awaits_segment { MissPolicy::Ignore } else { unanswered };
-            refuse(unanswered, asker, NackReason::NoRoute, out);
+            let unanswered = if pending.awaits_segment { MissPolicy::Ignore } else { unanswered };
+            refuse(unanswered, pending, NackReason::NoRoute, out);
         });
     }
 
@@ -198,7 +198,7 @@ impl<S: Source> Producer<S> {
         self.stats.metadata +=
             u64::from(last.is_some_and(|last| last.is_keyword(METADATA_KEYWORD)));
         let lifetime_ns = interest.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
-        let asker = PendingInterest {
+        let pending = PendingInterest {
             path,
             token: header.pit_token,
             deadline: now.plus_ns(lifetime_ns),
@@ -208,22 +208,22 @@ impl<S: Source> Producer<S> {
         };
         let found = self.buffer.find(now, &interest);
         if let Lookup::Hit(hit) = found {
-            return send(&mut self.stats, &asker, hit.packet, out);
+            return send(&mut self.stats, &pending, hit.packet, out);
         }
-        let asker = PendingInterest { interest: packet.clone(), ..asker };
+        let pending = PendingInterest { interest: packet.clone(), ..pending };
         let Lookup::OnDisk(found) = found else {
-            return self.answer_from_source(now, &interest, asker, out);
+            return self.answer_from_source(now, &interest, pending, out);
         };
         let reads_max = self.config.reads_max;
-        match self.disk_reads.start(&mut self.buffer, &found, asker, reads_max) {
+        match self.disk_reads.start(&mut self.buffer, &found, pending, reads_max) {
             ReadStart::Pending => {}
-            ReadStart::Refused(asker) => {
+            ReadStart::Refused(pending) => {
                 self.stats.refused += 1;
-                self.refuse(asker, NackReason::Congestion, out);
+                self.refuse(pending, NackReason::Congestion, out);
             }
-            ReadStart::Stalled(asker) => {
+            ReadStart::Stalled(pending) => {
                 self.stats.disk_vain += 1;
-                self.answer_from_source(now, &interest, asker, out);
+                self.answer_from_source(now, &interest, pending, out);
             }
         }
     }
@@ -235,16 +235,16 @@ impl<S: Source> Producer<S> {
         }
         while let Some(finished) = self.disk_reads.next_finished(now, &mut self.buffer) {
             let ReadResult { data, answered, unanswered } = finished;
-            for (asker, data) in answered.into_iter().zip(data.iter().cycle()) {
-                if now > asker.deadline {
+            for (pending, data) in answered.into_iter().zip(data.iter().cycle()) {
+                if now > pending.deadline {
                     self.stats.reads_late += 1;
                 } else {
                     self.stats.disk_data += 1;
-                    send(&mut self.stats, &asker, data.clone(), out);
+                    send(&mut self.stats, &pending, data.clone(), out);
                 }
             }
-            for asker in unanswered {
-                self.answer_without_disk(now, asker, out);
+            for pending in unanswered {
+                self.answer_without_disk(now, pending, out);
             }
         }
         self.buffer.take_disk_ops(now, &mut out.disk_ops);
@@ -254,24 +254,24 @@ impl<S: Source> Producer<S> {
     fn answer_without_disk(
         &mut self,
         now: Instant,
-        asker: PendingInterest,
+        pending: PendingInterest,
         out: &mut ProducerOutbox,
     ) {
         self.stats.disk_vain += 1;
-        if now > asker.deadline {
+        if now > pending.deadline {
             self.stats.reads_late += 1;
             return;
         }
-        let packet = asker.interest.clone();
-        let interest = InterestView::decode(&packet).expect("it was decoded before");
+        let packet = pending.interest.clone();
+        let interest = InterestView::decode(&packet).expect("decoded on arrival");
         // It may have been published again meanwhile. A disk that has failed is not asked twice.
         match self.buffer.find(now, &interest) {
-            Lookup::Hit(hit) => send(&mut self.stats, &asker, hit.packet, out),
+            Lookup::Hit(hit) => send(&mut self.stats, &pending, hit.packet, out),
             Lookup::OnDisk(_) => {
                 self.buffer.decline_read();
-                self.answer_from_source(now, &interest, asker, out);
+                self.answer_from_source(now, &interest, pending, out);
             }
-            Lookup::Miss => self.answer_from_source(now, &interest, asker, out),
+            Lookup::Miss => self.answer_from_source(now, &interest, pending, out),
         }
     }
 
@@ -280,25 +280,25 @@ impl<S: Source> Producer<S> {
         &mut self,
         now: Instant,
         interest: &InterestView<'_>,
-        asker: PendingInterest,
+        pending: PendingInterest,
         out: &mut ProducerOutbox,
     ) {
-        let until = |wait_ns: u64| asker.deadline.min(now.plus_ns(wait_ns));
+        let until = |wait_ns: u64| pending.deadline.min(now.plus_ns(wait_ns));
         match self.source.find(interest) {
-            Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
-            Answer::Segment { object, segment } => self.read(object, segment, asker, out),
+            Answer::Packet(data) => send(&mut self.stats, &pending, data, out),
+            Answer::Segment { object, segment } => self.read(object, segment, pending, out),
             Answer::WhenMade => {
                 let until = until(SEGMENT_WAIT_NS_MAX);
-                let interest_copy = self.buffer.copy(&asker.interest);
-                let asker =
-                    PendingInterest { interest: interest_copy, awaits_segment: true, ..asker };
-                self.wait(interest, until, asker, out);
+                let interest_copy = self.buffer.copy(&pending.interest);
+                let pending =
+                    PendingInterest { interest: interest_copy, awaits_segment: true, ..pending };
+                self.wait(interest, until, pending, out);
             }
             Answer::NotFound if self.config.wait_max_ns > 0 => {
                 let until = until(self.config.wait_max_ns);
-                let asker =
-                    PendingInterest { interest: self.buffer.copy(&asker.interest), ..asker };
-                self.wait(interest, until, asker, out);
+                let pending =
+                    PendingInterest { interest: self.buffer.copy(&pending.interest), ..pending };
+                self.wait(interest, until, pending, out);
             }
             Answer::NotFound => {
                 self.stats.unknown += 1;
@@ -308,8 +308,8 @@ impl<S: Source> Producer<S> {
                     false => self.absence.sign_answer(now, interest),
                 };
                 match answer {
-                    Some(data) => send(&mut self.stats, &asker, data, out),
-                    None => self.refuse(asker, NackReason::NoRoute, out),
+                    Some(data) => send(&mut self.stats, &pending, data, out),
+                    None => self.refuse(pending, NackReason::NoRoute, out),
                 }
             }
         }
@@ -319,34 +319,34 @@ impl<S: Source> Producer<S> {
         &mut self,
         object: ObjectId,
         segment: u64,
-        asker: PendingInterest,
+        pending: PendingInterest,
         out: &mut ProducerOutbox,
     ) {
         if self.reads >= self.config.reads_max {
             self.stats.refused += 1;
-            self.refuse(asker, NackReason::Congestion, out);
+            self.refuse(pending, NackReason::Congestion, out);
             return;
         }
         self.reads += 1;
-        out.reads.push(ReadOp { object, segment, pending: asker });
+        out.reads.push(ReadOp { object, segment, pending: pending });
     }
 
     fn wait(
         &mut self,
         interest: &InterestView<'_>,
         until: Instant,
-        asker: PendingInterest,
+        pending: PendingInterest,
         out: &mut ProducerOutbox,
     ) {
-        let (copy, is_early) = (asker.interest.clone(), asker.awaits_segment);
-        match self.waiting.join(interest, until, asker) {
+        let (copy, is_early) = (pending.interest.clone(), pending.awaits_segment);
+        match self.waiting.join(interest, until, pending) {
             JoinResult::First if !is_early => {
                 out.events.push(ProducerEvent::Wanted { interest: copy });
             }
             JoinResult::First | JoinResult::Replaced => {}
-            JoinResult::Full(asker) => {
+            JoinResult::Full(pending) => {
                 self.stats.refused += 1;
-                self.refuse(asker, NackReason::Congestion, out);
+                self.refuse(pending, NackReason::Congestion, out);
             }
         }
     }
@@ -358,7 +358,7 @@ impl<S: Source> Producer<S> {
         };
         self.buffer.insert(now, &data);
         let stats = &mut self.stats;
-        self.waiting.take_answered(&data, |asker| send(stats, &asker, packet.clone(), out));
+        self.waiting.take_answered(&data, |pending| send(stats, &pending, packet.clone(), out));
     }
 
     fn refuse_waiting(&mut self, interest: &[u8], out: &mut ProducerOutbox) {
@@ -367,9 +367,9 @@ impl<S: Source> Producer<S> {
             return;
         };
         let (stats, unanswered) = (&mut self.stats, self.config.on_miss);
-        self.waiting.take_refused(&interest, |asker| {
+        self.waiting.take_refused(&interest, |pending| {
             stats.unknown += 1;
-            refuse(unanswered, asker, NackReason::NoRoute, out);
+            refuse(unanswered, pending, NackReason::NoRoute, out);
         });
     }
 
@@ -377,40 +377,42 @@ impl<S: Source> Producer<S> {
     fn refuse_all(&mut self, out: &mut ProducerOutbox) {
         let unanswered = self.config.on_miss;
         let mut askers = self.disk_reads.take_all();
-        self.waiting.take_all(|asker| askers.push(asker));
+        self.waiting.take_all(|pending| askers.push(pending));
         self.stats.unknown += askers.len() as u64;
-        for asker in askers {
-            refuse(unanswered, asker, NackReason::NoRoute, out);
+        for pending in askers {
+            refuse(unanswered, pending, NackReason::NoRoute, out);
         }
     }
 
     /// Looks up waiting Interests for names near `prefix` again.
     fn answer_published(&mut self, prefix: &Name, out: &mut ProducerOutbox) {
         let (waiting, source) = (&mut self.waiting, &mut self.source);
-        for (asker, answer) in waiting.take_answerable(prefix.as_view(), source) {
+        for (pending, answer) in waiting.take_answerable(prefix.as_view(), source) {
             match answer {
-                Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
-                Answer::Segment { object, segment } => self.read(object, segment, asker, out),
-                Answer::NotFound | Answer::WhenMade => unreachable!("such an Interest waits on"),
+                Answer::Packet(data) => send(&mut self.stats, &pending, data, out),
+                Answer::Segment { object, segment } => self.read(object, segment, pending, out),
+                Answer::NotFound | Answer::WhenMade => {
+                    unreachable!("such an Interest keeps waiting")
+                }
             }
         }
     }
 
     fn on_read(&mut self, now: Instant, op: ReadOp, data: Packet, out: &mut ProducerOutbox) {
         self.finish_read();
-        let asker = op.pending;
+        let pending = op.pending;
         if self.buffer.is_enabled()
             && let Ok(view) = DataView::decode(&data)
         {
             self.buffer.insert(now, &view);
         }
-        if now > asker.deadline {
+        if now > pending.deadline {
             self.stats.reads_late += 1;
-        } else if asker.is_full_name && !has_digest(&asker.interest, &data) {
+        } else if pending.is_full_name && !has_digest(&pending.interest, &data) {
             self.stats.unknown += 1;
-            self.refuse(asker, NackReason::NoRoute, out);
+            self.refuse(pending, NackReason::NoRoute, out);
         } else {
-            send(&mut self.stats, &asker, data, out);
+            send(&mut self.stats, &pending, data, out);
         }
     }
 
@@ -418,33 +420,34 @@ impl<S: Source> Producer<S> {
         self.reads = self.reads.checked_sub(1).expect("each read comes back once");
     }
 
-    fn refuse(&self, asker: PendingInterest, reason: NackReason, out: &mut ProducerOutbox) {
-        refuse(self.config.on_miss, asker, reason, out);
+    fn refuse(&self, pending: PendingInterest, reason: NackReason, out: &mut ProducerOutbox) {
+        refuse(self.config.on_miss, pending, reason, out);
     }
 }
 
 fn refuse(
     unanswered: MissPolicy,
-    asker: PendingInterest,
+    pending: PendingInterest,
     reason: NackReason,
     out: &mut ProducerOutbox,
 ) {
     if unanswered == MissPolicy::Nack {
-        let header = LpHeader { pit_token: asker.token, nack: Some(reason), ..LpHeader::default() };
-        out.packets.push((asker.path, header, asker.interest));
+        let header =
+            LpHeader { pit_token: pending.token, nack: Some(reason), ..LpHeader::default() };
+        out.packets.push((pending.path, header, pending.interest));
     }
 }
 
 fn send(
     stats: &mut ProducerStats,
-    asker: &PendingInterest,
+    pending: &PendingInterest,
     data: Packet,
     out: &mut ProducerOutbox,
 ) {
     stats.data += 1;
     stats.octets += data.len() as u64;
-    let header = LpHeader { pit_token: asker.token, ..LpHeader::default() };
-    out.packets.push((asker.path, header, data));
+    let header = LpHeader { pit_token: pending.token, ..LpHeader::default() };
+    out.packets.push((pending.path, header, data));
 }
 
 /// Whether `data` has the implicit digest at the end of the Interest's name.

@@ -16,7 +16,8 @@ pub struct Signatures {
 impl Signatures {
     /// The signature values of the segments from 0 on.
     ///
-    /// # Panics One has 64 KiB or more.
+    /// # Panics
+    /// One has 64 KiB or more.
     pub fn new<'a>(all: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         let stride = all.clone().map(<[u8]>::len).max().unwrap_or(0);
         let count = all.clone().count();
@@ -52,7 +53,6 @@ pub struct SealedObject {
     /// Bytes of Content in each segment but the last.
     pub segment_size: u64,
     pub size_bytes: u64,
-    /// Metadata and manifest parts.
     pub packets: Vec<Packet>,
 }
 
@@ -70,7 +70,8 @@ impl SealedObject {
     /// A block with a segment except its Content, and the Content's offset in the object. The
     /// driver fills in [`Frame::content`] and freezes [`Frame::len`] bytes.
     ///
-    /// # Panics The segment does not exist.
+    /// # Panics
+    /// The segment does not exist.
     pub fn frame(&self, segment: u64, pool: &mut Pool) -> (PacketMut, Frame, u64) {
         let (content_len, offset) = self.content(segment);
         let signature = self.signatures.of(segment);
@@ -81,7 +82,8 @@ impl SealedObject {
 
     /// As [`SealedObject::frame`], written to the start of `out`.
     ///
-    /// # Panics The segment does not exist, or `out` is too short.
+    /// # Panics
+    /// The segment does not exist, or `out` is too short.
     pub fn write(&self, segment: u64, out: &mut [u8]) -> (Frame, u64) {
         let (content_len, offset) = self.content(segment);
         (self.template.write(segment, content_len, self.signatures.of(segment), out), offset)

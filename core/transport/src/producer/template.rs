@@ -20,9 +20,7 @@ pub struct Frame {
     pub len: usize,
     /// The value of Content, which the driver fills in.
     pub content: Range<usize>,
-    /// The signed portion.
     pub signed: Range<usize>,
-    /// The signature value.
     pub signature: Range<usize>,
 }
 
@@ -31,10 +29,8 @@ pub struct Frame {
 pub struct SegmentTemplate {
     /// Value of the Name before the segment number.
     prefix: Vec<u8>,
-    /// MetaInfo TLV.
     meta: Vec<u8>,
     freshness_ms: u64,
-    /// SignatureInfo TLV.
     info: Vec<u8>,
 }
 
@@ -102,7 +98,8 @@ impl SegmentTemplate {
 
     /// Writes a segment except the value of its Content to the start of `out`.
     ///
-    /// # Panics `out` is shorter than the frame.
+    /// # Panics
+    /// `out` is shorter than the frame.
     pub fn write(
         &self,
         segment: u64,

@@ -13,7 +13,7 @@ use super::{Answer, ProducerConfig, Source};
 const TICK_NS: u64 = NS_PER_MS;
 
 struct WaitingInterest {
-    asker: PendingInterest,
+    pending: PendingInterest,
     /// Hash of the Interest's complete name.
     hash: u64,
 }
@@ -66,26 +66,26 @@ impl WaitingTable {
         &mut self,
         interest: &InterestView<'_>,
         until: Instant,
-        asker: PendingInterest,
+        pending: PendingInterest,
     ) -> JoinResult {
         let hash = self.hash_key.hash(interest.name.value());
         let entries = &self.entries;
         let same = self.table.find(hash, |index| {
-            let other = &entries[index].asker;
-            other.path == asker.path && matches_interest(&other.interest, interest)
+            let other = &entries[index].pending;
+            other.path == pending.path && matches_interest(&other.interest, interest)
         });
         if let Some(index) = same {
             // The router has the same entry, and only its latest token is valid.
             let entry = &mut self.entries[index];
-            entry.asker = asker;
+            entry.pending = pending;
             self.timers.schedule(index, until);
             return JoinResult::Replaced;
         }
         if self.entries.len() >= self.max {
-            return JoinResult::Full(asker);
+            return JoinResult::Full(pending);
         }
-        self.full_names += usize::from(asker.is_full_name);
-        let index = self.entries.insert(WaitingInterest { asker, hash });
+        self.full_names += usize::from(pending.is_full_name);
+        let index = self.entries.insert(WaitingInterest { pending, hash });
         self.table.insert(hash, index);
         self.timers.schedule(index, until);
         JoinResult::First
@@ -100,7 +100,7 @@ impl WaitingTable {
         let hash = self.hash_key.hash(interest.name.value());
         self.table.for_each_candidate(hash, |index| found.push(index));
         for index in found.drain(..) {
-            if matches_interest(&self.entries[index].asker.interest, interest) {
+            if matches_interest(&self.entries[index].pending.interest, interest) {
                 then(self.remove(index));
             }
         }
@@ -130,7 +130,7 @@ impl WaitingTable {
         found.sort_unstable();
         found.dedup();
         for index in found.drain(..) {
-            let answers = InterestView::decode(&self.entries[index].asker.interest)
+            let answers = InterestView::decode(&self.entries[index].pending.interest)
                 .is_ok_and(|interest| data.satisfies(&interest));
             if answers {
                 then(self.remove(index));
@@ -147,7 +147,7 @@ impl WaitingTable {
         source: &mut impl Source,
     ) -> Vec<(PendingInterest, Answer)> {
         let answer = |(index, entry): (u32, &WaitingInterest)| {
-            let interest = InterestView::decode(&entry.asker.interest).ok()?;
+            let interest = InterestView::decode(&entry.pending.interest).ok()?;
             let is_related = prefix.is_prefix_of(interest.name)
                 || (interest.can_be_prefix && interest.name.is_prefix_of(prefix));
             let answer = is_related.then(|| source.find(&interest))?;
@@ -176,11 +176,11 @@ impl WaitingTable {
     }
 
     fn remove(&mut self, index: u32) -> PendingInterest {
-        let WaitingInterest { asker, hash } = self.entries.remove(index);
+        let WaitingInterest { pending, hash } = self.entries.remove(index);
         self.table.remove(hash, index);
         self.timers.cancel(index);
-        self.full_names -= usize::from(asker.is_full_name);
-        asker
+        self.full_names -= usize::from(pending.is_full_name);
+        pending
     }
 
     fn hash_of_full_name(&self, data: &DataView<'_>) -> u64 {

@@ -41,7 +41,8 @@ struct Document {
 impl KeyChain {
     /// The signers known from earlier use, by prefix.
     ///
-    /// # Errors [`KeyChainError::KnownSigners`], or the file cannot be read.
+    /// # Errors
+    /// [`KeyChainError::KnownSigners`], or the file cannot be read.
     pub(crate) fn known_signers(&self) -> Result<KnownSigners, KeyChainError> {
         let mut known = KnownSigners::default();
         for entry in self.known_signer_entries()? {
@@ -53,7 +54,8 @@ impl KeyChain {
 
     /// The entries of the file.
     ///
-    /// # Errors As `known_signers`.
+    /// # Errors
+    /// As `known_signers`.
     pub fn known_signer_entries(&self) -> Result<Vec<KnownSigner>, KeyChainError> {
         let path = self.known_signers_path();
         let Some(text) = files::read_text(&path, FILE_LEN_MAX)? else {
@@ -67,7 +69,8 @@ impl KeyChain {
     /// Records that the key whose SubjectPublicKeyInfo has this SHA-256 signs names below `prefix`.
     /// Replaces an earlier record.
     ///
-    /// # Errors As [`known_signers`], or the file cannot be written.
+    /// # Errors
+    /// As [`known_signers`], or the file cannot be written.
     pub(crate) fn remember_signer(
         &self,
         prefix: &Name,
@@ -86,7 +89,8 @@ impl KeyChain {
 
     /// Removes the signer recorded for exactly this prefix. Returns whether there was one.
     ///
-    /// # Errors As `remember_signer`.
+    /// # Errors
+    /// As `remember_signer`.
     pub fn forget_signer(&self, prefix: &Name) -> Result<bool, KeyChainError> {
         let mut is_known = false;
         self.change_known_signers(|signers| {

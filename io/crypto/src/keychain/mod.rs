@@ -61,7 +61,6 @@ pub enum KeyChainError {
     /// Neither `WEIR_HOME` nor a home directory is known.
     #[error("no directory for keys is known: set {HOME_VARIABLE} to one")]
     NoHome,
-    /// A system call failed.
     #[error("cannot {doing} {path}", path = path.display())]
     Io {
         doing: &'static str,
@@ -89,7 +88,6 @@ pub enum KeyChainError {
     /// A key cannot be generated or exported.
     #[error(transparent)]
     PrivateKey(#[from] KeyError),
-    /// A file contains no certificate.
     #[error("{path} is not a certificate", path = path.display())]
     MalformedCertificate {
         path: PathBuf,
@@ -112,10 +110,8 @@ pub enum KeyChainError {
     NoSuchCertificate(Name),
     #[error("the key {0} has no certificate (HMAC keys never have)")]
     NoCertificate(Name),
-    /// There are keys, but no default.
     #[error("no key is the default; choose one with `weir key default NAME`")]
     NoDefault,
-    /// A key of this name exists.
     #[error("there is a key {0} already; delete it first")]
     KeyExists(Name),
     #[error(transparent)]
@@ -126,7 +122,6 @@ pub enum KeyChainError {
     /// A certificate is not trusted.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// `known-signers.toml` cannot be parsed.
     #[error("{path} is damaged; correct or delete it: {reason}", path = path.display())]
     KnownSigners {
         path: PathBuf,
@@ -178,7 +173,8 @@ impl KeyChain {
 
     /// All keys, sorted by file name.
     ///
-    /// # Errors The directory cannot be read.
+    /// # Errors
+    /// The directory cannot be read.
     pub fn keys(&self) -> Result<Vec<KeyEntry>, KeyChainError> {
         let paths = files::list(&self.dir.join("keys"), "pem")?;
         // Another process may have deleted a file meanwhile.
@@ -189,7 +185,7 @@ impl KeyChain {
     /// The key for `name`: a key name, the name of one of its certificates, or an identity. For an
     /// identity, the default key if it belongs to it, else the newest key.
     ///
-    /// # Errors [`KeyChainError::NoSuchKey`].
+    /// # Errors
     /// [`KeyChainError::NoSuchKey`].
     pub fn find(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         if let Some(exact) = key_name_of(name.as_view()) {
@@ -225,7 +221,8 @@ impl KeyChain {
 
     /// The name of the default key, if one was chosen.
     ///
-    /// # Errors The file cannot be read.
+    /// # Errors
+    /// The file cannot be read.
     pub fn default_name(&self) -> Result<Option<Name>, KeyChainError> {
         let text = files::read_text(&self.default_path(), CERTIFICATE_FILE_LEN_MAX)?;
         Ok(text.and_then(|text| text.trim().parse().ok()))
@@ -233,7 +230,8 @@ impl KeyChain {
 
     /// Makes `name` (as in [`Self::find`]) the default key.
     ///
-    /// # Errors [`KeyChainError::NoSuchKey`], or the file cannot be written.
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`], or the file cannot be written.
     pub fn set_default(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         let lock = self.lock()?;
         let key = self.find(name)?;
@@ -245,7 +243,8 @@ impl KeyChain {
     /// certificate for the KeyLocator. Otherwise it is the newest valid one; issued certificates
     /// come first.
     ///
-    /// # Errors [`KeyChainError::NoSuchKey`], [`KeyChainError::Exposed`], or a missing passphrase.
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`], [`KeyChainError::Exposed`], or a missing passphrase.
     pub fn signer(&self, name: &Name) -> Result<KeySigner, KeyChainError> {
         let entry = self.find(name)?;
         let key = self.private_key(&entry)?;
@@ -270,8 +269,8 @@ impl KeyChain {
     /// A signer with the default key. If there is no key at all, first generates an ECDSA P-256 key
     /// for [`default_identity`], encrypted if a passphrase is set in the environment or a file.
     ///
-    /// # Errors [`KeyChainError::NoDefault`], and the errors of [`Self::signer`] and
-    /// [`Self::generate`].
+    /// # Errors
+    /// [`KeyChainError::NoDefault`], and the errors of [`Self::signer`] and [`Self::generate`].
     pub fn default_signer_or_create(&self) -> Result<KeySigner, KeyChainError> {
         if let Some(name) = self.existing_default()? {
             return self.signer(&name);
@@ -287,7 +286,8 @@ impl KeyChain {
 
     /// The verifier for signatures of an HMAC key of this key chain.
     ///
-    /// # Errors [`KeyChainError::NoSuchKey`] also if it is another kind of key; the errors of
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`] also if it is another kind of key; the errors of
     /// [`Self::signer`].
     pub(crate) fn hmac_verifier(&self, name: &Name) -> Result<HmacVerifier, KeyChainError> {
         let key = self.private_key(&self.find(name)?)?;
@@ -316,7 +316,8 @@ impl KeyChain {
     /// Deletes the key for `name`, and its certificates. If it was the default, there is none
     /// afterwards.
     ///
-    /// # Errors [`KeyChainError::NoSuchKey`], or files cannot be deleted.
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`], or files cannot be deleted.
     pub fn delete(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         let lock = self.lock()?;
         let entry = self.find(name)?;
@@ -339,7 +340,8 @@ impl KeyChain {
 
     /// The certificate with exactly this name.
     ///
-    /// # Errors [`KeyChainError::NoSuchCertificate`], or it cannot be read.
+    /// # Errors
+    /// [`KeyChainError::NoSuchCertificate`], or it cannot be read.
     pub fn certificate(&self, name: &Name) -> Result<Certificate, KeyChainError> {
         let path = self.certificate_path(name.as_view());
         match path.try_exists().map_err(files::io_error("read", &path))? {
@@ -370,7 +372,8 @@ impl KeyChain {
     /// encrypted key keeps its passphrase; `protect` encrypts an unencrypted one. `name` gives the
     /// owner of a PEM key (an identity or a key name) that does not name it itself.
     ///
-    /// # Errors [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
+    /// # Errors
+    /// [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
     /// [`KeyChainError::KeyExists`], or it cannot be opened or written.
     pub fn import(
         &self,
@@ -418,7 +421,8 @@ impl KeyChain {
 
     /// Key and certificate as a SafeBag, in lines of base64, encrypted with `passphrase`.
     ///
-    /// # Errors [`KeyChainError::NoCertificate`] for HMAC keys, and the errors of `private_key`.
+    /// # Errors
+    /// [`KeyChainError::NoCertificate`] for HMAC keys, and the errors of `private_key`.
     pub fn export_safe_bag(&self, name: &Name, passphrase: &str) -> Result<String, KeyChainError> {
         let entry = self.find(name)?;
         let certificate = self
@@ -430,7 +434,8 @@ impl KeyChain {
 
     /// The key as PKCS#8 PEM with this key chain's header, encrypted if a passphrase is given.
     ///
-    /// # Errors The errors of `private_key`.
+    /// # Errors
+    /// The errors of `private_key`.
     pub fn export_pem(
         &self,
         name: &Name,
@@ -445,7 +450,8 @@ impl KeyChain {
     /// Issues a certificate for the key in `request`, valid from now on, without storing it. The
     /// request is a certificate, usually self-signed, which proves that the requester has the key.
     ///
-    /// # Errors [`KeyChainError::Trust`] if the request's signature is wrong; the errors of
+    /// # Errors
+    /// [`KeyChainError::Trust`] if the request's signature is wrong; the errors of
     /// [`Self::signer`].
     pub fn issue(
         &self,
@@ -482,7 +488,8 @@ impl KeyChain {
 
     /// Trusts a certificate from now on.
     ///
-    /// # Errors [`KeyChainError::Trust`] if its key cannot be used, or it cannot be written.
+    /// # Errors
+    /// [`KeyChainError::Trust`] if its key cannot be used, or it cannot be written.
     pub fn add_anchor(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
         Anchors::default().add(certificate.clone(), &Provider)?;
         let path = certificate_path(&self.anchors_dir(), certificate.name());
@@ -492,7 +499,8 @@ impl KeyChain {
     /// Removes the anchors for `name`: a certificate, or all of a key or identity. Returns the
     /// names of those removed.
     ///
-    /// # Errors [`KeyChainError::NoSuchCertificate`], or they cannot be deleted.
+    /// # Errors
+    /// [`KeyChainError::NoSuchCertificate`], or they cannot be deleted.
     pub fn remove_anchors(&self, name: &Name) -> Result<Vec<Name>, KeyChainError> {
         let (mut removed, lock) = (Vec::new(), self.lock()?);
         for certificate in read_certificates(&self.anchors_dir())? {
@@ -557,7 +565,8 @@ impl KeyChain {
     /// Makes a key sign a new certificate for itself: its last one has expired, or was made while
     /// the clock was wrong.
     ///
-    /// # Errors The errors of [`Self::signer`], or the certificate cannot be written.
+    /// # Errors
+    /// The errors of [`Self::signer`], or the certificate cannot be written.
     pub fn renew(&self, name: &Name) -> Result<Certificate, KeyChainError> {
         let entry = self.find(name)?;
         let key = self.private_key(&entry)?;

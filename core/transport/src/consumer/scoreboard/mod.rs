@@ -143,7 +143,6 @@ impl Scoreboard {
         found.into_iter().flat_map(|at| self.outstanding.open_segments(at))
     }
 
-    /// Whether every segment has been answered.
     pub(crate) fn is_done(&self) -> bool {
         self.outstanding.is_empty() && self.is_all_requested()
     }
@@ -732,7 +731,7 @@ impl Scoreboard {
         while let Some((end, first)) = self.outstanding.first_ahead_end()
             && end <= now
         {
-            let at = self.outstanding.find(first).expect("what is in flight has a record");
+            let at = self.outstanding.find(first).expect("a chunk in flight has a record");
             if !self.is_ahead(first) {
                 // It exists, is requested only once, and has not arrived.
                 self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);

@@ -274,7 +274,6 @@ impl Outstanding {
         self.finish(at, paths);
     }
 
-    /// Cancels a segment.
     pub(super) fn cancel(&mut self, index: u64, paths: &mut Paths) {
         let Some(at) = self.find(index) else { return };
         self.close(at, index);

@@ -9,12 +9,12 @@ use super::*;
 fn asking_stores(verification: Verification) -> Fixture {
     let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
     let config = ConsumerConfig { verification, ..ConsumerConfig::default() };
-    let mut bench = Fixture::new(target, config);
-    assert!(bench.asked().must_be_fresh);
-    let asked = bench.requested[0].clone();
-    bench.nack(&asked, NackReason::NoRoute);
-    assert!(!bench.asked().must_be_fresh);
-    bench
+    let mut fixture = Fixture::new(target, config);
+    assert!(fixture.last_interest().must_be_fresh);
+    let asked = fixture.requested[0].clone();
+    fixture.nack(&asked, NackReason::NoRoute);
+    assert!(!fixture.last_interest().must_be_fresh);
+    fixture
 }
 
 fn metadata_of(versioned: &str) -> Vec<u8> {
@@ -28,43 +28,43 @@ fn requests_fresh_metadata_after_bad() {
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
     type Corrupt = fn(&mut Fixture, &Name);
     let spoilt: [(Corrupt, &str); 4] = [
-        (|bench, name| drop(bench.data(name)), "Metadata {"),
-        (|bench, name| drop(bench.data_with(name, &metadata_of("/b/54=%01"))), "Elsewhere {"),
+        (|fixture, name| drop(fixture.data(name)), "Metadata {"),
+        (|fixture, name| drop(fixture.data_with(name, &metadata_of("/b/54=%01"))), "Elsewhere {"),
         (
-            |bench, name| {
-                bench.data_with(name, &metadata_of("/a/54=%01"));
-                assert!(bench.requested.is_empty());
-                bench.verify(false);
+            |fixture, name| {
+                fixture.data_with(name, &metadata_of("/a/54=%01"));
+                assert!(fixture.requested.is_empty());
+                fixture.verify(false);
             },
             "Unverified {",
         ),
         (
-            |bench, name| {
-                bench.consumer.transfer.verify.set_mode(Verification::Signatures);
-                bench.data_with(name, &metadata_of("/a/54=%01"));
-                let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
+            |fixture, name| {
+                fixture.consumer.transfer.verify.set_mode(Verification::Signatures);
+                fixture.data_with(name, &metadata_of("/a/54=%01"));
+                let Some(ConsumerEvent::NeedKey { key, .. }) = fixture.out.events.pop() else {
                     panic!("the signer is not known")
                 };
-                bench.input(ConsumerInput::Key { key, verifier: Err("a stranger".into()) });
-                bench.consumer.transfer.verify.set_mode(Verification::ByDriver);
+                fixture.input(ConsumerInput::Key { key, verifier: Err("a stranger".into()) });
+                fixture.consumer.transfer.verify.set_mode(Verification::ByDriver);
             },
             "Untrusted(",
         ),
     ];
-    for (spoil, error) in spoilt {
-        let mut bench = asking_stores(Verification::ByDriver);
+    for (corrupt, error) in spoilt {
+        let mut fixture = asking_stores(Verification::ByDriver);
         for _ in 0..4 {
-            spoil(&mut bench, &name);
-            assert!(bench.asked().must_be_fresh, "{error}");
+            corrupt(&mut fixture, &name);
+            assert!(fixture.last_interest().must_be_fresh, "{error}");
         }
-        bench.data_with(&name, &metadata_of("/a/54=%02"));
-        bench.verify(true);
-        assert!(bench.events()[0].starts_with("Found { metadata: Metadata"), "{error}");
+        fixture.data_with(&name, &metadata_of("/a/54=%02"));
+        fixture.verify(true);
+        assert!(fixture.events()[0].starts_with("Found { metadata: Metadata"), "{error}");
 
-        let mut bench = asking_stores(Verification::ByDriver);
-        (0..5).for_each(|_| spoil(&mut bench, &name));
-        assert!(bench.requested.is_empty(), "it is requested a limited number of times");
-        let events = bench.events();
+        let mut fixture = asking_stores(Verification::ByDriver);
+        (0..5).for_each(|_| corrupt(&mut fixture, &name));
+        assert!(fixture.requested.is_empty(), "it is requested a limited number of times");
+        let events = fixture.events();
         assert!(events[0].starts_with(&std::format!("Failed({error}")), "{events:?}");
     }
 }
@@ -73,19 +73,19 @@ fn requests_fresh_metadata_after_bad() {
 /// rejection.
 #[test]
 fn reports_reason_for_refused_metadata() {
-    let mut bench = asking_stores(Verification::ByDriver);
+    let mut fixture = asking_stores(Verification::ByDriver);
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
-    bench.data_with(&name, &metadata_of("/b/54=%01"));
-    while bench.out.events.is_empty() {
-        match bench.requested.pop() {
-            Some(asked) => bench.nack(&asked, NackReason::NoRoute),
+    fixture.data_with(&name, &metadata_of("/b/54=%01"));
+    while fixture.out.events.is_empty() {
+        match fixture.requested.pop() {
+            Some(asked) => fixture.nack(&asked, NackReason::NoRoute),
             None => {
-                bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
-                bench.step()
+                fixture.now = fixture.consumer.next_wakeup().expect("it asks or gives up");
+                fixture.step()
             }
         };
     }
-    let events = bench.events();
+    let events = fixture.events();
     assert!(events[0].starts_with("Failed(Elsewhere {"), "{events:?}");
 }
 
@@ -93,10 +93,10 @@ fn reports_reason_for_refused_metadata() {
 #[test]
 fn only_matching_nack_queries_stores() {
     let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
-    let mut bench = Fixture::new(target, ConsumerConfig::default());
-    let asked = bench.requested[0].clone();
-    let nonce = bench.asked().nonce.unwrap();
-    let name = bench.asked().name.to_name();
+    let mut fixture = Fixture::new(target, ConsumerConfig::default());
+    let asked = fixture.requested[0].clone();
+    let nonce = fixture.last_interest().nonce.unwrap();
+    let name = fixture.last_interest().name.to_name();
     let other = |name: &str, nonce| Interest::new(name.parse().unwrap()).nonce(nonce);
     let others = [
         other("/b", nonce),
@@ -104,10 +104,10 @@ fn only_matching_nack_queries_stores() {
         other("/a/32=metadata", nonce ^ 1).can_be_prefix(true),
     ];
     for other in others {
-        assert!(bench.nack(&other.encode(), NackReason::NoRoute).is_empty());
+        assert!(fixture.nack(&other.encode(), NackReason::NoRoute).is_empty());
     }
-    assert_eq!(bench.nack(&asked, NackReason::NoRoute), [name]);
-    assert!(!bench.asked().must_be_fresh);
+    assert_eq!(fixture.nack(&asked, NackReason::NoRoute), [name]);
+    assert!(!fixture.last_interest().must_be_fresh);
 }
 
 fn latest() -> Target {
@@ -122,12 +122,12 @@ fn rejects_metadata_of_other_object() {
         (vec![1, 2, 3], "malformed"),
         (metadata_of("/a"), "names no version"),
     ] {
-        let mut bench = Fixture::new(latest(), ConsumerConfig::default());
+        let mut fixture = Fixture::new(latest(), ConsumerConfig::default());
         for _ in 0..5 {
-            bench.data_with(&name, &content);
+            fixture.data_with(&name, &content);
         }
-        let Some(ConsumerEvent::Failed(error)) = bench.out.events.last() else {
-            panic!("{:?}", bench.out)
+        let Some(ConsumerEvent::Failed(error)) = fixture.out.events.last() else {
+            panic!("{:?}", fixture.out)
         };
         let text = std::format!("{error}");
         assert!(text.contains(wanted), "{text}");
@@ -137,69 +137,70 @@ fn rejects_metadata_of_other_object() {
 /// A producer may take seconds to start, and only a router further on has no route.
 #[test]
 fn retries_remote_missing_route() {
-    let mut bench = Fixture::new(latest(), ConsumerConfig::default());
-    while bench.out.events.is_empty() {
-        match bench.requested.pop() {
+    let mut fixture = Fixture::new(latest(), ConsumerConfig::default());
+    while fixture.out.events.is_empty() {
+        match fixture.requested.pop() {
             Some(asked) => {
-                bench.now = bench.now.plus_ns(10 * NS_PER_MS);
+                fixture.now = fixture.now.plus_ns(10 * NS_PER_MS);
                 let nack = Some(NackReason::NoRoute);
                 let header = LpHeader { nack, incoming_face: Some(258), ..LpHeader::default() };
                 let packet = asked.as_slice().into();
-                bench.input(ConsumerInput::Packet { path: PATH, header, packet })
+                fixture.input(ConsumerInput::Packet { path: PATH, header, packet })
             }
             None => {
-                bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
-                bench.step()
+                fixture.now = fixture.consumer.next_wakeup().expect("it asks or gives up");
+                fixture.step()
             }
         };
     }
-    let events = bench.events();
+    let events = fixture.events();
     assert!(events[0].starts_with("Failed(NoRouteBeyond("), "{events:?}");
     let waited = 2500 * NS_PER_MS..=3500 * NS_PER_MS;
-    assert!(waited.contains(&bench.now.as_ns()), "{:?}", bench.now);
+    assert!(waited.contains(&fixture.now.as_ns()), "{:?}", fixture.now);
 }
 
 #[test]
 fn accepts_whole_object_in_one_data() {
     let name: Name = "/a".parse().unwrap();
-    let mut bench = Fixture::new(Target::Prefix { name: name.clone() }, ConsumerConfig::default());
+    let mut fixture =
+        Fixture::new(Target::Prefix { name: name.clone() }, ConsumerConfig::default());
     let packet: Packet = Data::new(name.clone())
         .content(b"all of it")
         .final_block_id(Component::segment(0))
         .encode_with_digest()
         .into();
     for round in 0..2 {
-        assert_eq!(bench.asked().name, name.as_view());
+        assert_eq!(fixture.last_interest().name, name.as_view());
         let (header, packet) = (LpHeader::default(), packet.clone());
-        bench.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+        fixture.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
         if round == 0 {
             let (have, reader) = (SegmentSet::new(), ReaderMode::None);
-            bench.inputs.push(ConsumerInput::Start { have, reader });
+            fixture.inputs.push(ConsumerInput::Start { have, reader });
         }
-        bench.step();
+        fixture.step();
     }
-    let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
-        panic!("{:?}", bench.out)
+    let Some(ConsumerEvent::NeedKey { key, .. }) = fixture.out.events.pop() else {
+        panic!("{:?}", fixture.out)
     };
-    bench.input(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
-    let ids: Vec<PacketId> = bench.out.verify.iter().map(|op| op.id).collect();
+    fixture.input(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
+    let ids: Vec<PacketId> = fixture.out.verify.iter().map(|op| op.id).collect();
     assert_eq!(ids, [PacketId::Segment(0)]);
-    bench.verify(true);
-    assert!(bench.consumer.has_ended());
+    fixture.verify(true);
+    assert!(fixture.consumer.has_ended());
 }
 
 #[test]
 fn counts_malformed_packets() {
     let mut rng = Rng::from_seed(5);
-    let mut bench = Fixture::new(latest(), ConsumerConfig::default());
+    let mut fixture = Fixture::new(latest(), ConsumerConfig::default());
     for i in 0..1000 {
         let mut octets = vec![0; rng.below(200) as usize];
         rng.fill(&mut octets);
         let nack = (i % 2 == 0).then_some(NackReason::NoRoute);
         let header = LpHeader { nack, ..LpHeader::default() };
         let packet = octets.into();
-        bench.input(ConsumerInput::Packet { path: PATH, header, packet });
+        fixture.input(ConsumerInput::Packet { path: PATH, header, packet });
     }
-    assert_eq!(bench.consumer.stats().malformed, 1000);
-    assert!(bench.out.deliveries.is_empty() && bench.out.events.is_empty());
+    assert_eq!(fixture.consumer.stats().malformed, 1000);
+    assert!(fixture.out.deliveries.is_empty() && fixture.out.events.is_empty());
 }

@@ -32,18 +32,18 @@ fn asking(holdings: HoldingsMode) -> (Fixture, Vec<Name>) {
 fn asking_with(config: ConsumerConfig, reader: ReaderMode) -> (Fixture, Vec<Name>) {
     let mut metadata = Metadata::new("/o/v=1".parse().unwrap());
     metadata.last_segment = Some(29);
-    let mut bench = Fixture::new(Target::KnownMetadata { metadata }, config);
+    let mut fixture = Fixture::new(Target::KnownMetadata { metadata }, config);
     for path in [NEAR, FAR] {
-        bench.input(ConsumerInput::AddPath { path, window: None, is_local: false });
+        fixture.input(ConsumerInput::AddPath { path, window: None, is_local: false });
     }
-    let names = bench.input(ConsumerInput::Start { have: SegmentSet::new(), reader });
-    (bench, names)
+    let names = fixture.input(ConsumerInput::Start { have: SegmentSet::new(), reader });
+    (fixture, names)
 }
 
 /// What left on each path: queries and segments.
-fn left(bench: &Fixture, names: &[Name]) -> BTreeMap<PathId, (usize, Vec<u64>)> {
+fn left(fixture: &Fixture, names: &[Name]) -> BTreeMap<PathId, (usize, Vec<u64>)> {
     let mut left: BTreeMap<PathId, (usize, Vec<u64>)> = BTreeMap::new();
-    for (name, &path) in names.iter().zip(&bench.out_paths) {
+    for (name, &path) in names.iter().zip(&fixture.out_paths) {
         let of_path = left.entry(path).or_default();
         match name.as_view().last().and_then(|last| last.as_segment()) {
             Some(segment) => of_path.1.push(segment),
@@ -88,21 +88,21 @@ fn data(path: PathId, number: u64) -> ConsumerInput {
 
 #[test]
 fn queries_each_router_once() {
-    let (mut bench, names) = asking(HoldingsMode::Wait);
-    let asked = left(&bench, &names);
+    let (mut fixture, names) = asking(HoldingsMode::Wait);
+    let asked = left(&fixture, &names);
     assert_eq!(asked.len(), 3);
     assert!(asked.values().all(|(questions, segments)| *questions == 1 && segments.is_empty()));
     assert_eq!(names[0].as_view().component_count(), 5, "{}", names[0]);
 
     let mut told = holdings(NEAR, &[(0, 3), (20, 29)], 8000);
     told.extend(holdings(FAR, &[(4, 5)], 8000));
-    bench.inputs = told;
-    assert!(bench.step().is_empty(), "the third has not answered");
-    let names = bench.input(holdings(PATH, &[], 8000).remove(0));
-    let asked = left(&bench, &names);
+    fixture.inputs = told;
+    assert!(fixture.step().is_empty(), "the third has not answered");
+    let names = fixture.input(holdings(PATH, &[], 8000).remove(0));
+    let asked = left(&fixture, &names);
     assert_eq!(asked[&NEAR].1, [0, 1], "and it has room for no more");
     assert_eq!(asked.len(), 1);
-    assert!(bench.events().iter().any(|event| event.contains("segments: 14")));
+    assert!(fixture.events().iter().any(|event| event.contains("segments: 14")));
 
     // Its window opens. Then the other router's part follows, then segments that no router holds,
     // in turn.
@@ -110,8 +110,8 @@ fn queries_each_router_once() {
     let mut under_way = VecDeque::from([(NEAR, 0), (NEAR, 1)]);
     let mut by = [NEAR; 30];
     while let Some((path, number)) = under_way.pop_front() {
-        let names = bench.input(data(path, number));
-        for (path, (questions, segments)) in left(&bench, &names) {
+        let names = fixture.input(data(path, number));
+        for (path, (questions, segments)) in left(&fixture, &names) {
             assert_eq!(questions, 0);
             for number in segments {
                 under_way.push_back((path, number));
@@ -129,60 +129,60 @@ fn queries_each_router_once() {
 
 #[test]
 fn joins_segmented_answers() {
-    let (mut bench, _) = asking(HoldingsMode::Ask);
+    let (mut fixture, _) = asking(HoldingsMode::Ask);
     let ranges: Vec<(u64, u64)> = (0..10).map(|at| (3 * at, 3 * at + 1)).collect();
     let parts = holdings(FAR, &ranges, 8);
     assert!(parts.len() > 2);
     for (number, part) in parts.into_iter().enumerate() {
-        let names = bench.input(part);
+        let names = fixture.input(part);
         let next = names.iter().find(|name| name.to_string().contains("holdings"));
         let number = number as u64 + 1;
         let asked = next.map(|name| name.as_view().last().unwrap().as_segment());
         assert!(asked.is_none_or(|segment| segment == Some(number)), "{next:?}");
     }
-    assert!(bench.events().iter().any(|event| event.contains("segments: 20")));
+    assert!(fixture.events().iter().any(|event| event.contains("segments: 20")));
 }
 
 #[test]
 fn silent_router_delays_fetch_briefly() {
-    let (mut bench, names) = asking(HoldingsMode::Wait);
-    let question = bench.requested[0].clone();
-    assert!(bench.nack(&question, NackReason::NoRoute).is_empty());
+    let (mut fixture, names) = asking(HoldingsMode::Wait);
+    let question = fixture.requested[0].clone();
+    assert!(fixture.nack(&question, NackReason::NoRoute).is_empty());
     let refused = Data::new({
         let mut name = names[1].clone();
         name.append_version(1).append_segment(0).clone()
     });
     let packet = refused.content([5, 0]).encode_with_digest().into();
     let header = LpHeader::default();
-    assert!(bench.input(ConsumerInput::Packet { path: NEAR, header, packet }).is_empty());
-    bench.now = bench.consumer.next_wakeup().expect("the third is waited for");
-    assert!(bench.now <= Instant::from_ns(NS_PER_S));
-    assert_eq!(bench.step().len(), 6, "all windows");
+    assert!(fixture.input(ConsumerInput::Packet { path: NEAR, header, packet }).is_empty());
+    fixture.now = fixture.consumer.next_wakeup().expect("the third is still pending");
+    assert!(fixture.now <= Instant::from_ns(NS_PER_S));
+    assert_eq!(fixture.step().len(), 6, "all windows");
 }
 
 #[test]
 fn refused_segments_go_to_other_routers() {
-    let (mut bench, _) = asking(HoldingsMode::Wait);
+    let (mut fixture, _) = asking(HoldingsMode::Wait);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
-    bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
-    let names = bench.step();
-    assert_eq!(left(&bench, &names)[&NEAR].1, [0, 1]);
-    let refused: Vec<Vec<u8>> = bench.requested.clone();
+    fixture.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let names = fixture.step();
+    assert_eq!(left(&fixture, &names)[&NEAR].1, [0, 1]);
+    let refused: Vec<Vec<u8>> = fixture.requested.clone();
     for interest in refused {
         let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
         let packet = interest.as_slice().into();
-        bench.inputs.push(ConsumerInput::Packet { path: NEAR, header, packet });
+        fixture.inputs.push(ConsumerInput::Packet { path: NEAR, header, packet });
     }
     let mut by: Vec<PathId> = Vec::new();
     for _ in 0..4 {
-        let names = bench.step();
+        let names = fixture.step();
         by.extend(
-            left(&bench, &names)
+            left(&fixture, &names)
                 .into_iter()
                 .flat_map(|(path, (_, of))| of.iter().map(move |_| path).collect::<Vec<_>>()),
         );
-        let Some(at) = bench.consumer.next_wakeup() else { break };
-        bench.now = at;
+        let Some(at) = fixture.consumer.next_wakeup() else { break };
+        fixture.now = at;
     }
     assert!(by.contains(&PATH) && by.contains(&FAR), "{by:?}");
 }
@@ -196,45 +196,45 @@ fn slow_holder_is_used_with_small_reader() {
         reader_segments_max: 8,
         ..config(HoldingsMode::Wait)
     };
-    let (mut bench, _) = asking_with(config, ReaderMode::InOrder);
+    let (mut fixture, _) = asking_with(config, ReaderMode::InOrder);
     let told = [(NEAR, &[(1, 4)][..]), (FAR, &[(0, 0), (5, 29)]), (PATH, &[])];
-    bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
-    let names = bench.step();
-    let asked = left(&bench, &names);
+    fixture.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let names = fixture.step();
+    let asked = left(&fixture, &names);
     assert_eq!((&asked[&FAR].1, &asked[&NEAR].1), (&vec![0, 5, 6, 7], &vec![1, 2, 3, 4]));
-    bench.now = bench.now.plus_ns(NS_PER_MS);
-    bench.inputs = (1..5).map(|number| data(NEAR, number)).collect();
-    bench.step();
-    bench.now = bench.now.plus_ns(100 * NS_PER_MS);
-    bench.inputs = [0, 5, 6, 7].into_iter().map(|number| data(FAR, number)).collect();
-    bench.inputs.push(ConsumerInput::Read { segments: 8 });
-    let names = bench.step();
-    assert!(left(&bench, &names).contains_key(&FAR), "{names:?}");
+    fixture.now = fixture.now.plus_ns(NS_PER_MS);
+    fixture.inputs = (1..5).map(|number| data(NEAR, number)).collect();
+    fixture.step();
+    fixture.now = fixture.now.plus_ns(100 * NS_PER_MS);
+    fixture.inputs = [0, 5, 6, 7].into_iter().map(|number| data(FAR, number)).collect();
+    fixture.inputs.push(ConsumerInput::Read { segments: 8 });
+    let names = fixture.step();
+    assert!(left(&fixture, &names).contains_key(&FAR), "{names:?}");
 }
 
 #[test]
 fn standby_path_is_no_holder() {
     let config = ConsumerConfig { schedule: PathSchedule::Single, ..config(HoldingsMode::Wait) };
-    let (mut bench, _) = asking_with(config, ReaderMode::Unordered);
+    let (mut fixture, _) = asking_with(config, ReaderMode::Unordered);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
-    bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
-    let names = bench.step();
-    assert_eq!(left(&bench, &names)[&PATH].1, [0, 1]);
+    fixture.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let names = fixture.step();
+    assert_eq!(left(&fixture, &names)[&PATH].1, [0, 1]);
 }
 
 #[test]
 fn endless_answer_delays_fetch_briefly() {
-    let (mut bench, names) = asking(HoldingsMode::Wait);
+    let (mut fixture, names) = asking(HoldingsMode::Wait);
     let mut dataset = names[0].clone();
     dataset.append_version(1);
-    bench.inputs = [NEAR, FAR].iter().flat_map(|path| holdings(*path, &[], 8000)).collect();
-    bench.step();
+    fixture.inputs = [NEAR, FAR].iter().flat_map(|path| holdings(*path, &[], 8000)).collect();
+    fixture.step();
     let mut asked = Vec::new();
     for number in 0..12 {
         let mut name = dataset.clone();
         name.append_segment(number);
-        asked.extend(bench.input(answer(PATH, &name, &[0xfd], 1 << 60)));
-        bench.now = bench.now.plus_ns(100 * NS_PER_MS);
+        asked.extend(fixture.input(answer(PATH, &name, &[0xfd], 1 << 60)));
+        fixture.now = fixture.now.plus_ns(100 * NS_PER_MS);
     }
     let is_segment = |name: &&Name| name.as_view().component_count() == 3;
     assert_eq!(asked.iter().filter(is_segment).count(), 6, "{asked:?}");

@@ -19,29 +19,29 @@ impl CongestionControl for Paced {
 
 #[test]
 fn paces_interests() {
-    let mut bench = sequence(1);
-    bench.input(ConsumerInput::RemovePath { path: PATH });
+    let mut fixture = sequence(1);
+    fixture.input(ConsumerInput::RemovePath { path: PATH });
     let path = Path::new(PathId(9), RttConfig::default(), Box::new(Paced));
-    bench.consumer.transfer.scoreboard.push_path(path);
-    assert_eq!(bench.append(1, "/a", Some(0..100)).len(), 1);
+    fixture.consumer.transfer.scoreboard.push_path(path);
+    assert_eq!(fixture.append(1, "/a", Some(0..100)).len(), 1);
     let mut sent = 1;
     while sent < 5 {
-        bench.now = bench.consumer.next_wakeup().unwrap();
-        sent += bench.step().len();
-        assert_eq!(bench.now, Instant::from_ns((sent as u64 - 1) * 10 * NS_PER_MS));
+        fixture.now = fixture.consumer.next_wakeup().unwrap();
+        sent += fixture.step().len();
+        assert_eq!(fixture.now, Instant::from_ns((sent as u64 - 1) * 10 * NS_PER_MS));
     }
     // The window is full now.
-    let next = bench.consumer.next_wakeup().unwrap();
+    let next = fixture.consumer.next_wakeup().unwrap();
     assert_eq!(next, Instant::from_ns(NS_PER_S), "the timeout of the first");
 }
 
 /// The driver is not called needlessly while an unused path has room.
 #[test]
 fn standby_path_causes_no_wakeup() {
-    let mut bench = sequence(1);
-    bench.input(ConsumerInput::AddPath { path: PathId(9), window: None, is_local: false });
-    assert_eq!(bench.append(1, "/a", Some(0..9)).len(), 1);
-    let wakeup = bench.consumer.next_wakeup().unwrap();
+    let mut fixture = sequence(1);
+    fixture.input(ConsumerInput::AddPath { path: PathId(9), window: None, is_local: false });
+    assert_eq!(fixture.append(1, "/a", Some(0..9)).len(), 1);
+    let wakeup = fixture.consumer.next_wakeup().unwrap();
     assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
 }
 
@@ -66,17 +66,17 @@ fn readded_path_starts_fresh() {
         }
     }
 
-    let mut bench = sequence(4);
-    assert_eq!(bench.append(1, "/a", Some(0..4)).len(), 4);
-    assert!(bench.input(ConsumerInput::RemovePath { path: PATH }).is_empty());
+    let mut fixture = sequence(4);
+    assert_eq!(fixture.append(1, "/a", Some(0..4)).len(), 4);
+    assert!(fixture.input(ConsumerInput::RemovePath { path: PATH }).is_empty());
     let orders = alloc::sync::Arc::default();
     let control = Box::new(RecordedOrders(alloc::sync::Arc::clone(&orders)));
-    bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
-    assert_eq!(bench.step(), [segment("/a", 0)], "the window is one");
+    fixture.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
+    assert_eq!(fixture.step(), [segment("/a", 0)], "the window is one");
     // The last one of the removed path.
-    bench.data(&segment("/a", 3));
+    fixture.data(&segment("/a", 3));
     assert!(orders.lock().unwrap().is_empty(), "it is no answer to what was sent on this one");
-    bench.data(&segment("/a", 0));
+    fixture.data(&segment("/a", 0));
     assert_eq!(*orders.lock().unwrap(), [(0, 1)]);
 }
 
@@ -94,23 +94,23 @@ fn freezes_slow_path_when_reader_is_full() {
             reader_segments_max,
             ..ConsumerConfig::default()
         };
-        let mut bench = Fixture::new(Target::Sequence, config);
-        bench.input(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
-        let mut asked = bench.append(1, "/a", Some(0..1000));
+        let mut fixture = Fixture::new(Target::Sequence, config);
+        fixture.input(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
+        let mut asked = fixture.append(1, "/a", Some(0..1000));
         // The first answers show the paths' round trips, 1 and 20 ms.
         assert_eq!(asked.len(), 8);
         let of_slow = asked.split_off(4);
-        bench.now = bench.now.plus_ns(NS_PER_MS);
+        fixture.now = fixture.now.plus_ns(NS_PER_MS);
         for name in &asked {
-            bench.data(name);
+            fixture.data(name);
         }
-        bench.now = bench.now.plus_ns(19 * NS_PER_MS);
+        fixture.now = fixture.now.plus_ns(19 * NS_PER_MS);
         let mut count = 0;
         for name in &of_slow {
             let packet = Data::new(name.clone()).encode_with_digest().into();
             let header = LpHeader::default();
-            bench.input(ConsumerInput::Packet { path: SLOW, header, packet });
-            count += bench.out_paths.iter().filter(|&&path| path == SLOW).count();
+            fixture.input(ConsumerInput::Packet { path: SLOW, header, packet });
+            count += fixture.out_paths.iter().filter(|&&path| path == SLOW).count();
         }
         count
     };
@@ -129,17 +129,17 @@ fn probes_timed_out_path_with_one_chunk() {
         schedule: PathSchedule::Parallel,
         ..ConsumerConfig::default()
     };
-    let mut bench = Fixture::new(Target::Sequence, config);
-    bench.input(ConsumerInput::AddPath { path: SILENT, window: None, is_local: false });
-    let mut asked = bench.append(1, "/a", Some(0..10_000));
-    assert_eq!(bench.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
+    let mut fixture = Fixture::new(Target::Sequence, config);
+    fixture.input(ConsumerInput::AddPath { path: SILENT, window: None, is_local: false });
+    let mut asked = fixture.append(1, "/a", Some(0..10_000));
+    assert_eq!(fixture.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
     let mut lost = asked.split_off(4);
     let mut tries = 0;
     for _ in 0..10_000 {
-        bench.now = bench.now.plus_ns(NS_PER_MS);
+        fixture.now = fixture.now.plus_ns(NS_PER_MS);
         let name = asked.remove(0);
-        let next = bench.data(&name);
-        for (name, path) in next.into_iter().zip(bench.out_paths.clone()) {
+        let next = fixture.data(&name);
+        for (name, path) in next.into_iter().zip(fixture.out_paths.clone()) {
             if path == SILENT {
                 assert!(!lost.contains(&name), "{name} was lost there");
                 lost.push(name);

@@ -31,36 +31,36 @@ fn probing() -> Fixture {
         window: Some(100),
         ..ConsumerConfig::default()
     };
-    let mut bench = Fixture::new(Target::Version { versioned: versioned() }, config);
+    let mut fixture = Fixture::new(Target::Version { versioned: versioned() }, config);
     let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
-    assert_eq!(bench.input(start), [part(LEAF), segment("/a/54=%01", 0)]);
-    bench.out.events.clear();
-    bench
+    assert_eq!(fixture.input(start), [part(LEAF), segment("/a/54=%01", 0)]);
+    fixture.out.events.clear();
+    fixture
 }
 
 /// A part arrives, with a verdict on its signature.
-fn part_came(bench: &mut Fixture, id: PartId, content: &[u8], is_good: bool) -> Vec<Name> {
-    let mut asked = bench.data_with(&part(id), content);
-    let events = core::mem::take(&mut bench.out.events);
+fn part_came(fixture: &mut Fixture, id: PartId, content: &[u8], is_good: bool) -> Vec<Name> {
+    let mut asked = fixture.data_with(&part(id), content);
+    let events = core::mem::take(&mut fixture.out.events);
     for event in events {
         match event {
             ConsumerEvent::NeedKey { key, .. } => {
                 let verifier = Ok(digest_verifier());
-                asked.extend(bench.input(ConsumerInput::Key { key, verifier }));
+                asked.extend(fixture.input(ConsumerInput::Key { key, verifier }));
             }
-            other => bench.out.events.push(other),
+            other => fixture.out.events.push(other),
         }
     }
-    if let (true, [_]) = (bench.consumer.discovery.is_requesting(), &bench.out.verify[..]) {
+    if let (true, [_]) = (fixture.consumer.discovery.is_requesting(), &fixture.out.verify[..]) {
         assert_eq!(asked, [], "nothing is made of what is not verified");
-        assert_eq!(bench.events(), [""; 0]);
-        asked = bench.verify(is_good);
+        assert_eq!(fixture.events(), [""; 0]);
+        asked = fixture.verify(is_good);
     }
     asked
 }
 
-fn begun(bench: &mut Fixture) -> Option<Option<ManifestShape>> {
-    bench.out.events.drain(..).find_map(|event| match event {
+fn begun(fixture: &mut Fixture) -> Option<Option<ManifestShape>> {
+    fixture.out.events.drain(..).find_map(|event| match event {
         ConsumerEvent::Manifest { shape } => Some(shape),
         _ => None,
     })
@@ -70,13 +70,13 @@ fn begun(bench: &mut Fixture) -> Option<Option<ManifestShape>> {
 fn only_verified_part_sets_manifest_shape() {
     let forged = [shape(1, 1), shape(200, 1)];
     for false_shape in forged {
-        let mut bench = probing();
-        assert_eq!(part_came(&mut bench, LEAF, &content(false_shape, 1), false), [part(LEAF)]);
-        assert!(!bench.asked().must_be_fresh, "damage on the way is as likely");
-        assert_eq!(part_came(&mut bench, LEAF, &content(false_shape, 1), false), [part(LEAF)]);
-        assert!(bench.asked().must_be_fresh, "a store has a bad copy");
-        let asked = part_came(&mut bench, LEAF, &content(shape(3, 1), 1), true);
-        assert_eq!(begun(&mut bench), Some(Some(shape(3, 1))));
+        let mut fixture = probing();
+        assert_eq!(part_came(&mut fixture, LEAF, &content(false_shape, 1), false), [part(LEAF)]);
+        assert!(!fixture.last_interest().must_be_fresh, "damage on the way is as likely");
+        assert_eq!(part_came(&mut fixture, LEAF, &content(false_shape, 1), false), [part(LEAF)]);
+        assert!(fixture.last_interest().must_be_fresh, "a store has a bad copy");
+        let asked = part_came(&mut fixture, LEAF, &content(shape(3, 1), 1), true);
+        assert_eq!(begun(&mut fixture), Some(Some(shape(3, 1))));
         assert!(!asked.contains(&part(LEAF)), "it is there: {asked:?}");
         assert_eq!(asked[..2], [segment("/a/54=%01", 0), segment("/a/54=%01", 1)]);
     }
@@ -86,13 +86,13 @@ fn only_verified_part_sets_manifest_shape() {
 fn falls_back_to_signatures() {
     let malformed = vec![1, 2, 3];
     for spoilt in [content(shape(3, 1), 1), malformed] {
-        let mut bench = probing();
-        bench.data(&segment("/a/54=%01", 0));
+        let mut fixture = probing();
+        fixture.data(&segment("/a/54=%01", 0));
         for _ in 0..4 {
-            assert_eq!(part_came(&mut bench, LEAF, &spoilt, false), [part(LEAF)]);
+            assert_eq!(part_came(&mut fixture, LEAF, &spoilt, false), [part(LEAF)]);
         }
-        let asked = part_came(&mut bench, LEAF, &spoilt, false);
-        assert_eq!(begun(&mut bench), Some(None));
+        let asked = part_came(&mut fixture, LEAF, &spoilt, false);
+        assert_eq!(begun(&mut fixture), Some(None));
         assert_eq!(asked[0], segment("/a/54=%01", 1));
     }
 }
@@ -100,49 +100,49 @@ fn falls_back_to_signatures() {
 #[test]
 fn higher_manifest_level_wins() {
     let two = shape(3, 2);
-    let mut bench = probing();
-    assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
-    let asked = part_came(&mut bench, TOP, &content(two, 2), true);
-    assert_eq!(begun(&mut bench), Some(Some(two)));
+    let mut fixture = probing();
+    assert_eq!(part_came(&mut fixture, LEAF, &content(two, 1), true), [part(TOP)]);
+    let asked = part_came(&mut fixture, TOP, &content(two, 2), true);
+    assert_eq!(begun(&mut fixture), Some(Some(two)));
     assert_eq!(asked[..2], [part(LEAF), segment("/a/54=%01", 0)]);
 
     // A leaf may lie about the level above it.
-    let mut bench = probing();
-    assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
-    let asked = bench.requested[0].clone();
-    bench.data(&segment("/a/54=%01", 0));
-    bench.nack(&asked, NackReason::NoRoute);
-    assert_eq!(begun(&mut bench), Some(None));
+    let mut fixture = probing();
+    assert_eq!(part_came(&mut fixture, LEAF, &content(two, 1), true), [part(TOP)]);
+    let asked = fixture.requested[0].clone();
+    fixture.data(&segment("/a/54=%01", 0));
+    fixture.nack(&asked, NackReason::NoRoute);
+    assert_eq!(begun(&mut fixture), Some(None));
 }
 
 /// The first segment waits this long for the probe.
 #[test]
 fn retries_higher_manifest_level() {
     let two = shape(3, 2);
-    let mut bench = probing();
-    bench.data(&segment("/a/54=%01", 0));
-    assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
+    let mut fixture = probing();
+    fixture.data(&segment("/a/54=%01", 0));
+    assert_eq!(part_came(&mut fixture, LEAF, &content(two, 1), true), [part(TOP)]);
     // The first Interest is lost.
-    bench.now = bench.consumer.next_wakeup().expect("it is requested again");
-    assert_eq!(bench.step(), [part(TOP)]);
-    part_came(&mut bench, TOP, &content(two, 2), true);
-    assert_eq!(begun(&mut bench), Some(Some(two)));
+    fixture.now = fixture.consumer.next_wakeup().expect("it is requested again");
+    assert_eq!(fixture.step(), [part(TOP)]);
+    part_came(&mut fixture, TOP, &content(two, 2), true);
+    assert_eq!(begun(&mut fixture), Some(Some(two)));
 }
 
 /// A key may have to be fetched. The wait of the first segment does not include that.
 #[test]
 fn waits_for_part_under_verification() {
-    let mut bench = probing();
-    bench.data(&segment("/a/54=%01", 0));
-    bench.data_with(&part(LEAF), &content(shape(3, 1), 1));
-    let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
+    let mut fixture = probing();
+    fixture.data(&segment("/a/54=%01", 0));
+    fixture.data_with(&part(LEAF), &content(shape(3, 1), 1));
+    let Some(ConsumerEvent::NeedKey { key, .. }) = fixture.out.events.pop() else {
         panic!("the signer is not known")
     };
-    assert_eq!(bench.consumer.next_wakeup(), None);
-    bench.now = Instant::from_ns(10 * NS_PER_S);
-    bench.step();
+    assert_eq!(fixture.consumer.next_wakeup(), None);
+    fixture.now = Instant::from_ns(10 * NS_PER_S);
+    fixture.step();
     let verifier = Ok(digest_verifier());
-    bench.input(ConsumerInput::Key { key, verifier });
-    bench.verify(true);
-    assert_eq!(begun(&mut bench), Some(Some(shape(3, 1))));
+    fixture.input(ConsumerInput::Key { key, verifier });
+    fixture.verify(true);
+    assert_eq!(begun(&mut fixture), Some(Some(shape(3, 1))));
 }

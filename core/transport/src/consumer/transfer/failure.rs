@@ -65,7 +65,6 @@ impl Transfer {
         out.events.push(ConsumerEvent::RangeFailed { range, error });
     }
 
-    /// Skips a packet.
     pub(super) fn skip_packet(&mut self, index: u64, out: &mut ConsumerOutbox) {
         let (range, id) = self.inventory.packet_at(index);
         self.reader.skip(index);

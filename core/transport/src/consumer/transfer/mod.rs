@@ -118,7 +118,6 @@ impl Transfer {
         self.scoreboard.set_in_order(mode == ReaderMode::InOrder);
     }
 
-    /// Appends a range to a sequence.
     pub(super) fn append(
         &mut self,
         range: RangeId,
@@ -233,7 +232,7 @@ impl Transfer {
         self.scoreboard.on_answer(index, answer) || self.on_late_answer(index, answer)
     }
 
-    /// A segment says which one is the last.
+    /// Takes the last segment number that a segment states.
     pub(super) fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
         let Some(layout) = self.inventory.layout() else { return };
         let last = if layout.is_whole() {

@@ -163,7 +163,7 @@ impl Transfer {
     fn on_last_segment_verified(&mut self, stated: u64, out: &mut ConsumerOutbox) {
         if let Err(known) = self.verify.set_last_segment(stated) {
             let what = "the number of segments".to_string();
-            let reason = format!("one says that {stated} is the last, another {known}");
+            let reason = format!("one segment states {stated} as the last, another {known}");
             return self.fail(ConsumerError::Unverified { what, reason }, out);
         }
         self.set_last(stated, true, out);
