@@ -3,30 +3,30 @@
 //!
 //! `Bucket`: `list`, `read`, `read_each` and `delete` block. `fetch` reads in the background and
 //! calls a function. `upload` takes bytes in order and buffers few of them. `Upload::finish` starts
-//! the commit, and `Pending::wait` waits for it.
+//! the commit, and `PendingUpload::wait` waits for it.
 //!
 //! It is the crate `object_store` with limits on concurrent requests, memory, and the time of each
 //! call. Endpoint, region and credentials come from the AWS environment variables. HTTP without TLS
 //! is refused except on this host, unless allowed. Without the feature `s3` there is no client, and
 //! every bucket is refused. Tests: `tests/tests/bucket.rs` against an S3 server.
 
-mod location;
 #[cfg(not(feature = "s3"))]
-mod none;
+mod disabled;
+mod location;
 #[cfg(feature = "s3")]
 mod s3;
 
 use bytes::Bytes;
 
+#[cfg(not(feature = "s3"))]
+pub use disabled::Bucket;
+#[cfg(not(feature = "s3"))]
+pub(crate) use disabled::{PendingUpload, Upload};
 pub use location::Location;
-#[cfg(not(feature = "s3"))]
-pub use none::Bucket;
-#[cfg(not(feature = "s3"))]
-pub(crate) use none::{Pending, Upload};
 #[cfg(feature = "s3")]
 pub use s3::Bucket;
 #[cfg(feature = "s3")]
-pub(crate) use s3::{Pending, Upload};
+pub(crate) use s3::{PendingUpload, Upload};
 
 /// Why an operation on a bucket failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,6 @@ pub enum BucketError {
     /// The object or the bucket does not exist.
     #[error("it does not exist ({0}); check the address")]
     Missing(String),
-    /// The object was replaced by another.
     #[error("it was replaced by another object")]
     Replaced,
     /// The server denies access with these credentials.
@@ -45,14 +44,13 @@ pub enum BucketError {
     Unreachable(String),
     #[error("{0}")]
     Other(String),
-    /// The program was built without S3.
     #[error("this program was built without S3; build it with the feature `s3`")]
     NotBuilt,
 }
 
 /// An object in a listing of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct BucketObject {
     /// Its name below the prefix.
     pub(crate) name: String,
     pub(crate) bytes: u64,
@@ -60,7 +58,7 @@ pub(crate) struct Found {
 
 /// Some bytes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct BucketRead {
     /// From the requested offset on; fewer than requested at the end of the object.
     pub(crate) octets: Bytes,
     /// Bytes of the whole object.

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-use super::{BucketError, Found, Location, Piece};
+use super::{BucketError, BucketObject, BucketRead, Location};
 
 /// Threads that communicate with the server.
 const THREADS: usize = 2;
@@ -81,7 +81,8 @@ impl Bucket {
     /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and others known to
     /// `object_store`. `endpoint` overrides the variable. Sends nothing to the server yet.
     ///
-    /// # Errors A setting is invalid.
+    /// # Errors
+    /// A setting is invalid.
     pub fn open(location: &Location, endpoint: Option<&str>) -> Result<Self, BucketError> {
         let prefix = Path::parse(&location.prefix);
         let prefix = prefix.map_err(|error| BucketError::Other(error.to_string()))?;
@@ -111,7 +112,7 @@ impl Bucket {
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("there until it is dropped")
+        self.runtime.as_ref().expect("taken only by drop")
     }
 
     fn path(&self, name: &str) -> Path {
@@ -120,7 +121,7 @@ impl Bucket {
     }
 
     /// The first `max` objects whose names begin with `below` and a slash, or of all.
-    pub(crate) fn list(&self, below: &str, max: usize) -> Result<Vec<Found>, BucketError> {
+    pub(crate) fn list(&self, below: &str, max: usize) -> Result<Vec<BucketObject>, BucketError> {
         let path = self.path(below);
         let before = match self.prefix.as_ref() {
             "" => 0,
@@ -132,7 +133,7 @@ impl Bucket {
             while let Some(object) = list.next().await {
                 let object = object.map_err(to_bucket_error)?;
                 let name = object.location.as_ref().get(before..).unwrap_or_default().to_owned();
-                found.push(Found { name, bytes: object.size });
+                found.push(BucketObject { name, bytes: object.size });
             }
             Ok(found)
         })
@@ -144,7 +145,7 @@ impl Bucket {
         name: &str,
         range: Range<u64>,
         tag: Option<&str>,
-    ) -> Result<Piece, BucketError> {
+    ) -> Result<BucketRead, BucketError> {
         let reading = read(self.reads.clone(), self.path(name), range, tag.map(str::to_owned));
         self.runtime().block_on(reading)
     }
@@ -155,7 +156,7 @@ impl Bucket {
         &self,
         names: &[String],
         bytes: u64,
-        mut take: impl FnMut(usize, Result<Piece, BucketError>),
+        mut take: impl FnMut(usize, Result<BucketRead, BucketError>),
     ) {
         let reads = names.iter().enumerate().map(|(at, name)| {
             let reading = read(self.reads.clone(), self.path(name), 0..bytes, None);
@@ -176,7 +177,7 @@ impl Bucket {
         name: String,
         range: Range<u64>,
         tag: Option<String>,
-        done: impl FnOnce(Result<Piece, BucketError>) + Send + 'static,
+        done: impl FnOnce(Result<BucketRead, BucketError>) + Send + 'static,
     ) {
         let reading = read(self.reads.clone(), self.path(&name), range, tag);
         self.runtime().spawn(async move { done(reading.await) });
@@ -198,7 +199,7 @@ impl Bucket {
     }
 
     /// Creates an empty object of that name in the background, if possible.
-    pub(crate) fn note(&self, name: String) {
+    pub(crate) fn create_marker(&self, name: String) {
         let (path, writes) = (self.path(&name), self.writes.clone());
         self.runtime().spawn(async move { writes.put(&path, PutPayload::new()).await });
     }
@@ -230,7 +231,7 @@ enum UploadState {
 impl Upload {
     /// Appends bytes. They are sent when enough have accumulated.
     pub(crate) fn append(&mut self, octets: &[u8]) -> Result<(), BucketError> {
-        match self.form.as_mut().expect("there until it is finished") {
+        match self.form.as_mut().expect("taken only by finish") {
             UploadState::Whole(_, all) => all.extend_from_slice(octets),
             UploadState::Parts(parts) => {
                 let runtime = self.bucket.runtime();
@@ -243,11 +244,11 @@ impl Upload {
         Ok(())
     }
 
-    /// Starts the commit. [`Pending::wait`] waits until the object exists.
-    pub(crate) fn finish(mut self) -> Result<Pending, BucketError> {
+    /// Starts the commit. [`PendingUpload::wait`] waits until the object exists.
+    pub(crate) fn finish(mut self) -> Result<PendingUpload, BucketError> {
         let bucket = self.bucket.clone();
         let runtime = bucket.runtime();
-        let task = match self.form.take().expect("there until it is finished") {
+        let task = match self.form.take().expect("taken only by finish") {
             UploadState::Whole(path, octets) => {
                 let permits = runtime.block_on(acquire_upload_room(&bucket, octets.len()));
                 let writes = bucket.writes.clone();
@@ -261,7 +262,7 @@ impl Upload {
                 parts.finish().await.map(|put| normalize_etag(put.e_tag)).map_err(to_bucket_error)
             }),
         };
-        Ok(Pending { bucket, task })
+        Ok(PendingUpload { bucket, task })
     }
 }
 
@@ -286,12 +287,12 @@ async fn acquire_upload_room(bucket: &Bucket, bytes: usize) -> [OwnedSemaphorePe
 
 /// An object being committed.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingUpload {
     bucket: Arc<Bucket>,
     task: JoinHandle<Result<Option<String>, BucketError>>,
 }
 
-impl Pending {
+impl PendingUpload {
     /// Waits until the object exists. Returns its tag.
     pub(crate) fn wait(self) -> Result<Option<String>, BucketError> {
         let result = self.bucket.runtime().block_on(self.task);
@@ -355,7 +356,7 @@ async fn read(
     path: Path,
     range: Range<u64>,
     tag: Option<String>,
-) -> Result<Piece, BucketError> {
+) -> Result<BucketRead, BucketError> {
     let options = GetOptions {
         if_match: tag.clone(),
         range: Some(GetRange::Bounded(range)),
@@ -368,7 +369,7 @@ async fn read(
         return Err(BucketError::Replaced);
     }
     let octets = found.bytes().await.map_err(to_bucket_error)?;
-    Ok(Piece { octets, bytes, tag: found_tag })
+    Ok(BucketRead { octets, bytes, tag: found_tag })
 }
 
 /// Removes the quotation marks of an ETag, because servers differ in whether an ETag in a document

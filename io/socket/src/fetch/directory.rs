@@ -56,7 +56,8 @@ impl Directory {
 
     /// Opens a subdirectory.
     ///
-    /// # Errors The error of the system; `NotADirectory` for a symbolic link.
+    /// # Errors
+    /// The error of the system; `NotADirectory` for a symbolic link.
     pub fn open_in(&self, name: &OsStr) -> io::Result<Arc<Self>> {
         let flags = directory_flags() | OFlags::NOFOLLOW;
         let descriptor = fs::openat(&self.descriptor, name, flags, Mode::empty())?;

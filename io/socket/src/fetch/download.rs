@@ -32,7 +32,7 @@ pub(crate) struct DownloadServices<'a> {
     pub(crate) client: &'a mut Client,
     pub(crate) host: &'a mut dyn DownloadHost,
     pub(crate) pool: &'a VerifyPool,
-    pub(crate) keeper: &'a DurabilityThread,
+    pub(crate) durability: &'a DurabilityThread,
 }
 
 /// The object, and its destination.
@@ -188,8 +188,8 @@ impl Download {
 
     pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
         self.granted_segments = Some(units);
-        let object = self.object.as_mut().expect("it is known");
-        let mut output = object.output.take().expect("nothing has been done with it");
+        let object = self.object.as_mut().expect("the object is known");
+        let mut output = object.output.take().expect("the output is not in use");
         let metadata = object.found.metadata.clone();
         if output.is_quick() {
             let result = output.open(&metadata);
@@ -204,36 +204,36 @@ impl Download {
     }
 
     /// Does everything that is possible without new input.
-    pub(crate) fn advance(&mut self, hands: &mut DownloadServices<'_>) {
+    pub(crate) fn advance(&mut self, services: &mut DownloadServices<'_>) {
         if self.error.is_none() {
-            self.error = self.try_advance(hands).err();
+            self.error = self.try_advance(services).err();
         }
     }
 
-    fn try_advance(&mut self, hands: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
+    fn try_advance(&mut self, services: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
         loop {
             if !self.bad_packets.verdicts.is_empty() {
                 let VerifiedBatch { verdicts, bad_names: false_copies } =
                     std::mem::take(&mut self.bad_packets);
-                self.erasures.begin(hands.client, &self.paths, &false_copies, verdicts);
+                self.erasures.begin(services.client, &self.paths, &false_copies, verdicts);
             }
-            let now = hands.client.now();
+            let now = services.client.now();
             self.erasures.poll(now, &mut self.inputs);
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
             let (paths, out) = (&self.paths, &mut self.out.interests);
-            let trust = hands.host.trust(self.id);
+            let trust = services.host.trust(self.id);
             self.lookups.poll(now, paths, trust, &mut self.inputs, out);
             for (path, interest) in self.out.interests.iter() {
                 // A full queue drops the Interest, as a network would: it is sent again later.
-                let _ = hands.client.send_bytes(path, interest);
+                let _ = services.client.send_bytes(path, interest);
             }
             self.out.interests.clear();
-            self.submit_verification(hands.pool)?;
+            self.submit_verification(services.pool)?;
             let verified = std::mem::take(&mut self.verified_inline);
             self.take_verdicts(verified);
             self.take_deliveries()?;
-            self.take_events(hands)?;
-            self.save_if_due(now, hands.keeper);
+            self.take_events(services)?;
+            self.save_if_due(now, services.durability);
             if self.inputs.is_empty() && self.bad_packets.verdicts.is_empty() {
                 return Ok(());
             }
@@ -243,7 +243,7 @@ impl Download {
     /// Submits packets for verification: segments in batches to the pool, the few others here.
     fn submit_verification(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
         for op in self.out.verify.drain(..) {
-            let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
+            let data = DataView::decode(&op.packet).expect("decoded by the consumer");
             *self.by_face.entry((op.path, op.incoming_face)).or_default() += 1;
             let by_path = self.by_path.entry(op.path).or_default();
             by_path.packets += 1;
@@ -292,9 +292,9 @@ impl Download {
 
     /// Passes ordered segments to the stream or reader.
     fn take_deliveries(&mut self) -> Result<(), DownloadError> {
-        let place = self.object.as_mut().map(|object| &mut object.destination);
+        let destination = self.object.as_mut().map(|object| &mut object.destination);
         let deliveries = &mut self.out.deliveries;
-        let units = match place {
+        let units = match destination {
             Some(Destination::Stream(writer)) => {
                 if !deliveries.is_empty() {
                     writer.write(deliveries.drain(..).map(|delivery| delivery.packet).collect());
@@ -315,12 +315,12 @@ impl Download {
         Ok(())
     }
 
-    fn take_events(&mut self, hands: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
+    fn take_events(&mut self, services: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
         for event in std::mem::take(&mut self.out.events) {
             match event {
                 ConsumerEvent::Found { metadata, is_stored } => {
                     let found = Found { metadata, is_stored };
-                    let output = hands.host.output(self.id, &found);
+                    let output = services.host.output(self.id, &found);
                     self.object = Some(ObjectState {
                         found,
                         output: Some(output.map_err(DownloadError::Refused)?),
@@ -334,8 +334,8 @@ impl Download {
                     object.has_manifest = shape.is_some();
                 }
                 ConsumerEvent::NeedKey { key, packet } => {
-                    let now = hands.client.now();
-                    let trust = hands.host.trust(self.id);
+                    let now = services.client.now();
+                    let trust = services.host.trust(self.id);
                     self.lookups.start(now, key, packet, trust, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
@@ -351,7 +351,7 @@ impl Download {
         output: Box<dyn Output>,
         result: Result<Opened, OutputError>,
     ) {
-        let object = self.object.as_mut().expect("it is known");
+        let object = self.object.as_mut().expect("the object is known");
         object.output = Some(output);
         let result = result.map_err(DownloadError::from);
         if let Err(error) = result.and_then(|opened| self.begin(opened)) {
@@ -360,7 +360,7 @@ impl Download {
     }
 
     fn begin(&mut self, opened: Opened) -> Result<(), DownloadError> {
-        let object = self.object.as_mut().expect("it is known");
+        let object = self.object.as_mut().expect("the object is known");
         let mut units = STREAM_SEGMENTS_MAX;
         let (have, segment_size, reader) = match opened {
             Opened::Complete => {
@@ -427,12 +427,12 @@ impl Download {
     }
 
     /// Saves the state every few seconds, on another thread, because the file system may be slow.
-    fn save_if_due(&mut self, now: Instant, keeper: &DurabilityThread) {
+    fn save_if_due(&mut self, now: Instant, durability: &DurabilityThread) {
         let is_due = now >= self.saved_at.plus_ns(SAVE_NS);
         let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
         if let Some(output) = object.and_then(|object| object.output.take()) {
             let have = self.consumer.received().clone();
-            keeper.submit(DurabilityTask::Save { serial: self.serial, output, have });
+            durability.submit(DurabilityTask::Save { serial: self.serial, output, have });
         }
     }
 
@@ -473,7 +473,7 @@ impl Download {
             summary.stats = self.consumer.path_stats(path);
         }
         let Some(object) = self.object else {
-            return (Err(self.error.expect("no download ends well without an object")), None);
+            return (Err(self.error.expect("a successful download has an object")), None);
         };
         let output = object.output.expect("it is back");
         // A quick output needs no durability.
@@ -487,10 +487,10 @@ impl Download {
             let have = self.consumer.received().clone();
             // An earlier attempt's files stay as they are if nothing was added.
             let is_touched = is_opened && (object.segments_resumed == 0 || !have.is_empty());
-            let keep = DurabilityTask::Cancel { serial, output, writer, have };
-            return (Err(error), (is_touched && is_kept).then_some(keep));
+            let task = DurabilityTask::Cancel { serial, output, writer, have };
+            return (Err(error), (is_touched && is_kept).then_some(task));
         }
-        let keep = DurabilityTask::Finish { serial, output, writer };
+        let task = DurabilityTask::Finish { serial, output, writer };
         let Found { metadata, is_stored } = object.found;
         let stats = self.consumer.stats();
         let summary = Summary {
@@ -507,7 +507,7 @@ impl Download {
             by_path: self.by_path,
             stats,
         };
-        (Ok(summary), (is_opened && is_kept).then_some(keep))
+        (Ok(summary), (is_opened && is_kept).then_some(task))
     }
 }
 
@@ -527,7 +527,7 @@ impl ObjectState {
 
     fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
         if let Destination::File(file) = &mut self.destination {
-            let output = self.output.as_mut().expect("it is saved once there is a file");
+            let output = self.output.as_mut().expect("the output is not in use");
             *file = Some(output.sink(size)?);
         }
         Ok(())

@@ -44,7 +44,8 @@ impl Default for DownloadOptions {
 /// Fetches every object that `host` names, several at once, until it names no more and all have
 /// ended. Verifies each segment and stores it where the host says.
 ///
-/// # Errors The error that ended all downloads: the router is gone, or the host stopped them.
+/// # Errors
+/// The error that ended all downloads: the router is gone, or the host stopped them.
 pub fn download(
     client: &mut Client,
     options: DownloadOptions,
@@ -77,7 +78,7 @@ pub(crate) struct Downloads<'a> {
     host: &'a mut dyn DownloadHost,
     options: DownloadOptions,
     pool: VerifyPool,
-    keeper: DurabilityThread,
+    durability: DurabilityThread,
     reports: Receiver<PoolReport>,
     notifiers: Notifiers,
     notifications: Receiver<u64>,
@@ -115,12 +116,12 @@ impl<'a> Downloads<'a> {
         let (reporter, reports) = Reporter::new(client.waker());
         let (notifiers, notified) = Notifiers::new(client.waker());
         let pool = VerifyPool::new(options.threads, &reporter).map_err(ClientError::from)?;
-        let keeper = DurabilityThread::new(reporter).map_err(ClientError::from)?;
+        let durability = DurabilityThread::new(reporter).map_err(ClientError::from)?;
         Ok(Self {
             host,
             options,
             pool,
-            keeper,
+            durability,
             reports,
             notifiers,
             notifications: notified,
@@ -186,7 +187,7 @@ impl<'a> Downloads<'a> {
 
     /// Queues a download for this turn.
     fn enqueue(&mut self, serial: u64) {
-        let active = self.active.get_mut(&serial).expect("it is under way");
+        let active = self.active.get_mut(&serial).expect("the download is active");
         if !std::mem::replace(&mut active.is_queued, true) {
             self.run_queue.push_back(serial);
         }
@@ -212,7 +213,7 @@ impl<'a> Downloads<'a> {
         }
         while let Some(&(at, serial)) = self.by_wakeup.first().filter(|(at, _)| *at <= now) {
             self.by_wakeup.remove(&(at, serial));
-            self.active.get_mut(&serial).expect("it is under way").wakeup = None;
+            self.active.get_mut(&serial).expect("the download is active").wakeup = None;
             self.enqueue(serial);
         }
         loop {
@@ -228,17 +229,17 @@ impl<'a> Downloads<'a> {
     }
 
     fn run_download(&mut self, client: &mut Client, serial: u64) {
-        let active = self.active.get_mut(&serial).expect("it is under way");
+        let active = self.active.get_mut(&serial).expect("the download is active");
         active.is_queued = false;
-        let (host, pool, keeper) = (&mut *self.host, &self.pool, &self.keeper);
-        active.download.advance(&mut DownloadServices { client, host, pool, keeper });
-        debug_assert!(active.download.is_idle(), "what it could do now would wait");
+        let (host, pool, durability) = (&mut *self.host, &self.pool, &self.durability);
+        active.download.advance(&mut DownloadServices { client, host, pool, durability });
+        debug_assert!(active.download.is_idle(), "possible work would be delayed");
         self.update_wait(client, serial);
     }
 
     /// Updates what a download waits for, or removes it if it has ended.
     fn update_wait(&mut self, client: &Client, serial: u64) {
-        let active = self.active.get_mut(&serial).expect("it is under way");
+        let active = self.active.get_mut(&serial).expect("the download is active");
         if active.download.can_close() {
             return self.close(client, serial);
         }
@@ -279,9 +280,9 @@ impl<'a> Downloads<'a> {
             // It may have ended since.
             let Some(active) = self.active.get_mut(&serial) else { continue };
             let Some(units) = active.download.needed_segments() else { continue };
-            let sum = self.granted_segments + u64::from(units);
-            if self.granted_segments == 0 || sum <= self.options.segments_max {
-                self.granted_segments = sum;
+            let total = self.granted_segments + u64::from(units);
+            if self.granted_segments == 0 || total <= self.options.segments_max {
+                self.granted_segments = total;
                 active.download.open(units, &self.pool);
                 self.enqueue(serial);
             } else {
@@ -298,12 +299,12 @@ impl<'a> Downloads<'a> {
         | PoolReport::Finished { serial, .. }) = report;
         if let PoolReport::Finished { result, .. } = report {
             let ClosingDownload { id, result: ended, octets } =
-                self.closing.remove(&serial).expect("it was closed once");
+                self.closing.remove(&serial).expect("closed exactly once");
             self.end(id, octets, result.and(ended));
             return None;
         }
         let Some(active) = self.active.get_mut(&serial) else {
-            unreachable!("it is not closed as long as threads have something of it")
+            unreachable!("not closed while threads work for it")
         };
         let download = &mut active.download;
         match report {
@@ -317,7 +318,7 @@ impl<'a> Downloads<'a> {
 
     /// Removes a download that has ended.
     fn close(&mut self, client: &Client, serial: u64) {
-        let active = self.active.remove(&serial).expect("it is under way");
+        let active = self.active.remove(&serial).expect("the download is active");
         let ActiveDownload { download, wakeup: due, is_queued: has_turn, .. } = *active;
         due.map(|at| self.by_wakeup.remove(&(at, serial)));
         self.awaiting_foreign.remove(&serial);
@@ -327,11 +328,11 @@ impl<'a> Downloads<'a> {
         }
         let (id, octets) = (download.id, download.octets_stored());
         self.granted_segments -= u64::from(download.granted_segments());
-        let (result, keep) = download.close(client.now());
-        match keep {
-            Some(keep) => {
+        let (result, task) = download.close(client.now());
+        match task {
+            Some(task) => {
                 self.closing.insert(serial, ClosingDownload { id, result, octets });
-                self.keeper.submit(keep);
+                self.durability.submit(task);
             }
             None => self.end(id, octets, result),
         }
@@ -355,7 +356,7 @@ impl<'a> Downloads<'a> {
     }
 
     fn fail(&mut self, serial: u64, error: DownloadError) {
-        self.active.get_mut(&serial).expect("it is under way").download.fail(error);
+        self.active.get_mut(&serial).expect("the download is active").download.fail(error);
     }
 
     fn report_progress(&mut self, now: Instant) {
@@ -391,7 +392,7 @@ impl<'a> Downloads<'a> {
     }
 
     fn receive(&mut self, now: Instant, serial: u64, packet: ReceivedPacket) {
-        let active = self.active.get_mut(&serial).expect("it is under way");
+        let active = self.active.get_mut(&serial).expect("the download is active");
         active.download.receive(now, packet, self.host);
         self.enqueue(serial);
     }
@@ -410,7 +411,7 @@ impl Endpoint for Downloads<'_> {
         let PathChange { path, error } = change;
         self.host.on_path_changed(client.uri_of(*path), error.as_ref());
         for serial in self.serials() {
-            let active = self.active.get_mut(&serial).expect("it is under way");
+            let active = self.active.get_mut(&serial).expect("the download is active");
             let is_local = client.is_local_at(*path);
             active.download.on_path_changed(*path, is_local, error.is_none(), client.now());
             self.enqueue(serial);

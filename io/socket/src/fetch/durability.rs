@@ -39,9 +39,9 @@ impl DurabilityThread {
         Ok(Self { work: Some(work), thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, keep: DurabilityTask) {
+    pub(crate) fn submit(&self, task: DurabilityTask) {
         let tasks = self.work.as_ref().expect("open until dropped");
-        tasks.send(keep).expect("the thread runs until the channel closes");
+        tasks.send(task).expect("the thread runs until the channel closes");
     }
 }
 
@@ -55,7 +55,6 @@ impl Drop for DurabilityThread {
     }
 }
 
-/// The result of one task.
 struct TaskResult {
     report: PoolReport,
     /// A file that has just got its name, still locked.
@@ -69,7 +68,7 @@ fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
         let group: Vec<DurabilityTask> = std::iter::once(first).chain(tasks.try_iter()).collect();
         let synced = sync_together(&group);
         let mut done: Vec<TaskResult> =
-            group.into_iter().map(|keep| run_task(keep, synced)).collect();
+            group.into_iter().map(|task| run_task(task, synced)).collect();
         sync_names(&mut done);
         for TaskResult { report, renamed } in done {
             drop(renamed);
@@ -78,8 +77,8 @@ fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
     }
 }
 
-fn run_task(keep: DurabilityTask, is_synced: bool) -> TaskResult {
-    let report = match keep {
+fn run_task(task: DurabilityTask, is_synced: bool) -> TaskResult {
+    let report = match task {
         DurabilityTask::Save { serial, mut output, have } => {
             // What is not saved is only fetched again after an interruption.
             let _ = output.save(&have);
@@ -130,7 +129,7 @@ fn sync_names(done: &mut [TaskResult]) {
                 let path = directory.path().to_owned();
                 *result = Err(OutputError::Io { path, source }.into());
             }
-            _ => unreachable!("a file that has got its name has ended"),
+            _ => unreachable!("only a finished file is renamed"),
         }
     }
 }
@@ -140,7 +139,7 @@ fn sync_names(done: &mut [TaskResult]) {
 fn sync_together(group: &[DurabilityTask]) -> bool {
     let files: Vec<_> = group
         .iter()
-        .filter_map(|keep| match keep {
+        .filter_map(|task| match task {
             DurabilityTask::Finish { output, .. } => output.file(),
             _ => None,
         })

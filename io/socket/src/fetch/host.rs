@@ -31,12 +31,14 @@ pub trait DownloadHost {
 
     /// The destination of an object. Called once per object, before any segment is fetched.
     ///
-    /// # Errors Ends the download.
+    /// # Errors
+    /// Ends the download.
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String>;
 
     /// A download has ended. If it succeeded, its file has its final name.
     ///
-    /// # Errors Ends all other downloads.
+    /// # Errors
+    /// Ends all other downloads.
     fn on_ended(
         &mut self,
         id: DownloadId,
@@ -57,7 +59,8 @@ pub trait DownloadHost {
 
     /// Whether a download may continue. Called regularly.
     ///
-    /// # Errors Ends that download.
+    /// # Errors
+    /// Ends that download.
     fn check_allowed(&self, id: DownloadId) -> Result<(), DownloadError> {
         let _ = id;
         Ok(())
@@ -140,7 +143,6 @@ pub enum DownloadError {
     /// The output cannot be created.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The owner rejected it.
     #[error("{0}")]
     Refused(String),
     /// Segments differ in size, so their offsets in a file are unknown.
@@ -152,10 +154,8 @@ pub enum DownloadError {
         /// Bytes of its Content.
         len: usize,
     },
-    /// A segment cannot be stored.
     #[error("cannot be written: {0}")]
     Store(std::io::Error),
-    /// The owner stopped it.
     #[error("interrupted")]
     Stopped,
 }

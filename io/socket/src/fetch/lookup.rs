@@ -45,7 +45,7 @@ impl CertificateLookups {
         trust: &mut dyn Trust,
         inputs: &mut Vec<ConsumerInput>,
     ) {
-        let data = DataView::decode(&packet).expect("the consumer has decoded it");
+        let data = DataView::decode(&packet).expect("decoded by the consumer");
         offer_certificate(&data, trust);
         let verifier = match trust.decide(&data) {
             TrustDecision::Accept(verifier) => Ok(verifier),
@@ -116,7 +116,6 @@ impl CertificateLookups {
         offer_certificate(&data, trust);
         // Several lookups may find it under different names. Goes backwards, because a lookup that
         // ends may start another at the end of the list.
-        // it.
         for at in (0..self.open.len()).rev() {
             if is_answered(&self.open[at]) {
                 self.end(now, at, Some(packet), trust, inputs);
@@ -228,7 +227,7 @@ mod tests {
         let mut keys: Vec<KeyId> = Vec::new();
         for input in inputs {
             let ConsumerInput::Key { key, verifier: Ok(_) } = input else {
-                panic!("they are believed")
+                panic!("they are trusted")
             };
             keys.push(key);
         }

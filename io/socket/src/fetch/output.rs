@@ -98,10 +98,8 @@ pub enum Opened {
 /// Why an output cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// Another process writes the same file.
     #[error("{} is being written by another process; wait until it ends", path.display())]
     InUse { path: PathBuf },
     /// The object exceeds the memory reserved for it.
@@ -118,7 +116,6 @@ pub enum OutputError {
         path.display()
     )]
     SymbolicLink { path: PathBuf },
-    /// The name is a directory.
     #[error("{} is a directory here and a file there", path.display())]
     Directory { path: PathBuf },
     /// The name is a device, a pipe or a socket.

@@ -569,7 +569,7 @@ impl Output for PartFile {
     }
 
     fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
-        let sink = self.sink.clone().expect("there is a file once the object is whole");
+        let sink = self.sink.clone().expect("a complete object has a file");
         record::write(&sink, &self.versioned);
         if !is_synced {
             sink.file().sync_data().map_err(|source| self.error(source))?;

@@ -167,7 +167,7 @@ impl StreamWriter {
 
 fn write_contents(out: &mut dyn Write, batch: &[Packet]) -> io::Result<u32> {
     for packet in batch {
-        out.write_all(DataView::decode(packet).expect("the consumer has decoded it").content)?;
+        out.write_all(DataView::decode(packet).expect("decoded by the consumer").content)?;
     }
     out.flush()?;
     Ok(batch.len() as u32)

@@ -48,7 +48,7 @@ impl VerifiedBatch {
 }
 
 fn decoded(op: &VerifyOp) -> DataView<'_> {
-    DataView::decode(&op.packet).expect("the consumer has decoded it")
+    DataView::decode(&op.packet).expect("decoded by the consumer")
 }
 
 /// Reports of threads to the network thread, for the download with that serial number.

@@ -86,27 +86,27 @@ struct Reader {
 impl AccessPattern {
     /// A block is requested. Returns the blocks to read ahead: more, the longer its reader has read
     /// in order.
-    fn read_ahead_range(&mut self, piece: u64) -> Range<u64> {
-        let is_his = |reader: &Reader| piece.abs_diff(reader.last_block) <= READ_AHEAD_MAX;
+    fn read_ahead_range(&mut self, block: u64) -> Range<u64> {
+        let is_near = |reader: &Reader| block.abs_diff(reader.last_block) <= READ_AHEAD_MAX;
         let nearest = (0..self.readers.len())
-            .filter(|&at| is_his(&self.readers[at]))
-            .min_by_key(|&at| piece.abs_diff(self.readers[at].last_block));
+            .filter(|&at| is_near(&self.readers[at]))
+            .min_by_key(|&at| block.abs_diff(self.readers[at].last_block));
         let mut reader = match nearest {
             Some(at) => self.readers.remove(at),
             None => {
                 if self.readers.len() == READERS_PER_OBJECT_MAX {
                     self.readers.remove(0);
                 }
-                Reader { last_block: piece, ahead: 0 }
+                Reader { last_block: block, ahead: 0 }
             }
         };
-        if piece > reader.last_block {
+        if block > reader.last_block {
             reader.ahead = (2 * reader.ahead).clamp(1, READ_AHEAD_MAX);
-            reader.last_block = piece;
+            reader.last_block = block;
         }
-        let ahead = if piece == reader.last_block { reader.ahead } else { 0 };
+        let ahead = if block == reader.last_block { reader.ahead } else { 0 };
         self.readers.push(reader);
-        piece + 1..piece + 1 + ahead
+        block + 1..block + 1 + ahead
     }
 }
 
@@ -142,10 +142,10 @@ impl BlockCache {
     }
 
     /// Sets the endpoint to wake.
-    pub(crate) fn set_waker(&self, waking: impl FnOnce() -> EndpointWaker) {
+    pub(crate) fn set_waker(&self, waker: impl FnOnce() -> EndpointWaker) {
         let mut there = lock(&self.waker);
         if there.is_none() {
-            *there = Some(waking());
+            *there = Some(waker());
         }
     }
 
@@ -158,23 +158,23 @@ impl BlockCache {
     pub(crate) fn read(
         &mut self,
         now: Instant,
-        (kept, place): (&StoredObject, &BucketLocation),
+        (stored, place): (&StoredObject, &BucketLocation),
         op: ReadOp,
         pool: &mut Pool,
     ) -> CacheResult {
-        let layout = BlockLayout::new(kept);
-        let piece = layout.block_of(op.segment);
-        let Some(range) = layout.range(piece) else {
+        let layout = BlockLayout::new(stored);
+        let block = layout.block_of(op.segment);
+        let Some(range) = layout.range(block) else {
             return CacheResult::Ready(op, Err(ReadError::Damaged));
         };
-        let key = (kept.number, piece);
+        let key = (stored.number, block);
         let outcome = match self.blocks.get_mut(&key) {
             Some(Block::Cached { octets, used }) => {
                 self.by_use.remove(used);
                 self.use_counter += 1;
                 *used = self.use_counter;
                 self.by_use.insert(self.use_counter, key);
-                let packet = packet(kept, op.segment, octets, range.start, pool);
+                let packet = packet(stored, op.segment, octets, range.start, pool);
                 CacheResult::Ready(op, packet)
             }
             Some(Block::Reading(ops)) => {
@@ -199,8 +199,8 @@ impl BlockCache {
         layout: &BlockLayout<'_>,
         key: BlockKey,
     ) {
-        let (number, piece) = key;
-        if piece >= layout.segment_blocks {
+        let (number, block) = key;
+        if block >= layout.segment_blocks {
             return;
         }
         if self.access_patterns.len() >= TRACKED_OBJECTS_MAX
@@ -208,32 +208,32 @@ impl BlockCache {
         {
             self.access_patterns.clear();
         }
-        let ahead = self.access_patterns.entry(number).or_default().read_ahead_range(piece);
-        for piece in ahead.take_while(|&piece| piece < layout.segment_blocks) {
-            let key = (number, piece);
+        let ahead = self.access_patterns.entry(number).or_default().read_ahead_range(block);
+        for block in ahead.take_while(|&block| block < layout.segment_blocks) {
+            let key = (number, block);
             if self.under_way >= READS_MAX {
                 return;
             }
-            if let (false, Some(range)) = (self.blocks.contains_key(&key), layout.range(piece)) {
+            if let (false, Some(range)) = (self.blocks.contains_key(&key), layout.range(block)) {
                 self.blocks.insert(key, Block::Reading(Vec::new()));
                 self.start_read(QueuedRead { key, place: place.clone(), range, since: now });
             }
         }
     }
 
-    fn start_read(&mut self, order: QueuedRead) {
+    fn start_read(&mut self, queued: QueuedRead) {
         if self.under_way >= READS_MAX {
-            self.queue.push_back(order);
+            self.queue.push_back(queued);
             return;
         }
         self.under_way += 1;
-        let QueuedRead { key, place, range, .. } = order;
-        let (done, waking) = (self.done_sender.clone(), self.waker.clone());
-        place.bucket.fetch(place.name, range, place.tag, move |piece| {
+        let QueuedRead { key, place, range, .. } = queued;
+        let (done, waker) = (self.done_sender.clone(), self.waker.clone());
+        place.bucket.fetch(place.name, range, place.tag, move |block| {
             // If the receiver is gone, no one needs the result.
-            let _ = done.send((key, piece.map(|piece| piece.octets)));
-            if let Some(waking) = &*lock(&waking) {
-                let _ = waking.wake();
+            let _ = done.send((key, block.map(|block| block.octets)));
+            if let Some(waker) = &*lock(&waker) {
+                let _ = waker.wake();
             }
         });
     }
@@ -241,13 +241,13 @@ impl BlockCache {
     /// The next finished read. The caller must use its packets before the next call.
     pub(crate) fn next_finished(&mut self, now: Instant) -> Option<FinishedRead> {
         if self.under_way < READS_MAX
-            && let Some(order) = self.queue.pop_front()
+            && let Some(queued) = self.queue.pop_front()
         {
-            if now > order.since.plus_ns(WAIT_NS_MAX) {
-                let reason = "more is asked of it than it answers".into();
-                return Some(self.finish_read(order.key, Err(BucketError::Unreachable(reason))));
+            if now > queued.since.plus_ns(WAIT_NS_MAX) {
+                let reason = "it answers more slowly than it is read".into();
+                return Some(self.finish_read(queued.key, Err(BucketError::Unreachable(reason))));
             }
-            self.start_read(order);
+            self.start_read(queued);
         }
         let (key, result) = self.done_receiver.try_recv().ok()?;
         self.under_way -= 1;
@@ -256,7 +256,7 @@ impl BlockCache {
 
     fn finish_read(&mut self, key: BlockKey, result: Result<Bytes, BucketError>) -> FinishedRead {
         let Some(Block::Reading(ops)) = self.blocks.remove(&key) else {
-            unreachable!("it was wanted, and nothing else ends that")
+            unreachable!("a block stays pending until its read ends")
         };
         let result = result.map(|octets| self.store_block(key, octets));
         FinishedRead { number: key.0, ops, result }
@@ -277,22 +277,22 @@ impl BlockCache {
     }
 }
 
-fn lock(waking: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<EndpointWaker>> {
-    waking.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(waker: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<EndpointWaker>> {
+    waker.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A packet from a block that starts at offset `begin` of the object.
 fn packet(
-    kept: &StoredObject,
+    stored: &StoredObject,
     number: u64,
     octets: &[u8],
     begin: u64,
     pool: &mut Pool,
 ) -> Result<Packet, ReadError> {
-    let Range { start, end } = kept.range(number);
+    let Range { start, end } = stored.range(number);
     let octets = octets.get((start - begin) as usize..(end - begin) as usize);
     let octets = octets.ok_or(ReadError::Damaged)?;
-    let len = kept.check(number, octets)?;
+    let len = stored.check(number, octets)?;
     let mut block = pool.alloc(octets.len());
     block[..octets.len()].copy_from_slice(octets);
     Ok(block.freeze(len))
@@ -300,22 +300,22 @@ fn packet(
 
 /// How an object is divided into blocks.
 struct BlockLayout<'a> {
-    kept: &'a StoredObject,
+    stored: &'a StoredObject,
     group: u64,
     segment_blocks: u64,
     is_small: bool,
 }
 
 impl<'a> BlockLayout<'a> {
-    fn new(kept: &'a StoredObject) -> Self {
-        let group = (BLOCK_BYTES / kept.header.slot_bytes.max(1)).max(1);
-        let is_small = kept.body_bytes() <= BLOCK_BYTES;
-        let segment_pieces = kept.header.segments.div_ceil(group);
-        Self { kept, group, segment_blocks: segment_pieces, is_small }
+    fn new(stored: &'a StoredObject) -> Self {
+        let group = (BLOCK_BYTES / stored.header.slot_bytes.max(1)).max(1);
+        let is_small = stored.body_bytes() <= BLOCK_BYTES;
+        let segment_blocks = stored.header.segments.div_ceil(group);
+        Self { stored, group, segment_blocks, is_small }
     }
 
     fn block_of(&self, number: u64) -> u64 {
-        match number.checked_sub(self.kept.header.segments) {
+        match number.checked_sub(self.stored.header.segments) {
             _ if self.is_small => 0,
             None => number / self.group,
             Some(at) => self.segment_blocks + at / NAMED_PACKETS_PER_BLOCK,
@@ -323,21 +323,21 @@ impl<'a> BlockLayout<'a> {
     }
 
     /// The byte range of a block; `None` if the object has no such block.
-    fn range(&self, piece: u64) -> Option<Range<u64>> {
-        let (segments, all) = (self.kept.header.segments, self.kept.packets());
-        let numbers = match piece.checked_sub(self.segment_blocks) {
+    fn range(&self, block: u64) -> Option<Range<u64>> {
+        let (segments, all) = (self.stored.header.segments, self.stored.packets());
+        let numbers = match block.checked_sub(self.segment_blocks) {
             _ if self.is_small => 0..all,
-            None => piece * self.group..((piece + 1) * self.group).min(segments),
+            None => block * self.group..((block + 1) * self.group).min(segments),
             Some(at) => {
                 let first = segments + at * NAMED_PACKETS_PER_BLOCK;
                 first..(first + NAMED_PACKETS_PER_BLOCK).min(all)
             }
         };
-        let ends = match piece < self.segment_blocks && !self.is_small {
+        let ends = match block < self.segment_blocks && !self.is_small {
             // They are adjacent in the file.
-            true => self.kept.range(numbers.start).start..self.kept.range(numbers.end - 1).end,
+            true => self.stored.range(numbers.start).start..self.stored.range(numbers.end - 1).end,
             false => {
-                let ranges = numbers.map(|number| self.kept.range(number));
+                let ranges = numbers.map(|number| self.stored.range(number));
                 ranges.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))?
             }
         };
@@ -353,15 +353,15 @@ mod tests {
     fn reads_ahead_for_sequential_readers() {
         let mut stream = AccessPattern::default();
         let ahead: Vec<u64> = (0..6)
-            .map(|piece| stream.read_ahead_range(piece))
+            .map(|block| stream.read_ahead_range(block))
             .map(|ahead| ahead.end - ahead.start)
             .collect();
         assert_eq!(ahead, [0, 1, 2, 4, 8, 8]);
         // The block has many packets, and those of the last request arrive late.
         assert_eq!(stream.read_ahead_range(5), 6..14);
         assert!(stream.read_ahead_range(4).is_empty());
-        for piece in [1000, 20, 500, 90] {
-            assert!(stream.read_ahead_range(piece).is_empty(), "{piece}");
+        for block in [1000, 20, 500, 90] {
+            assert!(stream.read_ahead_range(block).is_empty(), "{block}");
         }
     }
 

@@ -38,7 +38,6 @@ pub(crate) struct BucketLocation {
     pub(crate) tag: Option<String>,
 }
 
-/// An open object.
 pub(crate) enum OpenObject<'a> {
     File(File),
     Bucket(&'a BucketLocation),
@@ -86,7 +85,7 @@ impl ObjectLocation {
                 std::fs::rename(&path, &marked)?;
                 *path = marked;
             }
-            Self::Bucket(place) => place.bucket.note(place.damage_marker_name()),
+            Self::Bucket(place) => place.bucket.create_marker(place.damage_marker_name()),
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Published {
         match &self.0 {
             ObjectForm::Sealed(_, Content::File { held, .. }) => held.as_ref(),
             ObjectForm::Sealed(..) => None,
-            ObjectForm::Stored(kept) => kept.held.as_ref(),
+            ObjectForm::Stored(stored) => stored.held.as_ref(),
         }
     }
 
@@ -94,28 +94,28 @@ impl Published {
         match &mut self.0 {
             ObjectForm::Sealed(_, Content::File { held, .. }) => *held = Some(file),
             ObjectForm::Sealed(..) => {}
-            ObjectForm::Stored(kept) => kept.held = Some(file),
+            ObjectForm::Stored(stored) => stored.held = Some(file),
         }
     }
 
     pub fn versioned(&self) -> &Name {
         match &self.0 {
             ObjectForm::Sealed(object, _) => &object.versioned,
-            ObjectForm::Stored(kept) => &kept.header.versioned,
+            ObjectForm::Stored(stored) => &stored.header.versioned,
         }
     }
 
     pub fn size_bytes(&self) -> u64 {
         match &self.0 {
             ObjectForm::Sealed(object, _) => object.size_bytes,
-            ObjectForm::Stored(kept) => kept.header.size_bytes,
+            ObjectForm::Stored(stored) => stored.header.size_bytes,
         }
     }
 
     pub fn segments(&self) -> u64 {
         match &self.0 {
             ObjectForm::Sealed(object, _) => object.segments(),
-            ObjectForm::Stored(kept) => kept.header.segments,
+            ObjectForm::Stored(stored) => stored.header.segments,
         }
     }
 
@@ -129,7 +129,7 @@ impl Published {
                 let (_, frame, _) = object.frame(full, &mut pool);
                 frame.len as u64
             }
-            ObjectForm::Stored(kept) => kept.header.packet_bytes,
+            ObjectForm::Stored(stored) => stored.header.packet_bytes,
         }
     }
 
@@ -143,7 +143,7 @@ impl Published {
         match &self.0 {
             ObjectForm::Sealed(_, Content::File { path, .. }) => Some(path),
             ObjectForm::Sealed(..) => None,
-            ObjectForm::Stored(kept) => kept.location.file(),
+            ObjectForm::Stored(stored) => stored.location.file(),
         }
     }
 
@@ -158,11 +158,11 @@ impl Published {
     pub fn named_packet_names(&self) -> Vec<Name> {
         match &self.0 {
             ObjectForm::Sealed(object, _) => {
-                let name = |packet| DataView::decode(packet).expect("it was made as Data").name;
+                let name = |packet| DataView::decode(packet).expect("built as Data").name;
                 object.packets.iter().map(|packet| name(packet).to_name()).collect()
             }
-            ObjectForm::Stored(kept) => {
-                kept.header.named_packets.iter().map(|whole| whole.name.clone()).collect()
+            ObjectForm::Stored(stored) => {
+                stored.header.named_packets.iter().map(|whole| whole.name.clone()).collect()
             }
         }
     }
@@ -216,7 +216,7 @@ fn hold(
 /// The digest of the signed content, which the metadata state.
 pub(crate) fn signed_digest(object: &SealedObject) -> Option<[u8; 32]> {
     let packet = object.packets.last()?;
-    let data = DataView::decode(packet).expect("it was made as Data");
+    let data = DataView::decode(packet).expect("built as Data");
     Metadata::decode(data.content).ok()?.content_digest
 }
 

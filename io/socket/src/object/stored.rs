@@ -216,7 +216,6 @@ pub(crate) struct StoredObject {
     /// Some of its packets are damaged. The others are served. The object is signed again when it
     /// is put again.
     pub(crate) is_damaged: bool,
-    /// The damage has been reported.
     pub(crate) is_damage_reported: bool,
     /// It has been reported as unreadable, and has stayed so.
     pub(crate) is_unreadable_reported: bool,
@@ -249,9 +248,9 @@ impl StoredObject {
         let mut octets = vec![0; len.min(FIRST_READ_BYTES) as usize];
         open.read(0..octets.len() as u64, &mut octets)?;
         let is_damaged = path.extension().is_some_and(|ending| ending == DAMAGED_SUFFIX);
-        let kept =
+        let stored =
             Self::from_first_bytes(ObjectLocation::File(path.to_owned()), octets, len, &open)?;
-        Ok(kept.map(|kept| Self { is_damaged: kept.is_damaged || is_damaged, ..kept }))
+        Ok(stored.map(|stored| Self { is_damaged: stored.is_damaged || is_damaged, ..stored }))
     }
 
     /// As [`StoredObject::open`], for an object of `len` bytes that begins with these.
@@ -431,11 +430,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.obj");
         write(&path);
-        let kept = StoredObject::open(&path).unwrap().unwrap();
-        assert_eq!(kept.header, header());
-        assert!(!kept.is_damaged);
-        let (open, mut pool) = (kept.location.open().unwrap(), Pool::new(0));
-        let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
+        let stored = StoredObject::open(&path).unwrap().unwrap();
+        assert_eq!(stored.header, header());
+        assert!(!stored.is_damaged);
+        let (open, mut pool) = (stored.location.open().unwrap(), Pool::new(0));
+        let mut read = |number| stored.read(number, &mut pool, |range, out| open.read(range, out));
         for segment in 0..3 {
             let packet = read(segment).unwrap();
             assert_eq!(packet[..], *format!("segment-{segment}").as_bytes());
@@ -455,14 +454,14 @@ mod tests {
             let mut octets = sound.clone();
             octets[at] ^= 0x10;
             std::fs::write(&path, octets).unwrap();
-            let Some(kept) = StoredObject::open(&path).unwrap() else {
+            let Some(stored) = StoredObject::open(&path).unwrap() else {
                 assert!(at < header().encode().len(), "octet {at} is none of the header");
                 continue;
             };
-            assert_eq!(kept.header, header());
-            let open = kept.location.open().unwrap();
+            assert_eq!(stored.header, header());
+            let open = stored.location.open().unwrap();
             let mut read =
-                |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
+                |number| stored.read(number, &mut pool, |range, out| open.read(range, out));
             let damaged = (0..4).filter(|&number| read(number).is_err()).count();
             assert_eq!(damaged, 1, "octet {at}");
         }
@@ -486,9 +485,9 @@ mod tests {
         let sound = std::fs::read(&path).unwrap();
         for len in 0..sound.len() {
             std::fs::write(&path, &sound[..len]).unwrap();
-            let kept = StoredObject::open(&path).unwrap();
-            assert_eq!(kept.is_some(), len >= header().encode().len(), "{len} octets");
-            assert!(kept.is_none_or(|kept| kept.is_damaged), "{len} octets");
+            let stored = StoredObject::open(&path).unwrap();
+            assert_eq!(stored.is_some(), len >= header().encode().len(), "{len} octets");
+            assert!(stored.is_none_or(|stored| stored.is_damaged), "{len} octets");
         }
     }
 }

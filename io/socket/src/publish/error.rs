@@ -10,20 +10,18 @@ use weir_wire::NAME_COMPONENTS_MAX;
 /// Why an object cannot be published.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// The path is neither a file nor a directory, or another file than before.
-    #[error("{} is no regular file", path.display())]
+    #[error("{} is not a regular file", path.display())]
     NoFile { path: PathBuf },
-    /// The file is being written.
     #[error("{} has changed", path.display())]
     Changed { path: PathBuf },
     /// It has more or fewer bytes than its size states, like files of `/proc` and `/sys`.
     #[error("{} does not have the size that its file system states", path.display())]
     SizeUnknown { path: PathBuf },
     /// Segments of that size do not fit into a packet with this name and signature.
-    #[error("segments of {segment_size} octets do not fit into a packet: at most {max} do here")]
+    #[error("segments of {segment_size} bytes do not fit into a packet: at most {max} do here")]
     SegmentSize {
         /// As requested.
         segment_size: usize,
@@ -31,7 +29,7 @@ pub enum PublishError {
         max: usize,
     },
     /// The metadata or a manifest part does not fit into a packet.
-    #[error("{what} would take {len} octets: the name or the certificate is too long for a packet")]
+    #[error("{what} would have {len} bytes: the name or the certificate is too long for a packet")]
     TooLong {
         /// Which of them.
         what: &'static str,
@@ -52,7 +50,6 @@ pub enum PublishError {
     /// The signing key cannot be used.
     #[error(transparent)]
     Sign(#[from] SignError),
-    /// The caller stopped it.
     #[error("interrupted")]
     Stopped,
 }

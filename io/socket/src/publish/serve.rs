@@ -68,7 +68,6 @@ pub enum ServeProblem {
     /// A bucket cannot be read. Each request tries again.
     #[error("cannot read {bucket}: {reason}")]
     BucketUnreachable { bucket: String, reason: String },
-    /// The bucket can be read again.
     #[error("{bucket} can be read again")]
     BucketReachable { bucket: String },
 }
@@ -105,16 +104,16 @@ impl Updates {
         if self.updates.send((updates, done)).is_err() {
             return false;
         }
-        if let Some(waking) = &*lock(&self.waker) {
+        if let Some(waker) = &*lock(&self.waker) {
             // If this fails, the store notices the change a little later.
-            let _ = waking.wake();
+            let _ = waker.wake();
         }
         is_done.recv_timeout(within).is_ok()
     }
 }
 
-fn lock(waking: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<EndpointWaker>> {
-    waking.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(waker: &Mutex<Option<EndpointWaker>>) -> MutexGuard<'_, Option<EndpointWaker>> {
+    waker.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the Data that an Interest requests, if it should exist.
@@ -167,7 +166,8 @@ impl ObjectStore {
 
     /// A store that calls `make` for Data that it does not have.
     ///
-    /// # Errors The system has no random numbers.
+    /// # Errors
+    /// The system has no random numbers.
     pub fn on_demand(
         make: impl FnMut(&InterestView<'_>) -> Option<Packet> + Send + 'static,
     ) -> io::Result<Self> {
@@ -228,12 +228,13 @@ impl ObjectStore {
         match &published.0 {
             ObjectForm::Sealed(object, _) => {
                 for packet in &object.packets {
-                    catalog.add_packet(packet.clone()).expect("it was made as Data");
+                    catalog.add_packet(packet.clone()).expect("built as Data");
                 }
             }
-            ObjectForm::Stored(kept) => {
-                self.has_bucket |= kept.location.file().is_none();
-                for (number, whole) in (kept.header.segments..).zip(&kept.header.named_packets) {
+            ObjectForm::Stored(stored) => {
+                self.has_bucket |= stored.location.file().is_none();
+                for (number, whole) in (stored.header.segments..).zip(&stored.header.named_packets)
+                {
                     catalog.add_read_packet(whole.name.as_view(), id, number);
                 }
             }
@@ -324,16 +325,17 @@ impl ObjectStore {
     }
 
     fn object(&self, id: ObjectId) -> &Published {
-        self.objects[id.0 as usize].as_ref().expect("the catalog has it")
+        self.objects[id.0 as usize].as_ref().expect("listed in the catalog")
     }
 
     fn object_mut(&mut self, id: ObjectId) -> &mut Published {
-        self.objects[id.0 as usize].as_mut().expect("the catalog has it")
+        self.objects[id.0 as usize].as_mut().expect("listed in the catalog")
     }
 
     /// Adds a Data packet to be served as it is, such as a certificate.
     ///
-    /// # Errors It is not Data.
+    /// # Errors
+    /// It is not Data.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
         self.producer.source_mut().add_packet(packet)
     }
@@ -388,11 +390,11 @@ impl ObjectStore {
 
     /// Reads a segment or another packet of an object, at once or in the background.
     fn read(&mut self, now: Instant, op: ReadOp, pool: &mut Pool) {
-        let object = self.objects[op.object.0 as usize].as_ref().expect("the catalog has it");
-        let (op, data) = if let ObjectForm::Stored(kept) = &object.0
-            && let ObjectLocation::Bucket(place) = &kept.location
+        let object = self.objects[op.object.0 as usize].as_ref().expect("listed in the catalog");
+        let (op, data) = if let ObjectForm::Stored(stored) = &object.0
+            && let ObjectLocation::Bucket(place) = &stored.location
         {
-            match self.block_cache.read(now, (kept, place), op, pool) {
+            match self.block_cache.read(now, (stored, place), op, pool) {
                 CacheResult::Later => return,
                 CacheResult::Ready(op, Ok(packet)) => (op, Some(packet)),
                 CacheResult::Ready(op, Err(error)) => {
@@ -404,8 +406,8 @@ impl ObjectStore {
             let data = self.segment(now, &op, pool);
             (op, data)
         };
-        if let (Some(_), ObjectForm::Stored(kept)) = (&data, &mut self.object_mut(op.object).0) {
-            kept.is_unreadable_reported = false;
+        if let (Some(_), ObjectForm::Stored(stored)) = (&data, &mut self.object_mut(op.object).0) {
+            stored.is_unreadable_reported = false;
         }
         self.inputs.push(match data {
             Some(data) => ProducerInput::ReadDone { op, data },
@@ -418,7 +420,7 @@ impl ObjectStore {
         while let Some(FinishedRead { number, ops, result }) = self.block_cache.next_finished(now) {
             let is_it = |op: &ReadOp| {
                 let object = self.objects[op.object.0 as usize].as_ref().map(|object| &object.0);
-                matches!(object, Some(ObjectForm::Stored(kept)) if kept.number == number)
+                matches!(object, Some(ObjectForm::Stored(stored)) if stored.number == number)
             };
             // Meanwhile the object may have been removed and its number reused.
             let (ops, others): (Vec<ReadOp>, Vec<ReadOp>) = ops.into_iter().partition(is_it);
@@ -440,8 +442,8 @@ impl ObjectStore {
 
     /// A packet in a bucket cannot be read. If that concerns the whole bucket, it is reported once.
     fn on_read_failed(&mut self, op: &ReadOp, error: &BucketError) {
-        let ObjectForm::Stored(kept) = &self.object(op.object).0 else { return };
-        let ObjectLocation::Bucket(place) = &kept.location else { return };
+        let ObjectForm::Stored(stored) = &self.object(op.object).0 else { return };
+        let ObjectLocation::Bucket(place) = &stored.location else { return };
         if let BucketError::Unreachable(_) = error {
             let bucket = place.bucket.location().to_string();
             self.unread += 1;
@@ -473,9 +475,9 @@ impl ObjectStore {
                 }
             }
             (ObjectForm::Sealed(..), Err(reason)) => self.on_file_lost(id, reason),
-            (ObjectForm::Stored(kept), Ok(file)) => {
+            (ObjectForm::Stored(stored), Ok(file)) => {
                 let read = |range: Range<u64>, out: &mut [u8]| file.read_exact_at(out, range.start);
-                match kept.read(op.segment, pool, read) {
+                match stored.read(op.segment, pool, read) {
                     Ok(packet) => return Some(packet),
                     Err(error) => self.on_packet_unreadable(id, op.segment, error),
                 }
@@ -512,31 +514,31 @@ impl ObjectStore {
         self.unread += u64::from(!is_damaged);
         // It may be readable after it is opened again.
         self.close_file(id);
-        let ObjectForm::Stored(kept) = &mut self.object_mut(id).0 else { return };
+        let ObjectForm::Stored(stored) = &mut self.object_mut(id).0 else { return };
         let is_told = if is_damaged {
-            &mut kept.is_damage_reported
+            &mut stored.is_damage_reported
         } else {
-            &mut kept.is_unreadable_reported
+            &mut stored.is_unreadable_reported
         };
         if std::mem::replace(is_told, true) {
             return;
         }
         if is_damaged {
             // A mark for the next start. If that fails, the damage will be found again.
-            let _ = kept.mark_damaged();
+            let _ = stored.mark_damaged();
         }
-        let (path, object) = (kept.location.path(), kept.header.versioned.clone());
-        let packet = kept.packet_name(number);
+        let (path, object) = (stored.location.path(), stored.header.versioned.clone());
+        let packet = stored.packet_name(number);
         self.report_problem(match error {
             ReadError::Damaged => ServeProblem::Damaged { path, object, packet },
             ReadError::Io(source) => ServeProblem::Unreadable { path, object, packet, source },
         });
     }
 
-    fn report_problem(&self, loss: ServeProblem) {
-        if let Some(losses) = &self.problem_sender {
+    fn report_problem(&self, problem: ServeProblem) {
+        if let Some(problems) = &self.problem_sender {
             // The receiver may have stopped listening.
-            let _ = losses.send(loss);
+            let _ = problems.send(problem);
         }
     }
 
@@ -648,20 +650,20 @@ impl Endpoint for ObjectStore {
 /// problems since the last call. Objects with a problem are refused from then on; the others are
 /// served.
 ///
-/// # Errors The router is unreachable. The caller may connect again and continue with the same
-/// store.
+/// # Errors
+/// The router is unreachable. The caller may connect again and continue with the same store.
 pub fn serve(
     client: &mut Client,
     store: &mut ObjectStore,
-    go_on: &mut dyn FnMut(Vec<ServeProblem>) -> bool,
+    keep_going: &mut dyn FnMut(Vec<ServeProblem>) -> bool,
 ) -> Result<(), ClientError> {
     // At most one problem per file, so the channel is bounded.
-    let (tell, losses) = unbounded();
+    let (tell, problems) = unbounded();
     store.problem_sender = Some(tell);
     // A new client has its own waker.
     store.block_cache.clear_waker();
     *lock(&store.waker) = None;
     let mut events = EventLoop::new(client);
     events.add(store);
-    events.run(&mut || go_on(losses.try_iter().collect()))
+    events.run(&mut || keep_going(problems.try_iter().collect()))
 }

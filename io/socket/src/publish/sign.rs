@@ -142,7 +142,7 @@ pub fn publish_octets(
     publish_memory(octets, &ObjectInfo::octets(label), label, options)
 }
 
-/// As [`publish_octets`], with the help of the threads of `signers`, while `goes_on` returns true.
+/// As [`publish_octets`], with the help of the threads of `signers`, while `keep_going` returns true.
 /// `label` must have the same signer.
 pub(crate) fn publish_octets_with(
     signers: &SignPoolHandle,
@@ -150,7 +150,7 @@ pub(crate) fn publish_octets_with(
     octets: Packet,
     label: Label<'_>,
     options: &PublishOptions,
-    goes_on: &mut dyn FnMut() -> bool,
+    keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<Published, PublishError> {
     let about = ObjectInfo::octets(label);
     let (size_bytes, content) = (octets.len() as u64, Content::Memory(octets.clone()));
@@ -162,7 +162,7 @@ pub(crate) fn publish_octets_with(
     let null: Arc<dyn Signer> = Arc::new(NullSigner);
     let (signer, null) = (SharedSigner(signer.clone()), SharedSigner(null));
     let job = Arc::new(new_sign_job(&about, (signer, null), size_bytes, options, read)?);
-    let chunks = job.run_with(signers, options.threads, goes_on)?;
+    let chunks = job.run_with(signers, options.threads, keep_going)?;
     finish_object(&about, label, content, &job, options, chunks)
 }
 
@@ -332,7 +332,7 @@ fn sign_metadata(
 ) -> Result<(), PublishError> {
     for object in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
         let name = options.mapping.metadata_name(object.as_view(), label.version);
-        let last = Component::from(name.as_view().last().expect("it ends in a number"));
+        let last = Component::from(name.as_view().last().expect("the name ends in a number"));
         let data = Data::new(name)
             .freshness_ms(options.metadata_freshness_ms)
             .final_block_id(last)
@@ -389,7 +389,7 @@ fn sign_parts(
             let last = name_of(last).as_view().last().map(Component::from);
             let data = Data::new(name_of(number))
                 .freshness_ms(options.freshness_ms)
-                .final_block_id(last.expect("it ends in a number"))
+                .final_block_id(last.expect("the name ends in a number"))
                 .content(content);
             parts.push(sign_single_packet("a part of the manifest", &data, signer)?);
         }

@@ -59,7 +59,6 @@ impl SignerRef for SharedSigner {
     }
 }
 
-/// The segments of one object.
 pub(super) struct Segments {
     pub(super) template: SegmentTemplate,
     pub(super) count: u64,
@@ -87,7 +86,8 @@ pub(super) struct SignedChunk {
 
 impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
     ///
-    /// # Errors Segments of this size leave no room for a signature.
+    /// # Errors
+    /// Segments of this size leave no room for a signature.
     pub(super) fn new(of: Segments, signer: S, read: R) -> Result<Self, PublishError> {
         let room =
             ContentRoom { segment_size: of.segment_size as usize, last_segment: of.count - 1 };
@@ -116,8 +116,8 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         if chunks == 1 {
             // The usual case, a small file: a thread would cost more than the signature.
             let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
-            let goes_on = progress(signed.octets);
-            return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
+            let keep_going = progress(signed.octets);
+            return keep_going.then(|| vec![signed]).ok_or(PublishError::Stopped);
         }
         let (send, receive) = unbounded();
         let mut done: Vec<SignedChunk> = Vec::with_capacity(chunks as usize);
@@ -164,8 +164,8 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
     /// The next chunk that no thread has taken.
     fn next_chunk(&self) -> Option<u64> {
         let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
-        let goes_on = !self.is_stopped.load(Ordering::Relaxed);
-        Some(chunk).filter(|&chunk| goes_on && chunk < self.chunks())
+        let keep_going = !self.is_stopped.load(Ordering::Relaxed);
+        Some(chunk).filter(|&chunk| keep_going && chunk < self.chunks())
     }
 
     fn sign_chunk(
@@ -209,14 +209,14 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
 
 impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
     /// Signs with this thread and free threads of `signers`, at most `threads` in total, while
-    /// `goes_on` returns true.
+    /// `keep_going` returns true.
     pub(super) fn run_with(
         self: &Arc<Self>,
         signers: &SignPoolHandle,
         threads: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<SignedChunk>, PublishError> {
-        let result = self.sign_with(signers, threads, goes_on);
+        let result = self.sign_with(signers, threads, keep_going);
         // Other threads stop at the end of their chunk: its result is not needed.
         self.is_stopped.store(true, Ordering::Relaxed);
         let mut done = result?;
@@ -228,7 +228,7 @@ impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
         self: &Arc<Self>,
         signers: &SignPoolHandle,
         threads: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<SignedChunk>, PublishError> {
         let chunks = self.chunks() as usize;
         let (send, receive) = unbounded();
@@ -245,7 +245,7 @@ impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
                 Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
                 None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),
             }
-            if !goes_on() {
+            if !keep_going() {
                 return Err(PublishError::Stopped);
             }
         }

@@ -45,7 +45,6 @@ impl PendingWakes {
 
 type Work = Box<dyn FnOnce(&mut PendingWakes) + Send>;
 
-/// A task for the threads.
 pub(crate) struct SignTask {
     work: Work,
     /// Other tasks must not wait for it.
@@ -83,7 +82,6 @@ impl SignTask {
     }
 }
 
-/// A slot in the queue.
 pub(crate) struct QueueSlot(Arc<AtomicUsize>);
 
 impl Drop for QueueSlot {
@@ -138,7 +136,7 @@ impl SignPool {
             let thread = std::thread::Builder::new().name(format!("sign-{}", threads.len()));
             threads.push(thread.spawn(move || work(&tasks, &is_stopped))?);
         }
-        Ok(self.signers.clone().expect("there until dropped"))
+        Ok(self.signers.clone().expect("taken only by drop"))
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -222,7 +220,7 @@ mod tests {
         }
         drop(go_on);
         ends.join().unwrap();
-        assert!(results.recv().is_err(), "what waited at the end was done");
+        assert!(results.recv().is_err(), "a waiting task was run at the end");
     }
 
     #[test]

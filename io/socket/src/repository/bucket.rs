@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::layout::{LoadedObjects, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
-use crate::bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
+use crate::bucket::{Bucket, BucketError, BucketObject, BucketRead, PendingUpload, Upload};
 use crate::object::location::{
     BucketLocation, DAMAGED_SUFFIX, OBJECT_SUFFIX, ObjectLocation, OpenObject, bucket_error,
 };
@@ -32,17 +32,17 @@ pub(super) struct BucketStorage {
 pub(super) struct BucketDraft {
     pub(super) location: BucketLocation,
     upload: Option<Upload>,
-    pending: Option<Pending>,
+    pending: Option<PendingUpload>,
 }
 
 impl BucketDraft {
     pub(super) fn append(&mut self, octets: &[u8]) -> io::Result<()> {
-        let upload = self.upload.as_mut().expect("it has not ended");
+        let upload = self.upload.as_mut().expect("not ended yet");
         upload.append(octets).map_err(bucket_error)
     }
 
     pub(super) fn end(&mut self) -> io::Result<()> {
-        let upload = self.upload.take().expect("it has not ended");
+        let upload = self.upload.take().expect("not ended yet");
         self.pending = Some(upload.finish().map_err(bucket_error)?);
         Ok(())
     }
@@ -57,7 +57,7 @@ impl BucketStorage {
         let place = || PathBuf::from(bucket.location().to_string());
         let read = |error| read_error(&place())(bucket_error(error));
         let is_new = match bucket.read(MARK, 0..MARK_TEXT.len() as u64 + 1, None) {
-            Ok(piece) if piece.octets == MARK_TEXT.as_bytes() => false,
+            Ok(read) if read.octets == MARK_TEXT.as_bytes() => false,
             Ok(_) => return Err(RepositoryError::UnknownLayout { path: place() }),
             Err(BucketError::Missing(_)) => true,
             Err(error) => return Err(read(error)),
@@ -74,7 +74,7 @@ impl BucketStorage {
         let error = |source| read_error(&address(bucket, OBJECTS))(source);
         let found = bucket.list(OBJECTS, usize::MAX).map_err(bucket_error).map_err(error)?;
         let of_ending = |ending: &str| {
-            let stem = |Found { name, .. }: &Found| {
+            let stem = |BucketObject { name, .. }: &BucketObject| {
                 Some(name.strip_suffix(ending)?.strip_suffix('.')?.to_owned())
             };
             found.iter().filter_map(stem).collect::<Vec<String>>()
@@ -83,48 +83,50 @@ impl BucketStorage {
         let stems = of_ending(OBJECT_SUFFIX);
         let names: Vec<String> =
             stems.iter().map(|stem| format!("{stem}.{OBJECT_SUFFIX}")).collect();
-        let place_of = |at: usize, piece: &Piece| {
-            let (name, tag) = (names[at].clone(), piece.tag.clone());
+        let place_of = |at: usize, read: &BucketRead| {
+            let (name, tag) = (names[at].clone(), read.tag.clone());
             BucketLocation { bucket: bucket.clone(), name, tag }
         };
-        let (mut loaded, mut away, mut long) = (LoadedObjects::default(), None, Vec::new());
+        let (mut loaded, mut unreachable, mut long) = (LoadedObjects::default(), None, Vec::new());
         let take = |loaded: &mut LoadedObjects,
-                    away: &mut Option<io::Error>,
+                    unreachable: &mut Option<io::Error>,
                     at: usize,
-                    piece: Piece| {
-            let place = place_of(at, &piece);
-            let octets = piece.octets.to_vec();
+                    read: BucketRead| {
+            let place = place_of(at, &read);
+            let octets = read.octets.to_vec();
             let found = StoredObject::from_first_bytes(
                 ObjectLocation::Bucket(place.clone()),
                 octets,
-                piece.bytes,
+                read.bytes,
                 &OpenObject::Bucket(&place),
             );
             match found {
-                Ok(Some(mut kept)) => {
-                    kept.is_damaged |= damaged.contains(&stems[at]);
-                    loaded.intact.push(kept);
+                Ok(Some(mut stored)) => {
+                    stored.is_damaged |= damaged.contains(&stems[at]);
+                    loaded.intact.push(stored);
                 }
-                Err(error) if error.kind() == io::ErrorKind::HostUnreachable => *away = Some(error),
+                Err(error) if error.kind() == io::ErrorKind::HostUnreachable => {
+                    *unreachable = Some(error)
+                }
                 Ok(None) | Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
             }
         };
-        bucket.read_each(&names, FIRST_READ_BYTES, |at, piece| match piece {
+        bucket.read_each(&names, FIRST_READ_BYTES, |at, read| match read {
             // This thread cannot wait for anything else here.
-            Ok(piece) if needs_more_header(&piece.octets) => long.push((at, piece)),
-            Ok(piece) => take(&mut loaded, &mut away, at, piece),
+            Ok(read) if needs_more_header(&read.octets) => long.push((at, read)),
+            Ok(read) => take(&mut loaded, &mut unreachable, at, read),
             // Another process has removed it since.
             Err(BucketError::Missing(_)) => {}
-            Err(error @ BucketError::Unreachable(_)) => away = Some(bucket_error(error)),
+            Err(error @ BucketError::Unreachable(_)) => unreachable = Some(bucket_error(error)),
             Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
         });
-        for (at, piece) in long {
-            if away.is_none() {
-                take(&mut loaded, &mut away, at, piece);
+        for (at, read) in long {
+            if unreachable.is_none() {
+                take(&mut loaded, &mut unreachable, at, read);
             }
         }
         // A partial list would be taken for the whole repository.
-        away.map_or(Ok(loaded), |away| Err(error(away)))
+        unreachable.map_or(Ok(loaded), |unreachable| Err(error(unreachable)))
     }
 
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<BucketDraft, RepositoryError> {

@@ -113,7 +113,7 @@ impl Folder {
         }
         for (path, found) in read_headers(&paths) {
             match found {
-                Ok(Some(kept)) => loaded.intact.push(kept),
+                Ok(Some(stored)) => loaded.intact.push(stored),
                 // The others can still be used.
                 Ok(None) | Err(_) => loaded.unreadable.push(path.clone()),
             }

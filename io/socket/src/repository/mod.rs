@@ -53,10 +53,8 @@ const BATCH_SEGMENTS: u64 = 64;
 pub enum RepositoryError {
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// Writing failed. Existing objects are unchanged.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// The folder contains other files.
     #[error("{} is no repository and not empty", path.display())]
     NotARepository { path: PathBuf },
     /// The stored object has the highest possible version.
@@ -65,7 +63,6 @@ pub enum RepositoryError {
     /// Another version of this program made it.
     #[error("{} was written by another version of this program; use that version", path.display())]
     UnknownLayout { path: PathBuf },
-    /// Another process uses it.
     #[error("{} is in use by {}", path.display(), describe_holder(holder.as_ref()))]
     InUse {
         path: PathBuf,
@@ -174,15 +171,15 @@ impl Repository {
             second_writer: None,
         };
         let mut damaged = 0;
-        for kept in loaded.intact {
-            damaged += repository.insert_loaded(kept);
+        for stored in loaded.intact {
+            damaged += repository.insert_loaded(stored);
         }
         if repository.storage.is_exclusive() {
             // If a removal fails now, the next put repeats it and reports errors.
             let _ = repository.remove_pending();
         }
         let all = repository.objects.values().chain(&repository.standalone_packets);
-        damaged += all.filter(|kept| kept.is_damaged).count() as u64;
+        damaged += all.filter(|stored| stored.is_damaged).count() as u64;
         let (unfinished, mut unreadable) = (loaded.unfinished, loaded.unreadable);
         unreadable.sort_unstable();
         repository.findings = LoadReport { unfinished, damaged, unreadable };
@@ -191,27 +188,27 @@ impl Repository {
 
     /// Adds an object found at the start. The later of two versions wins, unless only that one is
     /// damaged. Returns how many damaged versions are not served.
-    fn insert_loaded(&mut self, mut kept: StoredObject) -> u64 {
-        if let (true, ObjectLocation::File(path)) = (kept.is_damaged, &kept.location)
+    fn insert_loaded(&mut self, mut stored: StoredObject) -> u64 {
+        if let (true, ObjectLocation::File(path)) = (stored.is_damaged, &stored.location)
             && self.storage.is_exclusive()
             && path.extension().is_some_and(|ending| ending == OBJECT_SUFFIX)
         {
             // If the mark fails, the next start finds the damage again.
-            let _ = kept.mark_damaged();
+            let _ = stored.mark_damaged();
         }
-        if kept.header.segments == 0 {
-            self.standalone_packets.push(kept);
+        if stored.header.segments == 0 {
+            self.standalone_packets.push(stored);
             return 0;
         }
-        let name = kept.object().to_vec();
+        let name = stored.object().to_vec();
         let Some(other) = self.objects.remove(&name) else {
-            self.objects.insert(name, kept);
+            self.objects.insert(name, stored);
             return 0;
         };
-        let rank = |kept: &StoredObject| (version(kept), !kept.is_damaged);
-        let (later, earlier) = match rank(&kept) < rank(&other) {
-            true => (other, kept),
-            false => (kept, other),
+        let rank = |stored: &StoredObject| (version(stored), !stored.is_damaged);
+        let (later, earlier) = match rank(&stored) < rank(&other) {
+            true => (other, stored),
+            false => (stored, other),
         };
         // Two versions mean that a process ended before it removed the earlier one. After a power
         // failure a disk may have lost the content of the later one although it reported it as
@@ -247,7 +244,6 @@ impl Repository {
         result
     }
 
-    /// Whether some removals are pending.
     pub fn has_pending_removals(&self) -> bool {
         !self.to_remove.is_empty()
     }
@@ -258,40 +254,41 @@ impl Repository {
     }
 
     pub fn objects(&self) -> impl Iterator<Item = Published> + '_ {
-        self.objects.values().map(|kept| Published(ObjectForm::Stored(Box::new(kept.clone()))))
+        self.objects.values().map(|stored| Published(ObjectForm::Stored(Box::new(stored.clone()))))
     }
 
     /// Names of the objects that were put under exactly this prefix.
     pub fn names_put_below(&self, root: &Name) -> impl Iterator<Item = Name> {
-        let is_below = move |kept: &&StoredObject| kept.header.root == *root;
+        let is_below = move |stored: &&StoredObject| stored.header.root == *root;
         self.objects
             .values()
             .filter(is_below)
-            .map(|kept| kept.header.versioned.as_view().parent().to_name())
+            .map(|stored| stored.header.versioned.as_view().parent().to_name())
     }
 
     /// The stored version of an object.
     pub fn version_of(&self, object: &Name) -> Option<Name> {
-        self.objects.get(object.value()).map(|kept| kept.header.versioned.clone())
+        self.objects.get(object.value()).map(|stored| stored.header.versioned.clone())
     }
 
     /// Reads the packets that belong to no object, such as certificates.
     pub fn packets(&mut self) -> StandalonePackets {
         let (mut pool, mut packets) = (Pool::new(0), StandalonePackets::default());
-        for kept in &mut self.standalone_packets {
-            let read = |kept: &StoredObject, number| match kept.location.open() {
-                Ok(open) => kept.read(number, &mut pool, |range, out| open.read(range, out)),
+        for stored in &mut self.standalone_packets {
+            let read = |stored: &StoredObject, number| match stored.location.open() {
+                Ok(open) => stored.read(number, &mut pool, |range, out| open.read(range, out)),
                 Err(error) => Err(error.into()),
             };
-            let all: Result<Vec<Packet>, _> =
-                (0..kept.packets()).scan(read, |read, number| Some(read(kept, number))).collect();
-            let root = &kept.header.root;
+            let all: Result<Vec<Packet>, _> = (0..stored.packets())
+                .scan(read, |read, number| Some(read(stored, number)))
+                .collect();
+            let root = &stored.header.root;
             match all {
                 Ok(all) => packets.intact.extend(all.into_iter().map(|one| (root.clone(), one))),
                 Err(error) => {
-                    packets.unreadable.push((kept.location.path(), error.to_string()));
+                    packets.unreadable.push((stored.location.path(), error.to_string()));
                     // Putting it again writes it again.
-                    kept.is_damaged = true;
+                    stored.is_damaged = true;
                 }
             }
         }
@@ -301,7 +298,7 @@ impl Repository {
     /// The prefixes under which objects were put; none of them below another.
     pub fn roots(&self) -> Vec<Name> {
         let roots: BTreeSet<&[u8]> =
-            self.objects.values().map(|kept| kept.header.root.value()).collect();
+            self.objects.values().map(|stored| stored.header.root.value()).collect();
         let mut top: Vec<Name> = Vec::new();
         for root in roots {
             let root = NameView::from_value(root).expect("it is a name's");
@@ -352,12 +349,13 @@ impl Repository {
 
     /// Writes a packet to be served below `root`, such as a certificate, unless it is stored.
     ///
-    /// # Panics It is not Data.
+    /// # Panics
+    /// It is not Data.
     pub fn put_packet(&mut self, packet: &[u8], root: &Name) -> Result<(), RepositoryError> {
         let name = DataView::decode(packet).expect("it is Data").name.to_name();
         let origin = sha256(&[packet]);
-        let is_it = |kept: &&StoredObject| kept.header.origin == origin && !kept.is_damaged;
-        if self.standalone_packets.iter().find(is_it).is_some_and(|kept| kept.is_intact()) {
+        let is_it = |stored: &&StoredObject| stored.header.origin == origin && !stored.is_damaged;
+        if self.standalone_packets.iter().find(is_it).is_some_and(|stored| stored.is_intact()) {
             return Ok(());
         }
         let header = Header {
@@ -372,16 +370,16 @@ impl Repository {
         };
         let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
         for published in self.commit(vec![unsettled])? {
-            if let ObjectForm::Stored(kept) = published.0 {
+            if let ObjectForm::Stored(stored) = published.0 {
                 let is_old =
-                    |other: &mut StoredObject| other.header.versioned == kept.header.versioned;
+                    |other: &mut StoredObject| other.header.versioned == stored.header.versioned;
                 let old: Vec<ObjectLocation> = self
                     .standalone_packets
                     .extract_if(.., is_old)
                     .map(|old| old.location)
                     .collect();
-                let place = kept.location.clone();
-                self.standalone_packets.push(*kept);
+                let place = stored.location.clone();
+                self.standalone_packets.push(*stored);
                 for old in old {
                     match old.is_same_object(&place) {
                         true => self.storage.on_overwritten(&old)?,
@@ -402,13 +400,13 @@ impl Repository {
         putting: PutOptions<'_>,
         origin: Origin,
     ) -> Option<Published> {
-        let kept = self.objects.get(name.value())?;
-        let is_it = kept.header.origin == origin
+        let stored = self.objects.get(name.value())?;
+        let is_it = stored.header.origin == origin
             && origin != UNKNOWN_ORIGIN
-            && kept.header.root == *putting.root
-            && !kept.is_damaged
-            && (!putting.is_version_fixed || version(kept) == Some(version_wanted));
-        is_it.then(|| Published(ObjectForm::Stored(Box::new(kept.clone()))))
+            && stored.header.root == *putting.root
+            && !stored.is_damaged
+            && (!putting.is_version_fixed || version(stored) == Some(version_wanted));
+        is_it.then(|| Published(ObjectForm::Stored(Box::new(stored.clone()))))
     }
 
     /// A label with a version later than the stored one.
@@ -435,7 +433,7 @@ impl Repository {
         origin: Origin,
     ) -> Result<UncommittedObject, RepositoryError> {
         let ObjectForm::Sealed(object, content) = &published.0 else {
-            unreachable!("it was just made")
+            unreachable!("the object was just signed")
         };
         let header = Header {
             versioned: object.versioned.clone(),
@@ -462,7 +460,7 @@ impl Repository {
     ) -> Result<UncommittedObject, RepositoryError> {
         let mut offset = 0;
         for packet in packets {
-            let name = DataView::decode(packet).expect("it was made as Data").name.to_name();
+            let name = DataView::decode(packet).expect("built as Data").name.to_name();
             let len = packet.len() as u32;
             header.named_packets.push(NamedPacket {
                 name,
@@ -485,8 +483,8 @@ impl Repository {
         };
         match write() {
             Ok(()) => {
-                let kept = Box::new(StoredObject::new(draft.place(), header, octets.len()));
-                Ok(UncommittedObject { object: kept, draft })
+                let stored = Box::new(StoredObject::new(draft.place(), header, octets.len()));
+                Ok(UncommittedObject { object: stored, draft })
             }
             Err(WriteFailure::Write(source)) => {
                 Err(RepositoryError::Write { path: draft.path(), source })
@@ -497,13 +495,14 @@ impl Repository {
 
     /// Makes written objects durable: the next start will find them.
     ///
-    /// # Errors [`RepositoryError::Write`]. Some of them may be durable.
+    /// # Errors
+    /// [`RepositoryError::Write`]. Some of them may be durable.
     pub fn commit(&self, all: Vec<UncommittedObject>) -> Result<Vec<Published>, RepositoryError> {
-        let (kept, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
+        let (stored, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
             all.into_iter().map(|unsettled| (unsettled.object, unsettled.draft)).unzip();
         let places = self.storage.commit(drafts)?;
-        let published = kept.into_iter().zip(places).map(|(kept, place)| {
-            Published(ObjectForm::Stored(Box::new(kept.with_location(place))))
+        let published = stored.into_iter().zip(places).map(|(stored, place)| {
+            Published(ObjectForm::Stored(Box::new(stored.with_location(place))))
         });
         Ok(published.collect())
     }
@@ -511,18 +510,18 @@ impl Repository {
     /// Adopts objects that were put. Removes the versions that they replace, and objects with these
     /// names. Removes nothing before all new objects are adopted.
     ///
-    /// # Errors [`RepositoryError::Write`]: something could not be removed. All objects are
-    /// adopted.
+    /// # Errors
+    /// [`RepositoryError::Write`]: something could not be removed. All objects are adopted.
     pub fn adopt(&mut self, put: &[Published], withdrawn: &[Name]) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         for published in put {
-            if let ObjectForm::Stored(kept) = &published.0 {
-                result = result.and(self.replace_version(kept));
+            if let ObjectForm::Stored(stored) = &published.0 {
+                result = result.and(self.replace_version(stored));
             }
         }
         for name in withdrawn {
             let removed = self.objects.remove(name.value());
-            self.to_remove.extend(removed.map(|kept| kept.location));
+            self.to_remove.extend(removed.map(|stored| stored.location));
         }
         if let Some(guest) = &mut self.second_writer {
             guest.withdrawn.extend_from_slice(withdrawn);
@@ -532,12 +531,12 @@ impl Repository {
     }
 
     /// Replaces an object by another of its name.
-    fn replace_version(&mut self, kept: &StoredObject) -> Result<(), RepositoryError> {
+    fn replace_version(&mut self, stored: &StoredObject) -> Result<(), RepositoryError> {
         // A version with a chosen number may reuse a name whose removal has failed.
-        self.to_remove.retain(|place| !place.is_same_object(&kept.location));
-        let name = kept.object().to_vec();
-        let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
-        if old.location.is_same_object(&kept.location) {
+        self.to_remove.retain(|place| !place.is_same_object(&stored.location));
+        let name = stored.object().to_vec();
+        let Some(old) = self.objects.insert(name, stored.clone()) else { return Ok(()) };
+        if old.location.is_same_object(&stored.location) {
             return self.storage.on_overwritten(&old.location);
         }
         self.to_remove.push(old.location);
@@ -546,14 +545,15 @@ impl Repository {
 
     /// Removes all objects whose name is `name` or below it. Returns how many.
     ///
-    /// # Errors [`RepositoryError::Write`].
+    /// # Errors
+    /// [`RepositoryError::Write`].
     pub fn remove(&mut self, name: &Name) -> Result<u64, RepositoryError> {
         let prefix = name.as_view();
         let is_below = |object: &Vec<u8>, _: &mut StoredObject| {
             NameView::from_value(object).is_ok_and(|object| prefix.is_prefix_of(object))
         };
         let removed: Vec<ObjectLocation> =
-            self.objects.extract_if(.., is_below).map(|(_, kept)| kept.location).collect();
+            self.objects.extract_if(.., is_below).map(|(_, stored)| stored.location).collect();
         let count = removed.len() as u64;
         self.to_remove.extend(removed);
         self.remove_pending()?;
@@ -606,7 +606,7 @@ fn copy_segments(
                 (None, Content::Memory(octets)) => {
                     room.copy_from_slice(&octets[offset as usize..][..room.len()]);
                 }
-                (None, _) => unreachable!("what was just signed is there"),
+                (None, _) => unreachable!("the content was just signed"),
             }
             copied.add(room);
             seal_slot(place, number, segment, frame.len);
@@ -677,8 +677,8 @@ fn origin(kind: &[u8], source: &[u8], label: Label<'_>, options: &PublishOptions
     sha256(&[writer.as_slice()])
 }
 
-fn version(kept: &StoredObject) -> Option<u64> {
-    kept.header.versioned.as_view().last()?.as_version()
+fn version(stored: &StoredObject) -> Option<u64> {
+    stored.header.versioned.as_view().last()?.as_version()
 }
 
 fn read_error(path: &Path) -> impl FnOnce(io::Error) -> RepositoryError {

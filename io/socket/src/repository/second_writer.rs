@@ -44,7 +44,7 @@ impl Repository {
     pub fn open_as_second_writer(path: &Path) -> Result<Self, RepositoryError> {
         let folder = Folder::open_unlocked(path);
         let mut repository = Self::load(Storage::Folder(folder), path.to_owned())?;
-        let found = repository.put_objects().map(|kept| kept.location.path()).collect();
+        let found = repository.put_objects().map(|stored| stored.location.path()).collect();
         repository.second_writer = Some(SecondWriter { found, withdrawn: Vec::new() });
         Ok(repository)
     }
@@ -59,35 +59,42 @@ impl Repository {
     }
 
     pub fn hand_over(&self) -> HandOver {
-        let Some(guest) = &self.second_writer else { return HandOver::default() };
-        let paths = self.put_objects().map(|kept| kept.location.path());
-        let new = paths.filter(|path| !guest.found.contains(path));
+        let Some(second_writer) = &self.second_writer else { return HandOver::default() };
+        let paths = self.put_objects().map(|stored| stored.location.path());
+        let new = paths.filter(|path| !second_writer.found.contains(path));
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
-        HandOver { files: new.filter_map(name).collect(), withdrawn: guest.withdrawn.clone() }
+        HandOver {
+            files: new.filter_map(name).collect(),
+            withdrawn: second_writer.withdrawn.clone(),
+        }
     }
 
     /// Reads what a second writer has put. Skips what is unreadable or damaged.
     ///
-    /// # Errors [`RepositoryError::Read`].
-    pub fn read_hand_over(&mut self, handed: &HandOver) -> Result<AdoptedObjects, RepositoryError> {
+    /// # Errors
+    /// [`RepositoryError::Read`].
+    pub fn read_hand_over(
+        &mut self,
+        hand_over: &HandOver,
+    ) -> Result<AdoptedObjects, RepositoryError> {
         let (mut taken, mut pool) = (AdoptedObjects::default(), Pool::new(0));
-        for name in &handed.files {
-            let Some(kept) = self.storage.find(name)?.filter(|kept| !kept.is_damaged) else {
+        for name in &hand_over.files {
+            let Some(stored) = self.storage.find(name)?.filter(|stored| !stored.is_damaged) else {
                 continue;
             };
-            let root = kept.header.root.clone();
-            if kept.header.segments > 0 {
+            let root = stored.header.root.clone();
+            if stored.header.segments > 0 {
                 taken.roots.push(root);
-                taken.published.push(Published(ObjectForm::Stored(Box::new(kept))));
+                taken.published.push(Published(ObjectForm::Stored(Box::new(stored))));
                 continue;
             }
-            let Ok(open) = kept.location.open() else { continue };
-            for number in 0..kept.packets() {
-                let read = kept.read(number, &mut pool, |range, out| open.read(range, out));
+            let Ok(open) = stored.location.open() else { continue };
+            for number in 0..stored.packets() {
+                let read = stored.read(number, &mut pool, |range, out| open.read(range, out));
                 taken.packets.extend(read.ok().map(|packet| (root.clone(), packet)));
             }
             drop(open);
-            self.standalone_packets.push(kept);
+            self.standalone_packets.push(stored);
         }
         taken.roots.sort_unstable();
         taken.roots.dedup();

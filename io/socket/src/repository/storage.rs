@@ -66,14 +66,14 @@ impl Storage {
             Self::Folder(folder) => {
                 let files = drafts.into_iter().map(|draft| match draft {
                     Draft::File(file) => file,
-                    Draft::Bucket(_) => unreachable!("it was begun here"),
+                    Draft::Bucket(_) => unreachable!("begun by this storage"),
                 });
                 folder.commit(files.collect())
             }
             Self::Bucket(_) => {
                 let objects = drafts.into_iter().map(|draft| match draft {
                     Draft::Bucket(object) => *object,
-                    Draft::File(_) => unreachable!("it was begun here"),
+                    Draft::File(_) => unreachable!("begun by this storage"),
                 });
                 bucket::commit(objects.collect())
             }

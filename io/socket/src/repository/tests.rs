@@ -96,10 +96,10 @@ impl Fixture {
 
 /// All packets of an object, segments first.
 fn packets(published: &Published) -> Vec<Result<Packet, ReadError>> {
-    let ObjectForm::Stored(kept) = &published.0 else { panic!("it is kept") };
-    let (open, mut pool) = (kept.location.open().unwrap(), Pool::new(0));
-    let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
-    (0..kept.packets()).map(&mut read).collect()
+    let ObjectForm::Stored(stored) = &published.0 else { panic!("it is kept") };
+    let (open, mut pool) = (stored.location.open().unwrap(), Pool::new(0));
+    let mut read = |number| stored.read(number, &mut pool, |range, out| open.read(range, out));
+    (0..stored.packets()).map(&mut read).collect()
 }
 
 fn intact_packets(published: &Published) -> Vec<Packet> {
@@ -334,8 +334,8 @@ fn damaged_object_is_signed_again() {
     drop(repository);
     // No packet has been read, so the damage is unknown.
     assert_eq!(fixture.open().load_report().damaged, 0);
-    let ObjectForm::Stored(mut kept) = published.0 else { panic!("it is kept") };
-    kept.mark_damaged().unwrap();
+    let ObjectForm::Stored(mut stored) = published.0 else { panic!("it is kept") };
+    stored.mark_damaged().unwrap();
     let mut repository = fixture.open();
     assert_eq!(repository.load_report().damaged, 1);
     let anew = fixture.add(&mut repository, &path, 2);
@@ -377,7 +377,7 @@ fn removes_objects_of_removed_files() {
     let fixture = Fixture::new();
     let (x, y) = (fixture.file("x", 100), fixture.file("y", 100));
     let mut repository = fixture.open();
-    let [_, kept] = [&x, &y].map(|path| fixture.add(&mut repository, path, 1));
+    let [_, stored] = [&x, &y].map(|path| fixture.add(&mut repository, path, 1));
     repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
     repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
     let names = |repository: &Repository, root: &str| -> Vec<String> {
@@ -386,12 +386,12 @@ fn removes_objects_of_removed_files() {
     };
     assert_eq!(names(&repository, "/other"), [""; 0]);
     assert_eq!(names(&repository, "/r"), ["/r/x", "/r/y"]);
-    assert_eq!(repository.version_of(&"/r/y".parse().unwrap()).as_ref(), Some(kept.versioned()));
+    assert_eq!(repository.version_of(&"/r/y".parse().unwrap()).as_ref(), Some(stored.versioned()));
     repository.adopt(&[], &["/r/x".parse().unwrap(), "/r/none".parse().unwrap()]).unwrap();
     assert!(!repository.has_pending_removals());
     let mut repository = fixture.open_again(repository);
     let left: Vec<_> = repository.objects().collect();
-    assert_eq!(left.iter().map(Published::versioned).collect::<Vec<_>>(), [kept.versioned()]);
+    assert_eq!(left.iter().map(Published::versioned).collect::<Vec<_>>(), [stored.versioned()]);
     assert_eq!(repository.remove(&"/r/x".parse().unwrap()).unwrap(), 0);
     assert_eq!(repository.remove(&"/r/y".parse().unwrap()).unwrap(), 1);
     let packets = repository.packets();

@@ -41,8 +41,8 @@ impl Consumer {
 
     /// Sets the options.
     ///
-    /// # Errors [`SocketError::Option`]: a value is out of its bounds. All options keep their
-    /// values.
+    /// # Errors
+    /// [`SocketError::Option`]: a value is out of its bounds. All options keep their values.
     pub fn set_options(&mut self, options: ConsumerOptions) -> Result<(), SocketError> {
         options.check()?;
         self.options = options;
@@ -51,7 +51,8 @@ impl Consumer {
 
     /// Sets one option by name.
     ///
-    /// # Errors [`SocketError::Option`].
+    /// # Errors
+    /// [`SocketError::Option`].
     pub fn set(&mut self, option: &str, value: &str) -> Result<(), SocketError> {
         self.options.set(option, value)
     }
@@ -59,7 +60,8 @@ impl Consumer {
     /// Starts to fetch an object: the latest version, or the one at the end of the name. Does not
     /// wait; the reader reports later errors.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`].
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
     pub fn fetch(&self, name: &Name) -> Result<Reader, SocketError> {
         self.fetch_range(name, 0..u64::MAX)
     }
@@ -69,7 +71,8 @@ impl Consumer {
     /// order or with the newest segment. [`Consumer::fetch`] reads such an object from its first
     /// segment. If the object does not grow, its last segment is fetched.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`], or the name ends in a version.
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`], or the name ends in a version.
     pub fn fetch_newest(&self, name: &Name) -> Result<Reader, SocketError> {
         if has_version(name) {
             return Err(SocketError::Invalid(format!(
@@ -82,7 +85,8 @@ impl Consumer {
     /// Starts to fetch a range of bytes of an object, as far as it exists. If the metadata do not
     /// state the segment size, everything before the range is fetched too.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`].
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
     pub fn fetch_range(&self, name: &Name, octets: Range<u64>) -> Result<Reader, SocketError> {
         self.begin(name, octets, false)
     }
@@ -106,7 +110,8 @@ impl Consumer {
     /// version. The metadata must have been verified there: for a sole segment they decide what is
     /// right.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`].
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
     pub fn fetch_found(
         &self,
         metadata: &Metadata,
@@ -133,7 +138,8 @@ impl Consumer {
     /// perhaps after it has fetched what is offered, within the Interest lifetime of the options.
     /// The answer is **not verified**.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
     pub fn send(&self, to: &Name, offer: &Offer) -> Result<Pending<Packet>, SocketError> {
         let interest = Interest::new(to.clone())
             .nonce(random_u64()? as u32)
@@ -146,7 +152,8 @@ impl Consumer {
     /// the network. Returns its Data as received, **not verified**. Waits for the Interest's
     /// lifetime.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not an
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not an
     /// Interest.
     pub fn express(&self, interest: &[u8]) -> Result<Pending<Packet>, SocketError> {
         let view = InterestView::decode(interest)

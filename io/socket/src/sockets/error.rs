@@ -23,7 +23,6 @@ pub enum SocketError {
     /// The data is not signed by a trusted producer.
     #[error("cannot be verified: {0}")]
     NotVerified(String),
-    /// No answer for the name.
     #[error("no answer for {0}; is its producer running?")]
     TimedOut(Name),
     /// The router has no route for the name.
@@ -52,8 +51,7 @@ pub enum SocketError {
     /// The router's address does not accept the connection in time.
     #[error("no router: {0}")]
     RouterTimedOut(String),
-    /// The caller stopped the operation.
-    #[error("broken off by the caller")]
+    #[error("stopped by the caller")]
     Stopped,
     /// The file for the option `disk` cannot be created.
     #[error("disk: {reason}")]
@@ -66,7 +64,7 @@ pub enum SocketError {
     #[error("closed")]
     Closed,
     /// The object exceeds the output buffer, or the packet exceeds the maximum size.
-    #[error("too long: at most {max_bytes} octets fit")]
+    #[error("too long: at most {max_bytes} bytes fit")]
     TooLong { max_bytes: u64 },
     /// An option has no such name or value.
     #[error("{0}")]
@@ -74,7 +72,6 @@ pub enum SocketError {
     /// An argument is invalid: a malformed packet, a key that cannot sign.
     #[error("{0}")]
     Invalid(String),
-    /// A system call failed.
     #[error("{0}")]
     System(String),
 }

@@ -116,13 +116,13 @@ impl DownloadHost for Fetches {
         id: DownloadId,
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError> {
-        let fetch = self.open.remove(&id).expect("it was under way");
+        let fetch = self.open.remove(&id).expect("the fetch is active");
         fetch.inbox.set_end(result.map(drop).map_err(SocketError::from));
         Ok(())
     }
 
     fn trust(&mut self, id: DownloadId) -> &mut dyn Trust {
-        &mut self.open.get_mut(&id).expect("it is under way").trust
+        &mut self.open.get_mut(&id).expect("the download is active").trust
     }
 
     fn progress(&mut self, _octets: u64) -> bool {

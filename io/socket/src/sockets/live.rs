@@ -78,7 +78,8 @@ impl LiveWriter {
     /// [`segment_size`](ProducerOptions::segment_size). Returns when waiting and later requests get
     /// it.
     ///
-    /// # Errors [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
+    /// # Errors
+    /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
     /// [`SocketError::Closed`]. Nothing has been published then.
     pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
         self.publish_segments(content, false)?.wait()
@@ -87,10 +88,11 @@ impl LiveWriter {
     /// As [`LiveWriter::append`], but waits only for signing. Content is published in the order of
     /// the calls; the returned value completes when it is.
     ///
-    /// # Errors [`SocketError::TooLong`]. [`SocketError::Refused`] while as many bytes are pending
-    /// as [`output_buffer`](ProducerOptions::output_buffer) holds, including headers and
-    /// signatures: wait for an earlier result. Nothing has been published then.
-    /// [`SocketError::Closed`], now or as the result.
+    /// # Errors
+    /// [`SocketError::TooLong`]. [`SocketError::Refused`] while as many bytes are pending as
+    /// [`output_buffer`](ProducerOptions::output_buffer) holds, including headers and signatures:
+    /// wait for an earlier result. Nothing has been published then. [`SocketError::Closed`], now or
+    /// as the result.
     pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
         if self.pending_bytes.load(Ordering::Relaxed) >= self.pending_bytes_max {
             return Err(SocketError::Refused(
@@ -102,14 +104,16 @@ impl LiveWriter {
 
     /// Ends the object, with an empty segment.
     ///
-    /// # Errors [`SocketError::Closed`].
+    /// # Errors
+    /// [`SocketError::Closed`].
     pub fn finish(self) -> Result<(), SocketError> {
         self.finish_async()?.wait()
     }
 
     /// As [`LiveWriter::finish`], but waits only for signing.
     ///
-    /// # Errors [`SocketError::Closed`], now or as the result.
+    /// # Errors
+    /// [`SocketError::Closed`], now or as the result.
     pub fn finish_async(mut self) -> Result<Pending<()>, SocketError> {
         self.publish_segments(&[], true)
     }
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn limits_async_appends() {
-        let (outlet, told) = unbounded();
+        let (outlet, received) = unbounded();
         let waker = Arc::new(Waker::new().unwrap());
         let outbound = EndpointSender::new(outlet, waker.endpoint(EndpointId(0)));
         let options =
@@ -228,11 +232,13 @@ mod tests {
         // No thread takes anything.
         let content = vec![0; 600_000];
         let pending = [(); 2].map(|()| writer.append_async(&content).unwrap());
-        let (next, waiting) = (writer.next_segment(), told.len());
+        let (next, waiting) = (writer.next_segment(), received.len());
         assert!(matches!(writer.append_async(b"more"), Err(SocketError::Refused(_))));
-        assert_eq!((writer.next_segment(), told.len()), (next, waiting));
-        for told in told.try_iter() {
-            let ProducerCommand::Grown { confirmation, .. } = told else { panic!("it only grows") };
+        assert_eq!((writer.next_segment(), received.len()), (next, waiting));
+        for received in received.try_iter() {
+            let ProducerCommand::Grown { confirmation, .. } = received else {
+                panic!("only growth is published")
+            };
             confirmation.confirm();
         }
         assert_eq!(begun.wait(), Ok(()));
@@ -243,7 +249,7 @@ mod tests {
         assert!((1..10_000).contains(&count), "{count}");
         // The end can be published all the same.
         let last = writer.finish_async().unwrap();
-        drop(told);
+        drop(received);
         assert_eq!(last.wait(), Err(SocketError::Closed));
     }
 }

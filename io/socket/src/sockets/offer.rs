@@ -23,8 +23,8 @@ pub struct Offer {
 impl Offer {
     /// Decodes an offer, which may come from anyone.
     ///
-    /// # Errors [`SocketError::Invalid`]: it is not the metadata of a version of the object in its
-    /// name.
+    /// # Errors
+    /// [`SocketError::Invalid`]: it is not the metadata of a version of the object in its name.
     pub fn decode(packet: impl Into<Packet>) -> Result<Self, SocketError> {
         let packet = packet.into();
         let invalid = |reason: String| SocketError::Invalid(format!("no offer: {reason}"));
@@ -38,7 +38,7 @@ impl Offer {
             true if object.is_prefix_of(metadata.versioned.as_view()) => {
                 Ok(Self { packet, metadata })
             }
-            true => Err(invalid(format!("{} is of another object", metadata.versioned))),
+            true => Err(invalid(format!("{} belongs to another object", metadata.versioned))),
             false => Err(invalid(format!("{} is not the name of metadata", data.name.to_name()))),
         }
     }

@@ -174,7 +174,8 @@ macro_rules! socket_options {
 
             /// Sets the option of that name.
             ///
-            /// # Errors The option does not exist, or the value is invalid.
+            /// # Errors
+            /// The option does not exist, or the value is invalid.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), SocketError> {
                 match name {
                     $(stringify!($name) => {
@@ -187,7 +188,8 @@ macro_rules! socket_options {
 
             /// The value of the option of that name, in the form that [`Self::set`] takes.
             ///
-            /// # Errors The option does not exist.
+            /// # Errors
+            /// The option does not exist.
             pub fn get(&self, name: &str) -> Result<String, SocketError> {
                 match name {
                     $(stringify!($name) => Ok(self.$name.to_string()),)*
@@ -207,7 +209,7 @@ macro_rules! socket_options {
 }
 
 fn unknown(name: &str) -> SocketError {
-    SocketError::Option(format!("there is no option {name}"))
+    SocketError::Option(format!("there is no option `{name}`"))
 }
 
 const fn ms(ms: u64) -> Time {
@@ -459,7 +461,7 @@ mod tests {
     fn explains_invalid_values() {
         let mut options = ConsumerOptions::default();
         for (name, value, problem) in [
-            ("speed", "1", "no option speed"),
+            ("speed", "1", "no option `speed`"),
             ("on_bad", "hope", "ask-again"),
             ("retries", "1001", "0 to 1000"),
             ("input_buffer", "1KiB", "64KiB"),

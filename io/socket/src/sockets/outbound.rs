@@ -76,15 +76,15 @@ impl EndpointSender {
     }
 
     /// Sends a command, which the endpoint sees when `wakes` are woken.
-    pub(super) fn send_with_wakes(&self, told: ProducerCommand, wakes: &mut PendingWakes) {
-        let _ = self.commands.send(told);
+    pub(super) fn send_with_wakes(&self, command: ProducerCommand, wakes: &mut PendingWakes) {
+        let _ = self.commands.send(command);
         wakes.add(&self.endpoint);
     }
 
     /// Sends a command without a result.
-    pub(super) fn send(&self, told: ProducerCommand) -> Result<(), SocketError> {
+    pub(super) fn send(&self, command: ProducerCommand) -> Result<(), SocketError> {
         // If the thread is gone, so is the subject of the command.
-        let _ = self.commands.send(told);
+        let _ = self.commands.send(command);
         Ok(self.endpoint.wake()?)
     }
 

@@ -29,7 +29,7 @@ impl<T> PendingShared<T> {
 
 /// A pending result: a future, which can also be [waited](Pending::wait) for without an executor.
 /// Drop it if the result does not matter.
-#[must_use = "the answer is not waited for"]
+#[must_use = "the result is pending; wait for it or drop it"]
 pub struct Pending<T>(Arc<PendingShared<T>>);
 
 /// Delivers the result. If it is dropped, the result is that the session is closed.
@@ -45,7 +45,8 @@ pub(crate) fn pending<T>() -> (Completer<T>, Pending<T>) {
 impl<T> Pending<T> {
     /// Waits for the result.
     ///
-    /// # Errors The error in the result.
+    /// # Errors
+    /// The error in the result.
     pub fn wait(self) -> Result<T, SocketError> {
         self.wait_again()
     }

@@ -145,8 +145,9 @@ fn open_disk(folder: &Path, options: &ProducerOptions) -> Result<Pending<OpenDis
 impl Producer {
     /// Binds a socket to `prefix`, and registers the prefix at the router. Waits for the router.
     ///
-    /// # Errors [`SocketError::PrefixInUse`] by this session, [`SocketError::PrefixRefused`] by the
-    /// router, [`SocketError::NoRouter`], [`SocketError::Option`].
+    /// # Errors
+    /// [`SocketError::PrefixInUse`] by this session, [`SocketError::PrefixRefused`] by the router,
+    /// [`SocketError::NoRouter`], [`SocketError::Option`].
     pub fn bind(session: &Session, prefix: Name, identity: Identity) -> Result<Self, SocketError> {
         Self::bind_with(session, prefix, identity, ProducerOptions::default())
     }
@@ -164,8 +165,9 @@ impl Producer {
     /// As [`Producer::bind_with`], for callers that may cancel. Waits only for the connection,
     /// unless that [exists](Session::connect_producers).
     ///
-    /// # Errors As [`Producer::bind`]. The [`Binder`] reports what the router refuses, and why
-    /// there can be no `disk`.
+    /// # Errors
+    /// As [`Producer::bind`]. The [`Binder`] reports what the router refuses, and why there can be
+    /// no `disk`.
     pub fn begin_bind(
         session: &Session,
         prefix: Name,
@@ -177,14 +179,14 @@ impl Producer {
         // Names come from untrusted peers, so the hash is keyed.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
         let requests = Arc::new(RequestQueue::new(options.requests_max as usize));
-        let (commands, told) = unbounded();
+        let (commands, receiver) = unbounded();
         let binding = PrefixBinding::reserve(session, options.mapping.prefix(prefix.as_view()))?;
         let parts = ProducerParts {
             prefix,
             identity,
             options,
             commands,
-            command_receiver: told,
+            command_receiver: receiver,
             requests,
             hash_key,
         };
@@ -214,7 +216,8 @@ impl Producer {
     /// Returns when the next request will get it. Signing takes processor time, especially with
     /// signatures other than digests.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
     pub fn publish(&self, name: &Name, content: impl Into<Packet>) -> Result<Name, SocketError> {
         let (object, version) = self.version_of(name);
         self.publish_version(&object, version, content)
@@ -229,8 +232,9 @@ impl Producer {
     /// Dropping it before a thread has started cancels the publication. Later, the object is
     /// published completely. The end of the session cancels everything that has not started.
     ///
-    /// # Errors As [`Producer::publish`], and [`SocketError::Refused`] if 4096 objects of the
-    /// session wait to be signed.
+    /// # Errors
+    /// As [`Producer::publish`], and [`SocketError::Refused`] if 4096 objects of the session wait
+    /// to be signed.
     pub fn publish_async(
         &self,
         name: &Name,
@@ -261,7 +265,8 @@ impl Producer {
     /// Starts a growing object: a new version whose segments reach consumers as soon as they are
     /// made, from the [newest](super::Consumer::fetch_newest) or from the first.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`].
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
     pub fn publish_live(&self, name: &Name) -> Result<LiveWriter, SocketError> {
         let (writer, begun) = self.publish_live_async(name)?;
         begun.wait()?;
@@ -276,7 +281,7 @@ impl Producer {
     ) -> Result<(LiveWriter, Pending<()>), SocketError> {
         let (object, version) = self.version_of(name);
         self.check(&object)?;
-        self.check_unmapped("an object that grows")?;
+        self.check_unmapped("a growing object")?;
         let identity = Identity::clone(&self.identity);
         LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))
     }
@@ -300,15 +305,16 @@ impl Producer {
 
     /// As [`Producer::publish`], while `goes_on`, called regularly, returns true.
     ///
-    /// # Errors As [`Producer::publish`]; [`SocketError::Stopped`] if it was stopped.
+    /// # Errors
+    /// As [`Producer::publish`]; [`SocketError::Stopped`] if it was stopped.
     pub fn publish_while(
         &self,
         name: &Name,
         content: impl Into<Packet>,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Name, SocketError> {
         let (object, version) = self.version_of(name);
-        self.publish_object(&object, version, content.into(), goes_on)
+        self.publish_object(&object, version, content.into(), keep_going)
             .map(|published| published.versioned().clone())
     }
 
@@ -323,7 +329,8 @@ impl Producer {
 
     /// An offer for the latest version of an object published here, if any.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`], [`SocketError::Closed`].
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`], [`SocketError::Closed`].
     pub fn offer_of(&self, name: &Name) -> Result<Option<Offer>, SocketError> {
         self.check_unmapped("offers")?;
         self.check(name)?;
@@ -336,7 +343,8 @@ impl Producer {
     /// Answers an Interest with one signed Data of its name, for example with the outcome of an
     /// offer.
     ///
-    /// # Errors [`SocketError::TooLong`] for a packet; the key cannot sign.
+    /// # Errors
+    /// [`SocketError::TooLong`] for a packet; the key cannot sign.
     pub fn answer(&self, request: &Request, content: &[u8]) -> Result<(), SocketError> {
         let name = request.interest_name();
         let freshness_ms = self.options.publish_options().freshness_ms;
@@ -351,11 +359,11 @@ impl Producer {
         name: &Name,
         version: u64,
         content: Packet,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Published, SocketError> {
         let publication = self.prepare(name, version, content, 0)?;
-        let published = publication.sign(goes_on)?;
-        publication.submit(&published, goes_on)?;
+        let published = publication.sign(keep_going)?;
+        publication.submit(&published, keep_going)?;
         Ok(published)
     }
 
@@ -394,15 +402,16 @@ impl Producer {
 
     /// Its counters: Interests received, Data sent, and so on.
     ///
-    /// # Errors [`SocketError::Closed`].
+    /// # Errors
+    /// [`SocketError::Closed`].
     pub fn stats(&self) -> Result<ProducerStats, SocketError> {
         self.outbound.send_and_wait(|stats| ProducerCommand::Stats { stats })
     }
 
     /// Publishes one Data packet as it is, with a name of the network.
     ///
-    /// # Errors [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not
-    /// Data.
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not Data.
     pub fn publish_packet(&self, data: impl Into<Packet>) -> Result<(), SocketError> {
         let packet = data.into();
         let name = DataView::decode(&packet)
@@ -422,21 +431,24 @@ impl Producer {
     /// Waits for an Interest for unpublished data. The Interest waits as long as
     /// [`request_wait`](ProducerOptions::request_wait) and its lifetime permit.
     ///
-    /// # Errors [`SocketError::Closed`].
+    /// # Errors
+    /// [`SocketError::Closed`].
     pub fn recv(&self) -> Result<Request, SocketError> {
-        self.requests.recv(None).map(|request| request.expect("it waits as long as it takes"))
+        self.requests.recv(None).map(|request| request.expect("waits without a limit"))
     }
 
     /// As [`Producer::recv`]; `None` if none arrives within that time.
     ///
-    /// # Errors [`SocketError::Closed`].
+    /// # Errors
+    /// [`SocketError::Closed`].
     pub fn recv_timeout(&self, wait: Duration) -> Result<Option<Request>, SocketError> {
         self.requests.recv(Some(wait))
     }
 
     /// As [`Producer::recv`], for tasks: all waiting tasks are woken, and one gets the request.
     ///
-    /// # Errors [`SocketError::Closed`].
+    /// # Errors
+    /// [`SocketError::Closed`].
     pub fn poll_recv(&self, context: &mut task::Context<'_>) -> Poll<Result<Request, SocketError>> {
         self.requests.poll(context)
     }

@@ -91,7 +91,7 @@ impl ProducerEndpoint {
     pub(crate) fn new(
         prefix: Name,
         OutputBuffer { producer, disk }: OutputBuffer,
-        told: Receiver<ProducerCommand>,
+        receiver: Receiver<ProducerCommand>,
         requests: Arc<RequestQueue>,
     ) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl ProducerEndpoint {
             producer,
             disk,
             closing: None,
-            commands: told,
+            commands: receiver,
             requests,
             publication: None,
             growths: Vec::new(),
@@ -125,8 +125,8 @@ impl ProducerEndpoint {
             self.put(publication, confirmations);
             return true;
         }
-        let Ok(told) = self.commands.try_recv() else { return false };
-        match told {
+        let Ok(command) = self.commands.try_recv() else { return false };
+        match command {
             ProducerCommand::Published { packets, metadata, confirmation } => {
                 let (packets, growth) = (packets.into_iter(), None);
                 self.put(

@@ -31,8 +31,11 @@ pub(super) struct Publication {
 }
 
 impl Publication {
-    /// Signs it while `goes_on` returns true.
-    pub(super) fn sign(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Published, SocketError> {
+    /// Signs it while `keep_going` returns true.
+    pub(super) fn sign(
+        &self,
+        keep_going: &mut dyn FnMut() -> bool,
+    ) -> Result<Published, SocketError> {
         let label = Label {
             name: &self.name,
             version: self.version,
@@ -43,13 +46,13 @@ impl Publication {
         // Content smaller than a segment needs no room for a whole one.
         options.segment_size = options.segment_size.min(self.content.len().max(1));
         let mut is_stopped = false;
-        let goes_on = &mut || {
-            is_stopped = !goes_on();
+        let keep_going = &mut || {
+            is_stopped = !keep_going();
             !is_stopped
         };
         let (signers, signer) = (&self.signers, &self.identity.signer);
         let octets = self.content.clone();
-        let published = publish_octets_with(signers, signer, octets, label, &options, goes_on);
+        let published = publish_octets_with(signers, signer, octets, label, &options, keep_going);
         published.map_err(|error| match error {
             PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
             PublishError::Stopped if is_stopped => SocketError::Stopped,
@@ -64,7 +67,7 @@ impl Publication {
     fn publish_all_but_last(
         &self,
         published: &Published,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(Vec<Packet>, Packet), SocketError> {
         let mut pool = Pool::new(0);
         let mut packets = published.packets().to_vec();
@@ -72,7 +75,7 @@ impl Publication {
         for segment in 0..published.segments() {
             if packets.len() >= BATCH_PACKETS {
                 self.outbound.publish(std::mem::take(&mut packets), None)?;
-                if !goes_on() {
+                if !keep_going() {
                     return Err(SocketError::Stopped);
                 }
             }
@@ -85,9 +88,9 @@ impl Publication {
     pub(super) fn submit(
         &self,
         published: &Published,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(), SocketError> {
-        let (packets, metadata) = self.publish_all_but_last(published, goes_on)?;
+        let (packets, metadata) = self.publish_all_but_last(published, keep_going)?;
         self.outbound.publish(packets, Some(metadata))
     }
 

@@ -114,29 +114,32 @@ impl Reader {
 
     /// The metadata of the object. Waits until it has been found.
     ///
-    /// # Errors The object cannot be fetched.
+    /// # Errors
+    /// The object cannot be fetched.
     pub fn metadata(&mut self) -> Result<&Metadata, SocketError> {
         match self.poll_metadata_with(None, false) {
-            Poll::Ready(Ok(())) => Ok(self.metadata.as_ref().expect("it is known now")),
+            Poll::Ready(Ok(())) => Ok(self.metadata.as_ref().expect("the metadata are known")),
             Poll::Ready(Err(error)) => Err(error),
-            Poll::Pending => unreachable!("it waits without a context"),
+            Poll::Pending => unreachable!("blocks without a context"),
         }
     }
 
     /// As [`Reader::metadata`], for a task.
     ///
-    /// # Errors The object cannot be fetched.
+    /// # Errors
+    /// The object cannot be fetched.
     pub fn poll_metadata(
         &mut self,
         context: &mut task::Context<'_>,
     ) -> Poll<Result<&Metadata, SocketError>> {
         ready!(self.poll_metadata_with(Some(context), false))?;
-        Poll::Ready(Ok(self.metadata.as_ref().expect("it is known now")))
+        Poll::Ready(Ok(self.metadata.as_ref().expect("the metadata are known")))
     }
 
     /// The name of the version that is read. Waits until it has been found.
     ///
-    /// # Errors The object cannot be fetched.
+    /// # Errors
+    /// The object cannot be fetched.
     pub fn versioned(&mut self) -> Result<&Name, SocketError> {
         self.metadata().map(|metadata| &metadata.versioned)
     }
@@ -165,7 +168,8 @@ impl Reader {
 
     /// Reads into `out`. 0 bytes mean the end.
     ///
-    /// # Errors No more can be fetched; every later call returns this error.
+    /// # Errors
+    /// No more can be fetched; every later call returns this error.
     pub fn poll_read(
         &mut self,
         context: &mut task::Context<'_>,
@@ -260,7 +264,7 @@ impl Reader {
     /// Opens the wanted bytes of a packet.
     fn open_packet(&mut self, delivery: &Delivery) -> Result<(), SocketError> {
         let flow = self.active_fetch.as_mut().expect("it has begun");
-        let (skip, left) = flow.remaining.as_mut().expect("it is known");
+        let (skip, left) = flow.remaining.as_mut().expect("the object is known");
         let Ok(data) = DataView::decode(&delivery.packet) else { return Ok(()) };
         let PacketId::Segment(segment) = delivery.id else { return Ok(()) };
         let missed = segment.saturating_sub(flow.next_segment);
@@ -331,7 +335,7 @@ fn check_size(
         return Ok(());
     }
     Err(SocketError::NotVerified(format!(
-        "segment {segment} has {len} octets where the metadata says {size}"
+        "segment {segment} has {len} bytes, but the metadata state {size}"
     )))
 }
 
@@ -352,7 +356,7 @@ impl BufRead for Reader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match self.poll_fill(None) {
             Poll::Ready(result) => Ok(result?),
-            Poll::Pending => unreachable!("it waits without a context"),
+            Poll::Pending => unreachable!("blocks without a context"),
         }
     }
 

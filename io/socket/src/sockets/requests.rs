@@ -41,20 +41,21 @@ impl Request {
     }
 
     pub(crate) fn interest_name(&self) -> Name {
-        InterestView::decode(&self.interest).expect("it was decoded before").name.to_name()
+        InterestView::decode(&self.interest).expect("decoded on arrival").name.to_name()
     }
 
     /// The offer in the Interest, if it has parameters.
     ///
-    /// # Errors [`SocketError::Invalid`]: the parameters are no offer, or offer an object below
-    /// this producer's own prefix, so that it would wait for itself.
+    /// # Errors
+    /// [`SocketError::Invalid`]: the parameters are no offer, or offer an object below this
+    /// producer's own prefix, so that it would wait for itself.
     pub fn offer(&self) -> Option<Result<Offer, SocketError>> {
         let offer = Offer::decode(self.parameters()?.to_vec());
         Some(offer.and_then(|offer| {
             match self.own_prefix.as_view().is_prefix_of(offer.name().as_view()) {
                 false => Ok(offer),
                 true => Err(SocketError::Invalid(format!(
-                    "no offer: {} is below {}, which this producer answers for",
+                    "the offer is useless: {} is below {}, which this producer serves",
                     offer.name(),
                     self.own_prefix
                 ))),

@@ -63,7 +63,6 @@ impl WeakSession {
         self.0.upgrade().map(Session)
     }
 
-    /// Whether the session has ended.
     pub fn has_ended(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -82,21 +81,24 @@ impl Session {
     /// Connects to the router that `weir get` would find: the one in NDN_CLIENT_TRANSPORT or
     /// client.conf, else the one on this host.
     ///
-    /// # Errors [`SocketError::NoRouter`].
+    /// # Errors
+    /// [`SocketError::NoRouter`].
     pub fn open() -> Result<Self, SocketError> {
         Self::with(SessionConfig::default())
     }
 
     /// Connects to a router.
     ///
-    /// # Errors [`SocketError::NoRouter`].
+    /// # Errors
+    /// [`SocketError::NoRouter`].
     pub fn connect(router: &FaceUri) -> Result<Self, SocketError> {
         Self::with(SessionConfig { router: Some(router.clone()), ..SessionConfig::default() })
     }
 
     /// Connects with this configuration.
     ///
-    /// # Errors [`SocketError::NoRouter`].
+    /// # Errors
+    /// [`SocketError::NoRouter`].
     pub fn with(config: SessionConfig) -> Result<Self, SocketError> {
         let router = match config.router {
             Some(router) => router,
@@ -142,7 +144,8 @@ impl Session {
 
     /// Connects for producers now, and not with the first of them. Waits for the router.
     ///
-    /// # Errors [`SocketError::NoRouter`].
+    /// # Errors
+    /// [`SocketError::NoRouter`].
     pub fn connect_producers(&self) -> Result<(), SocketError> {
         self.with_producers().map(drop)
     }

@@ -323,7 +323,7 @@ fn replaces_only_regular_files() {
         };
         assert!(is_named, "{name}: {error}");
     }
-    // Also if it comes while the download runs.
+    // Also if it is created during the download.
     let mut output = PartFile::new(path("file"));
     open(&mut output, 1).unwrap();
     store(&mut output);

@@ -226,7 +226,7 @@ fn busy_fixture(change: impl FnOnce(&mut DiskFileConfig)) -> Fixture {
     let mut fixture = Fixture::new(16, change);
     let mut numbers = 0..SEGMENTS;
     while !fixture.disk.is_busy() {
-        fixture.put(segment(numbers.next().expect("what memory has no room for is written")));
+        fixture.put(segment(numbers.next().expect("evicted packets are written")));
     }
     fixture
 }

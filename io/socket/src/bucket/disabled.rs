@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{BucketError, Found, Location, Piece};
+use super::{BucketError, BucketObject, BucketRead, Location};
 
 #[derive(Debug)]
 pub struct Bucket(Infallible);
@@ -13,7 +13,7 @@ pub struct Bucket(Infallible);
 pub(crate) struct Upload(Infallible);
 
 #[derive(Debug)]
-pub(crate) struct Pending(Infallible);
+pub(crate) struct PendingUpload(Infallible);
 
 impl Bucket {
     pub fn open(_: &Location, _: Option<&str>) -> Result<Self, BucketError> {
@@ -24,7 +24,7 @@ impl Bucket {
         match self.0 {}
     }
 
-    pub(crate) fn list(&self, _: &str, _: usize) -> Result<Vec<Found>, BucketError> {
+    pub(crate) fn list(&self, _: &str, _: usize) -> Result<Vec<BucketObject>, BucketError> {
         match self.0 {}
     }
 
@@ -33,7 +33,7 @@ impl Bucket {
         _: &str,
         _: Range<u64>,
         _: Option<&str>,
-    ) -> Result<Piece, BucketError> {
+    ) -> Result<BucketRead, BucketError> {
         match self.0 {}
     }
 
@@ -41,7 +41,7 @@ impl Bucket {
         &self,
         _: &[String],
         _: u64,
-        _: impl FnMut(usize, Result<Piece, BucketError>),
+        _: impl FnMut(usize, Result<BucketRead, BucketError>),
     ) {
         match self.0 {}
     }
@@ -51,7 +51,7 @@ impl Bucket {
         _: String,
         _: Range<u64>,
         _: Option<String>,
-        _: impl FnOnce(Result<Piece, BucketError>) + Send + 'static,
+        _: impl FnOnce(Result<BucketRead, BucketError>) + Send + 'static,
     ) {
         match self.0 {}
     }
@@ -60,7 +60,7 @@ impl Bucket {
         match self.0 {}
     }
 
-    pub(crate) fn note(&self, _: String) {
+    pub(crate) fn create_marker(&self, _: String) {
         match self.0 {}
     }
 
@@ -74,12 +74,12 @@ impl Upload {
         match self.0 {}
     }
 
-    pub(crate) fn finish(self) -> Result<Pending, BucketError> {
+    pub(crate) fn finish(self) -> Result<PendingUpload, BucketError> {
         match self.0 {}
     }
 }
 
-impl Pending {
+impl PendingUpload {
     pub(crate) fn wait(self) -> Result<Option<String>, BucketError> {
         match self.0 {}
     }
