@@ -1,4 +1,4 @@
-//! A server of S3 (the crates `s3s` and `s3s-fs`), with faults where a test wants them.
+//! An S3 server (the crates `s3s` and `s3s-fs`) with optional faults.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,22 +23,22 @@ use crate::port::free_port;
 const BUCKET: &str = "bucket";
 const ACCESS_KEY: &str = "weir-tests";
 const SECRET_KEY: &str = "weir-tests-secret";
-/// How long a slow server thinks.
+/// Delay of each response of a slow server.
 const SLOW_DELAY: Duration = Duration::from_millis(50);
 
-/// What a server does instead of its work.
+/// A fault of the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
-    /// Nothing: it works.
+    /// No fault.
     None,
-    /// It answers each request with 503.
+    /// Answers each request with status 503.
     Busy,
-    /// It refuses what writes, with 507.
+    /// Rejects writes with status 507.
     Full,
-    /// It takes requests and never answers.
+    /// Accepts requests and never answers.
     Stalled,
-    /// It works, each answer late.
+    /// Answers each request late.
     Slow,
 }
 
@@ -51,7 +51,7 @@ struct ServerState {
     writes: AtomicU64,
 }
 
-/// A server on a port of 127.0.0.1 that keeps its objects in a folder.
+/// A server on a port of 127.0.0.1 that stores its objects in a folder.
 #[derive(Debug)]
 pub struct BucketServer {
     folder: TempDir,
@@ -79,7 +79,7 @@ impl BucketServer {
         server
     }
 
-    /// Starts it, or starts it again with the objects that it had.
+    /// Starts the server, or restarts it with its objects.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -97,40 +97,39 @@ impl BucketServer {
         self.runtime = Some(runtime);
     }
 
-    /// Ends it as a kill would: connections break off, and the port refuses others.
+    /// Stops the server as a kill would: connections break, and new ones are refused.
     pub fn stop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 
-    /// From now on it does that.
+    /// Sets the current fault.
     pub fn set_fault(&self, fault: Fault) {
         self.state.fault.store(fault as u8, Ordering::Relaxed);
     }
 
-    /// Requests that read so far.
+    /// Number of read requests so far.
     pub fn reads(&self) -> u64 {
         self.state.reads.load(Ordering::Relaxed)
     }
 
-    /// Requests that write so far.
+    /// Number of write requests so far.
     pub fn writes(&self) -> u64 {
         self.state.writes.load(Ordering::Relaxed)
     }
 
-    /// The address of a place in its bucket.
+    /// The `s3://` URL of a prefix in its bucket.
     pub fn url_of(&self, prefix: &str) -> String {
         format!("s3://{BUCKET}/{prefix}")
     }
 
-    /// Where it listens.
+    /// The URL of the server.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Has a program know server and credentials, by the variables that programs for S3 have in
-    /// common.
+    /// Sets the usual environment variables with the server and the credentials for a program.
     pub fn set_environment(&self, command: &mut Command) {
         command
             .env("AWS_ENDPOINT_URL", self.endpoint())
@@ -140,7 +139,7 @@ impl BucketServer {
             .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
     }
 
-    /// The files in which it keeps the objects below a prefix, sorted.
+    /// The sorted files of the objects below a prefix.
     ///
     /// # Panics
     /// If they cannot be read.
@@ -192,7 +191,7 @@ async fn respond(
 }
 
 fn refusal(status: StatusCode, code: &str) -> Response<s3s::Body> {
-    let text = format!("<Error><Code>{code}</Code><Message>a test has it so</Message></Error>");
+    let text = format!("<Error><Code>{code}</Code><Message>fault of a test</Message></Error>");
     let mut response = Response::new(s3s::Body::from(text));
     *response.status_mut() = status;
     response

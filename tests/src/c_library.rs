@@ -1,4 +1,4 @@
-//! The library for C, installed as its users install it, and programs made with it.
+//! The C library, installed as users install it, and programs that use it.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,21 +10,21 @@ use tempfile::TempDir;
 
 use crate::host::c_library;
 
-/// The library in a folder of its own.
+/// The library, installed in a temporary folder.
 pub struct CLibrary {
     folder: TempDir,
-    /// Programs by their sources.
+    /// Compiled programs, by source file.
     programs: Mutex<HashMap<String, PathBuf>>,
 }
 
 impl CLibrary {
-    /// Warnings that no source may raise.
+    /// Warnings that no source file may cause.
     pub const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 
-    /// Built and installed once for all tests of a program.
+    /// Builds and installs the library once for all tests of a program.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If that fails.
     pub fn installed() -> &'static Self {
         static INSTALLED: OnceLock<CLibrary> = OnceLock::new();
         INSTALLED.get_or_init(|| {
@@ -36,21 +36,21 @@ impl CLibrary {
         })
     }
 
-    /// The folder of its sources, header and examples.
+    /// The folder of the sources, header and examples.
     ///
     /// # Panics
-    /// Never: the repository has folders.
+    /// Never, as the repository has this folder.
     pub fn sources() -> PathBuf {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
         tests.parent().expect("repository").join("bindings/c")
     }
 
-    /// Something that was installed.
+    /// The path of an installed file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The program of one source, compiled once.
+    /// The program of a source file, compiled once.
     ///
     /// # Panics
     /// If it does not compile.
@@ -58,8 +58,8 @@ impl CLibrary {
         self.program_with(source, &[])
     }
 
-    /// As [`CLibrary::program`], which ends at the first access beyond its memory, and the first
-    /// behaviour that C leaves undefined. Without such a compiler it is none.
+    /// As [`CLibrary::program`], with sanitizers that end the program at an invalid memory access
+    /// or undefined behaviour. Returns `None` if the compiler has no sanitizers.
     ///
     /// # Panics
     /// If it does not compile.
@@ -81,7 +81,7 @@ impl CLibrary {
         programs.entry(key).or_insert_with(|| self.compile(source, words)).clone()
     }
 
-    /// What pkg-config says, or without it would.
+    /// The flags from pkg-config, or the same flags without it.
     fn flags(&self) -> Vec<String> {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", self.path("lib/pkgconfig"));

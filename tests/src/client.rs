@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::host::build_folder;
 use crate::{Host, Process, Router, TEST_TIMEOUT};
 
-/// A library that Weir must get along with.
+/// A library that must interoperate with Weir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     PythonNdn,
@@ -17,7 +17,7 @@ pub enum Library {
 }
 
 impl Library {
-    /// Both of them.
+    /// Both libraries.
     pub const ALL: [Self; 2] = [Self::PythonNdn, Self::Ndnts];
 
     /// A short name, fit for a name component or a file.
@@ -30,8 +30,8 @@ impl Library {
     }
 }
 
-/// Whether a developer asked to leave these tests out. Says so: such a run must not look like a
-/// full one.
+/// Whether `WEIR_SKIP_INTEROP=1` skips these tests. Prints a note, so that such a run does not look
+/// like a full one.
 pub fn interop_is_skipped() -> bool {
     let skipped = std::env::var_os("WEIR_SKIP_INTEROP").is_some_and(|value| value == "1");
     if skipped {
@@ -71,8 +71,8 @@ impl<'a> Client<'a> {
 
     /// Starts a producer (`produce` or `put`) for `prefix` and waits until Interests reach it.
     ///
-    /// A router lets only local applications register, and a UDP face is never local: there
-    /// the route is added from the router's side, as an operator would.
+    /// A router accepts registrations only from local applications, and a UDP face is never local.
+    /// For UDP, the route is therefore added at the router, as an operator would.
     ///
     /// # Panics
     /// If the producer fails to start or the router refuses.
@@ -93,10 +93,10 @@ impl<'a> Client<'a> {
         process
     }
 
-    /// Runs a client that says one thing and ends; returns what it said.
+    /// Runs a client to its end, and returns the last line of its output as JSON.
     ///
     /// # Panics
-    /// If it fails or says nothing.
+    /// If it fails or prints no JSON.
     pub fn run_to_json(&self, arguments: &[&str]) -> Value {
         let finished = self.start(arguments).finish_within(TEST_TIMEOUT).success();
         let last = finished.output.lines().last().unwrap_or_default();
@@ -117,7 +117,8 @@ pub(crate) fn interop_folder() -> PathBuf {
     )
 }
 
-/// The folder the clients were installed in, with today's NDNts scripts beside their modules.
+/// The folder of the installed clients, with current copies of the NDNts scripts next to their
+/// modules.
 fn installed() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! System calls that programs under test do not get.
+//! Denies system calls to programs under test.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -9,14 +9,14 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-/// A system call that ends with an error whenever a program makes it.
+/// A system call that always fails for a program.
 #[derive(Clone, Copy, Debug)]
 pub struct DeniedCall {
     /// `SYS_...`
     pub call: c_long,
-    /// The place of an argument, from 0, and its value, if calls with others go through.
+    /// Index and value of an argument, if only calls with this value fail.
     pub argument: Option<(u8, u32)>,
-    /// `ENOSYS`, as of an older system, `EPERM`, as of a container, or another one.
+    /// The error: `ENOSYS` as on an older system, `EPERM` as in a container, or another one.
     pub errno: i32,
 }
 
@@ -45,11 +45,11 @@ impl DeniedCall {
     }
 }
 
-/// Does `start` in a thread that does not get these system calls, and neither do the processes that
-/// it starts.
+/// Runs `start` in a thread without these system calls. Processes that it starts do not have them
+/// either.
 ///
 /// # Panics
-/// If `start` does, or the system takes no filters.
+/// If `start` panics, or the system does not support filters.
 pub fn without_calls<T: Send>(denied: &[DeniedCall], start: impl FnOnce() -> T + Send) -> T {
     let filters: Vec<BpfProgram> = denied.iter().map(DeniedCall::filter).collect();
     thread::scope(|scope| {
@@ -63,14 +63,14 @@ pub fn without_calls<T: Send>(denied: &[DeniedCall], start: impl FnOnce() -> T +
     })
 }
 
-/// Whether this system takes no filters, as some containers do not; then it says that what is asked
-/// of a test is not tested.
+/// Whether this system does not support filters, as in some containers. Prints that the test is
+/// skipped.
 pub fn is_denial_unavailable() -> bool {
     let nothing_else = DeniedCall::call(nix::libc::SYS_acct, nix::libc::EPERM);
     let taken = thread::spawn(move || apply_filter(&nothing_else.filter()).is_ok());
     let is_taken = taken.join().unwrap_or(false);
     if !is_taken {
-        eprintln!("the system takes no filters of system calls (seccomp): NOT tested");
+        eprintln!("the system does not support seccomp filters: NOT tested");
     }
     !is_taken
 }

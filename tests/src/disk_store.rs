@@ -10,33 +10,33 @@ use weir_base::Rng;
 
 use crate::{Host, Router, wait_until};
 
-/// Octets at the start of a disk that hold its superblock, both copies of it.
+/// Size in bytes of the area at the start of a disk with both copies of the superblock.
 const SUPERBLOCK_AREA_BYTES: u64 = 8192;
 
 /// The configuration of a router with disks.
 #[derive(Debug, Clone)]
 pub struct DiskStore {
-    /// Name of the configuration, of the socket and of the files of the disks.
+    /// Name of the configuration file, the socket and the disk files.
     pub name: String,
     pub disks: usize,
-    /// Size of each, as the configuration has it.
+    /// Size of each disk, as configuration text.
     pub size: String,
-    /// Memory of the store, as the configuration has it.
+    /// Memory of the store, as configuration text.
     pub memory: String,
-    /// Lines of `[disks]`.
+    /// Additional lines in `[disks]`.
     pub settings: String,
-    /// Lines of each `[[disk]]`.
+    /// Additional lines in each `[[disk]]`.
     pub disk_settings: String,
-    /// Whether [`Self::stall_file`] stalls them, which only a program with the laboratory can.
+    /// Whether [`Self::stall_file`] can stall the disks. Needs a program with the laboratory.
     pub can_stall: bool,
-    /// Where the files are; in the host when there is nothing here.
+    /// The folder of the disk files. `None` means the folder of the host.
     pub folder: Option<PathBuf>,
     /// More arguments for `weir router`.
     pub arguments: Vec<String>,
 }
 
 impl DiskStore {
-    /// One disk of 64 MiB behind 1 MiB of memory, written to as Data comes.
+    /// One disk of 64 MiB and 1 MiB of memory. Data is written to disk on arrival.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -56,7 +56,7 @@ impl DiskStore {
         self.folder.as_ref().map_or_else(|| host.path(&name), |folder| folder.join(&name))
     }
 
-    /// A path whose file, while it is there, stalls a disk if [`Self::can_stall`].
+    /// A path whose file stalls a disk while it exists, if [`Self::can_stall`].
     pub fn stall_file(&self, host: &Host, disk: usize) -> PathBuf {
         host.path(&format!("{}.stall{disk}", self.name))
     }
@@ -84,7 +84,7 @@ impl DiskStore {
         Router::start_at_with(host, &self.name, &arguments)
     }
 
-    /// Flips bits of each disk, anywhere but in the superblocks.
+    /// Flips random bits of each disk, outside of the superblocks.
     ///
     /// # Panics
     /// If a file cannot be read or written.
@@ -109,10 +109,10 @@ fn flip_bits(path: &Path, from: u64, flips: usize, rng: &mut Rng) {
 }
 
 impl Router {
-    /// What the router says of its disks now.
+    /// The current status of the router's disks.
     ///
     /// # Panics
-    /// If it has none.
+    /// If the router has no disks.
     pub fn disk_status(&self) -> Value {
         let status = self.weir_json(&["status", "cs"]);
         let disk = status["cs"]["disk"].clone();
@@ -120,7 +120,7 @@ impl Router {
         disk
     }
 
-    /// Waits until what the router says of its disks is as wanted, and returns it.
+    /// Waits until the status of the router's disks satisfies a condition, and returns it.
     ///
     /// # Panics
     /// If [`crate::PEER_TIMEOUT`] runs out first.
@@ -133,9 +133,9 @@ impl Router {
         disk
     }
 
-    /// Waits until what was on the disks is read in and nothing waits to be written.
+    /// Waits until the recovery is complete and no write is queued.
     pub fn wait_for_idle_disks(&self) -> Value {
-        self.wait_for_disks("the disks rest", |disk| {
+        self.wait_for_disks("the disks are idle", |disk| {
             disk["recovering"] == false && disk["writesWaiting"] == 0
         })
     }

@@ -1,4 +1,4 @@
-//! A host of its own for each test: folder, environment, ports, and the `weir` program.
+//! A separate host for each test: folder, environment, ports, and the `weir` program.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,8 +13,8 @@ use weir_base::Rng;
 use crate::Process;
 use crate::port::free_port;
 
-/// A machine of a test: its files, its home folder, its sockets. Clones share them; the last one
-/// removes them.
+/// The machine of a test, with its files, home folder and sockets. Clones share it, and the last
+/// one removes the files.
 #[derive(Clone, Debug)]
 pub struct Host {
     folder: Arc<TempDir>,
@@ -32,7 +32,7 @@ impl Host {
     /// # Panics
     /// If no temporary folder can be made.
     pub fn new() -> Self {
-        // Short, because the path of a Unix socket has at most 107 octets.
+        // Use a short prefix, as the path of a Unix socket has at most 107 bytes.
         let folder = tempfile::Builder::new().prefix("weir-t").tempdir().expect("temporary folder");
         for name in ["home", "run"] {
             fs::create_dir(folder.path().join(name)).expect("folder of the host");
@@ -45,7 +45,7 @@ impl Host {
         self.folder.path().join(name)
     }
 
-    /// Writes a file, with the folders that it lies in, and returns its path.
+    /// Writes a file, creates its folders, and returns its path.
     ///
     /// # Panics
     /// If it cannot be written.
@@ -56,8 +56,7 @@ impl Host {
         path
     }
 
-    /// `program` with the environment of the host, which knows nothing of the machine's own NDN
-    /// settings.
+    /// `program` with the environment of the host, without the NDN settings of the machine.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -78,14 +77,14 @@ impl Host {
         command
     }
 
-    /// `weir` with arguments, connected to the router behind `transport` (a FaceUri).
+    /// Starts `weir` with arguments, connected to the router at `transport` (a FaceUri).
     pub fn spawn(&self, transport: &str, arguments: &[&str]) -> Process {
         let mut command = self.command(weir_binary());
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
         Process::start(&format!("weir {}", arguments.join(" ")), command)
     }
 
-    /// A port that neither TCP nor UDP uses on 127.0.0.1, and that no other test draws.
+    /// A port of 127.0.0.1 that is free for TCP and UDP, and that no other test gets.
     ///
     /// # Panics
     /// If there is none.
@@ -93,7 +92,7 @@ impl Host {
         free_port()
     }
 
-    /// Names of the files directly in a folder of the host, sorted.
+    /// The sorted names of the files in a folder of the host.
     ///
     /// # Panics
     /// If the folder cannot be read.
@@ -107,7 +106,7 @@ impl Host {
     }
 }
 
-/// Writes `size` octets that depend on the seed alone, and returns their SHA-256 in hex.
+/// Writes `size` random bytes from a seed, and returns their SHA-256 in hex.
 ///
 /// # Panics
 /// If the file cannot be written.
@@ -134,7 +133,7 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-/// The `weir` program, with the laboratory: `WEIR_BIN`, or built now beside the test that runs.
+/// The `weir` program with the laboratory: the path in `WEIR_BIN`, otherwise it is built now.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -150,7 +149,7 @@ fn build_weir() -> PathBuf {
     build(&["--package", "weir", "--bin", "weir", "--features", "lab"]).join("weir")
 }
 
-/// An example of `weir-ndn`: from the folder that `WEIR_EXAMPLES` names, else built now.
+/// An example of `weir-ndn`: from the folder in `WEIR_EXAMPLES`, otherwise it is built now.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -162,7 +161,7 @@ pub fn socket_example(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// `libweir`, the library for C, built now; the folder that it lies in.
+/// Builds `libweir`, the C library, and returns its folder.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -170,7 +169,7 @@ pub(crate) fn c_library() -> PathBuf {
     build(&["--package", "weir-c"])
 }
 
-/// Builds something; the folder of the profile.
+/// Runs `cargo build`, and returns the folder of the profile.
 fn build(arguments: &[&str]) -> PathBuf {
     let folder = build_folder();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository");
@@ -185,8 +184,8 @@ fn build(arguments: &[&str]) -> PathBuf {
     folder
 }
 
-/// The folder of the profile that this program was built in: `target/debug`. Tests lie in `deps`
-/// below it, measurements in it.
+/// The folder of the profile of this program, such as `target/debug`. Tests are in `deps` below it,
+/// benchmarks directly in it.
 pub(crate) fn build_folder() -> PathBuf {
     let program = std::env::current_exe().expect("path of this program");
     let folder = program.parent().expect("programs lie in target/PROFILE");

@@ -1,19 +1,19 @@
-//! Ports that no other test and no other program takes meanwhile.
+//! Ports that no other test and no other program uses.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
 
-/// The lowest port that is drawn.
+/// The lowest port.
 const FIRST: u16 = 10_000;
 
-/// What holds each port of this process: an abstract Unix socket of its name, which ends with the
-/// process, however that ends.
+/// The reservations of this process. Each port is reserved by an abstract Unix socket with its
+/// name, which the kernel removes with the process.
 static RESERVED_PORTS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
-/// A port of 127.0.0.1 that neither TCP nor UDP uses. It is this process's until it ends: it lies
-/// below those that the system gives to who asks for any, and other tests ask for others.
+/// A port of 127.0.0.1 that is free for TCP and UDP, reserved until this process ends. It is below
+/// the ephemeral ports of the system, and other tests respect the reservation.
 ///
 /// # Panics
 /// If there is none.
@@ -23,7 +23,7 @@ pub(crate) fn free_port() -> u16 {
         range.ok().and_then(|range| range.split_whitespace().next()?.parse().ok());
     let end: u16 = first_of_system.unwrap_or(32_768).max(FIRST + 1000);
     let mut held = RESERVED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Each process begins elsewhere; one that meets another goes on beyond it.
+    // Each process starts at another port, and skips reserved ones.
     let begin = std::process::id().wrapping_mul(97) % u32::from(end - FIRST);
     for step in 0..u32::from(end - FIRST) {
         let offset = (begin + step) % u32::from(end - FIRST);

@@ -1,4 +1,4 @@
-//! Child processes that never outlive their test, and whose words are shown when it fails.
+//! Child processes that never outlive their test. Their output is shown if the test fails.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// How long a test waits for something that should happen at once, on a slow and busy machine.
+/// How long a test waits for an event. Long enough for a slow and busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -29,7 +29,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A running program. It is killed when dropped; its output is printed if the test fails.
+/// A running program. It is killed on drop, and its output is printed if the test fails.
 #[derive(Debug)]
 pub struct Process {
     title: String,
@@ -46,7 +46,7 @@ pub struct Finished {
     pub status: ExitStatus,
     pub output: String,
     pub errors: String,
-    /// Standard output and standard error, line by line as they came.
+    /// Standard output and standard error, in the order of their lines.
     pub log: String,
 }
 
@@ -59,7 +59,7 @@ impl Process {
         Self::start_with_input(title, command, Stdio::null())
     }
 
-    /// As [`Process::start`], with this standard input.
+    /// As [`Process::start`], with standard input.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -140,12 +140,12 @@ impl Process {
         while !is_it(&self.json_line()) {}
     }
 
-    /// Lines of standard output that have come and were not taken yet.
+    /// The lines of standard output that have not been read yet.
     pub fn pending_lines(&self) -> Vec<String> {
         self.lines.try_iter().collect()
     }
 
-    /// The next line of standard output that holds `text`.
+    /// The next line of standard output that contains `text`.
     ///
     /// # Panics
     /// If the program ends or [`PEER_TIMEOUT`] runs out first.
@@ -175,7 +175,7 @@ impl Process {
         self.child.try_wait().expect("state of the child").is_none()
     }
 
-    /// Sends a signal; does nothing to a program that has ended.
+    /// Sends a signal, unless the program has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.is_running() {
             let id = i32::try_from(self.child.id()).expect("a process id");
@@ -183,22 +183,22 @@ impl Process {
         }
     }
 
-    /// Ends it by SIGTERM: what it printed.
+    /// Ends the program with SIGTERM, and returns its output.
     ///
     /// # Panics
-    /// If it does not end in order.
+    /// If the exit code is not 0.
     pub fn stop(mut self) -> String {
         self.signal(Signal::SIGTERM);
         self.finish().success().log
     }
 
-    /// Ends it by SIGKILL.
+    /// Ends the program with SIGKILL.
     pub fn kill(mut self) -> Finished {
         self.signal(Signal::SIGKILL);
         self.finish()
     }
 
-    /// Waits until it has printed `text`.
+    /// Waits until the output contains `text`.
     ///
     /// # Panics
     /// If [`PEER_TIMEOUT`] runs out first.
@@ -218,10 +218,10 @@ impl Process {
         self.finish_within(TEST_TIMEOUT)
     }
 
-    /// Waits for the end for at most `limit`.
+    /// Waits for the end, at most `limit`.
     ///
     /// # Panics
-    /// If that runs out first.
+    /// If `limit` runs out first.
     pub fn finish_within(mut self, limit: Duration) -> Finished {
         let deadline = Instant::now() + limit;
         let status = loop {
@@ -241,7 +241,7 @@ impl Process {
 }
 
 impl Finished {
-    /// Itself, if the program said that all went well.
+    /// Checks for success, and returns itself.
     ///
     /// # Panics
     /// If the exit code is not 0.
@@ -250,7 +250,7 @@ impl Finished {
         self
     }
 
-    /// What it printed, if it ended by itself with an exit code other than 0.
+    /// Checks for an error exit, and returns the output.
     ///
     /// # Panics
     /// If it succeeded, was killed by a signal, or panicked.
@@ -270,7 +270,7 @@ impl Finished {
     /// Standard output as JSON.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.output)
             .unwrap_or_else(|error| panic!("no JSON ({error}):\n{}", self.log))
@@ -279,7 +279,7 @@ impl Finished {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if the program has ended already.
+        // Both calls fail only if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
@@ -288,9 +288,9 @@ impl Drop for Process {
     }
 }
 
-/// Has children end by SIGINT where this process was told to ignore it, as shells tell what they
-/// start in the background. Children inherit that, and programs such as Python then never hear of
-/// it. They do not inherit handlers: with one here, which does nothing, they begin as usual.
+/// Makes SIGINT work in child processes if this process ignores it, as shells do for background
+/// jobs. Children inherit an ignored signal, and programs such as Python then never get it. They do
+/// not inherit handlers, so a handler that does nothing restores the default for them.
 fn reset_ignored_sigint() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -333,7 +333,7 @@ fn read_lines(
 mod tests {
     use super::*;
 
-    /// A program that SIGINT ends, unless it is told to ignore it.
+    /// SIGINT ends `sleep`, unless it inherits that the signal is ignored.
     #[test]
     #[ignore = "the other test runs it"]
     fn a_child_ends_by_an_interrupt() {

@@ -1,4 +1,4 @@
-//! The wheel for Python, built and installed as users do it.
+//! The Python wheel, built and installed as users install it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,22 +11,22 @@ use crate::client::interop_folder;
 use crate::host::build_folder;
 use crate::{Host, Process, Router, weir_binary};
 
-/// How long the tests of a file may take on a busy machine: each has limits of its own.
+/// Time limit for the tests of a file on a busy machine. Each test also has its own limits.
 const TESTS_LIMIT: Duration = Duration::from_secs(600);
 
-/// Python with the wheel installed, in an environment that `cargo xtask clients` has made.
+/// Python with the installed wheel, in the environment from `cargo xtask clients`.
 #[derive(Debug)]
 pub struct Python {
     program: PathBuf,
-    /// Where the wheel is installed.
+    /// The folder with the wheel.
     packages: TempDir,
 }
 
 impl Python {
-    /// Built and installed once.
+    /// Builds and installs the wheel once.
     ///
     /// # Panics
-    /// If the environment is not there, or the wheel cannot be built.
+    /// If the environment is missing, or the wheel cannot be built.
     pub fn installed() -> &'static Self {
         static INSTALLED: OnceLock<Python> = OnceLock::new();
         INSTALLED.get_or_init(|| {
@@ -55,7 +55,7 @@ impl Python {
         })
     }
 
-    /// Python with arguments, on the router behind `transport`.
+    /// Starts Python with arguments, connected to the router at `transport`.
     pub fn start(&self, host: &Host, transport: &str, arguments: &[&str]) -> Process {
         let mut command = host.command(&self.program);
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);

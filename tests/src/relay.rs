@@ -1,4 +1,4 @@
-//! A TCP relay that breaks a connection where a test wants it broken.
+//! A TCP relay that breaks its connection after a given number of bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Passes octets both ways, and hangs up when a given number has come back from the other side.
+/// Relays bytes in both directions, and closes the connection after a given number from the far
+/// side.
 ///
-/// It serves one connection. The threads end with the connections, so nothing is left behind.
+/// It serves one connection. Its threads end with the connection.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
@@ -16,7 +17,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens on a free port of 127.0.0.1, for one connection, to be passed on to `port`.
+    /// Listens on a free port of 127.0.0.1 for one connection, which is relayed to `port`.
     ///
     /// # Panics
     /// If no port is free.
@@ -38,7 +39,7 @@ impl Relay {
         format!("tcp4://127.0.0.1:{}", self.port)
     }
 
-    /// Octets that have come back so far.
+    /// Bytes received from the far side so far.
     pub fn returned_bytes(&self) -> u64 {
         self.returned.load(Ordering::Relaxed)
     }
@@ -49,7 +50,7 @@ fn relay(near: &TcpStream, far: &TcpStream, returned_bytes_max: u64, returned: &
     let (mut far_source, mut near_sink) = (far, near);
     thread::scope(|scope| {
         scope.spawn(move || {
-            // Ends when either side hangs up, which is what the test is about.
+            // Ends when either side closes the connection.
             let _ = std::io::copy(&mut near_source, &mut far_sink);
             let _ = far_sink.shutdown(Shutdown::Both);
         });

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Finished, Host, Process, wait_until, weir_binary};
 
-/// No arguments, for functions that take some.
+/// An empty list of arguments.
 const NONE: &[&str] = &[];
 
 /// A running router with a Unix socket, a TCP and a UDP port on 127.0.0.1.
@@ -18,40 +18,40 @@ const NONE: &[&str] = &[];
 pub struct Router {
     /// The process, for signals and its log.
     pub process: Process,
-    /// Where it runs, and the programs that it is tested with.
+    /// The host of the router and of its clients.
     pub host: Host,
     socket: PathBuf,
     port: u16,
 }
 
 impl Router {
-    /// A router with the defaults, on a host of its own.
+    /// A router with default options, on a new host.
     #[must_use]
     pub fn on_new_host() -> Self {
         Self::start(&Host::new())
     }
 
-    /// A router that stores nothing, so that all Data comes from producers.
+    /// A router without store, so that all Data comes from producers.
     pub fn without_store(host: &Host) -> Self {
         Self::start_with(host, &["--store", "0"])
     }
 
-    /// A router with the defaults.
+    /// A router with default options.
     pub fn start(host: &Host) -> Self {
         Self::start_with(host, NONE)
     }
 
-    /// A router with a Unix socket of this name; others have `router.sock`.
+    /// A router with a Unix socket of this name, instead of `router.sock`.
     pub fn start_at(host: &Host, socket: &str) -> Self {
         Self::start_at_with(host, socket, NONE)
     }
 
-    /// A router with more arguments.
+    /// A router with additional arguments.
     pub fn start_with(host: &Host, arguments: &[impl AsRef<OsStr>]) -> Self {
         Self::start_at_with(host, "router.sock", arguments)
     }
 
-    /// Starts a router and waits until it takes connections.
+    /// Starts a router and waits until it accepts connections.
     ///
     /// # Panics
     /// If it ends, or is not ready within [`crate::PEER_TIMEOUT`].
@@ -59,7 +59,7 @@ impl Router {
         Self::start_as(host, host.command(weir_binary()), socket, arguments)
     }
 
-    /// The same after a line of shell, run in the process that becomes the router: `ulimit -v N`.
+    /// Starts a router after a shell line that affects its process, such as `ulimit -v N`.
     ///
     /// # Panics
     /// As [`Self::start_at_with`].
@@ -69,7 +69,7 @@ impl Router {
         Self::start_as(host, command, "router.sock", arguments)
     }
 
-    /// The same by another command, which gets the arguments of a router.
+    /// Starts a router with another command, which gets the arguments of the router.
     ///
     /// # Panics
     /// As [`Self::start_at_with`].
@@ -122,12 +122,12 @@ impl Router {
         self.host.spawn(&self.unix(), arguments)
     }
 
-    /// Runs `weir` against this router to its end.
+    /// Runs `weir` with this router until it ends.
     pub fn weir(&self, arguments: &[&str]) -> Finished {
         self.spawn(arguments).finish()
     }
 
-    /// What a `weir` command prints with `--json`.
+    /// Runs a `weir` command with `--json`, and returns its output.
     ///
     /// # Panics
     /// If the command fails or prints no JSON.
@@ -143,7 +143,7 @@ impl Router {
         self.weir(&["route", "add", prefix, next_hop]).success();
     }
 
-    /// Starts `weir put` with these arguments, and waits until it serves: its report.
+    /// Starts `weir put` with these arguments, waits until it serves, and returns its report.
     ///
     /// # Panics
     /// If it ends.
@@ -153,7 +153,7 @@ impl Router {
         (process, report)
     }
 
-    /// As [`Self::put`], of one object: its name with the version.
+    /// As [`Self::put`] for one object. Returns the name with its version.
     ///
     /// # Panics
     /// If it ends.

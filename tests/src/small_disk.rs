@@ -7,27 +7,27 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::Host;
 
-/// Mounts a tmpfs with options `$0` at `$1`, says so, and keeps its namespace until its standard
-/// input ends.
+/// Mounts a tmpfs with options `$0` at `$1`, prints `mounted`, and keeps the namespace until its
+/// standard input ends.
 const MOUNT_SCRIPT: &str = r#"mount -t tmpfs -o "$0" tmpfs "$1" && echo mounted && exec cat"#;
-/// Changes to the folder `$0` and becomes the rest: `nsenter` begins at the root.
+/// Changes to the folder `$0` and runs the other arguments, as `nsenter` starts in the root folder.
 const ENTER_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 const FILLER: &str = "filler";
 
-/// A tmpfs in a mount namespace of its own: only programs that [`SmallDisk::command`] starts see
-/// it. It ends with the value.
+/// A tmpfs in a private mount namespace. Only programs started with [`SmallDisk::command`] see it.
+/// It is removed on drop.
 #[derive(Debug)]
 pub struct SmallDisk {
     holder: Child,
-    /// The holder ends when this does.
+    /// Closing it ends the holder.
     _stdin: ChildStdin,
     folder: PathBuf,
     is_root: bool,
 }
 
 impl SmallDisk {
-    /// Mounts one of `size` (as `mount` takes it, such as `2m`) at a new folder of the host. `None`
-    /// where no file system can be mounted; the reason is printed.
+    /// Mounts a disk of `size` (in the format of `mount`, such as `2m`) at a new folder of the
+    /// host. Returns `None` and prints the reason if that is not possible.
     ///
     /// # Panics
     /// If the folder cannot be made.
@@ -61,7 +61,7 @@ impl SmallDisk {
         Some(Self { holder, _stdin: stdin, folder, is_root })
     }
 
-    /// Its path for programs that [`SmallDisk::command`] starts.
+    /// Its path for programs started with [`SmallDisk::command`].
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -71,7 +71,7 @@ impl SmallDisk {
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)
     }
 
-    /// `program` as [`Host::command`] runs it, in the namespace of the disk.
+    /// `program` in the namespace of the disk, otherwise as [`Host::command`].
     pub fn command(&self, host: &Host, program: &Path) -> Command {
         let mut command = host.command(Path::new("nsenter"));
         if !self.is_root {
@@ -82,7 +82,7 @@ impl SmallDisk {
         command
     }
 
-    /// Writes until there is no room left, not for a byte.
+    /// Fills the disk to the last byte.
     ///
     /// # Panics
     /// If writing fails for another reason.
@@ -101,7 +101,7 @@ impl SmallDisk {
         }
     }
 
-    /// Removes what [`SmallDisk::fill`] wrote.
+    /// Removes the file of [`SmallDisk::fill`].
     ///
     /// # Panics
     /// If it was not filled.
@@ -109,7 +109,7 @@ impl SmallDisk {
         fs::remove_file(self.path_from_outside().join(FILLER)).expect("filler");
     }
 
-    /// Makes it read-only, or writable again. Fails while a file is open for writing.
+    /// Makes the disk read-only or writable. Fails while a file is open for writing.
     ///
     /// # Panics
     /// If the system refuses.
@@ -123,7 +123,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // Fails only if the process has already ended.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

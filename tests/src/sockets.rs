@@ -21,7 +21,7 @@ pub fn name(uri: &str) -> Name {
     uri.parse().expect("a name")
 }
 
-/// Bytes that depend on their number alone.
+/// Random bytes that depend only on the length.
 #[must_use]
 pub fn content(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -34,7 +34,7 @@ pub fn session(router: &Router) -> Session {
     Session::connect(&FaceUri::Unix(router.socket().clone())).expect("a session")
 }
 
-/// Trusts everyone: only digests are checked.
+/// A verifier that accepts all signers and checks only digests.
 #[must_use]
 pub fn digest_verifier() -> Arc<dyn Verifier> {
     Arc::new(DigestVerifier)
@@ -66,7 +66,7 @@ pub fn producer_options(values: &[(&str, &str)]) -> ProducerOptions {
     options
 }
 
-/// A whole object.
+/// Fetches a whole object.
 ///
 /// # Errors
 /// Those of [`Consumer::fetch`] and of its reader.

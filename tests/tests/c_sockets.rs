@@ -82,8 +82,8 @@ fn each_failure_has_its_errno() {
 #[test]
 fn without_a_router_the_connection_is_refused() {
     let host = Host::new();
-    let nobody = format!("unix://{}", host.path("nobody.sock").display());
-    start(&host, &nobody, "tests/sockets.c", &["no-router"]).finish().success();
+    let missing = format!("unix://{}", host.path("missing.sock").display());
+    start(&host, &missing, "tests/sockets.c", &["no-router"]).finish().success();
 }
 
 #[test]

@@ -103,9 +103,9 @@ fn signed_interest(producer_side: &Client<'_>, consumer: &Client<'_>, router: &R
 }
 
 fn nacks(producer_side: &Client<'_>, consumer: &Client<'_>, router: &Router) {
-    let nobody = consumer.run_to_json(&["consume", "/nobody/serves/this"]);
-    assert_eq!(nobody["event"], "nack", "{nobody}");
-    assert_eq!(nobody["reason"], NACK_NO_ROUTE);
+    let answer = consumer.run_to_json(&["consume", "/missing/file"]);
+    assert_eq!(answer["event"], "nack", "{answer}");
+    assert_eq!(answer["reason"], NACK_NO_ROUTE);
 
     let reason = NACK_CONGESTION.to_string();
     let _producer = producer_side.serve(router, &["produce", "/busy", "--nack", &reason]);

@@ -199,7 +199,7 @@ fn dead_producer_ends_its_readers() {
     drop((dying, one));
     let error = error_of(next(&mut reader));
     assert!(matches!(error, SocketError::NoRoute(_) | SocketError::TimedOut(_)), "{error}");
-    assert!(live.append(b"to nobody").is_err());
+    assert!(live.append(b"no reader").is_err());
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! What the programs say when something is wrong: every case is run, and the table of all in
-//! `docs/messages.md` is what came out. `WEIR_WRITE_MESSAGES=1` writes it anew.
+//! Error messages of `weir`. The test runs all cases, checks that each message says what to do
+//! next, and compares them with the table in `docs/messages.md`. `WEIR_WRITE_MESSAGES=1` writes the
+//! table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,156 +15,172 @@ use std::thread;
 
 use weir_tests::{Host, Process, Router, TEST_TIMEOUT, weir_binary};
 
-/// What there is when the command runs.
+/// The environment of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Environment {
     /// No router.
     NoRouter,
     /// A router, producers, and keys.
     Router,
-    /// A router that takes connections and never answers.
+    /// A router that accepts connections and never answers.
     SilentRouter,
-    /// Somebody else, to whom nothing belongs, and a router.
+    /// A router, and an unprivileged user who runs the command.
     OtherUser,
 }
 
 use Environment::{NoRouter, OtherUser, Router as Running, SilentRouter};
 
-/// What is tried; which words of the message say what to do next.
+/// One failing command.
 struct Case {
     title: &'static str,
     with: Environment,
-    /// Words of the command line. SITE stands for the folder of the test, PORT for the router's.
+    /// The command line. SITE is the folder of the test, PORT the port of the router.
     command: &'static str,
+    /// Words of the message that say what to do next.
     next_step: &'static str,
 }
 
 const fn case(
-    what: &'static str,
+    title: &'static str,
     with: Environment,
     command: &'static str,
-    next: &'static str,
+    next_step: &'static str,
 ) -> Case {
-    Case { title: what, with, command, next_step: next }
+    Case { title, with, command, next_step }
 }
 
 const CASES: &[Case] = &[
-    // What is typed.
-    case("an unknown command", NoRouter, "fetch /a", "--help"),
-    case("an option that does not exist", NoRouter, "get /a --fast", "--help"),
-    case("an argument is missing", NoRouter, "put file", "Usage: weir put <PATH> <NAME>"),
-    case("a name without a slash", NoRouter, "get a/b", "begins with a slash: /a/b"),
-    case("a name of nothing", NoRouter, "get /", "such as /data/file"),
+    // Arguments
+    case("unknown command", NoRouter, "fetch /a", "--help"),
+    case("unknown option", NoRouter, "get /a --fast", "--help"),
+    case("missing argument", NoRouter, "put file", "Usage: weir put <PATH> <NAME>"),
+    case("name without a slash", NoRouter, "get a/b", "starts with a slash, as in /a/b"),
+    case("empty name", NoRouter, "get /", "such as /data/file"),
     case("too many threads", NoRouter, "get /a --threads 100000", "at most 256"),
-    case("a window of nothing", NoRouter, "get /a --window 0", "must be at least 1"),
-    case("a size without sense", NoRouter, "cs config --capacity 5zz", "use one of B, kB"),
-    case("an address without a port", NoRouter, "router --udp here", "write IP:PORT"),
-    case("a port beyond the last", NoRouter, "router --tcp 127.0.0.1:99999", "write IP:PORT"),
-    case("a part that does not exist", NoRouter, "status stomach", "possible values"),
-    case("a kind of key that does not exist", NoRouter, "key new /a --type xx", "possible values"),
+    case("window of 0", NoRouter, "get /a --window 0", "must be at least 1"),
+    case("invalid size", NoRouter, "cs config --capacity 5zz", "use one of B, kB"),
+    case("address without a port", NoRouter, "router --udp here", "write IP:PORT"),
+    case("port above 65535", NoRouter, "router --tcp 127.0.0.1:99999", "write IP:PORT"),
+    case("unknown section", NoRouter, "status engine", "possible values"),
+    case("unknown key type", NoRouter, "key new /a --type xx", "possible values"),
     case("nothing to change", Running, "cs config", "--capacity SIZE"),
-    // Which router.
+    // Connection to the router
     case("no router", NoRouter, "get /a", "start one with `weir router`"),
-    case("no router for commands", NoRouter, "status", "start one with `weir router`"),
-    case("no router at that port", NoRouter, "get /a --router tcp://127.0.0.1:1", "--router URI"),
-    case("an unknown host", NoRouter, "get /a --router tcp://a.invalid", "or give its address"),
-    case("no address", NoRouter, "get /a --router nonsense", "such as udp4://192.0.2.1:6363"),
-    case("a port of no peer", NoRouter, "get /a --router udp://h:99999", "beyond 65535"),
-    case("the address of no peer", NoRouter, "get /a --router udp://0.0.0.0", "give that of one"),
-    case("commands over UDP", Running, "status --router udp://127.0.0.1:PORT", "tcp://127.0.0.1"),
-    case("a router that does not answer", SilentRouter, "status", "may know no such command"),
+    case("no router for a command", NoRouter, "status", "start one with `weir router`"),
+    case("no router at the port", NoRouter, "get /a --router tcp://127.0.0.1:1", "--router URI"),
+    case("unknown host", NoRouter, "get /a --router tcp://a.invalid", "or give its address"),
+    case("invalid address", NoRouter, "get /a --router nonsense", "such as udp4://192.0.2.1:6363"),
+    case("port above 65535 in a URI", NoRouter, "get /a --router udp://h:99999", "beyond 65535"),
+    case("wildcard address", NoRouter, "get /a --router udp://0.0.0.0", "give that of one"),
+    case("command over UDP", Running, "status --router udp://127.0.0.1:PORT", "tcp://127.0.0.1"),
+    case("router does not answer", SilentRouter, "status", "may not support this command"),
     case(
-        "no leave to use the router",
+        "no permission for the router",
         OtherUser,
         "status --router SITE/closed.sock",
         "weir router",
     ),
     // put
-    case("put: no such file", Running, "put nowhere /a", "check how the path is written"),
-    case("put: no leave to read", OtherUser, "put SITE/secret /a", "ask its owner"),
-    case("put: a device", Running, "put /dev/null /a", "to a file first"),
-    case("put: a file of no size", Running, "put /proc/version /a", "to a file first"),
-    case("put: a name of this machine", Running, "put file /localhost/a", "use another"),
-    case("put: no such key", Running, "put file /a --key /none", "`weir key list`"),
+    case("put: missing file", Running, "put nowhere /a", "check the path"),
+    case("put: unreadable file", OtherUser, "put SITE/secret /a", "ask its owner"),
+    case("put: device", Running, "put /dev/null /a", "to a file first"),
+    case("put: file without a size", Running, "put /proc/version /a", "to a file first"),
+    case("put: local name", Running, "put file /localhost/a", "choose another name"),
+    case("put: unknown key", Running, "put file /a --key /none", "`weir key list`"),
     case("put: segments too large", Running, "put file /a --segment-size 9000", "--segment-size"),
-    case("put: no repository", Running, "put file /a --repo SITE", "name an empty directory"),
-    case("put: an empty repository", Running, "put --repo SITE/none", "name a file or directory"),
-    // get
-    case("get: nobody has it", Running, "get /nobody/has", "`weir put`"),
-    case("get: no answer", SilentRouter, "get /a", "Is its producer running?"),
-    case("get: not signed", Running, "get /unsigned", "--allow-unsigned"),
-    case("get: signed by somebody else", Running, "get /signed --trust-anchor other", "--router"),
-    case("get: no trust anchor there", Running, "get /a --trust-anchor none", "weir key export"),
-    case("get: a trust anchor that is none", Running, "get /a --trust-anchor file", "key export"),
-    case("get: no such directory", Running, "get /signed -o nowhere/a", "mkdir -p nowhere"),
-    case("get: a directory to standard output", Running, "get /folder -o -", "with -o"),
     case(
-        "get: a file where a directory is",
+        "put: not a repository",
+        Running,
+        "put file /a --repo SITE",
+        "choose an empty or new directory",
+    ),
+    case("put: empty repository", Running, "put --repo SITE/none", "add a file with `weir put"),
+    // get
+    case("get: no route", Running, "get /missing/file", "`weir put`"),
+    case("get: no answer", SilentRouter, "get /a", "Check that its producer runs"),
+    case("get: not signed", Running, "get /unsigned", "--allow-unsigned"),
+    case("get: other signer", Running, "get /signed --trust-anchor other", "--router"),
+    case("get: missing trust anchor", Running, "get /a --trust-anchor none", "weir key export"),
+    case("get: invalid trust anchor", Running, "get /a --trust-anchor file", "key export"),
+    case("get: missing directory", Running, "get /signed -o nowhere/a", "mkdir -p nowhere"),
+    case("get: directory to standard output", Running, "get /folder -o -", "with -o"),
+    case(
+        "get: file, but a directory exists",
         Running,
         "get /folder -o mixed --json",
-        "move it away",
+        "move that away",
     ),
-    case("get: a name of downloads", Running, "get /signed -o .a.weir-part", "choose another"),
-    case("get: a local file of that name", Running, "get /unsigned --allow-unsigned", "--force"),
-    case("get: a symbolic link", Running, "get /signed -o link", "--follow-links"),
-    case("get: a directory to a pipe", Running, "get /folder -o pipe", "with -o"),
-    case("get: no leave to write", OtherUser, "get /signed -o SITE/closed/a", "with -o"),
+    case("get: reserved name", Running, "get /signed -o .a.weir-part", "choose another"),
+    case("get: existing file", Running, "get /unsigned --allow-unsigned", "--force"),
+    case("get: symbolic link", Running, "get /signed -o link", "--follow-links"),
+    case("get: directory to a pipe", Running, "get /folder -o pipe", "with -o"),
+    case("get: no write permission", OtherUser, "get /signed -o SITE/closed/a", "with -o"),
     case(
-        "get: no version of that number",
+        "get: unknown version",
         Running,
         "get /signed --version 1",
-        "written as it was published",
+        "Check the name and the version",
     ),
-    case("ping: nobody answers", Running, "ping /nobody -c 1 -t 100", "weir ping --serve"),
-    // A running router.
-    case("a face to nobody", Running, "face create tcp://127.0.0.1:1", "is the other side up"),
-    case("no such face", Running, "face destroy 99999", "`weir face list`"),
-    case("a route to no face", Running, "route add /a 99999", "`weir face list`"),
-    case("no such route", Running, "route remove /a udp4://127.0.0.1:9", "`weir route list`"),
-    case("no such strategy", Running, "strategy set /a best", "best-route or multicast"),
+    case("ping: no answer", Running, "ping /missing -c 1 -t 100", "weir ping --serve"),
+    // Commands to a router
+    case(
+        "face to an unreachable router",
+        Running,
+        "face create tcp://127.0.0.1:1",
+        "that the other router runs",
+    ),
+    case("unknown face", Running, "face destroy 99999", "`weir face list`"),
+    case("route to an unknown face", Running, "route add /a 99999", "`weir face list`"),
+    case("unknown route", Running, "route remove /a udp4://127.0.0.1:9", "`weir route list`"),
+    case("unknown strategy", Running, "strategy set /a best", "best-route or multicast"),
     // Keys
-    case("no key is the default", OtherUser, "key show", "`weir key new` makes one"),
-    case("no such key", NoRouter, "key show /none", "`weir key list`"),
-    case("nothing to import", NoRouter, "key import nowhere", "check how the path is written"),
-    case("no key to import", NoRouter, "key import file", "`weir key export`"),
-    case("no certificate to trust", NoRouter, "key trust file", "`weir key export`"),
-    case("no signer to forget", NoRouter, "key trust forget /none", "`weir key trust list`"),
-    case("a file that is there", NoRouter, "key export /other -o file", "name another"),
+    case("no default key", OtherUser, "key show", "create one with `weir key new`"),
+    case("unknown key", NoRouter, "key show /none", "`weir key list`"),
+    case("import of a missing file", NoRouter, "key import nowhere", "check the path"),
+    case("import of another file", NoRouter, "key import file", "`weir key export`"),
+    case("trust of another file", NoRouter, "key trust file", "`weir key export`"),
+    case("forget an unknown signer", NoRouter, "key trust forget /none", "`weir key trust list`"),
+    case(
+        "export to an existing file",
+        NoRouter,
+        "key export /other -o file",
+        "choose another file",
+    ),
     // The router
     case(
-        "another router has the socket",
+        "socket in use",
         Running,
         "router --unix SITE/router.sock --udp 127.0.0.1:0 --tcp 127.0.0.1:0",
         "stop it",
     ),
     case(
-        "another program has the port",
+        "port in use",
         Running,
         "router --unix SITE/b.sock --udp 127.0.0.1:PORT --tcp 127.0.0.1:PORT",
         "choose another port",
     ),
-    case("no configuration there", NoRouter, "router --config nowhere", "--print-default-config"),
-    case("an unknown key", NoRouter, "router --config key.toml", "expected one of"),
-    case("a value of the wrong kind", NoRouter, "router --config kind.toml", "default-config"),
-    case("a value out of bounds", NoRouter, "router --config bound.toml", "default-config"),
-    case("a port beyond the last in a file", NoRouter, "router --config port.toml", "65535"),
-    case("a prefix without a slash", NoRouter, "router --config slash.toml", "begins with a slash"),
-    case("a route to a face of no name", NoRouter, "router --config route.toml", "add one"),
-    case("remote commands, nobody believed", NoRouter, "router --config remote.toml", "add a"),
+    case("missing configuration", NoRouter, "router --config nowhere", "--print-default-config"),
+    case("unknown key in a file", NoRouter, "router --config key.toml", "expected one of"),
+    case("wrong type", NoRouter, "router --config kind.toml", "default-config"),
+    case("value out of range", NoRouter, "router --config bound.toml", "default-config"),
+    case("port above 65535 in a file", NoRouter, "router --config port.toml", "65535"),
+    case("prefix without a slash", NoRouter, "router --config slash.toml", "starts with a slash"),
+    case("route to an undeclared face", NoRouter, "router --config route.toml", "add one"),
+    case("remote commands without anchors", NoRouter, "router --config remote.toml", "add a"),
     case(
-        "no place for the socket",
+        "socket path not writable",
         OtherUser,
         "router --unix SITE/closed/a.sock --udp 127.0.0.1:0 --tcp 127.0.0.1:0",
         "--unix PATH",
     ),
     // Packets
-    case("no packet", NoRouter, "packet file", "--help"),
-    case("no file of packets", NoRouter, "packet nowhere", "check how the path is written"),
-    case("no hexadecimal", NoRouter, "packet --hex xyz", "0 to 9 and a to f"),
+    case("invalid packet", NoRouter, "packet file", "--help"),
+    case("missing packet file", NoRouter, "packet nowhere", "check the path"),
+    case("not hexadecimal", NoRouter, "packet --hex xyz", "0 to 9, a to f"),
 ];
 
 const FILES: &[(&str, &str)] = &[
-    ("file", "octets that are no packet\n"),
+    ("file", "not a packet\n"),
     ("key.toml", "[router]\nthraeds = 2\n"),
     ("kind.toml", "[router]\nthreads = \"many\"\n"),
     ("bound.toml", "[store]\nsize = -1\n"),
@@ -173,11 +190,11 @@ const FILES: &[(&str, &str)] = &[
     ("remote.toml", "[management]\nlocalhop = true\n"),
 ];
 
-/// The place in which all cases are run.
+/// The folder, router and producers for all cases.
 struct Fixture {
     host: Host,
     router: Router,
-    stranger: PathBuf,
+    other_user_program: PathBuf,
     _producers: Vec<Process>,
     _silent: UnixListener,
 }
@@ -217,13 +234,13 @@ impl Fixture {
             put("folder", "/folder", &[]),
         ];
         let silent = UnixListener::bind(host.path("silent.sock")).expect("a socket");
-        let stranger = Self::make_stranger(&host);
-        Self { host, router, stranger, _producers: producers, _silent: silent }
+        let other_user_program = Self::deny_access(&host);
+        Self { host, router, other_user_program, _producers: producers, _silent: silent }
     }
 
-    /// Everything that is closed to a stranger, and a copy of the program that is not. The
-    /// superuser becomes somebody else; another user closes it to itself.
-    fn make_stranger(host: &Host) -> PathBuf {
+    /// Creates files without permissions, and a copy of the program for the other user. If the test
+    /// does not run as root, it uses its own user, who then has no permission either.
+    fn deny_access(host: &Host) -> PathBuf {
         let close = |name: &str| {
             let closed = fs::Permissions::from_mode(0o000);
             fs::set_permissions(host.path(name), closed).expect("mode");
@@ -232,7 +249,7 @@ impl Fixture {
         fs::create_dir(host.path("closed")).expect("a folder");
         let _listener = UnixListener::bind(host.path("closed.sock")).expect("a socket");
         ["secret", "closed", "closed.sock"].iter().for_each(|name| close(name));
-        let home = host.path("stranger");
+        let home = host.path("other-user");
         fs::create_dir(&home).expect("a folder");
         let open = fs::Permissions::from_mode(0o777);
         for path in [&home, &host.path(".")] {
@@ -257,7 +274,7 @@ impl Fixture {
 
     fn command(&self, with: Environment) -> Command {
         const NOBODY: u32 = 65534;
-        let program = if with == OtherUser { &self.stranger } else { weir_binary() };
+        let program = if with == OtherUser { &self.other_user_program } else { weir_binary() };
         let mut command = self.host.command(program);
         let transport = match with {
             NoRouter => format!("unix://{}", self.host.path("none.sock").display()),
@@ -267,7 +284,7 @@ impl Fixture {
         };
         command.current_dir(self.host.path("")).env("NDN_CLIENT_TRANSPORT", transport);
         if with == OtherUser {
-            let home = self.host.path("stranger");
+            let home = self.host.path("other-user");
             command.env("HOME", &home).env("WEIR_HOME", &home);
             if nix::unistd::geteuid().is_root() {
                 command.uid(NOBODY).gid(NOBODY);
@@ -276,7 +293,7 @@ impl Fixture {
         command
     }
 
-    /// The message without what differs from one run to the next.
+    /// Replaces the parts of a message that differ between runs.
     fn normalised(&self, log: &str) -> String {
         let port = format!(":{}", self.router.port());
         let mut text = log.replace(&self.folder(), "SITE").replace(&port, ":PORT");
@@ -288,7 +305,7 @@ impl Fixture {
         text = replace_after(&text, "face ", "N", |octet| octet.is_ascii_digit());
         text = replace_after(&text, "/v=", "VERSION", |octet| octet.is_ascii_digit());
         text = replace_after(&text, "/KEY/", "ID", |octet| octet.is_ascii_hexdigit());
-        // How often it is said depends on how long it takes.
+        // The number of repeated lines depends on the time.
         let mut lines: Vec<&str> = text.lines().collect();
         lines.dedup();
         lines.join("\n")
@@ -297,13 +314,13 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        // Else it could not be removed.
+        // Otherwise the folder could not be removed.
         let open = fs::Permissions::from_mode(0o700);
         let _ = fs::set_permissions(self.host.path("closed"), open);
     }
 }
 
-/// Replaces what follows each `mark` as long as characters `belong`.
+/// Replaces the characters after each `mark`, while they `belong`, by another text.
 fn replace_after(text: &str, mark: &str, by: &str, belong: impl Fn(char) -> bool) -> String {
     let mut parts = text.split(mark);
     let mut replaced = parts.next().unwrap_or_default().to_owned();
@@ -314,44 +331,48 @@ fn replace_after(text: &str, mark: &str, by: &str, belong: impl Fn(char) -> bool
     replaced
 }
 
-/// A row of the table, or what is wrong with the case.
+/// The row of the table, or what is wrong with the message.
 fn row(case: &Case, code: i32, message: &str) -> Result<String, String> {
     if code == 0 {
-        return Err(format!("{}: it succeeds", case.title));
+        return Err(format!("{}: the command succeeds", case.title));
     }
     for (is_wrong, why) in [
-        (message.is_empty(), "it says nothing"),
-        (message.contains("panicked at"), "it panics"),
-        (!message.contains(case.next_step), "it does not say what to do next"),
+        (message.is_empty(), "no message"),
+        (message.contains("panicked at"), "a panic"),
+        (!message.contains(case.next_step), "no advice"),
     ] {
         if is_wrong {
             return Err(format!("{}: {why} ({:?}):\n{message}", case.title, case.next_step));
         }
     }
-    let cell = |text: &str| {
-        let text = text.replace('|', "\\|").replace('<', "&lt;").replace('>', "&gt;");
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("<br>")
+    // The usage and the reference to --help are the same for all errors about arguments.
+    let is_shown = |line: &&str| {
+        let is_usage = line.starts_with("Usage:") || line.starts_with("weir put --repo");
+        !line.is_empty() && !is_usage && !line.starts_with("For more information")
     };
-    Ok(format!(
-        "| {} | `weir {}` | {code} | {} | {} |",
-        case.title,
-        case.command,
-        cell(message),
-        cell(case.next_step)
-    ))
+    let text = message.replace('|', "\\|").replace('<', "&lt;").replace('>', "&gt;");
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(is_shown).collect();
+    let (Case { title, command, .. }, message) = (case, lines.join("<br>"));
+    Ok(format!("| {title} | `weir {command}` | {code} | {message} |"))
 }
 
 const HEAD: &str = "\
 # Messages
 
-What `weir` says when something is wrong, and what it says to do next. SITE is a folder, PORT a
-port. The test `messages` runs every line of this table and compares; `WEIR_WRITE_MESSAGES=1` has it
-write the table anew. Exit codes: 1 for what failed, 2 for what was typed wrongly, 128 + N after
-signal N (130 after Ctrl-C); 0 where Ctrl-C is how it ends: `weir router`, `weir put` that serves,
-`weir ping --serve`.
+Errors of `weir`. Each says what to do next. The test `messages` runs all commands and compares the
+messages. `WEIR_WRITE_MESSAGES=1` writes this table.
 
-| case | command | exit code | message | next step |
-|---|---|---|---|---|
+| exit code | meaning |
+|---|---|
+| 0 | success; also `weir router`, a serving `weir put` and `weir ping --serve` after Ctrl-C |
+| 1 | failure |
+| 2 | wrong arguments; these messages also print the usage and refer to `--help` |
+| 128 + N | stopped by signal N (130: Ctrl-C) |
+
+SITE is a folder, PORT a port.
+
+| case | command | exit code | message |
+|---|---|---|---|
 ";
 
 #[test]
@@ -376,11 +397,11 @@ fn messages_match_the_table() {
     compare(&table);
 }
 
-/// Exit codes and messages by what was tried.
+/// Runs all commands. Returns exit codes and messages by the title of the case.
 fn run_all(commands: Vec<(&Case, Command)>) -> BTreeMap<&str, (i32, String)> {
     let (commands, results) = (Mutex::new(commands), Mutex::new(BTreeMap::new()));
     thread::scope(|scope| {
-        // Some only wait.
+        // Run several at a time, as some only wait.
         for _ in 0..8 {
             scope.spawn(|| {
                 loop {
@@ -390,7 +411,7 @@ fn run_all(commands: Vec<(&Case, Command)>) -> BTreeMap<&str, (i32, String)> {
                     let code = finished.status.code().expect("an exit code");
                     let before = (code, finished.errors);
                     let before = results.lock().expect("results").insert(case.title, before);
-                    assert!(before.is_none(), "two cases are called {:?}", case.title);
+                    assert!(before.is_none(), "two cases have the title {:?}", case.title);
                 }
             });
         }
@@ -409,7 +430,7 @@ fn compare(table: &str) {
     let pairs = committed.lines().zip(table.lines()).find(|(old, new)| old != new);
     assert!(
         committed == table,
-        "messages differ from docs/messages.md; read the new ones as somebody new would, then \
-         write the table anew with WEIR_WRITE_MESSAGES=1. The first that differs:\n{pairs:#?}"
+        "messages differ from docs/messages.md; check that the new ones are clear, then write the \
+         table with WEIR_WRITE_MESSAGES=1. The first difference:\n{pairs:#?}"
     );
 }

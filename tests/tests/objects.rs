@@ -68,7 +68,7 @@ fn weir_object_read_by(library: Library) {
     let router = Router::on_new_host();
     let client = Client::new(&router.host, library, &router.unix());
     for (kind, number) in SIGNATURES {
-        let wrong_key = weir_key(&router, "somebody", kind);
+        let wrong_key = weir_key(&router, "other", kind);
         let key = weir_key(&router, "weir", kind);
         let name = format!("/weir/{kind}/file");
         let (_producer, sha256) = put(&router, &name, &[]);

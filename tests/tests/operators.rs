@@ -29,13 +29,14 @@ fn shared_program(host: &Host) -> PathBuf {
         let open = || fs::Permissions::from_mode(0o755);
         fs::set_permissions(&program, open()).expect("mode");
         fs::set_permissions(host.path("."), open()).expect("mode");
-        fs::create_dir(host.path("nobody")).expect("folder");
-        fs::set_permissions(host.path("nobody"), fs::Permissions::from_mode(0o777)).expect("mode");
+        fs::create_dir(host.path("unprivileged")).expect("folder");
+        fs::set_permissions(host.path("unprivileged"), fs::Permissions::from_mode(0o777))
+            .expect("mode");
     }
     program
 }
 
-/// Runs `weir` as the user nobody, with a primary group and supplementary groups.
+/// Runs `weir` as an unprivileged user, with a primary group and supplementary groups.
 fn weir_as(host: &Host, transport: &str, group: u32, groups: &str, words: &[&str]) -> Process {
     let program = shared_program(host);
     let mut command = host.command(Path::new("setpriv"));
@@ -45,11 +46,11 @@ fn weir_as(host: &Host, transport: &str, group: u32, groups: &str, words: &[&str
         groups => command.arg(format!("--groups={groups}")),
     };
     command.arg(program).args(words).env("NDN_CLIENT_TRANSPORT", transport);
-    command.env("HOME", host.path("nobody")).env("WEIR_HOME", host.path("nobody"));
-    Process::start(&format!("weir {} as nobody", words.join(" ")), command)
+    command.env("HOME", host.path("unprivileged")).env("WEIR_HOME", host.path("unprivileged"));
+    Process::start(&format!("weir {} as another user", words.join(" ")), command)
 }
 
-fn as_nobody(host: &Host, transport: &str, words: &[&str]) -> Finished {
+fn as_other_user(host: &Host, transport: &str, words: &[&str]) -> Finished {
     weir_as(host, transport, NOBODY, "", words).finish()
 }
 
@@ -72,18 +73,18 @@ fn other_users_cannot_change_the_router() {
     let file = host.path("file");
     let sha256 = random_file(&file, 50_000, 1);
     shared_program(&host);
-    let out = host.path("nobody/copy");
+    let out = host.path("unprivileged/copy");
     for transport in [router.unix(), router.tcp()] {
         for words in COMMANDS {
-            let message = as_nobody(&host, &transport, words).failure();
+            let message = as_other_user(&host, &transport, words).failure();
             assert!(message.contains("403") && message.contains("only root may"), "{message}");
         }
-        as_nobody(&host, &transport, &["status"]).success();
+        as_other_user(&host, &transport, &["status"]).success();
         let serve = ["put", file.to_str().expect("UTF-8"), "/file"];
         let mut producer = weir_as(&host, &transport, NOBODY, "", &serve);
         producer.line_with("/file");
         let fetch = ["get", "/file", "-o", out.to_str().expect("UTF-8")];
-        as_nobody(&host, &transport, &fetch).success();
+        as_other_user(&host, &transport, &fetch).success();
         assert_eq!(sha256_hex(&out), sha256);
         fs::remove_file(&out).expect("the copy");
         producer.signal(nix::sys::signal::Signal::SIGTERM);
@@ -112,9 +113,9 @@ fn group_members_may_send_commands() {
     weir_as(&host, &unix, GROUP, "", erase).finish().success();
     let groups = format!("{NOBODY},{GROUP}");
     weir_as(&host, &unix, NOBODY, &groups, erase).finish().success();
-    let message = as_nobody(&host, &unix, &["status"]).failure();
+    let message = as_other_user(&host, &unix, &["status"]).failure();
     assert!(message.contains("ermission"), "{message}");
-    let message = as_nobody(&host, &router.tcp(), erase).failure();
+    let message = as_other_user(&host, &router.tcp(), erase).failure();
     assert!(message.contains(&format!("root and members of group {GROUP}")), "{message}");
 }
 
@@ -134,9 +135,9 @@ fn config_can_restrict_or_relax_access() {
     shared_program(&host);
     let file = host.path("file");
     let serve = ["put", file.to_str().expect("UTF-8"), "/file"];
-    let message = as_nobody(&host, &router.unix(), &serve).failure();
+    let message = as_other_user(&host, &router.unix(), &serve).failure();
     assert!(message.contains("only root may"), "{message}");
-    as_nobody(&host, &router.tcp(), COMMANDS[0]).success();
+    as_other_user(&host, &router.tcp(), COMMANDS[0]).success();
 }
 
 /// Runs a script in a mount namespace with a private `/run`.
@@ -160,7 +161,8 @@ fn system_socket_ignores_umask() {
                   until grep -q ready $SITE/out; do sleep 0.05; done; \
                   stat -c %a /run/nfd /run/nfd/nfd.sock; \
                   setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/ \
-                  WEIR_HOME=$SITE/nobody \"$1\" status >/dev/null && echo reached; kill $!; wait";
+                  WEIR_HOME=$SITE/unprivileged \"$1\" status >/dev/null && echo reached; \
+                  kill $!; wait";
     let finished = run_with_own_run_folder(&host, script).success();
     assert_eq!(finished.output.split_whitespace().collect::<Vec<_>>(), ["755", "666", "reached"]);
 }
@@ -184,7 +186,7 @@ fn finds_session_router_without_its_env() {
     router.line_with("ready");
     let mut job =
         host.command(&if is_root { host.path("weir") } else { weir_tests::weir_binary().into() });
-    job.args(["status"]).env_remove("XDG_RUNTIME_DIR").env("TMPDIR", host.path("nobody"));
+    job.args(["status"]).env_remove("XDG_RUNTIME_DIR").env("TMPDIR", host.path("unprivileged"));
     if is_root {
         job.uid(NOBODY).gid(NOBODY);
     }

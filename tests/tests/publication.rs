@@ -104,7 +104,7 @@ fn background_publication_is_read_by_all() {
     let large = content(3_000_000);
     let versioned = block_on(producer.publish_async(&name("/p/large"), large.clone()).unwrap());
     assert!(read(&other, &versioned.unwrap()).unwrap() == large);
-    // The last call is the latest version, in whatever order they were signed.
+    // The last call is the latest version, independent of the order of signing.
     let versions: Vec<_> = (0..50_u8)
         .map(|number| producer.publish_async(&name("/p/again"), vec![number]).unwrap())
         .collect();

@@ -68,13 +68,13 @@ impl Network {
 #[test]
 fn asked_routers_serve_their_holdings() {
     let network = Network::new(64 * MIB);
-    network.host.write("tells.toml", b"[management]\nholdings_for_neighbours = true\n");
-    let tells = |socket: &str| {
-        let router = Router::start_at_with(&network.host, socket, &["-c", "tells.toml"]);
+    network.host.write("holdings.toml", b"[management]\nholdings_for_neighbours = true\n");
+    let start = |socket: &str| {
+        let router = Router::start_at_with(&network.host, socket, &["-c", "holdings.toml"]);
         router.add_route("/file", &network.origin.udp());
         router
     };
-    let (holder, other) = (tells("a"), tells("b"));
+    let (holder, other) = (start("a"), start("b"));
     let _ = network.finish_transfer(network.get(&[holder.udp()]));
     let out = network.host.path("out/file");
     let by_other = |asks: bool| {
@@ -125,7 +125,7 @@ fn broken_connection_is_named_and_replaced() {
     let (first, second) = (network.router("a"), network.router("b"));
     let relay = Relay::to(first.port(), 30_000);
     let (_, log) = network.finish_transfer(network.get(&[relay.uri(), second.tcp()]));
-    assert!(log.contains(&relay.uri()) && log.contains("going on"), "{log}");
+    assert!(log.contains(&relay.uri()) && log.contains("continuing"), "{log}");
 }
 
 /// The second router never answers, so the file cannot complete before the first is back.

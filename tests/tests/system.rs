@@ -147,7 +147,7 @@ fn put_of_an_unreadable_file_is_an_error() {
     if fs::File::open(&secret).is_ok() {
         // Root can read everything, so run as another user.
         let words = ["put", secret.to_str().expect("UTF-8"), "/x"];
-        let process = as_nobody(&router.host, &router.tcp(), &words);
+        let process = as_other_user(&router.host, &router.tcp(), &words);
         let message = process.finish().failure();
         assert!(message.contains("secret") && message.contains("ermission"), "{message}");
     } else {
@@ -157,21 +157,21 @@ fn put_of_an_unreadable_file_is_an_error() {
     }
 }
 
-/// Runs `weir` as the user nobody, which needs root.
-fn as_nobody(host: &Host, transport: &str, arguments: &[&str]) -> Process {
+/// Runs `weir` as an unprivileged user, which needs root.
+fn as_other_user(host: &Host, transport: &str, arguments: &[&str]) -> Process {
     const NOBODY: u32 = 65534;
     let open = fs::Permissions::from_mode(0o755);
     let program = host.path("weir");
     fs::copy(weir_binary(), &program).expect("copy of weir");
     fs::set_permissions(&program, open.clone()).expect("mode");
     fs::set_permissions(host.path("."), open).expect("mode");
-    let home = host.path("nobody");
+    let home = host.path("unprivileged");
     fs::create_dir(&home).expect("folder");
     fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("mode");
     let mut command = host.command(&program);
     command.args(arguments).uid(NOBODY).gid(NOBODY).env("HOME", &home).env("WEIR_HOME", &home);
     command.env("NDN_CLIENT_TRANSPORT", transport);
-    Process::start("weir as nobody", command)
+    Process::start("weir as another user", command)
 }
 
 #[test]
@@ -180,9 +180,9 @@ fn get_without_producer_leaves_no_file() {
     let router = Router::start(&host);
     fs::create_dir(host.path("out")).expect("folder");
     let target = host.path("out/file");
-    let words = ["get", "/nobody/has/this", "-o", target.to_str().expect("UTF-8")];
+    let words = ["get", "/missing/file", "-o", target.to_str().expect("UTF-8")];
     let message = router.weir(&words).failure();
-    assert!(message.contains("/nobody/has/this"), "{message}");
+    assert!(message.contains("/missing/file"), "{message}");
     assert!(message.contains("weir route"), "no next step: {message}");
     assert_eq!(host.list("out"), Vec::<String>::new());
 }
@@ -386,10 +386,10 @@ fn garbage_is_counted_and_dropped() {
     assert_eq!(sha256_hex(&router.host.path("copy")), expected);
 }
 
-/// An Interest for `/nobody` with a nonce: `05 0f 07 08 08 06 n o b o d y 0a 04 ...` less one.
+/// An Interest for `/absent` with a nonce.
 fn unanswerable_interest() -> Vec<u8> {
     let mut octets = vec![0x05, 0x10, 0x07, 0x08, 0x08, 0x06];
-    octets.extend(b"nobody");
+    octets.extend(b"absent");
     octets.extend([0x0a, 0x04, 1, 2, 3, 4]);
     octets
 }

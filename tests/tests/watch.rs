@@ -82,9 +82,9 @@ fn half_written_file_is_not_published() {
     // Longer than the time after which a file without a known writer counts as complete.
     thread::sleep(Duration::from_millis(1200));
     fs::write(host.path("source/other"), b"at once").expect("written");
-    let told = process.json_line();
-    let names = told["published"].as_array().expect("names");
-    assert!(names.iter().all(|name| !name.as_str().expect("a name").contains("slow")), "{told}");
+    let line = process.json_line();
+    let names = line["published"].as_array().expect("names");
+    assert!(names.iter().all(|name| !name.as_str().expect("a name").contains("slow")), "{line}");
     assert_eq!(listed(&router), ["other"]);
     file.write_all(&[2; 1000]).expect("written");
     drop(file);

@@ -121,3 +121,45 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 fn exit_code(_error: &anyhow::Error) -> u8 {
     1
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The words of the `weir` command in an example. Quoted text becomes one word.
+    fn words(example: &str) -> Vec<String> {
+        let mut text = String::new();
+        for (index, part) in example.split('"').enumerate() {
+            text.push_str(if index % 2 == 0 { part } else { "quoted" });
+        }
+        let mut commands = text.split(['|', ';', '>']).map(str::trim);
+        let command = commands.find(|command| command.starts_with("weir ")).expect("a command");
+        command.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn check_examples(command: &clap::Command, path: &str) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let (_, examples) = help.split_once("Examples:\n").expect(path);
+        let examples = examples.replace("\\\n", "");
+        assert_eq!(examples.lines().count(), 2, "{path}: {examples}");
+        for example in examples.lines() {
+            let words = words(example);
+            assert!(words.join(" ").starts_with(path), "{path}: {example}");
+            if let Err(error) = Cli::try_parse_from(words) {
+                panic!("{example}: {error}");
+            }
+        }
+        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+            check_examples(command, &format!("{path} {}", command.get_name()));
+        }
+    }
+
+    #[test]
+    fn help_pages_end_with_two_valid_examples() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        check_examples(&command, "weir");
+    }
+}

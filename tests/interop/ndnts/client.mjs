@@ -56,7 +56,7 @@ async function connect() {
   }
 }
 
-/** Starts to announce prefixes unless told not to; the promise ends when the router has agreed. */
+/** Registers the prefixes unless `register` is off. The promise resolves when the router agrees. */
 async function announce(uplink, { register, certificate, private: privatePath }) {
   const local = transport.laddr ? `${transport.laddr.address}:${transport.laddr.port}` : null;
   if (!register) {

@@ -38,7 +38,7 @@ def sha256(octets):
 
 
 async def announce(app, args, prefix):
-    """Registers the prefix unless told not to, and says where the application can be reached."""
+    """Registers the prefix unless `register` is off, and prints the application's address."""
     registered = args.register and await app.register(prefix)
     if args.register and not registered:
         say("error", what=f"the router refused to register {uri(prefix)}")

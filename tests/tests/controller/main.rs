@@ -82,9 +82,11 @@ fn second_router_of_a_name_is_refused() {
     let config = network.host.path("one.toml");
     let arguments = ["-c", config.to_str().expect("UTF-8")].map(str::to_owned).to_vec();
     let twin = Router::start_at_with(&network.host, "twin", &arguments);
-    wait_until("that it is told", || twin.process.log().contains("another router reports as one"));
+    wait_until("the second router logs it", || {
+        twin.process.log().contains("another router reports as one")
+    });
     let state = || network.controller.request("GET", "/v1/state", None);
-    wait_until("that the operator is told", || state()["twins"][0][0] == "one");
+    wait_until("the operator sees it", || state()["twins"][0][0] == "one");
     assert!(state()["twins"][0][1].to_string().contains(&twin.udp()), "{}", state()["twins"]);
     drop(twin);
     // The network continues with the first router.

@@ -13,7 +13,7 @@ impl Numbers {
     /// Reads the metrics of a router at this address.
     pub(crate) fn add(&mut self, router: &'static str, address: &str) {
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n");
-        let text = http(address, &request).expect("the router tells");
+        let text = http(address, &request).expect("the router answers");
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (metric, value) = line.rsplit_once(' ').expect("a metric and its value");
             self.0.insert((router, metric.to_owned()), value.parse().expect("a number"));

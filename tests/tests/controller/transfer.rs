@@ -25,7 +25,7 @@ impl Transfer {
     pub(crate) fn read(&mut self, count: usize) -> Vec<u8> {
         let mut octets = vec![0; count];
         let output = self.0.stdout.as_mut().expect("it is piped");
-        output.read_exact(&mut octets).expect("the transfer goes on");
+        output.read_exact(&mut octets).expect("the transfer continues");
         octets
     }
 

@@ -18,8 +18,8 @@ use weir_wire::DataView;
 #[test]
 fn missing_router_and_route_are_errors() {
     let host = Host::new();
-    let nobody = FaceUri::Unix(host.path("nobody.sock"));
-    let error = Session::connect(&nobody).err();
+    let missing = FaceUri::Unix(host.path("missing.sock"));
+    let error = Session::connect(&missing).err();
     assert!(matches!(error, Some(SocketError::NoRouter(_))), "{error:?}");
     let router = Router::start(&host);
     let session = session(&router);

@@ -641,7 +641,7 @@ fn yes_no(value: bool) -> &'static str {
 fn confirm(question: &str) -> anyhow::Result<bool> {
     ensure!(
         std::io::stdin().is_terminal(),
-        "cannot ask for confirmation without a terminal; use --yes to delete without it"
+        "no terminal for the confirmation; use --yes to delete the key without it"
     );
     eprint!("{question} [y/N] ");
     let mut answer = String::new();
