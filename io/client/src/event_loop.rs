@@ -225,8 +225,8 @@ impl<'a> EventLoop<'a> {
         self.unclaimed_packets
     }
 
-    /// Runs until all endpoints are done, or until `keep_going`, called several times a second, returns
-    /// false. Finally sends what is queued, as far as the socket accepts it.
+    /// Runs until all endpoints are done, or until `keep_going`, called several times a second,
+    /// returns false. Finally sends what is queued, as far as the socket accepts it.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -272,6 +272,7 @@ impl<'a> EventLoop<'a> {
         }
         drop(batch);
         self.packets = packets;
+        // An error is returned only after the packets received before it have been delivered.
         result?;
         let changes = self.client.take_changes();
         for change in &changes {
@@ -307,6 +308,7 @@ impl<'a> EventLoop<'a> {
                 let mut context = Context { client: self.client, id };
                 slot.endpoint.handle(&mut context, &mut slot.packets);
             }
+            // A finished endpoint may leave packets.
             slot.packets.clear();
             let due = match slot.endpoint.is_done() {
                 true => None,
@@ -322,6 +324,7 @@ impl<'a> EventLoop<'a> {
 
     fn dispatch(&mut self, packet: ReceivedPacket) {
         self.count += 1;
+        // With a single endpoint no name is decoded.
         if self.slots.len() == 1 {
             let (index, slot) = self.slots.iter_mut().next().expect("there is one");
             slot.packets.push(packet);
@@ -333,6 +336,7 @@ impl<'a> EventLoop<'a> {
                 self.deliver_data(interest.name, &packet);
                 return;
             }
+            // The longest prefix comes first.
             let id = self.names.interests.matches(interest.name).next();
             match id {
                 Some(id) => {
@@ -341,6 +345,7 @@ impl<'a> EventLoop<'a> {
                 }
                 None => {
                     self.unclaimed_packets += 1;
+                    // The router cannot know that no endpoint is left.
                     self.client.nack_no_route(packet);
                 }
             }

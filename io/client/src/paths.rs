@@ -259,6 +259,7 @@ impl Paths {
     ) -> Result<(), ClientError> {
         let path = &mut self.all[at];
         let Some(connection) = &mut path.connection else { return Ok(()) };
+        // Bounded, so that a fast router does not keep the others from being read.
         for _ in 0..READS_PER_TURN_MAX {
             if !path.is_readable || !Path::wants_packets(connection) {
                 break;
@@ -266,6 +267,7 @@ impl Paths {
             let status =
                 connection.recv(pool, &mut self.frames).map_err(|error| connection_lost(&error))?;
             if !self.frames.is_empty() {
+                // The router works: the next reconnect starts with the shortest wait.
                 path.failures = 0;
             }
             let now = monotonic_now();
@@ -377,6 +379,8 @@ impl Paths {
             TimeSpec::from_duration(Duration::from_nanos(until.ns_since(monotonic_now())))
         });
         let waker = self.waker.as_fd();
+        // Entry 0 is the waker, 1 the caller's descriptor, 2 the endpoints', the others the
+        // connections. Unused entries repeat the waker.
         let mut watched: [PollFd<'_>; ROUTERS_MAX + 3] =
             std::array::from_fn(|_| PollFd::new(waker, PollFlags::POLLIN));
         watched[1] = PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN);
@@ -404,6 +408,7 @@ impl Paths {
             Err(error) => return Err(error.into()),
         }
         let found = watched.map(|one| one.revents().unwrap_or(PollFlags::empty()));
+        // A broken connection counts as readable and writable: the next call returns its error.
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
         let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
         for (path, found) in connected.zip(&found[first..]) {

@@ -226,6 +226,7 @@ impl Holes {
         }
         let is_aside = self.set_aside.contains(&index);
         let packet = layout.packet_at(index);
+        // A repeat pass requests only set-aside packets, and only when they can be verified.
         if self.is_repeat_pass {
             let is_requested = is_aside && verify.can_check(layout, packet);
             if is_requested {
@@ -233,6 +234,7 @@ impl Holes {
             }
             return is_requested;
         }
+        // Without its manifest part the packet could not be verified.
         if self.lacks_lister(layout, packet) {
             self.add(index);
             return false;
@@ -263,6 +265,7 @@ impl Holes {
             if verify.can_check(layout, packet) {
                 return from;
             }
+            // Everything below that part must wait, so it is skipped at once.
             let lister = layout.listing_part(packet).and_then(|lister| layout.end_of_part(lister));
             from = lister.unwrap_or(from).max(from + 1);
         }
@@ -286,6 +289,7 @@ impl Holes {
             // All of them arrived after all.
             return HoleStep::Complete;
         }
+        // With no segment at all, refusals alone show that the object may be missing.
         let is_in_hole = state.is_unresponsive || (state.has_nothing && self.has_refused);
         let is_lost = state.is_passing && is_in_hole && !state.is_in_order;
         self.is_seeking &= is_lost;
@@ -321,6 +325,7 @@ impl Holes {
         answered.into_iter().for_each(|index| self.forget(index));
         let Some(first) = self.first_aside() else { return HoleStep::Complete };
         let is_first = !core::mem::replace(&mut self.is_repeat_pass, true);
+        // The first repeat pass always runs; later ones only if something was verified meanwhile.
         if (is_first && !state.has_nothing) || self.verified != self.verified_at_pass_start {
             self.is_seeking = false;
             self.verified_at_pass_start = self.verified;

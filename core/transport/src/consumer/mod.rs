@@ -246,6 +246,7 @@ impl Consumer {
             self.transfer.stats.malformed += 1;
             return;
         };
+        // Answers about holdings have names of their own and are no packets of the object.
         match self.holdings_queries.on_data(path, &data, now) {
             QueryReply::Unrelated => {}
             QueryReply::Consumed => return,

@@ -3,8 +3,8 @@
 //!
 //! # How a loss is detected
 //!
-//! An Interest is a *chunk* here: one Interest, or those of several consecutive segments. Each
-//! sending gets the next number of its path, its *order*. The scoreboard asks [`Path::detect_loss`]
+//! A *chunk* is one Interest, or the Interests of several consecutive segments. Each sending of a
+//! chunk gets the next number of its path, its *order*. The scoreboard asks [`Path::detect_loss`]
 //! about the oldest chunk in flight. The answer is one of three kinds of loss, tested in this
 //! order:
 //!
@@ -338,13 +338,13 @@ impl Path {
         chunk: &Chunk,
         now: Instant,
         counters: &mut ScoreboardCounters,
-        // // The first sending was answered: the chunk already waits to be resent, or its answer
-        // arrived sooner after the resend than any path allows.
     ) -> Option<u64> {
         self.timed_out_wait_ns = None;
         self.no_route_nacks = 0;
         let elapsed_ns = now.ns_since(chunk.sent_at);
         let is_waiting = !chunk.is_in_flight();
+        // The first sending was answered after all: either before the resend, or sooner after the
+        // resend than this path can answer.
         if chunk.is_presumed_lost
             && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
         {
@@ -356,10 +356,13 @@ impl Path {
         if is_waiting {
             return None;
         }
+        // The latest sending was answered. Earlier sendings may now count as overtaken.
         self.answered_order_end = self.answered_order_end.max(chunk.send_order + 1);
+        // Karn's algorithm: it is unknown which sending was answered.
         if chunk.sends > 1 {
             return None;
         }
+        // Many samples arrive per round trip. The estimator weights each by how many there are.
         self.rtt.sample(elapsed_ns, (self.in_flight / 2).max(1));
         self.slowest.sample(now, elapsed_ns);
         Some(elapsed_ns)
@@ -376,6 +379,7 @@ impl Path {
         let &Chunk { send_order: order, packets, marked_packets, mark, bytes, .. } = chunk;
         let packet_bytes = (bytes / packets.max(1) as usize) as i64;
         self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_MEAN_DIVISOR;
+        // An answer to an Interest sent after the round began: the round is over.
         if order >= self.round_end {
             self.round = Round { number: self.round.number + 1, ..Round::default() };
             self.round_end = self.next_order;
@@ -436,6 +440,7 @@ impl Path {
         counters.timeouts += 1;
         self.stats.timeouts += 1;
         self.lost += 1;
+        // Nothing that was sent later has been answered either: the path may be dead.
         if chunk.packets == 0 && order >= self.answered_order_end {
             self.timed_out_wait_ns = Some(now.ns_since(chunk.sent_at));
             self.timed_out_at = now;

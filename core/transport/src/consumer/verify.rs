@@ -10,8 +10,8 @@
 //!    ([`Check::Content`]); otherwise its own signature counts ([`Check::Signature`]).
 //! 2. If the prerequisite is missing, the packet is held. The prerequisite is the manifest part
 //!    that lists it, or the key of its signer. The first packet of an unknown signer raises
-//!    [`ConsumerEvent::NeedKey`]. When it arrives, the consumer calls `verify` again for all held
-//!    packets.
+//!    [`ConsumerEvent::NeedKey`]. When a prerequisite arrives, the consumer calls `verify` again
+//!    for all held packets.
 //! 3. [`VerifyQueue::conclude`] takes the verdict and returns a [`VerifyOutcome`]: a good segment,
 //!    metadata or manifest part; or a bad packet.
 //! 4. A bad packet is requested again: at most [`BAD_COPIES_MAX`] times, first by its digest, then
@@ -311,6 +311,7 @@ impl VerifyQueue {
         let listed = inventory.layout().and_then(|layout| self.listed_digest(layout, id));
         let mut signer = None;
         let check = match (self.mode, listed) {
+            // The mode decides first, then what the manifest says about the packet.
             (Verification::ByDriver, _) => Check::ByDriver,
             (Verification::Off, _) if is_segment => {
                 let Incoming { last_segment, content_bytes, packet, .. } = incoming;
@@ -323,15 +324,20 @@ impl VerifyQueue {
             (Verification::Signatures, Some(DigestLookup::Found(digest))) => {
                 Check::Digest { digest, signer: self.manifest_signer.clone() }
             }
+            // The part that lists this packet has not arrived. The caller holds the packet or sets
+            // it aside.
             (Verification::Signatures, Some(DigestLookup::Unknown)) => {
                 return VerifyOutcome::Unlisted(incoming);
             }
+            // The manifest is complete for this index, so no other copy can pass.
             (Verification::Signatures, Some(DigestLookup::Absent)) => {
                 return VerifyOutcome::Unrecoverable("the manifest does not list it".to_string());
             }
             (Verification::Signatures, None) => {
                 match self.signer_of(&incoming.packet, &mut out.events) {
                     SignerState::By(verifier) => {
+                        // A good signature on a manifest part makes its signer acceptable for all
+                        // packets that it lists.
                         signer = (!is_segment).then(|| verifier.clone());
                         match inventory.digest_of_sole(id, incoming.last_segment) {
                             Some(digest) => Check::Content { digest, signer: verifier },
@@ -350,6 +356,7 @@ impl VerifyQueue {
             }
         };
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
+        // A driver that stores segments itself needs no copy here.
         let kept = (!is_segment || self.has_reader).then(|| packet.clone());
         let pending =
             PendingVerification { index, last_segment, content_bytes, packet: kept, signer };
@@ -416,6 +423,7 @@ impl VerifyQueue {
         }
         let PendingVerification { index, last_segment, content_bytes, packet, signer } =
             self.pending.remove(op.0);
+        // Its range was cancelled while the driver verified it.
         if !inventory.is_wanted(index) {
             return Some((index, VerifyOutcome::Cancelled));
         }

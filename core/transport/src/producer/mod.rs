@@ -210,6 +210,7 @@ impl<S: Source> Producer<S> {
         if let Lookup::Hit(hit) = found {
             return send(&mut self.stats, &pending, hit.packet, out);
         }
+        // The Interest must be stored now, because it waits for the disk or the source.
         let pending = PendingInterest { interest: packet.clone(), ..pending };
         let Lookup::OnDisk(found) = found else {
             return self.answer_from_source(now, &interest, pending, out);
@@ -287,6 +288,8 @@ impl<S: Source> Producer<S> {
         match self.source.find(interest) {
             Answer::Packet(data) => send(&mut self.stats, &pending, data, out),
             Answer::Segment { object, segment } => self.read(object, segment, pending, out),
+            // The source will make it, so the application is not notified. The copy releases the
+            // block that the Interest was received into.
             Answer::WhenMade => {
                 let until = until(SEGMENT_WAIT_NS_MAX);
                 let interest_copy = self.buffer.copy(&pending.interest);
@@ -294,6 +297,7 @@ impl<S: Source> Producer<S> {
                     PendingInterest { interest: interest_copy, awaits_segment: true, ..pending };
                 self.wait(interest, until, pending, out);
             }
+            // It may be published soon: the Interest waits, and the application is notified.
             Answer::NotFound if self.config.wait_max_ns > 0 => {
                 let until = until(self.config.wait_max_ns);
                 let pending =

@@ -217,6 +217,7 @@ impl Download {
                     std::mem::take(&mut self.bad_packets);
                 self.erasures.begin(services.client, &self.paths, &false_copies, verdicts);
             }
+            // Handling may produce new inputs at once, so this repeats until none are left.
             let now = services.client.now();
             self.erasures.poll(now, &mut self.inputs);
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
@@ -386,6 +387,7 @@ impl Download {
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
         };
+        // The segments of an earlier attempt need not be fetched.
         object.segments_resumed = have.len();
         // An unverified size only decides where a segment would go. A segment of another size is
         // rejected when it is stored.

@@ -28,7 +28,7 @@
 //! 6. **Save.** Every 2 seconds the durability thread syncs the data, and then replaces the state
 //!    file, which lists the stored segments with their checksums.
 //! 7. **Finish.** When every segment is verified: sync the data, rename the part file to the final
-//!    name, sync the directory, remove the state file. Files that finish together share one
+//!    name, remove the state file, sync the directory. Files that finish together share one
 //!    `syncfs`.
 //!
 //! The size of segments decides the offsets. If the metadata do not state it, the network thread

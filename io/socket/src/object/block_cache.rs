@@ -177,6 +177,7 @@ impl BlockCache {
                 let packet = packet(stored, op.segment, octets, range.start, pool);
                 CacheResult::Ready(op, packet)
             }
+            // Another operation already waits for this block.
             Some(Block::Reading(ops)) => {
                 ops.push(op);
                 CacheResult::Later
@@ -203,6 +204,7 @@ impl BlockCache {
         if block >= layout.segment_blocks {
             return;
         }
+        // Losing the patterns only restarts read-ahead slowly.
         if self.access_patterns.len() >= TRACKED_OBJECTS_MAX
             && !self.access_patterns.contains_key(&number)
         {
@@ -211,6 +213,7 @@ impl BlockCache {
         let ahead = self.access_patterns.entry(number).or_default().read_ahead_range(block);
         for block in ahead.take_while(|&block| block < layout.segment_blocks) {
             let key = (number, block);
+            // Reading ahead must not delay reads that are waited for.
             if self.under_way >= READS_MAX {
                 return;
             }

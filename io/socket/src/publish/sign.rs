@@ -142,8 +142,8 @@ pub fn publish_octets(
     publish_memory(octets, &ObjectInfo::octets(label), label, options)
 }
 
-/// As [`publish_octets`], with the help of the threads of `signers`, while `keep_going` returns true.
-/// `label` must have the same signer.
+/// As [`publish_octets`], with the help of the threads of `signers`, while `keep_going` returns
+/// true. `label` must have the same signer.
 pub(crate) fn publish_octets_with(
     signers: &SignPoolHandle,
     signer: &Arc<dyn Signer>,

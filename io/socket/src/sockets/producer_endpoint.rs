@@ -161,6 +161,7 @@ impl ProducerEndpoint {
         mut publication: PendingPublication,
         confirmations: &mut Vec<PublishConfirmation>,
     ) {
+        // With a disk, only a few at a time: the disk may fall behind.
         let count = if self.disk.is_some() { PUT_BATCH_PACKETS } else { usize::MAX };
         let packets = publication.packets.by_ref().take(count);
         self.inputs.extend(packets.map(ProducerInput::Put));
@@ -169,6 +170,8 @@ impl ProducerEndpoint {
             return;
         }
         let PendingPublication { metadata, growth, confirmation, .. } = publication;
+        // Metadata only after all packets: consumers must not learn of the version before its
+        // segments exist.
         let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
         self.inputs.extend(name.map(ProducerInput::Published));
         self.growths.extend(growth);

@@ -346,6 +346,7 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
     let mut disks = ClosingDisks::default();
     let mut events = EventLoop::new(client);
     let id = events.add(Registrations::new(registrations));
+    // The empty prefix: answers to registrations have names of the router.
     events.route_data(id, &Name::new());
     let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {

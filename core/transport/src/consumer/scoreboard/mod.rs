@@ -328,6 +328,7 @@ impl Scoreboard {
             // The router that holds it did not deliver it: any path may take it.
             self.prefer_holders(None);
         }
+        // Segments requested ahead use no window, so any working path will do.
         let index = resend.unwrap_or(self.outstanding.next_index());
         let ahead = self.ahead.as_ref().filter(|ahead| ahead.contains(index));
         let has_room = room > 0 && ahead.is_none_or(|ahead| index < ahead.end());
@@ -343,6 +344,7 @@ impl Scoreboard {
             };
             self.paths.choose(next, now)?
         };
+        // A resend needs no room: its segments were counted when they were first requested.
         if let Some(first) = resend {
             self.outstanding.take_resend();
             return Some((first, path));
@@ -400,6 +402,7 @@ impl Scoreboard {
     /// Data for `index` arrived. Returns whether it was wanted: requested, and not answered before.
     pub(crate) fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
         let found = self.outstanding.find(index);
+        // Without a sending the segment was never requested here.
         let found = found.filter(|&at| self.outstanding.get(at).sends > 0);
         let Some(at) = found.filter(|&at| self.outstanding.close(at, index)) else {
             self.counters.unwanted += 1;
@@ -412,6 +415,7 @@ impl Scoreboard {
         chunk.bytes += answer.packet_bytes;
         let chunk = *chunk;
         let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
+        // Requests ahead prove nothing about the path: the segment may have waited at the producer.
         if let Some(path) = self.paths.get_mut(answer.path).filter(|_| !is_ahead) {
             path.on_packet(answer.now);
         }
@@ -421,12 +425,14 @@ impl Scoreboard {
             self.on_ahead_answered(&chunk, answer.now);
         } else if chunk.open_count == 0 {
             self.on_chunk_complete(at, &chunk, answer);
+        // The remaining segments may all be refused now.
         } else if chunk.nacked_count > 0 {
             self.on_segment_refused(at, answer.now);
         }
         let rtt_ns = answer.now.ns_since(chunk.sent_at);
         let is_marked = answer.mark.is_set();
         self.record_trace(index, chunk.path, TraceKind::Answered { rtt_ns, is_marked });
+        // An answer shows that the segment exists, and all before it.
         self.on_segment_exists(index, answer.now);
         true
     }
@@ -479,6 +485,7 @@ impl Scoreboard {
             if !matches!(state, ChunkState::Ahead(_)) {
                 continue;
             }
+            // Half a round trip: the answer may be on its way.
             if !self.config.sends_once {
                 is_overtaken = true;
                 let rtt_ns = self.paths.get(path).and_then(|path| path.rtt.smoothed_ns());
@@ -534,6 +541,7 @@ impl Scoreboard {
         let chunk = self.outstanding.get(at);
         let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
         let is_out = chunk.is_in_flight() || is_ahead;
+        // A Nack of an earlier sending: another sending is in flight.
         if !is_out || nonce.is_some_and(|nonce| nonce != chunk.nonce) {
             return Ok(false);
         }
@@ -557,6 +565,7 @@ impl Scoreboard {
                 _ => path.on_no_route(now),
             }
         }
+        // There is no second attempt, so the segment fails at once.
         if self.config.sends_once {
             self.cancel(index);
             return Err(FailedSegment { index, reason: FailReason::from_nack(reason) });
@@ -585,6 +594,7 @@ impl Scoreboard {
             (self.config.retries_max, self.active_hole_rules().no_routes_max());
         let in_use = self.paths.in_use();
         let paths = in_use.len().max(1) as u32;
+        // A path without such a Nack may still have a route.
         let refuse_all = !in_use.iter().any(|path| path.no_route_until() == Instant::ZERO);
         let chunk = self.outstanding.get_mut(at);
         if !chunk.is_in_flight() || chunk.nacked_count < chunk.open_count {

@@ -87,6 +87,7 @@ impl Transfer {
             VerifyOutcome::Untrusted(reason) => {
                 self.reader.drop_unread(1);
                 let error = ConsumerError::Untrusted(reason);
+                // Discovery decides about probes and metadata: it may continue without them.
                 if is_probe(index) {
                     return Some(Verified::BadManifest);
                 }
@@ -181,6 +182,7 @@ impl Transfer {
         self.reader.drop_unread(1);
         let (_, id) = self.inventory.packet_at(index);
         let error = self.unverified(index, reason);
+        // Discovery decides about metadata and probes, as in `apply_outcome`.
         if id == PacketId::Metadata {
             return Some(Verified::BadMetadata(error));
         }
@@ -201,6 +203,7 @@ impl Transfer {
             Some(DigestLookup::Found(digest)) => Some(digest),
             _ => None,
         };
+        // By digest first: routers then return no other copy.
         let digest = digest.or(listed).filter(|_| times <= DIGEST_REQUESTS_MAX);
         // After the first time, a bad copy in a router is more likely than damage on the way.
         let must_be_fresh = digest.is_none() && times > 1;
@@ -209,6 +212,7 @@ impl Transfer {
             self.fail_packet(index, ConsumerError::Damaged(name), out);
             return None;
         }
+        // Its statement about the last segment may be forged, too.
         if matches!(id, PacketId::Segment(_)) {
             self.forget_last(out);
         }
