@@ -95,7 +95,7 @@ pub(crate) fn check(script: &[u8]) {
             }
         }
         connection.end();
-        assert_eq!(listeners.memory.used_bytes(), 0, "it is given back");
+        assert_eq!(listeners.memory.used_bytes(), 0, "the memory is released");
     });
 }
 
@@ -157,7 +157,7 @@ impl Connection {
             // Too many files of other scripts wait to be closed.
             std::thread::yield_now();
         }
-        panic!("no offer is taken");
+        panic!("no offer is accepted");
     }
 
     /// An application that has just made an offer.
@@ -283,7 +283,7 @@ impl Connection {
                 return !self.is_closed;
             }
         }
-        panic!("it reads for ever what nobody writes");
+        panic!("recv returns More forever, although the peer does not write");
     }
 
     fn recv_status(&mut self) -> Option<RecvStatus> {
@@ -296,7 +296,7 @@ impl Connection {
             if was_ring {
                 self.expect_in_ring(&frame);
             } else if self.reads_ring {
-                panic!("only bells come behind the switch");
+                panic!("only doorbells may follow the switch");
             } else if has_rings && *frame == SWITCH {
                 self.reads_ring = true;
             }
@@ -314,7 +314,7 @@ impl Connection {
         let (first, rest) = frame.split_at(frame.len().min(RING_BYTES - at));
         assert!(
             ring_copy[at..].starts_with(first) && ring_copy.starts_with(rest),
-            "it is in the ring"
+            "the frame is in the ring"
         );
         self.read = self.read.wrapping_add(frame.len() as u32);
     }
@@ -340,9 +340,9 @@ impl Connection {
             self.recv_all();
         }
         let unused = self.peer.read_at(UNUSED.start, UNUSED.end - UNUSED.start);
-        assert!(unused.iter().all(|&octet| octet == POISON), "written beside the marks");
+        assert!(unused.iter().all(|&octet| octet == POISON), "wrote outside of the marks");
         let ring = self.peer.read_at(4096 + self.reads * RING_BYTES, RING_BYTES);
-        assert!(ring == *self.ring_copy.borrow(), "written into the ring that it reads");
+        assert!(ring == *self.ring_copy.borrow(), "wrote into the ring that it reads");
     }
 }
 

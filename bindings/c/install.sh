@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs header, libraries and pkg-config file: install.sh [PREFIX [BUILD-FOLDER]].
+# Installs the header, the libraries and the pkg-config file: install.sh [PREFIX [BUILD-FOLDER]].
 # Build first: cargo build --release -p weir-c
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -17,7 +17,7 @@ fn acquainted(now: Instant, pool: &mut Pool) -> Link {
     }
     link.gather_runs(0);
     let asked = link.frames().find_map(|frame| LpView::decode(frame.payload()).ok()?.run_offer);
-    let answer = asked.expect("there is a run to ask for").question;
+    let answer = asked.expect("the link has sent a run offer").question;
     let offer = RunOffer { span_max: 64, question: 0, answer };
     link.receive(now, Packet::from(offer.encode()), pool);
     let count = link.frames().len();

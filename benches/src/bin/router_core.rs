@@ -234,9 +234,8 @@ impl Bench {
         took.as_secs_f64() / done as f64
     }
 
-    /// The most expensive exchange: a name with the maximum number of components, of which other
-    /// Data share at most two, while Interests with CanBePrefix of nearly every length wait for
-    /// other Data.
+    /// The most expensive exchange: its name has the maximum number of components. Other Data share
+    /// at most two of them. Interests with CanBePrefix of nearly every length wait for other Data.
     fn worst_exchanges(&mut self, args: &Args) -> f64 {
         let site: Name = "/weir/site00".parse().expect("a valid name");
         let mut waiting = site.clone();

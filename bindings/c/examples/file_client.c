@@ -1,4 +1,4 @@
-/* Writes what a name denotes to standard output: file_client NAME. */
+/* Writes an object to standard output: file_client NAME. */
 #include <stdio.h>
 #include <string.h>
 #include <weir/socket.h>

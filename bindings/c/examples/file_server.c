@@ -1,5 +1,5 @@
 /* Serves the files of a directory: file_server DIRECTORY PREFIX.
- * A file is read and signed, with the user's default key, when somebody asks for it. */
+ * Reads and signs a file, with the user's default key, when it is requested. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static struct sockaddr_icn address_of(const char *name)
     return address;
 }
 
-/* Whole file; NULL if it cannot be read. */
+/* Reads a whole file; NULL if it cannot be read. */
 static char *read_file(const char *path, size_t *len)
 {
     char *octets = NULL;
@@ -41,7 +41,7 @@ static char *read_file(const char *path, size_t *len)
     return octets;
 }
 
-/* Whoever asks must not leave the directory; names with other than plain letters are refused. */
+/* Requests must not leave the directory. Names with encoded characters are refused. */
 static int is_plain(const char *path)
 {
     return path[0] == '/' && strstr(path, "/.") == NULL && strpbrk(path, "%=") == NULL;

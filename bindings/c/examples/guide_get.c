@@ -1,4 +1,4 @@
-/* Writes what the name denotes: guide_get NAME. */
+/* Prints an object: guide_get NAME. */
 #include <stdio.h>
 #include <string.h>
 #include <weir/socket.h>
@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     if (argc != 2 || strlen(argv[1]) >= sizeof name.sicn_name)
         return 2;
     strcpy(name.sicn_name, argv[1]);
-    int fd = icn_socket(AF_ICN, SOCK_CONS, CONS_REL); /* believes whom `weir get` believes */
+    int fd = icn_socket(AF_ICN, SOCK_CONS, CONS_REL); /* trusts the same signers as `weir get` */
     if (fd < 0 || icn_bind(fd, (struct sockaddr *)&name, len) < 0 ||
         icn_setsockopt(fd, SOL_ICN, ICN_OPTION, "retries=3", 9) < 0) {
         perror(argv[1]);

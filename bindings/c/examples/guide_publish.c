@@ -1,4 +1,4 @@
-/* Publishes one reading, and makes another when somebody asks for it. */
+/* Publishes one reading, and another on request. */
 #include <stdio.h>
 #include <string.h>
 #include <weir/socket.h>
@@ -27,7 +27,7 @@ int main(void)
     fflush(stdout);
     for (;;) {
         request.msg_namelen = sizeof asked;
-        if (icn_recvmsg(fd, &request, 0) < 0) /* somebody asks for what is not published */
+        if (icn_recvmsg(fd, &request, 0) < 0) /* a request for an unpublished name */
             return 1;
         if (strcmp(asked.sicn_name, "/home/attic") == 0)
             publish(fd, &asked, "31.0\n", 0);

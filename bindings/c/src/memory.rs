@@ -77,7 +77,7 @@ unsafe fn iovecs(message: &msghdr) -> Result<Vec<iovec>, Errno> {
     if count > IOVECS_MAX {
         return Err(Errno::EMSGSIZE);
     }
-    // SAFETY: there are that many entries, if the pointer is not NULL.
+    // SAFETY: there are `count` entries, if the pointer is not NULL.
     (0..count).map(|at| unsafe { value(first.wrapping_add(at)) }).collect()
 }
 
@@ -205,7 +205,7 @@ pub(crate) unsafe fn put_control(message: &msghdr, kind: c_int, octets: &[u8]) -
     // SAFETY: all fields are numbers.
     let mut header: cmsghdr = unsafe { std::mem::zeroed() };
     (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (len as _, SOL_ICN, kind);
-    // SAFETY: the buffer has `space` bytes, of which the header is the first part.
+    // SAFETY: the buffer has `space` bytes; the header is at its start.
     unsafe {
         to.write_bytes(0, space);
         set(to.cast(), header);

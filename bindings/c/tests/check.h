@@ -1,4 +1,4 @@
-/* What the checks have in common: a program gives its checks to run_check. Define _GNU_SOURCE. */
+/* Helpers of the checks. A program passes its checks to run_check. Define _GNU_SOURCE. */
 #ifndef WEIR_CHECK_H
 #define WEIR_CHECK_H
 
@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <weir/socket.h>
 
-/* Where the latest of the calls below was made that check something themselves. */
+/* Source location of the last call of a checking function below. */
 static int called_at;
 
 #define CHECK(what)                                                                                \
@@ -84,7 +84,7 @@ static inline int consumer(const char *prefix)
     return fd;
 }
 
-/* Gets all of it, in pieces of `piece` octets at most. */
+/* Reads everything, at most `piece` bytes at a time. */
 static inline void check_get_there(int fd, const char *text, const char *wanted, size_t len, size_t piece)
 {
     char *octets = malloc(len + piece);
@@ -123,7 +123,7 @@ static inline int is_readable(int fd, int wait_ms)
     return count == 1 && (looked.revents & POLLIN) != 0;
 }
 
-/* Threads of that name. */
+/* Number of threads with that name. */
 static inline int threads_named(const char *name)
 {
     char path[300], line[32];
@@ -144,7 +144,7 @@ static inline int threads_named(const char *name)
     return count;
 }
 
-/* Those that have been waited for may be seen a moment longer. */
+/* Joined threads may be visible for a moment longer. */
 static inline void threads_named_become(const char *name, int count)
 {
     for (int tries = 0; tries < 60000 && threads_named(name) != count; tries++)
@@ -152,7 +152,7 @@ static inline void threads_named_become(const char *name, int count)
     CHECK(threads_named(name) == count);
 }
 
-/* A thread in a call, and what it returned. */
+/* A thread inside a call, and the result of the call. */
 struct waiting {
     pthread_t thread;
     ssize_t (*call)(struct waiting *);
@@ -166,7 +166,7 @@ struct waiting {
     char octets[100];
 };
 
-/* Gets a name, or without one a request. */
+/* Reads an object, or a request if there is no name. */
 static inline ssize_t receive(struct waiting *self)
 {
     struct sockaddr_icn address;
@@ -187,7 +187,7 @@ static inline void *wait_there(void *of)
     return NULL;
 }
 
-/* Starts a thread with a call, and returns once it sleeps in there, or has done. */
+/* Starts a thread with a call. Returns when the call sleeps or has ended. */
 static inline void start_call(struct waiting *self)
 {
     char path[64], line[256];
@@ -206,7 +206,7 @@ static inline void start_call(struct waiting *self)
     }
 }
 
-/* With one that gets a name, or a request. */
+/* Like start, with a thread that reads an object or a request. */
 static inline void start(struct waiting *self, int fd, const char *name)
 {
     *self = (struct waiting){.call = receive, .fd = fd, .name = name};
@@ -219,16 +219,16 @@ static inline void end(struct waiting *self)
     errno = self->error;
 }
 
-/* A check by its name. */
+/* A named check. */
 struct check {
     const char *name;
     void (*run)(void);
 };
 
-/* What was given after the name of the check. */
+/* The arguments after the name of the check. */
 static char **given;
 
-/* Runs the check that argv names; prints "ok" at its end. */
+/* Runs the check named in argv. Prints "ok" at the end. */
 static inline int run_check(int argc, char **argv, const struct check *checks, size_t count)
 {
     for (size_t at = 0; argc >= 2 && at < count; at++)

@@ -1,5 +1,4 @@
-/* Checks of whom a socket asks and believes, how it signs and what part it gets:
- * choices CHECK [ARGUMENT...]. */
+/* Checks of options: router, trust, signing and range: choices CHECK [ARGUMENT...]. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -19,7 +18,7 @@ static void check_option(int fd, const char *name, const char *wanted)
     CHECK(strcmp(value, wanted) == 0);
 }
 
-/* The key /p is one of the user's; the default is another. given: the certificates of both. */
+/* /p is one of the user's keys, but not the default. Arguments: certificates of both keys. */
 static void keys(void)
 {
     char octet, both[600];
@@ -34,7 +33,7 @@ static void keys(void)
     CHECK(bind_to(from, "/p") == 0);
     FAILS(set(from, "sign=default"), EINVAL);
     CHECK(publish(from, "/p/a", "a", 1, 0) == 1);
-    /* It is that key: with its certificate as the only anchor it is believed. */
+    /* That key signs: its certificate as the only anchor is sufficient. */
     fd = consumer("/p");
     check_get(fd, "/p/a", "a", 1, 1);
     CHECK(set_to(fd, "anchors", given[0]) == 0);
@@ -45,7 +44,7 @@ static void keys(void)
     CHECK((size_t)snprintf(both, sizeof both, "%s:%s", given[1], given[0]) < sizeof both);
     CHECK(set_to(fd, "anchors", both) == 0);
     check_get(fd, "/p/a", "a", 1, 1);
-    /* Files that are none. What was set stays. */
+    /* Invalid files do not change the setting. */
     FAILS(set(fd, "anchors=/nowhere/to/be/found"), ENOENT);
     FAILS(set(fd, "anchors=/dev/null"), EINVAL);
     check_option(fd, "anchors", both);
@@ -76,7 +75,7 @@ static void ranges(void)
     check_get(to, "/p/a", "", 0, 100);
     FAILS(set(to, "range=-1"), EINVAL);
     FAILS(set(to, "range=5-9"), EINVAL);
-    /* What has begun goes on as it began. */
+    /* A read keeps the options that it started with. */
     CHECK(set(to, "range=100,1000") == 0);
     char some[2000];
     CHECK(get(to, "/p/a", some, 10, 0) == 10);
@@ -88,7 +87,7 @@ static void ranges(void)
     CHECK(icn_close(to) == 0);
 }
 
-/* given: the address, and the path, of a router that the default one knows nothing of. */
+/* Arguments: address and path of a router that has no link to the default router. */
 static void routers(void)
 {
     char octet;
@@ -105,7 +104,7 @@ static void routers(void)
     CHECK(bind_to(to, "/p") == 0);
     FAILS(set(to, "router=default"), EINVAL);
     check_get(to, "/p/a", "there", 5, 5);
-    /* The same prefix at two routers at once, with one library. */
+    /* The same prefix at two routers at once, within one process. */
     here = producer("/p");
     CHECK(publish(here, "/p/a", "here", 4, 0) == 4);
     int other = consumer("/p");
@@ -115,7 +114,7 @@ static void routers(void)
     CHECK(icn_close(other) == 0);
     CHECK(icn_close(there) == 0);
     CHECK(icn_close(to) == 0);
-    /* What sockets of one router share goes with the last of them, whatever others are there. */
+    /* A session ends with the last socket of its router, even if other routers are in use. */
     threads_named_become("consumers", 0);
     int kept = consumer("/p"), two = icn_socket(AF_ICN, SOCK_CONS, 0);
     there = icn_socket(AF_ICN, SOCK_PROD, 0);
@@ -132,7 +131,7 @@ static void routers(void)
     threads_named_become("consumers", 1);
     CHECK(icn_close(kept) == 0);
     threads_named_become("consumers", 0);
-    /* Nobody is there: nothing else is tried. */
+    /* If the router is not running, no other router is tried. */
     to = icn_socket(AF_ICN, SOCK_CONS, 0);
     CHECK(set(to, "router=/nowhere/to/be/found") == 0);
     FAILS(bind_to(to, "/p"), ECONNREFUSED);
@@ -142,7 +141,7 @@ static void routers(void)
     CHECK(icn_close(to) == 0);
 }
 
-/* Sets the folder of the disk, and its size, and binds; what errno says. */
+/* Sets folder and size of the disk, and binds. Returns errno. */
 static int bind_with_disk(const char *prefix, const char *folder, const char *size)
 {
     int fd = icn_socket(AF_ICN, SOCK_PROD, 0), error;
@@ -153,14 +152,14 @@ static int bind_with_disk(const char *prefix, const char *folder, const char *si
     return error;
 }
 
-/* A disk that cannot be had says why; the prefix is reserved before and free afterwards. */
+/* An unusable disk reports the reason. The prefix is reserved before and free afterwards. */
 static void disks(void)
 {
     int from = producer("/p");
     CHECK(bind_with_disk("/p", "/nowhere/at/all", "8MiB") == EADDRINUSE);
     CHECK(bind_with_disk("/q", "/nowhere/at/all", "8MiB") == ENOENT);
     CHECK(bind_with_disk("/q", "/dev/null", "8MiB") == ENOTDIR);
-    /* Nobody may make a file there, not even root; it may be mounted read-only, too. */
+    /* No user can create files there, not even root. It may also be mounted read-only. */
     int error = bind_with_disk("/q", "/sys", "8MiB");
     CHECK(error == EACCES || error == EROFS);
     CHECK(bind_with_disk("/q", "/dev/shm", "8192GiB") == ENOSPC);

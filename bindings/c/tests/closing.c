@@ -1,4 +1,4 @@
-/* Checks of icn_close while other threads are within calls: closing CHECK. */
+/* Checks of icn_close while other threads are inside calls: closing CHECK. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ static ssize_t publish_there(struct waiting *self)
     return result;
 }
 
-/* A router that takes so many connections and says nothing; its path. */
+/* Starts a router that accepts some connections and never answers. Returns its path. */
 static int silent_router(char *path, int connections)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -53,7 +53,7 @@ static int silent_router(char *path, int connections)
     return fd;
 }
 
-/* As silent_router, whose backlog is full already. */
+/* Like silent_router, with a full backlog. */
 static int full_router(char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -90,7 +90,7 @@ static void close_while_binding(int type, const char *path)
     CHECK(bound.fd >= 0);
     CHECK(set_router(bound.fd, path) == 0);
     start_call(&bound);
-    /* It may not have begun: then another may be chosen still. */
+    /* If the call has not started yet, another prefix may still be chosen. */
     while (!bound.is_done && set_router(bound.fd, path) == 0)
         usleep(1000);
     CHECK(errno == EINVAL);
@@ -104,20 +104,20 @@ static void close_while_binding(int type, const char *path)
 static void binding(void)
 {
     char path[64];
-    /* The router does not register the prefix; each time it is free again. */
+    /* The router does not register the prefix, which is free again each time. */
     int router = silent_router(path, 100), kept = icn_socket(AF_ICN, SOCK_CONS, 0);
-    /* With what all at that router share, or it would be free whatever happens. */
+    /* Keep the shared session open. Otherwise the prefix would always be free. */
     CHECK(set_router(kept, path) == 0);
     CHECK(bind_to(kept, "/p") == 0);
     for (int count = 0; count < 5; count++)
         close_while_binding(SOCK_PROD, path);
     CHECK(icn_close(kept) == 0);
     remove_router(router, path);
-    /* The router does not even take the connection. */
+    /* The router does not even accept the connection. */
     router = full_router(path);
     close_while_binding(SOCK_CONS, path);
     close_while_binding(SOCK_PROD, path);
-    /* Others are not held up. */
+    /* Other sockets are not delayed. */
     int from = producer("/p"), to = consumer("/p");
     CHECK(publish(from, "/p/a", "a", 1, 0) == 1);
     check_get(to, "/p/a", "a", 1, 1);
@@ -126,7 +126,7 @@ static void binding(void)
     remove_router(router, path);
 }
 
-/* A router that takes no connection is not waited for without end, and no thread is left. */
+/* Connecting to a router that accepts no connection times out and leaves no thread behind. */
 static void timing_out(void)
 {
     char path[64];
@@ -149,13 +149,13 @@ static void handle(int number)
     handled_by = (sig_atomic_t)syscall(SYS_gettid);
 }
 
-/* Signing takes long; it ends when the socket is closed, and lets signals in before. */
+/* Signing takes long. It ends when the socket is closed, and lets signals in before. */
 static void publishing(void)
 {
     struct waiting published = {.call = publish_there, .name = "/p/large", .len = 60000000};
     struct sigaction action;
     sigset_t all, before;
-    /* The other one keeps what both share, or the prefix would be free whatever happens. */
+    /* The other socket keeps the shared session. Otherwise the prefix would always be free. */
     int from = icn_socket(AF_ICN, SOCK_PROD, 0), kept = consumer("/p");
     memset(&action, 0, sizeof action);
     action.sa_handler = handle;
@@ -175,14 +175,14 @@ static void publishing(void)
     CHECK(icn_close(from) == 0);
     end(&published);
     CHECK(published.result == -1 && published.error == EBADF);
-    /* The prefix is free then. */
+    /* Then the prefix is free. */
     CHECK(icn_close(producer("/p")) == 0);
     CHECK(icn_close(kept) == 0);
 }
 
 static volatile sig_atomic_t has_published, may_end;
 
-/* Its thread lives until it may end: at a thread's end the C library holds all signals back. */
+/* The thread stays alive until the end: the C library blocks all signals when a thread ends. */
 static ssize_t publish_often(struct waiting *self)
 {
     ssize_t result = 0;
@@ -196,7 +196,7 @@ static ssize_t publish_often(struct waiting *self)
     return result < 0 ? -1 : 0;
 }
 
-/* What a thread holds back, as the system has it. */
+/* The signals that a thread blocks, according to the kernel. */
 static unsigned long long held_back(pid_t id)
 {
     char path[64], line[256];
@@ -211,7 +211,7 @@ static unsigned long long held_back(pid_t id)
     return signals;
 }
 
-/* What is published in no time, or waits for a disk, lets signals in as well. */
+/* Short publications, and those that wait for a disk, let signals in as well. */
 static void publishing_little(void)
 {
     struct waiting published = {.call = publish_often, .name = "/p/small", .len = 60000};

@@ -1,4 +1,4 @@
-/* Checks of objects that grow, and of Interests that are answered: live CHECK. */
+/* Checks of growing objects, and of answers to Interests: live CHECK. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -7,7 +7,7 @@ static ssize_t more(int fd, const char *name, const char *text)
     return publish(fd, name, text, strlen(text), ICN_MORE);
 }
 
-/* Gets one piece, which is there or comes. */
+/* Reads one part, which is available or will be. */
 static void check_piece_there(int fd, const char *name, const char *wanted, int flags)
 {
     char octets[100];
@@ -23,7 +23,7 @@ static void growing(void)
     char octet, *large = content(100000);
     struct waiting got;
     int from = producer("/p"), all = consumer("/p"), newest = consumer("/p");
-    /* It has begun and has nothing. */
+    /* The object has started and has no parts. */
     CHECK(more(from, "/p/live", "") == 0);
     FAILS(get(all, "/p/live", &octet, 1, MSG_DONTWAIT), EAGAIN);
     CHECK(more(from, "/p/live", "one") == 3);
@@ -31,12 +31,12 @@ static void growing(void)
     check_piece(all, "/p/live", "one", MSG_DONTWAIT);
     FAILS(get(all, "/p/live", &octet, 1, MSG_DONTWAIT), EAGAIN);
     CHECK(!is_readable(all, 0));
-    /* What comes wakes who waits. */
+    /* A new part wakes a waiting reader. */
     start(&got, all, "/p/live");
     CHECK(more(from, "/p/live", "two") == 3);
     end(&got);
     CHECK(got.result == 3 && memcmp(got.octets, "two", 3) == 0);
-    /* Another begins with the newest, as far as routers know; beside it another object grows. */
+    /* Another reader starts with the newest part, while another object grows. */
     usleep(20000);
     check_piece(newest, "/p/live", "two", ICN_NEWEST);
     CHECK(publish(from, "/p/large", large, 100000, ICN_MORE) == 100000);
@@ -47,18 +47,18 @@ static void growing(void)
     check_get(newest, "/p/live", "", 0, 1);
     check_get(all, "/p/live", "three", 5, 100);
     check_get(all, "/p/live", "onetwothree", 11, 100);
-    /* The same name again is another object. */
+    /* Publishing under the same name again creates another object. */
     CHECK(publish(from, "/p/live", "four", 4, 0) == 4);
     usleep(20000);
     check_get(all, "/p/live", "four", 4, 100);
     CHECK(publish(from, "/p/large", NULL, 0, 0) == 0);
     check_get(all, "/p/large", large, 100000, 5000);
-    /* An object that does not grow is followed from its last segment. */
+    /* With ICN_NEWEST, an object that does not grow is read from its last segment. */
     CHECK(publish(from, "/p/whole", large, 16001, 0) == 16001);
     check_piece(newest, "/p/whole", (char[]){large[16000], 0}, ICN_NEWEST);
     check_get(newest, "/p/whole", "", 0, 1);
     free(large);
-    /* What cannot be. */
+    /* Invalid calls. */
     FAILS(get(newest, "/p/live/v=1", &octet, 1, ICN_NEWEST), EINVAL);
     CHECK(set(newest, "range=1") == 0);
     FAILS(get(newest, "/p/live", &octet, 1, ICN_NEWEST), EINVAL);
@@ -71,7 +71,7 @@ static void growing(void)
     CHECK(icn_close(newest) == 0);
 }
 
-/* A producer that begins anew leaves who reads without an end. */
+/* A producer that starts again leaves the readers of the old object without an end. */
 static void abandoned(void)
 {
     char octet;
@@ -88,7 +88,7 @@ static void abandoned(void)
     CHECK(icn_close(to) == 0);
 }
 
-/* A slow reader goes on with the newest, and is told so. */
+/* A slow reader continues with the newest part, which is reported. */
 static void skipping(void)
 {
     enum { SIZE = 8000, COUNT = 200 };
@@ -125,7 +125,7 @@ static void skipping(void)
     CHECK(icn_close(to) == 0);
 }
 
-/* The offer of what was published under a name; its length. */
+/* Gets the offer of a published name. Returns its length. */
 static socklen_t offer_of(int fd, const char *name, char *offer, socklen_t room)
 {
     CHECK(strlen(name) < room);
@@ -134,7 +134,7 @@ static socklen_t offer_of(int fd, const char *name, char *offer, socklen_t room)
     return room;
 }
 
-/* A message with one piece and, if it is to come, room for one name as a control message. */
+/* A message with one buffer and, if wanted, space for one name as a control message. */
 struct letter {
     struct sockaddr_icn name;
     struct iovec piece;
@@ -166,7 +166,7 @@ static struct msghdr *room_with_control(struct letter *self)
     return &self->header;
 }
 
-/* A consumer offers what it has; the server gets it and says so. */
+/* A consumer offers content. The server fetches it and confirms. */
 static void offers(void)
 {
     static struct letter sent, asked, answer;
@@ -199,7 +199,7 @@ static void offers(void)
     FAILS(publish(from, "/p/nobody-asked", "x", 1, ICN_ANSWER), ENOMSG);
     CHECK(publish(from, asked.name.sicn_name, "taken", 5, ICN_ANSWER) == 5);
     FAILS(publish(from, asked.name.sicn_name, "taken", 5, ICN_ANSWER), ENOMSG);
-    /* The consumer hears of it. Without room for it nothing is lost. */
+    /* The consumer gets the answer. A buffer that is too small loses nothing. */
     CHECK(is_readable(to, -1));
     FAILS(get(to, "/p/put", small, sizeof small, ICN_ANSWER), EMSGSIZE);
     CHECK(is_readable(to, 0));
@@ -208,7 +208,7 @@ static void offers(void)
     CHECK(memcmp(answer.octets, "taken", 5) == 0);
     CHECK(!is_readable(to, 0));
     FAILS(get(to, "/p/put", small, sizeof small, ICN_ANSWER), ENOMSG);
-    /* No room for the name of what is offered; then parameters that are no offer; refused. */
+    /* No space for the offered name; parameters that are not an offer; a refused offer. */
     CHECK(icn_sendmsg(to, letter(&sent, "/p/again", len), ICN_ANSWER) == (ssize_t)len);
     CHECK(icn_recvmsg(from, letter(&asked, "", sizeof asked.octets), 0) == (ssize_t)len);
     CHECK(asked.header.msg_flags == MSG_CTRUNC);
@@ -220,7 +220,7 @@ static void offers(void)
     CHECK(asked.header.msg_controllen == 0 && asked.header.msg_flags == 0);
     CHECK(publish(from, asked.name.sicn_name, NULL, 0, ICN_REFUSE) == 0);
     FAILS(get(to, "/p/bad", small, sizeof small, ICN_ANSWER), ENETUNREACH);
-    /* Nobody answers in time; nothing can be offered that is not there. */
+    /* No answer in time; an unpublished name cannot be offered. */
     CHECK(set(to, "lifetime=50ms") == 0);
     CHECK(icn_sendmsg(to, letter(&sent, "/p/silence", 10), ICN_ANSWER) == 10);
     FAILS(get(to, "/p/silence", small, sizeof small, ICN_ANSWER), ETIMEDOUT);

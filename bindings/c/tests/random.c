@@ -1,13 +1,13 @@
-/* Random calls with random handles, lengths and flags: random SEED CALLS. Nothing of that may crash,
- * hang or write where there is no room; what a call returns is one of the errors of the README.
- * Meanwhile a thread answers, and another closes whatever it likes. */
+/* Random calls with random descriptors, lengths and flags: random SEED CALLS. No call may crash,
+ * hang or write outside of its buffers. Each error must be one of the README's. Meanwhile one
+ * thread answers, and another closes random sockets. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <stdint.h>
 
 static uint64_t state;
 
-/* Calls that did what they were to: the others were wrong, and there must be both. */
+/* Number of successful calls. The others must fail, and there must be both. */
 enum { BIND, SET, GET, SENDTO, RECVFROM, SENDMSG, RECVMSG, KINDS };
 static long succeeded[KINDS];
 #define COUNT(kind, call) ((void)(succeeded[kind] += (call) >= 0))
@@ -22,7 +22,7 @@ static uint64_t number(uint64_t below)
 
 enum { FDS = 12, LARGE = 200000 };
 
-/* Sockets of ours, of others, closed ones and numbers that are none. */
+/* Own sockets, other descriptors, closed ones, and numbers without a descriptor. */
 static int fds[FDS];
 static int others[2];
 
@@ -58,7 +58,7 @@ static const char *any_option(void)
     return options[number(sizeof options / sizeof *options)];
 }
 
-/* An address of exactly as many octets as it says, so that a look beyond them is seen; or NULL. */
+/* An address of exactly the stated size, so that reads beyond it are detected; or NULL. */
 static struct sockaddr *any_address(socklen_t *len)
 {
     const char *text = any_text();
@@ -82,7 +82,7 @@ static struct sockaddr *any_address(socklen_t *len)
 static int any_flags(void)
 {
     static const int flags[] = {ICN_MORE, ICN_NEWEST, ICN_ANSWER, ICN_REFUSE, MSG_PEEK, -1};
-    /* Without MSG_DONTWAIT some would wait for ever, rightly. */
+    /* Without MSG_DONTWAIT some calls would rightly wait forever. */
     int chosen = MSG_DONTWAIT;
     while (number(2) == 0)
         chosen |= flags[number(40) == 0 ? 5 : number(5)];
@@ -99,7 +99,7 @@ static size_t any_len(void)
     }
 }
 
-/* A buffer of so many octets, or NULL. */
+/* A buffer of exactly this size, or NULL. */
 static void *any_room(size_t len)
 {
     if (number(20) == 0)
@@ -191,7 +191,7 @@ static void open_any(int *place)
 {
     int types[] = {SOCK_CONS, SOCK_PROD, SOCK_PROD, SOCK_CONS | SOCK_NONBLOCK, SOCK_STREAM, -1};
     int type = types[number(6)], protocol = (int)number(6);
-    /* Two that go together. */
+    /* Two matching sockets. */
     if (place == &fds[0] || place == &fds[1])
         type = place == &fds[0] ? SOCK_PROD : SOCK_CONS, protocol = 0;
     int fd = icn_socket(number(20) == 0 ? AF_UNIX : AF_ICN, type, protocol);
@@ -206,7 +206,7 @@ static void open_any(int *place)
     bind_to(fd, place == &fds[0] || place == &fds[1] ? "/p" : number(3) == 0 ? "/" : "/q");
 }
 
-/* Closes some while others are within calls, and opens others. */
+/* Closes some sockets while threads are inside calls, and opens others. */
 static volatile int is_over;
 
 static void *close_some(void *unused)
@@ -238,7 +238,7 @@ int main(int argc, char **argv)
     CHECK(pthread_create(&closes, NULL, close_some, NULL) == 0);
     for (long calls = strtol(argv[2], NULL, 10); calls > 0; calls--) {
         int fd = any_fd();
-        /* What is asked for may come. */
+        /* A requested object may arrive. */
         if (number(100) == 0)
             usleep(3000);
         switch (number(16)) {
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
     CHECK(all > 0);
     is_over = 1;
     CHECK(pthread_join(closes, NULL) == 0);
-    /* Descriptors of others are as they were, and sockets work. */
+    /* Other descriptors are unchanged, and sockets work. */
     FAILS(read(others[0], &octet, 1), EAGAIN);
     CHECK(fcntl(0, F_GETFD) >= 0 && fcntl(1, F_GETFD) >= 0);
     for (int at = 0; at < FDS; at++)

@@ -43,7 +43,7 @@ static void arguments(void)
     message.msg_iovlen = 5000;
     FAILS(icn_sendmsg(fd, &message, 0), EMSGSIZE);
     FAILS(publish(fd, "/p/a", "a", 1, 0), EOPNOTSUPP);
-    /* Handles that are none, others', or no longer any. */
+    /* Invalid descriptors: not open, not a socket, or closed. */
     CHECK(pipe(pipes) == 0);
     FAILS(get(-1, "/p/a", &octet, 1, 0), EBADF);
     FAILS(get(pipes[0], "/p/a", &octet, 1, 0), EBADF);
@@ -55,7 +55,7 @@ static void arguments(void)
     FAILS(set(fd, "retries=1"), EBADF);
     FAILS(publish(fd, "/p/a", "a", 1, 0), EBADF);
     FAILS(icn_recvmsg(fd, &message, 0), EBADF);
-    /* A descriptor that was closed behind the library's back, and its number used again. */
+    /* A descriptor that was closed without icn_close, and whose number was reused. */
     fd = consumer("/p");
     CHECK(close(fd) == 0);
     CHECK(dup2(pipes[1], fd) == fd);
@@ -71,7 +71,7 @@ static void arguments(void)
     CHECK(fcntl(fd, F_GETFD) >= 0);
     CHECK(icn_close(fd) == 0);
     CHECK(fcntl(fd, F_GETFD) == -1);
-    /* Even if it is another event's: that is not closed. */
+    /* Even if the number now belongs to another eventfd, that is not closed. */
     fd = consumer("/p");
     CHECK(close(fd) == 0);
     CHECK(eventfd(0, 0) == fd);
@@ -83,7 +83,7 @@ static void errors(void)
 {
     char octets[100], *large = content(1 << 20);
     int one = producer("/p"), two = icn_socket(AF_ICN, SOCK_PROD, PROD_UNREL), fd;
-    /* A prefix bound twice; a name outside of it. */
+    /* A prefix that is bound twice; a name outside of the prefix. */
     FAILS(bind_to(two, "/p"), EADDRINUSE);
     CHECK(set(two, "sign=digest") == 0);
     CHECK(set(two, "output_buffer=64KiB") == 0);
@@ -95,7 +95,7 @@ static void errors(void)
     FAILS(publish(two, "/unsigned/a", large, 1 << 20, 0), EMSGSIZE);
     free(large);
     FAILS(get(one, "/p/a", octets, 1, 0), EOPNOTSUPP);
-    /* What is not signed is not believed, unless that is wanted. */
+    /* Unsigned content is rejected, unless it is allowed. */
     CHECK(publish(two, "/unsigned/a", "hello", 5, 0) == 5);
     fd = consumer("/unsigned");
     FAILS(get(fd, "/p/a", octets, sizeof octets, 0), EINVAL);
@@ -103,13 +103,13 @@ static void errors(void)
     CHECK(set(fd, "allow_unsigned=true") == 0);
     check_get(fd, "/unsigned/a", "hello", 5, 2);
     CHECK(icn_close(fd) == 0);
-    /* Nobody answers: the router has a route, and the producer does not publish. */
+    /* No answer: the router has a route, and the producer does not publish. */
     fd = consumer("/");
     CHECK(set(fd, "lifetime=50ms") == 0);
     CHECK(set(fd, "retries=1") == 0);
     FAILS(get(fd, "/p/silence", octets, sizeof octets, 0), ETIMEDOUT);
     FAILS(get(fd, "/nobody", octets, sizeof octets, 0), ENETUNREACH);
-    /* What is closed is free again. */
+    /* Closing frees the prefix. */
     CHECK(icn_close(one) == 0);
     CHECK(icn_close(two) == 0);
     one = producer("/p");
@@ -184,7 +184,7 @@ static void objects(void)
         /* A new version may be noticed some milliseconds late. */
         usleep(20000);
         check_get(to, "/p/object", octets, sizes[at], at == 4 ? 65536 : 777);
-        /* Several pieces, from and to. */
+        /* Several buffers for sending and receiving. */
         if (sizes[at] > sizeof some + sizeof more) {
             struct sockaddr_icn address = name_of("/p/pieces");
             struct iovec pieces[] = {{octets, 1}, {NULL, 0}, {octets + 1, sizes[at] - 1}};
@@ -214,7 +214,7 @@ static void objects(void)
     }
     CHECK(icn_close(from) == 0);
     CHECK(icn_close(to) == 0);
-    /* Not verified: told so. */
+    /* Unverified content is reported. */
     to = icn_socket(AF_ICN, SOCK_CONS, 0);
     from = producer("/p");
     CHECK(set(to, "verify=false") == 0);
@@ -251,7 +251,7 @@ static void threads(void)
     struct waiting got, too;
     pthread_t others[4];
     int both[2] = {producer("/p"), consumer("/p")};
-    /* Others go on while these wait for what is published at the end. */
+    /* Other calls continue while these wait for content that is published at the end. */
     start(&got, both[1], "/p/late");
     start(&too, both[1], "/p/late");
     for (int at = 0; at < 4; at++)
@@ -261,7 +261,7 @@ static void threads(void)
     CHECK(publish(both[0], "/p/late", "late", 4, 0) == 4);
     end(&got);
     end(&too);
-    /* One of them got it, the other the rest: nothing. */
+    /* One call got the content; the other got the rest, which is empty. */
     CHECK(got.result + too.result == 4 && got.result * too.result == 0);
     CHECK(icn_close(both[0]) == 0);
     CHECK(icn_close(both[1]) == 0);
@@ -277,7 +277,7 @@ static void polling(void)
     CHECK(!is_readable(to, 0));
     FAILS(get(to, "/p/a", octets, sizeof octets, MSG_DONTWAIT), EAGAIN);
     CHECK(!is_readable(to, 0));
-    /* The request comes; it is taken; then there is none. */
+    /* The request arrives and is taken; then there is none. */
     CHECK(is_readable(from, -1));
     message.msg_name = &address;
     message.msg_namelen = sizeof address;
@@ -295,7 +295,7 @@ static void polling(void)
     CHECK(is_readable(to, -1));
     CHECK(get(to, "/p/a", octets, 2, MSG_DONTWAIT) == 0);
     CHECK(!is_readable(to, 0));
-    /* An error is something to be read, too. */
+    /* An error makes the socket readable as well. */
     FAILS(get(to, "/p/refused", octets, 2, MSG_DONTWAIT), EAGAIN);
     do {
         CHECK(is_readable(from, -1) || is_readable(to, 0));
@@ -308,7 +308,7 @@ static void polling(void)
     } while (!is_readable(to, 0));
     FAILS(get(to, "/p/refused", octets, 2, MSG_DONTWAIT), ENETUNREACH);
     CHECK(!is_readable(to, 0));
-    /* The same by a flag of the descriptor. */
+    /* The same with O_NONBLOCK. */
     CHECK(fcntl(to, F_SETFL, O_NONBLOCK) == 0);
     CHECK(publish(from, "/p/b", "b", 1, 0) == 1);
     plain = (int)get(to, "/p/b", octets, 2, 0);
@@ -336,7 +336,7 @@ static void interests(void)
     message.msg_iov = &piece;
     message.msg_iovlen = 1;
     CHECK(icn_sendmsg(to, &message, 0) == (ssize_t)sizeof parameters);
-    /* Too small for the name or the parameters: nothing is lost. */
+    /* Buffers too small for the name or the parameters: nothing is lost. */
     request.msg_name = &asked;
     request.msg_namelen = 20;
     request.msg_iov = &room;
@@ -350,7 +350,7 @@ static void interests(void)
     CHECK(strcmp(text, parameters) == 0);
     CHECK(strncmp(asked.sicn_name, "/p/reverse/params-sha256=", 25) == 0);
     CHECK(!is_readable(from, 0));
-    /* Without parameters, outside of the prefix, and larger than a packet. */
+    /* Without parameters; outside of the prefix; larger than a packet. */
     message.msg_iovlen = 0;
     CHECK(icn_sendmsg(to, &message, 0) == 0);
     request.msg_namelen = sizeof asked;
@@ -385,7 +385,7 @@ static void forked(void)
     }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* The parent has lost nothing. */
+    /* The parent process is not affected. */
     CHECK(publish(from, "/p/a", "a", 1, 0) == 1);
     check_get(to, "/p/a", "a", 1, 1);
     CHECK(icn_close(from) == 0);
@@ -410,7 +410,7 @@ static void signals(void)
     action.sa_handler = handle;
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
     start(&got, to, "/p/late");
-    /* No other thread of the application takes it: so that one must, and goes on. */
+    /* The other threads block the signal, so this thread handles it and continues. */
     sigfillset(&all);
     CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     CHECK(kill(getpid(), SIGUSR1) == 0);

@@ -1,8 +1,8 @@
 """Compares `weir.get` into memory with `weir get` into /dev/null, in pairs.
 
-python get.py [MIB [PAIRS [WEIR]]], with `weir router` running and the wheel installed. The object
-is put by `weir.put` first, and got once before anything is measured. The program is started anew
-each time; how long it takes to get one octet is taken off.
+python get.py [MIB [PAIRS [WEIR]]], with `weir router` running and the wheel installed. `weir.put`
+publishes the object, and it is fetched once before the measurement. Each measurement starts the
+program again; the time to fetch one byte is subtracted.
 """
 
 import os

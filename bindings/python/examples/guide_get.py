@@ -1,4 +1,4 @@
-"""Writes what the name denotes: guide_get.py NAME."""
+"""Prints an object: guide_get.py NAME."""
 
 import sys
 
@@ -8,7 +8,7 @@ if len(sys.argv) != 2:
     sys.exit(__doc__)
 name = sys.argv[1]
 try:
-    consumer = weir.Consumer(name, retries=3)  # believes whom `weir get` believes
+    consumer = weir.Consumer(name, retries=3)  # trusts the same signers as `weir get`
     for octets in consumer.fetch(name):
         sys.stdout.buffer.write(octets)
 except weir.WeirError as error:

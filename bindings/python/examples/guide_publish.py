@@ -1,4 +1,4 @@
-"""Publishes one reading, and makes another when somebody asks for it."""
+"""Publishes one reading, and another on request."""
 
 import sys
 
@@ -9,7 +9,7 @@ try:
         name = home.publish("/home/kitchen", b"21.5\n").wait()
         print("published", name, flush=True)
         while True:
-            request = home.request().wait()  # somebody asks for what is not published
+            request = home.request().wait()  # a request for an unpublished name
             if request.name == "/home/attic":
                 home.publish(request.name, b"31.0\n").wait()
             else:

@@ -42,7 +42,7 @@ enum Octets {
 
 /// Received bytes, read-only. `memoryview(b)`, `numpy.frombuffer(b, ...)` and other users of the
 /// buffer protocol read them without a copy. `bytes(b)` copies. A slice shares the memory. The
-/// bytes stay valid while a view exists, whatever is closed meanwhile.
+/// bytes stay valid while a view exists, even if everything else is closed.
 #[pyclass(frozen, module = "weir")]
 pub(crate) struct Buffer {
     octets: Octets,

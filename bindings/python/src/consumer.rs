@@ -25,7 +25,7 @@ use crate::task::Task;
 use crate::wait::{Notifier, block_on, timeout_of};
 use crate::{errors, options, sessions};
 
-/// Maximum memory that is reserved at once for an object, whatever size it claims.
+/// Maximum memory that is reserved at once for an object, even if it claims a larger size.
 const RESERVED_BYTES_MAX: u64 = 1 << 30;
 
 const STREAM: &str = "what is being fetched";
@@ -62,7 +62,7 @@ impl Trust for PythonTrust {
             Some(Advice::NameAnchors) => ". Name certificates to trust with anchors=[FILE]",
             Some(Advice::ImportKey) => "; `weir key import` it first",
             Some(Advice::ImportCertificate) => {
-                "; if you know the signer, ask for its certificate and import it with `weir key \
+                "; if you know the signer, get its certificate and import it with `weir key \
                  import FILE`"
             }
         };

@@ -242,7 +242,7 @@ impl Request {
         Ok(offer.map(Offer))
     }
 
-    /// Rejects the Interest. The consumer is told at once.
+    /// Rejects the Interest. The consumer is notified at once.
     fn refuse(&self, py: Python<'_>) -> PyResult<()> {
         // A closed producer rejects all Interests anyway.
         let Some(producer) = self.producer.get_or_raise(WHAT)?.upgrade() else { return Ok(()) };

@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def weir_program():
-    """Runs the program `weir` and returns what it says."""
+    """Runs the program `weir` and returns its output."""
 
     def run(*arguments):
         command = [os.environ["WEIR_BIN"], *arguments]

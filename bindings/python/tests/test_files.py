@@ -45,7 +45,7 @@ def data(tmp_path_factory, table):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Octets that are asked for, range by range, as far as they are bounded."""
+    """Number of bytes in the requested ranges that have an end."""
     ranges = []
     import weir.fs
 

@@ -24,7 +24,7 @@ def test_tasks_follow_an_object_that_grows():
 
     async def main():
         consumer = weir.Consumer("/t/live", **UNSIGNED)
-        # Whoever joins is to hear of what was appended last.
+        # A reader that joins gets the part that was appended last.
         given = {"sign": "digest", "metadata_freshness": 0}
         async with weir.Producer("/t/live", **given) as producer:
             async with producer.publish_live("/t/live/news") as news:
@@ -38,7 +38,7 @@ def test_tasks_follow_an_object_that_grows():
                 late = consumer.fetch_newest("/t/live/news")
                 assert bytes(await late.chunk()) == message(19)
                 whole = asyncio.create_task(read(consumer.fetch("/t/live/news")))
-                # Those that begin together come in the order of the calls.
+                # Appends that start together are published in the order of the calls.
                 await asyncio.gather(*[news.append(message(number)) for number in range(20, 40)])
             messages = [message(number) for number in range(40)]
             assert await early == messages and await whole == messages
@@ -198,8 +198,8 @@ def test_single_interests_are_answered_or_not():
         with pytest.raises(weir.TooLong):
             consumer.express("/t/echo/a", bytes(9000)).wait()
         with pytest.raises(weir.TooLong):
-            request_of_nobody = consumer.express("/t/echo/long", b"x" * 8750)
-            request_of_nobody.wait()
+            answer = consumer.express("/t/echo/long", b"x" * 8750)
+            answer.wait()
     thread.join(10)
     assert asked[0] == ("/t/echo/a", None)
     assert asked[1][0].startswith("/t/echo/a/params-sha256=") and asked[1][1] == b"abc"
@@ -211,14 +211,14 @@ def tlv(kind, value):
 
 
 def unsigned_data(name, content):
-    """A Data with a digest for a signature that nobody looks at."""
+    """A Data with a digest signature, which is not verified."""
     parts = b"".join(tlv(8, part.encode()) for part in name.strip("/").split("/"))
     info, value = tlv(0x16, tlv(0x1B, b"\0")), tlv(0x17, bytes(32))
     return tlv(6, tlv(7, parts) + tlv(0x15, content) + info + value)
 
 
 class Relay:
-    """A router's socket in front of another, whose answers it keeps back until it is opened."""
+    """A proxy of a router's socket that holds back the router's answers until it is opened."""
 
     def __init__(self, path, router):
         self.path, self.router = str(path), router
@@ -269,7 +269,7 @@ def cancelled(producer, relay, then):
         bind.cancel()
         with pytest.raises(asyncio.CancelledError):
             await bind
-        # The end of the loop waits for its threads.
+        # Closing the event loop waits for its threads.
         then()
 
     asyncio.run(main())
@@ -334,7 +334,7 @@ def test_a_producer_is_bound_by_one_at_a_time(relay):
 
 
 class ClosedOnceBound:
-    """A binding of which another thread closes the producer just before the outlet is its own."""
+    """A binding whose producer is closed by another thread just before `_outlet` is set."""
 
     producer = None
 
@@ -374,7 +374,7 @@ def test_a_producer_closed_as_it_is_bound_is_not_bound(monkeypatch, how):
         patch.setattr(ClosedOnceBound, "producer", producer)
         with pytest.raises(weir.ClosedError, match="while it was bound"):
             how(producer.bind())
-    # The prefix is free, and the producer may be bound anew.
+    # The prefix is free, and the producer can be bound again.
     with weir.Producer("/t/closed", sign="digest"):
         pass
     with producer:

@@ -13,7 +13,7 @@ def test_keyword_arguments_are_those_of_the_tables():
         (weir.ConsumerOptions, _weir.consumer_options()),
         (weir.ProducerOptions, _weir.producer_options()),
     ]:
-        # Those of a base are among them.
+        # Includes the annotations of base classes.
         names = set(options.__annotations__)
         assert names == {row[0] for row in table}
 

@@ -9,7 +9,7 @@ import pytest
 
 import weir
 
-# Whoever forks with threads is told so from Python 3.12 on.
+# Python 3.12 and later warn when a process with threads forks.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
@@ -33,7 +33,7 @@ def test_children_have_sessions_of_their_own(method):
 
 
 def in_child(body):
-    """What a child of `fork` says."""
+    """The output of a child of `fork`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -77,7 +77,7 @@ def test_what_a_child_cannot_use_is_refused_and_not_disturbed():
 
 
 def program(text, *, interrupt=None, limit=60):
-    """Runs a program; with `interrupt`, Ctrl-C comes when it says so."""
+    """Runs a program. With `interrupt`, sends Ctrl-C when the program requests it."""
     child = subprocess.Popen([sys.executable, "-c", text], stdout=-1, stderr=-1, text=True)
     if interrupt:
         assert child.stdout.readline().strip() == interrupt
@@ -206,7 +206,7 @@ def refused(what):
     os._exit(2)
 
 def child(count):
-    # Whoever hangs is ended.
+    # A hanging process is killed.
     signal.alarm(60)
     try:
         fetch = fetches[0]
@@ -226,7 +226,7 @@ def child(count):
                 assert weir.get('/t/busy/child/x', allow_unsigned=True) == b'x'
             with weir.put('/t/busy/put', b'put', sign='digest'):
                 assert weir.get('/t/busy/put', allow_unsigned=True) == b'put'
-        # Others end as programs do.
+        # The others exit normally.
         if count % 2 == 0:
             os._exit(0)
     except Exception as error:

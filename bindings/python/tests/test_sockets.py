@@ -121,7 +121,7 @@ def test_tasks_fetch_publish_and_answer():
                 await weir.Consumer(**SHORT, **UNSIGNED).fetch("/t/tasks/none")
         await asyncio.wait_for(answering, 10)
 
-    # Each has an event loop of its own.
+    # Each thread has its own event loop.
     asyncio.run(main(7))
     asyncio.run(main(8))
 
@@ -146,7 +146,7 @@ def test_publications_are_awaited_without_threads_of_the_loop():
                 for wrong in [producer.publish("/elsewhere", b""), producer.publish("/t/many", "")]:
                     with pytest.raises((weir.InvalidName, TypeError)):
                         await wrong
-                # It has begun, or is given up, and what comes later is later.
+                # The publication has started or was cancelled; later ones follow.
                 lost = asyncio.ensure_future(producer.publish("/t/many/x", b"cancelled"))
                 await asyncio.sleep(0)
                 lost.cancel()
@@ -257,7 +257,7 @@ def test_one_stream_is_read_by_one_at_a_time():
 
 def test_a_wait_that_is_given_up_loses_nothing():
     content = os.urandom(20_000_000)
-    # On a busy machine all may have come before it is waited for.
+    # On a busy machine, everything may have arrived before the wait starts.
     given_up = 0
     with weir.put("/t/waits", content):
         for _ in range(20):

@@ -508,7 +508,7 @@ impl<'a> SendPlan<'a> {
         &self.messages[..self.count]
     }
 
-    /// Adds frames until a limit is reached. Each frame has two parts, one of which may be empty.
+    /// Adds frames until a limit is reached. Each frame has two parts; one may be empty.
     fn fill(&mut self, frames: impl Iterator<Item = (&'a [u8], &'a [u8])>, run_frame_max: usize) {
         for frame in frames {
             let len = frame.0.len() + frame.1.len();

@@ -64,11 +64,11 @@ impl SharingListener {
     fn shared_hostile_peer(&self) -> (HostilePeer, SharedEnd) {
         let (mut peer, mut router) = self.hostile_peer();
         peer.offer();
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         router.enqueue(&data(40, 0));
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         peer.switch();
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         assert!(router.socket.is_shared());
         (peer, router)
     }
@@ -93,7 +93,7 @@ impl SharedEnd {
     }
 
     /// Sends as much as possible, and processes one read.
-    fn turn(&mut self) -> Result<SendStatus, RecvStatus> {
+    fn send_and_read(&mut self) -> Result<SendStatus, RecvStatus> {
         let sent = self.socket.send(&mut self.link).unwrap();
         self.link.detach_frames(&mut self.pool);
         match self.read() {
@@ -139,9 +139,9 @@ fn switch_to_ring(application: &mut SharedEnd, router: &mut SharedEnd) {
         for (from, to) in [(0, 1), (1, 0)] {
             let ends = [&mut *application, &mut *router];
             ends[from].enqueue(&data(40, 1));
-            ends[from].turn().unwrap();
+            ends[from].send_and_read().unwrap();
             let ends = [&mut *application, &mut *router];
-            ends[to].turn().unwrap();
+            ends[to].send_and_read().unwrap();
         }
     }
     application.read_all();
@@ -173,7 +173,7 @@ fn packets_stay_in_order_during_the_switch() {
                 end.enqueue(packet);
                 *sent += 1;
             }
-            end.turn().unwrap();
+            end.send_and_read().unwrap();
         }
     }
     assert!(application.packets == packets && router.packets == packets);
@@ -189,9 +189,9 @@ fn a_few_packets_stay_on_the_connection() {
     let (mut application, mut router) = listener.pair();
     for index in 0..20 {
         router.enqueue(&data(100, index));
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         application.enqueue(&data(100, index));
-        application.turn().unwrap();
+        application.send_and_read().unwrap();
     }
     assert!(!application.socket.is_shared() && !router.socket.is_shared());
     assert_eq!(listener.memory.used_bytes(), 0);
@@ -244,7 +244,7 @@ fn stopped_reader_costs_bounded_queue() {
                 refused += 1;
             }
         }
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
     }
     assert!(refused > 500, "24 MB do not fit into queue and ring");
     assert!(router.link.queue_bytes() <= router.link.config().egress.queue_bytes_max);
@@ -258,9 +258,9 @@ fn stopped_reader_costs_bounded_queue() {
         }
         assert!(application.packets == taken, "{} came", application.packets.len());
     });
-    while router.turn().unwrap() == SendStatus::WouldBlock {
-        let is_told = router.socket.is_writable_again() || router.wait(PATIENCE);
-        assert!(is_told, "the writer is told of room");
+    while router.send_and_read().unwrap() == SendStatus::WouldBlock {
+        let is_woken = router.socket.is_writable_again() || router.wait(PATIENCE);
+        assert!(is_woken, "the writer is notified of free space");
     }
     reader.join().unwrap();
 }
@@ -309,11 +309,11 @@ fn a_router_without_shared_memory_serves_on() {
     let mut router = SharedEnd::new(listener.accept().unwrap().unwrap());
     for index in 0..200 {
         router.enqueue(&data(1000, index));
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         application.enqueue(&data(50, index));
-        application.turn().unwrap();
+        application.send_and_read().unwrap();
     }
-    router.turn().unwrap();
+    router.send_and_read().unwrap();
     assert!(!application.socket.is_shared() && !router.socket.is_shared());
     assert!((application.packets.len(), router.packets.len()) == (200, 200));
     assert!(router.link.counters().in_frames > 200, "there was an offer");
@@ -326,11 +326,11 @@ fn memory_limit_keeps_faces_on_sockets() {
     let (mut application, mut router) = listener.pair();
     for index in 0..200 {
         router.enqueue(&data(1000, index));
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         application.enqueue(&data(50, index));
-        application.turn().unwrap();
+        application.send_and_read().unwrap();
     }
-    router.turn().unwrap();
+    router.send_and_read().unwrap();
     assert!(!application.socket.is_shared() && !router.socket.is_shared());
     assert!((application.packets.len(), router.packets.len()) == (200, 200));
     assert_eq!(listener.memory.refused(), 1);
@@ -349,10 +349,10 @@ fn rejects_unsuitable_memory() {
         peer.offer_file(file.as_fd());
         for index in 0..3 {
             router.enqueue(&data(100, index));
-            router.turn().unwrap();
+            router.send_and_read().unwrap();
         }
         peer.send(&data(100, 1));
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         assert_eq!(router.packets, [data(100, 1)], "{what}");
         // The router would have switched with the first packet.
         assert!(!router.socket.signals_room_by_input(), "{what}");
@@ -366,7 +366,7 @@ fn memory_keeps_its_size_and_its_pages() {
     let (peer, mut router) = SharingListener::new(1 << 30).shared_hostile_peer();
     peer.expect_sealed();
     router.enqueue(&data(8000, 1));
-    assert_eq!(router.turn(), Ok(SendStatus::Drained));
+    assert_eq!(router.send_and_read(), Ok(SendStatus::Drained));
 }
 
 #[test]
@@ -375,11 +375,11 @@ fn incomplete_offers_change_nothing() {
     let (mut peer, mut router) = listener.hostile_peer();
     peer.send(&hostile_peer::OFFER);
     peer.switch();
-    router.turn().unwrap();
+    router.send_and_read().unwrap();
     peer.send_with_file(&data(40, 1));
-    router.turn().unwrap();
+    router.send_and_read().unwrap();
     router.enqueue(&data(40, 2));
-    router.turn().unwrap();
+    router.send_and_read().unwrap();
     assert_eq!(router.packets, [data(40, 1)]);
     assert!(!router.socket.signals_room_by_input() && listener.memory.used_bytes() == 0);
 }
@@ -390,7 +390,7 @@ fn nonsense_in_a_ring_ends_the_face() {
     for written in [600 << 10, (512 << 10) + 1, u32::MAX, 1 << 31] {
         let (peer, mut router) = listener.shared_hostile_peer();
         peer.set(FromApplication::Written, written);
-        assert_eq!(router.turn(), Err(RecvStatus::RingBroken), "written {written}");
+        assert_eq!(router.send_and_read(), Err(RecvStatus::RingBroken), "written {written}");
     }
     for read in [600 << 10, 9000, u32::MAX, 1 << 31] {
         let (peer, mut router) = listener.shared_hostile_peer();
@@ -414,7 +414,7 @@ fn octets_that_are_no_packets_end_the_face() {
     ] {
         let (mut peer, mut router) = listener.shared_hostile_peer();
         peer.write(&octets);
-        assert_eq!(router.turn(), Err(expected));
+        assert_eq!(router.send_and_read(), Err(expected));
     }
 }
 
@@ -433,7 +433,7 @@ fn endless_bells_do_not_block() {
         }
         peer.write(&data(100, index as usize));
         router.enqueue(&data(100, 0));
-        router.turn().unwrap();
+        router.send_and_read().unwrap();
         router.read_all();
     }
     assert_eq!(router.packets.len(), 200);
@@ -452,11 +452,11 @@ fn slow_close_of_a_file_blocks_no_thread() {
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
             let mut router = router;
-            router.turn().unwrap();
+            router.send_and_read().unwrap();
             drop(router);
             done.send(()).unwrap();
         });
-        is_done.recv_timeout(PATIENCE).expect("the router goes on");
+        is_done.recv_timeout(PATIENCE).expect("the router continues");
     }
 }
 
@@ -465,7 +465,7 @@ fn slow_close_of_a_file_blocks_no_thread() {
 fn files_from_strangers_are_closed() {
     let listener = SharingListener::new(1 << 30);
     let closes: [fn(&mut SharedEnd); 3] = [
-        |router| _ = router.turn(),
+        |router| _ = router.send_and_read(),
         // The file is still in the connection when the face ends.
         |_| {},
         |router| {
@@ -493,8 +493,8 @@ fn no_bell_rings_within_a_frame() {
     let (mut application, mut router) = listener.pair();
     for index in 0..40 {
         router.enqueue(&data(40, index));
-        router.turn().unwrap();
-        application.turn().unwrap();
+        router.send_and_read().unwrap();
+        application.send_and_read().unwrap();
     }
     router.read_all();
     application.packets.clear();
@@ -522,8 +522,8 @@ fn no_bell_rings_within_a_frame() {
         assert!(Clock::now() < end, "{application:?} {router:?}");
         application.read_all();
         router.read_all();
-        application.turn().unwrap();
-        router.turn().unwrap();
+        application.send_and_read().unwrap();
+        router.send_and_read().unwrap();
     }
     assert!(router.packets == packets[..sent_by_application]);
     assert!(application.packets == packets[sent_by_application..][..sent_by_router]);

@@ -9,9 +9,8 @@
 //!    untouched one, in which case it takes the page faults itself.
 //! 2. The preparer hands spans over through a lock-free ring. A lock would be wrong here: the idle
 //!    thread could hold it for as long as other threads are busy.
-//! 3. A pool that has freed all blocks of a span gives the span back. While memory use is below the
-//!    store's capacity, the span stays and is used again. After the capacity has been lowered, its
-//!    memory returns to the kernel.
+//! 3. A pool that has freed all blocks of a span gives the span back. The span is
+//!    used again. Only after the capacity has been lowered, memory above it returns to the kernel.
 //! 4. If the kernel gives no more address space, the arena reports that it is exhausted. The store
 //!    then evicts entries instead of growing, and the arena asks the kernel again after [`RETRY`].
 //!
@@ -160,7 +159,7 @@ impl Arena {
             .map_or(MAPPING_BYTES_MAX, |bytes| bytes.min(MAPPING_BYTES_MAX))
             .max(4 * span_bytes as usize)
             .next_multiple_of(span_bytes as usize);
-        // The ring holds what the configuration asks for, but no more than the store can use.
+        // The ring has the configured size, but no more than the store can use.
         let ahead = ahead_bytes.min(capacity_bytes).div_ceil(span_bytes);
         let (producer, prepared) = rtrb::RingBuffer::new(ahead as usize);
         let state = FreeSpans {

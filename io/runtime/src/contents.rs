@@ -7,11 +7,11 @@ use weir_forward::MissReports;
 use weir_store::{HoldingChanges, HoldingsConfig, Rules};
 use weir_wire::Name;
 
-use crate::mailbox::{ControlSender, MissReceiver};
-use crate::message::ToControl;
-use crate::questions::{
+use crate::contents_request::{
     ContentsCursor, ContentsError, ContentsPage, ContentsReply, ContentsRequest, Miss,
 };
+use crate::mailbox::{ControlSender, MissReceiver};
+use crate::message::ToControl;
 
 /// Queries what the store holds and sets rules for what it keeps. Cheap to clone. Each call returns
 /// within the given time, and never blocks a packet thread.

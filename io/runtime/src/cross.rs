@@ -2,20 +2,20 @@
 //!
 //! Each name belongs to one shard, and each face to one thread. A packet that arrives at a face of
 //! thread A, with a name of shard B, must cross to B; what B sends to a face of A crosses back.
-//! Each ordered pair of threads has one [`RingBuffer`] of bytes, with one writer and one reader,
+//! Each ordered pair of threads has one `RingBuffer` of bytes, with one writer and one reader,
 //! and no lock. A router with one thread has none of this.
 //!
-//! 1. [`ShardRings::push`] writes one record into the ring to the target thread: a head of 24
+//! 1. `ShardRings::push` writes one record into the ring to the target thread: a head of 24
 //!    bytes, the PIT token, and a copy of the packet. The packet's block returns to the pool at
 //!    once.
-//! 2. Packets above [`COPY_BYTES_MAX`], unusual headers and messages that are no packets cross by
+//! 2. Packets above `COPY_BYTES_MAX`, unusual headers and messages that are no packets cross by
 //!    reference in a second ring. A one-byte mark in the byte ring keeps the order of both.
-//! 3. A record never wraps. If it does not fit before the end of the ring, a [`Record::SKIP`] byte
-//!    tells the reader to continue at the beginning.
+//! 3. A record never wraps. If it does not fit before the end of the ring, a `Record::SKIP` byte
+//!    makes the reader continue at the beginning.
 //! 4. A full ring drops the packet and counts it, as a full queue does. It never blocks the writer.
-//! 5. Once per turn of its event loop, the writer calls [`ShardRings::wake_pending`]. It wakes the
-//!    target threads that received something and sleep: see [`doorbell`].
-//! 6. The reader calls [`ShardRings::note_lengths`], then handles its commands, and then takes
+//! 5. Once per turn of its event loop, the writer calls `ShardRings::wake_pending`. It wakes the
+//!    target threads that received something and sleep: see `doorbell`.
+//! 6. The reader calls `ShardRings::note_lengths`, then handles its commands, and then takes
 //!    exactly the noted bytes. A face's announcement precedes its packets, because it is in the
 //!    command queue before they are in the ring.
 //!

@@ -27,7 +27,7 @@
 //! datagram. If one of the two faces has been idle for 1 s, it is evicted. If both are busy, the
 //! datagram is dropped. Faces of 192.0.2.2 are not touched in either case.
 //!
-//! It must never evict a static face, a face made by command or a busy peer.
+//! It must never evict a persistent or permanent face, or a busy peer.
 
 use std::collections::HashMap;
 use std::fmt;

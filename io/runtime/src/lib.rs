@@ -4,6 +4,7 @@ mod arena;
 mod clock;
 mod config;
 mod contents;
+mod contents_request;
 mod control;
 #[doc(hidden)]
 pub mod cross;
@@ -17,7 +18,6 @@ mod memory;
 mod message;
 mod metrics;
 mod profile;
-mod questions;
 mod rate_limited_log;
 mod snapshot;
 mod worker;
@@ -31,6 +31,7 @@ pub use config::{
     StaticFace, THREADS_MAX, TrustAnchor,
 };
 pub use contents::Contents;
+pub use contents_request::{ContentsCursor, ContentsError, ContentsPage, Miss};
 pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use face_quota::FaceLimits;
@@ -38,7 +39,6 @@ pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_min;
 pub use metrics::ExtraMetric;
 pub use profile::{FunctionSamples, Profiler};
-pub use questions::{ContentsCursor, ContentsError, ContentsPage, Miss};
 pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, select};
 use mio::Waker;
 
+use crate::contents_request::Miss;
 use crate::message::{InternalPacket, ToControl};
-use crate::questions::Miss;
 use crate::snapshot::Snapshot;
 
 /// Maximum number of management Interests that wait for the control thread. Further ones are

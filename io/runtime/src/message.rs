@@ -14,9 +14,9 @@ use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
 use crate::config::PitTokenChoice;
+use crate::contents_request::{ContentsRequest, ReplySender};
 use crate::face::Face;
 use crate::face_quota::{FaceClass, Network};
-use crate::questions::{ContentsRequest, ReplySender};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 
 /// Identifies a shared UDP port within the router.

@@ -2,8 +2,8 @@
 //! here.
 
 mod disk;
+mod extra;
 mod http;
-mod outer;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,9 +20,9 @@ use weir_link::{LinkCounters, LinkDrop};
 use crate::error::StartError;
 use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
+pub use extra::ExtraMetric;
+pub(crate) use extra::ExtraMetrics;
 use http::{Answer, HttpServer, Request};
-pub use outer::ExtraMetric;
-pub(crate) use outer::ExtraMetrics;
 
 /// A router that does not answer within this time is reported as unavailable.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);

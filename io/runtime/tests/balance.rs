@@ -238,7 +238,7 @@ fn moved_face_leaves_all_shards() {
     while threads_of(&router.snapshot()) == first {
         assert!(Instant::now() < deadline);
         for peer in &mut peers {
-            let asked: Vec<Vec<u8>> = (0..WINDOW).map(|_| interest("/nobody")).collect();
+            let asked: Vec<Vec<u8>> = (0..WINDOW).map(|_| interest("/absent")).collect();
             peer.send(&asked.concat());
             for _ in 0..WINDOW {
                 assert_eq!(peer.receive().nack(), NackReason::NoRoute);

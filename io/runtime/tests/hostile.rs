@@ -74,7 +74,7 @@ fn stuck_peers_share_one_memory_limit() {
             peer.send(&interest(&uri));
         }
     }
-    router.wait_until("the longest queues gave way", |snapshot| {
+    router.wait_until("the longest queues were cut", |snapshot| {
         let waiting: u64 = snapshot.faces.iter().map(|face| face.queue_bytes).sum();
         assert!(waiting <= MEMORY_BYTES / 8, "{waiting}");
         snapshot.router.in_interests as usize >= 400 * deaf.len()
@@ -136,8 +136,9 @@ fn partial_packets_share_one_memory_limit() {
             peer.send(&fragment(1000 * id, 0, 400, &[6; 30]));
         }
     }
-    router
-        .wait_until("the oldest gave way", |_| link_drops(&router, LinkDrop::ReassemblyFull) > 100);
+    router.wait_until("the oldest packets were discarded", |_| {
+        link_drops(&router, LinkDrop::ReassemblyFull) > 100
+    });
     let honest = router.udp();
     let whole = interest("/a/name/in/two/fragments");
     let (first, rest) = whole.split_at(10);
@@ -154,7 +155,7 @@ fn partial_reads_share_one_memory_limit() {
     for peer in &mut peers {
         peer.send(&packet[..8000]);
     }
-    router.wait_until("some gave way", |_| runtime_drops(&router, "face-displaced") > 50);
+    router.wait_until("some faces were evicted", |_| runtime_drops(&router, "face-displaced") > 50);
     let mut honest = router.tcp();
     let whole = interest("/a/name/in/two/pieces");
     honest.send(&whole[..10]);

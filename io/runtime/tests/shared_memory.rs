@@ -18,7 +18,7 @@ fn shared(router: &TestRouter) -> HostilePeer {
     let mut stranger = HostilePeer::new(stream);
     stranger.offer();
     // The router switches when it has something to send.
-    stranger.send(&interest("/nobody/serves/this"));
+    stranger.send(&interest("/unrouted/some/name"));
     stranger.wait_for_octets(nack_len(), PATIENCE);
     stranger.switch();
     router.wait_until("both have gone over", |snapshot| shared_faces(snapshot) == 1);
@@ -28,7 +28,7 @@ fn shared(router: &TestRouter) -> HostilePeer {
 /// Size of the answer to an Interest without a route.
 fn nack_len() -> u32 {
     let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
-    let packet = interest("/nobody/serves/this");
+    let packet = interest("/unrouted/some/name");
     let mut prefix = [0; LP_PREFIX_MAX];
     (header.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix) + packet.len()) as u32
 }
@@ -104,7 +104,7 @@ fn nonsense_in_a_ring_closes_the_face() {
         ("framing-lost", |stranger| stranger.write(&[0xff; 5000])),
         ("shared-memory-broken", |stranger| {
             stranger.set(FromRouter::Read, 1 << 31);
-            stranger.write(&interest("/nobody/serves/this"));
+            stranger.write(&interest("/unrouted/some/name"));
         }),
     ];
     for (reason, harm) in harms {
@@ -129,7 +129,7 @@ fn excess_memory_offers_are_refused() {
         (0..3).map(|_| HostilePeer::new(UnixStream::connect(&router.path).unwrap())).collect();
     for stranger in &mut strangers {
         stranger.offer();
-        stranger.send(&interest("/nobody/serves/this"));
+        stranger.send(&interest("/unrouted/some/name"));
         stranger.received();
     }
     assert_eq!(drops(&router.snapshot(), "shared-memory-refused"), 1);
@@ -178,7 +178,7 @@ fn metrics_cover_shared_memory() {
     let mut third = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
     for stranger in [&mut second, &mut third] {
         stranger.offer();
-        stranger.send(&interest("/nobody/serves/this"));
+        stranger.send(&interest("/unrouted/some/name"));
         stranger.received();
     }
     expect(1, 2, [2, 1, 0]);

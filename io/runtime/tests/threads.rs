@@ -70,7 +70,7 @@ fn udp_strangers_are_known_to_all_shards() {
         assert_eq!(content_of(view.fragment.unwrap()), b"z");
     }
     for index in 0..8 {
-        peer.send(&interest(&format!("/nobody{index}")));
+        peer.send(&interest(&format!("/absent{index}")));
         assert_eq!(peer.receive().nack(), NackReason::NoRoute);
     }
 }

@@ -110,7 +110,7 @@ fn producer_region_hints_are_removed() {
 fn no_route_is_answered_with_a_nack() {
     let router = TestRouter::start();
     let mut consumer = router.unix();
-    let sent = interest("/nobody/serves/this");
+    let sent = interest("/unrouted/some/name");
     consumer.send(&sent);
     assert_eq!(consumer.receive().nack(), NackReason::NoRoute);
 }

@@ -40,7 +40,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "udp", about: "two routers that UDP joins", measure: two_routers },
     Part { name: "link", about: "egress and ingress of a face", measure: link },
     Part { name: "simulator", about: "networks under virtual time", measure: simulator },
-    Part { name: "disk", about: "reads of the disk engine beside fio's", measure: disk },
+    Part { name: "disk", about: "reads of the disk engine, compared with fio", measure: disk },
     Part { name: "controller", about: "a controller of 100 routers", measure: controller },
 ];
 

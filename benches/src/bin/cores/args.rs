@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Number of rounds; medians are reported.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// Also measures that many routers with one packet thread each.
+    /// Also measures the same number of routers with one packet thread each.
     #[arg(long)]
     pub(crate) apart: bool,
     /// Folder for the disks' files; by default that of temporary files.

@@ -44,7 +44,7 @@ impl Host {
     pub(crate) fn start(args: &Args, condition: Condition, part: Part) -> anyhow::Result<Self> {
         ensure!(
             part.objects(condition) >= args.interleave,
-            "--mebibytes: more for so many objects"
+            "--mebibytes: too small for this number of objects"
         );
         let host = weir_tests::Host::new();
         let (threads, mebibytes) = (part.threads, part.mebibytes);

@@ -79,7 +79,7 @@ enum Sends {
     Deaf,
     /// First fragments of packets of 400 fragments.
     Fragments,
-    /// Forged Data with names of the honest file, of which the store holds half.
+    /// Forged Data with names of the honest file. The store holds half of that file.
     Forgeries,
     /// Data with 4,000 components, while Interests for prefixes of all lengths are pending.
     LongNames,
@@ -511,7 +511,7 @@ fn send(ports: &[UdpSocket], number: u64, packet: &[u8]) -> anyhow::Result<()> {
     ignore_full(port.send(packet).map(drop))
 }
 
-/// An attacker continues whatever the victim does.
+/// An attacker continues even if the victim refuses its packets.
 fn ignore_full(sent: io::Result<()>) -> anyhow::Result<()> {
     match sent {
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(error.into()),

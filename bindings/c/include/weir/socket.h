@@ -80,25 +80,26 @@ int icn_bind(int fd, const struct sockaddr *addr, socklen_t addrlen);
 int icn_setsockopt(int fd, int level, int optname, const void *optval, socklen_t optlen);
 
 /* Gets the value of an option; for ICN_OFFER see icn_recvmsg. On entry, optval holds the option's
- * name with a terminating zero, and *optlen is the size of optval. On return, optval holds the value
- * as text with a terminating zero, and *optlen its length including the zero. */
+ * name with a terminating zero, and *optlen is the size of optval. On return, optval holds the
+ * value as text with a terminating zero, and *optlen its length including the zero. */
 int icn_getsockopt(int fd, int level, int optname, void *optval, socklen_t *optlen);
 
 /* Producer: publishes len bytes as a new version of a name, or as the version at the end of the
  * name. Returns len after signing. The socket serves the content until it leaves the output buffer.
- * With ICN_REFUSE instead: consumers that request the name now are told that nothing exists.
+ * With ICN_REFUSE instead: consumers that request the name now learn that nothing exists.
  *
- * With ICN_MORE, the bytes are the next part of an object that grows, such as a log or a stream. The
- * first such call starts the object, possibly without bytes. Readers get each part at once, as a
- * sequence of bytes without boundaries. The first call without the flag ends the object, with its
+ * With ICN_MORE, the bytes are the next part of an object that grows, such as a log or a stream.
+ * The first such call starts the object, possibly without bytes. Readers get each part at once, as
+ * a sequence of bytes without boundaries. The first call without the flag ends the object, with its
  * bytes, if any, as the last part. If the socket is closed first, the object has no end, which
  * readers notice later (ECONNRESET, ETIMEDOUT). */
 ssize_t icn_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                    socklen_t addrlen);
 
-/* Consumer: reads the bytes of the named object in order, in as many calls as the buffer requires. 0
- * is the end. A call after the end, or after an error, starts again. Each name has its own position,
- * so several objects can be read at once. MSG_DONTWAIT returns what is available, or EAGAIN.
+/* Consumer: reads the bytes of the named object in order, in as many calls as the buffer requires.
+ * 0 is the end. A call after the end, or after an error, starts again. Each name has its own
+ * position, so several objects can be read at once. MSG_DONTWAIT returns what is available, or
+ * EAGAIN.
  *
  * For an object that grows, the call waits for the next part, or returns EAGAIN, and poll reports
  * when the part is available. With ICN_NEWEST, reading starts with the newest part. The option
@@ -122,8 +123,8 @@ ssize_t icn_sendmsg(int fd, const struct msghdr *msg, int flags);
  * ICN_OFFER (in: a name; out: its offer) on that producer returns bytes that icn_sendmsg sends to a
  * server. There they are the parameters of a request with a control message: level SOL_ICN, type
  * ICN_OFFER, data a struct sockaddr_icn with the name of the offered content. The server fetches it
- * with its own consumer and answers with ICN_ANSWER. If the control message does not fit: MSG_CTRUNC.
- */
+ * with its own consumer and answers with ICN_ANSWER. If the control message does not fit:
+ * MSG_CTRUNC. */
 ssize_t icn_recvmsg(int fd, struct msghdr *msg, int flags);
 
 /* Closes the socket. All other calls that wait on it, or are signing, return EBADF; then its prefix

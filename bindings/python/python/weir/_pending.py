@@ -26,7 +26,7 @@ Poll = Callable[[_weir.Notifier, int], tuple[T] | None]
 
 
 def flat(data: Octets) -> bytes | memoryview:
-    """The bytes of a buffer, whatever its item type and dimensions."""
+    """The bytes of a buffer of any item type and dimensions."""
     if isinstance(data, str):
         raise TypeError("only bytes can be published: pass text.encode()")
     return data if isinstance(data, bytes) else memoryview(data).cast("B")

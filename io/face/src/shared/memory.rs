@@ -167,7 +167,7 @@ fn memory_file() -> io::Result<OwnedFd> {
 
 /// The largest file that this process may create (RLIMIT_FSIZE).
 fn file_bytes_max() -> u64 {
-    // SAFETY: a plain C structure for which zeros are valid; the pointer is to it.
+    // SAFETY: the pointer refers to a plain C structure for which zeros are valid.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         match libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) {
@@ -200,7 +200,7 @@ fn check_pages(file: &OwnedFd) -> io::Result<()> {
 }
 
 fn status(file: &OwnedFd) -> io::Result<libc::stat> {
-    // SAFETY: a plain C structure for which zeros are valid; the pointer is to it.
+    // SAFETY: the pointer refers to a plain C structure for which zeros are valid.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         match libc::fstat(file.as_raw_fd(), &raw mut status) {

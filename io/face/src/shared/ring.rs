@@ -7,8 +7,8 @@
 //! Wake-ups: neither side polls. Before it sleeps, a reader sets `reader` to asleep, issues a full
 //! fence, and reads `written` once more. A writer advances `written`, issues a full fence, and then
 //! reads `reader`. So either the reader sees the new bytes, or the writer sees that the reader
-//! sleeps and wakes it. A writer without space uses `writer` and `read` in the same way. [`crate`]
-//! level documentation of the connection is in `shared.rs`.
+//! sleeps and wakes it. A writer without space uses `writer` and `read` in the same way.
+//! `shared.rs` explains the whole connection.
 
 use super::atomic::{AtomicU32, Ordering, fence};
 

@@ -371,7 +371,7 @@ fn random_u64() -> u64 {
     getrandom::u64().expect("the system's random numbers do not fail after start-up")
 }
 
-/// Tells systemd how long stopping may take, plus time for the threads to end.
+/// Reports to systemd how long stopping may take, plus time for the threads to end.
 fn notify_stopping(within: Duration) {
     let within_us = (within + STOP_TIMEOUT).as_micros();
     let extend = u32::try_from(within_us).unwrap_or(u32::MAX);

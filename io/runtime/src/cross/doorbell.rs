@@ -5,11 +5,13 @@
 //! writer adds a message and believes that the reader is awake. Each side takes two steps in
 //! opposite order:
 //!
-//!     reader                                  writer
-//!     1. is_asleep = true                     1. write the message into the ring
-//!     2. full fence                           2. full fence (`published`)
-//!     3. check the rings once more            3. read is_asleep (`must_ring`)
-//!     4. sleep, unless something was found    4. if it was true: set it to false, wake the reader
+//! ```text
+//! reader                                  writer
+//! 1. is_asleep = true                     1. write the message into the ring
+//! 2. full fence                           2. full fence (`published`)
+//! 3. check the rings once more            3. read is_asleep (`must_ring`)
+//! 4. sleep, unless something was found    4. if it was true: set it to false, wake the reader
+//! ```
 //!
 //! With a full (SeqCst) fence between the two steps of each side, at least one side sees the write
 //! of the other. Either the reader finds the message in step 3, or the writer finds `is_asleep` in

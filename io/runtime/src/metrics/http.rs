@@ -33,7 +33,6 @@ pub(super) struct Answer {
 }
 
 /// An HTTP request.
-/// What is asked for.
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,

@@ -11,10 +11,10 @@ use weir_wire::HopSignal;
 use super::Worker;
 use super::faces::{ClosedFace, FlushEvent};
 use super::shard::Shard;
+use crate::contents_request::Miss;
 use crate::cross::RingMessage;
 use crate::face::Face;
 use crate::message::{CloseReason, InternalPacket, ToControl};
-use crate::questions::Miss;
 
 impl Worker {
     /// Passes the batch to the shard, and delivers its outbox.

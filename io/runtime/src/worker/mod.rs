@@ -19,8 +19,8 @@
 //! | [`LoadMeter`] | time of the last report | each face's work |
 //! | [`WorkerStats`] | counters that belong to no face | copies of them |
 //!
-//! The methods of [`Worker`] are in four files, each of which calls only later ones: the loop (this
-//! file), `commands`, `receive`, `forward`. [`Faces`] contains `UdpPorts`, `FaceTable` and
+//! The methods of [`Worker`] are in four files: the loop (this file), `commands`, `receive`, `forward`.
+//! Each calls only later ones. [`Faces`] contains `UdpPorts`, `FaceTable` and
 //! `MemoryBudgets`, which do not know it.
 
 mod admission;
@@ -235,7 +235,7 @@ impl Worker {
     }
 }
 
-/// Tells the control thread that a packet thread has ended, for whatever reason.
+/// Reports the end of a packet thread to the control thread, also after a panic.
 struct EndNotice {
     control: ControlSender,
     worker: u16,

@@ -89,7 +89,7 @@ impl Siblings {
 
     // Faces of other threads.
 
-    /// Tells the other threads about a new face of this thread.
+    /// Announces a new face of this thread to the other threads.
     pub(super) fn announce(&self, id: FaceId, attributes: FaceAttributes) {
         for other in self.others() {
             self.send(other, ToWorker::AddRemoteFace { id, attributes, owner: self.index });

@@ -6,7 +6,7 @@ use weir_forward::StoreEvent;
 use weir_store::{Holding, HoldingChange, HoldingChanges, SegmentRange, Tier};
 use weir_wire::Name;
 
-use crate::questions::{ContentsCursor, ContentsError, ContentsPage};
+use crate::contents_request::{ContentsCursor, ContentsError, ContentsPage};
 
 /// Merges the shards' pages. `waiting` is the set of shards that did not answer.
 pub(super) fn merge_pages(

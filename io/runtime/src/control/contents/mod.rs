@@ -16,7 +16,9 @@ use weir_wire::Name;
 use self::merge::{merge_changes, merge_pages};
 use self::shares::shares;
 use super::workers::Workers;
-use crate::questions::{ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender};
+use crate::contents_request::{
+    ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender,
+};
 
 /// Maximum number of requests that wait for packet threads.
 const JOBS_MAX: usize = 64;
@@ -29,7 +31,7 @@ enum Requester {
     Manager { txn: u64 },
 }
 
-/// What the shards were asked for.
+/// The kind of request to the shards.
 enum JobKind {
     Page,
     Rules,

@@ -1,8 +1,8 @@
 //! All faces of the router, as the control thread knows them. Packet threads own the sockets. This
 //! component sends them commands and leaves notices for the manager.
 //!
-//! The methods of [`Faces`] are in three files, each of which calls only later ones: `create`
-//! creates faces, `recheck` moves them to other addresses, and this file manages existing ones.
+//! The methods of [`Faces`] are in three files: `create` creates faces, `recheck` moves them to
+//! other addresses, and this file manages existing ones. Each calls only later ones.
 
 mod balance;
 mod connector;
@@ -128,7 +128,7 @@ impl Faces {
         self.ports.add(sockets, &mut self.next_worker);
     }
 
-    /// Tells the manager about an event of a face.
+    /// Reports an event of a face to the manager.
     fn notify(&mut self, kind: FaceEventKind, id: FaceId) {
         let Some(face) = self.table.find(id) else { return };
         let info = face.info();
