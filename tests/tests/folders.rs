@@ -205,7 +205,7 @@ fn skipped_entries_are_named() {
 /// Root can read everything, so `weir put` runs as another user.
 #[test]
 fn unreadable_files_are_named_and_skipped() {
-    const NOBODY: u32 = 65534;
+    const OTHER_UID: u32 = 65534;
     let host = Host::new();
     let router = Router::start(&host);
     let mut source = make_source(&host);
@@ -224,7 +224,7 @@ fn unreadable_files_are_named_and_skipped() {
     command.args(["put", "source", "/folder", "--json"]);
     command.env("HOME", &home).env("WEIR_HOME", &home).env("NDN_CLIENT_TRANSPORT", router.tcp());
     if nix::unistd::geteuid().is_root() {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(OTHER_UID).gid(OTHER_UID);
     }
     let producer = Process::start("weir put as another user", command);
     assert_eq!(producer.json_line()["skipped"], 2);

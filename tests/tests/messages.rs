@@ -273,7 +273,7 @@ impl Fixture {
     }
 
     fn command(&self, with: Environment) -> Command {
-        const NOBODY: u32 = 65534;
+        const OTHER_UID: u32 = 65534;
         let program = if with == OtherUser { &self.other_user_program } else { weir_binary() };
         let mut command = self.host.command(program);
         let transport = match with {
@@ -287,7 +287,7 @@ impl Fixture {
             let home = self.host.path("other-user");
             command.env("HOME", &home).env("WEIR_HOME", &home);
             if nix::unistd::geteuid().is_root() {
-                command.uid(NOBODY).gid(NOBODY);
+                command.uid(OTHER_UID).gid(OTHER_UID);
             }
         }
         command

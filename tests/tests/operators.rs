@@ -8,7 +8,7 @@ use std::process::Command;
 
 use weir_tests::{Finished, Host, Process, Router, random_file, sha256_hex};
 
-const NOBODY: u32 = 65534;
+const OTHER_UID: u32 = 65534;
 /// A group without members on this machine.
 const GROUP: u32 = 61_234;
 
@@ -40,7 +40,7 @@ fn shared_program(host: &Host) -> PathBuf {
 fn weir_as(host: &Host, transport: &str, group: u32, groups: &str, words: &[&str]) -> Process {
     let program = shared_program(host);
     let mut command = host.command(Path::new("setpriv"));
-    command.arg(format!("--reuid={NOBODY}")).arg(format!("--regid={group}"));
+    command.arg(format!("--reuid={OTHER_UID}")).arg(format!("--regid={group}"));
     match groups {
         "" => command.arg("--clear-groups"),
         groups => command.arg(format!("--groups={groups}")),
@@ -51,7 +51,7 @@ fn weir_as(host: &Host, transport: &str, group: u32, groups: &str, words: &[&str
 }
 
 fn as_other_user(host: &Host, transport: &str, words: &[&str]) -> Finished {
-    weir_as(host, transport, NOBODY, "", words).finish()
+    weir_as(host, transport, OTHER_UID, "", words).finish()
 }
 
 /// Commands that change a router.
@@ -81,7 +81,7 @@ fn other_users_cannot_change_the_router() {
         }
         as_other_user(&host, &transport, &["status"]).success();
         let serve = ["put", file.to_str().expect("UTF-8"), "/file"];
-        let mut producer = weir_as(&host, &transport, NOBODY, "", &serve);
+        let mut producer = weir_as(&host, &transport, OTHER_UID, "", &serve);
         producer.line_with("/file");
         let fetch = ["get", "/file", "-o", out.to_str().expect("UTF-8")];
         as_other_user(&host, &transport, &fetch).success();
@@ -111,8 +111,8 @@ fn group_members_may_send_commands() {
     let unix = router.unix();
     let erase = COMMANDS[0];
     weir_as(&host, &unix, GROUP, "", erase).finish().success();
-    let groups = format!("{NOBODY},{GROUP}");
-    weir_as(&host, &unix, NOBODY, &groups, erase).finish().success();
+    let groups = format!("{OTHER_UID},{GROUP}");
+    weir_as(&host, &unix, OTHER_UID, &groups, erase).finish().success();
     let message = as_other_user(&host, &unix, &["status"]).failure();
     assert!(message.contains("ermission"), "{message}");
     let message = as_other_user(&host, &router.tcp(), erase).failure();
@@ -178,8 +178,8 @@ fn finds_session_router_without_its_env() {
     if is_root {
         let _ = shared_program(&host);
         command = host.command(&host.path("weir"));
-        command.args(["router", "--udp", "none", "--tcp", "none"]).uid(NOBODY).gid(NOBODY);
-        nix::unistd::chown(&session, Some(NOBODY.into()), None).expect("owner");
+        command.args(["router", "--udp", "none", "--tcp", "none"]).uid(OTHER_UID).gid(OTHER_UID);
+        nix::unistd::chown(&session, Some(OTHER_UID.into()), None).expect("owner");
     }
     command.env("XDG_RUNTIME_DIR", &session);
     let router = Process::start("weir router", command);
@@ -188,7 +188,7 @@ fn finds_session_router_without_its_env() {
         host.command(&if is_root { host.path("weir") } else { weir_tests::weir_binary().into() });
     job.args(["status"]).env_remove("XDG_RUNTIME_DIR").env("TMPDIR", host.path("unprivileged"));
     if is_root {
-        job.uid(NOBODY).gid(NOBODY);
+        job.uid(OTHER_UID).gid(OTHER_UID);
     }
     let finished = Process::start("weir status as a job", job).finish();
     finished.success();

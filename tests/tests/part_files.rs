@@ -448,7 +448,7 @@ fn links_planted_in_a_folder_are_not_followed() {
 /// such a file even for root, and the test needs root.
 #[test]
 fn discards_part_files_of_other_users() {
-    const NOBODY: u32 = 65534;
+    const OTHER_UID: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         eprintln!("not root: part files of other users are NOT tested");
         return;
@@ -465,7 +465,7 @@ fn discards_part_files_of_other_users() {
             format!("umask {umask}; for s in part state new; do echo x >.file.weir-$s; done");
         let mut command = Command::new("sh");
         command.args(["-c", &script]).current_dir(fixture.host.path("out"));
-        let status = command.uid(NOBODY).gid(NOBODY).status().expect("a shell");
+        let status = command.uid(OTHER_UID).gid(OTHER_UID).status().expect("a shell");
         assert!(status.success());
         let target = fixture.target();
         fixture.get(&["-o", text(&target)]).finish().success();

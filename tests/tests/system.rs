@@ -159,7 +159,7 @@ fn put_of_an_unreadable_file_is_an_error() {
 
 /// Runs `weir` as an unprivileged user, which needs root.
 fn as_other_user(host: &Host, transport: &str, arguments: &[&str]) -> Process {
-    const NOBODY: u32 = 65534;
+    const OTHER_UID: u32 = 65534;
     let open = fs::Permissions::from_mode(0o755);
     let program = host.path("weir");
     fs::copy(weir_binary(), &program).expect("copy of weir");
@@ -169,7 +169,12 @@ fn as_other_user(host: &Host, transport: &str, arguments: &[&str]) -> Process {
     fs::create_dir(&home).expect("folder");
     fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("mode");
     let mut command = host.command(&program);
-    command.args(arguments).uid(NOBODY).gid(NOBODY).env("HOME", &home).env("WEIR_HOME", &home);
+    command
+        .args(arguments)
+        .uid(OTHER_UID)
+        .gid(OTHER_UID)
+        .env("HOME", &home)
+        .env("WEIR_HOME", &home);
     command.env("NDN_CLIENT_TRANSPORT", transport);
     Process::start("weir as another user", command)
 }

@@ -276,6 +276,7 @@ impl<'a> Fetch<'a> {
             Some(before) if is_same || job.version.is_none() => before.error,
             _ => error,
         };
+        // Bytes already written to a stream cannot be replaced by another version.
         let has_begun = self.stream.has_begun.load(Ordering::Relaxed);
         let (true, Some(version)) = (may_be_replaced, job.version.take()) else {
             return Some((job, error));
@@ -530,6 +531,8 @@ impl DownloadHost for Fetch<'_> {
         };
         // After a stop, the output may fail before the downloader notices. Report the stop.
         let error = if self.stop.is_set() { DownloadError::Stopped } else { error };
+        // An error of one entry does not stop the others. An error of the router, a stop and a full
+        // disk affect all entries.
         let is_fatal = match &error {
             DownloadError::Client(_) | DownloadError::Stopped => true,
             DownloadError::Store(source)

@@ -205,6 +205,8 @@ impl<'a> Publisher<'a> {
         for folder in tree.folders.iter().filter(|folder| folder.is_served) {
             let name = folder.name.clone();
             let is_known = before.folders.get(&name) == Some(&folder.id);
+            // An empty folder that this process has not seen may be a mount point without its file
+            // system. If files were published below it, keep them.
             if folder.is_empty && !is_known && parents.contains(name.value()) {
                 self.skip_entry(tree.path_of(&folder.entry), Some(name), EMPTY.to_owned());
                 continue;
@@ -220,10 +222,12 @@ impl<'a> Publisher<'a> {
             let (name, path) = (tree.name_of(&skipped.entry), tree.path_of(&skipped.entry));
             let name = (skipped.cause == SkipCause::Unknown).then_some(name);
             self.skip_entry(path, name, skipped.reason.clone());
-            let left_out = self.found.unpublished.last_mut().expect("it was just added");
-            left_out.is_by_rule = skipped.cause == SkipCause::Rule;
+            let entry = self.found.unpublished.last_mut().expect("it was just added");
+            entry.is_by_rule = skipped.cause == SkipCause::Rule;
         }
         self.sign_files(name, tree)?;
+        // Keep the published versions of entries that could not be examined, and of files that
+        // exist although the listing did not contain them.
         self.found.is_incomplete = self.found.snapshot.carry_over(before, &self.unknown);
         let known = tree.skipped.iter().filter(|skipped| skipped.cause != SkipCause::Unknown);
         let skipped: Vec<PathBuf> = known.map(|skipped| tree.path_of(&skipped.entry)).collect();
@@ -245,6 +249,7 @@ impl<'a> Publisher<'a> {
                 Some(above) => Some(above),
                 None if is_known => None,
                 None => {
+                    // Sign an empty listing as a test of the name's length.
                     let label = self.signing_context(root).label(&folder.name);
                     match publish_listing(&[], label, self.options) {
                         Err(error)
@@ -288,11 +293,11 @@ impl<'a> Publisher<'a> {
     /// published at or below it stay.
     fn skip_entry(&mut self, path: PathBuf, name: Option<Name>, reason: String) {
         let has_earlier = name.as_ref().is_some_and(|name| self.before.seen.has(name));
-        let standing = if has_earlier { ServedState::Earlier } else { ServedState::Nothing };
+        let served_state = if has_earlier { ServedState::Earlier } else { ServedState::Nothing };
         self.found.unpublished.push(UnpublishedEntry {
             path,
             reason,
-            served_state: standing,
+            served_state,
             is_by_rule: false,
         });
         self.unknown.extend(name);
@@ -307,6 +312,7 @@ impl<'a> Publisher<'a> {
             let (name, path) = (tree.name_of(file), tree.path_of(file));
             let metadata = fs::metadata(&path)
                 .map_err(|source| PublishError::Read { path: path.clone(), source })?;
+            // A large file is signed by all threads, so sign only one of them at a time.
             let _alone = (metadata.len() >= LARGE_BYTES).then(|| large.lock());
             let stamp = stamp(&metadata);
             if before.seen.files.get(&name) == Some(&Some(stamp)) {
@@ -358,13 +364,9 @@ impl<'a> Publisher<'a> {
             Ok((SignOutcome::Put(put, is_being_written), stamp)) => {
                 self.batch.add(*put).map_err(explain)?;
                 if is_being_written {
-                    let (reason, standing) = (BEING_WRITTEN.to_owned(), ServedState::Snapshot);
-                    let left_out = UnpublishedEntry {
-                        path,
-                        reason,
-                        served_state: standing,
-                        is_by_rule: false,
-                    };
+                    let (reason, served_state) = (BEING_WRITTEN.to_owned(), ServedState::Snapshot);
+                    let left_out =
+                        UnpublishedEntry { path, reason, served_state, is_by_rule: false };
                     self.found.unpublished.push(left_out);
                     self.found.unsettled.insert(name.clone());
                 }

@@ -81,6 +81,7 @@ impl Server<'_> {
 
     fn serve(&mut self, mut client: Client) -> anyhow::Result<()> {
         let (mut lost, mut registration) = (None, None);
+        // `serve` borrows the store and the client, so it returns for each registration.
         while lost.is_none() {
             let served = {
                 let registrations = self.registrations.as_ref();

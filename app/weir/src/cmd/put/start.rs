@@ -63,14 +63,18 @@ impl InitialPublication<'_> {
             }
             let (mut found, is_all) = self.scan(&before, awaited.as_ref())?;
             was_there += found.reused;
+            // Withdraw files only after a complete scan.
             let withdrawn =
                 if is_all { before.withdrawn_since(&found.snapshot) } else { Vec::new() };
             self.record(&mut all, std::mem::take(&mut found.published), &withdrawn)?;
             if is_all {
                 break found;
             }
+            // Do not sign these files again in the next scan.
             before.files.extend(found.snapshot.files);
             let looked = begin.elapsed();
+            // Wait only for files that were being written at the first scan. Later ones are
+            // published after the start.
             awaited.get_or_insert((found.unsettled, Instant::now() + WRITERS_WAIT));
             self.pause(PAUSE.max(looked))?;
         };

@@ -113,6 +113,7 @@ impl WatchPublisher<'_> {
                     self.watched.rescan_after = Some(RETRY_AFTER_ERROR);
                 }
             }
+            // Report an error once, not at each retry.
             if !error.is_empty() && error != last_error && !self.stop.is_set() {
                 errln!("weir: {error}; trying again");
             }
