@@ -1,8 +1,8 @@
 //! An event loop: many consumers and producers on the connections of one client.
 //!
 //! Thousands of endpoints may share a client, so a turn must not touch those that have nothing to
-//! do. The loop finds the endpoints of a packet by prefix, those that are due in a set ordered by
-//! time, and those that another thread woke by their number.
+//! do. The loop finds the endpoints of a packet by prefix, and those that are due in a set ordered
+//! by time. Other threads wake an endpoint by its number.
 //!
 //! One turn ([`EventLoop::run_once`]):
 //!

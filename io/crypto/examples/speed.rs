@@ -1,6 +1,7 @@
-//! Measures signatures and verifications per second of processor time, on one thread, for a Data of
-//! 8000 bytes and one of 100: `cargo run --release -p weir-crypto --example speed [ALGORITHM...]`.
-//! An algorithm may be the beginning of a name. `--json` prints one JSON object instead of lines.
+//! Measures signatures and verifications per second of processor time, on one thread, for Data of
+//! 8000 and of 100 bytes. Run it with `cargo run --release -p weir-crypto --example speed
+//! [ALGORITHM...]`. An algorithm may be the beginning of a name. `--json` prints one JSON object
+//! instead of lines.
 
 use std::time::Duration;
 

@@ -12,9 +12,9 @@ pub trait Constants: Default {
     fn out_of_order(&self) -> Option<[(&'static str, f64); 2]>;
 }
 
-/// Implements [`Constants`](crate::congestion::Constants) for a struct of `f64` fields: which
-/// fields a text may set, the bounds of each, and optionally a pair in which the first must not
-/// exceed the second.
+/// Implements [`Constants`](crate::congestion::Constants) for a struct of `f64` fields. Lists the
+/// fields that a text may set, with their bounds. Optionally names a pair in which the first must
+/// not exceed the second.
 ///
 /// ```
 /// #[derive(Default)]

@@ -78,8 +78,8 @@ pub(crate) struct Cubic {
     pace: Pace,
 }
 
-/// Paces the smallest window where even that is too much: a router on this host answers so fast
-/// that two Interests per round trip exceed what a disk can write.
+/// Paces the smallest window where even that is too much. A router on this host answers so fast
+/// that two Interests per round trip may exceed the rate of a disk.
 #[derive(Clone, Debug)]
 struct Pace {
     /// Share of the window that may be used, up to 1.
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cube_root_is_that_of_the_standard_library() {
+    fn cube_root_matches_std() {
         for x in [1e-9, 0.001, 0.3, 1.0, 2.0, 8.0, 27.0, 1e3, 12345.678, 1e12] {
             let expected = f64::cbrt(x);
             assert!((cube_root(x) - expected).abs() < 1e-9 * expected, "{x}: {}", cube_root(x));

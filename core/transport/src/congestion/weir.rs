@@ -34,9 +34,9 @@
 //! | 5.0 ms | 25.0 | above `2 K`: `W = X * base + K`, from 525 to 511                 |
 //! | 10 ms  | 50.0 | deep: above `4 K` and a sixteenth of the base: a drain, then 511 |
 //!
-//! The controller must never judge answers sent under another window. It must take a lasting delay
-//! for a longer path at most once in 64 rounds: each such mistake adds the queue of others to the
-//! base. `docs/controllers/weir.md` has measurements.
+//! The controller must never judge answers sent under another window. It must accept a lasting
+//! delay as a longer path at most once in 64 rounds. Each such mistake adds the queue of others to
+//! the base. `docs/controllers/weir.md` has measurements.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
@@ -66,8 +66,8 @@ const QUEUE_MIN_NS: f64 = 0.25 * NS_PER_MS as f64;
 /// in BBR).
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// The bottleneck's rate is measured over at least this many packets and at least a round trip
-/// divided by `RATE_PARTS`, because threads hand packets over in batches.
+/// The rate is measured over at least this many packets, and at least a round trip divided by
+/// `RATE_PARTS`. Shorter times are misleading, because threads hand packets over in batches.
 const RATE_PACKETS: u32 = 16;
 const RATE_PARTS: f64 = 4.0;
 /// Without a queue, a step of growth is the window divided by this.

@@ -19,7 +19,7 @@
 //!
 //! A segment whose manifest part is missing cannot be verified. It is set aside with the part, and
 //! requested again when the part has arrived. A reader that wants all segments in order can use
-//! nothing behind a hole: then nothing is skipped, and half of its buffer stays free for what is
+//! nothing behind a hole. Then nothing is skipped, and half of its buffer stays free for what is
 //! set aside.
 //!
 //! [`Holes`] decides, and `transfer/set_aside.rs` carries out its [`HoleStep`]. `Holes` exists only
@@ -44,8 +44,8 @@ use super::verify::VerifyQueue;
 const GAP_SEGMENTS: u64 = 1 << 12;
 /// Upper bound of segments requested in one round: half in order, half spread over all.
 const ROUND_SEGMENTS: u64 = 64;
-/// When a pass meets a hole, this many segments spread over the rest are requested, in addition to
-/// those at distances 1, 2, 4 and so on.
+/// A pass that meets a hole requests segments at distances 1, 2, 4 and so on, and this many spread
+/// over the rest.
 const SPREAD_SEGMENTS: u64 = 16;
 
 /// Minimum wait for an answer from behind a hole.

@@ -1,8 +1,8 @@
 //! The consumer: finds what a target consists of, and fetches it.
 //!
-//! The methods of `Transfer` are in four files that call in one direction: `mod` (sending and
-//! receiving), `verdicts` (what happens to a received packet), `set_aside` (carries out what
-//! `Holes` decides), `failure` (failed segments, and the end). [`Consumer`] calls its three
+//! The methods of `Transfer` are in four files. Each file calls only the following ones. `mod`
+//! sends and receives. `verdicts` decides about received packets. `set_aside` carries out what
+//! `Holes` decides. `failure` handles failed segments and the end. [`Consumer`] calls its three
 //! components in order; they never call it. [`Transfer`] calls those below it in the same way.
 //!
 //! ```text

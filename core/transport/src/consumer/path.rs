@@ -11,9 +11,9 @@
 //! 1. **Timeout.** The chunk is older than the retransmission timeout of RFC 6298 (smoothed round
 //!    trip plus 8 deviations), or its lifetime ends.
 //! 2. **Overtaken.** A chunk sent at least three sendings later was answered (`REORDER_ORDERS`),
-//!    *and* the chunk is older than the *reorder window*: the slowest recent round trip plus a
-//!    quarter of it. Both conditions are needed: the paths of NDN reorder, because a near store
-//!    answers before a far one.
+//!    *and* the chunk is older than the *reorder window*. That is the slowest recent round trip
+//!    plus a quarter of it. Both conditions are needed: the paths of NDN reorder, because a near
+//!    store answers before a far one.
 //! 3. **Probe timeout.** No packet has arrived for twice the reorder window. The oldest chunk is
 //!    sent again, once, until a packet arrives. The end of an object needs this, because no later
 //!    answers can overtake its last chunks (as in RFC 8985, 7.2).
@@ -31,9 +31,9 @@
 //! that after its last sending, and each further loss doubles the wait ([`Path::resend_at`]). A
 //! timed-out chunk is sent again at once.
 //!
-//! **False losses.** If the answer of a chunk that was found overtaken arrives after all, the
-//! margin of the reorder window doubles, from 1/4 up to 8 round trips ([`Path::measure_answer`]). A
-//! probe timeout does not count, because a path that stalls has not reordered.
+//! **False losses.** The answer of an overtaken chunk may arrive after all. Then the margin of the
+//! reorder window doubles, from 1/4 up to 8 round trips ([`Path::measure_answer`]). A probe timeout
+//! does not count, because a path that stalls has not reordered.
 //!
 //! **Congestion.** An overtaken chunk makes the controller slow down, at most once a round trip.
 //! A probe timeout does not: if more is lost, the answer to the probe shows it. A timeout doubles
@@ -42,11 +42,11 @@
 //!
 //! Example, `AfterSlowest`: ten chunks leave at 0 ms. Chunks 1 to 9 are answered at 100, 101, ...,
 //! 108 ms, chunk 0 is not. At 102 ms the answer to chunk 3 makes chunk 0 overtaken. The slowest
-//! round trip is 108 ms and the reorder window 135 ms, so chunk 0 is lost at 135 ms and sent again
-//! at once. Its timeout would have come much later.
+//! round trip is 108 ms, and the reorder window 135 ms. So chunk 0 is lost at 135 ms, and is sent
+//! again at once. Its timeout would have come much later.
 //!
-//! It must never find a loss by the number of answers alone unless the rule is `AfterThree`, and
-//! never let one stall widen the reorder window.
+//! It must never find a loss by the number of answers alone, except with the rule `AfterThree`. It
+//! must never let a stall widen the reorder window.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

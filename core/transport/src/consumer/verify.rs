@@ -5,9 +5,9 @@
 //! in any order, in batches ([`Check::run_all`]), and returns a [`Verdict`]. So a slow check delays
 //! no Interest, and simulations can charge its cost.
 //!
-//! 1. [`VerifyQueue::verify`] looks up how the packet is verified: the manifest lists it
-//!    ([`Check::Digest`]); it is a sole segment whose Content digest the metadata state
-//!    ([`Check::Content`]); otherwise its own signature counts ([`Check::Signature`]).
+//! 1. [`VerifyQueue::verify`] looks up how the packet is verified. If the manifest lists it, its
+//!    digest counts ([`Check::Digest`]). For a sole segment it is the Content digest in the
+//!    metadata ([`Check::Content`]). Otherwise its own signature counts ([`Check::Signature`]).
 //! 2. If the prerequisite is missing, the packet is held. The prerequisite is the manifest part
 //!    that lists it, or the key of its signer. The first packet of an unknown signer raises
 //!    [`ConsumerEvent::NeedKey`]. When a prerequisite arrives, the consumer calls `verify` again

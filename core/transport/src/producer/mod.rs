@@ -1,8 +1,8 @@
 //! The producer: takes Interests and returns Data; reads in between are operations of the driver.
 //!
-//! [`Producer`] owns and calls `Buffer` (Data that was put or read), `WaitingTable` (Interests for
-//! data that does not exist yet), `DiskReads` (Interests whose answer the disk reads) and `Absence`
-//! (signed answers that a name does not exist).
+//! [`Producer`] owns and calls four components. `Buffer` stores Data that was put or read.
+//! `WaitingTable` has Interests for data that does not exist yet, and `DiskReads` those whose
+//! answer is on the disk. `Absence` signs answers that a name does not exist.
 
 mod absence;
 mod buffer;
@@ -59,7 +59,7 @@ impl<S: Source> Producer<S> {
         Self::build(source, config, None)
     }
 
-    /// A producer that serves `source`, with an output buffer in memory and on a disk: the disk
+    /// A producer that serves `source`, with an output buffer in memory and on a disk. The disk
     /// stores what memory has no room for (paper socket-api, section 5.4). The disk is a cache that
     /// lasts as long as the producer. What it cannot store or return is requested from `source`,
     /// and then from the application, as if there were no disk.

@@ -139,8 +139,8 @@ impl WaitingTable {
         self.scratch = found;
     }
 
-    /// Removes and returns, with their answers, the Interests that `source` can answer now, of
-    /// those below `prefix` and those with CanBePrefix for a prefix of it.
+    /// Removes and returns the Interests that `source` can answer now, with their answers.
+    /// Considers those below `prefix`, and those with CanBePrefix for a prefix of it.
     pub(super) fn take_answerable(
         &mut self,
         prefix: NameView<'_>,

@@ -267,7 +267,8 @@ impl KeyChain {
     }
 
     /// A signer with the default key. If there is no key at all, first generates an ECDSA P-256 key
-    /// for [`default_identity`], encrypted if a passphrase is set in the environment or a file.
+    /// for [`default_identity`]. It is encrypted if a passphrase is set in the environment or a
+    /// file.
     ///
     /// # Errors
     /// [`KeyChainError::NoDefault`], and the errors of [`Self::signer`] and [`Self::generate`].

@@ -39,8 +39,8 @@
 //! damaged on disk, and its checksum differs: 37 segments are requested. If the producer has
 //! restarted and made another version of the same content (`ContentDigest`), the same happens.
 //!
-//! A download must never store a segment before it is verified, list a segment in the state file
-//! before its data is synced, or leave an incomplete file under the final name.
+//! A download must never store a segment before it is verified, or list it in the state file before
+//! its data is synced. It must never leave an incomplete file under the final name.
 
 mod directory;
 mod download;

@@ -30,7 +30,7 @@ use super::sink::{Checksums, FileSink};
 /// ```text
 ///   .NAME.weir-part        the segments received so far, each at its offset
 ///   .NAME.weir-state       which of them are stored, with a CRC-32C for each
-///   .NAME.weir-state-new   the next state, before it is renamed over the last
+///   .NAME.weir-new         the next state, before it is renamed over the last
 ///   NAME                   the complete file
 /// ```
 ///
@@ -41,7 +41,7 @@ use super::sink::{Checksums, FileSink};
 ///    state, nothing is fetched (if configured).
 /// 2. It opens or creates the part file and locks it. One process at a time may download to a
 ///    target.
-/// 3. If the state file belongs to the same version, or to a version with the same content digest,
+/// 3. The state file must belong to the same version, or to one with the same content digest. Then
 ///    each listed segment is read and compared with its checksum. Otherwise the part file is
 ///    truncated.
 /// 4. [`sink`](Output::sink) stores segments at their offsets, from several threads.
@@ -55,8 +55,9 @@ use super::sink::{Checksums, FileSink};
 /// the open file (`leads_to`). Another download may have finished meanwhile, or a user with write
 /// permission may have swapped the file.
 ///
-/// It must never open the target for writing, follow a symbolic link, replace anything but a
-/// regular file, or use a part file of another user. See `docs/durability/part-files.md`.
+/// It must never open the target for writing, follow a symbolic link, or replace anything but a
+/// regular file. It must never use a part file of another user. See
+/// `docs/durability/part-files.md`.
 #[derive(Debug)]
 pub struct PartFile {
     target: PathBuf,
@@ -319,8 +320,8 @@ impl PartFile {
 
     /// Opens an existing part file or creates one. `None` if the caller must try again.
     ///
-    /// A single call for both would fail: Linux then does not open another user's file in a
-    /// directory like `/tmp`, even for the superuser, who could remove it (`fs.protected_regular`).
+    /// A single call for both would fail for another user's file in a directory like `/tmp`
+    /// (`fs.protected_regular`). This applies even to the superuser, who could remove the file.
     fn try_open_part(&self) -> io::Result<Option<File>> {
         let directory = self.directory();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;

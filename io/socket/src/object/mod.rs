@@ -1,5 +1,5 @@
-//! Objects ready to be served, and where their packets are: content signed by this process
-//! (`published`), or a file or bucket object with all packets of an object (`stored`).
+//! Objects ready to be served, and where their packets are. `published` has content signed by this
+//! process. `stored` has files or bucket objects with all packets of an object.
 
 pub(crate) mod block_cache;
 pub(crate) mod held_file;

@@ -245,8 +245,8 @@ impl ObjectStore {
         self.objects[at] = Some(published);
     }
 
-    /// Removes the version of an object that was added last: at once, or after a while in which
-    /// consumers that know it may still fetch its segments.
+    /// Removes the version of an object that was added last, at once or after a while. Until then,
+    /// consumers that know the version may fetch its segments.
     fn remove(&mut self, now: Instant, object: &[u8]) {
         let Some(id) = self.by_name.remove(object) else { return };
         let Some((linger_ns, files)) = &self.linger_policy else { return self.remove_object(id) };

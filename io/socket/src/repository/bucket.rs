@@ -1,10 +1,9 @@
 //! A repository in a bucket. An object exists completely or not at all, so nothing is written to a
 //! temporary name.
 //!
-//! There is no lock: objects of a bucket do not end with the process that made them, and a process
-//! that only serves may lack write permission. Several processes may put objects at once without
-//! harm: versions have their own names, and a process removes only objects that it has seen or
-//! made.
+//! There is no lock. Objects of a bucket do not end with the process that made them, and a process
+//! that only serves may lack write permission. Several processes may safely put objects at once.
+//! Versions have their own names, and a process removes only objects that it has seen or made.
 
 use std::collections::HashSet;
 use std::io;

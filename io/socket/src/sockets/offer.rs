@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_metadata_of_the_object_that_they_name_are_an_offer() {
+    fn offer_needs_metadata_of_its_own_object() {
         let good = data("/a/32=metadata/54=%01/50=%00", "/a/54=%01");
         assert_eq!(*Offer::decode(good).unwrap().name(), "/a/54=%01".parse().unwrap());
         for (name, versioned, problem) in [

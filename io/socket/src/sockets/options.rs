@@ -235,8 +235,8 @@ socket_options! {
         /// Whether segments are verified by the manifest, if there is one. If not, each is verified
         /// by its own signature.
         manifest: bool = true;
-        /// What happens to a packet that fails verification: "ask-again" requests it again a few
-        /// times and then fails; "deliver" delivers it with a flag; "abort" fails.
+        /// What happens to a packet that fails verification. "ask-again" requests it again a few
+        /// times and then fails. "deliver" delivers it with a flag. "abort" fails.
         on_bad: Word<OnBad> = Word(OnBad::RequestAgain);
         /// Upper bound of bytes per fetch that wait for the reader, are requested or are being
         /// verified.
@@ -257,8 +257,8 @@ socket_options! {
         /// Upper bound of segments of a growing object that are requested before they exist. As
         /// many as are made in a round trip arrive without delay.
         ahead: u32 = 64, 1 => 4096;
-        /// What happens to new segments of a growing object while the reader's buffer is full:
-        /// "in-order" fetches them later, if they are still available; "skip" continues with the
+        /// What happens to new segments of a growing object while the reader's buffer is full.
+        /// "in-order" fetches them later, if they are still available. "skip" continues with the
         /// newest segment when the buffer has been read.
         behind: Word<LagPolicy> = Word(LagPolicy::InOrder);
         /// Whether segments from stores must be fresh.
@@ -294,8 +294,8 @@ socket_options! {
         freshness: Time = ms(10_000), ms(0) => ms(86_400_000);
         /// How long stores count metadata as fresh: how late consumers may notice a new version.
         metadata_freshness: Time = ms(10), ms(0) => ms(86_400_000);
-        /// What is signed: "segments" signs each segment and the manifest that lists them;
-        /// "manifest" signs only the manifest, which is much faster but not understood by other
+        /// What is signed. "segments" signs each segment and the manifest that lists them.
+        /// "manifest" signs only the manifest, which is much faster, but not understood by other
         /// libraries.
         signs: Word<SigningMode> = Word(SigningMode::Segments);
         /// How long an Interest for unpublished data waits for its publication, at most its

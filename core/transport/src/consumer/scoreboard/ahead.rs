@@ -4,10 +4,10 @@
 //! sent again. The wait says nothing about the path. So the Interest needs no window, is no
 //! round-trip sample, and its expiry is no loss.
 //!
-//! The number requested ahead adapts: one more for each segment that already existed when
-//! requested, one less when requests are earlier than needed for a while, half after a timeout.
-//! Consumers of one object therefore request a segment at the same time, even if they started at
-//! different times, and routers aggregate their Interests.
+//! The number requested ahead adapts. It grows by one for each segment that already existed when
+//! requested. It shrinks by one when requests are earlier than needed for a while, and by half
+//! after a timeout. Consumers of one object therefore request a segment at the same time, even if
+//! they started at different times, and routers aggregate their Interests.
 //!
 //! A segment exists once it or a later one has arrived, or metadata says so. Earlier segments that
 //! were requested ahead are then lost or about to arrive.
@@ -19,8 +19,8 @@ const LATE_ROUND_TRIPS: u64 = 2;
 /// A segment was requested earlier than needed if it would still have waited this many round trips
 /// when requested one segment later.
 const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
-/// The number shrinks after this many consecutive segments requested earlier than needed, or as
-/// many as are requested ahead if that is more, so that a whole burst counts.
+/// The number shrinks after this many consecutive segments requested earlier than needed. If more
+/// are requested ahead, it takes as many as that, so that a whole burst counts.
 const EARLY_SEGMENTS_MIN: u32 = 4;
 
 pub(super) struct AheadWindow {

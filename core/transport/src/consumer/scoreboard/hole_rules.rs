@@ -8,8 +8,8 @@ pub(super) const NO_ROUTE_MAX: u32 = 5;
 /// Retransmissions in the window before a segment is set aside. Five consecutive losses of one
 /// segment are no coincidence: at a loss of 5 % they happen to one segment in 60 million.
 const RETRIES_IN_WINDOW: u32 = 5;
-/// While no hole is known, all paths must have been unresponsive for this many lifetimes before
-/// that counts as a hole: a link that fails for seconds is none.
+/// While no hole is known, paths that stop responding indicate one only after this many lifetimes.
+/// A link that fails for seconds is no hole.
 const SILENT_LIFETIMES: u64 = 2;
 
 /// When a segment that gets no answer is set aside.

@@ -72,7 +72,7 @@ use crate::PathId;
 use crate::congestion::Congestion;
 
 /// How long to wait for a segment that was requested ahead once a later one has arrived: half a
-/// round trip, at least `OVERTAKEN_NS_MIN`, and `OVERTAKEN_NS` while no round trip is known.
+/// round trip, but at least `OVERTAKEN_NS_MIN`. While no round trip is known, it is `OVERTAKEN_NS`.
 const OVERTAKEN_NS_MIN: u64 = 10 * NS_PER_MS;
 const OVERTAKEN_NS: u64 = 100 * NS_PER_MS;
 /// Without retransmissions a segment is lost when one this far after it has arrived.
@@ -715,8 +715,8 @@ impl Scoreboard {
         self.outstanding.pop_done();
     }
 
-    /// When nothing new is left to request, chunks on paths that have timed out are sent on another
-    /// path, so that the end of the transfer does not wait for them.
+    /// When nothing new is left to request, chunks on timed-out paths are sent on another path. The
+    /// end of the transfer must not wait for them.
     fn resend_from_timed_out_paths(&mut self, now: Instant) {
         let is_left = self.limit.is_none_or(|limit| self.outstanding.next_index() < limit);
         let has_other = self.paths.in_use().iter().any(|path| !path.is_failing());

@@ -80,8 +80,8 @@ fn readded_path_starts_fresh() {
     assert_eq!(*orders.lock().unwrap(), [(0, 1)]);
 }
 
-/// With a small buffer only the faster of two paths is used, because its segments would wait for
-/// the slower path (paper chopcop, 4.2: freeze and resume).
+/// With a small buffer only the faster of two paths is used (paper chopcop, 4.2: freeze and
+/// resume). Its segments would have to wait for the slower path.
 #[test]
 fn freezes_slow_path_when_reader_is_full() {
     const SLOW: PathId = PathId(9);

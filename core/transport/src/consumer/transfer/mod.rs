@@ -445,8 +445,8 @@ impl Transfer {
     ///    exactly as its segment numbers do, gaps included.
     /// 3. All Interests of a batch have the same selectors and are appended in ascending order,
     ///    path by path as the schedule decides.
-    /// 4. The scoreboard stores `base` for each chunk, not the nonces. A Nack returns the Interest:
-    ///    [`nonce_base`] subtracts the segment number, and the Nack counts only if the result is
+    /// 4. The scoreboard stores `base` for each chunk, not the nonces. A Nack returns the Interest,
+    ///    and [`nonce_base`] subtracts the segment number. The Nack counts only if the result is
     ///    the base of the chunk's last sending.
     ///
     /// Example: base 1000, segments 7, 8 and 10. The nonces are 1007, 1008 and 1010. The link sends
