@@ -189,8 +189,9 @@ fn build(arguments: &[&str]) -> PathBuf {
 pub(crate) fn build_folder() -> PathBuf {
     let program = std::env::current_exe().expect("path of this program");
     let folder = program.parent().expect("programs lie in target/PROFILE");
-    match folder.ends_with("deps") {
-        true => folder.parent().expect("deps lies in target/PROFILE").to_path_buf(),
-        false => folder.to_path_buf(),
+    if folder.ends_with("deps") {
+        folder.parent().expect("deps lies in target/PROFILE").to_path_buf()
+    } else {
+        folder.to_path_buf()
     }
 }

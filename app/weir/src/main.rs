@@ -73,9 +73,10 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             table::errln!("weir: {error:#}{}", limits::hint(&error));
-            match error.downcast_ref::<transfer::Interrupted>().is_some() {
-                true => ExitCode::from(signals::exit_code()),
-                false => ExitCode::from(exit_code(&error)),
+            if error.downcast_ref::<transfer::Interrupted>().is_some() {
+                ExitCode::from(signals::exit_code())
+            } else {
+                ExitCode::from(exit_code(&error))
             }
         }
     }

@@ -84,9 +84,10 @@ pub(crate) fn printable(text: impl std::fmt::Display) -> String {
             letter,
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
         );
-        match letter.is_control() || turns {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
+        if letter.is_control() || turns {
+            shown.extend(letter.escape_default())
+        } else {
+            shown.push(letter)
         }
     }
     shown

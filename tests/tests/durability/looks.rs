@@ -23,12 +23,11 @@ fn ready_follows_recent_files() {
         for file in 0..20 {
             fs::write(fixture.source(&format!("f{file}")), [file; 100]).expect("written");
         }
-        let process = match repo {
-            true => fixture.start_watch(),
-            false => {
-                let words = ["put", "source", "/folder", "--watch", "--json"];
-                fixture.router.spawn(&words)
-            }
+        let process = if repo {
+            fixture.start_watch()
+        } else {
+            let words = ["put", "source", "/folder", "--watch", "--json"];
+            fixture.router.spawn(&words)
         };
         let ready = process.json_line();
         assert_eq!(ready["objects"], 21, "{ready}");

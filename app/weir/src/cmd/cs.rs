@@ -171,21 +171,22 @@ fn erase(client: &mut ManagementClient, prefix: &Name, limit: Option<u64>) -> an
 
 /// The holdings of an object as text.
 fn holdings_text(held: &HoldingsStatus) -> String {
-    let tier = |place: &str, ranges: &[SegmentRange]| {
+    let tier = |name: &str, ranges: &[SegmentRange]| {
         let segments = ranges.iter().map(|range| range.last - range.first + 1).sum();
         let list: Vec<String> = ranges.iter().map(range_text).collect();
-        format!("  {place:<10} {}: {}\n", count(segments, "segment", "segments"), list.join(", "))
+        format!("  {name:<10} {}: {}\n", count(segments, "segment", "segments"), list.join(", "))
     };
     let mut text = String::new();
-    for (place, ranges) in [("memory", &held.memory), ("disks", &held.disk)] {
+    for (name, ranges) in [("memory", &held.memory), ("disks", &held.disk)] {
         if !ranges.is_empty() {
-            text.push_str(&tier(place, ranges));
+            text.push_str(&tier(name, ranges));
         }
     }
     if text.is_empty() {
-        text.push_str(match held.is_partial {
-            true => "  no segments known yet\n",
-            false => "  no segments\n",
+        text.push_str(if held.is_partial {
+            "  no segments known yet\n"
+        } else {
+            "  no segments\n"
         });
     }
     if held.is_partial {
@@ -195,9 +196,10 @@ fn holdings_text(held: &HoldingsStatus) -> String {
 }
 
 fn range_text(range: &SegmentRange) -> String {
-    match range.first == range.last {
-        true => range.first.to_string(),
-        false => format!("{}-{}", range.first, range.last),
+    if range.first == range.last {
+        range.first.to_string()
+    } else {
+        format!("{}-{}", range.first, range.last)
     }
 }
 

@@ -168,8 +168,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         FaceCommand::Create(create) => {
             let mut parameters = ControlParameters::default();
             create.settings.fill(&mut parameters);
-            let made = create_face(&mut client, &create.uri, parameters)?;
-            print_created(&made, is_json)?;
+            let created = create_face(&mut client, &create.uri, parameters)?;
+            print_created(&created, is_json)?;
         }
         FaceCommand::Update { face, settings } => {
             let face = find_face(&mut client, &face)?;
@@ -206,8 +206,8 @@ pub(crate) struct CreatedFace {
     pub(crate) is_new: bool,
 }
 
-fn print_created(made: &CreatedFace, is_json: bool) -> anyhow::Result<()> {
-    let CreatedFace { face_id, uri, is_new } = made;
+fn print_created(created: &CreatedFace, is_json: bool) -> anyhow::Result<()> {
+    let CreatedFace { face_id, uri, is_new } = created;
     if is_json {
         outln!("{}", json!({ "faceId": face_id.0, "uri": uri, "created": is_new }))?;
     } else if *is_new {

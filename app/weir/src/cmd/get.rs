@@ -202,9 +202,10 @@ impl Args {
             fetch: ConsumerConfig {
                 lifetime_ms: u64::from(self.lifetime),
                 retries_max: self.retries,
-                schedule: match self.router.has_several() {
-                    true => PathSchedule::Parallel,
-                    false => PathSchedule::Single,
+                schedule: if self.router.has_several() {
+                    PathSchedule::Parallel
+                } else {
+                    PathSchedule::Single
                 },
                 holdings: if self.ask_routers { HoldingsMode::Ask } else { HoldingsMode::Ignore },
                 controller: self.pipeline.controller,
@@ -282,11 +283,12 @@ fn is_file_name(octets: &[u8]) -> bool {
 /// Adds advice to an error about trust anchors.
 fn explain_trust(error: KeyChainError, args: &Args) -> anyhow::Error {
     let error = anyhow::Error::from(error);
-    match args.trust_anchor.is_empty() {
-        true => error,
-        false => anyhow::anyhow!(
+    if args.trust_anchor.is_empty() {
+        error
+    } else {
+        anyhow::anyhow!(
             "{error:#}; --trust-anchor needs a certificate file, as written by `weir key export`"
-        ),
+        )
     }
 }
 
@@ -349,14 +351,15 @@ fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
         path == Path::new("-") || path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir())
     });
     let first = missing.first_ranges.first().map_or(0, |range| range.start);
-    let next = match is_stream {
-        true => format!(
+    let next = if is_stream {
+        format!(
             "The output ends before segment {first}. Run the command again when the producer runs \
              (`weir put`), or write to a file, which keeps all segments that arrive"
-        ),
-        false => "The other segments are kept. When the producer runs (`weir put`), run the \
+        )
+    } else {
+        "The other segments are kept. When the producer runs (`weir put`), run the \
                   command again to fetch only the missing ones"
-            .into(),
+            .into()
     };
     anyhow::anyhow!("{missing}. {next}")
 }

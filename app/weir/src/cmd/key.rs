@@ -283,10 +283,8 @@ impl KeyContext {
         warn_about_clock();
         let identity = name.unwrap_or_else(default_identity);
         ensure!(!identity.is_empty(), "an identity needs at least one component, such as /alice");
-        let passphrase = match encrypt {
-            true => Some(self.passphrases.for_encryption("the new key")?),
-            false => None,
-        };
+        let passphrase =
+            if encrypt { Some(self.passphrases.for_encryption("the new key")?) } else { None };
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         let key = self.chain.generate(&identity, key_type, passphrase)?;
         if make_default {
@@ -392,9 +390,10 @@ impl KeyContext {
             "a SafeBag is always encrypted; use --form pem for an unencrypted key"
         );
         let key = self.key_or_default(name)?;
-        let passphrase = match unencrypted {
-            true => None,
-            false => Some(self.passphrases.for_encryption("the exported key")?),
+        let passphrase = if unencrypted {
+            None
+        } else {
+            Some(self.passphrases.for_encryption("the exported key")?)
         };
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         match (form, passphrase) {
@@ -414,10 +413,8 @@ impl KeyContext {
 
     fn import(&self, file: &Path, name: Option<Name>, encrypt: bool) -> anyhow::Result<()> {
         let octets = read_file(file)?;
-        let protect = match encrypt {
-            true => Some(self.passphrases.for_encryption("the imported key")?),
-            false => None,
-        };
+        let protect =
+            if encrypt { Some(self.passphrases.for_encryption("the imported key")?) } else { None };
         let protect = protect.as_ref().map(|text| text.as_str());
         let imported = self
             .chain
@@ -608,12 +605,13 @@ fn certificate_json(certificate: &Certificate) -> Value {
 }
 
 fn certificate_text(certificate: &Certificate) -> String {
-    let issuer = match certificate.is_self_issued() {
-        true => "itself".to_owned(),
-        false => match certificate.data().signature_info().key_locator {
+    let issuer = if certificate.is_self_issued() {
+        "itself".to_owned()
+    } else {
+        match certificate.data().signature_info().key_locator {
             Some(weir_wire::KeyLocatorView::Name(name)) => name.to_string(),
             _ => "an unnamed key".to_owned(),
-        },
+        }
     };
     format!(
         "certificate {}\nissued by   {issuer}\nvalid       {}",
@@ -651,9 +649,10 @@ fn confirm(question: &str) -> anyhow::Result<bool> {
 
 fn read_file(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut octets = Vec::new();
-    let read = match file == Path::new("-") {
-        true => std::io::stdin().take(IMPORT_LEN_MAX).read_to_end(&mut octets),
-        false => File::open(file).and_then(|f| f.take(IMPORT_LEN_MAX).read_to_end(&mut octets)),
+    let read = if file == Path::new("-") {
+        std::io::stdin().take(IMPORT_LEN_MAX).read_to_end(&mut octets)
+    } else {
+        File::open(file).and_then(|f| f.take(IMPORT_LEN_MAX).read_to_end(&mut octets))
     };
     read.map_err(|error| cannot_read(file, &error))?;
     Ok(octets)

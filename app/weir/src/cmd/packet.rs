@@ -150,12 +150,12 @@ impl<W: Write> Printer<W> {
         origin: Option<FrameOrigin>,
     ) -> io::Result<()> {
         self.refused += 1;
-        let place = origin.as_ref().map(|origin| format!("frame {}: ", origin.frame));
-        let place = place.unwrap_or_else(|| match self.seen {
+        let position = origin.as_ref().map(|origin| format!("frame {}: ", origin.frame));
+        let position = position.unwrap_or_else(|| match self.seen {
             1 => String::new(),
             seen => format!("packet {seen}: "),
         });
-        eprintln!("weir: {place}{error} ({})", error.reason());
+        eprintln!("weir: {position}{error} ({})", error.reason());
         if self.json {
             let fields = vec![
                 ("error", Value::from(error.to_string())),

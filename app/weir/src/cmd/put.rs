@@ -171,32 +171,33 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let signer =
         if served.root.is_none() { args.key_choice().signer_without_passphrase() } else { None };
     served.claim_names(signer);
-    let mut registering = controller.map(ControllerRegistration::new);
-    if let Some(registering) = &mut registering {
-        registering.add(served.store.objects());
-        registering.send_if_idle()?;
+    let mut registration = controller.map(ControllerRegistration::new);
+    if let Some(registration) = &mut registration {
+        registration.add(served.store.objects());
+        registration.send_if_idle()?;
     }
     if watched.is_some() || repository.is_some() {
         served.store = served.store.with_lingering(args.linger(), files.clone());
     }
     let updates = served.store.updates();
-    let intake = repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone()));
-    let (intake, registrations) = intake.unzip();
+    let handover =
+        repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone()));
+    let (handover, registrations) = handover.unzip();
     let (version, failures) = (served.version(), served.failures());
     let is_over = AtomicBool::new(false);
     let (router, announcement) = (&args.router, args.announcement());
     let mut server = Server { router, announcement, served, stop: &stop, registrations };
     let Some((watched, source, signing)) = watched else {
-        let keep = |intake: &HandoverListener| {
-            let repository = repository.as_mut().expect("the intake is for it");
+        let keep = |handover: &HandoverListener| {
+            let repository = repository.as_mut().expect("the repository of the handover");
             while !stop.is_set() && !is_over.load(Ordering::Relaxed) {
-                intake.poll_once(TICK, repository, registering.as_mut());
+                handover.poll_once(TICK, repository, registration.as_mut());
             }
             failures
         };
         return server.run_with_publisher(
             client,
-            || intake.as_ref().map_or(failures, keep),
+            || handover.as_ref().map_or(failures, keep),
             &is_over,
         );
     };
@@ -207,9 +208,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         options: &args.publish_options(),
         signing: &signing,
         repository: repository.as_mut(),
-        registering,
+        registration,
         updates,
-        intake: intake.as_ref(),
+        handover: handover.as_ref(),
         files: &files,
         version,
         stop: &stop,

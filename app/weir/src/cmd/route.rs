@@ -145,8 +145,8 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
             (info.face_id, info.uri, false)
         }
         Err(_) => {
-            let made = create_face(client, &add.face, ControlParameters::default())?;
-            (made.face_id, made.uri, made.is_new)
+            let created = create_face(client, &add.face, ControlParameters::default())?;
+            (created.face_id, created.uri, created.is_new)
         }
     };
     let inherit = if add.no_inherit { 0 } else { route_flags::CHILD_INHERIT };
@@ -175,8 +175,8 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
             })
         )?;
     } else {
-        let made = if is_new { ", a new face" } else { "" };
-        outln!("route {} -> face {face} ({uri}{made}), cost {}", add.prefix, add.cost)?;
+        let created = if is_new { ", a new face" } else { "" };
+        outln!("route {} -> face {face} ({uri}{created}), cost {}", add.prefix, add.cost)?;
     }
     Ok(())
 }

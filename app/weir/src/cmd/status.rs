@@ -103,11 +103,10 @@ fn section_text(client: &mut ManagementClient, part: Section) -> anyhow::Result<
         Section::General => general_text(&client.general_status()?),
         Section::Channels => {
             let channels = client.dataset::<ChannelStatus>("faces/channels")?;
-            match channels.is_empty() {
-                true => "  no address\n".to_owned(),
-                false => {
-                    channels.iter().map(|c| format!("  {}\n", printable(&c.local_uri))).collect()
-                }
+            if channels.is_empty() {
+                "  no address\n".to_owned()
+            } else {
+                channels.iter().map(|c| format!("  {}\n", printable(&c.local_uri))).collect()
             }
         }
         Section::Faces => faces_table(&client.dataset::<FaceStatus>("faces/list")?),

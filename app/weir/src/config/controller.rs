@@ -132,11 +132,10 @@ impl ControllerSection {
             key_pem: pem(&self.key, "key")?,
             insecure: self.insecure,
         };
-        let uris = match self.uris.is_empty() {
-            true => reachable_uris(listening),
-            false => {
-                self.uris.iter().map(|uri| canonical_uri(uri)).collect::<anyhow::Result<_>>()?
-            }
+        let uris = if self.uris.is_empty() {
+            reachable_uris(listening)
+        } else {
+            self.uris.iter().map(|uri| canonical_uri(uri)).collect::<anyhow::Result<_>>()?
         };
         if uris.is_empty() {
             tracing::warn!(

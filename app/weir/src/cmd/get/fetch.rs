@@ -142,9 +142,9 @@ enum JobDestination {
 
 impl JobDestination {
     /// The local directory for an object that is a directory.
-    fn folder(&self, place: &Destination, follow_links: bool) -> Result<Rc<Folder>, String> {
+    fn folder(&self, destination: &Destination, follow_links: bool) -> Result<Rc<Folder>, String> {
         match self {
-            Self::Root => Ok(Folder::at(&place.directory_path()?, follow_links)),
+            Self::Root => Ok(Folder::at(&destination.directory_path()?, follow_links)),
             Self::Entry { folder, name } => Ok(folder.within(name)),
         }
     }
@@ -187,14 +187,14 @@ pub(super) struct Fetch<'a> {
 impl<'a> Fetch<'a> {
     pub(super) fn new(
         args: &'a Args,
-        place: &'a Destination,
+        destination: &'a Destination,
         trust: &'a mut UserTrust,
         stop: &'a Stop,
         report: Report,
     ) -> Self {
         Self {
             args,
-            destination: place,
+            destination,
             trust,
             stop,
             report,
@@ -307,9 +307,10 @@ impl<'a> Fetch<'a> {
         };
         let (directory, name) = (folder.make()?, OsStr::from_bytes(name));
         let path = directory.path().join(name);
-        let file = match self.args.follow_links && path.is_symlink() {
-            true => PartFile::new(resolve_link(&path)?),
-            false => PartFile::in_directory(directory, name),
+        let file = if self.args.follow_links && path.is_symlink() {
+            PartFile::new(resolve_link(&path)?)
+        } else {
+            PartFile::in_directory(directory, name)
         };
         Ok(Box::new(self.with_overwrite_rules(file.skip_if_complete())))
     }
@@ -359,10 +360,7 @@ impl<'a> Fetch<'a> {
     fn with_overwrite_rules(&self, file: PartFile) -> PartFile {
         let file = file.with_discarded_callback(report_discarded);
         let file = if self.args.preserve { file.restore_metadata() } else { file };
-        match self.args.output.is_some() || self.args.force {
-            true => file,
-            false => file.keep_user_files(),
-        }
+        if self.args.output.is_some() || self.args.force { file } else { file.keep_user_files() }
     }
 
     /// Handles a complete object: reports a file, or queues the entries of a listing.
@@ -541,10 +539,7 @@ impl DownloadHost for Fetch<'_> {
             }
             _ => is_root,
         };
-        match is_fatal {
-            true => Err(error),
-            false => self.failures.add(name, error),
-        }
+        if is_fatal { Err(error) } else { self.failures.add(name, error) }
     }
 
     fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {

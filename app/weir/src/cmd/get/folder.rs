@@ -61,11 +61,11 @@ impl Folder {
             return Ok(open.clone());
         }
         let above = self.parent.as_ref().map(|parent| parent.make()).transpose()?;
-        let made = match &above {
+        let created = match &above {
             Some(above) => above.make_in(self.name()),
             None => std::fs::create_dir(&self.path),
         };
-        match made {
+        match created {
             Ok(()) => self.is_removable.set(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {

@@ -56,9 +56,10 @@ impl Report {
 
     /// The number of files fetched so far, as text; empty unless the object is a directory.
     pub(super) fn files_of_directory(&self) -> String {
-        match self.is_directory && self.files > 0 {
-            true => format!("{}, ", count(self.files, "file", "files")),
-            false => String::new(),
+        if self.is_directory && self.files > 0 {
+            format!("{}, ", count(self.files, "file", "files"))
+        } else {
+            String::new()
         }
     }
 
@@ -190,8 +191,8 @@ impl Report {
     }
 
     fn print_text(&self, signers: &[TrustedSigner], client: &mut Client) {
-        let place = self.output.as_ref().map(|path| format!(" -> {}", printable(path.display())));
-        errln!("{}{}", self.versioned.as_deref().unwrap_or(&self.name), place.unwrap_or_default());
+        let target = self.output.as_ref().map(|path| format!(" -> {}", printable(path.display())));
+        errln!("{}{}", self.versioned.as_deref().unwrap_or(&self.name), target.unwrap_or_default());
         let files = match self.files {
             1 => String::new(),
             files => format!("{}, ", count(files, "file", "files")),

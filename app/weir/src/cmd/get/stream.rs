@@ -110,12 +110,11 @@ impl StandardOutput {
         let file = table::standard_output()?;
         // Open the pipe again for a non-blocking descriptor. Setting O_NONBLOCK on the existing one
         // would affect the other programs that share it.
-        let own = match file.metadata()?.file_type().is_fifo() {
-            true => {
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-                open_for_writing(Path::new(&path), OFlag::empty()).ok()
-            }
-            false => None,
+        let own = if file.metadata()?.file_type().is_fifo() {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            open_for_writing(Path::new(&path), OFlag::empty()).ok()
+        } else {
+            None
         };
         let is_nonblocking = own.is_some();
         let (stop, state) = (self.stop.clone(), self.state.clone());

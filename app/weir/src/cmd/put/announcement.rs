@@ -24,10 +24,10 @@ pub(super) struct Announcement<'a> {
 impl Announcement<'_> {
     /// Prints what is served and skipped.
     pub(super) fn print(&self, served: &Served) -> anyhow::Result<()> {
-        let Served { root, unpublished: left_out, signer, .. } = served;
-        print_unpublished(left_out);
+        let Served { root, unpublished, signer, .. } = served;
+        print_unpublished(unpublished);
         if let Some(more) =
-            left_out.len().checked_sub(UNPUBLISHED_REPORTED_MAX).filter(|&more| more > 0)
+            unpublished.len().checked_sub(UNPUBLISHED_REPORTED_MAX).filter(|&more| more > 0)
         {
             errln!("skipped {}", count(more as u64, "more entry", "more entries"));
         }
@@ -43,9 +43,10 @@ impl Announcement<'_> {
             Some(root) => outln!("{}", root.versioned)?,
             None => served.names.iter().try_for_each(|name| outln!("{name}"))?,
         }
-        let what = match is_one {
-            false => format!("{}, ", count(objects.len() as u64, "object", "objects")),
-            true => String::new(),
+        let what = if is_one {
+            String::new()
+        } else {
+            format!("{}, ", count(objects.len() as u64, "object", "objects"))
         };
         let by = match (root, signer) {
             (None, _) => "signed earlier".to_owned(),
@@ -65,9 +66,9 @@ impl Announcement<'_> {
 
     /// The JSON object that reports that everything is ready.
     fn ready(&self, served: &Served) -> Value {
-        let Served { root, unpublished: left_out, signer, names, reused: was_there, .. } = served;
+        let Served { root, unpublished, signer, names, reused, .. } = served;
         let objects: Vec<&Published> = served.store.objects().collect();
-        let skipped = left_out.iter().filter(|one| one.served_state == ServedState::Nothing);
+        let skipped = unpublished.iter().filter(|one| one.served_state == ServedState::Nothing);
         let mut ready = json!({
             "name": root.as_ref().map(|root| root.versioned.to_string()),
             "object": self.name.map(ToString::to_string),
@@ -80,7 +81,7 @@ impl Announcement<'_> {
         });
         if self.has_repository {
             ready["names"] = names.iter().map(ToString::to_string).collect();
-            ready["not_signed_again"] = (*was_there).into();
+            ready["not_signed_again"] = (*reused).into();
         }
         ready
     }
@@ -90,9 +91,9 @@ impl Announcement<'_> {
         handover::hand_over(repository.path(), &repository.hand_over())?;
         let root = served.root.as_ref().expect("something was put");
         if self.json {
-            let was_there = served.reused;
+            let reused = served.reused;
             let name = root.versioned.to_string();
-            outln!("{}", json!({ "name": name, "not_signed_again": was_there, "served": true }))?;
+            outln!("{}", json!({ "name": name, "not_signed_again": reused, "served": true }))?;
         } else {
             outln!("{}", root.versioned)?;
             let path = printable(repository.path().display());
@@ -103,8 +104,8 @@ impl Announcement<'_> {
     }
 }
 
-fn print_unpublished(left_out: &[UnpublishedEntry]) {
-    left_out.iter().take(UNPUBLISHED_REPORTED_MAX).for_each(|one| errln!("{}", one.text()));
+fn print_unpublished(unpublished: &[UnpublishedEntry]) {
+    unpublished.iter().take(UNPUBLISHED_REPORTED_MAX).for_each(|one| errln!("{}", one.text()));
 }
 
 /// Returns an error if entries could not be published. The command returns it at its end.

@@ -135,7 +135,7 @@ impl HandoverListener {
         &self,
         wait: Duration,
         repository: &mut Repository,
-        registering: Option<&mut ControllerRegistration>,
+        registration: Option<&mut ControllerRegistration>,
     ) {
         let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
         let mut polled = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
@@ -143,7 +143,7 @@ impl HandoverListener {
             return;
         }
         let Ok((stream, _)) = self.listener.accept() else { return };
-        if let Err(error) = self.answer(stream, repository, registering) {
+        if let Err(error) = self.answer(stream, repository, registration) {
             errln!("weir: cannot accept objects from another process: {error}");
         }
     }
@@ -152,7 +152,7 @@ impl HandoverListener {
         &self,
         mut stream: UnixStream,
         repository: &mut Repository,
-        registering: Option<&mut ControllerRegistration>,
+        registration: Option<&mut ControllerRegistration>,
     ) -> io::Result<()> {
         let peer = getsockopt(&stream, PeerCredentials)?.uid();
         if peer != 0 && peer != nix::unistd::geteuid().as_raw() {
@@ -166,7 +166,7 @@ impl HandoverListener {
             // The process only checked whether the repository is served.
             Err(_) => return Ok(()),
         };
-        let taken = self.add_objects(request, repository, registering);
+        let taken = self.add_objects(request, repository, registration);
         let error = taken.err().map(|error| format!("{error:#}"));
         write_line(&mut stream, &HandoverReply { error })
     }
@@ -175,7 +175,7 @@ impl HandoverListener {
         &self,
         request: HandoverRequest,
         repository: &mut Repository,
-        registering: Option<&mut ControllerRegistration>,
+        registration: Option<&mut ControllerRegistration>,
     ) -> anyhow::Result<()> {
         let names = request.withdrawn.iter().map(|name| name.parse());
         let withdrawn = names.collect::<Result<Vec<Name>, _>>().context("a name")?;
@@ -186,9 +186,9 @@ impl HandoverListener {
         let packets = taken.packets.iter().cloned().map(|(_, packet)| Update::Packet(packet));
         self.updates.apply(removed.chain(added).chain(packets).collect(), SERVER_WAIT);
         let taken_in = repository.adopt(&taken.published, &handed.withdrawn);
-        if let Some(registering) = registering {
-            handed.withdrawn.iter().for_each(|name| registering.withdraw(name));
-            registering.add(taken.published.iter());
+        if let Some(registration) = registration {
+            handed.withdrawn.iter().for_each(|name| registration.withdraw(name));
+            registration.add(taken.published.iter());
         }
         log_published(&taken.published);
         let (done, is_done) = channel();

@@ -21,9 +21,10 @@ pub(super) enum RepositoryPlace {
 }
 
 pub(super) fn parse_place(text: &str) -> Result<RepositoryPlace, String> {
-    match Location::has_scheme(text) {
-        true => text.parse().map(RepositoryPlace::Bucket).map_err(|error| format!("{error}")),
-        false => Ok(RepositoryPlace::Folder(text.into())),
+    if Location::has_scheme(text) {
+        text.parse().map(RepositoryPlace::Bucket).map_err(|error| format!("{error}"))
+    } else {
+        Ok(RepositoryPlace::Folder(text.into()))
     }
 }
 
@@ -146,9 +147,10 @@ pub(super) fn remove(repository: &mut Repository, name: &Name, json: bool) -> an
         let path = printable(repository.path().display());
         anyhow::bail!("the repository {path} has no objects at or below {name}; check the name");
     }
-    match json {
-        true => outln!("{}", json!({ "removed": removed }))?,
-        false => outln!("removed {}", count(removed, "object", "objects"))?,
+    if json {
+        outln!("{}", json!({ "removed": removed }))?
+    } else {
+        outln!("removed {}", count(removed, "object", "objects"))?
     }
     Ok(())
 }

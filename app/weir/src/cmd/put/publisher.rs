@@ -162,17 +162,17 @@ impl<'a> Publisher<'a> {
     }
 
     pub(super) fn finish(self) -> ScanResult {
-        let SignedBatch { published, was_there, .. } = self.batch;
-        ScanResult { published, reused: was_there, ..self.found }
+        let SignedBatch { published, reused, .. } = self.batch;
+        ScanResult { published, reused, ..self.found }
     }
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<()> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = byte_bar(format!("signing {}", printable(path.display())), Some(size));
-        let (stop, mut silence) = (self.stop, ProgressLog::new(bar.is_hidden()));
+        let (stop, mut progress_log) = (self.stop, ProgressLog::new(bar.is_hidden()));
         let put = self.signing_context(name).file(path, name, &mut |signed| {
             bar.set_position(signed);
-            silence.report_if_due(|| {
+            progress_log.report_if_due(|| {
                 format!(
                     "signing {}: {} of {}",
                     printable(path.display()),
@@ -307,7 +307,7 @@ impl<'a> Publisher<'a> {
         let bar = file_bar("signing", tree.files.len() as u64);
         let files = std::mem::take(&mut tree.files);
         let (stop, large) = (self.stop, Mutex::new(()));
-        let (how, before, open_files) = (self.signing_context(root), self.before, self.files);
+        let (context, before, open_files) = (self.signing_context(root), self.before, self.files);
         let sign = |file: &Entry| -> Result<(SignOutcome, Stamp), RepositoryError> {
             let (name, path) = (tree.name_of(file), tree.path_of(file));
             let metadata = fs::metadata(&path)
@@ -323,7 +323,7 @@ impl<'a> Publisher<'a> {
             if !is_settled && !is_due {
                 return Ok((SignOutcome::BeingWritten, stamp));
             }
-            let put = match (how.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
+            let put = match (context.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
                 (PutResult::Unchanged(published), Some(files))
                     if before.seen.has(&name) || files.may_hold_first_version(metadata.len()) =>
                 {
@@ -334,14 +334,14 @@ impl<'a> Publisher<'a> {
             Ok((SignOutcome::Put(Box::new(put), !is_settled), stamp))
         };
         let mut failed: HashSet<usize> = HashSet::new();
-        let mut silence = ProgressLog::new(bar.is_hidden());
-        let result = map_in_parallel(how.options.threads, &files, sign, |at, made| {
+        let mut progress_log = ProgressLog::new(bar.is_hidden());
+        let result = map_in_parallel(context.options.threads, &files, sign, |at, outcome| {
             bar.inc(1);
-            silence.report_if_due(|| {
+            progress_log.report_if_due(|| {
                 format!("signing {root}: {} of {} files", bar.position(), files.len())
             });
             let (name, path) = (tree.name_of(&files[at]), tree.path_of(&files[at]));
-            if !self.take_file(name, path, made)? {
+            if !self.take_file(name, path, outcome)? {
                 failed.insert(at);
             }
             Ok(())
@@ -358,16 +358,15 @@ impl<'a> Publisher<'a> {
         &mut self,
         name: Name,
         path: PathBuf,
-        made: Result<(SignOutcome, Stamp), RepositoryError>,
+        outcome: Result<(SignOutcome, Stamp), RepositoryError>,
     ) -> anyhow::Result<bool> {
-        match made {
+        match outcome {
             Ok((SignOutcome::Put(put, is_being_written), stamp)) => {
                 self.batch.add(*put).map_err(explain)?;
                 if is_being_written {
                     let (reason, served_state) = (BEING_WRITTEN.to_owned(), ServedState::Snapshot);
-                    let left_out =
-                        UnpublishedEntry { path, reason, served_state, is_by_rule: false };
-                    self.found.unpublished.push(left_out);
+                    let entry = UnpublishedEntry { path, reason, served_state, is_by_rule: false };
+                    self.found.unpublished.push(entry);
                     self.found.unsettled.insert(name.clone());
                 }
                 self.found.snapshot.files.insert(name, Some(stamp));
@@ -405,24 +404,21 @@ impl<'a> Publisher<'a> {
     /// Signs the listings of the folders whose files have been signed.
     pub(super) fn listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
         let listings = self.listed(tree);
-        let (how, before, unknown) = (self.signing_context(root), self.before, &self.unknown);
+        let (context, before, unknown) = (self.signing_context(root), self.before, &self.unknown);
         // If a folder could not be examined, its listing stays.
         let stays = |name: &Name| unknown.contains(name) && before.seen.has(name);
         let sign = |(name, listing): &(Name, Listing)| {
             if stays(name) || before.seen.listings.get(name) == Some(&Some(listing.clone())) {
                 return Ok(SignOutcome::Unchanged);
             }
-            how.listing(listing, name).map(|put| SignOutcome::Put(Box::new(put), false))
+            context.listing(listing, name).map(|put| SignOutcome::Put(Box::new(put), false))
         };
         let (shelf, stop) = (&mut self.batch, self.stop);
-        map_in_parallel(how.options.threads, &listings, sign, |_, made| {
-            if let SignOutcome::Put(put, _) = made.map_err(explain)? {
+        map_in_parallel(context.options.threads, &listings, sign, |_, outcome| {
+            if let SignOutcome::Put(put, _) = outcome.map_err(explain)? {
                 shelf.add(*put).map_err(explain)?;
             }
-            match stop.is_set() {
-                true => Err(explain(PublishError::Stopped.into())),
-                false => Ok(()),
-            }
+            if stop.is_set() { Err(explain(PublishError::Stopped.into())) } else { Ok(()) }
         })?;
         let all = listings.into_iter().filter(|(name, _)| !stays(name));
         self.found.snapshot.listings.extend(all.map(|(name, listing)| (name, Some(listing))));
@@ -478,7 +474,7 @@ impl<'a> Publisher<'a> {
 struct SignedBatch<'a> {
     repository: Option<&'a Repository>,
     published: Vec<Published>,
-    was_there: usize,
+    reused: usize,
     unsettled: Vec<UncommittedObject>,
     unsettled_bytes: u64,
 }
@@ -486,13 +482,13 @@ struct SignedBatch<'a> {
 impl<'a> SignedBatch<'a> {
     fn new(repository: Option<&'a Repository>) -> Self {
         let (published, unsettled) = (Vec::new(), Vec::new());
-        Self { repository, published, was_there: 0, unsettled, unsettled_bytes: 0 }
+        Self { repository, published, reused: 0, unsettled, unsettled_bytes: 0 }
     }
 
     fn add(&mut self, put: PutResult) -> Result<(), RepositoryError> {
         match put {
             PutResult::Unchanged(published) => {
-                self.was_there += usize::from(self.repository.is_some());
+                self.reused += usize::from(self.repository.is_some());
                 self.published.push(published);
             }
             PutResult::Written(unsettled) => {

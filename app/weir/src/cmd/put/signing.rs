@@ -90,11 +90,12 @@ fn warn_about_validity(certificate: &Certificate) {
 fn explain_no_key(error: KeyChainError) -> anyhow::Error {
     let is_io = matches!(error, KeyChainError::Io { .. });
     let error = anyhow::Error::from(error);
-    match is_io {
-        true => anyhow::anyhow!(
+    if is_io {
+        anyhow::anyhow!(
             "{error:#}. Choose a writable directory for keys with --home or WEIR_HOME, or use no \
              key: --sign digest"
-        ),
-        false => error,
+        )
+    } else {
+        error
     }
 }

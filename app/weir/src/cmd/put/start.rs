@@ -54,7 +54,7 @@ impl InitialPublication<'_> {
         let mut before =
             kept.map_or_else(DirectorySnapshot::default, DirectorySnapshot::from_repository);
         let mut all: BTreeMap<Vec<u8>, Published> = BTreeMap::new();
-        let (mut was_there, mut awaited) = (0, None);
+        let (mut reused, mut awaited) = (0, None);
         let mut found = loop {
             let begin = Instant::now();
             if let Some(watched) = &mut self.watched {
@@ -62,7 +62,7 @@ impl InitialPublication<'_> {
                 watched.take_changed();
             }
             let (mut found, is_all) = self.scan(&before, awaited.as_ref())?;
-            was_there += found.reused;
+            reused += found.reused;
             // Withdraw files only after a complete scan.
             let withdrawn =
                 if is_all { before.withdrawn_since(&found.snapshot) } else { Vec::new() };
@@ -83,7 +83,7 @@ impl InitialPublication<'_> {
             watched.on_scan_done(&ScanScope::All, &mut found, name);
             watched.snapshot = found.snapshot.clone();
         }
-        let found = ScanResult { reused: was_there, ..found };
+        let found = ScanResult { reused, ..found };
         Ok(InitialResult { root, published: all.into_values().collect(), found })
     }
 
@@ -126,9 +126,10 @@ impl InitialPublication<'_> {
             }
             Some(_) => false,
         };
-        match must_wait {
-            true => publisher.settle()?,
-            false => publisher.listings(name, &tree)?,
+        if must_wait {
+            publisher.settle()?
+        } else {
+            publisher.listings(name, &tree)?
         }
         Ok((publisher.finish(), !must_wait))
     }

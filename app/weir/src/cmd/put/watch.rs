@@ -51,10 +51,10 @@ pub(super) struct WatchPublisher<'a> {
     pub(super) options: &'a PublishOptions,
     pub(super) signing: &'a Signing,
     pub(super) repository: Option<&'a mut Repository>,
-    pub(super) registering: Option<ControllerRegistration>,
+    pub(super) registration: Option<ControllerRegistration>,
     pub(super) updates: Updates,
     /// Accepts objects that other processes put into the repository.
-    pub(super) intake: Option<&'a HandoverListener>,
+    pub(super) handover: Option<&'a HandoverListener>,
     /// Keeps replaced files open for running downloads.
     pub(super) files: &'a OpenFiles,
     /// The last version number used.
@@ -86,12 +86,13 @@ impl WatchPublisher<'_> {
                 due.get_or_insert(earliest);
                 full_due = None;
             }
-            if let (Some(intake), Some(repository)) = (self.intake, self.repository.as_deref_mut())
+            if let (Some(handover), Some(repository)) =
+                (self.handover, self.repository.as_deref_mut())
             {
-                intake.poll_once(Duration::ZERO, repository, self.registering.as_mut());
+                handover.poll_once(Duration::ZERO, repository, self.registration.as_mut());
             }
-            if let Some(registering) = &mut self.registering
-                && let Err(error) = registering.send_if_idle()
+            if let Some(registration) = &mut self.registration
+                && let Err(error) = registration.send_if_idle()
             {
                 errln!("weir: {error:#}");
             }
@@ -169,10 +170,9 @@ impl WatchPublisher<'_> {
             return Err(error);
         }
         // Report each skipped entry once.
-        for left_out in
-            found.unpublished.iter().filter(|one| !self.watched.is_known_unpublished(one))
+        for entry in found.unpublished.iter().filter(|one| !self.watched.is_known_unpublished(one))
         {
-            errln!("weir: {}", left_out.text());
+            errln!("weir: {}", entry.text());
         }
         let withdrawn = seen.withdrawn_since(&found.snapshot);
         self.watched.on_scan_done(&scope, &mut found, name);
@@ -222,9 +222,9 @@ impl WatchPublisher<'_> {
             Some(repository) => repository.adopt(&published, withdrawn).map_err(explain),
             None => Ok(()),
         };
-        if let Some(registering) = &mut self.registering {
-            withdrawn.iter().for_each(|name| registering.withdraw(name));
-            registering.add(published.iter());
+        if let Some(registration) = &mut self.registration {
+            withdrawn.iter().for_each(|name| registration.withdraw(name));
+            registration.add(published.iter());
         }
         if !published.is_empty() || !withdrawn.is_empty() {
             self.report_changes(&published, withdrawn);

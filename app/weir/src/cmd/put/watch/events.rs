@@ -197,7 +197,7 @@ impl WatchedDirectory {
             )
         })?;
         let (writing, seen) = (WriterTracker::default(), DirectorySnapshot::default());
-        let (left_out, linked) = (HashSet::new(), BTreeSet::new());
+        let (unpublished, folders_with_links) = (HashSet::new(), BTreeSet::new());
         Ok(Self {
             given,
             path,
@@ -209,8 +209,8 @@ impl WatchedDirectory {
             snapshot: seen,
             changed: None,
             rescan_after: None,
-            unpublished: left_out,
-            folders_with_links: linked,
+            unpublished,
+            folders_with_links,
         })
     }
 
