@@ -41,19 +41,19 @@ fn checksum(octets: &[u8]) -> u32 {
 fn carry_out(disk: &mut [u8], op: &DiskOp) -> DiskOutcome {
     match &op.kind {
         DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
-            let place =
+            let location =
                 record::RecordLocation { store_id: STORE_ID, offset: *offset, sequence: *sequence };
             let (at, len) = (*offset as usize, *len as usize);
-            record::encode_chunks(parts, &place, 512, checksum, &mut disk[at..at + len]);
+            record::encode_chunks(parts, &location, 512, checksum, &mut disk[at..at + len]);
             DiskOutcome::Written
         }
         &DiskOpKind::ReadRaw { offset, len } => {
             DiskOutcome::Raw(disk[offset as usize..][..len as usize].to_vec())
         }
         &DiskOpKind::ReadRecord { offset, len, sequence } => {
-            let place = record::RecordLocation { store_id: STORE_ID, offset, sequence };
+            let location = record::RecordLocation { store_id: STORE_ID, offset, sequence };
             let octets = &disk[offset as usize..][..len as usize];
-            match record::parse_data(octets, &place, checksum) {
+            match record::parse_data(octets, &location, checksum) {
                 Ok(found) => DiskOutcome::Record {
                     packet: Packet::from(found.body),
                     fresh_until_unix_ms: found.fresh_until_unix_ms,

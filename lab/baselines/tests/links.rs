@@ -74,10 +74,9 @@ fn discipline_timers_fire() {
     assert_eq!(received("interest-rate interests_per_s=20 burst=1"), (20, 100));
 }
 
-/// Results of one second with 1,000 Interests per second for packets of about 1 kB, over a
-/// bottleneck of 4 Mbit/s with a queue of 100 kB. Returns the longest queue in bytes, dropped
-/// frames, Data at the consumer, and marked Data. The queue is sampled each millisecond, and a
-/// frame takes two.
+/// Results of one second at 1,000 Interests per second. Packets have about 1 kB; the bottleneck has
+/// 4 Mbit/s and a queue of 100 kB. Returns the longest queue in bytes, dropped frames, Data at the
+/// consumer, and marked Data. The queue is sampled each millisecond, and a frame takes two.
 fn overload(policy: &str, queueing: &str) -> (u64, u64, usize, usize) {
     let mut plan = plan(1000.0);
     let producer_bytes = Sizes::Fixed { bytes: 900 };

@@ -128,16 +128,16 @@ fn add_consumer_terms(
     of_block: &[(usize, Variable)],
 ) {
     for consumer in case.routers() {
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for &(keeper, variable) in of_block {
             let saved = case.saved(consumer, file, keeper);
             if saved > 0 {
-                let asks = problem.add_var(f64::from(saved), (0.0, 1.0));
-                problem.add_constraint([(asks, 1.0), (variable, -1.0)], ComparisonOp::Le, 0.0);
-                asked.push(asks);
+                let request = problem.add_var(f64::from(saved), (0.0, 1.0));
+                problem.add_constraint([(request, 1.0), (variable, -1.0)], ComparisonOp::Le, 0.0);
+                requests.push(request);
             }
         }
-        add_upper_bound(problem, asked.into_iter(), 1);
+        add_upper_bound(problem, requests.into_iter(), 1);
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_placement_is_better(
-            asked in proptest::collection::vec(0_u32..5, 4),
+            requests in proptest::collection::vec(0_u32..5, 4),
             room in proptest::collection::vec(0_usize..3, 2),
         ) {
             // Routers 0 and 1 are neighbours; the producer, 2, is 2 hops from 0 and 3 from 1.
@@ -190,7 +190,7 @@ mod tests {
                 hops: vec![vec![0, 1, 2], vec![1, 0, 3], vec![2, 3, 0]],
                 files: vec![(2, 2), (2, 1)],
                 capacity: vec![room[0], room[1], 0],
-                requests: vec![asked[..2].to_vec(), asked[2..].to_vec(), vec![0, 0]],
+                requests: vec![requests[..2].to_vec(), requests[2..].to_vec(), vec![0, 0]],
             };
             for copies in [Copies::One, Copies::Any] {
                 let kept = best(&case, copies).unwrap();

@@ -114,9 +114,9 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
         controller.report(Instant::ZERO, &router(at), report(network, at, store_bytes)).unwrap();
     }
     (0..FILES).for_each(|at| controller.add_file("producer p", file(at)).unwrap());
-    for (second, &(consumer, asked)) in network.requests.iter().enumerate() {
+    for (second, &(consumer, object)) in network.requests.iter().enumerate() {
         controller.tick(Instant::from_ns(second as u64 * NS_PER_S));
-        controller.forward(&router(consumer), &file(asked).name).unwrap();
+        controller.forward(&router(consumer), &file(object).name).unwrap();
     }
     let mut kept = network.case.empty();
     for plan in controller.plans() {
@@ -128,18 +128,19 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
             }
         }
     }
-    let hops = network.requests.iter().map(|&(consumer, asked)| {
+    let hops = network.requests.iter().map(|&(consumer, object)| {
         let configuration = controller.configuration(&router(consumer)).unwrap();
-        let told = configuration.distributions.iter().find(|one| one.object == file(asked).name);
-        let parts = told.map_or(&[][..], |told| &told.parts);
+        let distribution =
+            configuration.distributions.iter().find(|one| one.object == file(object).name);
+        let parts = distribution.map_or(&[][..], |distribution| &distribution.parts);
         let hops_of = |block: usize| {
-            let is_own = kept[asked][block].contains(&consumer);
+            let is_own = kept[object][block].contains(&consumer);
             let of_block = |part: &&PartOrder| {
                 (part.first / BLOCK..=part.last / BLOCK).contains(&(block as u64))
             };
             let keeper = parts.iter().find(of_block).map(|part| part.router.clone());
             let keeper = (0..ROUTERS).find(|&at| Some(router(at)) == keeper);
-            let to = if is_own { consumer } else { keeper.unwrap_or(asked % PRODUCERS) };
+            let to = if is_own { consumer } else { keeper.unwrap_or(object % PRODUCERS) };
             u64::from(network.case.hops[consumer][to])
         };
         (0..BLOCKS).map(hops_of).sum::<u64>()
@@ -155,20 +156,20 @@ fn lru(network: &Network) -> u64 {
     let mut stores: Vec<VecDeque<(usize, usize)>> = vec![VecDeque::new(); ROUTERS];
     let mut hops = 0;
     for pass in 0..2 {
-        for &(consumer, asked) in &network.requests {
-            let (producer, blocks) = network.case.files[asked];
+        for &(consumer, object) in &network.requests {
+            let (producer, blocks) = network.case.files[object];
             for block in 0..blocks {
                 let mut path = vec![consumer];
                 while let Some(hop) = to_producer[producer].next[path[path.len() - 1]] {
-                    if stores[path[path.len() - 1]].contains(&(asked, block)) {
+                    if stores[path[path.len() - 1]].contains(&(object, block)) {
                         break;
                     }
                     path.push(hop.node);
                 }
                 hops += pass * (path.len() as u64 - 1);
                 for at in path {
-                    stores[at].retain(|other| *other != (asked, block));
-                    stores[at].push_front((asked, block));
+                    stores[at].retain(|other| *other != (object, block));
+                    stores[at].push_front((object, block));
                     stores[at].truncate(CAPACITY);
                 }
             }

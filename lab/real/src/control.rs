@@ -52,15 +52,15 @@ impl Control {
         dir: &Path,
         deadline: Instant,
     ) -> Result<Self, RealError> {
-        let place = ControllerFiles { options, dir, config: dir.join("controller.toml") };
+        let files = ControllerFiles { options, dir, config: dir.join("controller.toml") };
         let database = dir.join("controller.db");
-        place.write_config(&config_text(of, &database))?;
-        let operator = place.token("operator", "laboratory")?;
+        files.write_config(&config_text(of, &database))?;
+        let operator = files.token("operator", "laboratory")?;
         let mut tokens = BTreeMap::new();
         for node in (0..plan.nodes.len()).filter(|&node| check::is_router(plan, node)) {
-            tokens.insert(node, place.token("router", &plan.nodes[node].name)?);
+            tokens.insert(node, files.token("router", &plan.nodes[node].name)?);
         }
-        let (process, ready) = place.start(deadline)?;
+        let (process, ready) = files.start(deadline)?;
         let url = ready["url"].as_str().unwrap_or_default().to_owned();
         let what = || "cannot reach the controller".to_owned();
         let system = |source| RealError::System { what: what(), source };
@@ -201,16 +201,16 @@ impl Control {
 
     /// Number of segments of the plan's files that a router reports.
     fn held_segments(&self, router: &str) -> Result<u64, ureq::Error> {
-        let mut held = 0;
+        let mut count = 0;
         for file in &self.files {
             let rows = self.get("/v1/files/holdings", &[("name", &file.name.to_string())])?;
             let rows = rows.as_array().into_iter().flatten();
             let own = rows.filter(|row| row["router"] == router);
             let ranges = own.flat_map(|row| row["segments"].as_array().into_iter().flatten());
             let ends = ranges.filter_map(|range| Some((range[0].as_u64()?, range[1].as_u64()?)));
-            held += ends.map(|(first, last)| last - first + 1).sum::<u64>();
+            count += ends.map(|(first, last)| last - first + 1).sum::<u64>();
         }
-        Ok(held)
+        Ok(count)
     }
 
     fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ureq::Error> {
@@ -271,7 +271,7 @@ impl ControllerFiles<'_> {
     }
 
     fn token(&self, role: &str, name: &str) -> Result<String, RealError> {
-        let made = Command::new(&self.options.program)
+        let output = Command::new(&self.options.program)
             .args(["controller", "-c"])
             .arg(&self.config)
             .args(["token", "add", "--role", role, "--name", name])
@@ -283,10 +283,10 @@ impl ControllerFiles<'_> {
                 source,
             })?;
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).trim().to_owned();
-        if !made.status.success() {
-            return Err(refused(&format!("a token for {name}"), &text(&made.stderr)));
+        if !output.status.success() {
+            return Err(refused(&format!("a token for {name}"), &text(&output.stderr)));
         }
-        Ok(text(&made.stdout))
+        Ok(text(&output.stdout))
     }
 
     /// Starts the controller. Returns its process and its ready line.

@@ -7,7 +7,7 @@ use weir_client::monotonic_now;
 use weir_plan::event::{Event, EventKind, Observer, RouterSample};
 use weir_plan::{Fault, Plan};
 
-use super::site::Testbed;
+use super::testbed::Testbed;
 use super::{
     AppReport, RealError, RealOptions, RealReport, RouterReport, check, links, merge, proc,
 };
@@ -27,13 +27,13 @@ pub(super) fn run(
     observer: &mut dyn Observer,
 ) -> Result<RealReport, RealError> {
     let mut run = Run::new(plan, options)?;
-    run.site.start()?;
+    run.testbed.start()?;
     run.begin()?;
     run.run_until_done()?;
     let mut report = run.end()?;
     run.events.sort_by_key(|event| (event.at_ns, event.node));
     let files: Vec<_> =
-        run.site.apps.iter().map(|(&node, app)| (node as u32, app.events.clone())).collect();
+        run.testbed.apps.iter().map(|(&node, app)| (node as u32, app.events.clone())).collect();
     report.events = merge::merge(&files, &run.events, observer)
         .map_err(|source| RealError::System { what: "cannot read the events".into(), source })?;
     Ok(report)
@@ -50,7 +50,7 @@ enum Task {
 struct Run<'a> {
     plan: &'a Plan,
     options: &'a RealOptions,
-    site: Testbed<'a>,
+    testbed: Testbed<'a>,
     start_ns: u64,
     /// Tasks by time, the next one last.
     tasks: Vec<(u64, Task)>,
@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             plan,
             options,
-            site: Testbed::new(plan, options)?,
+            testbed: Testbed::new(plan, options)?,
             start_ns: 0,
             tasks,
             down_routers: Vec::new(),
@@ -91,15 +91,15 @@ impl<'a> Run<'a> {
 
     /// Starts counting, and the clock of the run.
     fn begin(&mut self) -> Result<(), RealError> {
-        for router in self.site.routers.values_mut() {
+        for router in self.testbed.routers.values_mut() {
             router.begin()?;
         }
-        let apps = self.site.app_nodes();
+        let apps = self.testbed.app_nodes();
         // The start lies in the future, so that all processes know it before it comes.
         let ahead_ns = START_AHEAD_NS + START_AHEAD_EACH_NS * apps.len() as u64;
         self.start_ns = monotonic_now().as_ns() + ahead_ns;
         for node in apps {
-            self.site.send_line(node, &format!("start {}", self.start_ns))?;
+            self.testbed.send_line(node, &format!("start {}", self.start_ns))?;
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         loop {
             let now_ns = self.now_ns();
             let is_started = monotonic_now().as_ns() >= self.start_ns;
-            let mut consumers = self.site.apps.values().filter(|app| app.is_consumer).peekable();
+            let mut consumers = self.testbed.apps.values().filter(|app| app.is_consumer).peekable();
             let is_over = match consumers.peek() {
                 Some(_) => consumers.all(|app| app.is_done),
                 None => is_started && now_ns >= self.end_ns(),
@@ -132,12 +132,12 @@ impl<'a> Run<'a> {
             let next_ns = self.tasks.last().map_or(u64::MAX, |&(at_ns, _)| at_ns);
             let next_ns =
                 next_ns.saturating_add(self.start_ns).saturating_sub(monotonic_now().as_ns());
-            self.site.poll_outputs(Duration::from_nanos(next_ns))?;
+            self.testbed.poll_outputs(Duration::from_nanos(next_ns))?;
         }
     }
 
     fn unfinished(&mut self) -> RealError {
-        let mut apps = self.site.apps.values_mut();
+        let mut apps = self.testbed.apps.values_mut();
         match apps.find(|app| app.is_consumer && !app.is_done) {
             Some(app) => app.process.failure("did not end with the run"),
             // A fault keeps a router down beyond the end of the run.
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
     }
 
     fn sample(&mut self) -> Result<(), RealError> {
-        for (&node, router) in &mut self.site.routers {
+        for (&node, router) in &mut self.testbed.routers {
             if !self.down_routers.contains(&node) {
                 let (sample, queues) = router.sample_with_queues()?;
                 // The time after the reply: a busy router replies late, and its counters are then
@@ -175,33 +175,33 @@ impl<'a> Run<'a> {
     fn change_fault(&mut self, index: usize, begins: bool) -> Result<(), RealError> {
         let node = match self.plan.faults[index].fault {
             Fault::LinkDown { link, .. } => {
-                if let Some(emulated) = self.site.links.get(&link) {
+                if let Some(emulated) = self.testbed.links.get(&link) {
                     emulated.set_up(!begins);
                 }
                 self.plan.links[link].a
             }
             Fault::LinkSlow { link, share, .. } => {
-                if let Some(emulated) = self.site.links.get(&link) {
+                if let Some(emulated) = self.testbed.links.get(&link) {
                     emulated.set_rate_share(if begins { share } else { 1.0 });
                 }
                 self.plan.links[link].a
             }
             Fault::Crash { node, .. } if begins => {
-                self.site.crash(node)?;
+                self.testbed.crash(node)?;
                 self.down_routers.push(node);
                 node
             }
             Fault::Crash { node, .. } => {
-                self.site.restart_router(node)?;
+                self.testbed.restart_router(node)?;
                 self.down_routers.retain(|&away| away != node);
                 node
             }
             Fault::StoreStall { node, .. } => {
-                self.site.stall_disks(node, None, begins)?;
+                self.testbed.stall_disks(node, None, begins)?;
                 node
             }
             Fault::DiskStall { node, disk, .. } => {
-                self.site.stall_disks(node, Some(disk), begins)?;
+                self.testbed.stall_disks(node, Some(disk), begins)?;
                 node
             }
             // The check before the start rejects these.
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
             cpu_apps: self.cores(&self.options.cpu_apps)?,
             ..RealReport::default()
         };
-        for (&node, router) in &mut self.site.routers {
+        for (&node, router) in &mut self.testbed.routers {
             let sample = router.sample()?;
             if self.plan.sample_ns > 0 {
                 let kind = EventKind::RouterSample(Box::new(sample));
@@ -234,9 +234,9 @@ impl<'a> Run<'a> {
             report.routers.push(router_report(node, &router.name, &sample, elapsed_ns));
         }
         report.apps = self.end_apps(elapsed_ns)?;
-        self.site.stop()?;
+        self.testbed.stop()?;
         let mut emulator_ns = 0;
-        for (&index, link) in &mut self.site.links {
+        for (&index, link) in &mut self.testbed.links {
             let stats = link.finish()?;
             emulator_ns += stats.processor_ns;
             let plan = &self.plan.links[index];
@@ -246,30 +246,30 @@ impl<'a> Run<'a> {
         Ok(report)
     }
 
-    fn cores(&self, asked: &[usize]) -> Result<Vec<usize>, RealError> {
-        if !asked.is_empty() {
-            return Ok(asked.to_vec());
+    fn cores(&self, requested: &[usize]) -> Result<Vec<usize>, RealError> {
+        if !requested.is_empty() {
+            return Ok(requested.to_vec());
         }
         proc::cores()
             .map_err(|source| RealError::System { what: "cannot count cores".into(), source })
     }
 
     fn end_apps(&mut self, elapsed_ns: u64) -> Result<Vec<AppReport>, RealError> {
-        let nodes = self.site.app_nodes();
-        self.site.expect_ends();
+        let nodes = self.testbed.app_nodes();
+        self.testbed.expect_ends();
         for &node in &nodes {
-            self.site.send_line(node, "stop")?;
+            self.testbed.send_line(node, "stop")?;
         }
         let deadline = std::time::Instant::now() + REPORT_PATIENCE;
         let mut reports = Vec::new();
         for node in nodes {
-            let line = self.site.line_with(node, "report", deadline)?;
+            let line = self.testbed.line_with(node, "report", deadline)?;
             let mut report: AppReport = serde_json::from_value(line["report"].clone())
-                .map_err(|_| self.site.failure_of(node))?;
+                .map_err(|_| self.testbed.failure_of(node))?;
             report.utilisation = share(report.cpu_ns, elapsed_ns);
             reports.push(report);
         }
-        for app in self.site.apps.values_mut() {
+        for app in self.testbed.apps.values_mut() {
             app.process.wait()?;
         }
         debug_assert!(reports.iter().all(|app| !check::is_router(self.plan, app.node as usize)));

@@ -78,7 +78,7 @@ pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
 
 /// The disk section of a configuration. While a disk is filled, it is not paced and accepts
 /// everything.
-pub(super) fn config_text(plan: &DiskPlan, place: &DiskFiles, is_filled: bool) -> String {
+pub(super) fn config_text(plan: &DiskPlan, files: &DiskFiles, is_filled: bool) -> String {
     let mut text = String::new();
     let quoted = |path: &Path| Value::from(path.display().to_string()).to_string();
     for disk in 0..plan.disks {
@@ -86,13 +86,13 @@ pub(super) fn config_text(plan: &DiskPlan, place: &DiskFiles, is_filled: bool) -
         let _ = write!(
             text,
             "\n[[disk]]\npath = {}\nsize = {}\nregion_size = {}\n",
-            quoted(&place.path(disk)),
+            quoted(&files.path(disk)),
             plan.bytes,
             plan.region_bytes,
         );
         if !is_filled {
-            let _ = writeln!(text, "stalled_while = {}", quoted(&place.stall_path(disk)));
-            text.push_str(&pace(&plan.device, place.seed.wrapping_add(disk.into())));
+            let _ = writeln!(text, "stalled_while = {}", quoted(&files.stall_path(disk)));
+            text.push_str(&pace(&plan.device, files.seed.wrapping_add(disk.into())));
         }
     }
     let options = match is_filled {
@@ -145,20 +145,20 @@ mod tests {
 
     #[test]
     fn config_is_toml_with_planned_pace() {
-        let place = DiskFiles::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
+        let files = DiskFiles::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
         let read = ServiceTime::Exponential { mean_ns: 212_766 };
         let device =
             DiskConfig { read: read.clone(), write: read, parallelism: 4, ..DiskConfig::default() };
         let plan = DiskPlan { disks: 2, device, ..DiskPlan::default() };
         assert_eq!(unsupported(&plan.device), None);
-        let value: toml::Value = toml::from_str(&config_text(&plan, &place, false)).unwrap();
+        let value: toml::Value = toml::from_str(&config_text(&plan, &files, false)).unwrap();
         let disks = value["disk"].as_array().unwrap();
         assert_eq!(disks[1]["path"].as_str(), Some("/tmp/\"odd\"/node-3-disk-1"));
         let rate = disks[0]["pace"]["ops_per_s"].as_float().unwrap();
         assert!((rate - 18_800.0).abs() < 0.1, "{rate}");
         assert_eq!(disks[0]["pace"]["service"].as_str(), Some("exponential"));
         assert_eq!(value["disks"]["offer"].as_str(), Some("eviction"));
-        let value: toml::Value = toml::from_str(&config_text(&plan, &place, true)).unwrap();
+        let value: toml::Value = toml::from_str(&config_text(&plan, &files, true)).unwrap();
         assert!(value["disk"][0].get("pace").is_none());
         assert_eq!(value["disks"]["offer"].as_str(), Some("arrival"));
     }

@@ -18,7 +18,7 @@ mod proc;
 mod process;
 mod relay;
 mod router;
-mod site;
+mod testbed;
 pub mod trial;
 
 use std::path::PathBuf;

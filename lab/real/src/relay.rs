@@ -98,14 +98,14 @@ mod tests {
             stream.read_exact(&mut octets).unwrap();
             stream.write_all(&octets).unwrap();
         });
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         let mut client = TcpStream::connect(relay.address).unwrap();
         client.write_all(b"hello").unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"hello");
         // Both directions.
-        assert!(asked.elapsed() >= 2 * delay);
+        assert!(sent_at.elapsed() >= 2 * delay);
         echo.join().unwrap();
     }
 }

@@ -81,7 +81,7 @@ const FILL_STORE_BYTES: u64 = 16 << 20;
 
 /// The configuration file of a router.
 pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> String {
-    let &RouterContext { at, routes, runs, filler, disks: (place, is_filled), .. } = setting;
+    let &RouterContext { at, routes, runs, filler, disks: (files, is_filled), .. } = setting;
     let is_open = is_filled || plan.store_filled > 0.0;
     let mut text = String::new();
     let quoted = |text: &str| Value::from(text).to_string();
@@ -122,7 +122,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> Str
         pit = plan.pit_entries_max,
     );
     if let Some(disk) = &plan.disk {
-        text.push_str(&disks::config_text(disk, place, is_filled));
+        text.push_str(&disks::config_text(disk, files, is_filled));
     }
     if let Some(control) = &setting.control {
         text.push_str(control);
@@ -267,8 +267,8 @@ impl Router {
         metrics::fetch_gauge(self.at.metrics, "weir_fib_entries").ok()
     }
 
-    /// Removes replies of the management from the store, because they do not belong to the run. The
-    /// reply to this command stays, if the store admits it.
+    /// Removes the replies of the management from the store, so that the run starts without them.
+    /// The reply to this command itself stays if the store admits it.
     pub(super) fn forget_management(&mut self) -> Result<(), RealError> {
         let parameters =
             ControlParameters { name: "/localhost".parse().ok(), ..ControlParameters::default() };
@@ -348,10 +348,10 @@ mod tests {
     fn config_is_toml() {
         let at = Addresses::any("/tmp/\"odd\".sock".into());
         let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
-        let place = DiskFiles::new(Path::new("/tmp"), 0, 1);
+        let files = DiskFiles::new(Path::new("/tmp"), 0, 1);
         let filler = Some(Path::new("/tmp/filler.txt"));
         let control = Some("\n[controller]\nname = \"r\"\n".to_owned());
-        let (routes, runs, disks, holdings) = (3, false, (&place, false), true);
+        let (routes, runs, disks, holdings) = (3, false, (&files, false), true);
         let setting = RouterContext { at: &at, routes, runs, filler, disks, holdings, control };
         let text = config_text(&plan, &setting);
         let value: toml::Value = toml::from_str(&text).unwrap();

@@ -1,6 +1,6 @@
 //! Draws figures from records.
 
-use weir_plot::{Axis as PlotAxis, BarGroup, BoxGroup, Figure, Heat, Point as Place, Series};
+use weir_plot::{Axis as PlotAxis, BarGroup, BoxGroup, Figure, Heat, Point as PlotPoint, Series};
 use weir_scenario::metric::Metric;
 use weir_scenario::{Axis, Cell, Experiment, Plot, PlotKind, Point};
 
@@ -140,11 +140,11 @@ impl<'a> Drawer<'a> {
         } else {
             &plot.y_label
         };
-        let made = axis(label, metric.map_or("", |metric| metric.unit.as_str()), plot.y_log);
+        let fitted = axis(label, metric.map_or("", |metric| metric.unit.as_str()), plot.y_log);
         match plot.y_max {
-            Some(max) => made.range(0.0, max),
-            None if plot.y_log => made,
-            None => made.from_zero(),
+            Some(max) => fitted.range(0.0, max),
+            None if plot.y_log => fitted,
+            None => fitted.from_zero(),
         }
     }
 
@@ -245,12 +245,12 @@ impl<'a> Drawer<'a> {
     ) -> Series {
         let Some(index) = self.axis_index(axis) else { return Series::line(name, Vec::new()) };
         let swept = &self.experiment.axes[index];
-        let place = |(at, point): (usize, &weir_scenario::AxisPoint)| {
+        let point_at = |(at, point): (usize, &weir_scenario::AxisPoint)| {
             let selection = selection.with(index, at);
             let estimate = self.estimate(&selection, metric)?;
             Some(plot_point(point.number.unwrap_or(at as f64), &estimate))
         };
-        Series::line(name, swept.points.iter().enumerate().filter_map(place).collect())
+        Series::line(name, swept.points.iter().enumerate().filter_map(point_at).collect())
     }
 
     fn estimate(&self, selection: &Selection, metric: &Metric) -> Option<Estimate> {
@@ -282,7 +282,7 @@ impl<'a> Drawer<'a> {
             };
             Estimate::of(&self.samples(selection, value)).map(|estimate| plot_point(*t, &estimate))
         };
-        let points: Vec<Place> = times.iter().filter_map(at).collect();
+        let points: Vec<PlotPoint> = times.iter().filter_map(at).collect();
         match kind {
             PlotKind::Steps => Series::steps(name, points),
             _ if points.len() > MARKERS_MAX => Series::curve(name, points),
@@ -306,11 +306,11 @@ impl<'a> Drawer<'a> {
             let above = curve.partition_point(|(at, _)| *at <= value);
             if above == 0 { 0.0 } else { curve[above - 1].1 }
         };
-        let place = |value: &f64| {
+        let point_at = |value: &f64| {
             let sum: f64 = curves.iter().map(|curve| share(curve, *value)).sum();
-            Place::new(*value, sum / curves.len() as f64)
+            PlotPoint::new(*value, sum / curves.len() as f64)
         };
-        Series::steps(name, values.iter().map(place).collect())
+        Series::steps(name, values.iter().map(point_at).collect())
     }
 
     /// Categories of bars and boxes: the points of the axis, or the nodes.
@@ -356,7 +356,7 @@ impl<'a> Drawer<'a> {
         let group = |(name, selection, metric): (String, Selection, &Metric)| {
             let value = |(at, name): (usize, &String)| {
                 let samples = self.category_samples(plot, &selection, metric, at, name);
-                Estimate::of(&samples).map_or(Place::value(f64::NAN), |e| plot_point(0.0, &e))
+                Estimate::of(&samples).map_or(PlotPoint::value(f64::NAN), |e| plot_point(0.0, &e))
             };
             BarGroup { name, values: categories.iter().enumerate().map(value).collect() }
         };
@@ -421,10 +421,10 @@ fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
     }
 }
 
-fn plot_point(x: f64, estimate: &Estimate) -> Place {
+fn plot_point(x: f64, estimate: &Estimate) -> PlotPoint {
     match estimate.low.zip(estimate.high) {
         // No measure is negative, but the interval of a few seeds can be.
-        Some((low, high)) => Place::with_interval(x, estimate.mean, low.max(0.0), high),
-        None => Place::new(x, estimate.mean),
+        Some((low, high)) => PlotPoint::with_interval(x, estimate.mean, low.max(0.0), high),
+        None => PlotPoint::new(x, estimate.mean),
     }
 }

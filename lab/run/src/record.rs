@@ -85,7 +85,7 @@ pub struct RunFile {
     pub command: String,
     pub machine: String,
     pub date: String,
-    /// Total time spent so far by all parts, s.
+    /// Wall-clock time of all sessions so far, s.
     pub elapsed_s: f64,
     /// How the user named the scenario.
     pub reference: String,
@@ -103,15 +103,16 @@ pub enum RecordError {
     /// Recorded verdicts, or the README that shows them, cannot be read or written.
     #[error(
         "{}: {message}; fix the file or restore it, then repeat the command: no run is lost",
-            path.display()
+        path.display()
     )]
-    Kept { path: PathBuf, message: String },
+    Verdicts { path: PathBuf, message: String },
     /// The folder holds another run.
     #[error(
         "{} holds results of {difference}; start over with --fresh, or choose another folder \
-            with --out", path.display()
+         with --out",
+        path.display()
     )]
-    Other { path: PathBuf, difference: String },
+    DifferentRun { path: PathBuf, difference: String },
 }
 
 /// Wraps a system error.
@@ -182,7 +183,7 @@ impl ResultFolder {
         if let Some(before) = self.run_file()?
             && let Some(difference) = run.identity.difference(&before.identity)
         {
-            return Err(RecordError::Other { path: self.path.clone(), difference });
+            return Err(RecordError::DifferentRun { path: self.path.clone(), difference });
         }
         Ok(())
     }

@@ -329,7 +329,8 @@ fn unsettled_warning(part: &ScenarioReport<'_>) -> Option<String> {
         .collect();
     (!names.is_empty()).then(|| {
         format!(
-            "{}: did not settle (overload; times depend on the length of the run): {}.",
+            "{}: round-trip times grew until the end (overload), so their mean depends on the \
+             run's length: {}.",
             experiment.header.id,
             names.join("; ")
         )

@@ -144,8 +144,8 @@ pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Ve
 /// 1. List all tasks: each point with each seed.
 /// 2. Skip tasks whose records exist.
 /// 3. Let `jobs` threads take the remaining tasks in order. Each writes its record at the end.
-/// 4. Stop early if `stop` is set, which abandons the tasks in progress, or if a task fails, after
-///    which the other threads finish their current tasks. Records are complete or absent.
+/// 4. Stop early if `stop` is set or a task fails. `stop` abandons the tasks in progress; after a
+///    failure, the other threads finish their current tasks. Records are complete or absent.
 ///
 /// The order of tasks and the number of threads never change a record. The caller adds the elapsed
 /// time to the folder's `run.json`.

@@ -225,10 +225,10 @@ impl Session {
             folder: &self.folder,
         };
         let section = part.write(&self.folder.path)?;
-        let asked = self.claims()?;
+        let claims_to_judge = self.claims()?;
         let evaluate = |claim: &Claim| claim.evaluate(Some(&self.experiment), &results, None);
-        let mut claims: Vec<ClaimResult> = asked.iter().map(evaluate).collect();
-        assign_causes(&asked, &mut claims);
+        let mut claims: Vec<ClaimResult> = claims_to_judge.iter().map(evaluate).collect();
+        assign_causes(&claims_to_judge, &mut claims);
         let header = &self.scenario.header;
         let title = match header.paper.as_str() {
             "" => header.title.clone(),
@@ -390,7 +390,7 @@ impl PaperSession {
                 format!("{} has no scenario \"{wrong}\"; {}", paper.id, suggestion(wrong, &names));
             return Err(SessionError::Usage(message));
         }
-        let mut made = Self {
+        let mut prepared = Self {
             claims,
             sessions: Vec::new(),
             folder,
@@ -404,7 +404,7 @@ impl PaperSession {
             ),
             commit: program.commit.clone(),
         };
-        for claim in &made.claims.claims {
+        for claim in &prepared.claims.claims {
             let ClaimSource::Scenario { name, arm } = &claim.source else { continue };
             let is_wanted = order.scenarios.is_empty() || order.scenarios.contains(name);
             if !is_wanted || !claim.sizes.contains(&order.size) {
@@ -417,19 +417,19 @@ impl PaperSession {
             }
             // A claim that compares both arms needs a session of each. Claims share sessions.
             for arm in [Some(arm), claim.compared_arm].into_iter().flatten() {
-                let known = made.sessions.iter().position(|s| s.is(name, arm));
+                let known = prepared.sessions.iter().position(|s| s.is(name, arm));
                 let index = match known {
                     Some(index) => index,
                     None => {
-                        let session = made.session(&paper, scenario.clone(), arm, program)?;
-                        made.sessions.push(session);
-                        made.sessions.len() - 1
+                        let session = prepared.session(&paper, scenario.clone(), arm, program)?;
+                        prepared.sessions.push(session);
+                        prepared.sessions.len() - 1
                     }
                 };
-                claim.check(Some(&made.sessions[index].experiment))?;
+                claim.check(Some(&prepared.sessions[index].experiment))?;
             }
         }
-        Ok(made)
+        Ok(prepared)
     }
 
     fn session(
@@ -479,7 +479,7 @@ impl PaperSession {
     pub fn record(&self, reproduction: &Reproduction, date: &str) -> Result<PathBuf, SessionError> {
         let Folder::Disk(folder) = &self.paper.folder else {
             let message = format!(
-                "{} is the copy in this program; name the folder to record in, such as lab/{0}",
+                "{} is built into this program and cannot be changed; name its folder, such as lab/{0}",
                 self.paper.id
             );
             return Err(SessionError::Usage(message));

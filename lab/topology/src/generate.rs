@@ -242,8 +242,8 @@ pub(crate) fn dumbbell(
 /// probability `beta * exp(-distance / (alpha * longest))`. Then the nearest routers of separate
 /// components are linked until the graph is connected.
 ///
-/// The link's delay is multiplied by `distance / mean distance of linked routers`, so it is the
-/// given one on average, and at least a hundredth of it.
+/// The given delay is multiplied by `distance / mean distance of linked routers`, so it stays the
+/// same on average. No link has less than a hundredth of it.
 pub(crate) fn waxman(
     nodes: usize,
     alpha: f64,

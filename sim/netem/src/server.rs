@@ -43,7 +43,7 @@ impl ServerConfig {
 
 struct InService<T> {
     ends_ns: u64,
-    /// Order of starting, so that jobs which end at the same time keep their order.
+    /// The order of starting. Jobs that end at the same time leave in this order.
     sequence: u64,
     service_ns: u64,
     job: T,

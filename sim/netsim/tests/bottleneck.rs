@@ -297,8 +297,8 @@ fn weir_needs_no_tuning_for_the_path() {
 }
 
 /// The store is before or after the bottleneck. Short round trips to the near half must not starve
-/// the far half. A short round of near answers alone once passed for the path: some seeds got two
-/// thirds of the rate, others a queue of a megabyte.
+/// the far half. Once, a short round trip of near answers was taken for the whole path. Some seeds
+/// got two thirds of the rate, others a queue of a megabyte.
 #[test]
 fn weir_tolerates_a_store_on_the_path() {
     for (stored_at, delays_ns, share) in
@@ -462,8 +462,8 @@ fn weir_and_cubic_leave_each_other_a_share() {
     }
 }
 
-/// A flow with a very low rate has a very short queue. It must not take the rest of the queue for
-/// its own kind: it got 0.2 of 10 Mbit/s.
+/// A flow with a very low rate has few packets in the queue. It must not conclude that the other
+/// packets belong to flows like itself. When it did, it got 0.2 of 10 Mbit/s.
 #[test]
 fn cubic_does_not_starve_weir_on_a_slow_link() {
     for marking in [UNMARKED, "nfd"] {

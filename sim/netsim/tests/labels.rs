@@ -16,13 +16,13 @@ const LENGTH_NS: u64 = 2 * S;
 const WARM_UP_NS: u64 = S / 2;
 
 /// Routers in a row or a ring, each with all content on its disk. Interests may bypass a disk to
-/// the next router. `asked`: number of routers with a consumer; then the window of each.
+/// the next router. `consumers`: number of routers with a consumer; then the window of each.
 fn plan(
     labels: Labels,
     seed: u64,
     routers: usize,
     is_ring: bool,
-    asked: usize,
+    consumers: usize,
     window: u32,
 ) -> Plan {
     let mut builder = PlanBuilder::new(seed, LENGTH_NS);
@@ -41,7 +41,7 @@ fn plan(
     let hops = if is_ring { routers } else { routers - 1 };
     let links: Vec<_> =
         (0..hops).map(|at| builder.link(nodes[at], nodes[(at + 1) % routers], &config)).collect();
-    for at in 0..asked {
+    for at in 0..consumers {
         let popularity = Popularity::Sequential { objects: 20_000 };
         let content = names(&format!("/p{at}"), popularity, 100, 100);
         let (controller, window) = ("fixed".to_owned(), Some(window));
@@ -78,14 +78,14 @@ impl Outcome {
                     data.get_mut(bin).into_iter().for_each(|bin| *bin += 1.0);
                 }
                 EventKind::RouterSample(ref sample) if event.at_ns <= LENGTH_NS => {
-                    let told = sample.busy.busy_sent + sample.busy.available_sent;
-                    last.insert(event.node, (sample.out_interests, told));
+                    let announced = sample.busy.busy_sent + sample.busy.available_sent;
+                    last.insert(event.node, (sample.out_interests, announced));
                 }
                 _ => {}
             }
         }
         let passed = last.values().map(|(passed, _)| passed).sum();
-        let announced = last.values().map(|(_, told)| told).sum();
+        let announced = last.values().map(|(_, announced)| announced).sum();
         Self { data, passed, announced }
     }
 
@@ -113,9 +113,9 @@ fn path_labels_use_all_disks_of_a_row() {
 #[test]
 fn path_labels_do_not_oscillate_in_a_ring() {
     // One consumer that requests more than its disk can read, and one at each router.
-    for (asked, window, share) in [(1, 200, 0.75), (4, 30, 0.95)] {
+    for (consumers, window, share) in [(1, 200, 0.75), (4, 30, 0.95)] {
         for seed in 1..=2 {
-            let outcome = Outcome::of(&plan(Labels::Path, seed, 4, true, asked, window));
+            let outcome = Outcome::of(&plan(Labels::Path, seed, 4, true, consumers, window));
             let mean = outcome.total() / outcome.data.len() as f64;
             assert!(outcome.share(4.0) > share, "{outcome:?}");
             assert!(

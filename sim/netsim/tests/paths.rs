@@ -18,8 +18,8 @@ const SECOND: usize = 1;
 const AFTER_SECOND: usize = 2;
 const PRODUCER: usize = 3;
 
-/// A consumer with two links. One of 40 Mbit/s leads to a router with a producer, and one of 80
-/// Mbit/s to a router whose producer is one router further.
+/// A consumer with two links. The link of 40 Mbit/s leads to a router with a producer. The link of
+/// 80 Mbit/s leads to a router whose producer is one router further away.
 fn builder(schedule: &str, links: &[usize]) -> PlanBuilder {
     let mut builder = PlanBuilder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;

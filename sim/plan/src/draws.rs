@@ -1,5 +1,5 @@
-//! Random choices that depend on a plan and its seed only. Both arms draw them here, so they
-//! request the same content at the same times and start with the same content in stores and on
+//! Random choices that depend on a plan and its seed only. Both arms draw them here. So they
+//! request the same content at the same times, and start with the same content in stores and on
 //! disks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,7 @@ pub fn filler_prefix(number: u32) -> Name {
 
 /// The segments that can be requested, by object and segment, if all consumers follow traces.
 fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
-    let mut asked = BTreeSet::new();
+    let mut requested = BTreeSet::new();
     for node in &plan.nodes {
         let Role::Consumer(consumer) = &node.role else { continue };
         let Popularity::Trace { requests } = &consumer.names.popularity else { return None };
@@ -125,9 +125,9 @@ fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
         if matches!(consumer.demand, Demand::Objects { .. }) {
             return None;
         }
-        asked.extend(requests.iter().copied());
+        requested.extend(requests.iter().copied());
     }
-    Some(asked)
+    Some(requested)
 }
 
 /// Chooses the content on a router's disks at the start: a number of whole objects, and a share of
@@ -162,8 +162,8 @@ fn choose_on_disk(
         let is_new = |it: &(usize, u64, u64)| !objects.contains(&(it.0, it.1));
         chosen.extend(more.into_iter().filter(is_new));
     }
-    if let Some(asked) = traced(plan) {
-        chosen.retain(|&(_, object, segment)| asked.contains(&(object, segment)));
+    if let Some(requested) = traced(plan) {
+        chosen.retain(|&(_, object, segment)| requested.contains(&(object, segment)));
     }
     chosen
 }
@@ -175,8 +175,8 @@ fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
     }
 }
 
-/// A share of all segments of all producers in random order, so what does not fit is as random as
-/// the rest. Returns producer, object and segment.
+/// A fraction of all segments of all producers, in random order. Segments that do not fit are thus
+/// random too. Returns producer, object and segment.
 fn choose_segments(
     producers: &BTreeMap<usize, Producer>,
     share: f64,

@@ -163,8 +163,8 @@ impl Design {
 
     /// Computes effects, variation and, with replications, confidence intervals.
     ///
-    /// The error of every effect is `s / sqrt(2^k r)`, where `s^2` is the sum of squares within
-    /// treatments over its `2^k (r - 1)` degrees of freedom.
+    /// The error of every effect is `s / sqrt(2^k r)`. Here `s^2` is the sum of squares within
+    /// treatments, divided by its `2^k (r - 1)` degrees of freedom.
     pub fn analyse(&self, confidence: f64) -> Result<Analysis, FactorialError> {
         if !(confidence > 0.0 && confidence < 1.0) {
             return Err(FactorialError::Confidence(confidence));

@@ -25,9 +25,9 @@ pub(super) struct ChopcopConfig {
     /// Weight of the previous mean round trip (Eq. 4). 0.875: TCP's.
     sigma: f64,
     /// Timeout in mean round trips (Eq. 5). 4: the paper's router holds up to 300 ms of Data, and
-    /// its path has a round trip of 110 ms, which together are 3.7 times that round trip.
+    /// its path has a round trip of 110 ms. Together they are 3.7 round trips.
     delta: f64,
-    /// Mean round trips after a decrease in which marked chunks neither shrink nor grow the window.
+    /// For this many mean round trips after a decrease, marked chunks leave the window unchanged.
     /// 0: every marked chunk shrinks it.
     rest: f64,
     /// Window at which slow start ends, in chunks. By default unlimited, so that the first mark

@@ -9,8 +9,8 @@ use weir_wire::{InterestView, NameView, PACKET_SIZE_MAX, PacketView};
 pub(super) const KIND: DisciplineKind =
     DisciplineKind { name: "hr-icp", read: |options| Ok(Arc::new(Config::read(options)?)) };
 
-/// Credit that a flow gains in a turn whose credit does not suffice. It is the largest packet, so
-/// that one more turn is enough.
+/// Credit that a flow gains at its turn if its credit is too small to send. It is the largest
+/// packet, so that one more turn is enough.
 const QUANTUM_BYTES: u64 = PACKET_SIZE_MAX as u64;
 /// Inverse weight of a new size in the mean size of a flow's Data.
 const AVERAGE_OVER: u64 = 8;
@@ -78,13 +78,13 @@ impl Config {
     }
 }
 
-/// The hop-by-hop Interest shaping of HR-ICP (Carofiglio, Gallo, Muscariello, "Joint hop-by-hop and
-/// receiver-driven interest control protocol for content-centric networks", ICN 2012), at the face
-/// towards the content.
+/// The hop-by-hop Interest shaping of HR-ICP, at the face towards the content. Source: Carofiglio,
+/// Gallo, Muscariello, "Joint hop-by-hop and receiver-driven interest control protocol for
+/// content-centric networks", ICN 2012.
 ///
 /// Interests leave no faster than the link can carry their Data back. With credit they pass at
-/// once. Without it, the Interests of each flow wait in their own queue, and a deficit round robin
-/// over bytes of Data gives every flow an equal share of the link. Data and Nacks pass unshaped.
+/// once. Without it, the Interests of each flow wait in their own queue. A deficit round robin over
+/// bytes of Data gives every flow an equal share of the link. Data and Nacks pass unshaped.
 #[derive(Debug)]
 struct HrIcp {
     config: Config,
@@ -100,8 +100,8 @@ struct HrIcp {
 #[derive(Debug)]
 struct Flow {
     hash: u64,
-    /// Waiting Interests, each with the time until which sending it makes sense.
-    held: VecDeque<(Outgoing, Instant)>,
+    /// Waiting Interests, each with the time at which sending it becomes useless.
+    waiting: VecDeque<(Outgoing, Instant)>,
     /// Bytes of Data that it may request in its turn.
     deficit_bytes: u64,
     /// Mean size of its Data.
@@ -126,13 +126,13 @@ impl HrIcp {
     }
 
     /// The slot for a flow: its own, a new one, that of the flow idle longest, or a shared one.
-    fn place(&mut self, now: Instant, hash: u64) -> usize {
-        if let Some(place) = self.find(hash) {
-            return place;
+    fn index(&mut self, now: Instant, hash: u64) -> usize {
+        if let Some(index) = self.find(hash) {
+            return index;
         }
         let flow = Flow {
             hash,
-            held: VecDeque::new(),
+            waiting: VecDeque::new(),
             deficit_bytes: 0,
             data_bytes: u64::from(self.config.data_bytes),
             used_at: now,
@@ -141,11 +141,11 @@ impl HrIcp {
             self.flows.push(flow);
             return self.flows.len() - 1;
         }
-        let idle = self.flows.iter().enumerate().filter(|(_, flow)| flow.held.is_empty());
-        match idle.min_by_key(|(_, flow)| flow.used_at).map(|(place, _)| place) {
-            Some(place) => {
-                self.flows[place] = flow;
-                place
+        let idle = self.flows.iter().enumerate().filter(|(_, flow)| flow.waiting.is_empty());
+        match idle.min_by_key(|(_, flow)| flow.used_at).map(|(index, _)| index) {
+            Some(index) => {
+                self.flows[index] = flow;
+                index
             }
             None => (hash % u64::from(self.config.flows_max)) as usize,
         }
@@ -172,19 +172,19 @@ impl HrIcp {
 
     /// Sends the next Interest in the order of turns, if any waits.
     fn send_next(&mut self, now: Instant, out: &mut Outlet<'_>) {
-        while let Some(&place) = self.turns.front() {
-            let flow = &mut self.flows[place];
+        while let Some(&index) = self.turns.front() {
+            let flow = &mut self.flows[index];
             if flow.deficit_bytes < flow.data_bytes {
                 flow.deficit_bytes += QUANTUM_BYTES;
                 self.turns.rotate_left(1);
                 continue;
             }
             let (outgoing, until) =
-                flow.held.pop_front().expect("a flow with a turn has Interests");
+                flow.waiting.pop_front().expect("a flow with a turn has Interests");
             let is_late = until <= now;
             let bytes = flow.data_bytes;
             flow.deficit_bytes -= if is_late { 0 } else { bytes };
-            if flow.held.is_empty() {
+            if flow.waiting.is_empty() {
                 flow.deficit_bytes = 0;
                 self.turns.pop_front();
             }
@@ -226,22 +226,22 @@ impl Discipline for HrIcp {
         let Some((hash, lifetime_ns)) = self.shaped(&outgoing) else {
             return out.send(outgoing);
         };
-        let place = self.place(now, hash);
-        self.flows[place].used_at = now;
+        let index = self.index(now, hash);
+        self.flows[index].used_at = now;
         if self.turns.is_empty() && self.credit_at() <= now {
-            self.spend(now, self.flows[place].data_bytes);
+            self.spend(now, self.flows[index].data_bytes);
             return out.send(outgoing);
         }
-        let flow = &mut self.flows[place];
-        if flow.held.len() >= self.config.held_max as usize {
+        let flow = &mut self.flows[index];
+        if flow.waiting.len() >= self.config.held_max as usize {
             return Err(LinkDrop::FlowQueueFull);
         }
         let outgoing = outgoing.detached();
         self.load.add(outgoing.packet.len());
-        if flow.held.is_empty() {
-            self.turns.push_back(place);
+        if flow.waiting.is_empty() {
+            self.turns.push_back(index);
         }
-        flow.held.push_back((outgoing, now.plus_ns(lifetime_ns)));
+        flow.waiting.push_back((outgoing, now.plus_ns(lifetime_ns)));
         out.counters.out_interests_delayed += 1;
         Ok(())
     }
@@ -249,10 +249,10 @@ impl Discipline for HrIcp {
     fn on_received(&mut self, _now: Instant, kind: PacketKind, packet: &Packet) {
         if kind == PacketKind::Data
             && let Ok(data) = PacketView::decode(packet)
-            && let Some(place) = self.find(self.hash_of(data.name()))
+            && let Some(index) = self.find(self.hash_of(data.name()))
         {
-            let mean_bytes = &mut self.flows[place].data_bytes;
-            // Rounded up, so that the mean reaches the size of Data that all have equal sizes.
+            let mean_bytes = &mut self.flows[index].data_bytes;
+            // Rounded up, so that the mean reaches the exact size if all Data have the same size.
             let sum_bytes = *mean_bytes * (AVERAGE_OVER - 1) + packet.len() as u64;
             *mean_bytes = sum_bytes.div_ceil(AVERAGE_OVER);
         }
@@ -274,10 +274,10 @@ impl Discipline for HrIcp {
 
     fn drop_newest(&mut self) -> Option<Outgoing> {
         // An Interest of the flow whose turn is last.
-        let &place = self.turns.back()?;
-        let flow = &mut self.flows[place];
-        let (newest, _) = flow.held.pop_back()?;
-        if flow.held.is_empty() {
+        let &index = self.turns.back()?;
+        let flow = &mut self.flows[index];
+        let (newest, _) = flow.waiting.pop_back()?;
+        if flow.waiting.is_empty() {
             flow.deficit_bytes = 0;
             self.turns.pop_back();
         }

@@ -60,7 +60,7 @@ impl Config {
 #[derive(Debug)]
 struct InterestRate {
     config: Config,
-    held: VecDeque<Outgoing>,
+    waiting: VecDeque<Outgoing>,
     load: Load,
     /// When the bucket is full: the theoretical arrival time of the generic cell rate algorithm
     /// (ITU-T I.371).
@@ -81,11 +81,11 @@ impl InterestRate {
     fn enqueue_interest(&mut self, outgoing: Outgoing) {
         let outgoing = outgoing.detached();
         self.load.add(outgoing.packet.len());
-        self.held.push_back(outgoing);
+        self.waiting.push_back(outgoing);
     }
 
     fn send_oldest(&mut self, out: &mut Outlet<'_>) {
-        let Some(outgoing) = self.held.pop_front() else { return };
+        let Some(outgoing) = self.waiting.pop_front() else { return };
         self.load.remove(outgoing.packet.len());
         if let Err(reason) = out.send(outgoing) {
             out.counters.drops.count(reason);
@@ -97,7 +97,7 @@ impl DisciplineOptions for Config {
     fn make(&self, _seed: u64) -> Box<dyn Discipline> {
         Box::new(InterestRate {
             config: *self,
-            held: VecDeque::new(),
+            waiting: VecDeque::new(),
             load: Load::default(),
             full_at: Instant::ZERO,
         })
@@ -114,11 +114,11 @@ impl Discipline for InterestRate {
         if outgoing.kind != PacketKind::Interest {
             return out.send(outgoing);
         }
-        if self.held.is_empty() && self.token_at() <= now {
+        if self.waiting.is_empty() && self.token_at() <= now {
             self.take_token(now);
             return out.send(outgoing);
         }
-        if self.held.len() >= self.config.held_max as usize {
+        if self.waiting.len() >= self.config.held_max as usize {
             return Err(LinkDrop::InterestRate);
         }
         self.enqueue_interest(outgoing);
@@ -127,14 +127,14 @@ impl Discipline for InterestRate {
     }
 
     fn poll(&mut self, now: Instant, out: &mut Outlet<'_>) {
-        while !self.held.is_empty() && self.token_at() <= now {
+        while !self.waiting.is_empty() && self.token_at() <= now {
             self.take_token(now);
             self.send_oldest(out);
         }
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        (!self.held.is_empty()).then(|| self.token_at())
+        (!self.waiting.is_empty()).then(|| self.token_at())
     }
 
     fn load(&self) -> Load {
@@ -142,13 +142,13 @@ impl Discipline for InterestRate {
     }
 
     fn drop_newest(&mut self) -> Option<Outgoing> {
-        let newest = self.held.pop_back()?;
+        let newest = self.waiting.pop_back()?;
         self.load.remove(newest.packet.len());
         Some(newest)
     }
 
     fn release(&mut self, _now: Instant, out: &mut Outlet<'_>) {
-        while !self.held.is_empty() {
+        while !self.waiting.is_empty() {
             self.send_oldest(out);
         }
     }

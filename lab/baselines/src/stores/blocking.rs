@@ -1,5 +1,5 @@
-//! A blocking store (paper nb-cache, cases A and C). Interests queue before it while it reads for
-//! one of them, as before a thread that does nothing else.
+//! A blocking store (paper nb-cache, cases A and C). It serves one Interest at a time: while it
+//! reads from disk, all other Interests wait in a queue.
 
 use std::collections::VecDeque;
 use std::mem;

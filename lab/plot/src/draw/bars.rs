@@ -123,10 +123,10 @@ pub(crate) fn summary(samples: &[f64], scale: Scale) -> Option<Summary> {
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
     let quantile = |share: f64| {
-        let place = share * last as f64;
-        let below = place as usize;
+        let rank = share * last as f64;
+        let below = rank as usize;
         let above = (below + 1).min(last);
-        sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+        sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f64)
     };
     let (lower, median, upper) = (quantile(0.25), quantile(0.5), quantile(0.75));
     let reach = 1.5 * (upper - lower);
@@ -207,8 +207,8 @@ fn one_box(
         .filter(|value| frame.y.contains(**value))
         .map(|value| (x, at(*value)))
         .collect();
-    for place in super::decimate::distinct(&outliers) {
-        style::mark(canvas, place, style::Marker::OpenCircle, ink, 2.2);
+    for rank in super::decimate::distinct(&outliers) {
+        style::mark(canvas, rank, style::Marker::OpenCircle, ink, 2.2);
     }
 }
 

@@ -195,8 +195,8 @@ impl Canvas {
         self.push(format_args!("<rect {} fill=\"{colour}\"/>", area_attributes(area)));
     }
 
-    /// One line of text with its baseline at `place`.
-    pub(crate) fn text(&mut self, place: (f64, f64), text: &str, look: Type) {
+    /// One line of text with its baseline at `position`.
+    pub(crate) fn text(&mut self, position: (f64, f64), text: &str, look: Type) {
         if text.is_empty() {
             return;
         }
@@ -205,7 +205,7 @@ impl Canvas {
             Anchor::Middle => " text-anchor=\"middle\"",
             Anchor::End => " text-anchor=\"end\"",
         };
-        let (x, y) = (number(place.0), number(place.1));
+        let (x, y) = (number(position.0), number(position.1));
         let rotation = if look.rotation == 0.0 {
             String::new()
         } else {
@@ -221,12 +221,12 @@ impl Canvas {
     }
 
     /// Centred text on a tile, in a colour that pages do not restyle.
-    pub(crate) fn fixed_text(&mut self, place: (f64, f64), text: &str, size: f64, colour: &str) {
+    pub(crate) fn fixed_text(&mut self, position: (f64, f64), text: &str, size: f64, colour: &str) {
         self.push(format_args!(
             "<text x=\"{}\" y=\"{}\" font-size=\"{}\" \
              text-anchor=\"middle\" fill=\"{colour}\">{}</text>",
-            number(place.0),
-            number(place.1),
+            number(position.0),
+            number(position.1),
             number(size),
             escape(text)
         ));

@@ -6,7 +6,7 @@ use super::{TICK, font};
 /// Names fitted to the width that each has.
 pub(crate) struct Names {
     lines: Vec<Vec<String>>,
-    turned: bool,
+    rotated: bool,
     pub(crate) height: f64,
 }
 
@@ -22,19 +22,19 @@ impl Names {
             lines.iter().flatten().map(|line| font::width(line, TICK, false)).fold(0.0, f64::max);
         let most = lines.iter().map(Vec::len).max().unwrap_or(0);
         if widest <= slot && most <= 3 {
-            return Names { lines, turned: false, height: 4.0 + most as f64 * TICK * 1.2 };
+            return Names { lines, rotated: false, height: 4.0 + most as f64 * TICK * 1.2 };
         }
         let lines: Vec<Vec<String>> =
             names.iter().map(|name| vec![font::cut(name, TICK, false, TURNED_WIDTH_MAX)]).collect();
         let widest =
             lines.iter().flatten().map(|line| font::width(line, TICK, false)).fold(0.0, f64::max);
         let height = widest * TURN_DEGREES.to_radians().sin().abs() + TICK * 1.4;
-        Names { lines, turned: true, height }
+        Names { lines, rotated: true, height }
     }
 
     /// How far rotated names reach beyond the left end of the axis.
     pub(crate) fn overhang(&self, width: f64) -> f64 {
-        if !self.turned {
+        if !self.rotated {
             return 0.0;
         }
         let slot = width / self.lines.len().max(1) as f64;
@@ -50,10 +50,10 @@ impl Names {
         let slot = area.width / self.lines.len().max(1) as f64;
         let base = area.y + area.height;
         // Rotated names closer than a line's height would overlap.
-        let stride = if self.turned { (TICK * 1.5 / slot).ceil().max(1.0) as usize } else { 1 };
+        let stride = if self.rotated { (TICK * 1.5 / slot).ceil().max(1.0) as usize } else { 1 };
         for (index, lines) in self.lines.iter().enumerate().step_by(stride) {
             let middle = area.x + (index as f64 + 0.5) * slot;
-            if self.turned {
+            if self.rotated {
                 let look = text_of(TICK, INK).anchor(Anchor::End).rotated(TURN_DEGREES);
                 let text = lines.first().map_or("", String::as_str);
                 canvas.text((middle + 4.0, base + TICK + 4.0), text, look);

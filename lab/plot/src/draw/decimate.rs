@@ -8,7 +8,7 @@ const COLUMNS_PER_UNIT: f64 = 2.0;
 
 /// Reduces points in drawing order.
 pub(crate) fn decimate(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let column = |place: &(f64, f64)| (place.0 * COLUMNS_PER_UNIT).floor();
+    let column = |position: &(f64, f64)| (position.0 * COLUMNS_PER_UNIT).floor();
     let mut kept = Vec::new();
     for run in places.chunk_by(|a, b| column(a) == column(b)) {
         if run.len() <= 4 {

@@ -57,8 +57,8 @@ pub(super) fn draw(
             }
             let (colour, dark) = style::heat(bar.share(value));
             let name = format!("{}, {}", heat.columns[column], heat.rows[row]);
-            let told = format!("{name}: {}", scale::readable(value, &heat.bar.unit));
-            canvas.open(Some(&told));
+            let text = format!("{name}: {}", scale::readable(value, &heat.bar.unit));
+            canvas.open(Some(&text));
             canvas.tile(cell, &colour);
             let fits = |text: &String| font::width(text, NOTE, false) < width - 2.0;
             let texts = [bar.shown(value, 3), bar.shown(value, 2)];
@@ -66,8 +66,8 @@ pub(super) fn draw(
                 && height > NOTE * 1.4
                 && let Some(text) = texts.iter().find(|text| fits(text))
             {
-                let place = (x + width / 2.0, y + height / 2.0 + NOTE * 0.36);
-                canvas.fixed_text(place, text, NOTE, if dark { "#111111" } else { "#ffffff" });
+                let position = (x + width / 2.0, y + height / 2.0 + NOTE * 0.36);
+                canvas.fixed_text(position, text, NOTE, if dark { "#111111" } else { "#ffffff" });
             }
             canvas.close();
         }
@@ -80,9 +80,9 @@ pub(super) fn draw(
 }
 
 fn row_title(canvas: &mut Canvas, area: Area, heat: &Heat, axis: &Axis) {
-    let place = (area.x - left(heat, axis) + MARGIN + LABEL * 0.9, area.y + area.height / 2.0);
+    let position = (area.x - left(heat, axis) + MARGIN + LABEL * 0.9, area.y + area.height / 2.0);
     let title = font::cut(&axis.label_with_unit(), LABEL, false, area.height * 1.1);
-    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
+    canvas.text(position, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
 }
 
 fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::FittedAxis) {
@@ -101,7 +101,7 @@ fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::FittedAxis) {
     }
     let widest =
         bar.ticks.iter().map(|tick| font::width(&tick.label, TICK, false)).fold(0.0, f64::max);
-    let place = (x + 21.0 + widest + LABEL * 1.2, area.y + area.height / 2.0);
+    let position = (x + 21.0 + widest + LABEL * 1.2, area.y + area.height / 2.0);
     let title = font::cut(&bar.title, LABEL, false, area.height * 1.1);
-    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
+    canvas.text(position, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
 }

@@ -214,8 +214,8 @@ impl<'a> FigureLayout<'a> {
         let mut y = at.1 + MARGIN;
         for line in &self.title {
             y += self.title_size * 1.25;
-            let place = (at.0 + MARGIN, y - self.title_size * 0.25);
-            canvas.text(place, line, text_of(self.title_size, INK).bold());
+            let position = (at.0 + MARGIN, y - self.title_size * 0.25);
+            canvas.text(position, line, text_of(self.title_size, INK).bold());
         }
         for line in &self.subtitle {
             y += SUBTITLE * 1.3;
@@ -252,9 +252,9 @@ impl<'a> FigureLayout<'a> {
             Kind::Boxes(data) => bars::draw_boxes(canvas, &frame, self.figure, data, notes),
             Kind::Heat(_) => {}
             Kind::Panels(_) => {
-                let place = (area.x + area.width / 2.0, area.y + area.height / 2.0);
+                let position = (area.x + area.width / 2.0, area.y + area.height / 2.0);
                 let look = text_of(LABEL, DIM).anchor(Anchor::Middle);
-                canvas.text(place, "panels within panels are not drawn", look);
+                canvas.text(position, "panels within panels are not drawn", look);
             }
         }
         series::references(canvas, &frame, self.figure);
@@ -271,9 +271,9 @@ impl<'a> FigureLayout<'a> {
         let base = area.y + area.height;
         canvas.line((area.x, base), (area.x + area.width, base), stroke(AXIS, 1.2));
         names.draw(canvas, area);
-        let place = (area.x + area.width / 2.0, base + 8.0 + names.height + LABEL);
+        let position = (area.x + area.width / 2.0, base + 8.0 + names.height + LABEL);
         let look = text_of(LABEL, INK).anchor(Anchor::Middle);
-        canvas.text(place, &self.figure.x.label_with_unit(), look);
+        canvas.text(position, &self.figure.x.label_with_unit(), look);
     }
 }
 
@@ -335,10 +335,10 @@ fn vertical_axis(canvas: &mut Canvas, frame: &Frame<'_>) {
         let look = text_of(TICK, INK).anchor(Anchor::End);
         canvas.text((x - 8.0, at + TICK * 0.36), &tick.label, look);
     }
-    let place = (x - 8.0 - widest - LABEL * 0.75, y + height / 2.0);
+    let position = (x - 8.0 - widest - LABEL * 0.75, y + height / 2.0);
     let limit = height * 1.15;
     let title = font::cut(&frame.y.title, LABEL, false, limit);
-    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).turn(-90.0));
+    canvas.text(position, &title, text_of(LABEL, INK).anchor(Anchor::Middle).rotated(-90.0));
 }
 
 fn horizontal_axis(canvas: &mut Canvas, frame: &Frame<'_>, axis: &FittedAxis) {
@@ -358,9 +358,9 @@ fn horizontal_axis(canvas: &mut Canvas, frame: &Frame<'_>, axis: &FittedAxis) {
             free_from = at + half + 6.0;
         }
     }
-    let place = (x + width / 2.0, base + 8.0 + TICK * 1.6 + LABEL);
+    let position = (x + width / 2.0, base + 8.0 + TICK * 1.6 + LABEL);
     let title = font::cut(&axis.title, LABEL, false, width * 1.1);
-    canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle));
+    canvas.text(position, &title, text_of(LABEL, INK).anchor(Anchor::Middle));
 }
 
 #[cfg(test)]

@@ -96,8 +96,8 @@ pub(super) fn draw(
 
 /// Writes that there is no data.
 pub(super) fn no_data(canvas: &mut Canvas, area: Area) {
-    let place = (area.x + area.width / 2.0, area.y + area.height / 2.0);
-    canvas.text(place, "no data", text_of(LABEL, DIM).anchor(Anchor::Middle));
+    let position = (area.x + area.width / 2.0, area.y + area.height / 2.0);
+    canvas.text(position, "no data", text_of(LABEL, DIM).anchor(Anchor::Middle));
 }
 
 fn grown(area: Area, by: f64) -> Area {
@@ -234,9 +234,9 @@ fn markers(
     let marker = style::marker(index);
     let shown: Vec<&Point> =
         runs(series, figure).flatten().filter(|p| frame.shows(p.x, p.y)).collect();
-    let place = |point: &Point| (frame.at_x(point.x), frame.at_y(point.y));
+    let position = |point: &Point| (frame.at_x(point.x), frame.at_y(point.y));
     if series.join == Join::Scatter && shown.len() > TITLED {
-        let places: Vec<(f64, f64)> = shown.into_iter().map(place).collect();
+        let places: Vec<(f64, f64)> = shown.into_iter().map(position).collect();
         style::dots(canvas, &decimate::distinct(&places), index);
         return;
     }
@@ -247,7 +247,7 @@ fn markers(
     let first = if thinned { stride * (2 * index + 1) / (2 * count.max(1)) } else { 0 };
     for point in shown.into_iter().skip(first).step_by(stride) {
         canvas.open(Some(&tooltip(figure, &series.name, point)));
-        style::mark(canvas, place(point), marker, ink, MARKER);
+        style::mark(canvas, position(point), marker, ink, MARKER);
         canvas.close();
     }
 }

@@ -60,9 +60,9 @@ pub(crate) fn reference(index: usize) -> Stroke {
     Stroke { ink: if index < 4 { INK } else { DIM }, width: 1.3, dash }
 }
 
-/// Draws a marker centred at `place`.
-pub(crate) fn mark(canvas: &mut Canvas, place: (f64, f64), marker: Marker, ink: Ink, size: f64) {
-    let (x, y) = place;
+/// Draws a marker centred at `position`.
+pub(crate) fn mark(canvas: &mut Canvas, position: (f64, f64), marker: Marker, ink: Ink, size: f64) {
+    let (x, y) = position;
     let s = size;
     let polygon = |points: &[(f64, f64)]| {
         let mut data = super::canvas::through(
@@ -152,16 +152,16 @@ pub(crate) fn diagonals(area: Area, gap: f64, rising: bool) -> String {
         let offset = step as f64 * gap;
         let start = if offset <= height { (0.0, offset) } else { (offset - height, height) };
         let end = if offset <= width { (offset, 0.0) } else { (width, offset - width) };
-        let place = |(u, v): (f64, f64)| {
+        let position = |(u, v): (f64, f64)| {
             let u = if rising { u } else { width - u };
             format!("{} {}", number(x + u), number(y + v))
         };
-        data.push_str(&format!("M{}L{}", place(start), place(end)));
+        data.push_str(&format!("M{}L{}", position(start), position(end)));
     }
     data
 }
 
-/// Colours of a heat map: viridis from dark to light, which also works in greyscale.
+/// Colours of a heat map: viridis from dark to light. It also works in greyscale.
 const VIRIDIS: [(u8, u8, u8); 9] = [
     (68, 1, 84),
     (71, 45, 123),
@@ -176,9 +176,9 @@ const VIRIDIS: [(u8, u8, u8); 9] = [
 
 /// The colour at `share` of the scale, and whether dark text is readable on it.
 pub(crate) fn heat(share: f64) -> (String, bool) {
-    let place = share.clamp(0.0, 1.0) * (VIRIDIS.len() - 1) as f64;
-    let below = (place as usize).min(VIRIDIS.len() - 2);
-    let part = place - below as f64;
+    let position = share.clamp(0.0, 1.0) * (VIRIDIS.len() - 1) as f64;
+    let below = (position as usize).min(VIRIDIS.len() - 2);
+    let part = position - below as f64;
     let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
     let (a, b) = (VIRIDIS[below], VIRIDIS[below + 1]);
     let (red, green, blue) = (mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2));

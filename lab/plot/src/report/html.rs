@@ -58,7 +58,7 @@ fn warnings(out: &mut String, all: &[String]) {
     put(
         out,
         format_args!(
-            "<div class=\"warnings\" role=\"note\"><p><strong>Before you read on</strong></p><ul>"
+            "<div class=\"warnings\" role=\"note\"><p><strong>Read this first</strong></p><ul>"
         ),
     );
     for warning in all {
@@ -260,7 +260,7 @@ fn facts(out: &mut String, report: &Report) {
         rows.push(("Duration".to_owned(), escape(&super::text::duration(seconds)), false));
     }
     rows.extend(report.facts.iter().map(|(name, value)| (name.clone(), escape(value), false)));
-    put(out, format_args!("<h2>How this was made</h2>\n<dl>"));
+    put(out, format_args!("<h2>How this report was produced</h2>\n<dl>"));
     for (name, value, _) in rows.iter().filter(|(_, _, absent)| !absent) {
         put(out, format_args!("<dt>{}</dt><dd>{value}</dd>", escape(name)));
     }

@@ -49,7 +49,7 @@ pub struct ClaimTable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub words: String,
-    /// Its sign and colour, which repeat the words.
+    /// Sign and colour. They carry no more information than the words.
     pub mark: Mark,
 }
 

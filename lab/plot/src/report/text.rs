@@ -45,7 +45,7 @@ pub(super) fn claims(table: &ClaimTable) -> String {
     out.push_str(&format!("{} claims: {}\n", table.rows.len(), counts.join(", ")));
     let missing = table.rows.len() - shown.len();
     if missing > 0 {
-        out.push_str(&format!("{missing} of those not measured were not run\n"));
+        out.push_str(&format!("{missing} of the claims not measured did not run\n"));
     }
     out
 }

@@ -9,7 +9,7 @@ use serde_json::{from_str, json};
 use weir_scenario::trial::{Trial, TrialKind};
 
 use super::super::RealError;
-use super::crew::{ProcessGroup, find, write};
+use super::processes::{ProcessGroup, find, write};
 use super::report::TrialReport;
 
 const SCRIPT: &str = include_str!("../../../socket-api/comparison.py");
@@ -26,17 +26,17 @@ struct Answer {
 
 pub(super) fn measure(
     trial: &Trial,
-    crew: &mut ProcessGroup<'_>,
+    group: &mut ProcessGroup<'_>,
 ) -> Result<TrialReport, RealError> {
     let Some(python) = find("python3") else {
         return Ok(TrialReport::missing("python3 is not installed here; install python3"));
     };
-    write(&crew.dir().join("comparison.py"), SCRIPT.as_bytes())?;
-    let id = crew.program(&python, &["comparison.py", &arguments(trial)])?;
-    let (text, is_done) = crew.output(id)?;
+    write(&group.dir().join("comparison.py"), SCRIPT.as_bytes())?;
+    let id = group.program(&python, &["comparison.py", &arguments(trial)])?;
+    let (text, is_done) = group.output(id)?;
     match from_str::<Answer>(&text) {
         Ok(answer) if is_done => Ok(report(answer)),
-        _ => Err(crew.failure(id, "gave no result")),
+        _ => Err(group.failure(id, "gave no result")),
     }
 }
 

@@ -8,10 +8,10 @@ use weir_scenario::trial::Trial;
 use weir_socket::ProducerOptions;
 
 use super::super::RealError;
-use super::super::site::Testbed;
-use super::crew::{GroupProcessId, ProcessGroup};
-use super::part::{Role, late_count};
+use super::super::testbed::Testbed;
+use super::processes::{GroupProcessId, ProcessGroup};
 use super::report::TrialReport;
+use super::role::{Role, late_count};
 use super::{number, routers_at, samples};
 
 /// Limit on the subscribers of a process, because each has some open files.
@@ -20,52 +20,52 @@ const PER_PROCESS_MAX: u32 = 100;
 /// Runs the measurement. A missed message is an error.
 pub(super) fn measure(
     trial: &Trial,
-    crew: &mut ProcessGroup<'_>,
-    site: &Testbed<'_>,
+    group: &mut ProcessGroup<'_>,
+    testbed: &Testbed<'_>,
 ) -> Result<TrialReport, RealError> {
-    let routers = routers_at(site);
+    let routers = routers_at(testbed);
     let (last, others) = routers.split_last().expect("a plan has routers");
     let at = if others.is_empty() { &routers[..] } else { others };
-    let (publisher, ready) = crew.part(Role::Publish, trial, last, 0, "")?;
+    let (publisher, ready) = group.start_role(Role::Publish, trial, last, 0, "")?;
     let key = ready["key"].as_str().unwrap_or_default().to_owned();
     let mut crowds = Vec::new();
     for (index, share) in shares(trial.subscribers, at.len() as u32).into_iter().enumerate() {
         let own = Trial { subscribers: share, ..trial.clone() };
         let at = &at[index % at.len()];
-        crowds.push((crew.part(Role::Subscribe, &own, at, 0, &key)?.0, late_count(&own)));
+        crowds.push((group.start_role(Role::Subscribe, &own, at, 0, &key)?.0, late_count(&own)));
     }
-    crew.send_line(publisher, "begin")?;
-    crew.value(publisher, "half")?;
+    group.send_line(publisher, "begin")?;
+    group.value(publisher, "half")?;
     // After this, no subscriber gets older metadata from a router, which would name fewer messages.
     std::thread::sleep(stale_after(routers.len()));
     for &(id, _) in &crowds {
-        crew.send_line(id, "join")?;
+        group.send_line(id, "join")?;
     }
     for &(id, _) in &crowds {
-        crew.value(id, "joined")?;
+        group.value(id, "joined")?;
     }
-    crew.send_line(publisher, "continue")?;
-    let done = crew.value(publisher, "messages")?;
-    let messages = number(crew, publisher, &done, "messages")?;
+    group.send_line(publisher, "continue")?;
+    let done = group.value(publisher, "messages")?;
+    let messages = number(group, publisher, &done, "messages")?;
     let mut report = TrialReport::default();
     let (mut late, half) = (0, u64::from(trial.count.div_ceil(2)));
     for (id, late_here) in crowds {
-        let got = crew.value(id, "delays_s")?;
+        let got = group.value(id, "delays_s")?;
         let (first, next) = (list(&got["first"]), list(&got["next"]));
         if !is_whole(&first, &next, late_here, half, messages) {
             let what = format!("got {first:?} to {next:?} of {messages} messages");
-            return Err(crew.failure(id, &what));
+            return Err(group.failure(id, &what));
         }
         samples(&mut report, "message-delay", &got["delays_s"]);
         samples(&mut report, "join-time", &got["joins_s"]);
         late += late_here;
     }
-    let counted = Counted::new(crew, publisher, &done["counted"])?;
+    let counted = Counted::new(group, publisher, &done["counted"])?;
     report.add("message-interests", counted.interests / counted.messages);
     report.add("message-octets", counted.octets / counted.messages);
     report.add("message-cpu", counted.cpu_ns / NS_PER_S as f64 / counted.messages);
     if late > 0 {
-        let metadata = number(crew, publisher, &done["joining"], "metadata")?;
+        let metadata = number(group, publisher, &done["joining"], "metadata")?;
         report.add("join-interests", metadata as f64 / f64::from(late));
     }
     Ok(report)
@@ -111,8 +111,12 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(crew: &mut ProcessGroup<'_>, id: GroupProcessId, of: &Value) -> Result<Self, RealError> {
-        let mut read = |key| Ok::<f64, RealError>(number(crew, id, of, key)? as f64);
+    fn new(
+        group: &mut ProcessGroup<'_>,
+        id: GroupProcessId,
+        of: &Value,
+    ) -> Result<Self, RealError> {
+        let mut read = |key| Ok::<f64, RealError>(number(group, id, of, key)? as f64);
         Ok(Self {
             messages: read("messages")?,
             interests: read("interests")?,

@@ -31,8 +31,8 @@
 
 mod expression;
 mod factorial;
-mod kept;
 mod model;
+mod recorded;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -48,8 +48,8 @@ use crate::record::Results;
 use crate::stats::Estimate;
 
 pub(crate) use factorial::of_seed;
-pub(crate) use kept::RecordedClaim;
-pub use kept::RecordedVerdicts;
+pub(crate) use recorded::RecordedClaim;
+pub use recorded::RecordedVerdicts;
 pub(crate) use rule::{Better, Rule};
 pub(crate) use verdict::Verdict;
 

@@ -366,7 +366,7 @@ fn invalid_claims_name_their_line() {
     }
 }
 
-fn kept(id: &str, verdict: Verdict, commit: &str) -> RecordedClaim {
+fn recorded(id: &str, verdict: Verdict, commit: &str) -> RecordedClaim {
     let result = ClaimResult { id: id.into(), verdict, ..settled("\"sure\"").remove(1) };
     let (rule, date) = (String::new(), "2026-01-02".into());
     RecordedClaim { result, rule, arm: Some(Arm::Sim), commit: commit.into(), date }
@@ -379,24 +379,25 @@ fn recorded_verdicts_stay_until_remeasured() {
         paper: "x".into(),
         size: Size::Full,
         claims: vec![
-            kept("stays", Verdict::Reproduced, "old"),
-            kept("again", Verdict::Reproduced, "old"),
-            kept("gone", Verdict::Reproduced, "old"),
+            recorded("stays", Verdict::Reproduced, "old"),
+            recorded("again", Verdict::Reproduced, "old"),
+            recorded("gone", Verdict::Reproduced, "old"),
             RecordedClaim {
                 result: ClaimResult {
                     band: [7.0, 8.0],
-                    ..kept("rule", Verdict::Differs, "").result
+                    ..recorded("rule", Verdict::Differs, "").result
                 },
-                ..kept("rule", Verdict::Differs, "old")
+                ..recorded("rule", Verdict::Differs, "old")
             },
         ],
     };
     let not_run = |id: &str| {
-        let kept = kept(id, Verdict::NotMeasured, "new");
-        let result = ClaimResult { measured: None, interval: None, ..kept.result };
-        RecordedClaim { result, arm: None, ..kept }
+        let recorded = recorded(id, Verdict::NotMeasured, "new");
+        let result = ClaimResult { measured: None, interval: None, ..recorded.result };
+        RecordedClaim { result, arm: None, ..recorded }
     };
-    let new = vec![kept("again", Verdict::NotMeasured, "new"), not_run("stays"), not_run("rule")];
+    let new =
+        vec![recorded("again", Verdict::NotMeasured, "new"), not_run("stays"), not_run("rule")];
     let after = RecordedVerdicts::update(Some(before), &none, Size::Full, new);
     let all: Vec<(&str, Verdict, &str)> = after
         .claims
@@ -416,10 +417,11 @@ fn readme_shows_recorded_verdicts() {
     let folder = tempfile::tempdir().expect("folder");
     let readme = folder.path().join("README.md");
     let file = |size, claims| RecordedVerdicts { paper: "x".into(), size, claims };
-    let mut not_run = kept("two", Verdict::NotMeasured, "c1");
+    let mut not_run = recorded("two", Verdict::NotMeasured, "c1");
     (not_run.result.measured, not_run.arm) = (None, None);
-    let undecided = kept("three", Verdict::NotMeasured, "c1");
-    let full = file(Size::Full, vec![kept("one", Verdict::Reproduced, "c1"), not_run, undecided]);
+    let undecided = recorded("three", Verdict::NotMeasured, "c1");
+    let full =
+        file(Size::Full, vec![recorded("one", Verdict::Reproduced, "c1"), not_run, undecided]);
     std::fs::write(&readme, "# Paper\n").expect("written");
     let error = full.write(folder.path()).expect_err("no marks").to_string();
     assert!(error.contains("has no place for the verdicts"), "{error}");
@@ -427,7 +429,7 @@ fn readme_shows_recorded_verdicts() {
                  <!-- end of verdicts -->\nThe rest.\n";
     std::fs::write(&readme, marks).expect("written");
     full.write(folder.path()).expect("written");
-    let found = ["two", "three"].map(|id| kept(id, Verdict::Reproduced, "c2"));
+    let found = ["two", "three"].map(|id| recorded(id, Verdict::Reproduced, "c2"));
     let smoke = file(Size::Smoke, found.to_vec());
     smoke.write(folder.path()).expect("written");
     let text = std::fs::read_to_string(&readme).expect("there");

@@ -352,7 +352,7 @@ impl Collector {
             (M::BypassStalled, busy.bypassed_stalled),
         ];
         let all_bypasses = bypasses.iter().map(|(_, count)| count).sum();
-        let told = busy.busy_sent + busy.available_sent;
+        let announced = busy.busy_sent + busy.available_sent;
         for (measure, count) in bypasses.into_iter().chain([
             (M::Bypasses, all_bypasses),
             (M::DiskReads, disk.reads),
@@ -364,7 +364,7 @@ impl Collector {
             (M::FilterNegatives, disk.filter_negatives),
             (M::WaitedOverThreshold, busy.waited_over_threshold),
             (M::StoreMarks, busy.marked),
-            (M::Announcements, told),
+            (M::Announcements, announced),
         ]) {
             self.spread(measure, over, node, Amount::of(count as f64));
         }

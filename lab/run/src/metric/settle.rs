@@ -20,8 +20,8 @@ const BATCHES_MIN: usize = 20;
 pub(crate) struct WarmUpEstimate {
     /// Time excluded at the start, s.
     pub warm_up_s: f64,
-    /// Whether the rest has no trend. In overload, times grow until the end, and their mean depends
-    /// on the length of the run.
+    /// Whether the samples after the warm-up have no trend. In overload, times grow until the end,
+    /// and their mean depends on the length of the run.
     pub is_settled: bool,
 }
 

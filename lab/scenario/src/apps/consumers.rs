@@ -176,48 +176,48 @@ pub(crate) fn consumers(
 ) -> Result<Vec<ConsumerGroup>, ScenarioError> {
     let places =
         (0..tables.len()).map(|at| GroupContext { tree, folder, path: format!("consumer[{at}]") });
-    tables.iter().zip(places).map(|(table, place)| table.group(&place, access)).collect()
+    tables.iter().zip(places).map(|(table, context)| table.group(&context, access)).collect()
 }
 
 impl ConsumerTable {
     fn group(
         &self,
-        place: &GroupContext<'_>,
+        context: &GroupContext<'_>,
         access: &LinkSettings,
     ) -> Result<ConsumerGroup, ScenarioError> {
-        place.check_id(&self.id)?;
-        place.check_at(&self.at)?;
+        context.check_id(&self.id)?;
+        context.check_at(&self.at)?;
         // NDN's default InterestLifetime is 4 s.
         let lifetime_ms = self.lifetime.map_or(4_000, |time| time.ns / 1_000_000);
         if lifetime_ms == 0 {
-            return Err(place.error("lifetime", "is below 1ms; write at least 1ms"));
+            return Err(context.error("lifetime", "is below 1ms; write at least 1ms"));
         }
         let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
-        let demand = self.demand(place)?;
+        let demand = self.demand(context)?;
         let verify_ns = ns(self.verification);
         if verify_ns > 0 && matches!(demand, Demand::Arrivals { .. }) {
             let problem =
                 "single Interests are not verified; add `window`, `controller` or `objects`";
-            return Err(place.error("verification", problem));
+            return Err(context.error("verification", problem));
         }
         if self.losses != LossesWord::Transport && matches!(demand, Demand::Arrivals { .. }) {
             let problem = "single Interests are not retransmitted; remove this key";
-            return Err(place.error("losses", problem));
+            return Err(context.error("losses", problem));
         }
-        let chunk_units = self.chunk_units(place, &demand)?;
-        self.check_times(place)?;
-        self.check_prefetches(place, &demand)?;
-        self.check_holdings(place, &demand)?;
-        let link = place.link(access, self.link.as_ref())?;
+        let chunk_units = self.chunk_units(context, &demand)?;
+        self.check_times(context)?;
+        self.check_prefetches(context, &demand)?;
+        self.check_holdings(context, &demand)?;
+        let link = context.link(access, self.link.as_ref())?;
         let is_single = matches!(demand, Demand::Arrivals { .. });
         if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
             let problem = "single Interests use one link; add `window`, `controller` or `objects`";
-            return Err(place.error("path", problem));
+            return Err(context.error("path", problem));
         }
         let paths = self
             .path
             .iter()
-            .map(|path| Ok((path.to.clone(), place.link(&link, path.link.as_ref())?)));
+            .map(|path| Ok((path.to.clone(), context.link(&link, path.link.as_ref())?)));
         Ok(ConsumerGroup {
             paths: paths.collect::<Result<_, ScenarioError>>()?,
             schedule: self.schedule,
@@ -230,7 +230,7 @@ impl ConsumerTable {
             link,
             of: self.of.clone(),
             spread: self.spread.map(NonZeroU64::get),
-            popularity: self.asked(place)?,
+            popularity: self.object_order(context)?,
             demand,
             start_ns: ns(self.start),
             stagger_ns: ns(self.stagger),
@@ -240,51 +240,55 @@ impl ConsumerTable {
             decrease_interval_ns: self.decrease_interval.map(|time| time.ns),
             waits_for_lifetime: self.losses == LossesWord::Lifetime,
             chunk_units,
-            path: place.path.clone(),
+            path: context.path.clone(),
         })
     }
 
-    fn chunk_units(&self, place: &GroupContext<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
+    fn chunk_units(
+        &self,
+        context: &GroupContext<'_>,
+        demand: &Demand,
+    ) -> Result<u32, ScenarioError> {
         let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
         if chunk_units > CHUNK_SEGMENTS_MAX {
             let problem = format!("is {chunk_units}; write at most {CHUNK_SEGMENTS_MAX} segments");
-            return Err(place.error("chunk", problem));
+            return Err(context.error("chunk", problem));
         }
         if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {
             let problem = "single Interests have no window; remove this key";
-            return Err(place.error("chunk", problem));
+            return Err(context.error("chunk", problem));
         }
         Ok(chunk_units)
     }
 
     fn check_holdings(
         &self,
-        place: &GroupContext<'_>,
+        context: &GroupContext<'_>,
         demand: &Demand,
     ) -> Result<(), ScenarioError> {
         if self.holdings == HoldingsMode::Ignore || matches!(demand, Demand::Objects { .. }) {
             return Ok(());
         }
         let problem = "only whole objects use the holdings of routers; write objects = true";
-        Err(place.error("holdings", problem))
+        Err(context.error("holdings", problem))
     }
 
     fn check_prefetches(
         &self,
-        place: &GroupContext<'_>,
+        context: &GroupContext<'_>,
         demand: &Demand,
     ) -> Result<(), ScenarioError> {
         if matches!(demand, Demand::Window { .. } | Demand::Controlled { .. }) || !self.prefetches {
             return Ok(());
         }
         let problem = "a prefetch fetches consecutive segments; add `window` or `controller`";
-        Err(place.error("prefetches", problem))
+        Err(context.error("prefetches", problem))
     }
 
-    fn check_times(&self, place: &GroupContext<'_>) -> Result<(), ScenarioError> {
+    fn check_times(&self, context: &GroupContext<'_>) -> Result<(), ScenarioError> {
         if self.decrease_interval.is_some() && self.controller.is_none() {
             let problem = "only a `controller` decreases its window; remove this key";
-            return Err(place.error("decrease_interval", problem));
+            return Err(context.error("decrease_interval", problem));
         }
         let start = self.start.unwrap_or(Time { ns: 0 });
         let Some(stop) = self.stop.filter(|stop| stop.ns <= start.ns) else { return Ok(()) };
@@ -292,10 +296,10 @@ impl ConsumerTable {
             "is {stop}, but `start` is {start}, so nothing is requested; raise `stop` or lower \
              `start`"
         );
-        Err(place.error("stop", problem))
+        Err(context.error("stop", problem))
     }
 
-    fn asked(&self, place: &GroupContext<'_>) -> Result<ObjectOrder, ScenarioError> {
+    fn object_order(&self, context: &GroupContext<'_>) -> Result<ObjectOrder, ScenarioError> {
         use PopularityWord::{Sequential, Trace, Turns, Uniform, Zipf, ZipfMandelbrot};
         let word = self.popularity;
         for (key, is_given, words, first) in [
@@ -310,13 +314,13 @@ impl ConsumerTable {
                     "has no meaning for this popularity; remove it, or write popularity = \
                      \"{first}\""
                 );
-                return Err(place.error(key, message));
+                return Err(context.error(key, message));
             }
         }
         let positive = |key: &str, value: Option<f64>| match value {
             Some(value) if value >= 0.0 && value.is_finite() => Ok(value),
-            Some(value) => Err(place.error(key, format!("is {value}; write at least 0"))),
-            None => Err(place.refuse(&format!("lacks `{key}`; write for example {key} = 0.8"))),
+            Some(value) => Err(context.error(key, format!("is {value}; write at least 0"))),
+            None => Err(context.refuse(&format!("lacks `{key}`; write for example {key} = 0.8"))),
         };
         Ok(match word {
             Sequential => ObjectOrder::Sequential,
@@ -326,27 +330,27 @@ impl ConsumerTable {
                 exponent: positive("exponent", self.exponent)?,
                 shift: positive("shift", self.shift)?,
             },
-            Trace => ObjectOrder::Trace(self.trace(place)?),
+            Trace => ObjectOrder::Trace(self.trace(context)?),
             Turns => match self.requests.map(NonZeroU64::get) {
                 Some(requests) if requests <= REQUESTS_MAX => ObjectOrder::Turns { requests },
                 Some(requests) => {
                     let message = format!("is {requests}; write at most {REQUESTS_MAX}");
-                    return Err(place.error("requests", message));
+                    return Err(context.error("requests", message));
                 }
                 None => {
                     let message = "lacks `requests`; write for example requests = 20000";
-                    return Err(place.refuse(message));
+                    return Err(context.refuse(message));
                 }
             },
         })
     }
 
     /// Reads a CSV file with name and segment. Names are numbered by their first occurrence.
-    fn trace(&self, place: &GroupContext<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
+    fn trace(&self, context: &GroupContext<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
         let file = self.trace.as_deref().ok_or_else(|| {
-            place.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
+            context.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
         })?;
-        let text = place.folder.read(file).map_err(|message| place.error("trace", message))?;
+        let text = context.folder.read(file).map_err(|message| context.error("trace", message))?;
         let requests = |trace: Trace| match self.repeats {
             RepeatsWord::Same => trace.requests,
             RepeatsWord::Apart => trace.with_repeats_apart(),
@@ -365,8 +369,8 @@ impl ConsumerTable {
         })
     }
 
-    fn demand(&self, place: &GroupContext<'_>) -> Result<Demand, ScenarioError> {
-        let arrivals = self.arrivals(place)?;
+    fn demand(&self, context: &GroupContext<'_>) -> Result<Demand, ScenarioError> {
+        let arrivals = self.arrivals(context)?;
         let count = self.count.map(NonZeroU64::get);
         let window = self.window.map(NonZeroU32::get);
         if let Some(text) = &self.controller {
@@ -377,7 +381,7 @@ impl ConsumerTable {
                     }
                     error => error.to_string(),
                 };
-                place.error("controller", message)
+                context.error("controller", message)
             })?;
         }
         if self.objects {
@@ -387,7 +391,7 @@ impl ConsumerTable {
         }
         if let Some(controller) = self.controller.clone() {
             if arrivals.is_some() {
-                return Err(place.error(
+                return Err(context.error(
                     "rate",
                     "a consumer has either a `rate` or a `controller`; remove one of them",
                 ));
@@ -395,34 +399,32 @@ impl ConsumerTable {
             return Ok(Demand::Controlled { controller, window, count });
         }
         match (arrivals, window) {
-            (Some(_), None) if count.is_some() => Err(place.error(
+            (Some(_), None) if count.is_some() => Err(context.error(
                 "count",
                 "`count` limits a `window` or `objects`; for a `rate`, write `stop`",
             )),
             (Some(arrivals), None) => Ok(Demand::Arrivals { arrivals }),
             (None, Some(window)) => Ok(Demand::Window { window, count }),
-            (Some(_), Some(_)) => Err(place.error(
+            (Some(_), Some(_)) => Err(context.error(
                 "window",
                 "a consumer has either a `rate` or a `window`; remove one of them",
             )),
-            (None, None) => Err(place.refuse(
+            (None, None) => Err(context.refuse(
                 "does not say what it requests; write rate = \"1kpps\", window = 16 or objects = \
                  true",
             )),
         }
     }
 
-    fn arrivals(&self, place: &GroupContext<'_>) -> Result<Option<Arrivals>, ScenarioError> {
+    fn arrivals(&self, context: &GroupContext<'_>) -> Result<Option<Arrivals>, ScenarioError> {
         let Some(Frequency { hz: rate_hz }) = self.rate else {
             return match self.arrivals {
-                Some(_) => {
-                    Err(place
-                        .error("arrivals", "`arrivals` needs a `rate`, such as rate = \"1kpps\""))
-                }
+                Some(_) => Err(context
+                    .error("arrivals", "`arrivals` needs a `rate`, such as rate = \"1kpps\"")),
                 None => Ok(None),
             };
         };
-        self.check_arrivals_keys(place)?;
+        self.check_arrivals_keys(context)?;
         let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
         let off_ns = ns(self.off);
         Ok(Some(match self.arrivals {
@@ -439,7 +441,7 @@ impl ConsumerTable {
     }
 
     /// Rejects keys of other arrival processes, and missing keys.
-    fn check_arrivals_keys(&self, place: &GroupContext<'_>) -> Result<(), ScenarioError> {
+    fn check_arrivals_keys(&self, context: &GroupContext<'_>) -> Result<(), ScenarioError> {
         let is_on_off = self.arrivals == Some(ArrivalsWord::OnOff);
         let is_bursts = self.arrivals == Some(ArrivalsWord::Bursts);
         let keys = [
@@ -449,15 +451,15 @@ impl ConsumerTable {
         ];
         for (key, is_there, is_wanted, of, example) in keys {
             if is_there && !is_wanted {
-                return Err(place.error(key, format!("belongs to {of}; leave it out")));
+                return Err(context.error(key, format!("belongs to {of}; leave it out")));
             }
             if is_wanted && !is_there {
                 let message = format!("lacks `{key}`; write for example {key} = {example}");
-                return Err(place.refuse(&message));
+                return Err(context.refuse(&message));
             }
         }
         if self.off_max.is_some() && !is_bursts {
-            return Err(place.error("off_max", "belongs to arrivals = \"bursts\"; remove it"));
+            return Err(context.error("off_max", "belongs to arrivals = \"bursts\"; remove it"));
         }
         Ok(())
     }

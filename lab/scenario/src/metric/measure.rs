@@ -165,8 +165,9 @@ measures! {
     /// Jain's index of the content bytes that consumers received. 1 is fair; the minimum is one
     /// over the number of consumers.
     Fairness = "fairness", "Jain's index", "";
-    /// Time from the start of the last consumer until each consumer reaches, over ten sampling
-    /// periods, four fifths of its mean in the second half of the run.
+    /// Time from the start of the last consumer until each consumer reaches four fifths of its
+    /// final rate. The rate is a mean over ten sampling periods; the final rate is the mean of the
+    /// second half of the run.
     ConvergenceTime = "convergence-time", "Time to converge", "s";
     /// Of a trial: time from the request of one packet until it is verified, or from a message
     /// until it returns.

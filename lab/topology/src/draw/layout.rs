@@ -344,9 +344,9 @@ mod tests {
 
     #[test]
     fn links_of_a_grid_come_out_about_equally_long() {
-        let made = grid(6, 6, &LinkDefaults::default()).unwrap();
-        let points = place(&made, Placement::Stress);
-        for link in made.links() {
+        let generated = grid(6, 6, &LinkDefaults::default()).unwrap();
+        let points = place(&generated, Placement::Stress);
+        for link in generated.links() {
             let long = length(minus(points[link.a], points[link.b]));
             assert!((0.5..1.5).contains(&long), "{long}");
         }

@@ -15,9 +15,9 @@ fn texts(svg: &str) -> Vec<String> {
 fn picture_shows_names_roles_and_counts() {
     let edge = LinkDefaults { rate_bps: Some(100_000_000), ..LinkDefaults::default() };
     let slow = LinkDefaults { rate_bps: Some(1_000_000), delay_ns: 25_000_000, ..edge.clone() };
-    let made = dumbbell(3, 1, &edge, &slow).unwrap();
+    let generated = dumbbell(3, 1, &edge, &slow).unwrap();
     let options = DrawOptions { link_labels: LinkLabels::Both, ..DrawOptions::default() };
-    let texts = texts(&draw_svg(&made, &options));
+    let texts = texts(&draw_svg(&generated, &options));
     let wanted = ["r0", "c2", "p0", "dumbbell-3-1", "2 routers", "3 consumers", "1 producer"];
     for text in wanted.into_iter().chain(["5 links", "1 Mbit/s, 25 ms", "100 Mbit/s", "1 Mbit/s"]) {
         assert!(texts.iter().any(|found| found == text), "{text}: {texts:?}");
@@ -26,9 +26,9 @@ fn picture_shows_names_roles_and_counts() {
 
 #[test]
 fn the_same_topology_gives_the_same_picture() {
-    let made = barabasi_albert(60, 2, &LinkDefaults::default(), 5).unwrap();
+    let generated = barabasi_albert(60, 2, &LinkDefaults::default(), 5).unwrap();
     let options = DrawOptions::default();
-    assert_eq!(draw_svg(&made, &options), draw_svg(&made.clone(), &options));
+    assert_eq!(draw_svg(&generated, &options), draw_svg(&generated.clone(), &options));
 }
 
 #[test]
@@ -80,9 +80,9 @@ proptest! {
 
     #[test]
     fn all_nodes_lie_in_the_picture(nodes in 1usize..60, seed: u64, stress: bool) {
-        let made = waxman(nodes, 0.3, 0.3, &LinkDefaults::default(), seed).unwrap();
+        let generated = waxman(nodes, 0.3, 0.3, &LinkDefaults::default(), seed).unwrap();
         let placement = if stress { Placement::Stress } else { Placement::Auto };
-        let svg = draw_svg(&made, &DrawOptions { placement, ..DrawOptions::default() });
+        let svg = draw_svg(&generated, &DrawOptions { placement, ..DrawOptions::default() });
         let document = roxmltree::Document::parse(&svg).unwrap();
         let view: Vec<f64> = document
             .root_element()

@@ -129,33 +129,34 @@ fn read_link(
     };
     let (a, b) = (builder.named(line, a)?, builder.named(line, b)?);
     let line_at = |span: std::ops::Range<usize>| line_of(text, span.start);
-    let mut made = Link { attributes: link.attributes, ..Link::new(a, b) };
+    let mut complete = Link { attributes: link.attributes, ..Link::new(a, b) };
     if let Some(rate) = link.rate.as_ref().or(defaults.rate.as_ref()) {
         let value = units::parse_rate_bps(rate.get_ref());
-        made.rate_bps = Some(builder.value(line_at(rate.span()), "rate", value)?);
+        complete.rate_bps = Some(builder.value(line_at(rate.span()), "rate", value)?);
     }
     if let Some(jitter) = link.jitter.as_ref().or(defaults.jitter.as_ref()) {
         let value = units::parse_duration_ns(jitter.get_ref());
-        made.jitter_ns = builder.value(line_at(jitter.span()), "jitter", value)?;
+        complete.jitter_ns = builder.value(line_at(jitter.span()), "jitter", value)?;
     }
     if let Some(bytes) = link.queue_bytes.as_ref().or(defaults.queue_bytes.as_ref()) {
         let value = units::parse_bytes(bytes.get_ref());
-        made.queue_bytes_max = Some(builder.value(line_at(bytes.span()), "queue_bytes", value)?);
+        complete.queue_bytes_max =
+            Some(builder.value(line_at(bytes.span()), "queue_bytes", value)?);
     }
     match link.loss.as_ref().or(defaults.loss.as_ref()).map(|loss| (loss.span(), loss.get_ref())) {
         None => {}
-        Some((_, NumberOrText::Number(value))) => made.loss = *value,
+        Some((_, NumberOrText::Number(value))) => complete.loss = *value,
         Some((span, NumberOrText::Text(value))) => {
             let value = units::parse_probability(value);
-            made.loss = builder.value(line_at(span), "loss", value)?;
+            complete.loss = builder.value(line_at(span), "loss", value)?;
         }
     }
-    made.cost = link.cost.or(defaults.cost).unwrap_or(1);
-    made.queue_packets_max = link.queue_packets.or(defaults.queue_packets);
+    complete.cost = link.cost.or(defaults.cost).unwrap_or(1);
+    complete.queue_packets_max = link.queue_packets.or(defaults.queue_packets);
     let delay_ns = match link.delay.as_ref().or(defaults.delay.as_ref()) {
         None => None,
         Some(delay) if delay.get_ref() == "distance" => {
-            let distance = builder.distance_delay_ns(&made).map_err(|problem| {
+            let distance = builder.distance_delay_ns(&complete).map_err(|problem| {
                 let remedy = "give both ends a longitude and a latitude, or write the delay";
                 TopologyError::text(builder.file, line, problem, remedy)
             })?;
@@ -166,5 +167,5 @@ fn read_link(
             Some(builder.value(line_at(delay.span()), "delay", value)?)
         }
     };
-    builder.link(line, made, delay_ns)
+    builder.link(line, complete, delay_ns)
 }

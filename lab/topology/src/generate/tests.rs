@@ -27,8 +27,8 @@ proptest! {
             prop_assert_eq!(topology.links().len(), links);
             prop_assert!(topology.is_connected());
             prop_assert!(topology.parallel_links().is_empty());
-            for made in topology.links() {
-                prop_assert_eq!(made, &link.link(made.a, made.b));
+            for generated in topology.links() {
+                prop_assert_eq!(generated, &link.link(generated.a, generated.b));
             }
             prop_assert!(topology.nodes().iter().all(|node| node.position.is_some()));
         }
@@ -39,18 +39,18 @@ proptest! {
         nodes in 1usize..80, alpha in 0.05f64..1.0, beta in 0.01f64..1.0, seed: u64,
     ) {
         let link = LinkDefaults { delay_ns: 1_000_000, ..all_links() };
-        let made = waxman(nodes, alpha, beta, &link, seed).unwrap();
-        prop_assert_eq!(made.nodes().len(), nodes);
-        prop_assert!(made.is_connected());
-        prop_assert!(made.parallel_links().is_empty());
-        prop_assert_eq!(&made, &waxman(nodes, alpha, beta, &link, seed).unwrap());
+        let generated = waxman(nodes, alpha, beta, &link, seed).unwrap();
+        prop_assert_eq!(generated.nodes().len(), nodes);
+        prop_assert!(generated.is_connected());
+        prop_assert!(generated.parallel_links().is_empty());
+        prop_assert_eq!(&generated, &waxman(nodes, alpha, beta, &link, seed).unwrap());
         if nodes > 20 {
-            prop_assert_ne!(&made, &waxman(nodes, alpha, beta, &link, seed ^ 1).unwrap());
+            prop_assert_ne!(&generated, &waxman(nodes, alpha, beta, &link, seed ^ 1).unwrap());
         }
         if nodes > 1 {
             // Each link's delay follows its length, and their mean is the given one.
-            let total: u64 = made.links().iter().map(|link| link.delay_ns).sum();
-            let mean = total as f64 / made.links().len() as f64;
+            let total: u64 = generated.links().iter().map(|link| link.delay_ns).sum();
+            let mean = total as f64 / generated.links().len() as f64;
             prop_assert!((0.99e6..1.02e6).contains(&mean), "{}", mean);
         }
     }
@@ -60,20 +60,20 @@ proptest! {
         nodes in 2usize..120, each in 1usize..6, seed: u64,
     ) {
         let each = each.min(nodes - 1);
-        let made = barabasi_albert(nodes, each, &all_links(), seed).unwrap();
-        prop_assert!(made.is_connected());
-        prop_assert!(made.parallel_links().is_empty());
-        prop_assert_eq!(made.links().len(), each * (each + 1) / 2 + (nodes - each - 1) * each);
-        prop_assert!(degrees(&made).iter().all(|&degree| degree >= each));
-        prop_assert_eq!(&made, &barabasi_albert(nodes, each, &all_links(), seed).unwrap());
+        let generated = barabasi_albert(nodes, each, &all_links(), seed).unwrap();
+        prop_assert!(generated.is_connected());
+        prop_assert!(generated.parallel_links().is_empty());
+        prop_assert_eq!(generated.links().len(), each * (each + 1) / 2 + (nodes - each - 1) * each);
+        prop_assert!(degrees(&generated).iter().all(|&degree| degree >= each));
+        prop_assert_eq!(&generated, &barabasi_albert(nodes, each, &all_links(), seed).unwrap());
     }
 }
 
 #[test]
 fn the_tree_of_fifteen_routers() {
-    let made = tree(4, 2, &LinkDefaults::default()).unwrap();
-    assert_eq!(made.nodes().len(), 15);
-    assert_eq!(degrees(&made), [2, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1]);
+    let generated = tree(4, 2, &LinkDefaults::default()).unwrap();
+    assert_eq!(generated.nodes().len(), 15);
+    assert_eq!(degrees(&generated), [2, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1]);
 }
 
 #[test]
@@ -81,14 +81,15 @@ fn beta_adds_links_and_alpha_lengthens_them() {
     let links = |alpha, beta| {
         (0..10)
             .map(|seed| {
-                let made = waxman(60, alpha, beta, &LinkDefaults::default(), seed).unwrap();
+                let generated = waxman(60, alpha, beta, &LinkDefaults::default(), seed).unwrap();
                 let length = |link: &Link| {
-                    let (a, b) = (made.nodes()[link.a].position, made.nodes()[link.b].position);
+                    let (a, b) =
+                        (generated.nodes()[link.a].position, generated.nodes()[link.b].position);
                     let ((ax, ay), (bx, by)) = (a.unwrap(), b.unwrap());
                     (ax - bx).hypot(ay - by)
                 };
-                let total: f64 = made.links().iter().map(length).sum();
-                (made.links().len(), total / made.links().len() as f64)
+                let total: f64 = generated.links().iter().map(length).sum();
+                (generated.links().len(), total / generated.links().len() as f64)
             })
             .fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1 / 10.0))
     };
@@ -102,8 +103,8 @@ fn attachment_is_preferential() {
     // The largest degree grows as the square root of the number of nodes (Barabási and Albert
     // 1999). With random attachment, it would grow as the logarithm and stay below 25 here.
     let largest = |seed| {
-        let made = barabasi_albert(2_000, 2, &LinkDefaults::default(), seed).unwrap();
-        degrees(&made).into_iter().max().unwrap()
+        let generated = barabasi_albert(2_000, 2, &LinkDefaults::default(), seed).unwrap();
+        degrees(&generated).into_iter().max().unwrap()
     };
     let mean = (0..10).map(largest).sum::<usize>() / 10;
     assert!((50..250).contains(&mean), "{mean}");
@@ -134,9 +135,9 @@ fn invalid_parameters_are_rejected() {
 #[test]
 fn generator_parameters_are_read() {
     let read = |text: &str| toml::from_str::<Generator>(text);
-    let made = read("[tree]\ndepth = 4\nfan_out = 2").unwrap();
-    assert_eq!(made.generate(&LinkDefaults::default(), 1).unwrap().nodes().len(), 15);
-    let made = read("[barabasi-albert]\nnodes = 9\nlinks_per_node = 2").unwrap();
-    assert_eq!(made, Generator::BarabasiAlbert { nodes: 9, links_per_node: 2 });
+    let generated = read("[tree]\ndepth = 4\nfan_out = 2").unwrap();
+    assert_eq!(generated.generate(&LinkDefaults::default(), 1).unwrap().nodes().len(), 15);
+    let generated = read("[barabasi-albert]\nnodes = 9\nlinks_per_node = 2").unwrap();
+    assert_eq!(generated, Generator::BarabasiAlbert { nodes: 9, links_per_node: 2 });
     assert!(read("[line]\nnodes = 3\nlenght = 4").is_err());
 }

@@ -2,7 +2,7 @@
 //!
 //! The record lives at the end of a link that answers. An Interest counts once the link has
 //! delivered it there. An answer counts when it leaves. Frames lost before or after those points
-//! therefore neither allow a second answer nor cause a violation.
+//! therefore do not matter: they allow no second answer and cause no violation.
 
 use std::collections::hash_map::Entry;
 

@@ -2,8 +2,8 @@
 //!
 //! Each module holds one kind of check as a pure function or a small record. The engine calls them
 //! at fixed points; a plan cannot switch them off. The first failure ends the run with a
-//! [`Violation`](crate::Violation): the kind, the virtual time, the node, the seed to repeat the
-//! run with, and the last 64 trace lines.
+//! [`Violation`](crate::Violation). It names the kind, the virtual time, the node and the seed that
+//! repeats the run, and has the last 64 trace lines.
 //!
 //! | module | requirement | checked when |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | `bounds` | tables and queues keep their limits | each sample, each 256 inputs of a shard |
 //! | `disk` | disks are used within limits and lose nothing | each operation, each mark, the end |
 //! | `liveness` | consumers progress, time advances | an application or a router is called |
-//! | `octets` | consumers accept only the bytes that were produced | an application is called |
+//! | `content` | consumers accept only the bytes that were produced | an application is called |
 //! | `recent` | none: it keeps the last trace lines | each trace line |
 //!
 //! A run ends in three steps:
@@ -32,9 +32,9 @@
 
 pub(crate) mod answers;
 pub(crate) mod bounds;
+pub(crate) mod content;
 pub(crate) mod disk;
 pub(crate) mod liveness;
-pub(crate) mod octets;
 pub(crate) mod recent;
 
 use crate::error::ViolationKind;

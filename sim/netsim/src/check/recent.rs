@@ -31,7 +31,7 @@ pub(crate) enum TraceKind {
     DiskWritten,
     DiskFailed,
     DiskDamaged,
-    Held,
+    Shaped,
 }
 
 impl TraceKind {
@@ -59,7 +59,7 @@ impl TraceKind {
             Self::DiskWritten => "has written to a disk",
             Self::DiskFailed => "has a disk that failed",
             Self::DiskDamaged => "has a disk that returned or wrote wrong data",
-            Self::Held => "held or refused an Interest",
+            Self::Shaped => "held or refused an Interest",
         }
     }
 }

@@ -5,8 +5,8 @@ use weir_wire::LpHeader;
 
 use super::links::Delivery;
 use super::timeline::Timeline;
+use crate::check::content::{self, ProducedData};
 use crate::check::liveness::Progress;
-use crate::check::octets::{self, ProducedData};
 use crate::check::{CheckFailure, liveness};
 use crate::peek::Peek;
 use weir_plan::app::{App, AppInput, AppOutbox, PathId};
@@ -84,7 +84,7 @@ impl Apps {
         &mut self,
         node: u32,
         app: &mut AppNode,
-        excuse: FaultEffects,
+        effects: FaultEffects,
         timeline: &mut Timeline,
     ) -> Result<Option<u64>, CheckFailure> {
         if self.is_closed {
@@ -99,7 +99,7 @@ impl Apps {
         liveness::check_wakeup(is_producer || app.app.is_done(), wakeup.is_some())
             .map_err(|what| CheckFailure::liveness(node, what))?;
         if let Some(what) = self.outbox.violation.take() {
-            octets::check_complaint(is_genuine, excuse.has_damage, what)
+            content::check_complaint(is_genuine, effects.has_damage, what)
                 .map_err(|what| CheckFailure::correctness(node, what))?;
             self.damage_noticed += 1;
         }
@@ -107,9 +107,9 @@ impl Apps {
             let progress = app.progress.as_mut().filter(|_| !self.is_lossy);
             match (&kind, progress) {
                 (EventKind::InterestSent { .. }, Some(progress)) => progress
-                    .on_interest(timeline.now_ns(), excuse.until_ns)
+                    .on_interest(timeline.now_ns(), effects.until_ns)
                     .map_err(|what| CheckFailure::liveness(node, what))?,
-                (EventKind::DataReceived { .. }, _) => octets::check_received(is_genuine, true)
+                (EventKind::DataReceived { .. }, _) => content::check_received(is_genuine, true)
                     .map_err(|what| CheckFailure::correctness(node, what))?,
                 _ => {}
             }

@@ -21,8 +21,8 @@ use super::queue::{DueEvent, INDEX_MAX};
 use super::router::{ProducerSet, RouterNode, RouterSetup, disk_wait_max_ns, stages_wait_max_ns};
 use super::shared_disks::SharedDisks;
 use super::timeline::Timeline;
+use crate::check::content::ProducedData;
 use crate::check::liveness::Progress;
-use crate::check::octets::ProducedData;
 use crate::experiments::Experiments;
 use weir_plan::app::{App, PathId};
 use weir_plan::hash::{SeedPurpose, seed_of};
@@ -44,17 +44,17 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
     let has_damage =
         has_fault(|fault| matches!(fault, Fault::WrongBytes { .. } | Fault::DiskDamage { .. }));
     let names: Arc<[String]> = plan.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut library = library(plan)?;
+    let mut producers = producer_set(plan)?;
     let control = plan.controller.as_ref();
     let mut control = control
         .map(|of| ControlPlane::new(plan, of, experiments.controllers, Arc::clone(&names)))
         .transpose()?;
     let (node_ends, ends) = build_ends(plan)?;
     let setups = router_setups(plan, experiments, &ends, &node_ends)?;
-    let mut nodes = build_nodes(plan, experiments.controllers, setups, node_ends, &mut library)?;
+    let mut nodes = build_nodes(plan, experiments.controllers, setups, node_ends, &mut producers)?;
     let mut apps = Apps::new(has_damage.then(ProducedData::default), is_lossy(plan));
     // Disks first: filling them restarts the shards and so empties the stores.
-    fill_disks(plan, &mut nodes, &mut apps, &mut library)?;
+    fill_disks(plan, &mut nodes, &mut apps, &mut producers)?;
     fill_stores(plan, &mut nodes, &mut apps)?;
     let faults = Faults::new(plan.faults.clone());
     let mut timeline = Timeline::default();
@@ -86,7 +86,7 @@ pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, P
         shared_disks: SharedDisks::new(plan),
         processors: Processors::new(plan),
         control: control.map(Box::new),
-        library,
+        producers,
         are_records_kept: !has_fault(loses_records),
         steps: 0,
         virtual_ns: 0,
@@ -100,12 +100,12 @@ fn build_nodes(
     controllers: Controllers,
     mut setups: BTreeMap<usize, RouterSetup>,
     node_ends: Vec<Vec<u32>>,
-    library: &mut ProducerSet,
+    producers: &mut ProducerSet,
 ) -> Result<Nodes, PlanError> {
     let mut nodes = Vec::with_capacity(plan.nodes.len());
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
         let kind = match setups.remove(&index) {
-            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup, library))),
+            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup, producers))),
             None => {
                 let progress = match &node.role {
                     Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
@@ -368,7 +368,7 @@ fn fill_stores(plan: &Plan, nodes: &mut Nodes, apps: &mut Apps) -> Result<(), Pl
 }
 
 /// The producers that can regenerate content, if disks need them.
-fn library(plan: &Plan) -> Result<ProducerSet, PlanError> {
+fn producer_set(plan: &Plan) -> Result<ProducerSet, PlanError> {
     let has_disk = |role: &Role| matches!(role, Role::Router(RouterPlan { disk: Some(_), .. }));
     match plan.nodes.iter().any(|node| has_disk(&node.role)) {
         true => Ok(ProducerSet::new(plan.producers()?.into_values())),
@@ -381,7 +381,7 @@ fn fill_disks(
     plan: &Plan,
     nodes: &mut Nodes,
     apps: &mut Apps,
-    library: &mut ProducerSet,
+    producers: &mut ProducerSet,
 ) -> Result<(), PlanError> {
     for (index, node) in plan.nodes.iter().enumerate() {
         let Role::Router(RouterPlan { disk: Some(disk), .. }) = &node.role else { continue };
@@ -391,7 +391,7 @@ fn fill_disks(
         let packets = plan.on_disk_at_start(index)?;
         let packets = packets.inspect(|packet| apps.on_produced(packet));
         if let Some(router) = nodes.router_mut(index as u32) {
-            router.fill_disks(packets, library);
+            router.fill_disks(packets, producers);
         }
     }
     Ok(())

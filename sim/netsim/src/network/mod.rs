@@ -54,8 +54,8 @@ use weir_plan::{Fault, Plan, PlanError};
 ///
 /// 1. Take the event with the smallest key from the queue, and set the clock to its time.
 /// 2. Prefetch the memory that the following event will touch.
-/// 3. Dispatch the event: a frame arrives, a node wakes, a face is polled, a disk or core finishes,
-///    a fault begins or ends, a message of the controller arrives, or all counters are sampled.
+/// 3. Dispatch the event. A frame or a message of the controller arrives, a node wakes, a face is
+///    polled, a disk or core finishes, a fault begins or ends, or all counters are sampled.
 /// 4. Execute what the called component returned, which may call further components at the same
 ///    time.
 /// 5. Send the frames that faces gathered in this step.
@@ -102,7 +102,7 @@ pub struct Network {
     processors: Processors,
     control: Option<Box<ControlPlane>>,
     /// Present only if a router has disks.
-    library: ProducerSet,
+    producers: ProducerSet,
     /// Whether acknowledged records must still be on the disks at the end. This requires that no
     /// fault makes a disk fail or return wrong data, and that no fault creates other Data of a
     /// name.
@@ -335,7 +335,7 @@ impl Network {
         let Some(router) = self.nodes.router_mut(node) else { return self.call_app(node) };
         router.end_services(&mut self.outbox, &mut self.timeline);
         while let Some(router) = self.nodes.router_mut(node)
-            && router.end_disk_operation(&mut self.library, &mut self.outbox, &mut self.timeline)
+            && router.end_disk_operation(&mut self.producers, &mut self.outbox, &mut self.timeline)
         {
             self.execute(node)?;
         }
@@ -355,8 +355,8 @@ impl Network {
             let Some(router) = router.filter(|router| router.is_current(incarnation.number)) else {
                 continue;
             };
-            let (library, out) = (&mut self.library, &mut self.outbox);
-            if let Some(shard) = router.end_shared(ended, library, out, &mut self.timeline) {
+            let (producers, out) = (&mut self.producers, &mut self.outbox);
+            if let Some(shard) = router.end_shared(ended, producers, out, &mut self.timeline) {
                 self.execute(incarnation.node)?;
                 self.after_router(incarnation.node, shard)?;
             }
@@ -434,14 +434,14 @@ impl Network {
     /// Calls an application with its buffered packets, and sends its packets.
     fn call_app(&mut self, node: u32) -> Result<(), CheckFailure> {
         // Computed for each call, because a fault may begin or end at any step.
-        let excuse = FaultEffects {
+        let effects = FaultEffects {
             until_ns: self.faults.effects_end_ns(),
             has_damage: self.links.damaged_frames() > 0,
         };
         let Node { kind: NodeKind::App(app), ends, .. } = self.nodes.get_mut(node) else {
             return Ok(());
         };
-        let wakeup_ns = self.apps.call(node, app, excuse, &mut self.timeline)?;
+        let wakeup_ns = self.apps.call(node, app, effects, &mut self.timeline)?;
         for (path, header, packet) in self.apps.take_packets() {
             self.links.send(ends[usize::from(path.0)], header, packet, &mut self.timeline)?;
         }
@@ -495,7 +495,7 @@ impl Network {
             self.links.set_node_down(end, true);
         }
         if let NodeKind::Router(router) = kind {
-            router.crash(self.timeline.now(), &mut self.library);
+            router.crash(self.timeline.now(), &mut self.producers);
             ends.iter().for_each(|&end| self.links.restart(end));
         }
         node
@@ -659,7 +659,7 @@ impl Network {
         let lifetime_max_ns = self.links.lifetime_max_ns();
         until_ns = until_ns.saturating_add(lifetime_max_ns).saturating_add(1_000_000_000);
         self.advance(until_ns, u64::MAX, observer)?;
-        self.nodes.check_drained(self.timeline.now(), self.are_records_kept, &mut self.library)
+        self.nodes.check_drained(self.timeline.now(), self.are_records_kept, &mut self.producers)
     }
 
     /// Prefetches the memory of the next step during this one. In large networks, most steps wait
@@ -696,8 +696,9 @@ fn is_marked_by_store(header: &LpHeader) -> bool {
 #[cold]
 fn check_mark(node: &Node, links: &Links, data: &[u8]) -> Result<(), String> {
     let NodeKind::Router(router) = &node.kind else { return Ok(()) };
-    // The neighbour may itself request this Data, and one that was unavailable once may have been
-    // so at the decisive time. Only a neighbour without any history was certainly available.
+    // The store may mark only if no other neighbour was available at that time. A neighbour may
+    // have requested this Data itself, or may have been unavailable then. Only a neighbour that
+    // sent neither an Interest nor a signal was certainly available.
     let is_available = |face| node.end_of(face).is_some_and(|end| links.end(end).is_untouched());
     router.check_mark(data, is_available)
 }

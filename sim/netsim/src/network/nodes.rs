@@ -193,11 +193,11 @@ impl Nodes {
         &self,
         now: Instant,
         are_records_kept: bool,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> Result<(), CheckFailure> {
         self.routers().try_for_each(|(node, router)| {
             router
-                .check_drained(now, are_records_kept, library)
+                .check_drained(now, are_records_kept, producers)
                 .map_err(|what| CheckFailure::invariant(node, what))
         })
     }

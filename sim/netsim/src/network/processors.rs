@@ -103,8 +103,8 @@ impl Processors {
         self.processors[index as usize].timer.fires(moment)
     }
 
-    /// The next router whose turn has ended; [`Processors::end_turn`] must follow. After the last
-    /// one, this sets the processor's timer.
+    /// The next router whose turn has ended. The caller must call [`Processors::end_turn`] for it.
+    /// After the last router, this sets the processor's timer.
     pub(super) fn next_ended(
         &mut self,
         index: u32,

@@ -13,7 +13,7 @@ use weir_transport::{
 
 use super::object::{FLAT, Object, version};
 use super::reliability::PACKET_BITS;
-use super::{CLEAN, Done, Fetch, Plan, Site, latest};
+use super::{CLEAN, Done, Fetch, Plan, TestNetwork, latest};
 use crate::common::{MS, S};
 
 /// Segments of 100 bytes in the objects of these tests.
@@ -79,7 +79,7 @@ impl Holes {
         if self.links.len() > 1 {
             config.schedule = PathSchedule::Parallel;
         }
-        let mut site = Site::new(&self.links);
+        let mut site = TestNetwork::new(&self.links);
         site.produce(object.origin());
         let Range { start, end } = self.outage;
         if start < end {

@@ -12,7 +12,7 @@ use weir_transport::{
 };
 use weir_wire::{Component, Data, InterestView};
 
-use super::{CLEAN, Changing, Done, Fetch, Origin, Plan, Site, object, versioned};
+use super::{CLEAN, Changing, Done, Fetch, Origin, Plan, TestNetwork, object, versioned};
 use crate::common::{MS, S};
 
 /// One-way delay.
@@ -37,14 +37,14 @@ struct Growing {
     refuses: bool,
     changes: VecDeque<(Instant, Change)>,
     /// When each segment was produced.
-    made: Vec<Instant>,
+    produced_at: Vec<Instant>,
 }
 
 impl Growing {
     fn new(version: u64) -> Self {
         let (metadata, changes) = (Packet::empty(), VecDeque::new());
-        let (next, last, refuses, made) = (0, None, false, vec![]);
-        let mut growing = Self { version, next, last, metadata, refuses, changes, made };
+        let (next, last, refuses, produced_at) = (0, None, false, vec![]);
+        let mut growing = Self { version, next, last, metadata, refuses, changes, produced_at };
         growing.sign();
         growing
     }
@@ -63,7 +63,7 @@ impl Growing {
     fn make(&mut self, is_last: bool, now: Instant) -> Packet {
         let number = self.next;
         (self.next, self.last) = (number + 1, is_last.then_some(number));
-        self.made.push(now);
+        self.produced_at.push(now);
         self.sign();
         let mut data = Data::new(versioned(self.version).append_segment(number).clone());
         if is_last {
@@ -170,7 +170,7 @@ impl Broadcast {
     }
 
     fn run(self) -> Done {
-        let mut site = Site::new(&self.links);
+        let mut site = TestNetwork::new(&self.links);
         site.builder.plan.seed = self.seed;
         site.produce(Origin::new(self.growing, self.config));
         if let Some(ms) = self.silent_from_ms {
@@ -192,7 +192,7 @@ impl Done {
 
     /// The earliest time at which a viewer can have a segment.
     fn due(&self, segment: u64) -> Instant {
-        self.growing().producer.source().made[segment as usize].plus_ns(DELAY_NS)
+        self.growing().producer.source().produced_at[segment as usize].plus_ns(DELAY_NS)
     }
 
     fn assert_got(&self, viewer: usize, segments: Range<u64>) {
@@ -250,9 +250,9 @@ fn waits_through_long_breaks_with_few_interests() {
     let stats = done.fetch(0).stats();
     assert_eq!((stats.losses, stats.timeouts, stats.decreases), (0, 0, 0));
     // Two Interests every 4 s, and one for the metadata every 8 s.
-    assert_eq!(done.growing().told, 0, "the producer knows that more segments follow");
-    let asked = done.growing().asked.len();
-    assert!((200..300).contains(&asked), "{asked}");
+    assert_eq!(done.growing().unserved, 0, "the producer knows that more segments follow");
+    let interests = done.growing().interests.len();
+    assert!((200..300).contains(&interests), "{interests}");
 }
 
 #[test]
@@ -289,8 +289,8 @@ fn producer_gets_one_interest_per_segment() {
     done.assert_got(0, 0..350);
     for segment in 330..350 {
         let name = versioned(1).append_segment(segment).clone();
-        let asked = done.growing().asked.iter().filter(|(asked, _)| *asked == name);
-        assert_eq!(asked.count(), 1, "{segment}");
+        let interests = done.growing().interests.iter().filter(|(requested, _)| *requested == name);
+        assert_eq!(interests.count(), 1, "{segment}");
     }
 }
 

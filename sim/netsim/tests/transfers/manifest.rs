@@ -19,7 +19,7 @@ fn one_signature_covers_two_levels() {
         let done = fetch(object, target);
         assert_eq!(done.fetch(0).result(), Ok(()));
         assert!(done.fetch(0).content() == content);
-        // 1000 segments, 50 manifest packets that list them and 3 that list those; and the
+        // 1000 segments, 50 manifest packets that list them, and 3 that list the 50. `extra`: the
         // metadata, or one probe each of segment 0 and manifest packet 0.
         assert_eq!(done.fetch(0).stats().interests, 1053 + extra);
     }

@@ -1,7 +1,7 @@
 //! The transport's consumer and producer over simulated networks: objects with metadata and
 //! manifests, and growing objects.
 //!
-//! [`Fetch`] is the consumer with its driver, and [`Origin`] the producer. [`Site`] places them in
+//! [`Fetch`] is the consumer with its driver, and [`Origin`] the producer. [`TestNetwork`] places them in
 //! a network: each path of the consumer has a router with a link to the producer's router.
 
 mod holes;
@@ -293,9 +293,9 @@ struct Origin<S> {
     refuses: f64,
     rng: Rng,
     /// Interests that arrived, and when.
-    asked: Vec<(Name, Instant)>,
+    interests: Vec<(Name, Instant)>,
     /// Interests passed to its application, or rejected.
-    told: usize,
+    unserved: usize,
 }
 
 impl<S: Changing> Origin<S> {
@@ -306,8 +306,8 @@ impl<S: Changing> Origin<S> {
             out: ProducerOutbox::default(),
             refuses: 0.0,
             rng: Rng::from_seed(3),
-            asked: Vec::new(),
-            told: 0,
+            interests: Vec::new(),
+            unserved: 0,
         }
     }
 }
@@ -317,7 +317,7 @@ impl<S: Changing> Application for Origin<S> {
         self.inputs.extend(self.producer.source_mut().changes(now));
         for AppInput { path, header, packet } in inputs.drain(..) {
             let Ok(interest) = InterestView::decode(&packet) else { continue };
-            self.asked.push((interest.name.to_name(), now));
+            self.interests.push((interest.name.to_name(), now));
             if self.rng.unit() < self.refuses {
                 let reasons = [NackReason::Duplicate, NackReason::NoRoute, NackReason::Congestion];
                 let nack = Some(reasons[self.rng.below(3) as usize]);
@@ -327,8 +327,9 @@ impl<S: Changing> Application for Origin<S> {
             }
         }
         self.producer.handle(now, &mut self.inputs, &mut self.out);
-        self.told += self.out.events.drain(..).count();
-        self.told += self.out.packets.iter().filter(|(_, header, _)| header.nack.is_some()).count();
+        self.unserved += self.out.events.drain(..).count();
+        self.unserved +=
+            self.out.packets.iter().filter(|(_, header, _)| header.nack.is_some()).count();
         out.packets.append(&mut self.out.packets);
     }
 
@@ -338,9 +339,10 @@ impl<S: Changing> Application for Origin<S> {
     }
 }
 
-/// A network under construction. Path `i` has link `2 * i` to the producer's router, and link `2 *
-/// i + 1` to the consumer.
-struct Site {
+/// A network under construction. Path `i` is router `edges[i]` with link `i` to the producer's
+/// router. The local links follow in the order in which applications are added: first the
+/// producer's, then the consumer's for each path.
+struct TestNetwork {
     builder: PlanBuilder,
     core: usize,
     edges: Vec<usize>,
@@ -348,7 +350,7 @@ struct Site {
     consumers: Vec<(usize, Box<dyn Application>)>,
 }
 
-impl Site {
+impl TestNetwork {
     /// Routers of one kind, each with a link to the producer's router.
     fn with_routers(links: &[LinkConfig], router: &RouterPlan) -> Self {
         let mut builder = PlanBuilder::new(1, 600 * S);
@@ -429,7 +431,7 @@ impl Done {
 
 /// Fetches a producer's object over all paths.
 fn fetch_over(links: &[LinkConfig], object: Object, plan: Plan) -> Done {
-    let mut site = Site::new(links);
+    let mut site = TestNetwork::new(links);
     site.produce(object.origin());
     let paths: Vec<usize> = (0..links.len()).collect();
     site.consume(plan, &paths);

@@ -7,7 +7,7 @@ use weir_transport::{ConsumerConfig, ConsumerError, Controller, PathId, PathSche
 
 use super::object::{FLAT, Object, version};
 use super::reliability::{random_config, random_link, random_router};
-use super::{CLEAN, Done, Plan, Site, latest};
+use super::{CLEAN, Done, Plan, TestNetwork, latest};
 use crate::common::{MS, S};
 
 /// The link between the consumer and each path's router, if there are two paths.
@@ -21,7 +21,7 @@ fn fetch_in_turn(
 ) -> Done {
     let object = Object::random(60_000, None);
     let content = object.content.clone();
-    let mut site = Site::new(links);
+    let mut site = TestNetwork::new(links);
     site.produce(object.origin());
     let config = ConsumerConfig { schedule: PathSchedule::RoundRobin, ..config };
     let paths: Vec<usize> = (0..links.len()).collect();
@@ -51,7 +51,7 @@ fn two_equal_paths_share_the_work() {
 fn fails_if_no_path_has_a_route() {
     for count in [1, 3] {
         let paths: Vec<usize> = (0..count).collect();
-        let mut site = Site::new(&vec![CLEAN; count]);
+        let mut site = TestNetwork::new(&vec![CLEAN; count]);
         let target = Target::Version { versioned: version() };
         let config =
             ConsumerConfig { schedule: PathSchedule::Parallel, ..ConsumerConfig::default() };
@@ -104,7 +104,7 @@ fn two_random_paths_deliver_every_segment_once() {
         };
         let links = [link(), link()];
         let damaged = f64::from(rng.below(10)) / 1000.0;
-        let mut site = Site::with_routers(&links, &random_router(&mut rng, damaged == 0.0));
+        let mut site = TestNetwork::with_routers(&links, &random_router(&mut rng, damaged == 0.0));
         site.builder.plan.seed = seed;
         for link in 0..links.len() {
             let fault = Fault::WrongBytes { link, for_ns: 600 * S, probability: damaged };

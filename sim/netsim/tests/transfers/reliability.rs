@@ -8,7 +8,7 @@ use weir_security::manifest::ManifestShape;
 use weir_transport::{ConsumerConfig, ConsumerError, Controller, MissPolicy, SegmentSet, Target};
 
 use super::object::{FLAT, Object, version};
-use super::{CLEAN, Done, Plan, Site, fetch_over, latest, object};
+use super::{CLEAN, Done, Plan, TestNetwork, fetch_over, latest, object};
 use crate::common::{MS, S, without_store};
 
 /// Controllers of random cases. The list is fixed, so that a new controller does not change the
@@ -68,7 +68,7 @@ fn random_case(seed: u64) -> (Done, Vec<u8>) {
     let link = random_link(&mut rng, delay_ns);
     let damaged = f64::from(rng.below(10)) / 1000.0;
     // A store would keep damaged packets.
-    let mut site = Site::with_routers(&[link], &random_router(&mut rng, damaged == 0.0));
+    let mut site = TestNetwork::with_routers(&[link], &random_router(&mut rng, damaged == 0.0));
     site.builder.plan.seed = seed;
     site.builder.plan.duration_ns = 3600 * S;
     let for_ns = site.builder.plan.duration_ns;
@@ -171,7 +171,7 @@ pub(super) const PACKET_BITS: u64 = 8 * 215;
 #[test]
 fn missing_producer_is_reported_in_time() {
     let plan = || Plan::new(latest(), ConsumerConfig::default());
-    let mut site = Site::new(&[CLEAN]);
+    let mut site = TestNetwork::new(&[CLEAN]);
     site.produce(Object::random(100, None).origin());
     let target = Target::Latest { object: "/test/other".parse().unwrap(), allow_stored: true };
     site.consume(Plan { target, ..plan() }, &[0]);
@@ -182,7 +182,7 @@ fn missing_producer_is_reported_in_time() {
     assert!(took <= Instant::from_ns(14 * NS_PER_S), "{took:?}");
 
     // Without a route, the fetch fails at once.
-    let mut site = Site::new(&[CLEAN]);
+    let mut site = TestNetwork::new(&[CLEAN]);
     site.consume(plan(), &[0]);
     let done = site.run();
     assert_eq!(done.fetch(0).result(), Err(ConsumerError::NoRoute(object())));
@@ -193,7 +193,7 @@ fn missing_producer_is_reported_in_time() {
     for seed in 0..20 {
         let mut origin = Object::random(100, None).origin();
         (origin.refuses, origin.rng) = (1.0, Rng::from_seed(seed));
-        let mut site = Site::new(&[CLEAN]);
+        let mut site = TestNetwork::new(&[CLEAN]);
         site.produce(origin);
         let target = Target::Version { versioned: version() };
         site.consume(Plan { target, seed, ..plan() }, &[0]);
@@ -228,7 +228,7 @@ fn present_segments_are_not_refetched() {
 fn store_answers_when_the_producer_does_not() {
     let object = Object::random(10_000, Some(FLAT));
     let content = object.content.clone();
-    let mut site = Site::with_routers(&[CLEAN], &RouterPlan::default());
+    let mut site = TestNetwork::with_routers(&[CLEAN], &RouterPlan::default());
     site.produce(object.origin());
     let plan = Plan::new(latest(), ConsumerConfig::default());
     site.consume(plan.clone(), &[0]);

@@ -53,13 +53,13 @@ impl Content {
 
 impl Source for Content {
     fn find(&mut self, interest: &InterestView<'_>) -> Answer {
-        let asked = self.collection.naming().parse(interest.name.value()).filter(|asked| {
-            asked.object < self.collection.object_count()
-                && asked.segment < self.collection.shape(asked.object).segments
+        let parsed = self.collection.naming().parse(interest.name.value()).filter(|parsed| {
+            parsed.object < self.collection.object_count()
+                && parsed.segment < self.collection.shape(parsed.object).segments
         });
-        match asked {
-            Some(asked) => {
-                Answer::Segment { object: ObjectId(asked.object), segment: asked.segment }
+        match parsed {
+            Some(parsed) => {
+                Answer::Segment { object: ObjectId(parsed.object), segment: parsed.segment }
             }
             None => Answer::NotFound,
         }

@@ -119,7 +119,7 @@ fn false_positives_ppm<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Err
 fn count<'de, D: Deserializer<'de>>(from: D, max: u32) -> Result<u32, D::Error> {
     let number = i64::deserialize(from)?;
     let count = u32::try_from(number).ok().filter(|count| (1..=max).contains(count));
-    count.ok_or_else(|| D::Error::custom(format!("{number} cannot be; give 1 to {max}")))
+    count.ok_or_else(|| D::Error::custom(format!("{number} is out of range; choose 1 to {max}")))
 }
 
 /// A neighbour forgets an announcement after at most 10 s.
@@ -128,7 +128,7 @@ fn announce_period<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error>
     match period.ns {
         1..=3_000_000_000 => Ok(period),
         _ => Err(D::Error::custom(format!(
-            "{period} cannot be; give more than 0 and at most \"3s\""
+            "{period} is out of range; choose more than 0 and at most \"3s\""
         ))),
     }
 }

@@ -107,8 +107,8 @@ fn default_chunk_units() -> u32 {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Demand {
     /// Single Interests at times that do not depend on answers (open loop). It requests the
-    /// segments of a trace, all segments of one object after another if popularity is sequential,
-    /// or else any segment of a random object.
+    /// segments of a trace; if popularity is sequential, all segments of one object after another;
+    /// otherwise any segment of a random object.
     Arrivals { arrivals: Arrivals },
     /// A constant number of Interests in flight, by the transport consumer (closed loop, like
     /// ccncatchunks2). It requests all segments of an object in order and then the next object, or

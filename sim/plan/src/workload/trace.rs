@@ -70,9 +70,9 @@ impl Trace {
             let next = free.entry(object).or_default();
             *next = (*next).max(segment + 1);
         }
-        let mut asked = HashSet::new();
+        let mut requested = HashSet::new();
         let apart = self.requests.iter().map(|&(object, segment)| {
-            if asked.insert((object, segment)) {
+            if requested.insert((object, segment)) {
                 return (object, segment);
             }
             let next = free.entry(object).or_default();

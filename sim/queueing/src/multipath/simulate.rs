@@ -134,7 +134,7 @@ struct Transfer<'a> {
     results: Vec<PathResult>,
     /// Events by time, and then by the order of creation.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    made: u64,
+    event_count: u64,
 }
 
 impl<'a> Transfer<'a> {
@@ -163,7 +163,7 @@ impl<'a> Transfer<'a> {
             latency_sums_ns: vec![0; paths.len()],
             results: vec![PathResult::default(); paths.len()],
             events: BinaryHeap::new(),
-            made: 0,
+            event_count: 0,
         }
     }
 
@@ -211,8 +211,8 @@ impl<'a> Transfer<'a> {
     }
 
     fn add(&mut self, at_ns: u64, event: Event) {
-        self.events.push(Reverse((at_ns, self.made, event)));
-        self.made += 1;
+        self.events.push(Reverse((at_ns, self.event_count, event)));
+        self.event_count += 1;
     }
 
     /// The path's latency without transmission, before and after the link.

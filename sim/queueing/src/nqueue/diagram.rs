@@ -34,8 +34,8 @@ pub enum MoveKind {
 }
 
 /// The whole diagram of a small model (section IV-C). Every state has one transition by arrival,
-/// into the first queue that is not full (none if all are full), and one by service for each busy
-/// queue.
+/// into the first queue that is not full; a state with all queues full has none. It has one
+/// transition by service for each busy queue.
 ///
 /// The caller limits the number of states, `(threshold + 1)^queues`.
 pub fn diagram(model: &Model) -> Diagram {

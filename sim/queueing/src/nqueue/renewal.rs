@@ -1,8 +1,8 @@
 //! Solves one queue after another: exact for any number of queues, in polynomial time.
 //!
-//! When a packet overflows from queue i, all queues up to i are full, and nothing else of the past
-//! matters. Overflows therefore form a renewal stream, and queue i + 1 is a GI/M/1/K queue. The
-//! method works in these steps:
+//! When a packet overflows from queue i, all queues up to i are full. The future depends only on
+//! this fact, so the overflows form a renewal process. Overflows therefore form a renewal stream,
+//! and queue i + 1 is a GI/M/1/K queue. The method works in these steps:
 //!
 //! 1. The first queue's stream is Poisson.
 //! 2. From the stream's Laplace-Stieltjes transform A(s), compute the fraction of arrivals that
@@ -114,8 +114,8 @@ fn solve(model: &Model, step: f64) -> (Solution, usize) {
     (Solution::from_queues(queues), line.samples())
 }
 
-/// How far a solution violates what holds for every method: flow in equals flow out, and every
-/// figure is in range. 0 for an exact one.
+/// How far a solution violates the rules of every method: flow in equals flow out, and every value
+/// is in range. 0 for an exact solution.
 fn violation(model: &Model, solution: &Solution) -> f64 {
     let out = solution.throughput() + model.load * solution.loss;
     let unbalanced = (out - model.load).abs() / model.load.max(1.0);

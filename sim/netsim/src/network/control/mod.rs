@@ -135,8 +135,8 @@ impl ControlPlane {
         }
     }
 
-    /// A router lacks segments of an object that the application `asking` wants. It queries the
-    /// controller how to get them.
+    /// A router has no segments of an object that the application `asking` requests. It asks the
+    /// controller where to get them.
     pub(super) fn query(&mut self, node: u32, asking: u32, object: Name, timeline: &mut Timeline) {
         if self.prefetchers.contains(asking) {
             return;

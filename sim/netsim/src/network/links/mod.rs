@@ -154,8 +154,8 @@ impl Links {
         let backlog_bytes = end.model.queue_bytes(now);
         end.link.set_socket_backlog(backlog_bytes);
         let queued_bytes = end.link.queue_bytes();
-        // NFD's policy marks by queue length, so the length at this moment justifies the mark or
-        // not.
+        // NFD's policy marks by queue length, so remember the state before the packet joins the
+        // queue.
         let marks_before = end.link.counters().marks_set;
         let is_queued = end.link.enqueue(now, header, packet).is_ok();
         let marking = &end.link.config().egress.marking;
@@ -237,7 +237,7 @@ impl Links {
             }
             Received::Run => return Arrival::Run,
             Received::Delayed | Received::Offer(_) => {
-                note(TraceKind::Held, timeline);
+                note(TraceKind::Shaped, timeline);
                 self.flush_and_poll(end_index, timeline);
             }
             Received::Partial => {
@@ -350,8 +350,8 @@ impl Links {
                 frame = self.damage(end_index, frame, timeline);
             }
             let end = &mut self.ends[end_index as usize];
-            // The key is reserved now, but only the first frame in flight is scheduled. The order
-            // is thus that of sending, and the heap stays small.
+            // Reserve the key now, but schedule only the first frame in flight. Events then keep
+            // the order of sending, and the heap stays small.
             let moment = timeline.reserve(at.as_ns(), DueEvent::Arrival(end_index));
             let cuts = end.model.cuts();
             if end.launch(FrameInFlight { moment, cuts, frame }) {
@@ -384,8 +384,9 @@ impl Links {
         self.ends[(from_end ^ 1) as usize].prefetch_delivery();
     }
 
-    /// A fault takes the link down, or such a fault ends. The link is up when no such fault is
-    /// left. Returns the node at `a`, which stands for the link in events, as the next methods do.
+    /// Begins a fault that takes the link down, or ends one. The link is up while no such fault is
+    /// active. Returns the node at `a`: events name it instead of the link. The next methods do the
+    /// same.
     pub(super) fn set_up(&mut self, link: usize, is_up: bool) -> u32 {
         self.change(link, |end| {
             if is_up {
@@ -397,7 +398,7 @@ impl Links {
         })
     }
 
-    /// Sets the fraction of its rate that a link has. If faults overlap, the last change counts.
+    /// Reduces the link's rate to the fraction `share`. If faults overlap, the last change counts.
     pub(super) fn set_rate_share(&mut self, link: usize, share: f64) -> u32 {
         self.change(link, |end| end.model.set_rate_share(share))
     }

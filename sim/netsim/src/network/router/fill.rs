@@ -39,14 +39,14 @@ pub(super) fn fill_store(
 pub(super) fn fill_disks(
     shards: &mut Shards,
     packets: impl IntoIterator<Item = Packet>,
-    library: &mut ProducerSet,
+    producers: &mut ProducerSet,
 ) {
     shards.set_routers(|config| filler(config.clone()));
     for (number, packet) in packets.into_iter().enumerate() {
         let shard = shards.shard_of(&LpHeader::default(), &packet);
         shards.router_mut(shard).preload(Instant::ZERO, &packet);
         if number % BATCH == 0 {
-            shards.finish_disk_ops_of(shard, Outbox::default(), library);
+            shards.finish_disk_ops_of(shard, Outbox::default(), producers);
             if shards.router_mut(shard).stats().store.disk.evictions > 0 {
                 break;
             }
@@ -56,7 +56,7 @@ pub(super) fn fill_disks(
         let mut out = Outbox::default();
         let flush = Input::Command(Command::FlushStore { transaction: 0 });
         shards.router_mut(shard).handle(Instant::ZERO, &mut [flush], &mut out);
-        shards.finish_disk_ops_of(shard, out, library);
+        shards.finish_disk_ops_of(shard, out, producers);
     }
 }
 

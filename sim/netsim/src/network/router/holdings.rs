@@ -37,8 +37,8 @@ impl RouterNode {
 
     /// The reply to a query of that name.
     #[cold]
-    pub(in crate::network) fn holdings(&mut self, now: Instant, asked: &Name) -> Option<Packet> {
-        let mut components = asked.as_view().components().skip(4);
+    pub(in crate::network) fn holdings(&mut self, now: Instant, name: &Name) -> Option<Packet> {
+        let mut components = name.as_view().components().skip(4);
         let object = HoldingsStatus::object_of(components.next()?.value)?;
         let number = components.last().and_then(|last| last.as_segment()).unwrap_or(0);
         Some(segment_of(&holdings_of(&mut self.shards, now, object), number))
@@ -68,16 +68,16 @@ impl RouterNode {
 }
 
 fn holdings_of(shards: &mut Shards, now: Instant, object: Name) -> HoldingsStatus {
-    let mut held = Segments::default();
+    let mut segments = Segments::default();
     list(shards, now, &object, |holding| {
         if holding.name == object {
             for range in holding.ranges {
-                held.insert(range.first..=range.last);
+                segments.insert(range.first..=range.last);
             }
         }
     });
     let range = |(first, last)| SegmentRange { first, last };
-    let memory = held.ranges().map(range).collect();
+    let memory = segments.ranges().map(range).collect();
     let mut status = HoldingsStatus { memory, object, ..HoldingsStatus::default() };
     status.truncate();
     status

@@ -52,13 +52,13 @@ pub(super) struct RouterNode {
     /// Counters of the incarnations before the last crash.
     past: RouterSample,
     lives: u64,
-    /// Consecutive calls in which a shard requested the next one at once.
+    /// Consecutive calls after which a shard asked to be called again at the same time.
     calls_at_once: u32,
     store_stalls: StoreStalls,
 }
 
 impl RouterNode {
-    pub(super) fn new(setup: RouterSetup, library: &mut ProducerSet) -> Self {
+    pub(super) fn new(setup: RouterSetup, producers: &mut ProducerSet) -> Self {
         let mut router = Self {
             shards: Shards::new(&setup),
             stages: None,
@@ -68,7 +68,7 @@ impl RouterNode {
             store_stalls: StoreStalls { count: 0, until: Instant::ZERO },
             setup,
         };
-        router.start_at_once(library);
+        router.start_at_once(producers);
         router
     }
 
@@ -85,9 +85,9 @@ impl RouterNode {
     }
 
     /// Starts and completes the recovery of the disks before the run begins.
-    fn start_at_once(&mut self, library: &mut ProducerSet) {
+    fn start_at_once(&mut self, producers: &mut ProducerSet) {
         let outboxes = self.start(Instant::ZERO);
-        self.shards.finish_disk_ops(outboxes, library);
+        self.shards.finish_disk_ops(outboxes, producers);
     }
 
     /// Writes Data to the disks until one does not fit, as an earlier incarnation would have done.
@@ -95,12 +95,12 @@ impl RouterNode {
     pub(super) fn fill_disks(
         &mut self,
         packets: impl IntoIterator<Item = Packet>,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) {
         if self.shards.disks().is_some() {
-            fill::fill_disks(&mut self.shards, packets, library);
+            fill::fill_disks(&mut self.shards, packets, producers);
             self.lives = 0;
-            self.start_at_once(library);
+            self.start_at_once(producers);
         }
     }
 
@@ -155,12 +155,12 @@ impl RouterNode {
     /// Passes one finished disk operation to its shard. Returns false if none has ended by now.
     pub(super) fn end_disk_operation(
         &mut self,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
         out: &mut Outbox,
         timeline: &mut Timeline,
     ) -> bool {
         let now = timeline.now();
-        let done = self.shards.disks_mut().and_then(|disks| disks.complete(now, library));
+        let done = self.shards.disks_mut().and_then(|disks| disks.complete(now, producers));
         let Some(done) = done else { return false };
         timeline.note(self.setup.node, 0, done.what, done.bytes);
         self.shards.end_disk_operation(now, done, out);
@@ -171,11 +171,11 @@ impl RouterNode {
     pub(super) fn end_shared(
         &mut self,
         ended: EndedOp,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
         out: &mut Outbox,
         timeline: &mut Timeline,
     ) -> Option<usize> {
-        let done = self.shards.disks_mut()?.end_shared(ended, library);
+        let done = self.shards.disks_mut()?.end_shared(ended, producers);
         let shard = done.shard;
         timeline.note(self.setup.node, 0, done.what, done.bytes);
         self.shards.end_disk_operation(timeline.now(), done, out);
@@ -235,12 +235,12 @@ impl RouterNode {
     }
 
     /// Loses everything except the content of the disks.
-    pub(super) fn crash(&mut self, now: Instant, library: &mut ProducerSet) {
+    pub(super) fn crash(&mut self, now: Instant, producers: &mut ProducerSet) {
         self.past = self.counters(now);
         self.past.clear_sizes();
         self.past.disk.clear_sizes();
         self.past.busy.clear_sizes();
-        self.shards.crash(library);
+        self.shards.crash(producers);
         self.stages = None;
     }
 
@@ -359,11 +359,11 @@ impl RouterNode {
         &self,
         now: Instant,
         are_records_kept: bool,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> Result<(), String> {
         bounds::drained(self.shards.pit_entries())?;
         self.shards.check_disks_drained()?;
-        self.shards.check_records(now, are_records_kept, library)
+        self.shards.check_records(now, are_records_kept, producers)
     }
 
     /// Whether the router has no packet or operation inside.

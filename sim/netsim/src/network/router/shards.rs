@@ -215,9 +215,9 @@ impl Shards {
     }
 
     /// Executes the operations of each shard before the run begins.
-    pub(super) fn finish_disk_ops(&mut self, outboxes: Vec<Outbox>, library: &mut ProducerSet) {
+    pub(super) fn finish_disk_ops(&mut self, outboxes: Vec<Outbox>, producers: &mut ProducerSet) {
         for (shard, out) in outboxes.into_iter().enumerate() {
-            self.finish_disk_ops_of(shard, out, library);
+            self.finish_disk_ops_of(shard, out, producers);
         }
     }
 
@@ -226,13 +226,13 @@ impl Shards {
         &mut self,
         shard: usize,
         mut out: Outbox,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) {
         let Some(disks) = &mut self.disks else { return };
         loop {
             let done = |op: DiskOp| Input::DiskDone {
                 id: op.id,
-                outcome: disks.execute_at_once(op, library),
+                outcome: disks.execute_at_once(op, producers),
             };
             let mut inputs: Vec<Input> = out.disk_ops.drain(..).map(done).collect();
             inputs.push(Input::Wakeup);
@@ -271,10 +271,10 @@ impl Shards {
     }
 
     /// Drops the shards. Each write in progress takes effect in full, in part or not at all.
-    pub(super) fn crash(&mut self, library: &mut ProducerSet) {
+    pub(super) fn crash(&mut self, producers: &mut ProducerSet) {
         self.routers.clear();
         if let Some(disks) = &mut self.disks {
-            disks.crash(library);
+            disks.crash(producers);
         }
     }
 
@@ -400,7 +400,7 @@ impl Shards {
         &self,
         now: Instant,
         are_records_kept: bool,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> Result<(), String> {
         let Some(disks) = &self.disks else { return Ok(()) };
         let is_recovering = |router: &Router| router.disk_stats().is_recovering();
@@ -408,7 +408,7 @@ impl Shards {
             return Ok(());
         }
         let skip = now.as_ns() as usize;
-        for (shard, record) in disks.acknowledged(RECORDS_CHECKED_MAX, skip, library) {
+        for (shard, record) in disks.acknowledged(RECORDS_CHECKED_MAX, skip, producers) {
             let router = &self.routers[shard];
             promises::filter(router.is_filter_wrong(&record.packet), record.offset)?;
             if are_records_kept {

@@ -84,8 +84,8 @@ impl OpenLoop {
         out: &mut AppOutbox,
     ) -> Option<()> {
         let interest = InterestView::decode(packet).ok()?;
-        let asked = core.collection.naming().parse(interest.name.value())?;
-        let (object, segment) = (asked.object, asked.segment);
+        let parsed = core.collection.naming().parse(interest.name.value())?;
+        let (object, segment) = (parsed.object, parsed.segment);
         if self.unanswered.take(object, segment, interest.nonce).is_some() {
             core.stats.nacked += 1;
             out.events.push(EventKind::NackReceived { object, segment, reason });
@@ -103,8 +103,8 @@ impl OpenLoop {
         out: &mut AppOutbox,
     ) -> Option<()> {
         let data = DataView::decode(&input.packet).ok()?;
-        let asked = core.collection.naming().parse(data.name.value())?;
-        let (object, segment) = (asked.object, asked.segment);
+        let parsed = core.collection.naming().parse(data.name.value())?;
+        let (object, segment) = (parsed.object, parsed.segment);
         if let Err(wrong) = core.collection.check(object, segment, &data) {
             // Nothing will answer the Interest any more.
             core.damaged(object, segment, wrong, out);
@@ -163,8 +163,8 @@ impl OpenLoop {
     }
 }
 
-/// Chooses single segments: those of a trace, all segments of one object after another if objects
-/// are sequential, or else any segment of a random object.
+/// Chooses single segments: those of a trace; if objects are sequential, all segments of one object
+/// after another; otherwise any segment of a random object.
 #[derive(Debug)]
 pub(super) struct SegmentChooser {
     objects: ObjectChooser,

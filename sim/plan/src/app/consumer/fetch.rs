@@ -160,7 +160,7 @@ impl Fetch {
     pub(super) fn process(
         &mut self,
         core: &mut ConsumerCore,
-        wanted: &mut impl FetchListener,
+        listener: &mut impl FetchListener,
         out: &mut AppOutbox,
     ) {
         let is_due = self.consumer.next_wakeup().is_some_and(|at| at <= core.now);
@@ -171,11 +171,11 @@ impl Fetch {
         loop {
             self.consumer.handle(core.now, &mut self.inputs, &mut self.out);
             for index in 0..self.out.trace.len() {
-                self.on_trace(core, self.out.trace[index], wanted, out);
+                self.on_trace(core, self.out.trace[index], listener, out);
             }
             self.out.trace.clear();
             for event in self.out.events.drain(..) {
-                wanted.on_event(core, event, &mut self.inputs, out);
+                listener.on_event(core, event, &mut self.inputs, out);
             }
             for (path, wire) in self.out.interests.iter() {
                 out.packets.push((path, LpHeader::default(), core.pool.copy(wire)));
@@ -183,7 +183,7 @@ impl Fetch {
             self.out.interests.clear();
             self.begin_checks(core);
             while self.has_check(core.now) {
-                self.end_check(core, wanted, out);
+                self.end_check(core, listener, out);
             }
             if self.inputs.is_empty() {
                 return;
@@ -195,15 +195,15 @@ impl Fetch {
         &mut self,
         core: &mut ConsumerCore,
         event: TraceEvent,
-        wanted: &mut impl FetchListener,
+        listener: &mut impl FetchListener,
         out: &mut AppOutbox,
     ) {
-        let object = wanted.object_of(event.range);
+        let object = listener.object_of(event.range);
         let (Some(object), PacketId::Segment(segment)) = (object, event.id) else { return };
         match event.kind {
             TraceKind::Sent { is_resend } => {
                 if segment == 0 && !is_resend {
-                    wanted.on_first_interest(core, event.range, out);
+                    listener.on_first_interest(core, event.range, out);
                 }
                 core.stats.interests += 1;
                 out.events.push(EventKind::InterestSent {
@@ -259,7 +259,7 @@ impl Fetch {
     fn end_check(
         &mut self,
         core: &mut ConsumerCore,
-        wanted: &mut impl FetchListener,
+        listener: &mut impl FetchListener,
         out: &mut AppOutbox,
     ) {
         let Some(PendingCheck { op, packet, answer, rtt_ns, .. }) = self.checks.pop_front() else {
@@ -267,14 +267,14 @@ impl Fetch {
         };
         let ReceivedSegment { range, segment, path, is_marked, .. } = answer;
         // The range was abandoned in the meantime.
-        let Some(object) = wanted.object_of(range) else {
+        let Some(object) = listener.object_of(range) else {
             self.inputs.push(ConsumerInput::Verified { op, verdict: Verdict::Good });
             return;
         };
         let data = DataView::decode(&packet).expect("the consumer decoded it");
         let verdict = match core.collection.check(object, segment, &data) {
             Ok(()) => {
-                wanted.on_segment(range);
+                listener.on_segment(range);
                 core.path_bytes[usize::from(path.0)] += data.content.len() as u64;
                 core.received((object, segment), &data, rtt_ns, is_marked, out);
                 self.refused.retain(|it| (it.range, it.segment) != (range, segment));

@@ -199,7 +199,7 @@ impl Consumer {
     pub(crate) fn sample(&self) -> Vec<EventKind> {
         let (window, outstanding) = match &self.mode {
             ConsumerMode::Arrivals(_) => return Vec::new(),
-            // When everything is answered, the rest of a window means nothing.
+            // When everything is answered, the unused part of a window has no meaning.
             ConsumerMode::Window(window) if window.is_done(&self.core) => return Vec::new(),
             ConsumerMode::Window(window) => (window.fetch().window(), window.fetch().in_flight()),
             ConsumerMode::Objects(objects) => (objects.window(), objects.in_flight()),

@@ -14,9 +14,9 @@ const LANES: usize = 8;
 /// on the real axis, and small beyond the last sample.
 ///
 /// The samples lie at `offset (1 + i sinh w)`, where w is a multiple of the step. The trapezoidal
-/// rule on them makes Cauchy's integral converge exponentially. Close to the line this needs a
-/// correction for the point's own pole: the sum is the integral over `1 - q`, where `q = exp(-2 pi
-/// i w / step)` at the complex parameter w of the point.
+/// rule on them makes Cauchy's integral converge exponentially. Close to the line the point's own
+/// pole needs a correction: the sum is the integral over `1 - q`. Here `q = exp(-2 pi i w / step)`
+/// at the complex parameter w of the point.
 pub(super) struct SampleLine {
     /// The samples with Im s >= 0; the others are their conjugates.
     pub(super) points: Vec<Complex64>,
@@ -78,8 +78,8 @@ impl SampleLine {
     /// Computes the rows that give the coefficients of `E(s + 1 - x)`.
     ///
     /// The value at z is `(1 - q(z)) sum_l weight_l E_l / (z - s_l)`. In powers of x, each summand
-    /// `(1 - q) weight / (d - x)` with d = s + 1 - s_l and |d| >= 1 follows a recursion that does
-    /// not grow.
+    /// is `(1 - q) weight / (d - x)` with d = s + 1 - s_l. Its coefficients follow a recursion that
+    /// does not grow, because |d| >= 1.
     fn fill(
         &self,
         shape: Shape,

@@ -8,7 +8,7 @@ use super::line::{PackedSamples, SampleLine};
 /// The stream that arrives at queue `index`; the time unit is the mean service time.
 ///
 /// Its transform is `A(s) = base(s) + E(s)`. The base belongs to queues that never become empty.
-/// The number of packets missing from all of them together is then a birth-death process: it grows
+/// The number of packets missing from all of them together is then a birth-death process. It grows
 /// at rate 1 for each of the `index` servers, and shrinks with each arrival. Its passage time
 /// satisfies `index base^2 - (s + load + index) base + load = 0`. The remainder E decreases fast
 /// along the line, and only E is sampled.
@@ -53,9 +53,9 @@ impl<'a> OverflowStream<'a> {
     /// The fractions of arrivals that find 0 to K packets.
     ///
     /// Consider the queue only while it holds n packets or more. It leaves n upwards with
-    /// probability a_0. It returns to n from level i if i + 1 - n or more services fit between two
-    /// arrivals, because it rises by one packet at a time. Balancing these flows gives every
-    /// fraction from those above it, as a sum of positive terms.
+    /// probability a_0. It rises by one packet at a time, so it returns to n from level i if i + 1
+    /// - n or more services fit between two arrivals. Balancing these flows gives every fraction
+    /// from those above it, as a sum of positive terms.
     pub(super) fn at_arrivals(&self) -> Vec<f64> {
         /// Fractions are scaled down at this value, because only their ratios count.
         const HUGE: f64 = 1e100;
@@ -127,7 +127,7 @@ impl<'a> OverflowStream<'a> {
     ///
     /// E stays zero if no queue ever becomes empty between two overflows.
     pub(super) fn advance(&mut self, found: &[f64]) {
-        /// Number of arrivals at an empty queue for each overflow below which they change nothing.
+        /// Below this number of arrivals at an empty queue for each overflow, they change nothing.
         const NEVER: f64 = 1e-20;
         self.is_base &= found[0] < NEVER * found[found.len() - 1];
         if self.is_base {

@@ -8,7 +8,7 @@ use weir_base::Packet;
 use weir_store::disk::record::{self, RecordLocation};
 use weir_store::disk::{Checksum, DiskOutcome, RecordFault, WriteChunk};
 
-use super::library::{ProducerSet, SegmentRef};
+use super::producers::{ProducerSet, SegmentRef};
 
 /// The layout of records, the same on all disks of a router.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct RecordFormat {
 #[derive(Clone, Debug)]
 enum ExtentBody {
     /// A Data that its producer can generate again. Only its number is stored.
-    Made {
-        made: SegmentRef,
+    Generated {
+        segment: SegmentRef,
         sequence: u32,
         fresh_until_unix_ms: u64,
     },
@@ -86,8 +86,8 @@ impl DiskImage {
     }
 
     /// Writes all blocks and acknowledges the write.
-    pub(crate) fn write_all(&mut self, write: ImageWrite, library: &mut ProducerSet) {
-        self.write(write, 0..u64::MAX, true, library);
+    pub(crate) fn write_all(&mut self, write: ImageWrite, producers: &mut ProducerSet) {
+        self.write(write, 0..u64::MAX, true, producers);
     }
 
     /// Writes some blocks and does not acknowledge the write.
@@ -95,12 +95,12 @@ impl DiskImage {
         &mut self,
         write: ImageWrite,
         blocks: Blocks,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) {
         let block_bytes = u64::from(self.format.block_bytes);
         let at = |block: u32| write.offset + u64::from(block) * block_bytes;
         let written = at(blocks.start)..at(blocks.end);
-        self.write(write, written, false, library);
+        self.write(write, written, false, producers);
     }
 
     /// Writes those bytes of the parts that lie in `written`.
@@ -109,7 +109,7 @@ impl DiskImage {
         write: ImageWrite,
         written: Range<u64>,
         is_acknowledged: bool,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) {
         let ImageWrite { offset, sequence, parts } = write;
         let mut base = offset;
@@ -119,7 +119,7 @@ impl DiskImage {
             let end = (base + whole_len).min(written.end);
             if start < end {
                 self.clear(start, end);
-                let body = body_of(part, sequence, library);
+                let body = body_of(part, sequence, producers);
                 let len = end - start;
                 let extent = Extent { len, base, whole_len, body, is_acknowledged };
                 self.extents.insert(start, extent);
@@ -160,15 +160,15 @@ impl DiskImage {
         offset: u64,
         len: u32,
         sequence: u32,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> DiskOutcome {
         let extent = self.extents.get(&offset).filter(|extent| {
             let is_whole = extent.base == offset && extent.len == extent.whole_len;
             is_whole && u64::from(len) >= extent.whole_len
         });
         let found = extent.and_then(|extent| match &extent.body {
-            ExtentBody::Made { made, sequence, fresh_until_unix_ms } => {
-                Some((library.make(made), *sequence, *fresh_until_unix_ms))
+            ExtentBody::Generated { segment, sequence, fresh_until_unix_ms } => {
+                Some((producers.generate(segment), *sequence, *fresh_until_unix_ms))
             }
             ExtentBody::Data { packet, sequence, fresh_until_unix_ms } => {
                 Some((packet.clone(), *sequence, *fresh_until_unix_ms))
@@ -181,7 +181,7 @@ impl DiskImage {
             }
             Some(_) => DiskOutcome::Damaged(RecordFault::Foreign),
             None => {
-                let octets = self.read_octets(offset, len, library);
+                let octets = self.read_octets(offset, len, producers);
                 self.open(&octets, offset, sequence)
             }
         }
@@ -200,7 +200,12 @@ impl DiskImage {
     }
 
     /// The bytes at `offset`, up to the end of the disk.
-    pub(crate) fn read_octets(&self, offset: u64, len: u32, library: &mut ProducerSet) -> Vec<u8> {
+    pub(crate) fn read_octets(
+        &self,
+        offset: u64,
+        len: u32,
+        producers: &mut ProducerSet,
+    ) -> Vec<u8> {
         let end = offset.saturating_add(len.into()).min(self.bytes);
         let mut octets = vec![0; end.saturating_sub(offset) as usize];
         let first = self.extents.range(..=offset).next_back().map_or(offset, |(&at, _)| at);
@@ -209,7 +214,7 @@ impl DiskImage {
             if from >= to {
                 continue;
             }
-            let whole = self.lay_out(extent, library);
+            let whole = self.lay_out(extent, producers);
             let piece = &whole[(from - extent.base) as usize..(to - extent.base) as usize];
             octets[(from - offset) as usize..(to - offset) as usize].copy_from_slice(piece);
         }
@@ -217,15 +222,15 @@ impl DiskImage {
     }
 
     /// All bytes of the part that an extent belongs to.
-    fn lay_out(&self, extent: &Extent, library: &mut ProducerSet) -> Vec<u8> {
+    fn lay_out(&self, extent: &Extent, producers: &mut ProducerSet) -> Vec<u8> {
         let mut octets = vec![0; extent.whole_len as usize];
         let (packet, sequence, fresh_until_unix_ms) = match &extent.body {
             ExtentBody::Octets(found) => {
                 octets[..found.len()].copy_from_slice(found);
                 return octets;
             }
-            ExtentBody::Made { made, sequence, fresh_until_unix_ms } => {
-                (library.make(made), *sequence, *fresh_until_unix_ms)
+            ExtentBody::Generated { segment, sequence, fresh_until_unix_ms } => {
+                (producers.generate(segment), *sequence, *fresh_until_unix_ms)
             }
             ExtentBody::Data { packet, sequence, fresh_until_unix_ms } => {
                 (packet.clone(), *sequence, *fresh_until_unix_ms)
@@ -244,14 +249,16 @@ impl DiskImage {
         &self,
         count_max: usize,
         skip: usize,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> Vec<Acknowledged> {
         let step = (self.extents.len() / count_max.max(1)).max(1);
         let chosen = self.extents.iter().skip(skip % step).step_by(step);
         let records = chosen.filter_map(|(&offset, extent)| {
             let is_whole = extent.base == offset && extent.len == extent.whole_len;
             let (packet, sequence) = match &extent.body {
-                ExtentBody::Made { made, sequence, .. } => (library.make(made), *sequence),
+                ExtentBody::Generated { segment, sequence, .. } => {
+                    (producers.generate(segment), *sequence)
+                }
                 ExtentBody::Data { packet, sequence, .. } => (packet.clone(), *sequence),
                 ExtentBody::Octets(_) => return None,
             };
@@ -265,10 +272,10 @@ impl DiskImage {
     }
 }
 
-fn body_of(part: WriteChunk, sequence: u32, library: &mut ProducerSet) -> ExtentBody {
+fn body_of(part: WriteChunk, sequence: u32, producers: &mut ProducerSet) -> ExtentBody {
     match part {
-        WriteChunk::Data { packet, fresh_until_unix_ms } => match library.find(&packet) {
-            Some(made) => ExtentBody::Made { made, sequence, fresh_until_unix_ms },
+        WriteChunk::Data { packet, fresh_until_unix_ms } => match producers.find(&packet) {
+            Some(segment) => ExtentBody::Generated { segment, sequence, fresh_until_unix_ms },
             None => ExtentBody::Data { packet, sequence, fresh_until_unix_ms },
         },
         WriteChunk::Raw(octets) => ExtentBody::Octets(octets.into()),

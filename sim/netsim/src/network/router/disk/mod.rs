@@ -1,7 +1,7 @@
 //! The disks of a router: when operations end, and what they do.
 
 mod image;
-mod library;
+mod producers;
 
 use weir_base::{HashKey, Instant, Rng, Slab};
 use weir_netem::{DiskConfig, DiskModel, DiskOp as Job, DiskOpKind as JobKind, ServiceTime};
@@ -11,7 +11,7 @@ use weir_store::disk::{
 
 pub(crate) use self::image::Acknowledged;
 use self::image::{Blocks, DiskImage, ImageWrite, RecordFormat};
-pub(in crate::network) use self::library::ProducerSet;
+pub(in crate::network) use self::producers::ProducerSet;
 use crate::check::disk as promises;
 use crate::check::recent::TraceKind;
 use weir_plan::DiskPlan;
@@ -201,17 +201,21 @@ impl Disks {
     }
 
     /// Finishes an operation that the shared disk has served.
-    pub(crate) fn end_shared(&mut self, ended: EndedOp, library: &mut ProducerSet) -> CompletedOp {
-        self.end(0, ended, library)
+    pub(crate) fn end_shared(
+        &mut self,
+        ended: EndedOp,
+        producers: &mut ProducerSet,
+    ) -> CompletedOp {
+        self.end(0, ended, producers)
     }
 
-    fn end(&mut self, index: usize, ended: EndedOp, library: &mut ProducerSet) -> CompletedOp {
+    fn end(&mut self, index: usize, ended: EndedOp, producers: &mut ProducerSet) -> CompletedOp {
         let EndedOp { id, bytes, has_failed } = ended;
         let disk = &mut self.disks[index];
         let ActiveOp { shard, op } = disk.under_way.remove(id as u32);
         disk.under_way_by_shard[usize::from(shard)] -= 1;
         let id = op.id;
-        let (outcome, what) = disk.carry_out(op.kind, has_failed, &mut self.rng, library);
+        let (outcome, what) = disk.carry_out(op.kind, has_failed, &mut self.rng, producers);
         CompletedOp { shard: shard.into(), id, outcome, what, bytes }
     }
 
@@ -225,25 +229,29 @@ impl Disks {
     pub(crate) fn complete(
         &mut self,
         now: Instant,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> Option<CompletedOp> {
         let at = self.next_completion().filter(|&at| at <= now)?;
         let index = self.disks.iter().position(|disk| disk.next_completion() == Some(at))?;
         let ended = self.disks[index].model.as_mut()?.complete(now)?;
         let has_failed = ended.result.is_err();
         let ended = EndedOp { id: ended.id, bytes: ended.op.bytes, has_failed };
-        Some(self.end(index, ended, library))
+        Some(self.end(index, ended, producers))
     }
 
     /// Executes an operation without time or faults, before the run begins.
-    pub(crate) fn execute_at_once(&mut self, op: DiskOp, library: &mut ProducerSet) -> DiskOutcome {
+    pub(crate) fn execute_at_once(
+        &mut self,
+        op: DiskOp,
+        producers: &mut ProducerSet,
+    ) -> DiskOutcome {
         let disk = &mut self.disks[usize::from(op.disk)];
         disk.note(&op, self.plan.region_bytes);
-        disk.carry_out(op.kind, false, &mut self.rng, library).0
+        disk.carry_out(op.kind, false, &mut self.rng, producers).0
     }
 
     /// Crashes the router. Each write in progress takes effect in full, in part or not at all.
-    pub(crate) fn crash(&mut self, library: &mut ProducerSet) {
+    pub(crate) fn crash(&mut self, producers: &mut ProducerSet) {
         let rng = &mut self.rng;
         self.shared.clear();
         for disk in &mut self.disks {
@@ -260,7 +268,7 @@ impl Disks {
                     continue;
                 };
                 let blocks = torn_blocks(len / self.plan.block_bytes, rng);
-                disk.image.write_some(ImageWrite { offset, sequence, parts }, blocks, library);
+                disk.image.write_some(ImageWrite { offset, sequence, parts }, blocks, producers);
             }
         }
     }
@@ -301,11 +309,11 @@ impl Disks {
         &self,
         count_max: usize,
         skip: usize,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> Vec<(usize, Acknowledged)> {
         let mut found = Vec::new();
         for disk in &self.disks {
-            for record in disk.image.acknowledged(count_max, skip, library) {
+            for record in disk.image.acknowledged(count_max, skip, producers) {
                 let region = region_at(record.offset, self.plan.region_bytes);
                 let shard = region % usize::from(self.shards);
                 if disk.is_current(region, record.sequence, usize::from(self.shards)) {
@@ -352,26 +360,26 @@ impl Disk {
         kind: DiskOpKind,
         has_failed: bool,
         rng: &mut Rng,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> (DiskOutcome, TraceKind) {
         let flips = |share: f64, rng: &mut Rng| share > 0.0 && rng.unit() < share;
         match kind {
             DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
                 let block_count = len / self.image.block_bytes();
                 let write = ImageWrite { offset, sequence, parts };
-                self.write(write, block_count, has_failed, rng, library)
+                self.write(write, block_count, has_failed, rng, producers)
             }
             _ if has_failed => (DiskOutcome::Failed(DiskFailure::Io), TraceKind::DiskFailed),
             DiskOpKind::ReadRecord { offset, len, sequence } => {
                 if !flips(self.faults.flipped, rng) {
-                    let outcome = self.image.read_record(offset, len, sequence, library);
+                    let outcome = self.image.read_record(offset, len, sequence, producers);
                     return (outcome, TraceKind::DiskRead);
                 }
-                let octets = flipped(self.image.read_octets(offset, len, library), rng);
+                let octets = flipped(self.image.read_octets(offset, len, producers), rng);
                 (self.image.open(&octets, offset, sequence), TraceKind::DiskDamaged)
             }
             DiskOpKind::ReadRaw { offset, len } => {
-                let octets = self.image.read_octets(offset, len, library);
+                let octets = self.image.read_octets(offset, len, producers);
                 match flips(self.faults.flipped, rng) {
                     true => (DiskOutcome::Raw(flipped(octets, rng)), TraceKind::DiskDamaged),
                     false => (DiskOutcome::Raw(octets), TraceKind::DiskRead),
@@ -386,7 +394,7 @@ impl Disk {
         block_count: u32,
         has_failed: bool,
         rng: &mut Rng,
-        library: &mut ProducerSet,
+        producers: &mut ProducerSet,
     ) -> (DiskOutcome, TraceKind) {
         let failure = match (self.faults.full > 0.0, has_failed) {
             (true, _) => Some(DiskFailure::NoSpace),
@@ -395,19 +403,19 @@ impl Disk {
         };
         if let Some(failure) = failure {
             let blocks = torn_blocks(block_count, rng);
-            self.image.write_some(write, blocks, library);
+            self.image.write_some(write, blocks, producers);
             return (DiskOutcome::Failed(failure), TraceKind::DiskFailed);
         }
         let DiskFaults { lost, torn, .. } = self.faults;
         // Draws no random number if no fault is active, so that faults do not shift later draws.
         let draw = if lost + torn > 0.0 { rng.unit() } else { 1.0 };
         if draw >= lost + torn {
-            self.image.write_all(write, library);
+            self.image.write_all(write, producers);
             return (DiskOutcome::Written, TraceKind::DiskWritten);
         }
         if draw >= lost {
             let blocks = torn_blocks(block_count, rng);
-            self.image.write_some(write, blocks, library);
+            self.image.write_some(write, blocks, producers);
         }
         (DiskOutcome::Written, TraceKind::DiskDamaged)
     }

@@ -55,9 +55,9 @@ fn read(id: u64, record: u64) -> DiskOp {
 }
 
 fn finish(disks: &mut Disks, now: Instant) -> Vec<(u64, DiskOutcome)> {
-    let mut library = ProducerSet::default();
+    let mut producers = ProducerSet::default();
     let mut done = Vec::new();
-    while let Some(it) = disks.complete(now, &mut library) {
+    while let Some(it) = disks.complete(now, &mut producers) {
         done.push((it.id.0, it.outcome));
     }
     done
@@ -88,14 +88,14 @@ fn operations_end_on_time_with_written_data() {
 /// A write that a crash interrupts leaves all, none or some of its blocks, and never other bytes.
 #[test]
 fn crash_tears_active_writes() {
-    let mut library = ProducerSet::default();
+    let mut producers = ProducerSet::default();
     let mut seen = BTreeSet::new();
     for seed in 0..64 {
         let mut disks = Disks::new(&plan(), 1, seed);
         disks.submit(at(0), 0, &mut vec![write(1), read(2, 0)]);
-        disks.crash(&mut library);
+        disks.crash(&mut producers);
         assert_eq!((disks.under_way(), disks.next_completion()), (0, None));
-        assert!(disks.acknowledged(10, 0, &mut library).is_empty());
+        assert!(disks.acknowledged(10, 0, &mut producers).is_empty());
         disks.submit(at(5), 0, &mut (0..3).map(|record| read(record, record)).collect());
         let whole: Vec<bool> = finish(&mut disks, at(10_000))
             .into_iter()
@@ -113,10 +113,10 @@ fn crash_tears_active_writes() {
 
 #[test]
 fn faults_have_their_effects() {
-    let mut library = ProducerSet::default();
+    let mut producers = ProducerSet::default();
     let mut disks = Disks::new(&plan(), 1, 3);
-    disks.execute_at_once(write(0), &mut library);
-    assert_eq!(disks.acknowledged(10, 0, &mut library).len(), 3);
+    disks.execute_at_once(write(0), &mut producers);
+    assert_eq!(disks.acknowledged(10, 0, &mut producers).len(), 3);
     let try_once = |disks: &mut Disks, op: DiskOp, now: u64| {
         disks.submit(at(now), 0, &mut vec![op]);
         finish(disks, at(now + 5_000)).pop().map(|(_, outcome)| outcome).unwrap()
@@ -130,7 +130,7 @@ fn faults_have_their_effects() {
     let outcome = try_once(&mut disks, write(2), 10_000);
     assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::NoSpace)), "{outcome:?}");
     disks.change_faults(0, full, false);
-    disks.execute_at_once(write(3), &mut library);
+    disks.execute_at_once(write(3), &mut producers);
     let flipped = DiskFaults { flipped: 1.0, ..DiskFaults::default() };
     disks.change_faults(0, flipped, true);
     let mut damaged = 0;
@@ -152,7 +152,7 @@ fn faults_have_their_effects() {
 /// A write that is silently lost or torn is acknowledged like any other.
 #[test]
 fn silent_damage_is_silent() {
-    let mut library = ProducerSet::default();
+    let mut producers = ProducerSet::default();
     for (faults, expected) in [
         (DiskFaults { lost: 1.0, ..DiskFaults::default() }, BTreeSet::from([0])),
         (DiskFaults { torn: 1.0, ..DiskFaults::default() }, BTreeSet::from([0, 1, 2, 3])),
@@ -165,7 +165,7 @@ fn silent_damage_is_silent() {
             disks.submit(at(0), 0, &mut ops);
             assert!(matches!(finish(&mut disks, at(1_000))[0].1, DiskOutcome::Written));
             let whole = (0..3).filter(|&record| {
-                let outcome = disks.execute_at_once(read(1, record), &mut library);
+                let outcome = disks.execute_at_once(read(1, record), &mut producers);
                 is_record(&outcome, record as u8 + 1)
             });
             seen.insert(whole.count());

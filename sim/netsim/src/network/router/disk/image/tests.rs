@@ -30,7 +30,7 @@ fn laid_out(offset: u64, sequence: u32, parts: &[WriteChunk]) -> Vec<u8> {
 #[test]
 fn image_equals_a_byte_array() {
     let mut rng = Rng::from_seed(1);
-    let mut library = ProducerSet::default();
+    let mut producers = ProducerSet::default();
     let blocks = 64;
     let mut image = DiskImage::new(format(), u64::from(blocks * BLOCK));
     let mut array = vec![0u8; (blocks * BLOCK) as usize];
@@ -55,13 +55,13 @@ fn image_equals_a_byte_array() {
         array[base + from..base + to].copy_from_slice(&octets[from..to]);
         let write = ImageWrite { offset: u64::from(at * BLOCK), sequence, parts };
         match torn {
-            Some(blocks) => image.write_some(write, blocks, &mut library),
-            None => image.write_all(write, &mut library),
+            Some(blocks) => image.write_some(write, blocks, &mut producers),
+            None => image.write_all(write, &mut producers),
         }
-        let all = image.read_octets(0, blocks * BLOCK, &mut library);
+        let all = image.read_octets(0, blocks * BLOCK, &mut producers);
         assert!(all == array, "after write {sequence}");
         let start = rng.below(blocks) * BLOCK;
-        let some = image.read_octets(start.into(), 2 * BLOCK, &mut library);
+        let some = image.read_octets(start.into(), 2 * BLOCK, &mut producers);
         let end = ((start + 2 * BLOCK) as usize).min(array.len());
         assert!(some == array[start as usize..end], "a range after write {sequence}");
     }
@@ -69,13 +69,13 @@ fn image_equals_a_byte_array() {
 
 #[test]
 fn records_read_back_or_fail_verification() {
-    let mut library = ProducerSet::default();
+    let mut producers = ProducerSet::default();
     let mut image = DiskImage::new(format(), 1 << 20);
     let packets: Vec<Packet> = (0..4).map(|number| data(number, 700)).collect();
     let parts = packets.iter().map(part).collect();
-    image.write_all(ImageWrite { offset: 4096, sequence: 9, parts }, &mut library);
+    image.write_all(ImageWrite { offset: 4096, sequence: 9, parts }, &mut producers);
     let mut read = |image: &DiskImage, at: u64, len, sequence| {
-        image.read_record(at, len, sequence, &mut library)
+        image.read_record(at, len, sequence, &mut producers)
     };
     for (number, packet) in packets.iter().enumerate() {
         let at = 4096 + 1024 * number as u64;
@@ -96,10 +96,10 @@ fn records_read_back_or_fail_verification() {
         ImageWrite { offset: 4096 + 1536, sequence: 10, parts: vec![part(&data(8, 10))] },
         &mut ProducerSet::default(),
     );
-    let mut library = ProducerSet::default();
-    let torn = image.read_record(4096 + 1024, 1024, 9, &mut library);
+    let mut producers = ProducerSet::default();
+    let torn = image.read_record(4096 + 1024, 1024, 9, &mut producers);
     assert!(matches!(torn, DiskOutcome::Damaged(RecordFault::Checksum)), "{torn:?}");
-    assert_eq!(image.acknowledged(10, 0, &mut library).len(), 4, "three and the new one");
-    assert_eq!(image.acknowledged(2, 0, &mut library).len(), 3, "every second of five extents");
-    assert_eq!(image.acknowledged(2, 1, &mut library).len(), 1, "one of those is half a record");
+    assert_eq!(image.acknowledged(10, 0, &mut producers).len(), 4, "three and the new one");
+    assert_eq!(image.acknowledged(2, 0, &mut producers).len(), 3, "every second of five extents");
+    assert_eq!(image.acknowledged(2, 1, &mut producers).len(), 1, "one of those is half a record");
 }

@@ -82,9 +82,9 @@ pub enum RoleError {
     System(#[from] io::Error),
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// A result is not as expected.
+    /// A step failed, or its result is not as expected.
     #[error("{0}")]
-    Wrong(String),
+    Failed(String),
     /// The coordinator has exited.
     #[error("the coordinator has exited")]
     Orphaned,
@@ -118,7 +118,7 @@ pub fn run_part(path: &Path) -> Result<(), RoleError> {
 
 impl RoleSpec {
     fn router(&self) -> Result<FaceUri, RoleError> {
-        self.at.parse().map_err(|error| RoleError::Wrong(format!("{}: {error}", self.at)))
+        self.at.parse().map_err(|error| RoleError::Failed(format!("{}: {error}", self.at)))
     }
 
     fn session(&self) -> Result<Session, RoleError> {
@@ -133,8 +133,8 @@ impl RoleSpec {
     }
 
     fn verifier(&self) -> Result<Arc<dyn Verifier>, RoleError> {
-        let shown = octets(&self.key).ok_or_else(|| RoleError::Wrong("no key".into()))?;
-        keys::verifier(self.trial.signature, &shown).map_err(RoleError::Wrong)
+        let shown = octets(&self.key).ok_or_else(|| RoleError::Failed("no key".into()))?;
+        keys::verifier(self.trial.signature, &shown).map_err(RoleError::Failed)
     }
 
     fn is_signed(&self) -> bool {

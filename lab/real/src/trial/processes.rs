@@ -11,7 +11,7 @@ use weir_scenario::trial::Trial;
 
 use super::super::process::{Launch, OutputLine, Process};
 use super::super::{RealError, RealOptions};
-use super::part::{Role, RoleSpec};
+use super::role::{Role, RoleSpec};
 
 /// How often the stop flag is checked.
 const STOP_CHECK: Duration = Duration::from_millis(20);
@@ -47,7 +47,7 @@ impl<'a> ProcessGroup<'a> {
     }
 
     /// Starts a process with a role, and waits until it is ready. Returns its ready line.
-    pub(super) fn part(
+    pub(super) fn start_role(
         &mut self,
         role: Role,
         trial: &Trial,
@@ -57,10 +57,10 @@ impl<'a> ProcessGroup<'a> {
     ) -> Result<(GroupProcessId, Value), RealError> {
         let spec =
             RoleSpec { role, trial: trial.clone(), at: at.to_owned(), index, key: key.to_owned() };
-        let path = self.dir.join(format!("part-{}.json", self.members.len()));
+        let path = self.dir.join(format!("process-{}.json", self.members.len()));
         let text = serde_json::to_vec(&spec).expect("a specification is plain data");
         write(&path, &text)?;
-        let title = format!("the part {role:?} {index}");
+        let title = format!("the process {role:?} {index}");
         let path = path.display().to_string();
         let id = self.start(title, None, &["lab", "trial", &path])?;
         let ready = self.value(id, "ready")?;
@@ -88,7 +88,7 @@ impl<'a> ProcessGroup<'a> {
             program: &self.options.program,
             other,
             dir: self.dir,
-            file: format!("part-{number}"),
+            file: format!("process-{number}"),
             cores: &self.options.cpu_apps,
             number,
             output: &self.sender,

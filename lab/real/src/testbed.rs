@@ -115,7 +115,8 @@ impl<'a> Testbed<'a> {
             let router = self.routers.get_mut(&node).expect("every router was started");
             fill::await_disks(self.plan, router)?;
             filled.insert(node, fill::fill(self.plan, router)?);
-            // Replies of the management so far do not belong to the run.
+            // The store has cached the replies to the commands of the set-up. The run starts
+            // without them.
             router.forget_management()?;
         }
         match &mut self.control {
@@ -290,7 +291,7 @@ impl<'a> Testbed<'a> {
         let ready = match self.line_of(node, "ready", deadline) {
             Ok(ready) => ready,
             Err(NoLine::Process) => return Err(process.failure("did not start")),
-            Err(NoLine::Other(error)) => return Err(error),
+            Err(NoLine::Failed(error)) => return Err(error),
         };
         if at.set_from_ready_line(&ready).is_none() {
             return Err(process.failure("did not report its addresses"));
@@ -553,7 +554,7 @@ impl<'a> Testbed<'a> {
     ) -> Result<Value, RealError> {
         self.line_of(node, key, deadline).map_err(|ended| match ended {
             NoLine::Process => self.failure_of(node),
-            NoLine::Other(error) => error,
+            NoLine::Failed(error) => error,
         })
     }
 
@@ -574,13 +575,13 @@ impl<'a> Testbed<'a> {
                         log: String::new(),
                     },
                 };
-                return Err(NoLine::Other(error));
+                return Err(NoLine::Failed(error));
             }
             match self.outputs.receive(STOP_CHECK) {
                 Ok(()) => {}
                 Err(Interruption::Ended(of)) if of == node => return Err(NoLine::Process),
-                Err(Interruption::Ended(of)) => return Err(NoLine::Other(self.failure_of(of))),
-                Err(Interruption::Stop) => return Err(NoLine::Other(RealError::Interrupted)),
+                Err(Interruption::Ended(of)) => return Err(NoLine::Failed(self.failure_of(of))),
+                Err(Interruption::Stop) => return Err(NoLine::Failed(RealError::Interrupted)),
             }
         }
     }
@@ -637,7 +638,7 @@ impl<'a> Testbed<'a> {
 enum NoLine {
     /// The process that should have printed it has ended.
     Process,
-    Other(RealError),
+    Failed(RealError),
 }
 
 fn write_file(path: &Path, octets: &[u8]) -> Result<(), RealError> {

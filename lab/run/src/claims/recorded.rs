@@ -47,7 +47,7 @@ impl RecordedVerdicts {
     pub fn read(folder: &Path, size: Size) -> Result<Option<Self>, RecordError> {
         let path = folder.join(file_name(size));
         record::read_json(&path).map_err(|error| match error {
-            RecordError::Content { message, .. } => RecordError::Kept { path, message },
+            RecordError::Content { message, .. } => RecordError::Verdicts { path, message },
             error => error,
         })
     }
@@ -60,7 +60,7 @@ impl RecordedVerdicts {
         size: Size,
         new: impl IntoIterator<Item = RecordedClaim>,
     ) -> Self {
-        let mut before = before.map_or_else(Vec::new, |kept| kept.claims);
+        let mut before = before.map_or_else(Vec::new, |recorded| recorded.claims);
         let mut all: Vec<RecordedClaim> = new
             .into_iter()
             .map(|new| {
@@ -84,9 +84,10 @@ impl RecordedVerdicts {
     pub(crate) fn write(&self, folder: &Path) -> Result<(), RecordError> {
         // Check everything that can fail before the first write.
         let readme = folder.join("README.md");
-        let kept = |path: &Path, message: String| RecordError::Kept { path: path.into(), message };
+        let failure =
+            |path: &Path, message: String| RecordError::Verdicts { path: path.into(), message };
         let text = std::fs::read_to_string(&readme)
-            .map_err(|error| kept(&readme, format!("cannot be read ({error})")))?;
+            .map_err(|error| failure(&readme, format!("cannot be read ({error})")))?;
         let other = match self.size {
             Size::Full => Self::read(folder, Size::Smoke)?,
             Size::Smoke => Self::read(folder, Size::Full)?,
@@ -97,12 +98,12 @@ impl RecordedVerdicts {
         };
         let Some(text) = with_table(&text, &table) else {
             let message = format!("has no place for the verdicts; add the lines {BEGIN} and {END}");
-            return Err(kept(&readme, message));
+            return Err(failure(&readme, message));
         };
         let path = folder.join(file_name(self.size));
         for (path, bytes) in [(&path, &record::json(self)[..]), (&readme, text.as_bytes())] {
             record::write_atomically(path, bytes)
-                .map_err(|error| kept(path, format!("cannot be written ({error})")))?;
+                .map_err(|error| failure(path, format!("cannot be written ({error})")))?;
         }
         Ok(())
     }
@@ -149,11 +150,11 @@ fn with_table(readme: &str, table: &str) -> Option<String> {
 /// that did not run at full size is shown at smoke size.
 fn table(full: Option<&RecordedVerdicts>, smoke: Option<&RecordedVerdicts>) -> String {
     let mut rows: Vec<(&RecordedClaim, Size)> = Vec::new();
-    for kept in [full, smoke].into_iter().flatten() {
-        for claim in &kept.claims {
+    for recorded in [full, smoke].into_iter().flatten() {
+        for claim in &recorded.claims {
             match rows.iter_mut().find(|(other, _)| other.result.id == claim.result.id) {
-                None => rows.push((claim, kept.size)),
-                Some(row) if !row.0.was_run() && claim.was_run() => *row = (claim, kept.size),
+                None => rows.push((claim, recorded.size)),
+                Some(row) if !row.0.was_run() && claim.was_run() => *row = (claim, recorded.size),
                 Some(_) => {}
             }
         }

@@ -15,7 +15,7 @@ use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
 const WARM_UP: u32 = 20;
 
 pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
-    let key = Key::generate(spec.trial.signature).map_err(RoleError::Wrong)?;
+    let key = Key::generate(spec.trial.signature).map_err(RoleError::Failed)?;
     let signer = key.signer.clone();
     let identity = Identity { signer: key.signer, certificate: None };
     let session = spec.session()?;
@@ -59,7 +59,7 @@ pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
             times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
         }
         if data.content.len() as u64 != trial.size.bytes {
-            return Err(RoleError::Wrong(format!("got {} octets", data.content.len())));
+            return Err(RoleError::Failed(format!("got {} octets", data.content.len())));
         }
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }
@@ -67,5 +67,5 @@ pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
 }
 
 fn wrong(error: &dyn std::fmt::Display) -> RoleError {
-    RoleError::Wrong(error.to_string())
+    RoleError::Failed(error.to_string())
 }

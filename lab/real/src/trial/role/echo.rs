@@ -50,7 +50,7 @@ pub(super) fn client(spec: &RoleSpec) -> Result<(), RoleError> {
             times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
         }
         if back != sent {
-            return Err(RoleError::Wrong("a different message returned".into()));
+            return Err(RoleError::Failed("a different message returned".into()));
         }
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }

@@ -21,7 +21,7 @@ const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
 
 pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
-    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Failed)?;
     let identity = Identity { signer: key.signer, certificate: None };
     let segments = trial.size.bytes.div_ceil(trial.segment.bytes.max(1));
     let options = ProducerOptions {
@@ -99,10 +99,10 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
         let cpu_ns = own_cpu_ns() - cpu_before_ns;
         let is_right = content(head.len() as u64, u64::from(spec.index)) == head;
         if octets != trial.size.bytes || !is_right {
-            return Err(RoleError::Wrong(format!("got {octets} octets, not those published")));
+            return Err(RoleError::Failed(format!("got {octets} octets, not those published")));
         }
         if reader.is_verified() != (trial.verify && spec.is_signed()) {
-            return Err(RoleError::Wrong("was verified in another way than requested".into()));
+            return Err(RoleError::Failed("was verified in another way than requested".into()));
         }
         print_line(&json!({ "took_ns": took_ns, "octets": octets, "cpu_ns": cpu_ns }))?;
     }

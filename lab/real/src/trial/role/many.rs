@@ -93,7 +93,7 @@ fn expect(mut reader: Reader, number: u32) -> Result<(), RoleError> {
     reader.read_to_end(&mut octets)?;
     match octets == content(CONTENT_BYTES, u64::from(number)) {
         true => Ok(()),
-        false => Err(RoleError::Wrong(format!("socket {number} got something else"))),
+        false => Err(RoleError::Failed(format!("socket {number} got something else"))),
     }
 }
 
@@ -120,5 +120,5 @@ fn resident_bytes() -> Result<u64, RoleError> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    Ok(kib.ok_or_else(|| RoleError::Wrong("no VmRSS in /proc/self/status".into()))? * 1024)
+    Ok(kib.ok_or_else(|| RoleError::Failed("no VmRSS in /proc/self/status".into()))? * 1024)
 }

@@ -22,8 +22,8 @@ pub(super) fn cryptography(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     super::print_ready()?;
     read_input_line()?;
-    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
-    let verifier = verifier(trial.signature, &key.shown).map_err(RoleError::Wrong)?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Failed)?;
+    let verifier = verifier(trial.signature, &key.shown).map_err(RoleError::Failed)?;
     let measured = match (trial.signs, trial.gap.ns) {
         (SignatureScope::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
         (SignatureScope::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,
@@ -44,7 +44,7 @@ fn each_s(count: usize, work: impl FnOnce() -> Result<(), RoleError>) -> Result<
 }
 
 fn failed(error: impl ToString) -> RoleError {
-    RoleError::Wrong(error.to_string())
+    RoleError::Failed(error.to_string())
 }
 
 /// Many packets, one by one or together.
@@ -149,7 +149,7 @@ fn publish(octets: &Packet, signer: &dyn Signer, trial: &Trial) -> Result<u64, R
 
 pub(super) fn publication(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
-    let key = Key::generate(trial.signature).map_err(RoleError::Wrong)?;
+    let key = Key::generate(trial.signature).map_err(RoleError::Failed)?;
     let octets: Packet = content(trial.size.bytes, 0).into();
     super::print_ready()?;
     read_input_line()?;

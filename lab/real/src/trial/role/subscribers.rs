@@ -217,7 +217,7 @@ impl<'a> SubscriberGroup<'a> {
         }
         let reader = &member.reader;
         if reader.missed() > 0 || reader.is_verified() != self.spec.is_signed() {
-            return Err(RoleError::Wrong(format!(
+            return Err(RoleError::Failed(format!(
                 "subscriber {index} missed {} messages, or verified them in another way than \
                  requested",
                 reader.missed()
@@ -237,7 +237,7 @@ fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, RoleError> 
         Some(published_ns) if is_right => Ok(published_ns),
         _ => {
             let came = read(0);
-            Err(RoleError::Wrong(format!("received message {came:?} instead of {number}")))
+            Err(RoleError::Failed(format!("received message {came:?} instead of {number}")))
         }
     }
 }

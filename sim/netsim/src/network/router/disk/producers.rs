@@ -32,10 +32,10 @@ impl ProducerSet {
         let name = NameView::from_value(peek.name_value(packet)).ok()?;
         (0..self.producers.len()).find_map(|index| {
             let producer = &mut self.producers[index];
-            let asked = producer.collection().naming().parse(name.value())?;
-            let (object, segment) = (asked.object, asked.segment);
+            let parsed = producer.collection().naming().parse(name.value())?;
+            let (object, segment) = (parsed.object, parsed.segment);
             let collection = producer.collection();
-            let has_it = asked.digest.is_none()
+            let has_it = parsed.digest.is_none()
                 && object < collection.object_count()
                 && segment < collection.shape(object).segments;
             let producer_number = index as u32;
@@ -48,7 +48,7 @@ impl ProducerSet {
     }
 
     /// Generates the Data again.
-    pub(crate) fn make(&mut self, made: &SegmentRef) -> Packet {
-        self.producers[made.producer as usize].segment(made.object, made.segment)
+    pub(crate) fn generate(&mut self, segment: &SegmentRef) -> Packet {
+        self.producers[segment.producer as usize].segment(segment.object, segment.segment)
     }
 }
