@@ -292,6 +292,7 @@ impl WakeSource {
         mut look: impl FnMut(&mut Context<'_>) -> SourcePoll<T>,
     ) -> Result<T, Errno> {
         loop {
+            // Read the counter before polling, so that a wake-up during the poll is noticed.
             let wakes = self.source(|source| source.wakes)?;
             let SourcePoll { found, has_more } = look(&mut Context::from_waker(&self.waker));
             // If the source was woken since, its readiness is already set correctly.

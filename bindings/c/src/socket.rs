@@ -118,6 +118,7 @@ impl Socket {
             if !matches!(state.binding, Binding::Unbound) {
                 return Err(Errno::EINVAL);
             }
+            // Other calls fail with ENOTCONN while the lock is released.
             state.binding = Binding::InProgress;
             state.options.clone()
         };

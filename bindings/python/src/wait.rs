@@ -37,6 +37,7 @@ pub(crate) fn block_on<T: Send>(
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {
         let found = py.detach(|| {
+            // Return to Python regularly, so that it can run signal handlers.
             let tick = Instant::now() + SIGNALS;
             loop {
                 if let Poll::Ready(found) = poll(&mut Context::from_waker(&waker)) {

@@ -190,6 +190,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
     if !found.file_type().is_socket() {
         return Err(BindError::NotASocket { path: path.to_owned() });
     }
+    // Only a refused connection proves that no process listens.
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(fail)

@@ -60,6 +60,7 @@ impl Padding {
                 let mut left: std::iter::Take<_> = left.clone();
                 left.next().and_then(|frame| len_of(frame, frame_max))
             };
+            // Extend the group while all lengths are similar.
             while let Some(len) = next(&left)
                 && len.max(most) - len.min(least) <= LENGTHS_DIFFER_MAX
             {

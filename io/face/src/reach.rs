@@ -52,21 +52,22 @@ impl FaceUri {
 
 /// Index of the address to use. `has_current`: the first is in use; it comes last if none responds.
 fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
-    let (tell, outcomes) = mpsc::channel();
+    let (sender, outcomes) = mpsc::channel();
     let mut results = vec![None; all.len()];
-    let (mut begun, mut next_at) = (0, Instant::now());
+    let (mut started, mut next_at) = (0, Instant::now());
     while results.iter().any(Option::is_none) {
-        if begun < all.len() && Instant::now() >= next_at {
-            let (tell, uri, index) = (tell.clone(), all[begun].clone(), begun);
+        if started < all.len() && Instant::now() >= next_at {
+            let (sender, uri, index) = (sender.clone(), all[started].clone(), started);
             // The thread ends by itself. Late results are ignored.
-            let attempt = move || tell.send((index, probe(&uri)));
+            let attempt = move || sender.send((index, probe(&uri)));
             if std::thread::Builder::new().name("weir-reach".into()).spawn(attempt).is_err() {
-                results[begun] = Some(ProbeOutcome::Silent);
+                results[started] = Some(ProbeOutcome::Silent);
             }
-            (begun, next_at) = (begun + 1, Instant::now() + STAGGER);
+            (started, next_at) = (started + 1, Instant::now() + STAGGER);
             continue;
         }
-        let wait = match begun < all.len() {
+        // Wait for results, at most until the next attempt is due.
+        let wait = match started < all.len() {
             true => next_at.saturating_duration_since(Instant::now()),
             false => 2 * TCP_TIMEOUT,
         };
@@ -76,7 +77,7 @@ fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
                 results[index] = Some(outcome);
                 next_at = Instant::now();
             }
-            Err(RecvTimeoutError::Timeout) if begun < all.len() => {}
+            Err(RecvTimeoutError::Timeout) if started < all.len() => {}
             Err(_) => break,
         }
     }

@@ -22,10 +22,10 @@
 //! 7. When the connection ends, the other end reads the rest of the ring, and the face closes.
 //!
 //! Example: the router has 200 Data of 8000 bytes for an application that sleeps. The ring holds
-//! 524,288 bytes, so 65 Data fit. The router copies them and publishes every 64 KiB, so a
-//! reader that is awake could start at once. Then it sets `writer` to 1 and waits, and rings once,
-//! because the application sleeps. The application wakes and reads 128 KiB at a time. Once 262,144
-//! bytes are free, it sets `writer` to 0 and rings once. While both are awake, no more doorbells are
+//! 524,288 bytes, so 65 Data fit. The router copies them and publishes every 64 KiB, so a reader
+//! that is awake could start at once. Then it sets `writer` to 1 and waits, and rings once, because
+//! the application sleeps. The application wakes and reads 128 KiB at a time. Once 262,144 bytes
+//! are free, it sets `writer` to 0 and rings once. While both are awake, no more doorbells are
 //! needed.
 //!
 //! The doorbell is the connection itself, not an eventfd: a hostile peer could make a write to an

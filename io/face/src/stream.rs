@@ -164,6 +164,7 @@ impl StreamSocket {
             return Err(error);
         }
         let carried = self.partial_frame.len();
+        // The block starts with the incomplete frame of the previous read.
         let mut block = pool.alloc(self.read_bytes);
         block[..carried].copy_from_slice(&self.partial_frame);
         let mut filled = carried;
@@ -179,6 +180,7 @@ impl StreamSocket {
                     io::ErrorKind::Interrupted => {}
                     _ if filled == carried => return Err(error),
                     _ => {
+                        // Deliver the bytes that arrived before the error first.
                         self.error = Some(error);
                         break RecvStatus::More;
                     }

@@ -320,6 +320,7 @@ impl UdpPort {
         let head_capacity = slot.head.as_ref().map_or(0, PacketMut::capacity);
         let head_len = arrival.len.min(head_capacity);
         let rest_len = arrival.len - head_len;
+        // Short messages are copied, so that the large block can receive again.
         let head = match slot.head.take().expect("received into") {
             head if arrival.len <= COPY_BYTES_MAX => {
                 let copy = pool.copy(&head[..head_len]);
@@ -332,6 +333,7 @@ impl UdpPort {
             0 => Packet::empty(),
             _ => slot.rest.take().expect("received into").freeze(rest_len),
         };
+        // Cut a run into its datagrams. One of them may lie across both blocks.
         for start in (0..arrival.len).step_by(arrival.segment) {
             let end = (start + arrival.segment).min(arrival.len);
             if end <= head_len {
@@ -520,6 +522,7 @@ impl<'a> SendPlan<'a> {
                 let latest = self.count - 1;
                 let segment = self.frame_size(latest);
                 self.messages[latest].segment = segment as u16;
+                // A shorter frame ends the run.
                 self.is_run_open = len == segment;
             } else {
                 self.count += 1;

@@ -223,6 +223,7 @@ impl FaceQuota {
     /// limit, the other face keeps its identifier.
     pub(crate) fn replace(&self, face: FaceId, claimant: Claimant) -> Result<FaceId, Refusal> {
         self.with_counts(|counts| {
+            // Remove first: both faces may count against the same quota.
             let former = counts.remove(face);
             match counts.refusal(claimant, &self.limits) {
                 None => Ok(counts.add(claimant, &self.next_face_id)),

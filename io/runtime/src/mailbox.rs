@@ -52,6 +52,7 @@ impl MissReceiver {
         if let Ok(missed) = self.local.try_recv() {
             return Some(missed);
         }
+        // Both queues may have filled meanwhile; `select!` then picks either.
         select! {
             recv(self.local) -> missed => missed.ok(),
             recv(self.remote) -> missed => missed.ok(),

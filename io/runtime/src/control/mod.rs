@@ -276,6 +276,7 @@ impl Control {
                 self.perform(now, action);
             }
             let answers = self.management.take_data();
+            // A client may use a new route as soon as it has the answer.
             if has_changed && !answers.is_empty() {
                 self.workers.wait_for_all();
             }

@@ -138,6 +138,7 @@ impl WorkerThreads {
         let deadline = Instant::now() + within;
         let mut failed = None;
         for (index, thread) in self.threads.drain(..).enumerate() {
+            // `JoinHandle` has no join with a timeout, and all threads share one deadline.
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));
             }

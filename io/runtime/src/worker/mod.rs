@@ -19,8 +19,8 @@
 //! | [`LoadMeter`] | time of the last report | each face's work |
 //! | [`WorkerStats`] | counters that belong to no face | copies of them |
 //!
-//! The methods of [`Worker`] are in four files: the loop (this file), `commands`, `receive`, `forward`.
-//! Each calls only later ones. [`Faces`] contains `UdpPorts`, `FaceTable` and
+//! The methods of [`Worker`] are in four files: the loop (this file), `commands`, `receive`,
+//! `forward`. Each calls only later ones. [`Faces`] contains `UdpPorts`, `FaceTable` and
 //! `MemoryBudgets`, which do not know it.
 
 mod admission;
@@ -139,6 +139,8 @@ impl Worker {
             let now = self.clock.now();
             self.stats.counters.loops += 1;
             self.faces.take_events(&events);
+            // Results of disks, messages of other threads, reads and timers all add inputs to the
+            // batch. The final `forward` handles what is left in it.
             self.take_disk_outcomes(now);
             self.take_from_threads(now);
             self.read_ready(now);

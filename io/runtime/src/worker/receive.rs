@@ -61,6 +61,7 @@ impl Worker {
             self.buffers.frames = frames;
             return false;
         };
+        // A closed connection has no later turn for its frames.
         let may_wait = !matches!(end, ReadEnd::Closed(_));
         let mut interests = 0;
         let mut frames_left = frames.drain(..);
@@ -176,6 +177,7 @@ impl Worker {
         if let Some(slot) = self.faces.peer(port, path) {
             return Some(slot);
         }
+        // Garbage from unknown addresses must not create faces.
         let is_packet = matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len());
         if !is_packet || LpView::decode(frame).is_err() {
             self.stats.counters.unknown_peer_malformed += 1;
@@ -204,6 +206,7 @@ impl Worker {
         let slot = self.faces.insert_peer(now, id, port, path);
         let attributes = self.faces.peer_attributes(port, path);
         self.shard.command(Command::AddFace { face: id, attributes });
+        // Announced in the command queues, which other threads read before their rings.
         if let Some(siblings) = &self.siblings {
             siblings.announce(id, attributes);
         }

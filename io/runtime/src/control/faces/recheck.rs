@@ -61,7 +61,7 @@ impl Faces {
                     tracing::info!(face = id.0, %before, %peer, "moved a silent face")
                 }
                 Err(error) => {
-                    tracing::warn!(face = id.0, %before, %peer, ?error, "cannot move a silent face");
+                    tracing::warn!(face = id.0, %before, %peer, ?error, "cannot move silent face");
                 }
             }
         }

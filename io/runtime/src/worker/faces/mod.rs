@@ -255,6 +255,7 @@ impl Faces {
         let id = face.id;
         let socket = face.close_socket();
         self.memory.forget(mem::take(&mut face.counted));
+        // The link keeps its partial packets, so they still count.
         self.memory.recount_reassembly(face);
         if let FaceSocket::Own(mut socket) = socket {
             let _ = self.poll.registry().deregister(&mut socket);

@@ -116,6 +116,7 @@ impl Faces {
             }
             SendStatus::WouldBlock => {
                 face.note_blocked(now);
+                // Waiting frames must not keep the large blocks that they were received into.
                 face.link.detach_frames(pool);
                 self.watch_writable(slot, true)
             }
