@@ -1,13 +1,13 @@
-//! What a controller of many routers and objects takes: octets of memory, and the time of each
-//! thing that it is told or asked.
+//! Measures a controller of many routers and objects: memory in bytes, and the time of each
+//! operation.
 //!
 //!     cargo run --release -p weir-control --example control_speed -- ROUTERS OBJECTS [PLANNED]
 //!
-//! `--json` prints one JSON object in place of lines.
+//! `--json` prints one JSON object instead of lines.
 //!
-//! The first `PLANNED` objects are planned for, by default all. Half of the routers have stores
-//! that hold all of it together, the others ask; each keeper says that it holds its parts, and
-//! each object is held by a further router as a whole.
+//! The first `PLANNED` objects get plans, by default all. Half of the routers have stores that hold
+//! all objects together; the others request them. Each keeper reports its parts, and one more
+//! router holds each object completely.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,11 @@ use weir_control::message::{
 use weir_control::{Controller, ControllerConfig, File, Segments};
 use weir_wire::Name;
 
-/// Links of a router beside its two in a ring, on average twice that: both ends count.
+/// Links of a router in addition to its two in the ring, on average twice that: both ends count.
 const CHORDS: usize = 2;
 const PREFIXES_EVERY: usize = 10;
 const SEGMENTS: u64 = 10_000;
 const PACKET_BYTES: u64 = 8200;
-/// Routers of a network ask for what is near, and not all for all.
 const CHANGES_PER_UPDATE: usize = 1000;
 
 struct Network {
@@ -98,12 +97,12 @@ impl Times {
     }
 }
 
-/// Tells what was measured: lines as it comes, or JSON at the end.
-struct Teller {
+/// Prints results: lines during the run, or JSON at the end.
+struct Output {
     json: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-impl Teller {
+impl Output {
     fn times(&mut self, what: &str, times: Times) {
         let mut all = times.0;
         all.sort_unstable();
@@ -129,7 +128,7 @@ impl Teller {
     }
 }
 
-/// MiB of memory that this process has.
+/// Resident memory of this process in MiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -137,7 +136,7 @@ fn resident() -> u64 {
     kilobytes.unwrap_or(0) / 1024
 }
 
-/// All routers tell their round-trip times; then ticks until nothing changes.
+/// All routers report their round-trip times. Then ticks run until nothing changes.
 fn reports(
     controller: &mut Controller,
     network: &Network,
@@ -171,7 +170,7 @@ fn main() {
     let (flags, numbers): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let json = flags.iter().any(|flag| flag == "--json").then(serde_json::Map::new);
-    let mut teller = Teller { json };
+    let mut teller = Output { json };
     let mut numbers = numbers.iter().map(|number| number.parse::<usize>().expect("a number"));
     let routers = numbers.next().unwrap_or(100);
     let objects = numbers.next().unwrap_or(10_000);
@@ -213,7 +212,7 @@ fn main() {
         controller.take_events();
         count += 1;
         if count == routers * 32 {
-            // Each router may ask for 64 plans a second.
+            // The limit is 64 plans a second for each router.
             count = 0;
             now = now.plus_ns(NS_PER_MS * 1000);
             (0..routers).for_each(|router| {
@@ -237,13 +236,13 @@ fn main() {
     }
 }
 
-/// Each router tells what it was told to keep, and of whole objects that it has on disk.
+/// Each keeper reports its parts, and each router reports the complete objects on its disk.
 fn measure_holdings(
     controller: &mut Controller,
     network: &Network,
     objects: usize,
     now: Moment,
-    teller: &mut Teller,
+    teller: &mut Output,
 ) {
     let mut held: Vec<Vec<Change>> = vec![Vec::new(); network.routers];
     let change = |object: Name, tier, first, last| {
@@ -279,7 +278,7 @@ fn measure_holdings(
     }
 }
 
-fn measure_configurations(controller: &Controller, routers: usize, teller: &mut Teller) {
+fn measure_configurations(controller: &Controller, routers: usize, teller: &mut Output) {
     let mut configurations = Times::default();
     let (mut bytes, mut rules) = (0, 0);
     for router in 0..routers {

@@ -50,8 +50,8 @@ impl ActivePlan {
         self.kept_ranges(part).map(|kept| kept.packets() * self.bytes_each).sum()
     }
 
-    /// Copies the progress of parts that the previous plan of the object had as well, so that a
-    /// router that keeps its part is not measured from zero again.
+    /// Copies the progress of parts that the previous plan had as well. So a router that keeps its
+    /// part is not measured from zero again.
     pub(crate) fn inherit_progress(&mut self, former: &Self) {
         for (part, progress) in self.plan.parts.iter().zip(&mut self.progress) {
             if let Some(at) = former.plan.parts.iter().position(|other| other == part) {

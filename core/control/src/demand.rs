@@ -152,7 +152,7 @@ mod tests {
         let late = demand.score(&name(PERIODS_MAX as usize - 1));
         assert_eq!((demand.score(&name(0)), demand.score(&name(100))), (0, 1));
         assert!(late <= 1);
-        // After a long silence nothing is left but what is asked for now.
+        // After a long pause only the new request counts.
         demand.record(period(1_000), 0, &name(7));
         assert_eq!((demand.score(&name(100)), demand.score(&name(7))), (0, 1));
     }
@@ -166,7 +166,7 @@ mod tests {
             assert!(demand.record(period(0), asker(number), &name(number)));
         }
         assert!(demand.scores.len() <= OBJECTS_MAX);
-        assert_eq!(demand.score(&name(0)), 2, "what is asked for more is not forgotten");
+        assert_eq!(demand.score(&name(0)), 2, "objects with more requests stay");
     }
     #[test]
     fn caps_what_one_router_counts() {
@@ -174,7 +174,7 @@ mod tests {
         let counted = (0..1000).filter(|_| demand.record(period(0), 1, &name(0))).count();
         assert_eq!(counted, PER_OBJECT_MAX as usize);
         let one = demand.score(&name(0));
-        // Others count beside it, and it counts again in the next period.
+        // Other routers still count, and it counts again in the next period.
         assert!(demand.record(period(0), 2, &name(0)));
         assert!(demand.score(&name(0)) > one);
         let counted = (0..1000).filter(|_| demand.record(period(1), 1, &name(0))).count();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-// Derived schemas name items of it.
+// Derived schemas use its items.
 #[cfg(feature = "openapi")]
 #[macro_use]
 extern crate std;

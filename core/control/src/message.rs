@@ -132,7 +132,7 @@ pub struct Registered {
     pub timeout_ns: u64,
 }
 
-/// Changes of a router's holdings (paper multipath-cache-management, Table 1: Update).
+/// The position of an [`Update`] in the sequence of a router's updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UpdateNumber {
@@ -143,8 +143,7 @@ pub struct UpdateNumber {
     pub number: u64,
 }
 
-/// What a router's store holds now and did not hold before, and the other way round (paper
-/// multipath-cache-management, Table 1: Update).
+/// Changes of a router's holdings (paper multipath-cache-management, Table 1: Update).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -47,7 +47,8 @@ pub(crate) struct Router {
     pub(crate) id: RouterId,
     pub(crate) report: RouterReport,
     pub(crate) last_seen: Instant,
-    /// The update that the controller expects next. Number 0 asks for a new generation.
+    /// The update that the controller expects next. Number 0 makes the router begin a new
+    /// generation.
     pub(crate) expected: UpdateNumber,
     /// The numbers of its present configuration and of the one before.
     pub(crate) generation: u64,

@@ -57,9 +57,9 @@ const UNREGISTERED_BYTES: u64 = 192;
 /// Limits on the holdings of one router.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Objects of which it holds segments.
+    /// Objects that it holds segments of.
     pub(crate) objects_max: usize,
-    /// Those of them that no producer has registered.
+    /// Unregistered objects among them.
     pub(crate) unregistered_max: usize,
     /// Bytes of memory that its holdings take in the controller.
     pub(crate) bytes_max: u64,

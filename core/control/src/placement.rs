@@ -59,14 +59,14 @@ pub enum Placement {
     /// equal ones (paper multipath-cache-management, Algorithm 4).
     LargestFree,
     /// The nearest to the consumer first. The distance of a router is the round-trip time of the
-    /// path, plus the time that half a megabyte takes over the path's slowest link at the rate that
-    /// its load leaves. Routers that are farther than the producer keep nothing. A later consumer
-    /// that is nearer to the producer than to a keeper, by round-trip time alone, requests that
-    /// part from the producer.
+    /// path, plus a transfer time. That is the time of half a megabyte over the path's slowest
+    /// link, at the rate that its load leaves. Routers that are farther than the producer keep
+    /// nothing. A later consumer that is nearer to the producer than to a keeper, by round-trip
+    /// time alone, requests that part from the producer.
     #[default]
     Nearest,
-    /// Like `Nearest`. In addition, if there is no space, an object with at least twice the demand
-    /// of another takes over the space of its parts near the consumer.
+    /// Like `Nearest`. In addition, an object without space may displace parts of another one near
+    /// the consumer, if its demand is at least twice as high.
     ByDemand,
 }
 
@@ -109,6 +109,7 @@ pub(crate) fn assign_parts(
             chosen.push((candidate.router, fits));
         }
     }
+    // Step 4: divide the ranges in proportion to the free space.
     let mut parts = Vec::new();
     let (mut at, mut ranges_left, mut room_left) = (first, ranges.min(room), room);
     for (router, fits) in chosen {

@@ -29,12 +29,15 @@ pub(crate) enum SegmentsError {
     #[error("the range [{first}, {last}] is reversed: its first segment is higher than its last")]
     Backward { first: u64, last: u64 },
     /// A number is higher than any segment number.
-    #[error("segment {0} is higher than {max}, the highest segment number", max = Segments::LAST_MAX)]
+    #[error(
+        "segment {0} is higher than {max}, the highest segment number",
+        max = Segments::LAST_MAX
+    )]
     TooHigh(u64),
 }
 
 impl Segments {
-    /// The highest segment number. A file with that many segments of 8,000 bytes would have two
+    /// The highest segment number. A file of 2^48 segments of 8,000 bytes would have two
     /// zettabytes.
     pub const LAST_MAX: u64 = (1 << 48) - 1;
 

@@ -1,4 +1,4 @@
-//! Tests of the controller, in one program: each file would link all libraries again.
+//! Tests of the controller, in one program, because each file would link all libraries again.
 
 mod common;
 mod controller;

@@ -1,4 +1,4 @@
-//! A controller of five routers, step by step.
+//! Step-by-step tests of a controller with five routers.
 
 use crate::common;
 
@@ -27,7 +27,7 @@ fn divides_file_larger_than_any_store() {
     assert_eq!(edge.distributions[0].parts.len(), 3);
     let reached: Vec<&str> = edge.peers.iter().map(|peer| peer.router.as_str()).collect();
     assert_eq!(reached, ["one", "three", "two"]);
-    // The edge keeps nothing of it, so that nothing else is pushed out there.
+    // The edge keeps nothing of the file, so the file evicts nothing else there.
     assert_eq!(edge.rules[0].retention, Retention::Refuse);
     for part in &edge.distributions[0].parts {
         let keeper = controller.configuration(&part.router).unwrap();
@@ -49,8 +49,8 @@ fn ignores_small_and_unknown_files() {
     assert_eq!(controller.forward("edge", &object).unwrap().decision, Decision::Small);
     assert_eq!(controller.configuration("edge"), before);
     assert_eq!(
-        controller.forward("nobody", &object),
-        Err(ControlError::UnknownRouter("nobody".into()))
+        controller.forward("unknown", &object),
+        Err(ControlError::UnknownRouter("unknown".into()))
     );
 }
 
@@ -75,7 +75,7 @@ fn spreads_requests_over_all_holders() {
     let edge = controller.configuration("edge").unwrap();
     let spread = &edge.distributions[0].spread;
     let shares: Vec<_> = spread.iter().map(|one| (one.router.as_str(), one.weight)).collect();
-    assert_eq!(shares, [("one", 5), ("two", 3)], "the nearest first, and who has all of it");
+    assert_eq!(shares, [("one", 5), ("two", 3)], "the nearest first, complete holders only");
     assert!(edge.distributions[0].parts.is_empty() && edge.rules.is_empty());
     assert!(controller.configuration("one").unwrap().rules.is_empty());
     let strategy = edge.distributions[0].strategy(
@@ -102,7 +102,7 @@ fn spreads_requests_over_all_paths() {
         spread.iter().map(|one| one.router.as_str()).collect::<Vec<_>>(),
         ["one", "three", "two"]
     );
-    // These are the ways of the edge: over `two` and `three` they would lead `one` back to it.
+    // The plan is for the edge only: over `two` and `three`, paths of `one` would lead back to it.
     assert_eq!(controller.forward("one", &file(1).name).unwrap().decision, Decision::NoRoom);
     assert!(controller.configuration("one").unwrap().distributions.is_empty());
     let plan = controller.plans().next().unwrap();
@@ -129,26 +129,26 @@ fn skips_stores_beyond_the_producer() {
     };
     assert_eq!(kept_by(Placement::Nearest, 40), ["one", "two"]);
     assert_eq!(kept_by(Placement::LargestFree, 40).len(), 3);
-    // The producer is at 11 ms; what links differ by less than is not known.
+    // The producer is at 11 ms. Smaller differences than the tolerance do not count.
     assert_eq!(kept_by(Placement::Nearest, 14).len(), 3);
 }
 
 #[test]
 fn near_producer_bypasses_keepers() {
-    let told = |placement| {
+    let requested_parts = |placement| {
         let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
         controller.add_file(OWNER, file(16_000)).unwrap();
         ["edge", "one", "origin"].map(|router| {
             let answer = controller.forward(router, &file(1).name).unwrap();
             assert_eq!(answer.decision, Decision::Planned);
-            let told = controller.configuration(router).unwrap().distributions;
-            told.iter().map(|told| told.parts.len()).sum::<usize>()
+            let distributions = controller.configuration(router).unwrap().distributions;
+            distributions.iter().map(|one| one.parts.len()).sum::<usize>()
         })
     };
-    // All three keep a part; `one` is 2 and 3 ms from the other two, and 10 ms from the origin.
-    assert_eq!(told(Placement::LargestFree), [3, 2, 3]);
-    assert_eq!(told(Placement::Nearest), [3, 2, 0]);
-    assert_eq!(told(Placement::ByDemand), [3, 2, 0]);
+    // All three keep a part. `one` is 2 and 3 ms from the other two, and 10 ms from the origin.
+    assert_eq!(requested_parts(Placement::LargestFree), [3, 2, 3]);
+    assert_eq!(requested_parts(Placement::Nearest), [3, 2, 0]);
+    assert_eq!(requested_parts(Placement::ByDemand), [3, 2, 0]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn two_files_share_the_stores_evenly() {
         }
     }
     assert_eq!(kept.len(), 3);
-    // 8,200 octets, and what a store needs beside them.
+    // A segment takes 8,200 bytes and the overhead of a store.
     assert!(kept.values().all(|count| count * 9_700 <= 56_000_000), "{kept:?}");
 }
 
@@ -179,7 +179,7 @@ fn second_consumer_joins_the_plan() {
     controller.forward("one", &file(1).name).unwrap();
     assert_eq!(parts(&controller), plan);
     let one = controller.configuration("one").unwrap();
-    assert_eq!(one.distributions[0].parts.len(), 2, "its own part is no one else's");
+    assert_eq!(one.distributions[0].parts.len(), 2, "it needs no next hop for its own part");
 }
 
 #[test]
@@ -276,9 +276,9 @@ fn restores_plans_and_numbers() {
     let plans: Vec<_> = controller.plans().cloned().collect();
     let mut again = Controller::new(config());
     again.restore(vec![owned(file(12_000))], plans);
-    // An agent had a configuration with a higher number than any plan that was written down.
-    // Agents have configurations with higher numbers than any plan that was written down. Until all
-    // routers can have reported nobody gets another one: it would lack what the others are for.
+    // Agents have configurations with higher numbers than any stored plan. Until all routers have
+    // had time to report, no router gets another configuration: it would lack the paths to the
+    // missing routers.
     let back = |again: &mut Controller, router: &str, store_bytes| {
         let report = RouterReport { generation: 900, ..report(router, store_bytes) };
         again.report(seconds(0), router, report).unwrap().generation
@@ -294,14 +294,14 @@ fn restores_plans_and_numbers() {
     again.tick(seconds(15));
     let edge = again.configuration("edge").unwrap();
     assert!(edge.generation > 900 && !edge.routes.is_empty());
-    // The third has not come back: its part is planned anew.
+    // The third router has not come back, so its part moves.
     let kept: Vec<String> = parts(&again).into_iter().map(|(router, _)| router).collect();
     assert!(!kept.is_empty() && !kept.contains(&"three".to_owned()), "{kept:?}");
     assert!(!again.configuration("one").unwrap().rules.is_empty());
 }
 
-/// Regression: a router that began anew while its controller waited for all to come back had no
-/// routes until the end of that wait, though all had.
+/// Regression: a router that restarted while its controller waited for all routers had no routes
+/// until the end of that wait, although all routers had reported.
 #[test]
 fn restarted_router_gets_routes_when_all_reported() {
     let all = ["edge", "origin", "one", "two", "three"];
@@ -309,17 +309,17 @@ fn restarted_router_gets_routes_when_all_reported() {
         let store_bytes = if MIDDLE.contains(&router) { 64_000_000 } else { 1_000_000 };
         RouterReport { generation, ..report(router, store_bytes) }
     };
-    let come = |expected: &[&str], here: &[&str], tells: bool| {
+    let come = |expected: &[&str], here: &[&str], reports_holdings: bool| {
         let mut again = Controller::new(config());
         again.expect_routers(expected.iter().map(|router| (*router).to_owned()).collect());
         for router in here {
             let generation = if *router == "one" { 0 } else { 900 };
             again.report(seconds(1), router, report_of(router, generation)).unwrap();
-            if tells {
+            if reports_holdings {
                 again.update(seconds(1), router, update(7, 1, Segments::default())).unwrap();
             }
         }
-        // All that they hold is told by then.
+        // All holdings are reported by then.
         again.tick(seconds(1));
         assert!(again.is_waiting());
         again.tick(seconds(2));
@@ -334,7 +334,7 @@ fn restarted_router_gets_routes_when_all_reported() {
         lost.collect::<Vec<_>>()
     };
     assert_eq!(lost(&mut again), []);
-    // One is missing, or has not said what it holds, or nobody knows who was there.
+    // A router is missing, or has not reported its holdings, or no router was expected.
     for mut again in [come(&all, &all[..4], true), come(&all, &all, false), come(&[], &all, true)] {
         assert!(again.is_waiting());
         assert_eq!(again.configuration("one"), None);
@@ -356,7 +356,7 @@ fn replans_parts_of_missing_routers() {
     let plans: Vec<_> = controller.plans().cloned().collect();
     let mut again = Controller::new(config());
     again.restore(vec![owned(file(12_000))], plans);
-    // Their agents have begun anew, too: they have nothing that could be taken away.
+    // Their agents have restarted as well, so no configuration can be lost.
     for (router, store_bytes) in
         [("edge", 1_000_000), ("origin", 1_000_000), ("one", 64_000_000), ("two", 64_000_000)]
     {
@@ -365,7 +365,8 @@ fn replans_parts_of_missing_routers() {
     again.tick(seconds(16));
     let kept: Vec<String> = parts(&again).into_iter().map(|(router, _)| router).collect();
     assert!(!kept.is_empty() && !kept.contains(&"three".to_owned()), "{kept:?}");
-    // Data of the parts passes here and is not to be stored, which no plan that is written says.
+    // Data of the parts passes through this router, which must not store it. No stored plan says
+    // so.
     assert!(!again.configuration("origin").unwrap().rules.is_empty());
 }
 
@@ -385,8 +386,8 @@ fn list(text: &str, packets: u64) -> List {
     List { name: name(text), packets }
 }
 
-/// Else the second reading asks the producer for what the first one fetched before there was a
-/// plan.
+/// Otherwise a second reader would request from the producer what the first one fetched before
+/// there was a plan.
 #[test]
 fn manifest_parts_follow_segment_parts() {
     let mut controller = five(config());
@@ -410,7 +411,7 @@ fn manifest_parts_follow_segment_parts() {
     }
     assert_eq!(kept.count(), 4_000);
 
-    // It has its share of the room: of a file that is too large less is kept.
+    // The manifest needs space as well, so less of a large file is kept.
     controller.remove_file(&file.name);
     controller.add_file(OWNER, File { segments: 20_000, ..file.clone() }).unwrap();
     controller.forward("edge", &file.name).unwrap();
@@ -424,7 +425,7 @@ fn manifest_parts_follow_segment_parts() {
     }
 }
 
-/// Who registered it before manifests were told of need not withdraw it.
+/// A producer that registered a file without a manifest need not withdraw it.
 #[test]
 fn accepts_a_manifest_later() {
     let mut controller = five(config());
@@ -439,7 +440,10 @@ fn accepts_a_manifest_later() {
     controller.add_file(OWNER, whole.clone()).unwrap();
     assert_eq!(controller.file_status(&whole, 0), Ok(FileStatus::Unchanged));
     assert_eq!(controller.file(&whole.name), Some(&whole));
-    assert!(controller.generation_of(&plan.parts[0].router) > before, "it is told of it");
+    assert!(
+        controller.generation_of(&plan.parts[0].router) > before,
+        "keepers get a new configuration"
+    );
     let mut kept = Segments::default();
     for part in &plan.parts {
         let keeper = controller.configuration(&part.router).unwrap();
@@ -447,8 +451,8 @@ fn accepts_a_manifest_later() {
         rules.for_each(|rule| kept.insert(rule.first..=rule.last));
     }
     assert_eq!(kept.count(), 4_000);
-    assert_eq!(controller.plans().next(), Some(&plan), "who keeps what is as before");
-    // Neither another one nor none any more.
+    assert_eq!(controller.plans().next(), Some(&plan), "the parts stay");
+    // Another manifest is refused, and so is a registration without one.
     let other = File { manifest: vec![list("/data/file/v=1/32=manifest", 3_000)], ..bare.clone() };
     for file in [other, bare] {
         assert_eq!(
@@ -467,7 +471,7 @@ fn rejects_invalid_files() {
         File { packet_bytes: 9000, ..file(1) },
         File { name: Name::new(), ..file(1) },
         File { name: name(&format!("/{}", "n".repeat(2000))), ..file(1) },
-        // Others' packets, the file itself, and more than it has.
+        // Packets of another file, the file itself, and more packets than the file has.
         File { manifest: vec![list("/data/other/manifest", 1)], ..file(9) },
         File { manifest: vec![list("/data/file/v=1", 1)], ..file(9) },
         File { manifest: vec![list("/data/file/v=1/manifest", 10)], ..file(9) },
@@ -488,7 +492,7 @@ fn rejects_invalid_files() {
 
 #[test]
 fn one_round_trip_time_serves_both_ends() {
-    // Between edge and middle the edge alone knows how long it takes, and middle to origin middle.
+    // Only the edge knows the round trip to middle, and only middle knows that to the origin.
     let mut controller = Controller::new(ControllerConfig::default());
     let report = |router: &str, faces, store_bytes| RouterReport {
         uris: vec![format!("udp4://{router}")],
@@ -509,16 +513,16 @@ fn one_round_trip_time_serves_both_ends() {
     assert_eq!(kept, ["edge", "middle"]);
 }
 
-/// The keepers of a file for which one is enough, where the edge tells these rates and loads of its
+/// The keepers of a file that fits into one store. The edge reports these rates and loads of its
 /// links to `one`, `two` and `three`, in Mbit/s.
 fn keepers_by_rates(rates: [Option<u64>; 3], loads: [u64; 3]) -> Vec<String> {
     let mut controller = five(ControllerConfig { placement: Placement::Nearest, ..config() });
-    let mut told = report("edge", 0);
-    for ((face, rate), load) in told.faces.iter_mut().zip(rates).zip(loads) {
+    let mut report = report("edge", 0);
+    for ((face, rate), load) in report.faces.iter_mut().zip(rates).zip(loads) {
         face.rate_bps = rate.map(|rate| rate * 1_000_000);
         face.load_bps = load * 1_000_000;
     }
-    controller.report(seconds(0), "edge", told).unwrap();
+    controller.report(seconds(0), "edge", report).unwrap();
     controller.add_file(OWNER, file(2_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     parts(&controller).into_iter().map(|(router, _)| router).collect()
@@ -526,7 +530,11 @@ fn keepers_by_rates(rates: [Option<u64>; 3], loads: [u64; 3]) -> Vec<String> {
 
 #[test]
 fn slow_or_busy_links_add_distance() {
-    assert_eq!(keepers_by_rates([None; 3], [900; 3]), ["one"], "a load says nothing by itself");
+    assert_eq!(
+        keepers_by_rates([None; 3], [900; 3]),
+        ["one"],
+        "a load without a rate does not count"
+    );
     let fast = [Some(1000); 3];
     assert_eq!(keepers_by_rates(fast, [0; 3]), ["one"]);
     assert_eq!(keepers_by_rates(fast, [990, 0, 900]), ["two"]);

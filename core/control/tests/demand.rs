@@ -1,4 +1,4 @@
-//! What is asked for more takes the room of what is asked for less.
+//! Objects with high demand displace objects with low demand.
 
 use crate::common;
 
@@ -6,13 +6,13 @@ use common::{OWNER, alive, five, name, seconds};
 use weir_control::message::Decision;
 use weir_control::{Controller, ControllerConfig, Event, File, Placement};
 
-/// A file that takes two of the three stores.
+/// A file that needs two of the three stores.
 fn file(name_of: &str) -> File {
     File { name: name(&format!("/data/{name_of}/v=1")), ..common::file(11_000) }
 }
 
 fn controller(placement: Placement) -> Controller {
-    // Nobody here fetches ahead, which would be noticed.
+    // Without prefetching, parts do not stall: no router fetches anything in this test.
     let config = ControllerConfig { placement, prefetch: false, ..ControllerConfig::default() };
     let mut controller = five(config);
     for name in ["a", "b"] {
@@ -49,7 +49,7 @@ fn double_demand_takes_nearest_routers() {
     ask(&mut controller, "b", 1);
     let (after, near) = kept(&controller, "b");
     assert!(after == 11_000 && near > 5_000, "{after} {near}");
-    // What room is left goes to the other, and no store is promised more than it has.
+    // The other file gets the remaining space, and no store is promised more than it has.
     let (left, near) = kept(&controller, "a");
     assert!(left < 7_000 && near < 1_000, "{left} {near}");
     assert!((after + left) * 9_700 <= 3 * 56_000_000);

@@ -1,4 +1,4 @@
-//! What one router says or asks is bounded, and the operator hears of it.
+//! Limits on reports and requests of one router, with events for the operator.
 
 use crate::common;
 
@@ -36,7 +36,7 @@ fn impossible_holdings_make_one_event_a_minute() {
     assert_eq!(count(&controller, LimitKind::BeyondFile), 1_899);
 }
 
-/// An update that says that a router holds a segment of so many objects.
+/// An update that reports one segment of each of many objects.
 fn many(number: u64, objects: std::ops::Range<u64>) -> Update {
     let change = |object: u64| Change {
         object: format!("/x/{object}").parse().unwrap(),
@@ -55,7 +55,7 @@ fn limits_unregistered_objects() {
     controller.update(seconds(1), "one", many(1, 0..25)).unwrap();
     assert_eq!(controller.take_events(), [bounded("one", LimitKind::Unregistered, 1)]);
     assert_eq!(count(&controller, LimitKind::Unregistered), 15);
-    // It goes on telling, and others are not touched by it; nor are files.
+    // Further updates are accepted, and other routers and files are not affected.
     controller.update(seconds(1), "two", many(1, 20..25)).unwrap();
     controller.add_file(OWNER, file(100)).unwrap();
     controller.update(seconds(1), "one", update(1, 2, Segments::range(0, 99))).unwrap();
@@ -67,7 +67,7 @@ fn limits_unregistered_objects() {
 #[test]
 fn rejects_holdings_beyond_store_size() {
     let mut controller = five(config());
-    // Nine files of 32 MB: a store of 64 MB in several threads may hold four times that.
+    // Nine files of 32 MB. A store of 64 MB with several workers may report four times its size.
     for number in 0..9 {
         let name = format!("/data/{number}").parse().unwrap();
         controller.add_file(OWNER, File { name, ..file(4_000) }).unwrap();
@@ -106,7 +106,7 @@ fn limits_new_plans_of_one_router() {
     assert!(controller.take_events().contains(&bounded("edge", LimitKind::Plans, 1)));
     assert!(controller.forward("origin", &object(4_999)).unwrap().decision == Decision::Planned);
     alive(&mut controller, seconds(1));
-    // Plans that it is in already cost nothing.
+    // Plans that it has already joined cost nothing.
     assert_eq!(ask(&mut controller, "edge"), 4_096 + 64);
 }
 
@@ -120,7 +120,7 @@ fn first_router_keeps_an_address() {
     controller.report(seconds(1), "one", lies).unwrap();
     assert_eq!(controller.links(), links);
     assert_eq!(controller.take_events(), [bounded("one", LimitKind::Address, 1)]);
-    // When its owner is gone, another may have it.
+    // When its owner is lost, another router may take over the address.
     for router in ["edge", "origin", "three"] {
         controller.report(seconds(20), router, report(router, 1_000_000)).unwrap();
     }
@@ -145,7 +145,7 @@ fn limits_rules_and_keeps_large_files() {
         controller.report(seconds(0), router, report(router, store_bytes)).unwrap();
     }
     let object = |number: u64| format!("/data/{number}").parse().unwrap();
-    // The last by name are not the smallest.
+    // Sizes do not follow the order of names.
     let segments = |number: u64| 1_000 + number % 3_000;
     for number in 0..6_000 {
         controller
@@ -156,7 +156,7 @@ fn limits_rules_and_keeps_large_files() {
     for number in 0..6_000 {
         controller.forward(if number < 4_000 { "edge" } else { "three" }, &object(number)).unwrap();
     }
-    // Data of all of them passes through the router of the producer.
+    // Data of all files passes through the producer's router.
     let rules = controller.configuration("origin").unwrap().rules;
     assert_eq!(rules.len(), 4_096);
     let kept: u64 = rules.iter().map(|rule| controller.file(&rule.object).unwrap().segments).sum();
@@ -164,16 +164,17 @@ fn limits_rules_and_keeps_large_files() {
     sizes.sort_unstable_by(|one, other| other.cmp(one));
     let planned: u64 = sizes[..4_096].iter().sum();
     assert!(kept * 100 > planned * 95, "{kept} of {planned} segments");
-    let told = controller.take_events();
-    assert!(told.contains(&bounded("origin", LimitKind::Rules, 1)), "{told:?}");
-    // Who keeps parts gets no more of them than its store has rules.
+    let events = controller.take_events();
+    assert!(events.contains(&bounded("origin", LimitKind::Rules, 1)), "{events:?}");
+    // A keeper gets no more parts than its store has rules.
     for router in ["one", "two", "three"] {
         let kept = controller.plans().flat_map(|plan| &plan.parts);
         assert!(kept.filter(|part| part.router == router).count() <= 4_096);
     }
 }
 
-/// Regression: one copy was remembered, and of three routers each took the place of another.
+/// Regression: only one duplicate was remembered, so three routers with one name replaced each
+/// other.
 #[test]
 fn refuses_all_later_duplicates() {
     let mut controller = five(config());
@@ -189,8 +190,8 @@ fn refuses_all_later_duplicates() {
     assert_eq!(twins, [["udp4://77"], ["udp4://88"]]);
 }
 
-/// Regression: what two routers of one name told was taken for one router's. One that is started
-/// anew is not taken for another one; that there are two is seen when the first speaks again.
+/// Regression: reports of two routers with one name were taken for one router. A restarted agent
+/// must not be taken for a duplicate; a duplicate shows when the first agent reports again.
 #[test]
 fn first_router_keeps_a_duplicate_name() {
     let mut controller = five(config());
@@ -204,37 +205,37 @@ fn first_router_keeps_a_duplicate_name() {
         assert!(said.is_ok() || said == Err(ControlError::NameTaken("one".to_owned())));
         said.is_ok()
     };
-    // Begun anew twice.
+    // Two restarts.
     assert!(say(1, 10) && say(2, 11) && say(3, 12));
-    // Another one comes, and the present one is still there.
+    // A duplicate appears while the present one still reports.
     assert!(say(4, 77) && say(5, 12));
     assert!(!say(6, 77) && say(7, 12) && !say(8, 77));
-    // Also when that one begins anew.
+    // Also if the first router restarts.
     assert!(say(9, 13) && !say(10, 77) && say(11, 13));
-    let told = |controller: &mut Controller| {
+    let duplicate_events = |controller: &mut Controller| {
         let events = controller.take_events().into_iter();
-        let told = events.filter_map(|event| match event {
+        let duplicate_events = events.filter_map(|event| match event {
             Event::DuplicateName { router, uris } => Some((router, uris)),
             _ => None,
         });
-        told.collect::<Vec<_>>()
+        duplicate_events.collect::<Vec<_>>()
     };
     let twin = ("one".to_owned(), vec!["udp4://77".to_owned()]);
-    assert_eq!(told(&mut controller), std::slice::from_ref(&twin));
+    assert_eq!(duplicate_events(&mut controller), std::slice::from_ref(&twin));
     assert_eq!(controller.duplicates().collect::<Vec<_>>(), [("one", &twin.1[..])]);
     let uris = controller.routers().find(|(name, _)| *name == "one").unwrap().1.uris.clone();
     assert_eq!(uris, ["udp4://13"]);
     assert_eq!(count(&controller, LimitKind::Name), 3);
     controller.tick(seconds(20));
     assert!(controller.report(seconds(67), "one", report_of(77)).is_err());
-    assert_eq!(told(&mut controller), [twin]);
+    assert_eq!(duplicate_events(&mut controller), [twin]);
 
-    // It is the only one when the other has been lost.
+    // When the first router is lost, the duplicate may use the name.
     controller.tick(seconds(68));
     controller.tick(seconds(90));
     assert!(controller.report(seconds(91), "one", report_of(77)).is_ok());
     assert_eq!(controller.duplicates().count(), 0);
-    // Whoever does not say which one it is, is the router of its name.
+    // A report without an instance number is accepted as that of the router.
     assert!(controller.report(seconds(92), "one", report_of(0)).is_ok());
     assert!(controller.report(seconds(93), "one", report_of(77)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! What was planned is planned anew when what it was planned for has changed.
+//! Plans adapt when stores, routers or holdings change.
 
 use crate::common;
 
@@ -53,7 +53,7 @@ fn spread(controller: &Controller) -> Vec<String> {
     routers
 }
 
-/// An update that says that all of the file is gone.
+/// An update that reports segments of the file as removed.
 fn evicted(number: u64, segments: Segments) -> Update {
     let (object, added) = (file(1).name, Segments::default());
     let changes = vec![Change { object, tier: Tier::Memory, added, removed: segments }];
@@ -70,20 +70,20 @@ fn spread_follows_current_holders() {
     assert_eq!(spread(&controller), ["one"]);
     controller.update(seconds(2), "two", update(1, 1, Segments::range(0, 999))).unwrap();
     controller.tick(seconds(2));
-    assert_eq!(spread(&controller), ["one"], "half of it is not all");
+    assert_eq!(spread(&controller), ["one"], "`two` holds only half");
     controller.update(seconds(3), "two", update(1, 2, Segments::range(1_000, 1_999))).unwrap();
     controller.tick(seconds(3));
     assert_eq!(spread(&controller), ["one", "two"]);
     controller.update(seconds(4), "one", evicted(2, Segments::range(7, 7))).unwrap();
     controller.tick(seconds(4));
     assert_eq!(spread(&controller), ["two"]);
-    // It begins anew, and says nothing of the file.
+    // A new generation without the file.
     controller.update(seconds(5), "two", update(2, 1, Segments::default())).unwrap();
     controller.tick(seconds(5));
     assert_eq!(
         (spread(&controller), kept(&controller)),
         (vec![], 2_000),
-        "now it is kept in parts"
+        "parts replace the lost holder"
     );
 }
 
@@ -113,7 +113,7 @@ fn stalled_parts_move_to_other_routers() {
     controller.take_events();
     for at in (10..=60).step_by(10) {
         alive(&mut controller, seconds(at));
-        assert_eq!(parts(&controller), before, "at {at} s there is still time");
+        assert_eq!(parts(&controller), before, "not stalled yet at {at} s");
     }
     alive(&mut controller, seconds(66));
     let keeps_not =
@@ -122,7 +122,7 @@ fn stalled_parts_move_to_other_routers() {
     let after = parts(&controller);
     assert!(after.contains(&before[0]) && after.iter().all(|(router, _)| *router != idle));
     assert_eq!(kept(&controller), 8_000);
-    // A router that had its part and has lost some of it has not kept it either.
+    // A router that had its part and has evicted some of it has not kept it either.
     controller.update(seconds(70), &first.router, evicted(2, Segments::range(0, 9))).unwrap();
     let third = MIDDLE.iter().find(|one| **one != idle && **one != first.router).unwrap();
     let rest = Segments::range(first.last + 1, 7_999);
@@ -133,7 +133,7 @@ fn stalled_parts_move_to_other_routers() {
     let object = file(1).name;
     let keeps_not = Event::PartNotKept { router: first.router.clone(), object, segments: 10 };
     assert!(controller.take_events().contains(&keeps_not));
-    // After a while they may try again.
+    // After ten minutes they may get parts again.
     let used = |controller: &Controller| -> BTreeSet<String> {
         parts(controller).into_iter().map(|(router, _)| router).collect()
     };

@@ -1,6 +1,6 @@
-//! Routes while everything changes: routers fetch configurations late, set them up later still, and
-//! say so later. At no moment what they have leads in a circle; and once nothing changes any more,
-//! all have the shortest paths.
+//! Random changes of a network in which routers fetch configurations late, apply them later, and
+//! report them later still. The routes that routers have never form a loop. When changes stop, all
+//! routers get the shortest paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,19 +14,19 @@ const PREFIXES: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A link gets this round-trip time, or is gone.
+    /// A link gets this round-trip time, or is removed.
     Link { a: usize, b: usize, ms: Option<u64> },
-    /// A prefix is produced at a router, or not any more.
+    /// A prefix is registered at a router, or removed.
     Produce { router: usize, prefix: usize, is: bool },
-    /// A router says how it is.
+    /// A router reports.
     Report { router: usize },
-    /// It asks for its configuration, and begins to set it up.
+    /// A router fetches its configuration and begins to apply it.
     Fetch { router: usize },
-    /// It has set it up.
+    /// A router has applied it.
     Apply { router: usize },
-    /// It is started anew, and has nothing.
+    /// A router restarts without routes.
     Crash { router: usize },
-    /// Time passes; some say nothing for so long that they count as gone.
+    /// Time passes. Routers that have not reported for too long are lost.
     Wait { ms: u64 },
 }
 
@@ -53,7 +53,8 @@ struct Network {
     now: Instant,
     links: BTreeMap<(usize, usize), u64>,
     produced: BTreeSet<(usize, usize)>,
-    /// What each router has set up, what it is setting up, and the number of the former.
+    /// By router: the routes in force, the configuration being applied, and the generation in
+    /// force.
     has: Vec<Routes>,
     fetched: Vec<Option<Configuration>>,
     generation: Vec<u64>,
@@ -76,7 +77,7 @@ impl Network {
         Self {
             controller: Controller::new(ControllerConfig::default()),
             now: Instant::ZERO,
-            // A ring.
+            // The routers form a ring.
             links: (0..ROUTERS).map(|a| ((a, (a + 1) % ROUTERS), 5)).collect(),
             produced: BTreeSet::from([(0, 0), (0, 1)]),
             has: vec![Routes::new(); ROUTERS],
@@ -150,7 +151,7 @@ impl Network {
         }
     }
 
-    /// The next hops of each router: what it has, and what it is setting up.
+    /// The next hops of each router: those in force and those being applied.
     fn next_hops(&self, of: usize) -> Vec<BTreeSet<usize>> {
         let of_prefix = |routes: &Routes| -> Vec<usize> {
             let routes = routes.iter().filter(|route| route.prefix == prefix(of));
@@ -164,7 +165,8 @@ impl Network {
     }
 
     fn has_loop(&self, of: usize) -> bool {
-        // Whoever leads nowhere is taken away until nobody is left, or a circle.
+        // Remove routers without next hops until none is left. Routers that remain are on or before
+        // a loop.
         let mut next = self.next_hops(of);
         let mut left: BTreeSet<usize> = (0..ROUTERS).collect();
         while let Some(&end) = left.iter().find(|one| next[**one].is_empty()) {
@@ -176,7 +178,7 @@ impl Network {
         !left.is_empty()
     }
 
-    /// Nothing changes any more.
+    /// Lets routers report and apply configurations until nothing changes.
     fn settle(&mut self) {
         for _ in 0..40 {
             for router in 0..ROUTERS {
@@ -188,8 +190,8 @@ impl Network {
         }
     }
 
-    /// Round-trip times to the nearest producer, with a tenth of a millisecond for each hop, in
-    /// microseconds.
+    /// Costs of the shortest paths to the nearest producer in microseconds: round-trip times, plus
+    /// 0.1 ms for each hop.
     fn distances(&self, of: usize) -> Vec<Option<u64>> {
         let mut distances: Vec<Option<u64>> =
             (0..ROUTERS).map(|router| self.produced.contains(&(router, of)).then_some(0)).collect();
@@ -236,7 +238,7 @@ fn routes_converge_to_shortest_paths() {
     let mut network = Network::new();
     (0..ROUTERS).for_each(|router| network.report(router));
     network.settle();
-    // The way round is another one, and the producer too.
+    // The ring breaks, and the prefix gets another producer.
     network.apply(Step::Link { a: 0, b: 1, ms: None });
     network.apply(Step::Produce { router: 3, prefix: 1, is: true });
     network.settle();

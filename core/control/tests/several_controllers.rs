@@ -1,4 +1,4 @@
-//! A controller beside others that hear other routers of the same network (decision 0028).
+//! A controller next to others that have other routers of the same network (docs/decisions/0028).
 
 use crate::common;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::{OWNER, alive, config, file, five, name, owned, seconds};
 use weir_control::{Controller, ControllerConfig, File, Plan};
 
-/// Controllers and how many routers each of them hears that are heard nowhere else.
+/// For each (controller, count): `count` routers that report to this controller alone.
 fn heard(by: &[(u64, usize)]) -> BTreeMap<String, u64> {
     let routers = by.iter().flat_map(|&(run, count)| {
         (0..count).map(move |router| (format!("router-{run}-{router}"), run))
@@ -25,7 +25,7 @@ fn waits_only_for_larger_controllers() {
     };
     assert!(!waits(&[]));
     assert!(!waits(&[(1, 5)]));
-    // A third each, or a quarter: if they waited, so would all the others.
+    // Three or four controllers with equal shares: if this one waited, all would.
     assert!(!waits(&[(1, 5), (2, 5)]));
     assert!(!waits(&[(1, 5), (2, 5), (3, 5)]));
     assert!(!waits(&[(1, 1), (2, 2), (3, 3)]));
@@ -61,14 +61,14 @@ fn keeps_plans_of_routers_heard_elsewhere() {
         controller.tick(seconds(at));
     }
     assert!(!controller.is_waiting());
-    assert_eq!(controller.plans().next(), Some(&plan), "others hear those that keep it");
+    assert_eq!(controller.plans().next(), Some(&plan), "the keepers report to other controllers");
     controller.set_heard_elsewhere(BTreeMap::new());
     controller.tick(seconds(17));
-    assert_ne!(controller.plans().next(), Some(&plan), "nobody hears them");
+    assert_ne!(controller.plans().next(), Some(&plan), "the keepers report to no controller");
     alive(&mut controller, seconds(18));
 }
 
-/// What a database holds that somebody has edited, or a disk has spoilt.
+/// As in a database that was edited or damaged.
 #[test]
 fn ignores_invalid_files_and_plans() {
     let mut made = five(config());

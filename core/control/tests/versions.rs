@@ -1,4 +1,4 @@
-//! Of several versions of an object that one owner has registered the newest is planned for.
+//! Among versions of an object by one owner, only the newest has a plan.
 
 use crate::common;
 
@@ -6,7 +6,7 @@ use common::{OWNER, alive, config, file, five, name, owned, seconds};
 use weir_control::message::Decision;
 use weir_control::{Controller, Event, File, Plan};
 
-/// All that the three stores may promise, but for a little.
+/// Almost all that the three stores may promise.
 const SEGMENTS: u64 = 16_000;
 
 fn version(number: u64) -> File {
@@ -17,13 +17,13 @@ fn ask(controller: &mut Controller, file: &File) -> Decision {
     controller.forward("edge", &file.name).unwrap().decision
 }
 
-/// Segments that are kept of a file; none if it has no plan.
+/// Segments of a file that are kept; none without a plan.
 fn kept(controller: &Controller, file: &File) -> Option<u64> {
     let plan = controller.plans().find(|plan| plan.object == file.name)?;
     Some(plan.parts.iter().map(|part| part.last - part.first + 1).sum())
 }
 
-/// Plans that have come into force or have ended.
+/// Plans since the last call, including ends.
 fn planned(controller: &mut Controller) -> Vec<Plan> {
     let events = controller.take_events().into_iter();
     events
@@ -34,8 +34,8 @@ fn planned(controller: &mut Controller) -> Vec<Plan> {
         .collect()
 }
 
-/// Regression: the version before kept its room until somebody withdrew it, and routers kept an
-/// eighth of the next one.
+/// Regression: an older version kept its space until it was withdrawn, and only an eighth of the
+/// next one was kept.
 #[test]
 fn newer_version_takes_over_the_space() {
     let mut controller = five(config());
@@ -49,7 +49,7 @@ fn newer_version_takes_over_the_space() {
     assert!(end.is_end() && end.parent == plan.number && end.object == plan.object, "{end:?}");
     assert_eq!(ask(&mut controller, &version(2)), Decision::Planned);
     assert_eq!(kept(&controller, &version(2)), Some(SEGMENTS));
-    // Who still reads the one before has it as without a plan.
+    // Consumers of the older version get it as without a plan.
     assert_eq!(ask(&mut controller, &version(1)), Decision::NoRoom);
     assert_eq!(kept(&controller, &version(1)), None);
     assert_eq!(kept(&controller, &version(2)), Some(SEGMENTS));
@@ -80,7 +80,7 @@ fn withdrawal_revives_the_older_version() {
         controller.add_file(OWNER, version(number)).unwrap();
         assert_eq!(ask(&mut controller, &version(number)), Decision::Planned);
     }
-    // One in the middle changes nothing.
+    // Withdrawing a version in the middle changes nothing.
     assert!(controller.remove_file(&version(2).name));
     assert_eq!(ask(&mut controller, &version(1)), Decision::NoRoom);
     assert_eq!(kept(&controller, &version(3)), Some(SEGMENTS));
@@ -105,7 +105,6 @@ fn owners_do_not_displace_each_other() {
     assert_eq!((owner(1), owner(2)), (Some(OWNER), Some("producer q")));
 }
 
-/// Only the last component of a name says which version it is, and only if it is one.
 #[test]
 fn only_last_component_is_a_version() {
     let mut controller = five(config());
@@ -118,7 +117,7 @@ fn only_last_component_is_a_version() {
     assert_eq!(controller.plans().count(), names.len());
 }
 
-/// As with a database of the time when versions kept their room.
+/// As with a database from the time when older versions kept their space.
 #[test]
 fn restart_ends_plans_of_old_versions() {
     let plan_of = |number| {
@@ -138,7 +137,7 @@ fn restart_ends_plans_of_old_versions() {
     assert!(end.number > second.number, "{end:?}");
 }
 
-/// Another controller that did not know of the newer version yet has planned for the one before.
+/// Another controller, which did not know of the newer version yet, has planned for the older one.
 #[test]
 fn ignores_foreign_plan_for_old_version() {
     let mut other = five(config());
@@ -153,11 +152,11 @@ fn ignores_foreign_plan_for_old_version() {
     assert_eq!(ask(&mut controller, &version(2)), Decision::Planned);
     controller.adopt(plan.clone(), false);
     assert_eq!(kept(&controller, &version(1)), None);
-    // It ends it itself when it hears of the newer one.
+    // That controller ends its plan when it learns of the newer version.
     planned(&mut other);
     other.add_file(OWNER, version(2)).unwrap();
     assert!(matches!(&planned(&mut other)[..], [end] if end.is_end()));
-    // If it did not, what it has written counts again when the newer one is gone.
+    // If it does not, its plan takes effect when the newer version is withdrawn.
     controller.forget_file(&version(2).name);
     controller.adopt(plan, true);
     assert_eq!(kept(&controller, &version(1)), Some(SEGMENTS));

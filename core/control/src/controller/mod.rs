@@ -122,6 +122,8 @@ impl Controller {
         }
         // A restarted controller must continue above the generations that its routers have.
         self.registry.raise_generation(latest);
+        // Any router with a configuration shows that this controller is not the first: it must wait
+        // until all routers have had time to report.
         let is_new = !self.registry.network.routers.contains_key(name);
         if is_new && latest > 0 {
             let until = now.plus_ns(self.config.router_timeout_ns);
@@ -147,6 +149,7 @@ impl Controller {
             // number.
             self.routing.links_changed();
         }
+        // Generation 0 after a higher one means that the router has restarted.
         had = router.reported_generations.back().map_or(had, |(generation, _)| *generation);
         let routed = report.routed_generation();
         router.note_generation(routed, now);
@@ -154,15 +157,17 @@ impl Controller {
             // It has restarted and has no routes.
             self.routing.forget(id);
         }
-        let has_room = is_new || report.store_bytes > router.report.store_bytes;
+        let has_more_space = is_new || report.store_bytes > router.report.store_bytes;
         let store_has_changed = router.report.store_bytes != report.store_bytes;
         let former = core::mem::replace(&mut router.report, report);
+        // Small changes of routes are computed at once, so that a new producer is reachable without
+        // delay.
         if (self.apply_topology_change(name, &former) || is_new)
             && self.routing.take_immediate_run()
         {
             self.refresh_routes();
         }
-        if has_room {
+        if has_more_space {
             self.plans.note_more_room();
         }
         if is_new || store_has_changed {
@@ -195,6 +200,7 @@ impl Controller {
         self.registry.now = self.registry.now.max(now);
         router.last_seen = now;
         let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
+        // A gap means that an update was lost. The answer says which one is expected.
         if !begins && (update.at != router.expected || update.at.number == 0) {
             return Err(ControlError::OutOfOrder { expected: router.expected });
         }
@@ -202,6 +208,7 @@ impl Controller {
         router.expected = UpdateNumber { generation, number: number + 1 };
         let id = router.id;
         let limits = holdings_limits(&self.config, &router.report);
+        // The new generation reports everything again.
         if begins {
             self.plans.forget_holdings(id);
         }
@@ -219,8 +226,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Counts something of a router that exceeds a limit and was ignored. An event tells the
-    /// operator.
+    /// Counts something of a router that exceeds a limit and was ignored. An event is recorded for
+    /// the operator.
     pub fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.registry.note_limit_exceeded(name, bound, count);
     }
@@ -303,7 +310,7 @@ impl Controller {
         self.registry.set_numbers(numbers);
     }
 
-    /// Decides about an object of which a router lacks segments (paper multipath-cache-management,
+    /// Decides about an object that a router lacks segments from (paper multipath-cache-management,
     /// Algorithms 3 and 4).
     ///
     /// # Errors
@@ -312,6 +319,7 @@ impl Controller {
         let Some(router) = self.registry.network.routers.get(name) else {
             return Err(ControlError::UnknownRouter(name.to_owned()));
         };
+        // Without a plan the router handles the object as without a controller.
         let decision = match self.plans.map.objects.file(object) {
             None => Decision::Unknown,
             Some(file) if file.stored_bytes() <= promisable_bytes(router) => Decision::Small,
@@ -349,7 +357,7 @@ impl Controller {
         self.routing.begin_tick();
         self.refresh_routes();
         // Other controllers plan for the routers that report to them. And without any router here,
-        // nobody could use a new plan.
+        // no one could use a new plan.
         lost.retain(|router| !self.registry.startup.is_heard_elsewhere(router));
         if !self.registry.network.routers.is_empty() {
             let (plans, mut cx) = self.planning();

@@ -5,10 +5,10 @@
 //! form a loop.
 //!
 //! For each group of prefixes with the same producers, the controller tracks the next hops that
-//! each router may have at present: those assigned last, and earlier ones until the router has
-//! reported for a second that it has a configuration without them ("retiring"; the second lets
-//! packets in flight arrive). These next hops are the edges of a graph. The invariant is: this
-//! graph never has a cycle.
+//! each router may have at present: those assigned last, and retiring ones. A retiring next hop has
+//! been replaced. It counts until the router has reported a configuration without it for a second,
+//! so that packets in flight arrive. These next hops are the edges of a graph. The invariant is:
+//! this graph never has a cycle.
 //!
 //! [`PrefixGroup::next_changes`] computes the next safe changes:
 //!
@@ -38,8 +38,8 @@
 //! The router nearest to a producer never has to wait for others, then the next nearest, and so on.
 //! So all routers reach their best next hops when nothing else changes.
 //!
-//! This must never assume that a router has applied a configuration before it reports so, and never
-//! forget retiring edges of a lost router too early: it may still forward.
+//! This must never assume that a router has applied a configuration before it reports so. It must
+//! never forget retiring edges of a lost router too early, because the router may still forward.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -56,8 +56,8 @@ use crate::objects::RouterId;
 /// Maximum number of next hops for a prefix in one router: the shortest, and others as a fallback.
 const HOPS_MAX: usize = 3;
 /// Routes are computed immediately after a report if the work (routers and links, times groups) is
-/// at most this, and at most `IMMEDIATE_RUNS` times between two ticks. Otherwise the next tick
-/// computes them, at most `WORK_PER_TICK` in one tick.
+/// at most this. That happens at most `IMMEDIATE_RUNS` times between two ticks. Otherwise the next
+/// tick computes them, at most `WORK_PER_TICK` in one tick.
 const IMMEDIATE_WORK_MAX: usize = 20_000;
 const IMMEDIATE_RUNS: u32 = 64;
 const WORK_PER_TICK: usize = 100_000;
@@ -120,7 +120,6 @@ pub(super) struct Routing {
 }
 
 impl PrefixGroup {
-    /// A router gets these next hops in the configuration with this generation.
     fn assigned_hops(&self, router: RouterId) -> Hops {
         self.assigned.get(router as usize).copied().unwrap_or([NO_HOP; HOPS_MAX])
     }
@@ -216,7 +215,7 @@ impl PrefixGroup {
         (changes, is_whole)
     }
 
-    /// A router gets these next hops in the configuration with this number.
+    /// A router gets these next hops in the configuration with this generation.
     fn assign(&mut self, router: RouterId, hops: Hops, generation: u64) {
         let at = router as usize;
         if self.assigned.len() <= at {
@@ -356,8 +355,8 @@ impl Routing {
         id
     }
 
-    /// Removes a group whose prefixes nobody produces and that has no routes left. Merges a group
-    /// into another one that has become the same.
+    /// Removes a group that has neither producers nor routes. Merges a group into another one that
+    /// has become the same.
     fn merge_or_remove(&mut self, id: usize) {
         let Some(group) = self.groups.get(&id) else { return };
         if group.is_pending || !group.retiring.is_empty() {
@@ -425,6 +424,7 @@ impl Routing {
         let touched = self.regroup_prefixes(network);
         let mut new =
             RouteChanges { changed_routers: touched, changes: Vec::new(), groups: Vec::new() };
+        // At least one group in each tick, even in a very large network.
         let mut left = (WORK_PER_TICK / self.graph.size().max(1)).max(1);
         while left > 0
             && let Some(&id) =
@@ -433,6 +433,7 @@ impl Routing {
             left -= 1;
             self.due_groups.remove(&id);
             self.resume_at = id + 1;
+            // The group may have been merged or removed since it became due.
             let Some(group) = self.groups.get_mut(&id) else { continue };
             group.drop_retired(|router| {
                 network.by_id(router).map_or(0, |one| one.settled_generation(now))

@@ -10,7 +10,7 @@ const LIMITS: Limits = Limits {
     content_bytes_max: [1 << 40, 1 << 40],
 };
 
-/// Of two objects, each in several versions.
+/// One of two objects, each in several versions.
 fn name(number: u8) -> Name {
     format!("/o/{}/v={number}", number % 2).parse().unwrap()
 }
@@ -30,7 +30,7 @@ fn change(number: u8, added: Segments, removed: Segments) -> Change {
 }
 
 impl Objects {
-    /// What accounts say is what there is.
+    /// Checks that the accounts match the holdings.
     fn check(&self) {
         let mut accounts: BTreeMap<RouterId, (BTreeSet<ObjectId>, usize, u64, u64)> =
             BTreeMap::new();
@@ -67,7 +67,7 @@ impl Objects {
         self.check_versions();
     }
 
-    /// Versions are found as they are by a look at all files.
+    /// Checks that older and newer versions are the same as in a search of all files.
     fn check_versions(&self) {
         let place = |file: &File| {
             let view = file.name.as_view();
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// Routers tell only what changes: after a file that was withdrawn comes back they say nothing.
+/// Routers report only changes: they report nothing when a file is registered again.
 #[test]
 fn keeps_holdings_of_reregistered_file() {
     let mut objects = Objects::default();

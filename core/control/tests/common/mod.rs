@@ -1,5 +1,5 @@
-//! Five routers: `edge`, where files are read, `one`, `two` and `three` beside each other, and
-//! `origin`, where they are produced (paper multipath-cache-management, Fig. 4).
+//! Five routers: `edge`, where files are read, `one`, `two` and `three` next to each other, and
+//! `origin`, where files are produced (paper multipath-cache-management, Fig. 4).
 use weir_base::{Instant, NS_PER_S};
 use weir_control::message::{Change, FaceReport, RouterReport, Tier, Update, UpdateNumber};
 use weir_control::{Controller, ControllerConfig, File, Placement, Segments};
@@ -7,7 +7,7 @@ use weir_wire::Name;
 
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
-/// Who registers files, where that does not matter.
+/// The owner of files where it does not matter.
 pub(crate) const OWNER: &str = "producer p";
 
 pub(crate) fn name(text: &str) -> Name {
@@ -41,7 +41,7 @@ pub(crate) fn config() -> ControllerConfig {
     ControllerConfig { placement: Placement::LargestFree, ..ControllerConfig::default() }
 }
 
-/// Stores of 64 MB between, of 1 MB elsewhere.
+/// Five routers: stores of 64 MB in the middle, 1 MB at both ends.
 pub(crate) fn five(config: ControllerConfig) -> Controller {
     let mut controller = Controller::new(config);
     for router in ["edge", "origin"] {
@@ -70,7 +70,7 @@ pub(crate) fn update(generation: u64, number: u64, added: Segments) -> Update {
     Update { at: UpdateNumber { generation, number }, changes }
 }
 
-/// The routers of the plan in force, with the count of segments of each.
+/// The routers of the plan in force, with the number of segments of each.
 pub(crate) fn parts(controller: &Controller) -> Vec<(String, u64)> {
     let plans: Vec<_> = controller.plans().collect();
     assert!(plans.len() < 2);
@@ -78,10 +78,10 @@ pub(crate) fn parts(controller: &Controller) -> Vec<(String, u64)> {
     parts.map(|part| (part.router.clone(), part.last - part.first + 1)).collect()
 }
 
-/// A store of `one`, `two` and `three`.
+/// The store of `one`, `two` and `three`.
 pub(crate) const STORE_BYTES: u64 = 64_000_000;
 
-/// All five say that they are there, and time has come that far.
+/// All five routers report at this time, and a tick follows.
 pub(crate) fn alive(controller: &mut Controller, at: Instant) {
     for router in ["edge", "origin", "one", "two", "three"] {
         let store_bytes = if MIDDLE.contains(&router) { STORE_BYTES } else { 1_000_000 };

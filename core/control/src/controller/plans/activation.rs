@@ -47,6 +47,8 @@ impl Plans {
         }
         let former = self.map.insert_plan(active);
         for router in &touched {
+            // More rules than a configuration may have: the operator should know that some are left
+            // out.
             let surplus = self.map.rule_counts_of(router).total.saturating_sub(RULES_MAX);
             if surplus > 0 {
                 cx.registry.note_limit_exceeded(router, LimitKind::Rules, 1);

@@ -26,6 +26,7 @@ impl Plans {
         file: &File,
         segments: u64,
     ) -> Vec<Name> {
+        // An object that some router holds completely needs no parts.
         if cx.config.placement != Placement::ByDemand || segments == 0 || self.is_fully_held(file) {
             return Vec::new();
         }

@@ -138,6 +138,8 @@ impl Plans {
         if !self.take_plan_credit(cx, name) {
             return Decision::NoRoom;
         }
+        // First with the free space. If that is not enough, displace objects with less demand and
+        // choose again.
         let (mut parts, mut spread) = self.choose(cx, name, &file);
         let moved =
             self.displace_less_demanded(cx, name, &file, file.segments - segment_count(&parts));
@@ -150,6 +152,7 @@ impl Plans {
             self.make_plan(cx, &file, parts, spread, vec![name.to_owned()]);
             Decision::Planned
         };
+        // The displaced objects may find space elsewhere.
         for object in &moved {
             self.reexamine(cx, object);
         }

@@ -25,7 +25,7 @@ const STALLED_NS: u64 = 60 * NS_PER_S;
 const DISTRUST_NS: u64 = 600 * NS_PER_S;
 
 impl Plans {
-    /// Replaces the parts of lost routers. Other parts stay where they are.
+    /// Handles plans of an earlier run: parts of routers that have not come back get new routers.
     pub(in crate::controller) fn repair_restored(&mut self, cx: &mut PlanContext<'_>) {
         self.recompute_involved(cx);
         let named = self.map.plans().flat_map(|active| {
@@ -37,7 +37,7 @@ impl Plans {
         self.repair(cx, &gone);
     }
 
-    /// Plans anew what routers that are gone were to keep. What others keep stays where it is.
+    /// Replaces the parts of lost routers. Other parts stay where they are.
     pub(in crate::controller) fn repair(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -194,7 +194,7 @@ impl Plans {
     }
 
     /// The stalled parts of an object: router, first segment, and number of lacking segments.
-    /// Without a producer no part counts as stalled, because nobody could fetch it.
+    /// Without a producer no part counts as stalled, because its segments cannot be fetched.
     fn stalled_parts(&mut self, cx: &PlanContext<'_>, object: &Name) -> Vec<(String, u64, u64)> {
         let (now, skips_first) = (cx.registry.now, !cx.config.prefetch_first);
         if cx.registry.network.producers_of(object).is_empty() {

@@ -182,6 +182,7 @@ impl Plans {
             // all of the manifest is reserved at each candidate.
             let taken = promised(name) + file.manifest_bytes();
             let free_bytes = promisable_bytes(router).saturating_sub(taken);
+            // A keeper fetches its part from the producer, so it needs a path there.
             let is_reached = to_producer.distance(router.id).is_some();
             let (distance, with_block) = far(router.id)?;
             let is_near = farthest.is_none_or(|farthest| {
@@ -211,6 +212,7 @@ impl Plans {
             keepers.into_iter().filter_map(|keeper| cx.registry.network.id_of(keeper)).collect();
         let graph = &cx.graph;
         let mut between = BTreeSet::new();
+        // Paths between each keeper and the destinations, without the keepers themselves.
         let mut follow = |paths: &Paths| {
             for keeper in &keepers {
                 between.extend(paths.path(*keeper));
