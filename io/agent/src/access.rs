@@ -1,4 +1,4 @@
-//! Where a controller is, and who believes whom by what.
+//! How to reach a controller and to authenticate to it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,30 +10,31 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::error::AgentError;
 
-/// A controller: where it is, and who believes whom by what.
+/// How to reach a controller and to authenticate to it.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Where it is, such as `https://controller.example:8636`.
+    /// Its address, such as `https://controller.example:8636`.
     pub url: String,
-    /// Others that share its database, and so its tokens: asked in this order while it is away.
+    /// Controllers that share its database and its tokens. They are tried in this order while it is
+    /// unreachable.
     pub others: Vec<String>,
-    /// The bearer token that requests bear. Over plain http it goes to this machine alone.
+    /// The bearer token. Over plain http it is only sent to this machine.
     pub token: Option<String>,
-    /// The file that the token is from. It is read again when a controller refuses the token: the
-    /// token may have been replaced.
+    /// The file of the token. It is read again when a controller refuses the token, because it may
+    /// have been replaced.
     pub token_file: Option<PathBuf>,
-    /// PEM of the certificates by which the controller's is believed; needed for https.
+    /// PEM certificates to verify the controller; required for https.
     pub ca_pem: Option<Vec<u8>>,
-    /// PEM of one's own certificate, followed by those between it and the root, for controllers
-    /// that ask for one.
+    /// PEM client certificate, followed by intermediate certificates, for controllers that require
+    /// one.
     pub certificate_pem: Option<Vec<u8>>,
     pub key_pem: Option<Vec<u8>>,
-    /// Whether the token may travel as plain text beyond this machine.
+    /// Whether the token may be sent unencrypted to other machines.
     pub insecure: bool,
 }
 
 impl fmt::Debug for Access {
-    /// Without what is secret.
+    /// Shows no secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Access");
         text.field("url", &self.url).field("others", &self.others).finish_non_exhaustive()
@@ -41,7 +42,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// How requests are sent, if they may be.
+    /// The TLS configuration, or none for http. Refuses a configuration that is unsafe or invalid.
     pub(crate) fn tls(&self) -> Result<Option<TlsConfig>, AgentError> {
         if self.token.as_deref().is_some_and(|token| token.contains(|c: char| c.is_control())) {
             return Err(AgentError::Token);
@@ -57,7 +58,9 @@ impl Access {
         }
         if is_plain {
             if self.certificate_pem.is_some() || self.key_pem.is_some() {
-                return Err(AgentError::OwnCertificate("it is for https"));
+                return Err(AgentError::OwnCertificate(
+                    "all addresses are http, and it needs https",
+                ));
             }
             return Ok(None);
         }
@@ -71,7 +74,7 @@ impl Access {
         Ok(Some(tls.build()))
     }
 
-    /// All controllers, in the order in which they are asked.
+    /// All controllers in the order in which they are tried.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.url).chain(&self.others)
     }
@@ -80,15 +83,15 @@ impl Access {
         let (chain, key) = match (&self.certificate_pem, &self.key_pem) {
             (None, None) => return Ok(None),
             (Some(chain), Some(key)) => (chain, key),
-            (Some(_), None) => return Err(AgentError::OwnCertificate("its key is missing")),
+            (Some(_), None) => return Err(AgentError::OwnCertificate("its key is not configured")),
             (None, Some(_)) => {
-                return Err(AgentError::OwnCertificate("it is missing, its key not"));
+                return Err(AgentError::OwnCertificate("its key is configured, but it is not"));
             }
         };
         let chain = certificates(chain)
-            .map_err(|_| AgentError::OwnCertificate("there is none in its file"))?;
+            .map_err(|_| AgentError::OwnCertificate("its file contains no certificate"))?;
         let key = PrivateKey::from_pem(key)
-            .map_err(|_| AgentError::OwnCertificate("there is no private key in its key's file"))?;
+            .map_err(|_| AgentError::OwnCertificate("the key's file contains no private key"))?;
         Ok(Some(ClientCert::new_with_certs(&chain, key)))
     }
 }
@@ -117,7 +120,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, AgentError> {
         }
     }
     if certificates.is_empty() {
-        return Err(AgentError::Certificates("there is none".into()));
+        return Err(AgentError::Certificates("the file contains no certificate".into()));
     }
     Ok(certificates)
 }

@@ -1,4 +1,40 @@
-//! The agent's threads.
+//! The agent's threads, and how it keeps the router working while the controller is unreachable.
+//!
+//! The agent runs four threads. None of them is a worker, and the router never waits for any of
+//! them.
+//!
+//! | thread | module | work |
+//! |---|---|---|
+//! | `weir-agent-tell` | `report_thread` | reports the router and its holdings, asks about misses |
+//! | `weir-agent-conf` | this one, `apply` | fetches configurations and sets them up |
+//! | `weir-agent-fetch` | `prefetch` | fetches segments before a consumer requests them |
+//! | `weir-agent-rtt` | `round_trips` | measures round-trip times of links |
+//!
+//! While the controller is unreachable:
+//!
+//! 1. The router forwards as before. Faces, routes, strategies and store rules of the last
+//!    configuration stay, and prefetching continues.
+//! 2. A request that gets no answer goes to the next controller of the list at once. Earlier
+//!    controllers in the list are retried every 30 s, so all routers with one list return to the
+//!    same controller.
+//! 3. If none answers, the thread waits 0.25 s before it retries. The wait doubles with each failure
+//!    up to 30 s, or a third of the controller's timeout for routers. It is randomized, so that not
+//!    all routers return at once.
+//! 4. Changes of the store stay in the store's own index. Nothing is queued, so nothing overflows.
+//! 5. Missed objects are not asked about. They are counted as left out.
+//! 6. The last configuration is in `state_file`. A router that restarts meanwhile sets it up, until
+//!    a controller gives it another one.
+//!
+//! When the controller answers again, the report thread wakes the configuration thread. A restarted
+//! controller answers 404 to an update, and then gets a full report. It answers 409 to an update
+//! that it does not expect, and then gets all holdings again.
+//!
+//! Example: the controller stops at 12:00:00. The report due then fails, and so do those after
+//! about 0.25, 0.75 and 1.75 s. At 12:10 it starts again. The next report arrives within 5 s (a
+//! third of the default timeout of 15 s), and a configuration follows at once.
+//!
+//! The agent must never undo a configuration because the controller is silent. It must never accept
+//! an older configuration after a newer one of the same controllers.
 
 use std::io;
 use std::sync::Arc;
@@ -19,27 +55,29 @@ use crate::round_trips::RoundTripProber;
 use crate::shared::{AgentShared, unix_time_ms};
 use crate::state_file::StateFile;
 
-/// How long the controller keeps a question for a newer configuration.
+/// How long the controller may hold a request for a newer configuration.
 const POLL: Duration = Duration::from_secs(25);
 
-/// How soon it is looked again whether the controller refuses this router for its name.
+/// How often the agent checks whether the controller still refuses this router for its name.
 const NAME_TAKEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often what a controller says is kept at most.
+/// Minimum time between two writes of the configuration to disk.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Counters of an agent.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentStats {
-    /// Reports of the router that the controller took.
+    /// Reports that the controller accepted.
     pub reports: u64,
-    /// Large objects that the controller was asked about.
+    /// Missed large objects that the controller was asked about.
     pub questions: u64,
-    /// Misses of large objects that it was not asked about, because they were too many or it did
-    /// not answer.
+    /// Missed large objects that it was not asked about: they exceeded a limit, or the controller
+    /// did not answer.
     pub questions_left_out: u64,
 }
 
-/// A router's agent. It ends when this is dropped; what it has set up in the router stays.
+/// The agent of a router. It stops when this is dropped; everything that it has set up in the
+/// router stays.
 pub struct Agent {
     shared: Arc<AgentShared>,
 }
@@ -48,7 +86,7 @@ impl Agent {
     /// Starts the agent's threads.
     ///
     /// # Errors
-    /// [`AgentError`]. That the controller does not answer is none: it is tried again and again.
+    /// [`AgentError`]. An unreachable controller is no error: the agent retries for ever.
     pub fn start(config: AgentConfig, router: &Handle) -> Result<Self, AgentError> {
         config.check()?;
         let rest = RouterClient::new(&config)?;
@@ -56,7 +94,7 @@ impl Agent {
         let shared = Arc::new(AgentShared::new(router.contents(), router.local_port()));
         let agent = Self { shared: Arc::clone(&shared) };
         let orders = PrefetchOrders::default();
-        // 0 would say that it is not told.
+        // Instance 0 means "not reported".
         let (backoff, instance) = (RetryWaits::new(seed()?), seed()?.max(1));
         let teller =
             ReportThread::new(&config, rest.clone(), Arc::clone(&shared), backoff, instance);
@@ -100,7 +138,7 @@ impl Agent {
 }
 
 impl Drop for Agent {
-    /// The threads end with the request that they wait for.
+    /// The threads end when the request that they wait for ends.
     fn drop(&mut self) {
         self.shared.wake_point().stop();
     }
@@ -115,27 +153,31 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// What `/metrics` of the router says of its controller.
+/// The metrics about the controller, for `/metrics` of the router.
 fn metrics(health: &ControllerHealth, shared: &AgentShared) -> Vec<ExtraMetric> {
     let is_reachable = u64::from(health.is_reachable.load(Ordering::Relaxed));
     let refused = health.refused.load(Ordering::Relaxed);
     let unanswered = health.unanswered.load(Ordering::Relaxed);
     let gauge = |name, help, value| ExtraMetric { name, help, is_total: false, value };
     let total = |name, help, value| ExtraMetric { name, help, is_total: true, value };
-    let reachable = "Whether the controller answered the last request";
-    let generation = "Number of the configuration that is set up, 0 before the first";
+    let reachable = "1 if the controller answered the last request, else 0";
+    let generation = "Generation of the configuration that is set up; 0 before the first";
     let mut metrics = vec![
         gauge("agent_controller_reachable", reachable, is_reachable),
-        total("agent_requests_refused", "Requests that the controller refused", refused),
+        total(
+            "agent_requests_refused",
+            "Requests that the controller refused with an error",
+            refused,
+        ),
         total("agent_requests_unanswered", "Requests that no controller answered", unanswered),
         gauge("agent_configuration_generation", generation, shared.setup().0),
         gauge(
             "agent_routes_left_out",
-            "Routes of the configuration beyond routes_max",
+            "Routes of the configuration that are not set up because they exceed routes_max",
             shared.routes_left_out(),
         ),
     ];
-    let age = "Seconds since the controller gave the configuration or said that it holds";
+    let age = "Seconds since the controller last sent or confirmed the configuration";
     let age_s = shared.configuration_age_s();
     metrics.extend(age_s.map(|age_s| gauge("agent_configuration_age_seconds", age, age_s)));
     metrics
@@ -145,24 +187,24 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(run).map(drop)
 }
 
-/// Asks for configurations and sets them up.
+/// The thread that fetches configurations and sets them up.
 struct Configurer {
     rest: RouterClient,
     shared: Arc<AgentShared>,
     orders: PrefetchOrders,
-    /// Between requests to a controller that does not answer.
+    /// Waits between requests to a controller that does not answer.
     backoff: RetryWaits,
-    /// Between tries to set up what could not be set up whole.
+    /// Waits between attempts to set up what failed.
     retry: RetryWaits,
     applier: Applier,
     target: Option<Configuration>,
     state_file: Option<StateFile>,
-    /// Whether what is wanted was kept from before the start. It holds until a controller says
-    /// anything, also of a lower generation.
+    /// Whether `target` was read from `state_file`. Then any configuration of a controller replaces
+    /// it, even one with a lower generation.
     is_from_state_file: bool,
-    /// The generation that was stored last, and when.
+    /// The generation that was saved last, and when.
     saved: Option<(u64, Instant)>,
-    /// How long until the present configuration is tried again; nothing if it is set up.
+    /// The wait until the present configuration is set up again; none if it is set up completely.
     pause: Option<Duration>,
 }
 
@@ -171,7 +213,7 @@ impl Configurer {
         self.apply_stored();
         while !self.shared.is_stopping() {
             if self.shared.is_name_refused() {
-                // What it was to fetch ahead was for another router.
+                // The name belongs to another router, and so do the orders to prefetch.
                 self.orders.replace(Vec::new());
                 self.shared.pause(NAME_TAKEN_PAUSE);
                 continue;
@@ -179,25 +221,25 @@ impl Configurer {
             if !self.poll_controller() {
                 break;
             }
-            // It may have been refused while it waited.
+            // The name may have been refused during the poll.
             if self.shared.is_name_refused() {
                 continue;
             }
-            // What is set up is looked at again: a face may be gone, and its routes with it.
+            // Check what is set up: a face may have disappeared with its routes.
             self.apply();
             self.save(SAVE_INTERVAL);
         }
         self.save(Duration::ZERO);
     }
 
-    /// Sets up what was kept from before the start, until a controller says what is to be.
+    /// Sets up the configuration of `state_file`, until a controller gives one.
     fn apply_stored(&mut self) {
         let Some(kept) = self.state_file.as_ref().and_then(StateFile::load) else { return };
         let generation = kept.configuration.generation;
         tracing::info!(
             generation,
             age_s = unix_time_ms().saturating_sub(kept.received_ms) / 1000,
-            "set up as kept from before the start, until a controller answers"
+            "the configuration of the state file is set up until a controller answers"
         );
         self.saved = Some((generation, Instant::now()));
         self.shared.note_confirmed(kept.received_ms);
@@ -205,13 +247,13 @@ impl Configurer {
         self.apply();
     }
 
-    /// Keeps what a controller has said, but not more often than once in `pause`.
+    /// Saves the configuration, at most once in `pause`.
     fn save(&mut self, pause: Duration) {
         let (Some(keeper), Some(wanted)) = (&mut self.state_file, &self.target) else { return };
         let is_due = self.saved.is_none_or(|(generation, at)| {
             generation != wanted.generation && at.elapsed() >= pause
         });
-        // What could not be written is written with the next report.
+        // If the write fails, the next poll retries it.
         if is_due && !self.is_from_state_file && keeper.store(wanted, unix_time_ms()) {
             self.saved = Some((wanted.generation, Instant::now()));
         }
@@ -237,23 +279,23 @@ impl Configurer {
         };
     }
 
-    /// Asks for a newer configuration than the one that is wanted, for as long as that one need not
-    /// be tried again; whether to go on.
+    /// Requests a configuration newer than the present one, until the present one must be set up
+    /// again. Returns whether the thread continues.
     fn poll_controller(&mut self) -> bool {
         let (asked, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
         let heard = self.shared.wake_point().reconnects();
-        // The controller counts in whole seconds.
+        // The controller's `wait` is in whole seconds.
         let wait_s = wait.as_secs().max(1);
         let known = self.target.as_ref().filter(|_| !self.is_from_state_file);
         let after = known.map_or(0, |wanted| wanted.generation);
         match self.rest.configuration(after, wait_s) {
-            // It is for another router, which has this one's name.
+            // The configuration is for another router with this name.
             Ok(Some(_)) if self.shared.is_name_refused() => true,
             Ok(Some(newer)) if newer.generation <= after => {
                 tracing::warn!(
                     after,
                     offered = newer.generation,
-                    "the controller offers an older configuration; it is refused"
+                    "the controller offers an older configuration; the present one stays"
                 );
                 self.shared.pause(self.backoff.next(None))
             }
@@ -267,7 +309,7 @@ impl Configurer {
                 self.shared.note_confirmed(unix_time_ms());
                 true
             }
-            // One that does not wait is not asked all the time.
+            // A controller that answers at once without waiting must not be polled in a busy loop.
             Ok(None) if asked.elapsed() < Duration::from_secs(1) => {
                 self.shared.pause(self.backoff.next(None).min(wait))
             }
@@ -279,12 +321,12 @@ impl Configurer {
                 true
             }
             Err(error) => {
-                // One that does not know this router yet hears of it in a moment; then this asks
-                // again.
+                // An unknown router becomes known with its first report, and
+                // `pause_until_reconnect` ends then.
                 let asked_for = error.retry_after();
                 let pause = self.backoff.next(asked_for);
                 if !error.is_unknown() && self.backoff.is_first() {
-                    tracing::info!(%error, "no configuration; what is set up stays");
+                    tracing::info!(%error, "cannot get a configuration; what is set up stays");
                 }
                 if asked_for.is_some() {
                     return self.shared.pause(pause);

@@ -1,4 +1,33 @@
-//! Sets up the router as a configuration says, by its management protocol.
+//! Sets up a configuration in the router, by its management protocol.
+//!
+//! How a configuration is applied:
+//!
+//! 1. Store rules. If the store refuses them, its old rules stay, and the prefetch orders of this
+//!    configuration are not followed: the fetched segments would not be kept.
+//! 2. Faces. The list of faces shows which of the agent's faces have disappeared; their routes are
+//!    forgotten. Each peer gets a face: an existing one with one of its addresses, or a new
+//!    permanent one.
+//! 3. Strategies of others. If someone else has set a strategy at the exact name of an object, it
+//!    stays, and the object is forwarded without its plan.
+//! 4. The target: all routes and strategies that the configuration needs, up to `routes_max`
+//!    routes. See `setup.rs`.
+//! 5. The steps from the present setup to the target: add routes, set strategies, unset strategies,
+//!    remove routes, in this order. So a name always has a route in between.
+//! 6. Faces that the agent has made and that neither its routes nor the routes or strategies of
+//!    others need are destroyed.
+//! 7. The result. Each failed step is noted and the others continue. If nothing failed, the
+//!    generation counts as set up. Otherwise the report lists the problems, and everything is tried
+//!    again with growing waits. Settings of others that were kept are reported too, but they are no
+//!    failure.
+//!
+//! Example: generation 20 has a route for `/data` over router `one`, and generation 21 over `two`.
+//! The agent finds or creates the face to `two`, say 258. It registers `/data` over 258, and then
+//! unregisters it over 257, the face to `one`. If it made face 257 and no other entry uses it, it
+//! destroys it. Then it reports generation 21.
+//!
+//! The agent must never change routes of other origins, strategies of others, or faces that it has
+//! not made. It must never report a generation before all old routes are gone: the controller
+//! relies on that to avoid loops (docs/decisions/0026).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,33 +47,34 @@ use weir_wire::Name;
 use crate::setup::{Setup, SetupStep};
 use crate::shared::AgentShared;
 
-/// How long the store may take to follow rules.
+/// How long the store may take to adopt rules.
 const RULES_TIMEOUT: Duration = Duration::from_secs(5);
-/// Problems that the controller is told at most, and letters of each.
+/// Maximum number of problems in a report, and maximum length of each in characters.
 const PROBLEMS_MAX: usize = 32;
 const TEXT_MAX: usize = 300;
-/// The answer to a face that is there already.
+/// The code that management answers if the face exists already.
 const EXISTS: u64 = 409;
 
-/// What is set up, and the way to change it.
+/// What the agent has set up, and the connection to change it.
 pub(crate) struct Applier {
     shared: Arc<AgentShared>,
     client: Option<Client>,
     setup: Setup,
+    /// Faces that the agent has created.
     own_faces: BTreeSet<FaceId>,
-    /// What has been told to be wrong.
+    /// Problems that have been logged.
     logged: BTreeSet<(SetupPart, String)>,
-    /// The generation that was last set up whole.
+    /// The last generation that was set up completely.
     complete_generation: u64,
     routes_max: usize,
 }
 
-/// What came of a configuration.
+/// The result of an attempt to set up a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// What failed and is to be tried again.
+    /// What failed and must be tried again.
     failed: BTreeSet<(SetupPart, String)>,
-    /// What is left as somebody else has set it.
+    /// What was left as someone else has set it.
     foreign: BTreeSet<(SetupPart, String)>,
 }
 
@@ -53,7 +83,7 @@ impl Outcome {
         self.failed.insert((part, text));
     }
 
-    /// Whether all is set up that is to be.
+    /// Whether nothing failed.
     pub(crate) fn is_complete(&self) -> bool {
         self.failed.is_empty()
     }
@@ -62,7 +92,7 @@ impl Outcome {
         self.failed.iter().any(|(failed, _)| *failed == part)
     }
 
-    /// What the controller is told of it.
+    /// The problems for the report.
     pub(crate) fn problems(&self, generation: u64) -> Vec<SetupProblem> {
         let all = self.failed.iter().chain(&self.foreign);
         let problem = |(part, text): &(SetupPart, String)| SetupProblem {
@@ -88,12 +118,12 @@ impl Applier {
         }
     }
 
-    /// Sets up what a configuration asks for and takes away what it lacks.
+    /// Sets up a configuration and removes what it does not contain any more.
     pub(crate) fn apply(&mut self, configuration: &Configuration) -> Outcome {
         let mut outcome = Outcome::default();
         self.apply_rules(configuration, &mut outcome);
         if let Err(error) = self.apply_tables(configuration, &mut outcome) {
-            // The connection may be gone: with a new one next time.
+            // The connection may be broken, so the next attempt opens a new one.
             self.client = None;
             outcome.failed(SetupPart::Management, error.to_string());
         }
@@ -101,11 +131,11 @@ impl Applier {
         outcome
     }
 
-    /// Says what is new of what is wrong.
+    /// Logs problems that have not been logged yet.
     fn log_changes(&mut self, configuration: &Configuration, outcome: &Outcome) {
         let generation = configuration.generation;
         for (part, text) in outcome.failed.difference(&self.logged) {
-            tracing::warn!(generation, ?part, "{text}; tried again");
+            tracing::warn!(generation, ?part, "{text}; the agent tries it again");
         }
         for (part, text) in outcome.foreign.difference(&self.logged) {
             tracing::warn!(generation, ?part, "{text}");
@@ -117,7 +147,7 @@ impl Applier {
                 routes = configuration.routes.len(),
                 distributions = configuration.distributions.len(),
                 rules = configuration.rules.len(),
-                "set up as the controller says"
+                "the configuration is set up"
             );
         }
         self.logged = outcome.failed.union(&outcome.foreign).cloned().collect();
@@ -126,10 +156,11 @@ impl Applier {
     fn apply_rules(&mut self, configuration: &Configuration, outcome: &mut Outcome) {
         let rules = configuration.store_rules();
         match self.shared.contents.set_rules(rules, RULES_TIMEOUT) {
-            // Those that come late come.
+            // Late rules still take effect.
             Ok(()) | Err(ContentsError::TimedOut) => {}
             Err(error) => {
-                let text = format!("the store's rules stay as they were: {error}");
+                let text =
+                    format!("the store refuses the new rules and keeps the old ones: {error}");
                 outcome.failed(SetupPart::Rules, text);
             }
         }
@@ -144,6 +175,7 @@ impl Applier {
             Some(client) => client,
             None => self.shared.connect().map_err(|error| CommandError::Express(error.into()))?,
         };
+        // The router removes the routes of a face with the face.
         let there: Vec<FaceStatus> = client.dataset("faces/list")?;
         let is_there = |face: FaceId| there.iter().any(|status| status.info.face_id == face);
         self.setup.forget_faces(is_there);
@@ -159,7 +191,9 @@ impl Applier {
         }
         let kept = self.foreign_strategies(&mut client, configuration)?;
         let texts = kept.iter().map(|object| {
-            let text = format!("{object} keeps the strategy that somebody else has set");
+            let text = format!(
+                "{object} keeps its strategy, which someone else has set; unset it to use the plan"
+            );
             (SetupPart::Strategies, text)
         });
         outcome.foreign.extend(texts);
@@ -172,7 +206,7 @@ impl Applier {
         self.shared.set_routes_left_out(left_out);
         if left_out > 0 {
             let text = format!(
-                "{left_out} routes are left out: [controller] routes_max allows {}",
+                "{left_out} routes are not set up: they exceed [controller] routes_max = {}",
                 self.routes_max
             );
             outcome.foreign.insert((SetupPart::Routes, text));
@@ -182,12 +216,13 @@ impl Applier {
                 Ok(()) => self.setup.record_step(step),
                 Err(CommandError::Refused(response)) => {
                     let (code, text) = (response.code, response.text);
-                    let text = format!("the router refuses {step:?}: {code} {text}");
+                    let text = format!("the router's management refuses {step:?}: {code} {text}");
                     outcome.failed(step.part(), text);
                 }
-                // It is wrong by itself, and stops no other step.
+                // The command is too long for a packet. That concerns this step alone, so the
+                // others continue.
                 Err(error @ CommandError::TooLong(_)) => {
-                    outcome.failed(step.part(), format!("a step cannot be taken: {error}"));
+                    outcome.failed(step.part(), format!("a command cannot be sent: {error}"));
                 }
                 Err(error) => return Err(error),
             }
@@ -198,7 +233,7 @@ impl Applier {
         Ok(())
     }
 
-    /// The objects at whose names somebody else has set a strategy.
+    /// Objects with a strategy at their exact name that someone else has set.
     fn foreign_strategies(
         &mut self,
         client: &mut Client,
@@ -216,7 +251,7 @@ impl Applier {
         Ok(objects.filter(is_kept).cloned().collect())
     }
 
-    /// Destroys the faces made here that neither a configuration needs any more nor anybody else.
+    /// Destroys the agent's faces that neither the configuration nor anyone else needs.
     fn destroy_unused_faces(
         &mut self,
         client: &mut Client,
@@ -228,7 +263,7 @@ impl Applier {
             return Ok(());
         }
         let faces: Vec<FaceStatus> = client.dataset("faces/list")?;
-        // Its own routes over them are gone by now.
+        // The agent's own routes over them have been removed by now.
         let fib: Vec<FibEntry> = client.dataset("fib/list")?;
         let strategies: Vec<StrategyChoice> = client.dataset("strategy-choice/list")?;
         for face in unused {
@@ -237,7 +272,7 @@ impl Applier {
                 info.face_id == face && info.persistency == FacePersistency::Permanent
             };
             if !faces.iter().any(is_as_made) {
-                // Somebody has changed it and counts on it, or it is gone.
+                // Someone has changed the face and may rely on it, or it is gone.
                 self.own_faces.remove(&face);
                 continue;
             }
@@ -253,7 +288,7 @@ impl Applier {
         Ok(())
     }
 
-    /// The face to another router: one that is there, or a new one.
+    /// The face to another router: an existing one, or a new one.
     fn find_or_create_face(
         &mut self,
         client: &mut Client,
@@ -263,7 +298,7 @@ impl Applier {
         if let Some(face) = peer.uris.iter().find_map(|uri| by_uri.get(uri)) {
             return Ok(Ok(*face));
         }
-        let mut why = "it tells of no address".to_owned();
+        let mut why = "it reports no address".to_owned();
         for uri in &peer.uris {
             let parameters = ControlParameters {
                 uri: Some(uri.clone()),
@@ -292,7 +327,7 @@ impl Applier {
     }
 }
 
-/// The faces by which routes above an object lead that somebody else made.
+/// The faces of all routes to an object that others have set.
 fn foreign_faces(routes: &[RibEntry], object: &Name) -> Vec<FaceId> {
     let above = routes.iter().filter(|entry| entry.name.as_view().is_prefix_of(object.as_view()));
     let routes = above.flat_map(|entry| &entry.routes);
@@ -302,7 +337,7 @@ fn foreign_faces(routes: &[RibEntry], object: &Name) -> Vec<FaceId> {
         .collect()
 }
 
-/// Whether a parameter of a strategy is about a face, as in `part~258:0-99` and `weight~258:2`.
+/// Whether a parameter of a strategy mentions a face, as in `part~258:0-99` and `weight~258:2`.
 fn names_face(strategy: &Name, face: FaceId) -> bool {
     let mut parameters = strategy.as_view().components().filter_map(|component| {
         let text = std::str::from_utf8(component.value).ok()?;

@@ -1,4 +1,4 @@
-//! How an agent is started.
+//! The configuration of an agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::access::Access;
 use crate::error::AgentError;
 
-/// What an agent has to know.
+/// The configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     pub access: Access,
@@ -15,19 +15,18 @@ pub struct AgentConfig {
     pub name: String,
     /// FaceUris under which other routers reach this one, the best first, in canonical form.
     pub uris: Vec<String>,
-    /// What links carry each way at most, in bits per second, by the FaceUri of the other end,
-    /// where the operator has said so.
+    /// Capacities of links in bits per second, by the FaceUri of the other end, where the operator
+    /// has set them.
     pub rates_bps: BTreeMap<String, u64>,
-    /// How often the controller is told what has changed.
+    /// How often changes are reported.
     pub interval: Duration,
-    /// Routes that a controller may set at most, those to parts of files included.
+    /// Maximum number of routes that a controller may set, including routes to parts of files.
     pub routes_max: usize,
-    /// Where the last configuration is kept, for a start while the controller is away.
+    /// Where the last configuration is stored, for a start while the controller is unreachable.
     pub state_file: Option<PathBuf>,
-    /// Whether orders to fetch ahead of demand are followed.
+    /// Whether the agent follows orders to prefetch.
     pub prefetch: bool,
-    /// Whether it asks about what hosts without a router of their own miss, too, and not only
-    /// applications of this machine.
+    /// Whether the agent also asks about misses of hosts that have no router of their own.
     pub asks_for_hosts: bool,
 }
 

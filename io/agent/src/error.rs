@@ -1,33 +1,33 @@
-//! Why an agent does not start.
+//! Errors at the start of an agent.
 
 use std::io;
 
-/// Why an agent does not start, or a producer cannot tell of its files.
+/// Why an agent does not start, or a producer cannot register files.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    #[error("`{0}` is no name of a router: 1 to 64 of A-Z a-z 0-9 . _ -")]
+    #[error("`{0}` cannot be the name of a router: use 1 to 64 of A-Z a-z 0-9 . _ -")]
     Name(String),
-    /// The address cannot be one.
-    #[error("`{0}` is no address of a controller such as https://controller.example:8636")]
+    /// The address has no scheme `http` or `https`, or no host.
+    #[error("`{0}` is not a controller's address; write it as https://controller.example:8636")]
     Url(String),
-    #[error("the token has several lines; its file has to hold the token alone, in one line")]
+    #[error("the token has several lines; its file must contain the token alone, in one line")]
     Token,
-    /// The token would travel as plain text.
+    /// The token would be sent unencrypted.
     #[error(
-        "the token would travel to {0} as plain text, which is not this machine: use https, or \
-         say `insecure` if the network is trusted or TLS ends elsewhere"
+        "the token would be sent unencrypted to {0}, which is not this machine: use https, or \
+         set `insecure` if the network is trusted or TLS ends elsewhere"
     )]
     PlainToken(String),
-    /// Nobody vouches for the controller.
-    #[error("an https controller needs the certificates by which it is believed: set `ca`")]
+    /// No certificates are configured to verify the controller.
+    #[error("https needs certificates to verify the controller: set `ca` to a PEM file")]
     NoCertificates,
-    /// The certificates cannot be read.
-    #[error("the certificates of the controller cannot be read: {0}")]
+    /// The configured certificates cannot be read.
+    #[error("the certificates in `ca` cannot be read: {0}")]
     Certificates(String),
-    /// One's own certificate without its key, the other way round, or neither of use.
-    #[error("one's own certificate for the controller cannot be used: {0}")]
+    /// The client certificate or its key is missing or unusable.
+    #[error("the client certificate for the controller cannot be used: {0}")]
     OwnCertificate(&'static str),
-    /// The system refuses something.
+    /// The operating system reports an error.
     #[error(transparent)]
     System(#[from] io::Error),
 }

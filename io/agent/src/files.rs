@@ -1,4 +1,4 @@
-//! Files that a producer tells a controller of.
+//! Registers a producer's files with a controller.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,22 +13,22 @@ use crate::error::AgentError;
 use crate::rest::{ControllerClient, RestError, parse_answer};
 use crate::retry_waits::RetryWaits;
 
-/// Files of one request: as many as a controller takes.
+/// Files in one request: as many as a controller accepts.
 const LIST_MAX: usize = 1000;
 
-/// A controller, as a producer sees it: it plans for the files that it is told of.
+/// A producer's connection to a controller, which plans for the files that are registered.
 #[derive(Clone, Debug)]
 pub struct Files {
     http: ControllerClient,
 }
 
-/// Why a controller does not take files.
+/// Why a controller does not accept files.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct FileError(#[from] RestError);
 
 impl FileError {
-    /// The status by which the controller refuses; none if it does not answer.
+    /// The HTTP status of the refusal; none if the controller does not answer.
     pub fn status(&self) -> Option<u16> {
         match self.0 {
             RestError::Refused { status, .. } => Some(status),
@@ -37,54 +37,55 @@ impl FileError {
     }
 }
 
-/// A file that a controller knows.
+/// A file that is registered at a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisteredFile {
-    /// The name of its segments without the segment number, with the version.
+    /// The name of its segments without the segment number; it includes the version.
     pub name: Name,
     pub segments: u64,
     pub size_bytes: u64,
-    /// Role and name of the token by which it was registered.
+    /// Role and name of the token that registered it.
     pub owner: String,
-    /// The newest version of it that its owner has registered, if it is not this one: routers are
-    /// told to keep that one alone.
+    /// The newest version of it by the same owner, if that is not this one. Routers keep only that
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newer: Option<Name>,
 }
 
-/// A file that a controller refuses, while it takes others.
+/// A file that the controller refuses while it accepts others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct FileRefused {
     pub name: Name,
-    /// Why, in the controller's words.
+    /// The controller's reason.
     pub error: String,
 }
 
-/// What becomes of files that are told of in the background.
+/// The progress of a registration in the background.
 #[derive(Debug)]
 pub enum FilesEvent {
-    /// The controller refuses this one, for good.
+    /// The controller refuses this file permanently.
     Refused(FileRefused),
-    /// It does not answer, or has no room for now: it is tried again. Told once.
+    /// The controller does not answer or has no space for now. The registration is retried. This
+    /// event comes once.
     Waiting(FileError),
-    /// It refuses all of them, for good.
+    /// The controller refuses all files permanently.
     Failed(FileError),
-    /// It has been told of all.
+    /// All files are registered, except for those refused.
     Done,
 }
 
 impl Files {
-    /// The files of one controller.
+    /// A client for one controller.
     ///
     /// # Errors
-    /// The address or the certificates cannot be used, or the token would travel as plain text.
+    /// The address or the certificates cannot be used, or the token would be sent unencrypted.
     /// Nothing is sent yet.
     pub fn new(access: &Access) -> Result<Self, AgentError> {
         Ok(Self { http: ControllerClient::new(access)? })
     }
 
-    /// Tells of files, in one request for each thousand; those that the controller does not take.
-    /// The same again is no error.
+    /// Registers files, a thousand in each request. Returns the files that the controller refuses.
+    /// A file that is registered already is no error.
     pub fn add(&self, files: &[File]) -> Result<Vec<FileRefused>, FileError> {
         let mut refused = Vec::new();
         for files in files.chunks(LIST_MAX) {
@@ -94,7 +95,7 @@ impl Files {
         Ok(refused)
     }
 
-    /// The files that the controller knows, in the order of their names.
+    /// The registered files in the order of their names.
     pub fn list(&self) -> Result<Vec<RegisteredFile>, FileError> {
         let mut files: Vec<RegisteredFile> = Vec::new();
         loop {
@@ -102,7 +103,7 @@ impl Files {
             let after = after.as_ref().map(|after| ("after", after.as_str()));
             let octets = self.http.get("/v1/files", after, Duration::ZERO)?;
             let next: Vec<RegisteredFile> = parse_answer(octets)?;
-            // How many one answer has is the controller's to say.
+            // The controller decides how many files an answer contains.
             if next.is_empty() {
                 return Ok(files);
             }
@@ -110,7 +111,7 @@ impl Files {
         }
     }
 
-    /// Tells that a file is served no more. Says whether the controller knew it.
+    /// Withdraws a file that is no longer served. Returns whether the controller knew it.
     pub fn withdraw(&self, name: &Name) -> Result<bool, FileError> {
         match self.http.delete("/v1/files", "name", &name.to_string()) {
             Ok(_) => Ok(true),
@@ -119,7 +120,7 @@ impl Files {
         }
     }
 
-    /// What the controller does not let it withdraw.
+    /// Withdraws files. Returns those that the controller does not allow to withdraw.
     fn withdraw_all(&self, names: &[Name]) -> Result<Vec<FileRefused>, FileError> {
         let mut refused = Vec::new();
         for name in names {
@@ -133,9 +134,8 @@ impl Files {
         Ok(refused)
     }
 
-    /// Tells of files that are served no more, and then of others that are, in a thread of its own,
-    /// again and again with growing waits until the controller has answered, and `report_thread`s what
-    /// becomes of them.
+    /// Withdraws files, then registers others, in a thread of its own. It retries with growing
+    /// waits until the controller has answered, and calls `tell` with the progress.
     pub fn register_in_background(
         &self,
         files: Vec<File>,
@@ -174,9 +174,9 @@ impl Files {
     }
 }
 
-/// A controller is told of files in the background, until this is dropped.
+/// A registration in the background. Dropping it ends the retries.
 #[derive(Debug)]
-#[must_use = "when it is dropped, no more is tried"]
+#[must_use = "dropping it ends the retries"]
 pub struct BackgroundRegistration {
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -188,7 +188,7 @@ impl Drop for BackgroundRegistration {
     }
 }
 
-/// Waits; whether no more is to be tried.
+/// Waits for `pause`. Returns whether the registration was stopped.
 fn wait_for_stop((lock, changed): &(Mutex<bool>, Condvar), pause: Duration) -> bool {
     let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = changed.wait_timeout_while(guard, pause, |stops| !*stops);

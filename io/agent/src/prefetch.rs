@@ -1,7 +1,8 @@
-//! Fetches parts of objects ahead of demand: the transport's consumer on a local face of the
-//! router, which stores what passes as its rules say. What is fetched is not kept here, nor
-//! believed: who reads it later verifies it. It gives way to whatever else uses the same path
-//! (`ledbat`).
+//! Prefetches parts of objects, so that they are in the store before a consumer requests them.
+//!
+//! The thread uses the transport's consumer on a local face of the router. The router stores the
+//! passing Data by its rules. The thread itself neither keeps nor verifies it, because readers
+//! verify. It yields to all other traffic on the path (`ledbat`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -21,18 +22,18 @@ use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Ver
 
 use crate::shared::AgentShared;
 
-/// How long a part is left for later that cannot be had, and how often new orders are looked for.
+/// How long a failed order waits, and how often new orders are checked for.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the router has to say what is there already.
+/// How long the router may take to list what it holds.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interests under way at most: a bound beside that of the controller, which sees no queue where
-/// there is none but the router's own work.
+/// Maximum number of Interests in flight. The congestion controller needs this limit where the only
+/// queue is the router's own work, which it cannot see.
 const WINDOW_MAX: u32 = 64;
-/// Segments that came before others at most.
+/// Maximum number of segments that arrive before earlier ones.
 const READER_SEGMENTS_MAX: u32 = 512;
 
-/// What is to be fetched, whole: new orders take the place of all before.
+/// The current orders. New orders replace all earlier ones.
 #[derive(Clone, Default)]
 pub(crate) struct PrefetchOrders(Arc<Mutex<OrderList>>);
 
@@ -49,7 +50,7 @@ impl PrefetchOrders {
         ordered.all = orders;
     }
 
-    /// All orders, if they were replaced since `version` was theirs, and their number.
+    /// All orders and their version, if they were replaced since this version.
     fn since(&self, number: u64) -> Option<(Vec<Prefetch>, u64)> {
         let ordered = self.lock();
         (ordered.version != number).then(|| (ordered.all.clone(), ordered.version))
@@ -64,18 +65,18 @@ impl PrefetchOrders {
     }
 }
 
-/// Orders in the state that each is in.
+/// Orders by state.
 #[derive(Default)]
 struct OrderQueue {
     number: u64,
     ready: VecDeque<Prefetch>,
-    /// Those that could not be had, the one that is due first in front.
+    /// Failed orders with the time of the next attempt, the earliest first.
     deferred: VecDeque<(Instant, Prefetch)>,
     done: BTreeSet<Prefetch>,
 }
 
 impl OrderQueue {
-    /// Takes what is new of orders.
+    /// Takes over new orders, and forgets orders that were withdrawn.
     fn update(&mut self, orders: &PrefetchOrders) {
         let Some((all, number)) = orders.since(self.number) else { return };
         self.number = number;
@@ -87,7 +88,7 @@ impl OrderQueue {
         self.ready = all.iter().filter(is_new).cloned().collect();
     }
 
-    /// The order to fetch now: one that could not be had waits behind all others.
+    /// The order to fetch now. Failed orders wait behind all others.
     fn pop(&mut self, now: Instant) -> Option<Prefetch> {
         self.ready
             .pop_front()
@@ -99,7 +100,7 @@ impl OrderQueue {
 pub(crate) struct Prefetcher {
     shared: Arc<AgentShared>,
     orders: PrefetchOrders,
-    /// One for all parts, so that its face is known.
+    /// One connection for all parts, so that its face is known.
     client: Option<Client>,
     queue: OrderQueue,
 }
@@ -119,14 +120,17 @@ impl Prefetcher {
                         object = %order.object,
                         first = order.first,
                         last = order.last,
-                        "fetched ahead"
+                        "prefetched"
                     );
                     self.queue.done.insert(order);
                 }
-                // It is not wanted any more, or nothing is.
+                // The order was withdrawn, or the agent stops.
                 Err(_) if !self.orders.has(&order) || self.shared.is_stopping() => {}
                 Err(error) => {
-                    tracing::warn!(object = %order.object, %error, "cannot fetch ahead; later");
+                    tracing::warn!(
+                        object = %order.object, %error,
+                        "cannot prefetch; the agent retries in 10 s"
+                    );
                     self.queue.deferred.push_back((Instant::now() + RETRY_AFTER, order));
                 }
             }
@@ -150,20 +154,21 @@ impl Prefetcher {
             ..Default::default()
         };
         download(&mut client, options, &mut part).map_err(|error| error.to_string())?;
-        // After a failure with a new one: this may be gone.
+        // After a failure the next order gets a new connection, because this one may be broken.
         self.client = Some(client);
         Ok(())
     }
 
     fn connect(&self) -> Result<Client, String> {
         let mut client = self.shared.connect().map_err(|error| error.to_string())?;
-        // What is asked for here is not asked about: the controller has ordered it.
+        // The agent must not ask the controller about misses of this face: the controller has
+        // ordered them.
         let face = client.enable_local_fields().map_err(|error| error.to_string())?;
         self.shared.prefetch_face.store(face.0, Ordering::Relaxed);
         Ok(client)
     }
 
-    /// The segments of a part that the store lacks, the last first.
+    /// The segments of an order that the store lacks, the last range first.
     fn gaps(&self, order: &Prefetch) -> Vec<Range<u64>> {
         let page = self.shared.contents.list_one(&order.object, ROUTER_TIMEOUT);
         let holdings = page.map(|page| page.holdings).unwrap_or_default();
@@ -172,7 +177,7 @@ impl Prefetcher {
     }
 }
 
-/// What of a range is in none of these, the last first.
+/// The parts of `wanted` that are in none of the held ranges, the last first.
 fn gaps(wanted: Range<u64>, held: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>> {
     let mut held: Vec<(u64, u64)> = held.collect();
     held.sort_unstable();
@@ -192,7 +197,7 @@ fn gaps(wanted: Range<u64>, held: impl Iterator<Item = (u64, u64)>) -> Vec<Range
     gaps
 }
 
-/// How it is fetched: at lower priority than what anybody waits for.
+/// The configuration of the consumer: lower priority than all transfers that someone waits for.
 fn config() -> ConsumerConfig {
     ConsumerConfig {
         controller: Controller::LEDBAT,
@@ -205,15 +210,15 @@ fn config() -> ConsumerConfig {
     }
 }
 
-/// A part that is being fetched, gap by gap.
+/// The download of an order, one gap after the other.
 struct PartDownload<'a> {
     order: &'a Prefetch,
     shared: &'a AgentShared,
     orders: &'a PrefetchOrders,
     gaps: Vec<Range<u64>>,
-    /// The one that is being fetched.
+    /// The gap that is being fetched.
     gap: Range<u64>,
-    /// Not asked: nothing is verified.
+    /// Required by the trait; nothing is verified.
     trust: Arc<dyn Verifier>,
 }
 
@@ -245,7 +250,7 @@ impl DownloadHost for PartDownload<'_> {
     }
 }
 
-/// Where what is fetched goes.
+/// Discards the fetched segments.
 struct DiscardOutput {
     segments: Range<u64>,
 }
@@ -295,7 +300,7 @@ mod tests {
         assert_eq!((&fetched, queue.pop(now)), (&order(10), Some(order(20))));
         queue.done.insert(fetched);
         assert_eq!((queue.pop(now), queue.pop(now + RETRY_AFTER)), (None, Some(order(0))));
-        // The same orders once more are not new; others are, but for what is done.
+        // The same orders again add nothing. New orders do, except those that are done.
         orders.replace(vec![order(0), order(10), order(20)]);
         queue.update(&orders);
         assert_eq!(queue.pop(now + RETRY_AFTER), None);

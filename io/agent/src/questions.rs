@@ -1,5 +1,5 @@
-//! Which large objects a controller is asked about. Applications ask for whatever they like: what
-//! follows from it is bounded, and what is left out is counted.
+//! Limits the questions to the controller about missed objects. Applications may request anything,
+//! so the number of questions is limited, and the excess is counted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -11,20 +11,23 @@ use weir_wire::Name;
 
 use crate::shared::Counters;
 
-/// Questions in a second at most. What is left out is missed again 64 segments later.
+/// Maximum number of questions per second. An object that is left out is missed again 64 segments
+/// later.
 const PER_SECOND_MAX: u32 = 64;
-/// Those of them that may be for hosts elsewhere: the others are left to applications of this
-/// machine, however much anybody else asks for.
+/// Maximum number of these for hosts without a router. The rest is reserved for applications on
+/// this machine, however much hosts request.
 const FOR_HOSTS_MAX: u32 = PER_SECOND_MAX / 2;
-/// How soon an object is asked about again: if there was an answer to go by, and if there was none.
+/// When an object may be asked about again: after the decision `Small` or `Planned`, and after any
+/// other decision or no answer.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 const RETRY_SOON: Duration = Duration::from_secs(5);
-/// Objects that are remembered: as many as can be asked about before the first may be again.
+/// Maximum number of remembered objects: all that can be asked about before the first may be asked
+/// about again.
 const REMEMBERED_MAX: usize = PER_SECOND_MAX as usize * (RETRY_AFTER.as_secs() as usize + 1);
-/// How often it is told that questions were left out.
+/// Minimum time between two warnings about questions left out.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A second, and how many questions were asked in it, by all and for hosts elsewhere.
+/// A second, and the questions in it: in all, and for hosts.
 #[derive(Clone, Copy, Debug)]
 struct RateWindow {
     began: Instant,
@@ -32,18 +35,19 @@ struct RateWindow {
     for_hosts: u32,
 }
 
-/// What has been asked, and when something may be asked again.
+/// The questions asked, and when each may be asked again.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     retry_at: BTreeMap<Name, Instant>,
     window: Option<RateWindow>,
-    /// When it may be told that questions are left out.
+    /// When the next warning about questions left out may be logged.
     next_warning: Option<Instant>,
 }
 
 impl Questions {
-    /// Whether to ask about an object now, which is then done; what is not, and was not asked about
-    /// lately, counts as left out. Nothing is asked if the controller `answers` nothing.
+    /// Whether to ask about an object now. If so, the question counts against the limits. Otherwise
+    /// it counts as left out, unless the object was asked about recently. No question is allowed
+    /// while the controller does not answer (`answers` is false).
     pub(crate) fn may_ask(
         &mut self,
         now: Instant,
@@ -57,7 +61,8 @@ impl Questions {
         let mut second = match self.window {
             Some(second) if now.duration_since(second.began) < Duration::from_secs(1) => second,
             _ => {
-                // Once a second: who asks for many names has none of them looked at often.
+                // Expired objects are removed once a second, so the cost does not depend on how
+                // many names are requested.
                 self.retry_at.retain(|_, again| now < *again);
                 RateWindow { began: now, asked: 0, for_hosts: 0 }
             }
@@ -71,7 +76,8 @@ impl Questions {
                 self.next_warning = Some(now + WARN_INTERVAL);
                 tracing::warn!(
                     left_out,
-                    "more large objects are missed here than the controller is asked about"
+                    "too many large objects are missed; the controller is asked about some of \
+                     them only"
                 );
             }
             return false;
@@ -84,7 +90,7 @@ impl Questions {
         true
     }
 
-    /// Takes note of an answer.
+    /// Records an answer.
     pub(crate) fn note_answer(&mut self, now: Instant, object: Name, decision: Decision) {
         let again = match decision {
             Decision::Small | Decision::Planned => RETRY_AFTER,
@@ -104,7 +110,7 @@ mod tests {
         format!("/a/{number}").parse().unwrap()
     }
 
-    /// A miss of an application, or of a host elsewhere.
+    /// A miss of a local application, or of a host.
     fn missed(is_local: bool, number: u64) -> Miss {
         Miss { ingress: FaceId(300), is_local, object: name(number) }
     }
@@ -128,13 +134,13 @@ mod tests {
         assert!(questions.retry_at.len() <= REMEMBERED_MAX);
     }
 
-    /// Also for so long that all that was asked about is remembered.
+    /// Also when all objects asked about are still remembered.
     #[test]
     fn hosts_get_at_most_half() {
         let (mut questions, counters, began) =
             (Questions::default(), Counters::default(), Instant::now());
         for second in 0..200 {
-            // A flood from elsewhere first, then applications, then it goes on.
+            // First a flood of hosts, then applications, then both again.
             let now = began + Duration::from_secs(second);
             let mut asked = |is_local: bool, kind: u64, count: u64| {
                 let first = (second * 10 + kind) * 10_000;

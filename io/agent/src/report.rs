@@ -1,4 +1,4 @@
-//! What a router tells of itself.
+//! Builds the report of a router.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -9,17 +9,17 @@ use weir_control::message::{FaceReport, RouterReport};
 use weir_manage::{CsInfo, FaceScope, FaceStatus, RibEntry};
 use weir_wire::Name;
 
-/// Faces and prefixes that are told at most.
+/// Maximum number of faces and prefixes in a report.
 const FACES_MAX: usize = 1024;
 const PREFIXES_MAX: usize = 4096;
 
-/// Makes reports, and remembers what is needed for the next.
+/// Builds reports, and remembers byte counts for the load of faces.
 #[derive(Default)]
 pub(crate) struct ReportBuilder {
-    /// Octets that each face had moved, and when.
+    /// Bytes that each face had moved at the time of the last report.
     face_bytes: BTreeMap<FaceId, u64>,
     face_bytes_at: Option<Instant>,
-    /// By the URI of the other end.
+    /// Configured capacities, by the URI of the other end.
     rates_bps: BTreeMap<String, u64>,
 }
 
@@ -28,7 +28,7 @@ impl ReportBuilder {
         Self { rates_bps, ..Self::default() }
     }
 
-    /// Asks the router, which has so many packet threads.
+    /// Asks the router for its state. `threads` is its number of workers.
     pub(crate) fn report(
         &mut self,
         client: &mut Client,
@@ -88,9 +88,15 @@ impl ReportBuilder {
     }
 }
 
-/// What a store of several packet threads holds of one object at least. A range of 64 segments
-/// falls to any of the threads, each with an equal part of the store: one of them is full when
-/// others are not. Three standard deviations of that, less what controllers leave free anyway.
+/// The bytes of one object that a store of several workers can hold for sure.
+///
+/// Each range of 64 segments belongs to one worker, chosen by a hash, and each worker has an equal
+/// slice of the store. So one slice may be full while others have space. This returns the capacity
+/// less three standard deviations of the fill of a slice, plus the 7 % that controllers leave
+/// unused anyway.
+///
+/// Example: two workers share 48 MiB, or 89 ranges. The deviation is sqrt(1 / 89) = 0.106, so 1 -
+/// (3 · 0.106 - 0.07) = 75 % are guaranteed.
 fn guaranteed_bytes(store_bytes: u64, threads: usize) -> u64 {
     const RANGE_BYTES: f64 = 64.0 * 8800.0;
     const FREE: f64 = 0.07;
@@ -99,13 +105,13 @@ fn guaranteed_bytes(store_bytes: u64, threads: usize) -> u64 {
     (store_bytes as f64 * (1.0 - uneven.clamp(0.0, 0.75))) as u64
 }
 
-/// Whether names below it stay on this machine or link.
+/// Whether names below a prefix stay on this machine or link.
 fn is_local_scope(prefix: &Name) -> bool {
     let first = prefix.as_view().component(0);
     first.is_none_or(|first| matches!(first.value, b"localhost" | b"localhop"))
 }
 
-/// Whether two reports tell the same, but for loads.
+/// Whether two reports differ only in loads.
 pub(crate) fn is_same_but_load(one: &RouterReport, other: &RouterReport) -> bool {
     let quiet = |report: &RouterReport| {
         let mut report = report.clone();

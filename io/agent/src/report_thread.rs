@@ -1,4 +1,5 @@
-//! Tells the controller of the router: what it is, what its store holds, what it is asked for.
+//! The thread that reports to the controller: the router's state, the holdings of its store, and
+//! large objects that it lacks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,13 +19,14 @@ use crate::rest::{RestError, RouterClient};
 use crate::retry_waits::RetryWaits;
 use crate::shared::AgentShared;
 
-/// Octets for the index of what the store holds, in memory and on disks each.
+/// Memory in bytes for the index of holdings, for the memory tier and the disk tier each.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
-/// Blocks of 64 segments that one update tells of, in each tier of each packet thread.
+/// Maximum number of ranges of 64 segments in one update, for each tier of each worker.
 const BLOCKS_MAX: usize = 1024;
-/// How long the router has for an answer.
+/// How long the router may take to answer.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The thread, with what it has reported so far.
 pub(crate) struct ReportThread {
     rest: RouterClient,
     shared: Arc<AgentShared>,
@@ -35,21 +37,24 @@ pub(crate) struct ReportThread {
     watches: MissReports,
     client: Option<Client>,
     reporter: ReportBuilder,
-    /// The last report that the controller has, and when the next is due in any case.
+    /// The last report that the controller has, and when the next report is due even without a
+    /// change.
     reported: Option<(RouterReport, Instant)>,
     updates: UpdateQueue,
     questions: Questions,
 }
 
+/// The numbering of updates. At most one update is unacknowledged.
 #[derive(Default)]
 struct UpdateQueue {
-    /// What the controller has taken last.
+    /// The last update that the controller accepted.
     last_accepted: UpdateNumber,
-    /// Taken from the router, and not known to be with the controller.
+    /// An update that was read from the store and that the controller has not acknowledged.
     pending: Option<Update>,
-    /// The router has more at once.
+    /// Whether the store has more changes already.
     has_more: bool,
-    /// By how much batches are smaller, since the controller finds them too large.
+    /// Updates have `BLOCKS_MAX` shifted right by this many bits. It grows when the controller
+    /// refuses an update as too large.
     batch_shift: u32,
 }
 
@@ -87,7 +92,10 @@ impl ReportThread {
             .track(Some(config), ROUTER_TIMEOUT)
             .and_then(|()| contents.watch_misses(self.watches, ROUTER_TIMEOUT));
         if let Err(error) = begun {
-            tracing::warn!(%error, "the router does not tell what its store holds");
+            tracing::warn!(
+                %error,
+                "the store reports no holdings; the controller gets none from this router"
+            );
         }
         while !self.shared.is_stopping() {
             match self.report_all() {
@@ -101,15 +109,23 @@ impl ReportThread {
                 Err(error) if error.is_bad_answer() => {
                     let _ = self.backoff.next(None);
                     if self.backoff.is_first() {
-                        tracing::warn!(%error, "the router goes on with what it has");
+                        tracing::warn!(
+                            %error,
+                            "the controller's answer cannot be used; the present configuration \
+                             stays"
+                        );
                     }
                     self.handle_misses();
                 }
                 Err(error) => {
                     let pause = self.backoff.next(error.retry_after());
-                    // That it has another one's name has been said.
+                    // A taken name has been logged already.
                     if self.backoff.is_first() && !error.is_name_taken() {
-                        tracing::warn!(%error, "the router goes on without its controller");
+                        tracing::warn!(
+                            %error,
+                            "the controller cannot be used; the router keeps its present \
+                             configuration"
+                        );
                     }
                     if !self.shared.pause(pause) {
                         break;
@@ -117,15 +133,15 @@ impl ReportThread {
                 }
             }
         }
-        // The router may go on without an agent.
+        // The router may continue without an agent.
         let _ = contents.watch_misses(MissReports::Off, ROUTER_TIMEOUT);
         let _ = contents.stop_changes(ROUTER_TIMEOUT);
     }
 
-    /// What is due to be told.
+    /// Sends what is due: the report, and updates until the store has no more changes.
     fn report_all(&mut self) -> Result<(), RestError> {
         let reported = match self.report() {
-            // It has taken the report.
+            // The controller has accepted the report; only its answer is unusable.
             Err(error) if error.is_bad_answer() => Err(error),
             reported => Ok(reported?),
         };
@@ -134,7 +150,8 @@ impl ReportThread {
                 Ok(true) if !self.shared.is_stopping() => {}
                 Ok(_) => return reported,
                 Err(error) if error.is_unknown() && self.reported.is_some() => {
-                    // It has forgotten this router. If it says so again, that waits its turn.
+                    // A restarted controller does not know this router. If it answers 404 again,
+                    // the next round retries.
                     self.reported = None;
                     self.report()?;
                     return self.send_updates().map(drop);
@@ -161,33 +178,41 @@ impl ReportThread {
         let is_first = self.reported.is_none();
         let mut answer = self.rest.report(&report);
         if answer.as_ref().is_err_and(RestError::is_bad_request) {
-            // A controller that knows nothing of instances refuses what has one.
+            // An older controller refuses the unknown field `instance`.
             answer = self.rest.report(&RouterReport { instance: 0, ..report.clone() });
         }
         match &answer {
             Ok(_) => self.shared.set_name_refused(false),
             Err(error) if error.is_name_taken() => {
                 if !self.shared.is_name_refused() {
-                    tracing::warn!(%error, "the router goes on without its controller");
+                    tracing::warn!(
+                        %error,
+                        "the controller cannot be used; the router keeps its present configuration"
+                    );
                 }
                 self.shared.set_name_refused(true);
             }
-            // What it has said before holds.
+            // Any other error leaves it open whether the name is taken.
             Err(_) => {}
         }
         let registered = answer?;
         self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
         if is_first {
-            tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
+            tracing::info!(
+                prefixes = report.prefixes.len(),
+                "the controller has registered this router"
+            );
             self.shared.wake_point().note_reconnect();
         }
-        // Three times within what it waits for. Also a controller that was away waits no longer for
-        // those it knew once it has heard of one of them: all must try as often meanwhile.
+        // Report three times within the controller's timeout. Retries must be as frequent: a
+        // restarted controller waits for its routers only as long as one timeout after the first
+        // has reported.
         let pause = Duration::from_nanos(registered.timeout_ns) / 3;
         self.backoff.set_max(pause);
         self.reported = Some((report, Instant::now() + pause));
         self.updates.reconcile(registered.expected, || {
-            // That it begins anew is all that matters.
+            // An error does not matter: the next update shows whether the store has started a new
+            // generation.
             let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
         });
         Ok(())
@@ -211,7 +236,7 @@ impl ReportThread {
         }
     }
 
-    /// Tells of changes, if there are any. Whether there are more.
+    /// Sends the changes of the store, if there are any. Returns whether there are more.
     fn send_updates(&mut self) -> Result<bool, RestError> {
         if self.updates.pending.is_none() {
             let changes = match self
@@ -226,7 +251,10 @@ impl ReportThread {
                 Err(error) => {
                     let config = HoldingsConfig { bytes_max: INDEX_BYTES_MAX };
                     let _ = self.shared.contents.track(Some(config), ROUTER_TIMEOUT);
-                    tracing::warn!(%error, "what the store holds is told anew");
+                    tracing::warn!(
+                        %error,
+                        "cannot read changes of the store; all holdings are reported again"
+                    );
                     return Ok(false);
                 }
             };
@@ -243,11 +271,15 @@ impl ReportThread {
                 });
             }
             Err(error) if error.is_bad_request() => {
-                tracing::warn!(%error, "what the store holds is told anew, in smaller parts");
+                tracing::warn!(
+                    %error,
+                    "the controller refuses an update; all holdings are reported again in smaller \
+                     updates"
+                );
                 self.updates.batch_shift += 1;
                 self.updates.restart();
                 let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
-                // Not at once, should it be the controller that is wrong.
+                // Wait before the next attempt, in case the controller refuses every body.
                 return Err(error);
             }
             Err(error) => return Err(error),
@@ -255,17 +287,18 @@ impl ReportThread {
         Ok(self.updates.has_more)
     }
 
-    /// Asks the controller about large objects that applications and hosts ask for in vain, until
-    /// it is time to tell again. What other routers lack they ask about themselves.
+    /// Asks the controller about large objects that applications and hosts request and the store
+    /// lacks, until the next report is due. Other routers ask about their own misses.
     fn handle_misses(&mut self) {
         let until = Instant::now() + self.interval;
         let mut answers = true;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            // In steps, so that the end is not waited for.
+            // Wait in short steps, so that a stop is noticed.
             let mut missed = self.shared.contents.next_miss(left.min(Duration::from_millis(200)));
             let mut objects = Vec::new();
-            // All that waits is looked at before the first question: what came in between is newer.
+            // Collect all waiting misses before the first question, because misses that arrive
+            // during the questions are newer.
             while let Some(one) = missed {
                 let counters = &self.shared.counters;
                 if !self.shared.is_own(one.ingress)
@@ -285,17 +318,23 @@ impl ReportThread {
         }
     }
 
-    /// Asks about an object; whether the controller answers. One that is silent is not waited for
-    /// again before it has been told what is due.
+    /// Asks about an object. Returns whether the controller answers. If it does not, no further
+    /// question is sent before the next report succeeds.
     fn ask_controller(&mut self, object: Name) -> bool {
         match self.rest.forward(&object) {
             Ok(answer) => {
-                tracing::info!(%object, decision = ?answer.decision, "asked how to get it");
+                tracing::info!(
+                    %object, decision = ?answer.decision,
+                    "the controller has decided about a missed object"
+                );
                 self.questions.note_answer(Instant::now(), object, answer.decision);
                 true
             }
             Err(error) => {
-                tracing::debug!(%object, %error, "the controller does not say how to get it");
+                tracing::debug!(
+                    %object, %error,
+                    "the controller has not decided about a missed object"
+                );
                 !matches!(error, RestError::Unreachable(_))
             }
         }
@@ -303,7 +342,8 @@ impl ReportThread {
 }
 
 impl UpdateQueue {
-    /// Takes a batch of the router's changes. Nothing is pending if there are none to tell of.
+    /// Makes an update of the changes of one batch. Nothing becomes pending if there are no
+    /// changes.
     fn take(&mut self, generation: u64, changes: Vec<Change>) {
         let number = match self.last_accepted.generation == generation {
             true if changes.is_empty() => return,
@@ -317,22 +357,29 @@ impl UpdateQueue {
         (BLOCKS_MAX >> self.batch_shift.min(10)).max(1)
     }
 
-    /// A new generation follows.
+    /// The store starts a new generation.
     fn restart(&mut self) {
         self.pending = None;
         self.last_accepted = UpdateNumber::default();
         self.has_more = true;
     }
 
-    /// The controller has what is pending.
+    /// The controller has accepted the pending update.
     fn on_accepted(&mut self) {
         if let Some(update) = self.pending.take() {
             self.last_accepted = update.at;
         }
     }
 
-    /// The controller expects this update. If it is neither the next nor the one after what is
-    /// pending, whose answer got lost, all is told anew.
+    /// Compares the numbering with the update that the controller expects.
+    ///
+    /// If it expects the one after the pending update, only the answer was lost. If it expects the
+    /// pending update, or the first of a new generation is pending, the update is sent again.
+    /// Otherwise updates were lost, or another router has reported by this name, and all holdings
+    /// are reported again.
+    ///
+    /// Example: updates 7.3 and 7.4 were sent, and 7.4 is pending. `expected` 7.5 means that 7.4
+    /// has arrived. 7.4 means that it has not. 0.0 means that the controller has restarted.
     fn reconcile(&mut self, expected: UpdateNumber, restart: impl FnOnce()) {
         let after = |at: UpdateNumber| UpdateNumber { number: at.number + 1, ..at };
         if self.pending.as_ref().is_some_and(|update| after(update.at) == expected) {
@@ -359,7 +406,7 @@ fn change(change: HoldingChange) -> Change {
     Change { object: change.name, tier, added, removed }
 }
 
-/// Segments beyond what a file may have are of no file.
+/// Segment numbers beyond `LAST_MAX` belong to no file and are dropped.
 fn segments(ranges: &[SegmentRange]) -> Segments {
     let mut segments = Segments::default();
     for range in ranges.iter().filter(|range| range.first <= Segments::LAST_MAX) {
@@ -385,7 +432,8 @@ mod tests {
     #[test]
     fn updates_are_numbered_without_gaps() {
         let mut updates = UpdateQueue::default();
-        // The first of a generation is told even when it is empty: it makes void what was.
+        // The first update of a generation is sent even if it is empty, because it deletes the old
+        // holdings.
         updates.take(7, Vec::new());
         assert_eq!(updates.pending.as_ref().unwrap().at, at(7, 1));
         updates.on_accepted();
@@ -407,18 +455,18 @@ mod tests {
         };
         let mut updates = UpdateQueue { last_accepted: at(7, 3), ..UpdateQueue::default() };
         assert!(!restarted(&mut updates, at(7, 4)));
-        // It has what is pending, only its answer got lost.
+        // The controller has the pending update; only its answer was lost.
         updates.take(7, some());
         assert!(!restarted(&mut updates, at(7, 5)));
         assert_eq!((updates.last_accepted, updates.pending.is_none()), (at(7, 4), true));
-        // It has not: what is pending is sent again.
+        // It does not have the pending update, so that is sent again.
         updates.take(7, some());
         assert!(!restarted(&mut updates, at(7, 5)));
         assert!(updates.pending.is_some());
-        // It has forgotten everything, or others have told in this router's name.
+        // The controller has restarted, or another router has reported by this name.
         assert!(restarted(&mut updates, at(0, 0)));
         assert!(updates.pending.is_none());
-        // The new generation that follows need not be expected.
+        // The first update of a new generation need not be expected.
         updates.take(9, some());
         assert!(!restarted(&mut updates, at(0, 0)));
         assert_eq!(updates.pending.as_ref().unwrap().at, at(9, 1));

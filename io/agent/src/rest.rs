@@ -1,4 +1,4 @@
-//! Requests to the controller.
+//! HTTP requests to the controller.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,39 +17,40 @@ use crate::access::Access;
 use crate::config::AgentConfig;
 use crate::error::AgentError;
 
-/// How long an answer may take, beyond what is waited for on purpose.
+/// How long an answer may take, in addition to a requested wait.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// And one to whether it is there.
+/// How long a health check may take.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bodies of fewer octets are sent as they are: they take one packet anyway.
+/// Smaller bodies are not compressed, because they fit in one packet anyway.
 const DEFLATED_MIN: usize = 1000;
-/// What most programs take.
+/// The usual level of zlib.
 const LEVEL: u8 = 6;
-/// Octets of an answer at most: those of a configuration of two hundred thousand routes.
+/// Maximum size of an answer in bytes: that of a configuration with 200,000 routes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// How soon controllers that are asked before the present one are tried again.
+/// How often preferred controllers, earlier in the list, are retried.
 const PREFERRED_RETRY: Duration = Duration::from_secs(30);
 
-/// Controllers that share a database, and the token that requests to them bear. The first that
-/// answers is asked; those before it are tried again from time to time, so that all who have the
-/// same list come back to the same one.
+/// The controllers that share a database, and the token for requests to them.
+///
+/// Requests go to the first controller that answers. Earlier ones in the list are retried from time
+/// to time, so that all routers with one list return to the same controller.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerClient {
     http: ureq::Agent,
-    /// Without a slash at their ends.
+    /// Without a slash at the end.
     urls: Arc<[String]>,
-    /// Which one is asked, by all clones.
+    /// The index of the controller in use, shared by all clones.
     current: Arc<AtomicUsize>,
-    /// When those before it were tried last.
+    /// When earlier controllers were retried last.
     retried_at: Arc<Mutex<Option<Instant>>>,
     token: Arc<Mutex<Option<String>>>,
-    /// Where the token is read again when it is refused.
+    /// The token is read again from here when a controller refuses it.
     token_file: Option<PathBuf>,
     pub(crate) health: Arc<ControllerHealth>,
 }
 
-/// How requests end.
+/// Counters of results, for metrics.
 #[derive(Debug, Default)]
 pub(crate) struct ControllerHealth {
     /// Whether the last request was answered.
@@ -65,61 +66,62 @@ impl ControllerHealth {
         self.is_reachable.store(!is_unanswered, Ordering::Relaxed);
         match result {
             Err(RestError::Unreachable(_)) => _ = self.unanswered.fetch_add(1, Ordering::Relaxed),
-            // A controller that has heard of no report yet knows no router: that is no refusal.
+            // 404 means that the controller has no report of this router yet. That does not count
+            // as refused.
             Err(error) if !error.is_unknown() => _ = self.refused.fetch_add(1, Ordering::Relaxed),
             _ => {}
         }
     }
 }
 
-/// The controller, as one router sees it.
+/// The controller's interface for one router.
 #[derive(Clone, Debug)]
 pub(crate) struct RouterClient {
     http: ControllerClient,
     path: String,
 }
 
-/// Why a request brought nothing.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum RestError {
-    #[error("the controller refuses it ({status}): {text}")]
+    #[error("the controller refuses the request ({status}): {text}")]
     Refused {
         status: u16,
         text: String,
         expected: Option<UpdateNumber>,
-        /// After which it may be tried again.
+        /// The controller's `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// It does not answer.
+    /// The controller does not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// It answers, and the answer cannot be used. What was asked for may be done.
+    /// The controller answers, but the answer is unusable. The request may have been carried out.
     #[error("the controller's answer cannot be used: {0}")]
     BadAnswer(String),
 }
 
 impl RestError {
-    /// Whether the controller does not know this router, or not any more.
+    /// Whether the controller does not know this router, or no longer knows it.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })
     }
 
-    /// Whether, as an answer to a report, it says that another router has this one's name.
+    /// As an answer to a report: another router has this router's name.
     pub(crate) fn is_name_taken(&self) -> bool {
         matches!(self, Self::Refused { status: 409, .. })
     }
 
-    /// Whether another controller may be there while this one is not.
+    /// Whether another controller should be tried.
     fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Refused { status: 502..=504, .. })
     }
 
-    /// Whether it is the request itself that is wrong, so that it is refused again.
+    /// Whether the request itself is wrong, so that a retry would fail again.
     pub(crate) fn is_bad_request(&self) -> bool {
         matches!(self, Self::Refused { status: 400 | 413 | 422, .. })
     }
 
-    /// Whether the same may be taken later.
+    /// Whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
@@ -127,7 +129,7 @@ impl RestError {
         }
     }
 
-    /// Whether only the answer is wrong, and no other request need wait for a better one.
+    /// Whether only the answer is unusable. Other requests need not wait.
     pub(crate) fn is_bad_answer(&self) -> bool {
         matches!(self, Self::BadAnswer(_))
     }
@@ -167,15 +169,15 @@ impl ControllerClient {
         self.send_with_token(|url| self.send(self.http.post(format!("{url}{path}")), body))
     }
 
-    /// Asks a controller, and once more with a new token if the present one is refused and its file
-    /// has another one by now.
+    /// Sends a request. If the token is refused and its file contains another one by now, sends it
+    /// again with that.
     fn send_with_token<T>(
         &self,
         send: impl Fn(&str) -> Result<T, RestError>,
     ) -> Result<T, RestError> {
         let used = self.token();
         let mut result = self.send_to_any(&send);
-        // 403: it may be that of another router.
+        // 403: the file may have contained the token of another router.
         let is_refused = matches!(result, Err(RestError::Refused { status: 401 | 403, .. }));
         if is_refused && self.read_token_again(used.as_deref()) {
             result = self.send_to_any(&send);
@@ -188,31 +190,41 @@ impl ControllerClient {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the token's file; whether there is another token now than the one that was used.
+    /// Reads the token file. Returns whether the token now differs from the one that was used.
     fn read_token_again(&self, used: Option<&str>) -> bool {
         let Some(path) = &self.token_file else { return false };
         let read = match std::fs::read_to_string(path) {
             Ok(text) => text.trim().to_owned(),
             Err(error) => {
                 let path = path.display();
-                tracing::warn!(%path, %error, "the token is refused, and cannot be read again");
+                tracing::warn!(
+                    %path, %error,
+                    "the controller refuses the token, and its file cannot be read"
+                );
                 return false;
             }
         };
         if read.is_empty() || read.contains(|letter: char| letter.is_control()) {
             let path = path.display();
-            tracing::warn!(%path, "the token is refused, and its file has no token of one line");
+            tracing::warn!(
+                %path,
+                "the controller refuses the token, and its file contains no token in one line"
+            );
             return false;
         }
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if token.as_deref() != Some(read.as_str()) {
-            tracing::info!(path = %path.display(), "the token was refused and is read again");
+            tracing::info!(
+                path = %path.display(),
+                "the controller refuses the token; the new one from its file is used"
+            );
             *token = Some(read);
         }
         token.as_deref() != used
     }
 
-    /// Asks the present controller, and the others in turn while one is away.
+    /// Sends a request to the current controller, and to the others in turn while it is
+    /// unreachable.
     fn send_to_any<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
         self.retry_preferred();
         let first = self.current.load(Ordering::Relaxed);
@@ -222,19 +234,23 @@ impl ControllerClient {
                 Err(error) if error.is_unreachable() => error,
                 answered => return answered,
             };
+            // After the last controller of the list the first one follows. Each is tried once.
             let next = (at + 1) % self.urls.len();
             if next == first {
                 return Err(error);
             }
             let (away, asked) = (&self.urls[at], &self.urls[next]);
-            tracing::warn!(away, asked, %error, "another controller is asked");
+            tracing::warn!(
+                away, asked, %error,
+                "a controller does not answer; the next one is used"
+            );
             self.current.store(next, Ordering::Relaxed);
             *self.retried_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             at = next;
         }
     }
 
-    /// Whether controllers before the present one are back.
+    /// Returns to an earlier controller of the list if it answers again.
     fn retry_preferred(&self) {
         let present = self.current.load(Ordering::Relaxed);
         {
@@ -248,11 +264,14 @@ impl ControllerClient {
         let is_there = |url: &&String| {
             let request = self.http.get(format!("{url}/health"));
             let asked = request.config().timeout_global(Some(HEALTH_TIMEOUT)).build().call();
-            // One without its database decides all the same.
+            // A controller without its database (503) still decides.
             asked.is_ok_and(|answer| matches!(answer.status().as_u16(), 200 | 503))
         };
         if let Some(at) = self.urls[..present].iter().position(|url| is_there(&url)) {
-            tracing::info!(controller = self.urls[at], "it is back, and asked again");
+            tracing::info!(
+                controller = self.urls[at],
+                "an earlier controller answers again and is used"
+            );
             self.current.store(at, Ordering::Relaxed);
         }
     }
@@ -264,7 +283,7 @@ impl ControllerClient {
         })
     }
 
-    /// An answer that may be waited for, beyond what one takes anyway.
+    /// Requests an answer that may take `wait` longer than usual.
     pub(crate) fn get<'a>(
         &self,
         path: &str,
@@ -324,8 +343,7 @@ impl RouterClient {
         parse_answer(self.http.post(&format!("{}/forward", self.path), &body)?)
     }
 
-    /// The configuration after the one of this generation; nothing if there is none within
-    /// `wait_s`.
+    /// The configuration after generation `after`; none if there is none within `wait_s` seconds.
     pub(crate) fn configuration(
         &self,
         after: u64,
@@ -341,7 +359,7 @@ impl RouterClient {
     }
 }
 
-/// The body of a success.
+/// The body of a successful answer.
 fn body_of(
     sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<Vec<u8>, RestError> {
@@ -355,7 +373,7 @@ fn body_of(
     let read = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
     let octets = read.map_err(|error| match error {
         ureq::Error::BodyExceedsLimit(_) => {
-            RestError::BadAnswer(format!("it has more than {ANSWER_BYTES_MAX} octets"))
+            RestError::BadAnswer(format!("it is larger than {ANSWER_BYTES_MAX} bytes"))
         }
         error => failed(error),
     })?;
@@ -365,12 +383,12 @@ fn body_of(
     let refusal = serde_json::from_slice::<Refusal>(&octets).ok();
     let (text, expected) = match refusal {
         Some(Refusal { error, expected }) => (error, expected),
-        None => ("it does not say why".to_owned(), None),
+        None => ("it gives no reason".to_owned(), None),
     };
     Err(RestError::Refused { status: status.as_u16(), text, expected, retry_after })
 }
 
 pub(crate) fn parse_answer<T: DeserializeOwned>(octets: Vec<u8>) -> Result<T, RestError> {
     serde_json::from_slice(&octets)
-        .map_err(|error| RestError::BadAnswer(format!("it makes no sense: {error}")))
+        .map_err(|error| RestError::BadAnswer(format!("it is not the expected JSON: {error}")))
 }

@@ -1,4 +1,4 @@
-//! How long to wait before a request to the controller is sent again.
+//! Waits before a request to the controller is retried.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use weir_base::{Backoff, NS_PER_MS, NS_PER_S, Rng};
 
 const FIRST_NS: u64 = 250 * NS_PER_MS;
 const MAX_NS: u64 = 30 * NS_PER_S;
-/// The longest wait that a controller may ask for.
+/// The longest wait that a controller may request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// Waits with jitter: the routers of a controller that comes back do not all come at once.
+/// Exponential waits with jitter, so that not all routers return to a controller at once.
 #[derive(Debug)]
 pub(crate) struct RetryWaits {
     failures: u32,
@@ -22,20 +22,20 @@ impl RetryWaits {
         Self { failures: 0, backoff: Backoff::new(FIRST_NS, MAX_NS), rng: Rng::from_seed(seed) }
     }
 
-    /// From now on no wait is longer than `max`, unless the controller asks for a longer one.
+    /// Sets the maximum wait. Only the controller itself can request a longer one.
     pub(crate) fn set_max(&mut self, max: Duration) {
         let max_ns = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
         self.backoff = Backoff::new(FIRST_NS, max_ns.min(MAX_NS));
     }
 
-    /// The wait after a failure; `asked` is the shortest wait that the controller asks for.
+    /// The wait after a failure. `asked` is the minimum wait that the controller requests.
     pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let wait = Duration::from_nanos(self.backoff.jittered_ns(self.failures, &mut self.rng));
         asked.map_or(wait, |asked| wait.max(asked.min(RETRY_AFTER_MAX)))
     }
 
-    /// After a success; whether there was a failure before.
+    /// Call it after a success. Returns whether there was a failure before.
     pub(crate) fn reset(&mut self) -> bool {
         std::mem::take(&mut self.failures) > 0
     }
@@ -67,7 +67,7 @@ mod tests {
         assert!(waits.next(None) <= Duration::from_nanos(FIRST_NS));
     }
 
-    /// A router that is started just before its controller is not left waiting.
+    /// A router that starts shortly before its controller must not wait long.
     #[test]
     fn first_retries_are_quick() {
         for seed in 0..1000 {

@@ -1,7 +1,9 @@
-//! Measures how far other routers are: an Interest to each face, for a name that nobody has and
-//! that goes no further than the next router (`/localhop`). Its refusal comes back, from any router
-//! that speaks NDNLPv2. What is told of it is what a link is like, not how busy it is: the least of
-//! some, and another value only when it is plainly another.
+//! Measures the round-trip times of links.
+//!
+//! The prober sends an Interest to one face, for a name below `/localhop` that does not exist. Any
+//! router that speaks NDNLPv2 answers with a Nack and does not forward it. The reported time must
+//! describe the link, not its load. So it is the least of the last five samples, and a new value is
+//! reported only if it differs clearly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,41 +16,41 @@ use weir_wire::{DataView, Interest, InterestView, LpHeader, Name};
 
 use crate::shared::AgentShared;
 
-/// Faces that are measured at most.
+/// Maximum number of measured faces.
 const FACES_MAX: usize = 256;
-/// Between two probes, whatever face they go to.
+/// Time between two probes of any faces.
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// A face is measured again after so many intervals of the agent.
+/// A face is probed again after this many reporting intervals.
 const PERIOD_INTERVALS: u32 = 5;
-/// Measures of a face of which the least is its round-trip time.
+/// Number of samples whose minimum is the round-trip time.
 const SAMPLES: usize = 5;
-/// Measures before the first is told: the first packets of a link take their time.
+/// Samples before the first report. The first packets on a link take longer.
 const SAMPLES_MIN: usize = 3;
-/// Probes in a row without an answer, after which a face is probed more and more seldom.
+/// Consecutive unanswered probes after which a face is probed less often.
 const FAILURES_TOLERATED: u32 = 3;
 /// The longest wait between two probes of a face, in periods.
 const PERIODS_MAX: u64 = 64;
-/// Changes that are told: by more than this part of what was told last, and than so much. Routes
-/// are computed anew after each.
+/// A new value is reported if it differs by more than a fifth of the reported one, and by more than
+/// a millisecond. The controller computes all routes again after each report.
 const CHANGE_DIVISOR: u64 = 5;
 const CHANGE_NS: u64 = 1_000_000;
 
-/// What is known of one face.
+/// The samples of one face.
 #[derive(Debug, Default)]
 struct FaceRoundTrip {
-    /// The last ones, and how many there were.
+    /// The last samples, and how many there were in all.
     round_trips_ns: [u64; SAMPLES],
     count: usize,
     failures: u32,
-    /// When it is to be measured next; at once if nothing is said.
+    /// When the next probe is due; at once if it is none.
     due: Option<Instant>,
     reported_ns: Option<u64>,
 }
 
 impl FaceRoundTrip {
-    /// Takes a measure; whether something else is to be told now.
+    /// Adds a sample. Returns whether a new value must be reported.
     fn add_sample(&mut self, round_trip_ns: u64) -> bool {
         self.failures = 0;
         self.round_trips_ns[self.count % SAMPLES] = round_trip_ns;
@@ -67,7 +69,7 @@ impl FaceRoundTrip {
         is_other
     }
 
-    /// How long until it is measured again.
+    /// The wait before the next probe.
     fn next_wait(&self, period: Duration) -> Duration {
         match self.failures {
             0 if self.count < SAMPLES_MIN => Duration::ZERO,
@@ -82,7 +84,7 @@ impl FaceRoundTrip {
     }
 }
 
-/// The thread that measures.
+/// The thread that sends probes.
 pub(crate) struct RoundTripProber {
     shared: Arc<AgentShared>,
     period: Duration,
@@ -105,7 +107,7 @@ impl RoundTripProber {
                 looked = Some(Instant::now());
             }
             if measured.and_then(|()| self.measure_next()).is_err() {
-                // With a new connection, later.
+                // Retry later with a new connection.
                 self.client = None;
                 looked = Some(Instant::now());
             }
@@ -117,7 +119,8 @@ impl RoundTripProber {
             Some(client) => client,
             none => {
                 let mut client = self.shared.connect().map_err(|error| error.to_string())?;
-                // By what face an Interest leaves is for its sender to say only with these.
+                // The sender may choose the face of an Interest (NextHopFaceId) only with local
+                // fields.
                 client.enable_local_fields().map_err(|error| error.to_string())?;
                 none.insert(client)
             }
@@ -169,7 +172,7 @@ impl RoundTripProber {
     }
 }
 
-/// How long a refusal takes to come back by a face; nothing if none does.
+/// Sends a probe over a face and waits for the Nack. None if there is no answer in time.
 fn probe(client: &mut Client, face: FaceId) -> Result<Option<Duration>, String> {
     let Some(path) = client.paths().next() else { return Err("the router is gone".into()) };
     let mut name = Name::new();
@@ -213,25 +216,22 @@ mod tests {
     #[test]
     fn reports_changes_not_jitter() {
         let mut measured = FaceRoundTrip::default();
-        assert!(
-            !measured.add_sample(90 * MS) && !measured.add_sample(40 * MS),
-            "the first are not told"
-        );
+        assert!(!measured.add_sample(90 * MS) && !measured.add_sample(40 * MS), "too few samples");
         assert!(measured.add_sample(41 * MS));
         assert_eq!(measured.reported_ns, Some(40 * MS));
-        // Queues come and go; the link is the same.
+        // Queues fill and drain; the link stays the same.
         for round_trip_ms in [60, 45, 40, 80, 47, 33, 35, 47, 39] {
             assert!(!measured.add_sample(round_trip_ms * MS), "{round_trip_ms}");
         }
-        let told: Vec<bool> = (0..6).map(|_| measured.add_sample(100 * MS)).collect();
-        assert_eq!(told.iter().filter(|told| **told).count(), 1, "{told:?}");
+        let reported: Vec<bool> = (0..6).map(|_| measured.add_sample(100 * MS)).collect();
+        assert_eq!(reported.iter().filter(|reported| **reported).count(), 1, "{reported:?}");
         assert_eq!(measured.reported_ns, Some(100 * MS));
-        // Shorter is believed at once.
+        // A shorter time is reported at once.
         assert!(measured.add_sample(20 * MS));
-        // Parts of a millisecond are nothing.
+        // Differences below a millisecond do not count.
         let mut near = FaceRoundTrip::default();
-        let told = [MS / 10, MS / 2, MS / 3, MS / 20, MS].map(|ns| near.add_sample(ns));
-        assert_eq!(told, [false, false, true, false, false]);
+        let reported = [MS / 10, MS / 2, MS / 3, MS / 20, MS].map(|ns| near.add_sample(ns));
+        assert_eq!(reported, [false, false, true, false, false]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A configuration as what is to be set up in the router, and the steps from one to the next.
+//! The routes and strategies that a configuration needs, and the steps from one setup to the next.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use weir_control::message::{Configuration, SetupPart};
 use weir_manage::route_flags;
 use weir_wire::Name;
 
-/// Cost of a next hop to the parts of an object: what is in no part goes by ordinary routes, which
-/// are cheaper.
+/// Cost of a route to the keeper of a part. Segments in no part use ordinary routes, which are
+/// cheaper.
 const PART_COST: u64 = u32::MAX as u64;
 
 /// Cost and flags of a route.
 type RouteValue = (u64, u64);
 
-/// What an agent has set up, or is to set up.
+/// Routes and strategies that the agent has set up or must set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
     routes: BTreeMap<(Name, FaceId), RouteValue>,
@@ -31,7 +31,7 @@ pub(crate) enum SetupStep {
 }
 
 impl SetupStep {
-    /// What of a configuration it is of.
+    /// The part of a configuration that it belongs to.
     pub(crate) fn part(&self) -> SetupPart {
         match self {
             Self::AddRoute { .. } | Self::RemoveRoute { .. } => SetupPart::Routes,
@@ -41,10 +41,12 @@ impl SetupStep {
 }
 
 impl Setup {
-    /// What a configuration asks for. `face_of` is the face to a router, and `foreign_faces` are the faces
-    /// by which routes lead that are not the controller's. An object that `keeps` a strategy of
-    /// somebody else goes as without a plan. Beyond `routes_max` routes the rest is left out: how
-    /// many routes that are.
+    /// The setup that a configuration needs.
+    ///
+    /// `face_of` returns the face to a router. `others` returns the faces of routes to an object
+    /// that are not the controller's. An object for which `keeps` is true has a strategy of someone
+    /// else and is forwarded without its plan. The second value is the number of routes left out
+    /// because they exceed `routes_max`.
     pub(crate) fn from_configuration(
         configuration: &Configuration,
         routes_max: usize,
@@ -80,7 +82,8 @@ impl Setup {
         (setup, left_out)
     }
 
-    /// The steps from this to another: what is new first, so that no name is without a way between.
+    /// The steps from this setup to another one. Additions come first, so that a name always has a
+    /// route.
     pub(crate) fn steps_to(&self, wanted: &Self) -> Vec<SetupStep> {
         let mut steps = Vec::new();
         for ((prefix, face), &(cost, flags)) in &wanted.routes {
@@ -106,7 +109,7 @@ impl Setup {
         steps
     }
 
-    /// Takes note of a step that was done.
+    /// Records a step that the router has taken.
     pub(crate) fn record_step(&mut self, step: SetupStep) {
         match step {
             SetupStep::AddRoute { prefix, face, cost, flags } => {
@@ -124,17 +127,17 @@ impl Setup {
         }
     }
 
-    /// Whether the strategy of this name at this prefix was set for a configuration.
+    /// Whether the agent has set this strategy at this prefix.
     pub(crate) fn has_strategy(&self, prefix: &Name, strategy: &Name) -> bool {
         self.strategies.get(prefix) == Some(strategy)
     }
 
-    /// What others have put in the place of a strategy, or taken away, is theirs.
+    /// Forgets strategies that others have replaced or removed.
     pub(crate) fn forget_strategies(&mut self, is_there: impl Fn(&Name, &Name) -> bool) {
         self.strategies.retain(|prefix, strategy| is_there(prefix, strategy));
     }
 
-    /// The routes of faces that are gone went with them.
+    /// Forgets routes over faces that no longer exist; the router has removed them.
     pub(crate) fn forget_faces(&mut self, is_there: impl Fn(FaceId) -> bool) {
         self.routes.retain(|(_, face), _| is_there(*face));
     }
@@ -193,7 +196,7 @@ mod tests {
         };
         let (setup, left_out) = bounded(&configuration(&["one", "two"]), 1);
         assert_eq!((setup, left_out), (wanted(&configuration(&["one"])), 1));
-        // An object whose parts have no room goes as without a plan.
+        // An object whose parts exceed the limit is forwarded without its plan.
         let (setup, left_out) = bounded(&with_parts(), 2);
         assert_eq!((setup, left_out), (wanted(&configuration(&["one"])), 3));
         assert_eq!(bounded(&with_parts(), 4).1, 0);
@@ -220,7 +223,7 @@ mod tests {
     fn parts_add_and_remove_strategies() {
         let setup = wanted(&with_parts());
         let strategy = &setup.strategies[&name("/data/file/v=1")];
-        // The face to `one` is that of the route, too: it takes turns.
+        // An ordinary route uses the face to `one` as well, so it keeps weight 1.
         let text = strategy.to_string();
         assert!(text.ends_with("/part~257%3A0-99/part~258%3A100-199/weight~258%3A0"), "{text}");
         assert_eq!(setup.routes.len(), 3);
@@ -228,7 +231,8 @@ mod tests {
         assert_eq!(steps.len(), 3);
         assert!(matches!(steps[0], SetupStep::UnsetStrategy { .. }));
         assert!(setup.has_route_over(FaceId(258)));
-        // What somebody else has set at the object's name stays, and nothing is set beside it.
+        // A strategy that someone else has set at the object's name stays, and the agent adds
+        // nothing.
         let (kept, _) =
             Setup::from_configuration(&with_parts(), usize::MAX, face_of, |_| Vec::new(), |_| true);
         assert_eq!(kept, wanted(&configuration(&["one"])));

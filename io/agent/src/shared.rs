@@ -1,4 +1,4 @@
-//! What the agent's threads have in common.
+//! State that the agent's threads share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,13 +10,12 @@ use weir_client::{Client, ClientError};
 use weir_control::message::SetupProblem;
 use weir_runtime::{Contents, LocalPort};
 
-/// Milliseconds since 1970, by the system's clock.
+/// Milliseconds since 1970 by the system clock.
 pub(crate) fn unix_time_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reports: AtomicU64,
@@ -24,11 +23,12 @@ pub(crate) struct Counters {
     pub(crate) questions_left_out: AtomicU64,
 }
 
-/// What threads wait for beside the time.
+/// Lets threads wait for a time, for the end of the agent, or for a report that the controller
+/// accepts after an outage.
 #[derive(Debug, Default)]
 pub(crate) struct WakePoint {
     is_stopping: AtomicBool,
-    /// How often the controller has heard of this router after a time in which it had not.
+    /// How often the controller has accepted a report after it did not know this router.
     reconnects: AtomicU64,
     lock: Mutex<()>,
     changed: Condvar,
@@ -55,14 +55,15 @@ impl WakePoint {
         self.reconnects.load(Ordering::Relaxed)
     }
 
-    /// Waits until the controller hears of this router again, but no longer than `pause`. Says
-    /// whether to go on, and whether it has, since `reconnects` was what it said.
+    /// Waits until the controller accepts a report again, at most for `pause`. `heard` is the value
+    /// of `reconnects` before. Returns whether the thread continues, and whether the controller has
+    /// accepted one.
     pub(crate) fn pause_until_reconnect(&self, pause: Duration, heard: u64) -> (bool, bool) {
         let goes_on = self.pause(pause, || self.reconnects() != heard);
         (goes_on, self.reconnects() != heard)
     }
 
-    /// Waits, unless it is over; says whether to go on.
+    /// Waits, unless `is_over` returns true. Returns whether the thread continues.
     fn pause(&self, pause: Duration, is_over: impl Fn() -> bool) -> bool {
         let until = Instant::now() + pause;
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,24 +84,25 @@ impl WakePoint {
     }
 }
 
+/// State that the agent's threads share.
 pub(crate) struct AgentShared {
     pub(crate) contents: Contents,
     pub(crate) counters: Counters,
     port: LocalPort,
     wake_point: WakePoint,
-    /// The generation of the configuration that is set up, and what of the last one is not.
+    /// The generation that is set up, and the problems of the last configuration.
     setup: Mutex<(u64, Vec<SetupProblem>)>,
-    /// Routes of the present configuration that are left out, beyond the bound.
+    /// Routes of the present configuration that exceed `routes_max`.
     routes_left_out: AtomicU64,
-    /// When a controller last gave the present configuration or said that it holds, in milliseconds
-    /// since 1970; 0: there is none.
+    /// When a controller last sent or confirmed the present configuration, in milliseconds since
+    /// 1970; 0 without one.
     confirmed_ms: AtomicU64,
-    /// Another router has this one's name at the controller: what that has for the name is not for
-    /// this one.
+    /// Another router has this router's name at the controller. So the controller's configurations
+    /// for the name are for that router.
     is_name_refused: AtomicBool,
-    /// Round-trip times to the other ends of faces in nanoseconds, as they are told.
+    /// Reported round-trip times of faces in nanoseconds.
     round_trips: Mutex<BTreeMap<FaceId, u64>>,
-    /// The face of the thread that fetches ahead; 0 before there is one.
+    /// The face of the prefetching thread; 0 before it has one.
     pub(crate) prefetch_face: AtomicU64,
 }
 
@@ -120,18 +122,17 @@ impl AgentShared {
         }
     }
 
-    /// What is set up now: the generation, if all of a configuration is, and what is wrong.
+    /// Records the generation, if a configuration is set up completely, and the problems.
     pub(crate) fn record_setup(&self, generation: Option<u64>, problems: Vec<SetupProblem>) {
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
         *setup = (generation.unwrap_or(setup.0), problems);
     }
 
-    /// The generation that is set up, and what is wrong.
+    /// The generation that is set up, and the problems.
     pub(crate) fn setup(&self) -> (u64, Vec<SetupProblem>) {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// So many routes of the present configuration are left out.
     pub(crate) fn set_routes_left_out(&self, routes: usize) {
         self.routes_left_out.store(routes as u64, Ordering::Relaxed);
     }
@@ -140,39 +141,37 @@ impl AgentShared {
         self.routes_left_out.load(Ordering::Relaxed)
     }
 
-    /// A controller stood by the present configuration then.
+    /// A controller has sent or confirmed the present configuration at this time.
     pub(crate) fn note_confirmed(&self, at_ms: u64) {
         self.confirmed_ms.store(at_ms, Ordering::Relaxed);
     }
 
-    /// Seconds since then; nothing without a configuration.
+    /// Seconds since then; none without a configuration.
     pub(crate) fn configuration_age_s(&self) -> Option<u64> {
         let confirmed_ms = self.confirmed_ms.load(Ordering::Relaxed);
         (confirmed_ms > 0).then(|| unix_time_ms().saturating_sub(confirmed_ms) / 1000)
     }
 
-    /// Whether another router has this one's name, as the controller says.
+    /// Records whether the controller refuses this router because another one has its name.
     pub(crate) fn set_name_refused(&self, is_refused: bool) {
         self.is_name_refused.store(is_refused, Ordering::Relaxed);
     }
 
-    /// See there.
+    /// Whether the controller refuses this router because another one has its name.
     pub(crate) fn is_name_refused(&self) -> bool {
         self.is_name_refused.load(Ordering::Relaxed)
     }
 
-    /// Round-trip times are these now.
     pub(crate) fn set_round_trips(&self, round_trips: BTreeMap<FaceId, u64>) {
         *self.round_trips.lock().unwrap_or_else(PoisonError::into_inner) = round_trips;
     }
 
-    /// Round-trip times to the other ends of faces in nanoseconds, as far as they are known.
+    /// Known round-trip times of faces in nanoseconds.
     pub(crate) fn round_trips(&self) -> BTreeMap<FaceId, u64> {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a face leads to another router, as far as is known: to one that answers as routers
-    /// do.
+    /// Whether a face leads to another router: to one that answers round-trip probes.
     pub(crate) fn is_router(&self, face: FaceId) -> bool {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&face)
     }
@@ -185,7 +184,7 @@ impl AgentShared {
         self.wake_point.is_stopping()
     }
 
-    /// Waits; says whether to go on.
+    /// Waits. Returns whether the thread continues.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         self.wake_point.pause(pause, || false)
     }
@@ -195,7 +194,7 @@ impl AgentShared {
         Client::from_socket_pair(self.port.connect()?)
     }
 
-    /// Whether a face leads to a thread of this agent.
+    /// Whether a face belongs to this agent.
     pub(crate) fn is_own(&self, face: FaceId) -> bool {
         face.0 == self.prefetch_face.load(Ordering::Relaxed)
     }
@@ -205,8 +204,8 @@ impl AgentShared {
 mod tests {
     use super::*;
 
-    /// Who asks for a configuration waits longer and longer while the controller does not know this
-    /// router, and is not to go on waiting when it does.
+    /// While the controller does not know this router, requests for a configuration wait longer and
+    /// longer. A successful report must end such a wait.
     #[test]
     fn reconnect_or_stop_ends_a_wait() {
         const LONG: Duration = Duration::from_secs(60);
@@ -218,7 +217,7 @@ mod tests {
             waiter.join().unwrap()
         });
         assert_eq!(waited, (true, true));
-        // Also if that was just before.
+        // A reconnection before the call counts as well.
         assert_eq!(waits.pause_until_reconnect(LONG, heard), (true, true));
         let heard = waits.reconnects();
         assert_eq!(waits.pause_until_reconnect(Duration::ZERO, heard), (true, false));

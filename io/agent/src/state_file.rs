@@ -1,7 +1,7 @@
-//! The last configuration on disk, for a router that starts while its controller is away.
+//! The last configuration on disk, for a router that starts while its controller is unreachable.
 //!
-//! The file is of this user alone and is replaced as a whole. Its first line has the SHA-256 of the
-//! rest, so that a damaged file is ignored.
+//! Only this user can read the file, and it is always replaced as a whole. Its first line contains
+//! the SHA-256 of the rest, so a damaged file is recognized and ignored.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 use weir_control::message::Configuration;
 use weir_security::sha256;
 
-/// What a file of this kind begins with, and its version.
+/// The start of the first line, with the version of the format.
 const HEADER: &str = "weir-configuration 1 ";
-/// Octets of a file at most: those of an answer, written in full.
+/// Maximum size of the file in bytes: that of the largest answer, written in full.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A configuration, and when and where it came from.
+/// A configuration with its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredConfiguration {
     pub(crate) router: String,
-    /// The controllers that were asked.
+    /// The controllers that the agent was configured with.
     pub(crate) urls: Vec<String>,
-    /// When it came, in milliseconds since 1970.
+    /// When the configuration was received, in milliseconds since 1970.
     pub(crate) received_ms: u64,
     pub(crate) configuration: Configuration,
 }
 
-/// Where the last configuration is kept.
+/// The file, for one router and its controllers.
 pub(crate) struct StateFile {
     path: PathBuf,
     router: String,
     urls: Vec<String>,
-    /// Said once, until it can be written again.
+    /// Whether the last write failed. A failure is logged once, until a write succeeds.
     has_failed: bool,
 }
 
@@ -43,24 +43,27 @@ impl StateFile {
         Self { path, router, urls, has_failed: false }
     }
 
-    /// What was kept for this router by these controllers.
+    /// The stored configuration, if it is for this router and from these controllers.
     pub(crate) fn load(&self) -> Option<StoredConfiguration> {
         let path = self.path.display();
         match read(&self.path) {
             Ok(kept) if kept.router == self.router && kept.urls == self.urls => Some(kept),
             Ok(_) => {
-                tracing::info!(%path, "the kept configuration is of another router or controller");
+                tracing::info!(
+                    %path,
+                    "the state file is of another router or controller and is ignored"
+                );
                 None
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!(%path, %error, "the kept configuration is ignored");
+                tracing::warn!(%path, %error, "the state file cannot be read and is ignored");
                 None
             }
         }
     }
 
-    /// Keeps a configuration. Returns whether it could be written.
+    /// Writes a configuration. Returns whether it was written.
     pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) -> bool {
         let kept = StoredConfiguration {
             router: self.router.clone(),
@@ -75,8 +78,8 @@ impl StateFile {
             let path = self.path.display();
             tracing::warn!(
                 %path, %error,
-                "the configuration cannot be kept: after a restart while the controller is away \
-                 this router has no routes of it; see [controller] state_file"
+                "cannot write the state file: if the router restarts while the controller is down, \
+                 it has no routes; check [controller] state_file"
             );
         }
         self.has_failed = written.is_err();

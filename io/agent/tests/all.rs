@@ -1,4 +1,4 @@
-//! Tests of the agent, in one program: each file would link all libraries again.
+//! Tests of the agent, in one program, because each file would link all libraries again.
 
 mod bad_controller;
 mod common;

@@ -1,4 +1,4 @@
-//! A controller that is wrong: it offers what is out of date, or takes less than it is told.
+//! Faulty controllers: they offer outdated configurations, or refuse valid requests.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use weir_control::message::{Configuration, Peer, RouteOrder};
 use weir_io_fixture::wait_until;
 use weir_manage::{RibEntry, route_origin};
 
-/// A route of the controller's for `/ghost`, in a configuration of this number.
+/// A configuration of this generation with a route for `/ghost`.
 fn with_route(generation: u64) -> Configuration {
     let (router, prefix) = ("ghost".to_owned(), name("/ghost"));
     let uris = vec!["udp4://127.0.0.1:9".to_owned()];
@@ -39,27 +39,27 @@ fn older_configuration_is_ignored() {
     };
     controller.wait_until("it is set up", |controller| generation(controller) == Some(1000));
     assert!(has_route(&node));
-    // One that has forgotten, or another one with an older view.
+    // As from a restarted controller, or another one with older knowledge.
     let before = controller.requests("configuration");
-    controller.insist(Configuration { generation: 500, ..Configuration::default() });
-    wait_until("the agent asks for configurations", || {
+    controller.repeat_configuration(Configuration { generation: 500, ..Configuration::default() });
+    wait_until("the agent requests configurations", || {
         controller.requests("configuration") >= before + 4
     });
     assert!(has_route(&node));
     controller.with(|controller| assert_eq!(generation(controller), Some(1000)));
-    // It is not at odds with it for ever.
-    controller.insist(Configuration { generation: 1001, ..Configuration::default() });
+    // The agent accepts newer configurations again.
+    controller.repeat_configuration(Configuration { generation: 1001, ..Configuration::default() });
     controller.wait_until("the next one", |controller| generation(controller) == Some(1001));
     assert!(!has_route(&node));
 }
 
-/// Each time that it heard of a router it was asked again at once, whatever it had asked for.
+/// Regression: each accepted report triggered a request at once, in spite of `Retry-After`.
 #[test]
 fn retry_after_is_respected() {
     let controller = TestController::start(ControllerConfig::default());
-    controller.put_off();
+    controller.postpone();
     let _node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
-    wait_until("the agent asks for a configuration", || controller.requests("configuration") != 0);
+    wait_until("the agent requests a configuration", || controller.requests("configuration") != 0);
     for _ in 0..3 {
         controller.forget();
         controller.wait_until("it is heard of", |controller| controller.routers().count() == 1);
@@ -78,19 +78,19 @@ fn large_updates_are_split_on_413() {
     let object = |number: u64| name(&format!("/data/{number}/v=1"));
     (0..OBJECTS).for_each(|number| read(&node.router, &object(number), 1));
     controller.refuse(false);
-    let is_told = |controller: &weir_control::Controller| {
+    let are_reported = |controller: &weir_control::Controller| {
         (0..OBJECTS).all(|number| !controller.holdings(&object(number)).is_empty())
     };
-    controller.wait_until("all is told", is_told);
+    controller.wait_until("all holdings are reported", are_reported);
     assert!(controller.requests("too large") > 0);
     assert!(controller.updates().0.iter().all(|update| update.changes.len() <= 100));
 }
 
-/// Regression: it refused all reports, and the router went on without it.
+/// Regression: an old controller refused all reports because of the unknown field.
 #[test]
 fn old_controller_gets_no_instance_number() {
     let controller = TestController::start(ControllerConfig::default());
-    controller.grow_old();
+    controller.use_old_schema();
     let _site = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
     controller.with(|controller| {
@@ -98,8 +98,8 @@ fn old_controller_gets_no_instance_number() {
     });
 }
 
-/// Regression: a command that no packet has room for cost the connection, and no step after it was
-/// taken; an answer beyond the bound was taken for silence.
+/// Regression: a command too long for a packet cost the connection, and later steps were not taken.
+/// An answer that was too large counted as no answer.
 #[test]
 fn oversized_answers_fail_alone() {
     let controller = TestController::start(ControllerConfig::default());
@@ -112,7 +112,7 @@ fn oversized_answers_fail_alone() {
     long.peers.insert(0, Peer { router: "far".into(), uris: vec!["u".repeat(9000)] });
     controller.dictate(long);
     wait_until("the route is set up", || has_route(&node));
-    // What it holds is told, although no answer to a report can be used.
+    // Holdings are reported although no answer to a report is usable.
     wait_until("holdings are reported", || !controller.updates().0.is_empty());
 }
 
@@ -135,7 +135,7 @@ fn excess_routes_are_refused_and_counted() {
         controller.routers().next().is_some_and(|(_, report)| {
             let text = report.problems.first().map(|problem| problem.text.as_str());
             report.generation == 1000
-                && text.is_some_and(|text| text.contains("41 routes are left"))
+                && text.is_some_and(|text| text.contains("41 routes are not set up"))
         })
     };
     controller.wait_until("it says how many", told);

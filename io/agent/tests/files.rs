@@ -1,4 +1,4 @@
-//! A producer and a real controller that is away at first.
+//! A producer and a real controller that is unreachable at first.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
@@ -19,7 +19,7 @@ fn next(events: &Receiver<FilesEvent>) -> FilesEvent {
     events.recv_timeout(PATIENCE).expect("something happens")
 }
 
-/// A controller's configuration at this address, and the access of a producer of `/data`.
+/// The configuration of a controller at this address, and the access of a producer of `/data`.
 fn controller(folder: &tempfile::TempDir, listen: SocketAddr) -> (Config, Access) {
     let database = folder.path().join("controller.db").into();
     let prefixes = ["/data".parse().unwrap()];
@@ -32,7 +32,7 @@ fn controller(folder: &tempfile::TempDir, listen: SocketAddr) -> (Config, Access
 #[test]
 fn files_wait_for_an_unreachable_controller() {
     let folder = tempfile::tempdir().unwrap();
-    // It takes connections and says nothing.
+    // It accepts connections and does not answer.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let (config, access) = controller(&folder, silent.local_addr().unwrap());
     let (tell, events) = channel();
@@ -42,8 +42,8 @@ fn files_wait_for_an_unreachable_controller() {
     let producer = Files::new(&access).unwrap();
     let tell = move |event| drop(tell.send(event));
     let telling = producer.register_in_background(files, Vec::new(), tell).unwrap();
-    let FilesEvent::Waiting(_) = next(&events) else { panic!("nobody has answered") };
-    // One request waits, not one for each file.
+    let FilesEvent::Waiting(_) = next(&events) else { panic!("no controller has answered") };
+    // There is one waiting request for all files.
     silent.set_nonblocking(true).unwrap();
     let mut connections = 0;
     while silent.accept().is_ok() {
@@ -52,11 +52,11 @@ fn files_wait_for_an_unreachable_controller() {
     assert!((1..5).contains(&connections), "{connections} requests");
     drop(silent);
     let server = Server::start(config).unwrap();
-    let FilesEvent::Refused(refused) = next(&events) else { panic!("one is of another prefix") };
+    let FilesEvent::Refused(refused) = next(&events) else { panic!("one file has another prefix") };
     assert_eq!(refused.name.to_string(), "/others/v=1");
     assert!(refused.error.contains("/data"), "{}", refused.error);
     let FilesEvent::Done = next(&events) else { panic!("the others are registered") };
-    // The same again is no error, and another size is.
+    // Registering a file again succeeds, unless its size differs.
     assert_eq!(producer.add(&[file(7)]).unwrap(), []);
     let other = File { segments: 99, ..file(8) };
     assert_eq!(producer.add(&[file(7), other]).unwrap().len(), 1);
@@ -89,7 +89,7 @@ fn withdraws_before_it_registers() {
     access.url = server.url();
     let producer = Files::new(&access).unwrap();
     assert_eq!(producer.add(&[file(1)]).unwrap(), []);
-    // Of a version that is known another size is refused, unless that has been withdrawn.
+    // A known version cannot change its size, unless it has been withdrawn.
     let other = File { segments: 99, ..file(1) };
     assert_eq!(producer.add(std::slice::from_ref(&other)).unwrap().len(), 1);
     let (tell, events) = channel();

@@ -1,5 +1,5 @@
-//! Whose misses an agent asks about: applications of its machine, hosts without a router where that
-//! is wanted, and never other routers.
+//! An agent asks about misses of local applications, of hosts if configured, and never of other
+//! routers.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FaceStatus};
 use weir_runtime::Handle;
 
-/// Segments of an object: two of them are told of when they are missed.
+/// Segments of an object. Two misses of it are reported, one for each range of 64 segments.
 const SEGMENTS: u64 = 130;
 
 /// A host that sends to a router by UDP.
@@ -23,7 +23,7 @@ fn host(node: &RouterWithAgent) -> Client {
     Client::from_udp_ports(vec![(port, peer, 8800)]).unwrap()
 }
 
-/// Has a router send all that it is asked for below `/data` by its first face.
+/// Adds a route of a router for `/data` over its first face.
 fn lead(router: &Handle, uri: &str) {
     let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
     let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
@@ -59,7 +59,7 @@ fn asks_for_hosts_only_if_configured() {
         read(&other, &of_router, SEGMENTS);
         read_by(&mut host(&edge), &of_host, SEGMENTS);
         read(&edge.router, &of_application, SEGMENTS);
-        // Misses are told in the order in which they were.
+        // Misses are reported in order.
         let until = Instant::now() + PATIENCE;
         while !controller.asked().contains(&of_application) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));

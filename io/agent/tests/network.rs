@@ -1,4 +1,4 @@
-//! Routers of this process with agents, and a controller.
+//! Routers with agents in one process, and a controller.
 
 use crate::common;
 
@@ -28,16 +28,16 @@ fn file(segments: u64) -> File {
     }
 }
 
-/// `edge`, `middle` and `origin` in a row.
-struct Row {
+/// Routers `edge`, `middle` and `origin` in a chain.
+struct ThreeRouters {
     controller: TestController,
     edge: RouterWithAgent,
-    /// Held, so that it goes on.
+    /// Kept alive.
     _middle: RouterWithAgent,
     origin: RouterWithAgent,
 }
 
-impl Row {
+impl ThreeRouters {
     fn start(threads: usize, store_bytes: u64) -> Self {
         let controller = TestController::start(ControllerConfig::default());
         let origin = RouterWithAgent::start("origin", &controller, threads, store_bytes, &[]);
@@ -48,7 +48,7 @@ impl Row {
         Self { controller, edge, _middle: middle, origin }
     }
 
-    /// Waits until routes lead from the edge to the producer. Small objects have nothing else of
+    /// Waits until routes lead from the edge to the producer. Small objects need nothing else of
     /// the controller.
     fn wait_for_routes(&self) {
         self.controller.wait_until("there are routes", |controller| {
@@ -63,7 +63,7 @@ impl Row {
             ["edge", "middle"].iter().all(|router| has_route(router) && has_got(router))
         });
         read(&self.edge.router, &name("/data/small/v=1"), 3);
-        // Faces that were made by the first packets of others are reported, too.
+        // Faces that were created by a peer's first packets are reported as well.
         let has_both_ways = |controller: &weir_control::Controller| controller.links().len() == 4;
         self.controller.wait_until("links are known both ways", has_both_ways);
     }
@@ -71,17 +71,17 @@ impl Row {
 
 #[test]
 fn file_in_parts_is_produced_once() {
-    // 16 MB of packets alone, where no store has more than 12.6; and 57, where none has more than
-    // 50.3: a store that has all of it, as it may before there is a plan, is asked for all of it.
+    // 16 MB of packets with stores of 12.6 MB, and 57 MB with stores of 50.3 MB. So no store can
+    // hold all of it, and it must be divided.
     for (threads, store_bytes, segments) in [(1, 12 << 20, 2000), (2, 48 << 20, 7000)] {
-        let row = Row::start(threads, store_bytes);
+        let row = ThreeRouters::start(threads, store_bytes);
         let producer = Producer::start(&row.origin.router, "/data", segments);
         row.controller
             .with(|controller| controller.add_file("producer p", file(segments)).unwrap());
         row.wait_for_routes();
         let object = file(segments).name;
         read(&row.edge.router, &object, segments);
-        // A reader as fast as this may have ended before its router has asked.
+        // The read may end before the router asks the controller.
         row.controller.wait_until("it is planned", |controller| controller.plans().count() == 1);
         row.controller.wait_until("each keeps its part", |controller| {
             let held: BTreeMap<_, _> = controller.holdings(&object).into_iter().collect();
@@ -106,7 +106,7 @@ fn file_in_parts_is_produced_once() {
 
 #[test]
 fn restarted_controller_gets_a_full_report() {
-    let row = Row::start(2, 12 << 20);
+    let row = ThreeRouters::start(2, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", 300);
     row.wait_for_routes();
     let object = name("/data/other/v=1");
@@ -119,12 +119,12 @@ fn restarted_controller_gets_a_full_report() {
     let updates = row.controller.requests("update");
     assert!(updates < 40, "{updates} updates for 900 segments");
     row.controller.forget();
-    row.controller.wait_until("all three have told again that they hold it", is_held);
+    row.controller.wait_until("all three have reported it again", is_held);
 }
 
 #[test]
 fn forwards_without_controller_then_reports() {
-    let row = Row::start(1, 12 << 20);
+    let row = ThreeRouters::start(1, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", 100);
     row.wait_for_routes();
     row.controller.refuse(true);
@@ -132,7 +132,7 @@ fn forwards_without_controller_then_reports() {
     read(&row.edge.router, &object, 100);
     row.controller.with(|controller| assert!(controller.holdings(&object).is_empty()));
     row.controller.refuse(false);
-    row.controller.wait_until("what came meanwhile is told", |controller| {
+    row.controller.wait_until("changes in between are reported", |controller| {
         controller.holdings(&object).iter().any(|(router, held)| {
             *router == "edge" && held.ranges().collect::<Vec<_>>() == [(0, 99)]
         })
@@ -141,7 +141,7 @@ fn forwards_without_controller_then_reports() {
 
 #[test]
 fn routes_follow_producers_and_spare_others() {
-    let row = Row::start(1, 12 << 20);
+    let row = ThreeRouters::start(1, 12 << 20);
     let producer = Producer::start(&row.origin.router, "/data", 3);
     row.wait_for_routes();
     let mut client =
@@ -171,15 +171,15 @@ fn routes_follow_producers_and_spare_others() {
     });
 }
 
-/// Interests that came from applications of this process, the agent's among them.
+/// Interests from applications of this process, including the agent.
 fn local_interests(router: &Handle) -> u64 {
     let faces = router.snapshot().unwrap().faces;
     let local = faces.iter().filter(|face| face.uri.starts_with("fd"));
     local.map(|face| face.counters.in_interests).sum()
 }
 
-/// Asks for a late segment of so many objects, each once; how often that was refused, which is the
-/// answer of a router without a route.
+/// Sends an Interest for a late segment of each of `objects` objects. Returns how many were refused
+/// with a Nack, as a router without a route does.
 fn miss(client: &mut Client, objects: u64) -> u64 {
     let path = client.paths().next().unwrap();
     let (mut refused, mut packets) = (0, Vec::new());
@@ -203,13 +203,13 @@ fn miss(client: &mut Client, objects: u64) -> u64 {
 
 const FLOOD: u64 = 10_000;
 
-/// A router whose agent reports at its start and then not for a minute.
+/// A router whose agent reports at its start, and then not for a minute.
 fn quiet_site(controller: &TestController) -> RouterWithAgent {
     let (router, uri) = common::router(1, 1 << 20, &[]);
     let mut node = RouterWithAgent { agent: None, router, uri };
     let quiet = |config: &mut AgentConfig| config.interval = Duration::from_secs(60);
     node.start_agent_with("edge", controller, quiet);
-    controller.wait_until("the router has told of itself and been set up", |controller| {
+    controller.wait_until("the router has reported and been set up", |controller| {
         controller.configuration("edge").is_some()
     });
     node
@@ -223,7 +223,7 @@ fn misses_of_other_hosts_cost_nothing() {
     let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let before = local_interests(&node.router);
     assert!(miss(&mut stranger, FLOOD) > FLOOD / 2);
-    // What an application misses after it is asked about all the same: the flood is behind.
+    // A miss after the flood is still asked about.
     let path = client.paths().next().unwrap();
     let interest = Interest::new(name("/own/v=1/seg=64")).nonce(1).lifetime_ms(1000).encode();
     client.send_bytes(path, &interest).unwrap();
@@ -264,8 +264,8 @@ fn flood_of_misses_is_sampled_and_counted() {
     assert!(cost < 20, "{cost} Interests for management");
 }
 
-/// A router `ghost` of the controller's that reports these addresses, a face to the one that is
-/// there, and a producer or none.
+/// Reports a router `ghost` with these addresses, a face to the present router, and a producer or
+/// none.
 fn report_ghost(
     controller: &TestController,
     node: &RouterWithAgent,
@@ -284,7 +284,7 @@ fn report_ghost(
     });
 }
 
-/// Waits until the router has told that it is set up as the controller wants it now.
+/// Waits until the router reports that its newest configuration is set up.
 fn wait_until_set_up(controller: &TestController, router: &str) {
     controller.wait_until("the newest configuration is set up", |controller| {
         let report = controller.routers().find(|(name, _)| *name == router).unwrap().1;
@@ -296,7 +296,7 @@ fn lone_site() -> (TestController, RouterWithAgent) {
     let never = ControllerConfig { router_timeout_ns: u64::MAX / 2, ..ControllerConfig::default() };
     let controller = TestController::start(never);
     let node = RouterWithAgent::start("edge", &controller, 1, 12 << 20, &[]);
-    controller.wait_until("the router has told of itself", |controller| {
+    controller.wait_until("the router has reported", |controller| {
         controller.routers().any(|(name, _)| name == "edge")
     });
     (controller, node)
@@ -322,14 +322,14 @@ fn face_in_use_by_others_is_kept() {
     client.command(Command::RibRegister, &parameters).unwrap();
     report_ghost(&controller, &node, ghost, false);
     wait_until_set_up(&controller, "edge");
-    assert_eq!(face(&mut client), Some(made), "a route of somebody else needs it");
+    assert_eq!(face(&mut client), Some(made), "someone else's route needs it");
     client.command(Command::RibUnregister, &parameters).unwrap();
     report_ghost(&controller, &node, ghost, true);
     wait_until_set_up(&controller, "edge");
     assert_eq!(face(&mut client), Some(made));
     report_ghost(&controller, &node, ghost, false);
     wait_until_set_up(&controller, "edge");
-    assert_eq!(face(&mut client), None, "nobody needs it");
+    assert_eq!(face(&mut client), None, "it is unused");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn failed_setup_is_reported_and_retried() {
         };
         report.problems.iter().any(is_so) && report.generation < newest
     });
-    // It comes back somewhere else.
+    // The router comes back at another address.
     report_ghost(&controller, &node, "dev://nowhere", false);
     report_ghost(&controller, &node, "udp4://127.0.0.1:9", true);
     wait_until_set_up(&controller, "edge");
@@ -359,7 +359,7 @@ fn failed_setup_is_reported_and_retried() {
 #[test]
 fn strategy_set_by_others_is_kept() {
     let segments = 2000;
-    let row = Row::start(1, 12 << 20);
+    let row = ThreeRouters::start(1, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", segments);
     row.controller.with(|controller| controller.add_file("producer p", file(segments)).unwrap());
     row.wait_for_routes();

@@ -1,5 +1,5 @@
-//! What fetching ahead costs a transfer that somebody waits for, over one link that both need.
-//! Shown with `--nocapture`.
+//! The cost of prefetching for a transfer over the same link. Run it with `--nocapture` to see
+//! figures.
 
 use crate::common;
 
@@ -22,18 +22,18 @@ use weir_socket::{
 };
 use weir_transport::{ConsumerConfig, Target, Verification};
 
-/// Segments of the transfer that is waited for: 16 MB, 3.3 s of the link.
+/// Segments of the measured transfer: 16 MB, 3.3 s of the link.
 const SEGMENTS: u64 = 2000;
 const ROUNDS: u64 = 3;
 
-/// Somebody who waits for one object.
-struct Waiting {
+/// Downloads one object and waits for it.
+struct TimedDownload {
     target: Option<Target>,
     trust: Arc<dyn Verifier>,
     segments: u64,
 }
 
-impl DownloadHost for Waiting {
+impl DownloadHost for TimedDownload {
     fn next(&mut self) -> Option<(DownloadId, Target)> {
         Some((DownloadId(0), self.target.take()?))
     }
@@ -60,11 +60,11 @@ impl DownloadHost for Waiting {
     }
 }
 
-/// How long a transfer of an object takes that nobody has asked for before.
+/// The duration of the transfer of a new object.
 fn transfer(node: &RouterWithAgent, number: u64) -> Duration {
     let mut client = Client::from_socket_pair(node.router.local_port().connect().unwrap()).unwrap();
     let versioned = name(&format!("/data/front-{number}/v=1"));
-    let mut waiting = Waiting {
+    let mut waiting = TimedDownload {
         target: Some(Target::Range { versioned, segments: 0..SEGMENTS }),
         trust: Arc::new(DigestVerifier),
         segments: 0,
@@ -82,7 +82,7 @@ fn transfer(node: &RouterWithAgent, number: u64) -> Duration {
     began.elapsed()
 }
 
-/// `edge` behind a link of 40 Mbit/s and 10 ms each way, with 100 ms of queue, to `origin`.
+/// `edge`, connected to `origin` by a link of 40 Mbit/s, 10 ms each way, with a queue of 100 ms.
 fn behind_a_link(controller: &TestController) -> (RouterWithAgent, RouterWithAgent, Producer) {
     let (router, uri) = common::router(1, 0, &[]);
     let origin = RouterWithAgent { agent: None, router, uri };
@@ -109,7 +109,7 @@ fn behind_a_link(controller: &TestController) -> (RouterWithAgent, RouterWithAge
 }
 
 #[test]
-#[ignore = "half a minute, and its figures want idle processors"]
+#[ignore = "half a minute, and its figures need idle processors"]
 fn prefetch_yields_to_a_transfer() {
     let controller = TestController::start(ControllerConfig::default());
     let (edge, _origin, producer) = behind_a_link(&controller);
@@ -122,7 +122,7 @@ fn prefetch_yields_to_a_transfer() {
             ..Configuration::default()
         });
     };
-    let (mut alone, mut beside, mut ahead, mut ahead_alone) = (vec![], vec![], vec![], vec![]);
+    let (mut alone, mut shared, mut ahead, mut ahead_alone) = (vec![], vec![], vec![], vec![]);
     for round in 0..ROUNDS {
         let generation = 1000 + 2 * round;
         fetch(generation, false);
@@ -130,14 +130,14 @@ fn prefetch_yields_to_a_transfer() {
         alone.push(transfer(&edge, 2 * round).as_secs_f64());
         let before = producer.asked();
         fetch(generation + 1, true);
-        wait_until("it is fetched ahead", || producer.asked() != before);
-        // It has taken the link before the other comes.
+        wait_until("prefetching has started", || producer.asked() != before);
+        // Prefetching uses the whole link before the transfer starts.
         std::thread::sleep(Duration::from_secs(2));
         let began = producer.asked();
-        beside.push(transfer(&edge, 2 * round + 1).as_secs_f64());
+        shared.push(transfer(&edge, 2 * round + 1).as_secs_f64());
         let ended = producer.asked();
         ahead.push(ended.saturating_sub(began + SEGMENTS) as f64);
-        // And it takes it again.
+        // Prefetching takes the link again.
         std::thread::sleep(Duration::from_secs(3));
         ahead_alone.push((producer.asked() - ended) as f64 / 3.0);
     }
@@ -145,14 +145,14 @@ fn prefetch_yields_to_a_transfer() {
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    let (alone_s, beside_s) = (median(&mut alone), median(&mut beside));
+    let (alone_s, shared_s) = (median(&mut alone), median(&mut shared));
     let (ahead, ahead_alone) = (median(&mut ahead), median(&mut ahead_alone));
     println!(
-        "16 MB over 40 Mbit/s: {alone_s:.2} s alone ({alone:.2?}), {beside_s:.2} s beside fetching \
-         ahead ({beside:.2?}), {:.3} times; meanwhile {ahead:.0} Interests for what is fetched \
-         ahead, {ahead_alone:.0} a second afterwards",
-        beside_s / alone_s
+        "16 MB over 40 Mbit/s: {alone_s:.2} s alone ({alone:.2?}), {shared_s:.2} s while prefetching \
+         ({shared:.2?}), {:.3} times; meanwhile {ahead:.0} Interests to prefetch, \
+         {ahead_alone:.0} a second afterwards",
+        shared_s / alone_s
     );
-    assert!(beside_s < 2.0 * alone_s, "{beside:?} {alone:?}");
+    assert!(shared_s < 2.0 * alone_s, "{shared:?} {alone:?}");
     assert!(ahead_alone > 0.0);
 }

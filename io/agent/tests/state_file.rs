@@ -1,4 +1,4 @@
-//! A router that starts while its controller is away.
+//! A router that starts while its controller is unreachable.
 
 use crate::common;
 use weir_io_fixture::wait_until;
@@ -52,7 +52,7 @@ fn starts_with_the_last_configuration() {
     let node = start(&controller, &state_file);
     wait_until("the kept route is set", || has_route(&node, "/kept"));
 
-    // A controller that knows better has its way, also with a lower number.
+    // A configuration from a controller replaces the stored one, even with a lower generation.
     controller.dictate(with_route(500, "/newer"));
     controller.refuse(false);
     wait_until("the newer route is set", || has_route(&node, "/newer"));

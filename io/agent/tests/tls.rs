@@ -1,4 +1,4 @@
-//! Agents and producers, and a real controller that asks for their certificates.
+//! Agents and producers with a real controller that requires client certificates.
 
 use crate::common;
 
@@ -22,7 +22,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A certificate for a name, and its key, in PEM.
+    /// A certificate for a name and its key, in PEM.
     fn issue(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -30,14 +30,14 @@ impl Authority {
     }
 }
 
-/// A controller that asks for certificates, and what it takes to be let in.
-struct Guarded {
+/// A controller that requires client certificates, with its authority.
+struct TlsController {
     folder: tempfile::TempDir,
     authority: Authority,
     server: Server,
 }
 
-impl Guarded {
+impl TlsController {
     fn start() -> Self {
         let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
         let at = |file: &str| folder.path().join(file);
@@ -90,7 +90,7 @@ fn file() -> File {
 
 #[test]
 fn accepts_only_a_trusted_controller() {
-    let guarded = Guarded::start();
+    let guarded = TlsController::start();
     let own = guarded.access(Role::Producer, "producer", Some(&guarded.authority));
     assert!(Files::new(&own).unwrap().add(&[file()]).unwrap().is_empty());
     for stranger in [None, Some(&Authority::new())] {
@@ -98,14 +98,14 @@ fn accepts_only_a_trusted_controller() {
         let error = Files::new(&access).unwrap().add(&[file()]).unwrap_err();
         assert!(!error.to_string().is_empty());
     }
-    // Half of what it takes is refused before anything is sent.
+    // A certificate without its key is refused before anything is sent.
     let half = Access { key_pem: None, ..own };
     assert!(Files::new(&half).is_err());
 }
 
 #[test]
 fn sends_its_client_certificate() {
-    let guarded = Guarded::start();
+    let guarded = TlsController::start();
     let (router, uri) = common::router(1, 1 << 20, &[]);
     let config = AgentConfig {
         access: guarded.access(Role::Router, "edge", Some(&guarded.authority)),

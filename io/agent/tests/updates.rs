@@ -1,6 +1,6 @@
-//! What it takes to tell a controller what a store holds: octets of Updates over octets of the Data
-//! that they tell of, as ranges, and as one message for each packet would take (paper
-//! multipath-cache-management, 3.1). Shown with `--nocapture`.
+//! The cost of reporting holdings: bytes of updates in proportion to the bytes of Data, as ranges,
+//! and as one message for each packet (paper multipath-cache-management, 3.1). Run it with
+//! `--nocapture` to see figures.
 
 use crate::common;
 
@@ -9,45 +9,45 @@ use weir_control::message::{Change, Update, UpdateNumber};
 use weir_control::{ControllerConfig, Segments};
 use weir_wire::Name;
 
-/// Octets of a Data with its name and signature, beside the content.
+/// Bytes of a Data packet in addition to the content: name and signature.
 const OVERHEAD_BYTES: u64 = 100;
 
 #[derive(Debug, Default)]
-struct Told {
+struct UpdateCost {
     messages: u64,
     bytes: u64,
-    /// Segments that came or went: what takes a message each, packet by packet.
+    /// Segments added or removed: the number of messages with one message for each packet.
     packets: u64,
     by_packet_bytes: u64,
-    /// Of segments that came.
+    /// Bytes of added segments.
     data_bytes: u64,
 }
 
-impl Told {
+impl UpdateCost {
     fn of(updates: &[Update], (heads, bodies): (u64, u64)) -> Self {
         let head = heads / (updates.len() as u64).max(1);
         let (messages, bytes) = (updates.len() as u64, heads + bodies);
-        let mut told = Self { messages, bytes, ..Self::default() };
+        let mut cost = Self { messages, bytes, ..Self::default() };
         for change in updates.iter().flat_map(|update| &update.changes) {
             let Change { object, tier, added, removed } = change;
             for (segments, is_added) in [(added, true), (removed, false)] {
-                told.data_bytes += match is_added {
+                cost.data_bytes += match is_added {
                     true => segments.count() * (SEGMENT_BYTES as u64 + OVERHEAD_BYTES),
                     false => 0,
                 };
                 for segment in segments.ranges().flat_map(|(first, last)| first..=last) {
-                    told.packets += 1;
+                    cost.packets += 1;
                     let one = Segments::range(segment, segment);
                     let none = Segments::default();
                     let (added, removed) = if is_added { (one, none) } else { (none, one) };
                     let object = object.clone();
                     let changes = vec![Change { object, tier: *tier, added, removed }];
-                    let at = UpdateNumber { generation: 1_790_000_000_000, number: told.packets };
-                    told.by_packet_bytes += head + length(&Update { at, changes });
+                    let at = UpdateNumber { generation: 1_790_000_000_000, number: cost.packets };
+                    cost.by_packet_bytes += head + length(&Update { at, changes });
                 }
             }
         }
-        told
+        cost
     }
 
     fn share(&self, bytes: u64) -> f64 {
@@ -55,13 +55,13 @@ impl Told {
     }
 }
 
-/// Octets of a body.
+/// Size of a body in bytes.
 fn length(update: &Update) -> u64 {
     serde_json::to_vec(update).unwrap().len() as u64
 }
 
-/// Has a router whose agent tells every 100 ms read objects of so many segments each.
-fn told(store_bytes: u64, objects: u64, segments: u64) -> Told {
+/// Reads objects through a router whose agent reports every 100 ms, and measures the updates.
+fn cost(store_bytes: u64, objects: u64, segments: u64) -> UpdateCost {
     let controller = TestController::start(ControllerConfig::default());
     let node = RouterWithAgent::start("edge", &controller, 2, store_bytes, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
@@ -73,12 +73,12 @@ fn told(store_bytes: u64, objects: u64, segments: u64) -> Told {
         read(&node.router, &object(number), segments);
     }
     let last = object(objects - 1);
-    controller.wait_until("the last is told of", |controller| {
+    controller.wait_until("the last one is reported", |controller| {
         let held = controller.holdings(&last);
         held.iter().any(|(_, held)| held.count() > 0)
     });
     let (updates, bytes) = controller.updates();
-    Told::of(&updates, bytes)
+    UpdateCost::of(&updates, bytes)
 }
 
 #[test]
@@ -89,15 +89,15 @@ fn updates_cost_under_one_per_cent() {
         ("20 files of 2 MB in a store of 16 MiB", 16 << 20, 20, 250),
         ("2,000 files of one segment in a store of 64 MiB", 64 << 20, 2000, 1),
     ] {
-        let told = told(store_bytes, objects, segments);
-        let (ranges, by_packet) = (told.share(told.bytes), told.share(told.by_packet_bytes));
+        let cost = cost(store_bytes, objects, segments);
+        let (ranges, by_packet) = (cost.share(cost.bytes), cost.share(cost.by_packet_bytes));
         println!(
             "{what}: {} messages, {} octets, {ranges:.3} % of the Data; packet by packet {} \
              messages, {by_packet:.2} %",
-            told.messages, told.bytes, told.packets
+            cost.messages, cost.bytes, cost.packets
         );
-        assert!(told.data_bytes > 0, "{what}");
-        assert!(told.bytes < told.by_packet_bytes, "{what}: {told:?}");
-        assert!(ranges < 1.0, "{what}: {told:?}");
+        assert!(cost.data_bytes > 0, "{what}");
+        assert!(cost.bytes < cost.by_packet_bytes, "{what}: {cost:?}");
+        assert!(ranges < 1.0, "{what}: {cost:?}");
     }
 }

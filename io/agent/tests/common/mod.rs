@@ -1,4 +1,4 @@
-//! A controller of `weir-control` behind a socket, as little of HTTP as agents need, and routers of
+//! A controller of `weir-control` behind a socket with just enough HTTP for agents, and routers in
 //! this process.
 pub(crate) mod wire;
 
@@ -26,34 +26,34 @@ pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-struct State {
+struct ControllerState {
     controller: Controller,
     began: Instant,
-    /// Requests answered, by what they were.
+    /// Answered requests by kind.
     requests: BTreeMap<&'static str, u64>,
     is_refusing: bool,
-    /// Whether it is of before agents had numbers, and refuses what it does not know.
+    /// Whether it refuses unknown fields, as controllers from before instance numbers do.
     is_old: bool,
-    /// Whether who wants a configuration is asked to come back later.
+    /// Whether requests for configurations are refused with `Retry-After`.
     puts_off: bool,
     /// Objects that routers asked about, in order.
     asked: Vec<Name>,
-    /// Updates that were taken, and octets of the heads and of the bodies of their requests.
+    /// Accepted updates, and the bytes of the heads and bodies of their requests.
     updates: Vec<Update>,
     update_bytes: (u64, u64),
-    /// In place of what the controller would say.
+    /// A configuration that replaces the controller's own.
     dictated: Option<Configuration>,
-    /// Whether it is told whatever a router has.
+    /// Whether it is sent to routers again and again.
     is_stubborn: bool,
-    /// The only token that it takes, if it is particular.
+    /// The only accepted token, if set.
     token: Option<String>,
-    /// Octets that its answers to reports are too long.
+    /// Bytes of padding in answers to reports.
     padding: usize,
-    /// Changes of one update that are taken, at most; of more it says that the body is too large.
+    /// Maximum number of changes in an update; larger ones are refused as too large.
     changes_max: usize,
 }
 
-impl State {
+impl ControllerState {
     fn now(&self) -> Moment {
         Moment::from_ns(self.began.elapsed().as_nanos() as u64)
     }
@@ -61,7 +61,7 @@ impl State {
 
 #[derive(Clone)]
 pub(crate) struct TestController {
-    shared: Arc<(Mutex<State>, Condvar)>,
+    shared: Arc<(Mutex<ControllerState>, Condvar)>,
     pub(crate) address: SocketAddr,
 }
 
@@ -71,7 +71,7 @@ impl TestController {
     pub(crate) fn start(config: ControllerConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = State {
+        let state = ControllerState {
             controller: Controller::new(config),
             began: Instant::now(),
             requests: BTreeMap::new(),
@@ -98,18 +98,18 @@ impl TestController {
         controller
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ControllerState> {
         self.shared.0.lock().unwrap()
     }
 
-    /// Does something with the controller's knowledge.
+    /// Runs `act` with the controller.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Controller) -> T) -> T {
         let result = act(&mut self.state().controller);
         self.shared.1.notify_all();
         result
     }
 
-    /// Forgets everything, as one that is started anew.
+    /// Forgets everything, like a restart.
     pub(crate) fn forget(&self) {
         self.with(|controller| *controller = Controller::new(ControllerConfig::default()));
     }
@@ -119,50 +119,50 @@ impl TestController {
         self.state().asked.clone()
     }
 
-    /// All updates, and the octets of the heads and of the bodies of their requests.
+    /// All updates, and the bytes of the heads and bodies of their requests.
     pub(crate) fn updates(&self) -> (Vec<Update>, (u64, u64)) {
         let state = self.state();
         (state.updates.clone(), state.update_bytes)
     }
 
-    /// From now on all routers are to be set up so.
+    /// Gives all routers this configuration from now on.
     pub(crate) fn dictate(&self, configuration: Configuration) {
         self.state().dictated = Some(configuration);
         self.shared.1.notify_all();
     }
 
-    /// From now on all routers are told so again and again, whatever they have.
-    pub(crate) fn insist(&self, configuration: Configuration) {
+    /// Sends all routers this configuration again and again.
+    pub(crate) fn repeat_configuration(&self, configuration: Configuration) {
         self.state().is_stubborn = true;
         self.dictate(configuration);
     }
 
-    /// From now on takes no update with more changes.
+    /// Refuses updates with more changes from now on.
     pub(crate) fn limit(&self, changes_max: usize) {
         self.state().changes_max = changes_max;
     }
 
-    /// From now on asks who wants a configuration to come back later.
-    pub(crate) fn put_off(&self) {
+    /// Refuses requests for configurations with `Retry-After` from now on.
+    pub(crate) fn postpone(&self) {
         self.state().puts_off = true;
     }
 
-    /// From now on takes this token alone.
+    /// Accepts only this token from now on.
     pub(crate) fn take_only(&self, token: &str) {
         self.state().token = Some(token.to_owned());
     }
 
-    /// From now on its answers to reports are so much too long.
+    /// Pads answers to reports from now on.
     pub(crate) fn pad(&self, octets: usize) {
         self.state().padding = octets;
     }
 
-    /// From now on is one of before agents had numbers.
-    pub(crate) fn grow_old(&self) {
+    /// Behaves like a controller from before instance numbers.
+    pub(crate) fn use_old_schema(&self) {
         self.state().is_old = true;
     }
 
-    /// From now on answers all with 503, or not any more.
+    /// Answers every request with 503, or stops doing so.
     pub(crate) fn refuse(&self, is_refusing: bool) {
         self.state().is_refusing = is_refusing;
         self.shared.1.notify_all();
@@ -172,7 +172,7 @@ impl TestController {
         self.state().requests.get(what).copied().unwrap_or(0)
     }
 
-    /// Waits until the controller knows so.
+    /// Waits until the controller's state satisfies `is_so`.
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Controller) -> bool) {
         let until = Instant::now() + PATIENCE;
         while !is_so(&self.state().controller) {
@@ -181,7 +181,7 @@ impl TestController {
         }
     }
 
-    /// What is planned and held.
+    /// Plans, holdings and routers, for failure messages.
     pub(crate) fn describe(&self) -> String {
         let state = self.state();
         let controller = &state.controller;
@@ -204,7 +204,7 @@ impl TestController {
         let mut stream = stream;
         while let Some(request) = request(&mut reader) {
             let (status, body) = self.answer(&request);
-            // Longer than a test lasts.
+            // Longer than any test.
             let wait = if status == 429 { "Retry-After: 250\r\n" } else { "" };
             let length = body.len();
             let head = format!("HTTP/1.1 {status} x\r\n{wait}Content-Length: {length}\r\n\r\n");
@@ -291,7 +291,7 @@ impl TestController {
                 return (200, serde_json::to_vec(dictated).unwrap());
             }
             let generation = state.controller.generation_of(router);
-            // One that has forgotten has none for a while.
+            // A restarted controller has none for a while.
             if generation > after
                 && let Some(configuration) = state.controller.configuration(router)
             {
@@ -325,7 +325,7 @@ fn refusal(status: u16, error: &str) -> Answer {
     (status, serde_json::to_vec(&Refusal { error: error.into(), expected: None }).unwrap())
 }
 
-/// A request, and the octets before its body and of the body as it came.
+/// A request, with the number of bytes before its body and in the body as sent.
 struct Request {
     method: String,
     target: String,
@@ -371,14 +371,14 @@ fn request(reader: &mut impl BufRead) -> Option<Request> {
     Some(Request { method, target, token, body, head_bytes, body_bytes })
 }
 
-/// A router with an agent. The agent goes first.
+/// A router with an agent. The agent is dropped first.
 pub(crate) struct RouterWithAgent {
     pub(crate) agent: Option<Agent>,
     pub(crate) router: Handle,
     pub(crate) uri: String,
 }
 
-/// A router of these packet threads and octets of store, with permanent faces to others.
+/// A router with these threads and this store in bytes, and permanent faces to others.
 pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (Handle, String) {
     let face = |uri: &&str| StaticFace {
         uri: (*uri).to_owned(),
@@ -400,7 +400,7 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
     (handle, uri)
 }
 
-/// Waits for a router's own `[[face]]`s, which come after it has started.
+/// Waits for the configured faces of a router, which are created after its start.
 fn wait_for_faces(router: &Handle, uris: &[&str]) {
     let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
     wait_until("the router has its faces", || {
@@ -455,7 +455,7 @@ impl RouterWithAgent {
 
 pub(crate) const SEGMENT_BYTES: usize = 8000;
 
-/// An application that produces segments of any object below a prefix, and counts what it is asked.
+/// An application that produces segments of any object below a prefix, and counts Interests.
 pub(crate) struct Producer {
     asked: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -506,13 +506,13 @@ impl Drop for Producer {
     }
 }
 
-/// Reads all segments in order, some at a time, as `weir get` would.
+/// Reads all segments in order with several Interests in flight, as `weir get` would.
 pub(crate) fn read(router: &Handle, object: &Name, segments: u64) {
     let mut client = Client::from_socket_pair(router.local_port().connect().unwrap()).unwrap();
     read_by(&mut client, object, segments);
 }
 
-/// The same by a connection that there is.
+/// The same over an existing connection.
 pub(crate) fn read_by(client: &mut Client, object: &Name, segments: u64) {
     let path = client.paths().next().unwrap();
     let mut wanted: VecDeque<u64> = (0..segments).collect();

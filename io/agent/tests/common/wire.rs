@@ -1,4 +1,4 @@
-//! A link between two routers of this process: a delay, and a rate with a queue before it.
+//! A simulated link between two routers in this process: a delay, a rate, and a queue.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::channel;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct SimulatedLink {
     pub(crate) delay: Duration,
     pub(crate) rate_bps: f64,
-    /// What does not fit is dropped.
+    /// Datagrams that do not fit are dropped.
     pub(crate) queue_bytes: f64,
 }
 
@@ -20,7 +20,7 @@ impl Default for SimulatedLink {
     }
 }
 
-/// Has datagrams that one end receives sent by another, as a wire has them.
+/// Forwards datagrams from one end to the other with the delay and rate of the link.
 fn pass(
     wire: SimulatedLink,
     receive: impl Fn(&mut [u8]) -> Option<usize> + Send + 'static,
@@ -49,7 +49,7 @@ fn pass(
     });
 }
 
-/// Where to send to a router over such a link, the same both ways.
+/// The address to reach a router over such a link, with the same properties both ways.
 pub(crate) fn relay(router: &str, wire: SimulatedLink) -> String {
     let router: SocketAddr = router.strip_prefix("udp4://").unwrap().parse().unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -66,7 +66,7 @@ pub(crate) fn relay(router: &str, wire: SimulatedLink) -> String {
     };
     pass(wire, receive, move |octets| drop(far_out.send(octets)));
     let back = move |octets: &[u8]| {
-        let to = sender.lock().unwrap().expect("somebody asked");
+        let to = sender.lock().unwrap().expect("a datagram came from there");
         let _ = near.send_to(octets, to);
     };
     pass(wire, move |octets| far.recv(octets).ok(), back);
